@@ -19,8 +19,8 @@ std::string range_refusal(const OptionField& field, const OptionValue& value, do
   return cat("expected ", interval_text(field.min, field.max), ", got ", to_text(value));
 }
 
-// Kernels use configured numbers in f32. A number that becomes 0 or infinite in f32 would train
-// with another value than the config says.
+// Returns why a number is refused, or "". Kernels round the numbers of a config to f32. If the
+// rounding makes a number 0 or infinite, training would use another value than the config says.
 std::string f32_refusal(double number) {
   const auto rounded = static_cast<float>(number);
   if (number == 0 || (rounded != 0 && std::isfinite(rounded))) return "";

@@ -48,8 +48,8 @@ CONVSCOPE_API Tensor pack_codes(const std::vector<std::int8_t>& codes, int bits,
 CONVSCOPE_API std::vector<std::int8_t> unpack_codes(const Tensor& packed, int bits,
                                                     const Shape& shape, const std::string& name);
 
-// The codes with which a layer computes its weight, and their steps [1] or [K]. `name` is for
-// messages: the quantiser is not calibrated, or a number is not finite (kConfig).
+// The integer codes of a layer's weight, and their steps [1] or [K]. quantized_weight() throws kind
+// kConfig when the quantiser is not calibrated or a weight is not finite; messages contain `name`.
 struct QuantizedWeight {
   std::vector<std::int8_t> codes;
   Tensor steps;

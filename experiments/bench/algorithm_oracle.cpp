@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm_oracle.cpp: checks results with the operator's algorithm "reference". It computes the
-// same operation from the real numbers that the operands represent, dense and in f64, and once more
-// from their magnitudes, M.
+// operation in f64, from dense tensors of the real numbers that the operands represent, and again
+// from the absolute values of these numbers.
 #include "experiments/bench/algorithm_oracle.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
       return std::clamp(real, meaning.scale(0) * (codes.low - meaning.zero_point(0)),
                         meaning.scale(0) * (codes.high - meaning.zero_point(0)));
     };
-    // With sparse weights only the kept ones have a gradient: the others are 0 in `got`.
+    // Only kept weights have a gradient: `got` is 0 at pruned weights.
     const bool sparse = !specs.outputs[o].format.is_dense();
     for (std::int64_t i = 0; i < got.numel(); ++i) {
       const double error = std::abs(got.at(i) - within(right.at(i)));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm_oracle.h: checks results with the operator's algorithm "reference". It computes the
-// same operation from the real numbers that the operands represent, dense and in f64, and once more
-// from their magnitudes, M. The bound is that of the tests: |error| <= error_growth * eps * max(M).
-// Integer outputs are clipped to the range of their codes and get half a step more. For problems
-// that the reference computes in little time.
+// operation in f64, from dense tensors of the real numbers that the operands represent. M is the
+// result of the same operation on the absolute values of these numbers. The tests have the same
+// bound: |error| <= error_growth * eps * max(M). For integer outputs, the expected values are
+// clipped to the range of the codes, and the bound is half a step larger.
 //
-// An operator that defines its own magnitudes (Operator<Problem>::magnitudes) has inputs whose
-// rounding is part of its definition: sample positions of a deformable convolution, for example. In
-// f64 they would change, so the reference computes them in f32, with double sums: half an eps.
+// The rounding of an input may be part of an operator's definition, as for the sample positions of
+// a deformable convolution. Such an operator defines Operator<Problem>::magnitudes. The reference
+// then computes in f32 with accumulators in f64, and errs by half an eps.
 #pragma once
 
 #include "experiments/bench/operator_contender.h"
@@ -16,7 +16,7 @@ namespace convscope {
 
 inline constexpr const char* kOracleAlgorithm = "reference";
 
-// The real numbers of each output, and the largest of their sums over magnitudes.
+// The expected values of each output, and max(M) for each output.
 struct ExpectedOutputs {
   std::vector<Tensor> values;
   std::vector<double> largest;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how good `auto` is: the time of its choice / that of the fastest algorithm.
+"""Measures how good `auto` is: the time of the algorithm it chooses / the time of the fastest algorithm.
 
 The cases are all shapes files and random layers with sizes typical of networks, which no cost function was
 fitted on. Every case (problem, direction, layout, threads) is timed by `convscope bench conv2d`, all
-algorithms interleaved. The loss of a case is the least time of the choice of auto / the least time of the
+algorithms interleaved. The loss of a case is the least time of the chosen algorithm / the least time of the
 fastest. A loss below the noise (two standard errors of the two medians over their blocks) counts as none.
 
     python3 experiments/bench/auto_regret.py --program build/release/bin/convscope --out regret
@@ -105,7 +105,7 @@ def lists_of(options):
 
 
 def time_part(options, lines, run, part):
-    """Calls bench once; its JSON gets its final name only when it is complete."""
+    """Times one part with `convscope bench`. The JSON file gets its final name when it is complete."""
     threads, precision, batch = run
     problems, partly = part.with_suffix(".txt"), part.with_suffix(".partly")
     problems.write_text("\n".join(lines) + "\n")

@@ -17,7 +17,7 @@ Json load_json(std::optional<double> others) {
   return others ? Json(*rounded_load(others)) : Json();
 }
 
-// null where there is no number: not timed, no baseline, no measured peak.
+// Returns null for a missing number (not timed, no baseline, no measured peak).
 Json number(double value) { return value > 0 && std::isfinite(value) ? Json(value) : Json(); }
 Json ratio(const PeerBenchRow* peer, double ours) {
   return peer == nullptr || ours <= 0 ? Json() : Json(peer->time.median_ms / ours);
@@ -126,7 +126,7 @@ Json ceilings_json(const CpuCeilings& ceilings) {
           {"int8_ops_per_second", pair(ceilings.int8)}};
 }
 
-// `with_blocks`: adds a list to each row, for which a CSV line has no place.
+// `with_blocks` adds the medians of blocks of samples, a list, which a CSV line cannot hold.
 Json rows_json(const ReportedGroups& groups, const BenchReportSettings& settings,
                bool with_blocks) {
   Json out = Json::array();

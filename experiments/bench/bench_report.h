@@ -34,15 +34,15 @@ struct BenchFact {
 struct ReportedGroup : PeerBenchRows {
   std::string problem;  // as text
   double nominal_flops = 0, nominal_bytes = 0;
-  std::string types;   // of x, w, the accumulators and y: "u8:i8:i32:u8", or the one type of all
-  bool bytes = false;  // codes are multiplied
+  std::string types;   // types of x, w, accumulators, y: "u8:i8:i32:u8"; "f32": all are f32
+  bool bytes = false;  // the operands are int8 codes
   Direction direction = Direction::forward;
   int threads = 0;
   std::vector<BenchRow> rows;
   std::vector<BenchRefusal> refusals;
   std::string skipped;
-  // Additional facts of operators that have them; each row then also shows executed products per
-  // useful product.
+  // Facts that only some operators have. With facts, each row also shows the number of executed
+  // multiplications per useful one.
   std::vector<BenchFact> facts = {};
   std::optional<double> cores_of_others = {};  // cores busy with other programs
   std::string remark = {};                     // the facts in words, below the head of the table
@@ -79,11 +79,11 @@ CONVSCOPE_API std::string bench_json(const ReportedGroups& groups,
 CONVSCOPE_API std::string bench_csv(const ReportedGroups& groups,
                                     const BenchReportSettings& settings);
 
-// Returns the measured peaks as a table, and as a JSON object.
+// Returns the measured peaks as a JSON object (ceilings_json_text) or as a table.
 CONVSCOPE_API std::string ceilings_json_text(const CpuCeilings& ceilings);
 CONVSCOPE_API std::string ceilings_text(const CpuCeilings& ceilings);
 
-// Returns whether a result was wrong, ours or the baseline's, or a time was impossible.
+// Returns whether any result, of this library or of the baseline, was wrong, or a time impossible.
 CONVSCOPE_API bool any_wrong(const ReportedGroups& groups);
 
 }  // namespace convscope

@@ -23,7 +23,7 @@ namespace convscope {
 
 struct BenchSettings {
   Device device = {};
-  bool only_auto = false;  // time only what `auto` chooses
+  bool only_auto = false;  // time only the algorithm that `auto` chooses
   bool cold = false;       // flush the caches before each run
   bool cpu_clock = false;  // CPU time instead of wall time, for one thread on a busy machine
   WeightUse weights = WeightUse::once;  // often: prepared before the timing, as in inference
@@ -36,20 +36,20 @@ struct BenchSettings {
 struct BenchRow {
   std::string algorithm;
   bool auto_choice = false;  // `auto` would have chosen it
-  // Time of a whole call, weights prepared in each call unless BenchSettings::weights is often;
-  // GFLOP/s and roofline refer to it. Has no samples when the result is wrong.
+  // Time of a whole call, which prepares the weights unless BenchSettings::weights is often.
+  // GFLOP/s and roofline refer to this time. It has no samples when the result is wrong.
   TimingSummary time;
   // Median time of preparing the weights, timed separately. 0 when the algorithm prepares none.
   double prepare_ms = 0;
   double gflops_effective = 0;
   double gflops_executed = 0;
-  double executed_per_useful = 0;  // executed / useful products; 1: no superfluous ones
+  double executed_per_useful = 0;  // executed / useful multiplications, at least 1
   double roofline_percent = 0;
   std::size_t workspace_bytes = 0;  // of a call, prepared weights included
   std::size_t prepared_bytes = 0;
   double error_ratio = 0;  // error / allowed error
-  std::string wrong;       // why it was not timed or its times do not count, or ""
-  std::string impossible;  // why the work cannot be done in its time (least_time.h), or ""
+  std::string wrong;       // why the algorithm was not timed or its times do not count, or ""
+  std::string impossible;  // why the time is too short for the work (least_time.h), or ""
 
   bool counts() const { return wrong.empty() && impossible.empty(); }
   // Marks the row as wrong because a result was wrong in the timed calls.
@@ -71,8 +71,8 @@ using BenchProgress = std::function<void(const std::string&)>;
 // Checks contenders when they are added and times all of them at the end.
 class CONVSCOPE_API BenchRows {
  public:
-  // Takes `factors`, the type of the operands, whose peak is the roof. `least_bytes`: what every
-  // correct algorithm reads and writes; below 0: nominal_bytes.
+  // Takes the type of the operands, `factors`, whose measured peak is the roof. `least_bytes` are
+  // the bytes that every correct algorithm reads and writes; below 0, nominal_bytes are used.
   BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
             DType factors = DType::f32, double least_bytes = -1);
 
@@ -98,8 +98,8 @@ class CONVSCOPE_API BenchRows {
   std::vector<std::function<void(const std::vector<double>&)>> done_;  // parallel to things_
 };
 
-// Returns the shortest time of the work in seconds: its FLOPs at the measured peak or its tensors,
-// each moved once, from the level that holds them all, whichever takes longer.
+// Returns the roofline's time in seconds: the time of `flops` at the measured peak, or of moving
+// `bytes` from the memory level that holds all of them, whichever is longer.
 CONVSCOPE_API double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes,
                                       int threads, bool cold, DType factors = DType::f32);
 
@@ -113,7 +113,8 @@ struct BenchGroup {
   std::string skipped;  // why nothing was run, or ""
 };
 
-// Returns what `auto` chooses, or null when no algorithm accepts the problem; the refusals say why.
+// Returns the algorithm that `auto` chooses, or null when all refuse; adds the reasons to
+// `refusals`.
 template <class Problem>
 const Algorithm<Problem>* auto_choice_of(const Problem& problem, Direction direction, Device device,
                                          WeightUse use) {
@@ -126,7 +127,8 @@ inline Switches switches_of(const BenchSettings& settings) {
   return {.prepares_each_call = settings.weights == WeightUse::once};
 }
 
-// Returns those of `algorithms` that are selected and accept the problem; others add to `refusals`.
+// Returns the selected algorithms that accept the problem; adds the reasons of the other selected
+// algorithms to `refusals`.
 template <class Problem>
 std::vector<const Algorithm<Problem>*> accepting_algorithms(
     const std::vector<const Algorithm<Problem>*>& algorithms, const Problem& problem,
@@ -144,9 +146,9 @@ std::vector<const Algorithm<Problem>*> accepting_algorithms(
   return out;
 }
 
-// Returns the names that `text` stands for: "all" or "auto" (all but the reference, which checks
-// the others, and the lessons, which take seconds instead of milliseconds), or names joined by
-// commas. Throws an error of kind kUnavailable with the nearest name when one is not in `names`.
+// Returns the names in `text`, which are joined by commas. "all" and "auto" stand for all names
+// except the reference, which checks the other algorithms, and the lessons, which take seconds.
+// Throws an error of kind kUnavailable with the nearest name when a name is not in `names`.
 CONVSCOPE_API std::vector<std::string> algorithms_in(const char* command, const std::string& text,
                                                      Device device,
                                                      const std::vector<std::string>& names);
@@ -161,7 +163,7 @@ std::vector<const Algorithm<Problem>*> algorithms_named(const char* command,
   return out;
 }
 
-// Checks results with an Oracle made of the problem, the direction and the operands.
+// Measures algorithms. Checks their results with an Oracle(problem, direction, operands).
 template <class Oracle, class Problem>
 BenchGroup<Problem> bench_judged(const BenchSettings& settings, const Problem& problem,
                                  Direction direction,

@@ -26,13 +26,13 @@ Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
   return out;
 }
 
-// For half precision: rounded to representable numbers, as f32.
+// Returns random numbers as f32, rounded to values that `dtype` can represent.
 Tensor random_tensor(const Shape& shape, std::uint64_t stream, DType dtype) {
   return random_tensor(shape, stream).to(dtype).to(DType::f32);
 }
 
-// Returns the error of rounding an operand or the result once, relative to its size, in units of
-// f32's eps: the algorithms' error_growth is stated for f32.
+// Returns the relative error of rounding an operand or the result once, divided by the eps of f32:
+// an algorithm's error_growth is in units of this eps.
 double rounding_factor(const Conv2dProblem& problem) {
   if (problem.dtype == DType::bf16) return 0x1p-7 / 0x1p-23;
   if (problem.dtype == DType::f16 || problem.math == MathMode::tf32) {
@@ -41,7 +41,7 @@ double rounding_factor(const Conv2dProblem& problem) {
   return 1;
 }
 
-// Returns the real numbers that codes represent; f32 holds the random ones exactly.
+// Returns the real numbers that codes represent. f32 represents them exactly.
 Tensor floats_of(const Operand& operand, const OperandSpec& spec) {
   const Operand host = operand.to(Device{});
   const Tensor out = plain_images(host.values, spec.shape, spec.layout).to(DType::f32).clone();
@@ -134,7 +134,7 @@ void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
   bias_host_ = bias;
 }
 
-// 0 for pruned weights; the values of places_ are the kept ones.
+// Returns `dense` with 0 for pruned weights, and copies the kept weights into places_.
 Tensor BenchData::weights_where_kept(const Conv2dProblem& problem, const Tensor& dense) const {
   if (problem.weight_format.is_dense()) return dense;
   const Tensor out = Tensor::zeros(dense.shape(), dense.dtype());
@@ -210,7 +210,7 @@ double Contender::check(const SampledReference& reference) {
   });
 }
 
-// Fewer elements have a smaller largest sum over magnitudes, so twice its bound is allowed.
+// A smaller sample has a smaller M (sampled_reference.h), so twice the bound is allowed.
 std::string Contender::look() {
   constexpr double kProducts = 1e6, kSlack = 2;
   const Conv2dProblem& z = problem();
@@ -231,7 +231,7 @@ std::string Contender::look() {
   return now.judge(data_.result(sparse), growth, in_blocks).wrong;
 }
 
-// Every byte is a valid code, so an unwritten one is found by comparing two runs.
+// Every byte is a valid code. So the comparison of two runs finds codes that were not written.
 std::string Contender::not_written() {
   const Tensor& output = data_.operands().out[0].values;
   const Tensor first = output.to(Device{}).clone();

@@ -17,11 +17,12 @@ inline bool holds_codes(const Conv2dProblem& problem) {
 }
 
 // The tensors of one problem and direction: on the host in f32, on the device in the problem's
-// types. Values are normal, the same for any number of threads, and exactly representable in half
-// precision. Integers get random codes with scales, and on the host the real numbers that they
-// represent. A forward pass of integers has a bias, which shifts its sums to the middle of the
-// codes of y, and a ReLU where y is unsigned. Block-sparse weights have random positions; the dense
-// tensors hold the same numbers, and 0 elsewhere, for dense algorithms and other libraries.
+// types. Values are normally distributed, do not depend on the number of threads, and are exactly
+// representable in the problem's type. Integer problems have random codes with scales; the host
+// tensors hold the real numbers that the codes represent. Their forward pass has a bias, which
+// shifts the results to the middle of the range of y, and a ReLU where y is unsigned. Block-sparse
+// weights have random positions. Dense algorithms and baselines get the same weights with zeros
+// elsewhere.
 class CONVSCOPE_API BenchData {
  public:
   BenchData(const Conv2dProblem& problem, Direction direction, Device device);
@@ -31,12 +32,12 @@ class CONVSCOPE_API BenchData {
     return {first_host_.data<float>(), second_host_.data<float>(), behind_};
   }
   Operands sparse_operands() const;  // of a problem with block-sparse weights
-  // Returns the result on the host, row-major, f32; codes as real numbers. `sparse`: the stored
-  // blocks of dw, with NaN elsewhere.
+  // Returns the result on the host, row-major, in f32; codes are converted to real numbers. With
+  // `sparse`, returns the stored blocks of dw, and NaN elsewhere.
   const float* result(bool sparse = false) const;
   bool has_codes() const { return is_code(operands_.out[0].values.dtype()); }  // result is codes
 
-  // The same for another library: row-major on the host, codes unchanged, else f32.
+  // The inputs for a baseline: row-major on the host, as codes or f32; `output` takes its result.
   struct Plain {
     Tensor first, second, output;
   };
@@ -78,7 +79,7 @@ class CONVSCOPE_API Contender : public OperatorContender<Conv2dProblem> {
 
   const char* name() const override { return name_.c_str(); }
   double check(const SampledReference& reference);
-  std::string look() override;  // checks some elements against dot products of the current inputs
+  std::string look() override;  // compares some elements with dot products of the current inputs
 
  private:
   std::string not_written();

@@ -26,7 +26,7 @@ using Progress = BenchProgress;
 
 constexpr const char* kOperation = "bench conv2d";
 
-// One of the baseline's variants, prepared.
+// A prepared call of one of the baseline's variants.
 class PeerContender {
  public:
   PeerContender(const ConvscopePeer& peer, int variant, ConvscopePeerCase* one)
@@ -78,7 +78,7 @@ double seconds_of(const std::function<void()>& run) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The first run includes one-time costs, so a second one counts, unless it would take long.
+// The first run includes one-time costs, so a second run is timed unless it would take long.
 double estimate_of(double first_seconds, const std::function<void()>& run) {
   return first_seconds > 1 ? first_seconds : std::min(first_seconds, seconds_of(run));
 }
@@ -138,7 +138,7 @@ class Measurement {
     if (sparse) check_algorithms(rows, dense, as_dense, all || as_dense != nullptr);
   }
 
-  // Checks the algorithms that take `problem`: the group's, or the same one with dense weights.
+  // Checks the algorithms that accept `problem`: the group's problem, or its dense variant.
   void check_algorithms(BenchRows& rows, const Conv2dProblem& problem,
                         const Conv2dAlgorithm* chosen, bool any) {
     if (!any) return;
@@ -156,7 +156,7 @@ class Measurement {
                [&](BenchContender& one) { return static_cast<Contender&>(one).check(expected); });
     }
     if (beside) return;
-    // A dense variant runs too, so its refusal of sparse weights need not be reported.
+    // An algorithm that ran on the dense variant need not be listed as refusing sparse weights.
     std::erase_if(group_.refusals, [&](const BenchRefusal& one) {
       return !problem.weight_format.is_dense() && one.reason.starts_with("expects dense weights");
     });
@@ -198,7 +198,7 @@ class Measurement {
             .relu = data_.inputs().behind.relu ? 1 : 0};
   }
 
-  // Returns values only for f32. `scales` holds the scales of codes.
+  // Returns pointers to the inputs. For codes, bias and scales point into `scales`.
   ConvscopePeerInputs peer_inputs(PeerScales& scales) const {
     const BenchData::Plain& plain = data_.plain();
     ConvscopePeerInputs out{};

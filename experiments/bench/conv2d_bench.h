@@ -28,7 +28,7 @@ using Conv2dBenchRow = BenchRow;
 // One variant of the baseline.
 struct PeerBenchRow {
   std::string algorithm;       // "direct", "winograd", ...
-  bool plain = false;          // from and to row-major tensors, conversions included
+  bool plain = false;          // tensors are row-major; the time includes layout conversions
   std::string implementation;  // "jit:avx512_core"
   TimingSummary time;
   double gflops_effective = 0;

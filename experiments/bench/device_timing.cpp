@@ -34,7 +34,7 @@ class Mark {
   void* mark_;
 };
 
-// `repeats` consecutive runs, recorded if the device supports it.
+// Queues `repeats` consecutive runs, as a recording if the device supports recordings.
 class Burst {
  public:
   Burst(const DeviceBackend& backend, Device device, const TimedThing& thing, int repeats)

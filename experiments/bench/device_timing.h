@@ -2,9 +2,9 @@
 // device_timing.h: times work on an asynchronous device, interleaved, by marks in its queue (CUDA:
 // events), so host time does not count.
 //
-// Warm: a few consecutive runs are recorded once (CUDA: a graph) and replayed, so the gaps between
-// launches are those of a captured training step. Cold: before each run the device writes more
-// bytes than its cache holds; the run is then launched kernel by kernel.
+// With warm caches, a few consecutive runs are recorded once (CUDA: a graph) and replayed, so the
+// gaps between kernels are as short as in a recorded training step. With cold caches, the device
+// writes more bytes than its cache holds before each run, and launches the run kernel by kernel.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,8 @@
 
 namespace convscope {
 
-// Measures `things`, whose `run` only queues work. Devices without recordings launch it every time.
+// Measures `things`, whose `run` only queues work. On devices without recordings, each run is
+// launched.
 CONVSCOPE_API void time_on_device(std::vector<TimedThing>& things, Device device,
                                   const InterleaveOptions& options);
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the parts of a GPU check. gpu_check.sh calls it with programs and an environment that are ready.
+"""Runs the parts of a GPU check. gpu_check.sh builds the programs, sets the environment and calls this script.
 
-Tests and sanitizers are not timed and run in parallel; everything after them runs alone. Each part leaves a
-stamp (gpu_stamp.py). A part that is complete for today's sources does not run again. An interrupted one
-continues if it can, or starts again.
+Tests and sanitizers run in parallel, because they are not timed. The other parts run one after the other.
+Each part leaves a stamp (gpu_stamp.py). A part that is complete for today's sources does not run again. An
+interrupted part continues if it supports this; otherwise it starts again.
 
 Exit code 0: all parts are done; 1: something failed; 75: the time was up, the next call continues.
 """
@@ -233,8 +233,8 @@ class Check:
             run_until(self.clock, step.command, {}, subprocess.DEVNULL)
 
     def goes_on(self, step, path):
-        """Returns whether the file holds rows of today's sources and of this GPU model. Rows of another
-        model are not mixed with them; they are kept until a GPU of that model is used again."""
+        """Returns whether the file holds rows of today's sources and of this GPU model. Rows of other GPU
+        models are kept in other files until such a GPU is used again."""
         def kept(gpu):
             name = re.sub(r"[^A-Za-z0-9]+", "-", gpu.get("name", "unknown"))
             return self.folder / f"{step.name}.{name}.{self.stamps.sources[:8]}.kept"
@@ -252,7 +252,7 @@ class Check:
         return False
 
     def show(self, step, text):
-        """Shows part of the output; for a step that writes no file, shows what is kept of it."""
+        """Prints the lines of the output that are shown. Stores the output of a step that writes no file."""
         path = self.folder / f"{step.name}.json"
         if step.name == "ceilings":  # JSON after the progress messages
             begin = re.search(r"^\{", text, re.MULTILINE)

@@ -15,13 +15,12 @@
                                        a test failed without any report
     gpu_record.py note "TEXT"          a remark
 
-CI has no GPU. So that no change of device code stays unmeasured, the tests and the sanitizers of the newest
-record in experiments/bench/records/ must match the current sources, except for comments and stated error
-bounds. `write` needs no GPU.
+CI has no GPU. So CI requires that the newest record in experiments/bench/records/ has the tests and
+sanitizers of the current sources. Comments and stated error bounds may differ. `write` needs no GPU.
 
-`measured` holds sources, date and GPU of each part, list and tool. Parts of older sources are debts, which
-verify prints; the next run on a GPU measures them again. Debts are also `later`, the sources before a last
-small change, and `incomplete`. Records older than `measured` can be read.
+The member `measured` of a record holds sources, date and GPU of each part, list and tool. Parts of older
+sources, and the members `later` and `incomplete`, are debts. `verify` prints the debts, and the next run on
+a GPU measures these parts again. Records without `measured` (older ones) can be read.
 """
 import argparse
 import collections
@@ -119,7 +118,7 @@ def name_of_list(part):
 
 
 def items_of(record):
-    """{name of the item: its value}"""
+    """Returns {name of the item: its value}."""
     out = {name: record[name] for name in SINGLE if record.get(name)}
     out.update(record.get("sanitizers") or {})
     for part in record.get("conv2d") or []:
@@ -135,7 +134,7 @@ def items_of(record):
 
 
 def members_of(items):
-    """The inverse of items_of()."""
+    """Returns the members of a record, the inverse of items_of()."""
     out = {name: items.get(name) for name in SINGLE[:3]}
     out["sanitizers"] = {tool: items[tool] for tool in SANITIZERS if tool in items}
     out["conv2d"] = [{"name": item[len("conv2d_"):], **items[item]} for item in sorted(items)

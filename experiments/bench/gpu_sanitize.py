@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compute-sanitizer in a GPU check: which tests run under which tool, and how they are divided.
+"""Runs tests under compute-sanitizer in a GPU check: selects the tests of each tool and divides them.
 
 The tools slow kernels down a hundredfold, so they run tests of small problems only. All three share one
 queue (gpu_tests.py): the long tests first, each in its own process, the others in small groups.

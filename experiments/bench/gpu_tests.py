@@ -4,7 +4,7 @@ deadline.
 
 The results of a group are appended to PART.rows when its process has ended, one line of JSON per process.
 The next call with the same sources and folder continues with the remaining tests; failed tests run once
-more. PART.json sums up: how many passed and failed, which are not done.
+more. PART.json has the numbers of passed and failed tests, and the names of those that are not done.
 
 A test may be divided among processes (tests/support/random_share.h); it is done when all shares are. Under
 compute-sanitizer a process counts when the tool has printed its summary: a process stopped earlier might
@@ -50,7 +50,7 @@ class Clock:
         return left is not None and left <= 0
 
     def shorter(self, seconds):
-        """Returns a clock that ends after so many seconds, or with this one."""
+        """Returns a clock that ends after `seconds` seconds, or earlier when this clock ends."""
         out = Clock(seconds)
         out.stopped = self.stopped
         out.end = min((end for end in (out.end, self.end) if end is not None), default=None)
@@ -58,7 +58,7 @@ class Clock:
 
 
 def stop(process):
-    """Stops the process and its children; politely first."""
+    """Stops the process and its children: first with SIGTERM, later with SIGKILL."""
     for which in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, which)
@@ -302,7 +302,7 @@ LOCK = threading.Lock()
 
 
 class Worker(threading.Thread):
-    """Keeps its exception for wait_for()."""
+    """A thread that stores its exception; wait_for() raises it."""
 
     def __init__(self, work):
         super().__init__(daemon=True)

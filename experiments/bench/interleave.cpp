@@ -16,8 +16,8 @@ namespace convscope {
 namespace {
 
 constexpr double kShortestSample = 20e-6;  // seconds; a clock reading costs about 25 ns
-// A run longer than this fills the caches at a negligible cost: refilling 32 MiB takes about a
-// millisecond.
+// A run that takes longer than this (seconds) needs no warm-up: filling 32 MiB of cache takes only
+// about a millisecond of it.
 constexpr double kWarmUpPays = 0.05;
 
 // Flushing takes several milliseconds, however short the run.
@@ -25,7 +25,7 @@ constexpr int kMaxColdSamples = 40;
 
 // The schedule of one thing.
 struct Part {
-  int samples = 0;   // in all
+  int samples = 0;   // in all turns
   int per_turn = 1;  // samples per turn
   int repeats = 1;   // runs per sample
   bool warm_up = false;

@@ -2,10 +2,11 @@
 // interleave.h: times several things in one process, interleaved, so that a disturbance of the
 // machine affects all of them.
 //
-// Each thing takes part in as many rounds as fill its time budget, spread evenly over the
-// measurement. In a round with warm caches, each does one uncounted run (the others have used the
-// caches), then a few counted ones. With cold caches, the caches are flushed before every run. Very
-// short runs are repeated within one sample until the clock can resolve them.
+// A measurement consists of rounds. Each thing takes part in enough rounds to fill its time budget,
+// and these rounds are spread evenly. With warm caches, a thing begins its turn with one uncounted
+// run, because the other things have used the caches; a few counted runs follow. With cold caches,
+// the caches are flushed before every run. Very short runs are repeated within one sample until the
+// clock can resolve their time.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,7 @@ namespace convscope {
 struct BetweenRuns {
   std::function<void()> turn;            // before each turn, not timed
   std::function<void()> sample;          // before each sample, not timed
-  std::function<void()> run;             // between the runs of a sample: timed, so some nanoseconds
+  std::function<void()> run;             // between runs of a sample; timed: takes nanoseconds
   std::function<void(bool last)> after;  // after each turn: checks the result
 };
 
@@ -36,7 +37,7 @@ struct InterleaveOptions {
   int most_samples = 2000;      // of each thing
   bool cold = false;            // flush the caches before each run
   bool cpu_clock = false;       // this thread's CPU time: for one thread on a busy machine
-  std::size_t cache_bytes = 0;  // of the last level; so much must be written to flush it
+  std::size_t cache_bytes = 0;  // size of the last-level cache, which `cold` flushes
 };
 
 CONVSCOPE_API void time_interleaved(std::vector<TimedThing>& things,

@@ -47,7 +47,7 @@ def entries(mask, lists):
 
 
 def by_similarity(mask, rows):
-    """Returns lists of LIST rows; `rows` neighbours stay together, as in a block."""
+    """Groups the rows into lists of LIST rows with similar masks; `rows` neighbours stay in one list."""
     units = mask.reshape(len(mask) // rows, rows, -1).any(1)
     left, lists = list(range(len(units))), []
     while left:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator_contender.cpp: an operator's algorithm in a benchmark: its arrays, its scratch memory,
-// and whether its result is correct.
+// operator_contender.cpp: an algorithm in a benchmark, with its tensors and workspace, and the
+// check of its result.
 #include "experiments/bench/operator_contender.h"
 
 #include <algorithm>
@@ -61,7 +61,8 @@ bool weights_may_move(const std::vector<std::unique_ptr<BenchContender>>& sharin
 
 namespace {
 
-// A check takes about as long as a few runs: after the first rounds, some others and the last.
+// A check takes about as long as a few runs. So results are checked only after the first rounds,
+// after a random eighth of the later rounds, and after the last.
 constexpr int kFirstLooks = 3, kOneIn = 8;
 
 BetweenRuns between_runs_of(BenchContender& one, std::function<bool()> weights) {
@@ -94,10 +95,10 @@ BetweenRuns between_runs_of(BenchContender& one, std::function<bool()> weights) 
 
 }  // namespace
 
-// The first run includes one-time costs, so a second one counts, unless it would take long. For
-// short runs the least of several counts: a page fault would make the estimate too long, and then
-// samples would have so few runs that reading the clock distorts them. The output is poisoned
-// before each run, so a contender cannot reuse it.
+// Estimates the time of a run. The first run includes one-time costs, so a second run is timed
+// unless it would take long. For short runs the estimate is the shortest of several runs. A page
+// fault would make it too long; then samples would have too few runs for the clock. The output is
+// poisoned before each run, so a contender cannot reuse it.
 TimedThing timed(BenchContender& contender, double first_seconds, std::function<bool()> weights) {
   double estimate = first_seconds;
   for (int i = 0; i < (first_seconds > 1e-3 ? 1 : 8) && first_seconds <= 1; ++i) {

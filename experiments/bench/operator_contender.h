@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator_contender.h: an operator's algorithm in a benchmark: its arrays, its scratch memory, and
-// whether its result is correct.
+// operator_contender.h: an algorithm in a benchmark, with its tensors and workspace, and the check
+// of its result.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace convscope {
 
-// How an algorithm runs, where this differs from the current settings.
+// Settings of one algorithm that replace the current settings while it runs.
 struct Switches {
   int isa = -1;                     // an Isa; -1: the current one
   int threads = 0;                  // 0: the current number
@@ -53,21 +53,21 @@ class CONVSCOPE_API BenchContender {
   virtual Device device() const = 0;
   virtual std::size_t workspace_bytes() const = 0;
   virtual std::size_t prepared_bytes() const = 0;
-  // Runs with prepared weights: check() has prepared them, and nothing has overwritten them.
+  // Runs with the weights that prepare() or check() has prepared.
   virtual void queue() const = 0;  // does not wait for an asynchronous device
   virtual void prepare() const = 0;
   virtual void poison() const = 0;  // fills the outputs with NaN, to show unwritten elements
   virtual void poison_output() const {}
   void run() const;  // returns when the work is done
-  // Returns whether weights may change between its runs: they were not prepared before.
+  // Returns whether weights may change between runs, because they are not prepared in advance.
   virtual bool weights_may_move() const { return false; }
-  // Returns what changes between its runs, or null. `weights`: the shared weights may change.
+  // Returns the inputs that change between runs, or null. `weights`: the weights may change, too.
   virtual MovingInputs* moving(bool weights);
   // Returns "" when the output matches the current inputs, else a sentence.
   virtual std::string look() { return ""; }
 
-  // Runs it on poisoned memory and asks `judge`. Sets error_ratio() and wrong(), and returns the
-  // seconds of that first run, without preparing the weights.
+  // Prepares the weights, runs once on poisoned memory, and calls `judge`. Sets error_ratio() and
+  // wrong(). Returns the seconds of the run without the preparation.
   double check(const std::function<Judgement()>& judge);
   double error_ratio() const { return error_ratio_; }
   const std::string& wrong() const { return wrong_; }  // why it must not be timed, or ""
@@ -78,10 +78,10 @@ class CONVSCOPE_API BenchContender {
   std::string wrong_;
 };
 
-// Returns a contender as something to time interleaved with others. One more run estimates its
-// time, unless the first one took long. Its inputs change between its runs, and its result is
-// checked after some rounds and after the last; a wrong one is rejected. `weights`, evaluated when
-// the timing begins: the weights change too.
+// Returns a contender as a thing for interleaved timing (interleave.h). One more run estimates its
+// time, unless the first run took long. The inputs change between runs. The result is checked after
+// some rounds and after the last; a contender with a wrong result is rejected. `weights` is called
+// when the timing begins; if it returns true, the weights change, too.
 CONVSCOPE_API TimedThing timed(BenchContender& contender, double first_seconds,
                                std::function<bool()> weights = {});
 // Returns whether the weights may change: no contender has prepared them in advance.

@@ -5,15 +5,15 @@
 // when `--peer <name>` is given. It links against the other library; nothing else of the project
 // does. It exports one function, convscope_peer(), that returns a table like the one below.
 //
-// All tensors that pass here are row-major: x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], on the host.
-// The plug-in chooses its internal layouts and device. Tensors are f32, or in a forward pass codes:
-// w of s8 with x of u8, s8 or f32 and y of u8, s8 or f32. Then
+// All tensors of this interface are row-major and on the host: x [N,C,H,W], w [K,C/G,R,S],
+// y [N,K,P,Q]. The plug-in chooses its internal layouts and device. Tensors are f32. In a forward
+// pass, w may be s8 codes, with x and y of type u8, s8 or f32. Then
 //
 //   real = x_scale w_scales[k] sum + bias[k], at least 0 with relu
 //   y    = clip(round(real / y_scale))
 //
-// where sum is over the codes. An x of f32 is a first layer's image: the baseline rounds it to s8
-// codes, clip(round(x / x_scale)), in every run.
+// where sum is the convolution of the codes. An x of f32 is the image of a first layer. The
+// baseline rounds it to s8 codes in every run: clip(round(x / x_scale)).
 #pragma once
 
 #include <stddef.h>
@@ -49,7 +49,7 @@ typedef struct ConvscopePeerProblem {
   int32_t relu;
 } ConvscopePeerProblem;
 
-/* The values of a case; f32 tensors have only first and second, the rest is null. */
+/* The input values of a case. For f32 tensors only first and second are set; the rest is null. */
 typedef struct ConvscopePeerInputs {
   const void* first;
   const void* second;
@@ -76,7 +76,7 @@ typedef struct ConvscopePeer {
   const ConvscopePeerVariant* variants;
 
   void (*set_threads)(int32_t threads);
-  /* Returns null when there is no such convolution; `reason` then holds a sentence. */
+  /* Returns null when the library has no such convolution, and writes a sentence to `reason`. */
   ConvscopePeerCase* (*create)(const ConvscopePeerProblem* problem, int32_t variant,
                                const ConvscopePeerInputs* inputs, char* reason,
                                size_t reason_bytes);

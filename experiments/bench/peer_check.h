@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// peer_check.h: checks a plug-in (peer.h): that its table is complete, that its functions return,
-// that its texts end.
+// peer_check.h: checks that the table of a plug-in (peer.h) is complete, that its texts are
+// terminated, and that its functions throw no exception.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,7 @@
 
 namespace convscope {
 
-// Returns what is wrong with a table as the end of a sentence: "has no function run"; or "".
+// Returns "" or what is wrong with a table, as the end of a sentence ("has no function run").
 CONVSCOPE_API std::string problem_of_peer(const ConvscopePeer* peer);
 
 // Returns name and version as shown in each of its rows: "onednn 3.2.0".

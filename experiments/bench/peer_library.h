@@ -10,8 +10,8 @@
 namespace convscope {
 
 // Opens libconvscope_peer_<name>.so next to libconvscope.so, or in the folder CONVSCOPE_PEER_DIR.
-// When it is missing or does not fit, throws an error of kind kUnavailable that says what to
-// install. A plug-in stays open until the process ends.
+// Throws an error of kind kUnavailable that says what to install, when the plug-in is missing or
+// its table is wrong. A plug-in stays open until the process ends.
 CONVSCOPE_API const ConvscopePeer& open_peer(const std::string& name);
 
 // Returns a sentence when the library is older than the version that comparisons should use; else

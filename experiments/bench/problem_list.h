@@ -33,8 +33,8 @@ bool is_list_of(const std::string& path, std::string_view operation = "conv2d") 
   }
 }
 
-// Calls take(line) for each line, except empty lines and lines that start with '#'. Errors of
-// `take` get the name of the file and the line. Throws an error of kind kIo when the file cannot be
+// Calls take(line) for each line, except empty lines and lines that start with '#'. Adds the file
+// name and line number to errors of `take`. Throws an error of kind kIo when the file cannot be
 // opened, and an error for a file without a problem.
 CONVSCOPE_API void for_each_problem(const std::string& path,
                                     const std::function<void(const std::string&)>& take);
@@ -47,7 +47,7 @@ std::vector<Problem> problems_of_file(const std::string& path) {
   return out;
 }
 
-// Reads "forward,backward_weight" or "all"; each once, in the order of kDirections.
+// Parses "forward,backward_weight" or "all". Returns each direction once, in kDirections' order.
 CONVSCOPE_API std::vector<Direction> parse_directions(const std::string& text);
 
 // Splits "a,b,c" into {a, b, c}.

@@ -8,8 +8,8 @@
 
 namespace convscope {
 
-// Returns the peak resident set since the last reset, or since the process began where the system
-// has no reset; 0 where the system reports nothing.
+// Returns the peak resident set in bytes since the last reset. If the system has no reset, it is
+// the peak since the process began. Returns 0 if the system reports no peak.
 CONVSCOPE_API std::int64_t process_peak_bytes();
 CONVSCOPE_API void reset_process_peak();
 

@@ -64,8 +64,8 @@ def foretold(program, words, processes, link, folder):
 
 
 def trained(program, words, processes, epochs, folder):
-    """Returns the measured (milliseconds of a step, of waiting for others, cores used by other programs).
-    The last is known for one process only: each of several counts the other processes of its group too."""
+    """Returns the measured (milliseconds of a step, milliseconds of waiting, cores used by other programs).
+    The cores are known for one process only: several processes would count each other as other programs."""
     with tempfile.TemporaryDirectory(dir=folder) as out:
         start = ["launch", "-n", str(processes)] if processes > 1 else []
         called([program, *start, "run", *words, "expect=null", f"train.epochs={epochs}", "-o", out],

@@ -15,7 +15,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// One element of the result, and the same sum over magnitudes.
+// One element of the result, and the sum of the absolute values of its products.
 struct Sum {
   double value = 0, magnitude = 0;
   void add(float a, float b) {
@@ -29,7 +29,7 @@ Index offset(const Shape& shape, Index i0, Index i1, Index i2, Index i3) {
   return ((i0 * shape.at(1) + i1) * shape.at(2) + i2) * shape.at(3) + i3;
 }
 
-// The formula of problem.h, seen from each of its three tensors.
+// Computes one element of y, dx or dw by the formula of problem.h.
 class DotProducts {
  public:
   DotProducts(const Conv2dProblem& problem, Direction direction, const Conv2dInputs& inputs)
@@ -112,7 +112,7 @@ double products_per_element(const Conv2dProblem& z, Direction direction) {
   return std::max(1.0, static_cast<double>(count));
 }
 
-// Every second element is at the border of each axis, or next to it.
+// Returns element indices. Every second element is at the border of each axis, or next to it.
 std::vector<Index> sample(const Shape& shape, Index how_many, std::uint64_t seed) {
   Generator random(seed, 41);
   const auto coordinate = [&](Index size, bool border) {

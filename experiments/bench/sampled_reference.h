@@ -2,11 +2,11 @@
 // sampled_reference.h: checks a convolution's result, exactly enough to reject a wrong kernel and
 // cheaply enough to run before every timing.
 //
-// A small problem is compared element by element. A large one is compared in a random sample, half
-// of it at the borders of each axis, where kernels fail first. The expected values are plain dot
-// products in double. The bound is that of the tests: |error| <= error_growth * eps * M, with M the
-// largest of the same sums over magnitudes, conv(|x|,|w|), in the sample. Codes are rounded: their
-// expected value is clipped to their range, and the bound is half a step larger.
+// All elements of a small result are compared. For a large result, a random sample is compared, and
+// half of it is at the borders, where kernels fail first. The expected values are plain dot
+// products in f64. The tests have the same bound: |error| <= error_growth * eps * M, where M is the
+// largest element of conv(|x|,|w|) in the sample. For codes, the expected value is clipped to the
+// range of the codes, and the bound is half a step larger.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Conv2dBehind {
   double high = std::numeric_limits<double>::infinity();
 };
 
-// The two inputs of a direction, f32, row-major, on the host: x and w, or dy and w, or x and dy.
+// The two inputs of a direction: x and w, dy and w, or x and dy; f32, row-major, on the host.
 struct Conv2dInputs {
   const float* first = nullptr;
   const float* second = nullptr;
@@ -38,8 +38,8 @@ CONVSCOPE_API Shape output_shape(const Conv2dProblem& problem, Direction directi
 
 class CONVSCOPE_API SampledReference {
  public:
-  // Takes a sample of about `most_products` products at most, 64 elements at least; `seed` selects
-  // it.
+  // Takes a sample of at least 64 elements; a larger sample needs at most about `most_products`
+  // products. `seed` selects the sample.
   SampledReference(const Conv2dProblem& problem, Direction direction, const Conv2dInputs& inputs,
                    double most_products = 2e7, std::uint64_t seed = 7);
 

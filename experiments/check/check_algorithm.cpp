@@ -33,7 +33,7 @@ using matrix::Tier;
 constexpr double kSmallFlops = 1e5, kFlops = 1e6;
 constexpr int kRandom = 200, kRandomQuick = 40;
 
-// Work that threads share, large enough that each gets some.
+// These problems are large enough for each thread to get some work.
 constexpr const char* kForThreads[] = {
     "n=4,c=8,h=20,w=20,k=16,r=3,s=3,pad=1", "n=16,c=4,h=9,w=9,k=8,r=3,s=3,pad=1",
     "n=8,c=32,h=7,w=7,k=32", "n=8,c=16,h=12,w=12,k=16,r=3,s=3,pad=1,groups=16"};
@@ -126,7 +126,8 @@ class Run {
     for (const Tier tier : matrix::kAllTiers) directions(problem, tier, machines);
   }
 
-  // Integers, and one kind of rounded numbers, by turns. Sparse weights, too.
+  // Checks a problem on small integers and on one kind of real numbers; successive calls use
+  // different kinds. Checks sparse weights, too.
   void in_turn(const Conv2dProblem& problem) {
     if (problem.is_empty() || failed()) return;
     std::vector<Conv2dProblem> forms = {problem};
@@ -238,7 +239,7 @@ class Run {
     }
   }
 
-  // 8-bit codes: each must equal the result of double arithmetic.
+  // Checks 8-bit codes: each code must equal the result of f64 arithmetic.
   void on_codes(const Conv2dProblem& problem, const char* types) {
     if (failed()) return;
     const Conv2dProblem typed = matrix::with_types(problem, types);

@@ -14,9 +14,9 @@ namespace convscope {
 struct CheckRow {
   std::string plugin = {}, hash = {};  // the file of a plug-in, absolute; "": built-in
   std::string algorithm = {};          // "" when the whole file is refused
-  // ok; wrong: a result; unmet: correct, but something required is not supported; ended: it ended
-  // its process or never returned; timeout: --timeout was over; refused: not a plug-in of this
-  // program.
+  // "ok", or one of these. "wrong": a result is wrong. "unmet": it is correct, but a required
+  // feature is missing. "ended": it ended its process or never returned. "timeout": it exceeded
+  // --timeout. "refused": the file is not a plug-in of this program.
   std::string status = "ok";
   std::string cause = {};  // a sentence; "" when it is ok
   std::string first = {};  // "forward of n=1,..., integers, avx2, 1 thread"
@@ -25,7 +25,7 @@ struct CheckRow {
   std::int64_t cases = 0, refused = 0;
   std::vector<std::string> directions = {};
   std::vector<FeatureAnswer> features = {}, unmet = {};
-  double error_growth = 0;  // that was applied
+  double error_growth = 0;  // the error bound that was applied
   double seconds = 0;
   std::string output = {};  // the first 4 KiB of what it wrote to stdout and stderr
   std::int64_t output_bytes = 0;
@@ -35,11 +35,11 @@ struct CheckRow {
 
 CONVSCOPE_API CheckRow row_of(const Conv2dAlgorithm& algorithm, const CheckReport& report);
 
-// Returns the lines of one row, or a table of many, one line each with the causes below.
+// Returns the lines of one row, or a table of many rows with the causes below it.
 CONVSCOPE_API std::string check_text(const CheckRow& row);
 CONVSCOPE_API std::string check_table(const std::vector<CheckRow>& rows);
 
-// Writes one row, and reads it back: what another process wrote, or an error.
+// Converts a row to JSON, and back. If the text is not a row, row_from_json() throws an error.
 CONVSCOPE_API std::string row_json(const CheckRow& row);
 CONVSCOPE_API CheckRow row_from_json(const std::string& text);
 

@@ -20,7 +20,7 @@ using matrix::Fault;
 using matrix::Surroundings;
 using matrix::Tier;
 
-// Problems with one special property each, small enough for all mistakes. None is square.
+// Problems with one special property each, small enough to try all mistakes. No image is square.
 constexpr const char* kProbes[] = {
     "n=2,c=2,h=5,w=6,k=3,r=3,s=3",
     "n=1,c=1,h=4,w=7,k=2,r=3,s=3,pad=1",
@@ -105,7 +105,7 @@ class Doctor {
     return cat("it ", what);
   }
 
-  // Tries the same case with other threads: those of the fault, or a single one.
+  // Runs the same case with the number of threads of the fault, and with one thread.
   std::string of_threads() const {
     constexpr int kTimes = 5;
     if (fault_.threads == 1) {
@@ -158,7 +158,7 @@ class Doctor {
                  : "";
   }
 
-  // NCHW16c images and sparse weights: is the plain format correct?
+  // For NCHW16c images and sparse weights, checks whether plain formats give correct results.
   std::string of_format() const {
     Conv2dProblem plain = fault_.problem;
     const ActivationLayout layout = plain.layout;
@@ -229,7 +229,7 @@ class Doctor {
     return "";
   }
 
-  // Finds NaN in the result that was stored before or after an input.
+  // Finds results that are NaN because the algorithm reads memory before or after an input.
   std::string of_reading_beside() {
     const struct {
       const char* name;
@@ -355,7 +355,7 @@ class Doctor {
     for (const char* const text : kProbes) add_probe(Conv2dProblem::parse(text));
     std::string said = first_explanation(true);
     if (!said.empty()) return said;
-    // A mistake that only this problem shows, or one among several.
+    // Only this problem may show the mistake, or there may be several mistakes.
     Conv2dProblem own = fault_.problem;
     if (own.nominal_flops() > 2 * kMaxProducts) return "";
     own.layout = ActivationLayout::nchw;

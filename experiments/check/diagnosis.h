@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // diagnosis.h: turns a fault that the matrix found into a sentence about its likely cause.
 //
-// Memory first: is the output never written, or added to instead of assigned; is the workspace read
-// before it is written; is something outside an input read? Each question is answered by another
-// run with other numbers in that place. Then rounding, threads and instruction sets. Then small
-// problems with one special property each (a dilation, two groups, a stride along the width, ...)
-// are computed by the algorithm and by the textbook loops with each of the known mistakes
-// (wrong_loops.h). A mistake that explains every result, right or wrong, is named. Otherwise, the
-// positions of the wrong elements are described.
+// 1. Memory: does the algorithm leave the output unwritten, or add to it instead of assigning? Does
+//    it read the workspace before writing it, or memory outside an input? A run with other numbers
+//    in that memory answers each question.
+// 2. Rounding, threads and instruction sets.
+// 3. Mistakes in the loops: small problems have one special property each (a dilation, two groups,
+//    a stride along the width, ...). They are computed by the algorithm, and by the textbook loops
+//    with each of the known mistakes (wrong_loops.h). The mistake that explains all results of the
+//    algorithm is named.
+// 4. Otherwise, the positions of the wrong elements are described.
 #pragma once
 
 #include <string>
@@ -19,7 +21,7 @@ namespace convscope {
 CONVSCOPE_API std::string diagnosis_of(const Conv2dAlgorithm& algorithm,
                                        const matrix::Fault& fault);
 
-// Returns "[n,k,p,q] = [0,2,0,4]" for element `at` of what the direction writes.
+// Returns "[n,k,p,q] = [0,2,0,4]" for element `at` of the direction's output.
 CONVSCOPE_API std::string place_text(const Conv2dProblem& problem, Direction direction,
                                      std::size_t at);
 // Returns "y", "dx", "dw".

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_check.h: checks algorithms, each in its own process, and reports the outcome in a row,
-// whatever the algorithm does to that process. A plug-in is opened only there: the verdict comes
-// from a process in which none of its code has run.
+// run_check.h: checks algorithms, each in a child process, and reports the outcome in a row, even
+// if the algorithm ends the child. A plug-in is opened only in the child, so none of its code runs
+// in the process that writes the report.
 //
-// The check finds mistakes. What a plug-in prints, returns, or does to its own process does not
-// mislead it. It is not a sandbox: code that is made to change the checker's memory can do so. To
-// grade untrusted code, run the check as a user, or in a container, that can do no harm.
+// The check finds mistakes, whatever a plug-in prints, returns, or does to its process. The child
+// is not a sandbox: malicious code can change the memory of the check. To grade untrusted code, run
+// the check in a container or as a user without other rights.
 #pragma once
 
 #include <functional>
@@ -18,16 +18,16 @@ namespace convscope {
 
 struct CheckTask {
   std::string plugin = {};     // absolute; "": an algorithm of the program
-  std::string algorithm = {};  // "": the file is refused, for the reason of `refusal`
+  std::string algorithm = {};  // "": the file is refused, and `refusal` is the reason
   std::string refusal = {};
 };
 
-// Returns the algorithms of a plug-in as tasks, or one task with a refusal when it does not fit.
-// The plug-in is opened in another process.
+// Opens a plug-in in another process and returns its algorithms as tasks, or one task with a
+// refusal when the file is not a plug-in of this program.
 CONVSCOPE_API std::vector<CheckTask> tasks_of_plugin(const std::string& file);
 
-// Runs a check. `command` returns what reproduces a problem's text. `watch` is told the current
-// step.
+// Runs a check. `command` returns the command line that checks a problem (text) again. `watch` is
+// called with the current step.
 CONVSCOPE_API CheckRow run_check(const CheckTask& task, const CheckSettings& settings,
                                  const CheckLists& lists,
                                  const std::function<std::string(const std::string&)>& command,

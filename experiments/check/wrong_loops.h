@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// wrong_loops.h: the textbook loops with an intended mistake. A wrong result that agrees with such
-// loops shows which mistake its algorithm makes.
+// wrong_loops.h: the textbook loops with an intended mistake. If the result of an algorithm agrees
+// with these loops, the algorithm probably makes the same mistake.
 //
 //   y[n,k,p,q] += w[k,c,r,s] x[n, from, p stride_h - pad_top + r dilation_h, ...]
 //
-// All three directions are sums of the same products, so a mistake is planted once.
+// All three directions are sums of the same products, so one mistake serves all directions.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Loops {
     bool has(Index i) const { return i >= begin && i < end; }
     bool operator==(const Range&) const = default;
   };
-  // Rows and columns outside x that a wrong border test accepts:
+  // How pixels outside x count when a wrong border test accepts them:
   enum class Outside {
     zero,     // count as 0
     memory,   // are read at the computed address: a neighbouring row
@@ -41,8 +41,8 @@ struct Loops {
 
   Conv2dProblem z;  // the sizes of the arrays; not changed
   Index stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
-  Range n, k, p, q, c, r, s;  // what is summed
-  Range h, w;                 // what the border test accepts
+  Range n, k, p, q, c, r, s;  // the indices that the loops visit
+  Range h, w;                 // the rows and columns that the border test accepts
   Outside outside = Outside::zero;
   Channels channels = Channels::of_group;
   bool flip_r = false, flip_s = false;  // w[k,c,R-1-r,S-1-s]
@@ -50,7 +50,7 @@ struct Loops {
   bool swap_channels = false;           // w[c,k,r,s]
   Order x_order = Order::nchw, y_order = Order::nchw, w_order = Order::nchw;
   bool first_image = false;    // x[0] for every n
-  Start start = Start::right;  // of the bias, or of the accumulated value
+  Start start = Start::right;  // how bias (forward) or old value (gradients) starts the sum
   double factor = 1;           // of each product
 
   bool operator==(const Loops&) const = default;
@@ -61,7 +61,7 @@ CONVSCOPE_API std::vector<double> sums_of(const Loops& loops,
                                           const matrix::ConvolutionCase& numbers,
                                           Direction direction, bool extra);
 
-// One mistake: what the result agrees with, and the likely cause.
+// One mistake, with the texts of a diagnosis.
 struct KnownMistake {
   const char* agrees;  // "a convolution whose dilation is 1"
   const char* cause;   // "the dilation seems to be ignored"
@@ -69,7 +69,7 @@ struct KnownMistake {
   const char* agrees_of_dw = nullptr;  // if different for backward_weight
   const char* cause_of_dw = nullptr;
 };
-// Returns them, the likeliest first.
+// Returns the mistakes, the likeliest first.
 CONVSCOPE_API const std::vector<KnownMistake>& known_mistakes();
 
 }  // namespace convscope

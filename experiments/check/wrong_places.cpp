@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wrong_places.cpp: what the wrong elements of a result have in common.
+// wrong_places.cpp: describes the positions of the wrong elements of a result.
 #include "experiments/check/wrong_places.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wrong_places.h: what the wrong elements of a result have in common.
+// wrong_places.h: describes the positions of the wrong elements of a result.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace convscope {
 
-// Returns "12 of 60 elements, all with q = 5 (the last)"; `wrong` has one entry per element.
+// Returns "12 of 60 elements, all with q = 5 (the last)". `wrong` says of each element whether it
+// is wrong.
 CONVSCOPE_API std::string places_text(const Conv2dProblem& problem, Direction direction,
                                       const std::vector<bool>& wrong);
 

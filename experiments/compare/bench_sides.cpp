@@ -33,7 +33,7 @@ std::string text_of(const Json& value) {
   return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// Returns 0 unless it is a positive finite number.
+// Returns the number, or 0 if it is not positive and finite.
 double time_of(const Json& value) {
   if (!value.is_number()) return 0;
   const double number = value.get<double>();
@@ -67,7 +67,7 @@ std::string kind_of(const Json& json, const std::string& file) {
   broken(file, cat("whose format is '", format, "'"));
 }
 
-// Files of the earliest versions have none.
+// Files of the earliest versions have no format.
 void check_format(const Json& json, const std::string& file) {
   const std::string format = text_of(child(json, "format"));
   if (format == "-") return;
@@ -83,7 +83,7 @@ std::optional<double> number_of(const Json& value) {
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-// Returns 0 unless it is a sensible number of threads or cores.
+// Returns the number of threads or cores, or 0 if it is not sensible.
 int count_of(const Json& value) {
   const double number = number_of(value).value_or(0);
   return number >= 1 && number <= 1e6 ? static_cast<int>(number) : 0;
@@ -98,7 +98,7 @@ class Reader {
     threads_ = count_of(child(machine, "threads"));
   }
 
-  // `around`: the object that provides the row's missing keys, before the settings of the file.
+  // Keys that the row lacks are read from `around`, then from the settings of the file.
   void add(const Json& row, const Json& around, const Json& settings) {
     TimedRow out;
     for (const std::string& name : side_.key_names) {
@@ -128,7 +128,7 @@ class Reader {
   }
 
  private:
-  // Whether other programs disturbed the row or its ladder; for older files, any row.
+  // Returns whether other programs disturbed the row or its ladder (older files: any row).
   bool disturbed(const Json& row, const Json& around, const Json& settings) const {
     const Json* device = &child(row, "device");
     if (device->is_null()) device = &child(settings, "device");
@@ -168,7 +168,7 @@ BenchSide side_of_file(const std::string& file) {
   return side;
 }
 
-// Keeps the rows that both have, with the medians of all files.
+// Adds another file to a side: keeps only the rows that both have, with the medians of all files.
 void merge(BenchSide& side, const BenchSide& more) {
   if (more.kind != side.kind) {
     fail(ErrorKind::kInvalid, "compare",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sides.h: the timed rows of a file of `bench conv2d`, of its ladders, of `bench
-// deform_conv2d`, `bench sparse_conv`, `bench net` or `bench sparse_net`, each with the key that
-// finds it in another file of the same kind.
+// bench_sides.h: the timed rows of a file of `bench conv2d`, `bench conv2d --ladder`, `bench
+// deform_conv2d`, `bench sparse_conv`, `bench net` or `bench sparse_net`. The key of a row finds
+// the same row in another file of the same kind.
 #pragma once
 
 #include <string>
@@ -24,14 +24,14 @@ struct BenchSide {
   std::string given, kind;  // "conv2d", "deform_conv2d", "sparse_conv", "sparse_net", "ladder"...
   std::vector<std::string> files;
   std::vector<std::string> key_names;
-  std::vector<TimedRow> rows;  // one for each key, the last in the file
+  std::vector<TimedRow> rows;  // one for each key: the last one in the file
   Facts settings, environment;
   std::size_t not_timed = 0;                      // rows left out or wrong
-  std::vector<std::vector<std::string>> dropped;  // keys that some of several files lack
+  std::vector<std::vector<std::string>> dropped;  // keys that are not in all files of the side
   bool complete = true;                           // false: an unfinished benchmark
 };
 
-// Returns "a.json", or the files of several calls of one program: "a1.json,a2.json".
+// Splits an argument into files: "a.json", or "a1.json,a2.json" for several calls of one program.
 CONVSCOPE_API std::vector<std::string> files_in(const std::string& given);
 
 // Reads one file, or several joined by commas. Throws an error when a file cannot be read (kIo), is

@@ -73,7 +73,7 @@ void judge(std::vector<BenchResult>& rows) {
 }
 
 [[noreturn]] void refuse_nothing_in_common(const BenchSide& first, const BenchSide& other) {
-  // Reports a key by whose values the rows differ.
+  // Finds the keys in which the two sides have no value in common.
   std::vector<std::string> apart;
   for (std::size_t k = 0; k < first.key_names.size(); ++k) {
     const auto has = [&](const BenchSide& side, const std::string& value) {
@@ -96,8 +96,8 @@ void judge(std::vector<BenchResult>& rows) {
 
 namespace {
 
-// Adds rows that only one side has, the first side first; a row that only some files of a side have
-// does not count.
+// Adds the rows that only one side has, first those of the first side. A row does not count when
+// only some files of a side have it.
 void add_unmatched(CompareResult& out, const BenchSide& first, const BenchSide& other,
                    std::size_t side) {
   const auto add = [&](const BenchSide& mine, const BenchSide& its, bool only_first) {

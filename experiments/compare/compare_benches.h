@@ -9,14 +9,15 @@
 
 namespace convscope {
 
-// Compares two sides or more, each with the first. Where both sides have several files, a row is
-// compared by the medians of the files (student_t.h, on their logarithms). Otherwise the medians of
-// its blocks of samples are compared (rank_test.h); for older files, whether the middle of their
-// samples overlaps. Throws an error (kInvalid) when the files are of different kinds or have no row
-// in common.
+// Compares the first side with each other side. If both sides have several files, the logarithms of
+// the files' medians are compared (student_t.h). Otherwise the medians of blocks of samples are
+// compared (rank_test.h). In older files, which have no blocks, times differ when the ranges from
+// the 10th to the 90th percentile do not overlap. Throws an error (kInvalid) when the files are of
+// different kinds or have no row in common.
 CONVSCOPE_API CompareResult compare_benches(const std::vector<BenchSide>& sides);
 
-// The geometric mean of a side's ratios, and how many rows are faster, slower, within noise.
+// The geometric mean of a side's ratios, and the numbers of rows that are faster, slower, or within
+// noise.
 struct BenchTotal {
   std::size_t rows = 0, faster = 0, slower = 0, noise = 0, unknown = 0;
   double mean_ratio = 0;

@@ -37,7 +37,7 @@ constexpr Metric kMetrics[] = {{"acc", true},
                                {"avg_backward_mem", false},
                                {"peak_workspace", false},
                                {"weight_bytes", false}};
-// What the config became on this machine.
+// Facts that result from the config and the machine.
 constexpr const char* kRan[] = {"execution", "step", "algorithm", "epochs", "params", "state"};
 
 std::string content_of(const std::string& path) {
@@ -148,7 +148,7 @@ MetricResult result_of(const Metric& metric, const MeanStd& first, const MeanStd
   return out;
 }
 
-// The sides are tests of one question, so their p values are corrected together.
+// Corrects the p values of one metric for the number of sides, then sets the outcomes.
 void judge(std::vector<MetricResult>& of_one_metric, const Metric& metric) {
   std::vector<double> p;
   for (const MetricResult& result : of_one_metric) p.push_back(result.p);

@@ -10,8 +10,8 @@
 
 namespace convscope {
 
-// Compares two sides or more, each with the first, in every metric that both have; by Welch's test
-// where both have two runs or more.
+// Compares the first side with each other side, in every metric that both have. If both have two
+// runs or more, Welch's test is used.
 CONVSCOPE_API CompareResult compare_runs(const std::vector<RunSide>& sides);
 
 }  // namespace convscope

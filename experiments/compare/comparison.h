@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// comparison.h: the findings of a comparison of runs or of benchmarks: facts that differ, and
-// results with a word on whether they differ by more than noise.
+// comparison.h: the result of comparing runs or benchmarks: which facts differ, and whether the
+// metrics or times differ by more than noise.
 #pragma once
 
 #include <string>
@@ -19,18 +19,18 @@ enum class Outcome {
   worse,      // by more than noise
   noise,      // the difference is no larger than noise explains
   same,       // equal
-  one_value,  // a single run, or too few samples: the noise is unknown
+  one_value,  // unknown: a single run or too few samples do not show the noise
 };
 CONVSCOPE_API std::string text_of(Outcome outcome);
 
-// "A", with the argument it stands for.
+// One side of a comparison: its letter ("A") and the argument that names it.
 struct ComparedSide {
   std::string letter, given, text;  // text: "3 runs, seeds 1, 2, 3"
   std::vector<std::string> files;   // its runs, or its file
-  bool complete = true;             // false: a benchmark's unfinished file
+  bool complete = true;             // false: the file of an unfinished benchmark
 };
 
-// One metric of runs, side `side` compared with side 0; NaN: no such number.
+// One metric of runs: side `side` compared with side 0. NaN means that there is no number.
 struct MetricResult {
   std::string metric, unit;
   int digits = 4;
@@ -54,7 +54,7 @@ struct BenchResult {
   bool disturbed = false;  // other programs kept the cores busy on one side or both
 };
 
-// A row that only one of two sides has: side `side`, or side 0 where `side` lacks it.
+// A row of benchmarks that only side 0 or only side `side` has.
 struct UnmatchedRow {
   std::vector<std::string> key;
   std::size_t side = 1;
@@ -74,9 +74,9 @@ struct CompareResult {
   std::vector<UnmatchedRow> unmatched;
 };
 
-// The findings of `--fail-above`, a sentence each. A time counts when it is longer by more than the
-// factor and more than noise explains; where the noise is unknown, the factor decides. For runs,
-// the time of a step.
+// The findings of `--fail-above`, one sentence each. A time is too long when it exceeds the first
+// side's time by more than the factor and by more than noise explains. If the noise is unknown,
+// only the factor counts. For runs, the time of a step is compared.
 struct Gate {
   std::vector<std::string> slower;
   std::vector<std::string> undecided;  // slower, but the machine was busy on one side or both
@@ -84,7 +84,8 @@ struct Gate {
   // Returns 7: something is slower or missing; 9: only undecided; 0: neither.
   CONVSCOPE_API int exit_code() const;
 };
-// Returns the gate. `both_ways`: rows that side 0 lacks are missing too; else they are new.
+// Returns the findings. With `both_ways`, rows that only another side has are missing; otherwise
+// they are new.
 CONVSCOPE_API Gate gate_of(const CompareResult& comparison, double factor, bool both_ways = true);
 
 }  // namespace convscope

@@ -8,13 +8,13 @@
 
 namespace convscope {
 
-// Returns what was compared, how it differs, the results, and what the words mean.
+// Returns the sides, the facts that differ, the results, and the meaning of the outcomes.
 CONVSCOPE_API std::string comparison_markdown(const CompareResult& comparison);
 // Returns only the results, one per line: a metric or a benchmark row of a side.
 CONVSCOPE_API std::string comparison_csv(const CompareResult& comparison);
-// Returns the result tables, with what was compared in comments.
+// Returns the result tables. Comments name the sides.
 CONVSCOPE_API std::string comparison_latex(const CompareResult& comparison);
-// experiments/schema/compare.schema.json
+// Returns JSON as described by experiments/schema/compare.schema.json.
 CONVSCOPE_API std::string comparison_json(const CompareResult& comparison);
 
 }  // namespace convscope

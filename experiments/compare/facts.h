@@ -25,11 +25,13 @@ struct FactRow {
 // Returns the keys in which the sides differ, by name.
 CONVSCOPE_API std::vector<FactRow> differing(const std::vector<const Facts*>& sides);
 
-// Adds the facts of an env.json, or of the `machine` of a benchmark's file; none if it is not JSON.
-// The load is that of the last minute; what differs in every call (time, arguments) is left out.
+// Adds the facts of an env.json, or of the object `machine` in a benchmark's file. Adds nothing if
+// the text is not JSON. The load is the average of the last minute. Facts that differ in every call
+// (time, arguments) are left out.
 CONVSCOPE_API void add_environment(Facts& facts, const std::string& json_text);
 
-// Returns why times may not compare: "the machines differ (cpu): ...", "A began on a busy ...".
+// Returns reasons why times may not be comparable: "the machines differ (cpu): ...", "A began on a
+// busy ...".
 CONVSCOPE_API std::vector<std::string> machine_warnings(const std::vector<std::string>& names,
                                                         const std::vector<const Facts*>& sides);
 

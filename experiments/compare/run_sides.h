@@ -16,9 +16,10 @@ struct RunSide {
 };
 
 // Reads a side: `given` is a run folder, a folder of runs (runs/<name>, runs/<sweep>/<row>), or the
-// name of one of these below `root`. From a folder of runs, selects those with the newest run's
-// config, instruction set, device and number of threads; for each seed the latest. Throws an error
-// (kIo) when there is no run, and (kInvalid) when the folder holds several names.
+// name of such a folder below `root`. In a folder of runs, selects the runs with the same config,
+// instruction set, device and number of threads as the newest run, and for each seed the latest
+// one. Throws an error when there is no run (kIo) or the folder holds runs of several names
+// (kInvalid).
 CONVSCOPE_API RunSide read_run_side(const std::string& given, const std::string& root);
 
 }  // namespace convscope

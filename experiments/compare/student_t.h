@@ -19,7 +19,8 @@ CONVSCOPE_API double student_two_sided_p(double t, double degrees);
 // Returns the t that |T| exceeds with probability p; 0 < p < 1.
 CONVSCOPE_API double student_critical_t(double p, double degrees);
 
-// Compares b.mean - a.mean, for samples of at least two values each; one must have a deviation.
+// Tests whether b.mean - a.mean differs from 0. Each sample has at least two values, and the values
+// of at least one sample differ.
 struct WelchTest {
   double t = 0, degrees = 0;
   double p = 1;              // two-sided

@@ -12,9 +12,9 @@
 namespace convscope {
 
 struct ExplainQuestion {
-  std::vector<std::string> layers = {};  // every algorithm of these; empty: one line per layer
-  bool all = false;                      // every algorithm of every layer, and operations
-  bool steps = false;                    // the operations
+  std::vector<std::string> layers = {};  // show every algorithm of these layers
+  bool all = false;                      // show every algorithm of every layer, and the operations
+  bool steps = false;                    // show the operations of the steps
 };
 
 // Returns the named layers, or all; an error of kind kInvalid names the nearest.
@@ -24,8 +24,8 @@ CONVSCOPE_API std::vector<const ExplainedLayer*> asked_layers(
 CONVSCOPE_API std::string answer_text(const Explanation& explanation,
                                       const ExplainQuestion& question);
 
-// Returns every algorithm of one call, in each direction: what runs, and why not the others. Throws
-// an error for an invalid policy, not for a refusal.
+// Returns a text with every algorithm of one problem, in each direction: which one runs, and why
+// the other algorithms do not. Throws an error for an invalid policy, not for a refusal.
 CONVSCOPE_API std::string problem_text(const std::shared_ptr<const OperatorUse>& use,
                                        Device device);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// A refusal has priority; then what runs, then what was chosen.
+// Returns the mark of an algorithm. A refusal comes first, then "runs", then "chosen".
 const char* mark_of(const Verdict& verdict, const ExplainedDirection& of) {
   if (verdict.refused) return "!";
   const std::string ran = of.ran ? of.ran->kernel : "";

@@ -14,7 +14,7 @@ namespace convscope {
 CONVSCOPE_API std::string marks_text();
 CONVSCOPE_API std::string layer_text(const ExplainedLayer& layer);
 
-// Covers these layers, and all steps.
+// Returns the facts about the layers in `layers`, and about all steps, as JSON.
 CONVSCOPE_API std::string explanation_json(const Explanation& explanation,
                                            const std::vector<const ExplainedLayer*>& layers);
 

@@ -19,12 +19,13 @@ struct Network {
   Shape input;
 };
 
-// Nothing runs, so no memory is needed; but which masks are possible depends on weights.
+// Returns an allocator without memory, because nothing runs. With masks, which depend on the
+// weights, it returns null.
 std::unique_ptr<UnbackedMemory> no_memory(const ExperimentConfig& config) {
   return config.sparsity.values().empty() ? std::make_unique<UnbackedMemory>() : nullptr;
 }
 
-// With the masks that training attaches, and with active quantisers.
+// Returns the network with the masks that training attaches, and with active quantisers.
 Network network_of(const ExperimentConfig& config, const SampleInfo& sample) {
   Network out{build_model(config, sample.shape, sample.classes), nullptr, {config.data.batch_size}};
   for (const std::int64_t size : sample.shape) out.input.push_back(size);
@@ -71,7 +72,7 @@ std::vector<ExplainedStep> steps_of(const ExperimentConfig& config, Module& mode
   return steps;
 }
 
-// The requested algorithms where a refused one prevents a step: as with `auto` everywhere.
+// Returns the kernels with `auto` everywhere, for a step that a refused algorithm prevents.
 StepKernels kernels_with_auto(ExperimentConfig config, const SampleInfo& sample) {
   config.conv = {};
   for (LayerSpec& layer : config.model.layers) {

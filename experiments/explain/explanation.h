@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// explanation.h: the facts that `convscope explain` collects about a config: the choice of each
-// convolution's policy in each direction, what every algorithm answers, and what the steps run.
-// Nothing is run, no data are read.
+// explanation.h: the facts that `convscope explain` collects about a config: the algorithm that
+// each policy chooses in each direction, the answers of all algorithms, and the kernels of the
+// steps. No step is run, and no data are read.
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@ namespace convscope {
 
 struct ExplainedDirection {
   std::string policy;  // as in the config
-  Decision decision;   // its outcome
+  Decision decision;   // the outcome of the policy
   std::vector<Verdict> verdicts;
   bool asked = true;               // false: no training step computes this direction
-  std::optional<LayerKernel> ran;  // by the training step; none: nothing runs
+  std::optional<LayerKernel> ran;  // the kernel of the training step, if any
 
   bool is_refused() const { return asked && !decision.error.empty(); }
 };
@@ -38,12 +38,12 @@ struct ExplainedLayer {
   bool is_refused() const;
 };
 
-// How a step of the network runs, in one mode.
+// The compiled step of the network in one mode, and its kernels.
 struct ExplainedStep {
   const char* mode;
   std::unique_ptr<StepPlan> plan;  // null: kernels.why has the reason
   StepKernels kernels;
-  std::string error;  // why a refusal prevents the step; "": it runs
+  std::string error;  // the refusal that prevents the step, or ""
 };
 
 struct Explanation {
@@ -58,7 +58,7 @@ CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config);
 // Returns the same for other images than those of the config's data set.
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sample);
 
-// Returns "accepted by a, b": those that `auto` may choose.
+// Returns "accepted by a, b", with the algorithms that `auto` may choose.
 CONVSCOPE_API std::string who_accepts(const ExplainedDirection& of);
 
 // Returns "forward", "forward, backward_weight"; "" for all directions that are needed.

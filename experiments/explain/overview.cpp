@@ -41,7 +41,8 @@ std::string cell(const ExplainedDirection& of, const std::string& layer) {
   return cat("+", of.decision.names.first, of.decision.names.second.empty() ? "" : " (checked)");
 }
 
-// For the directions that are needed; below 0: a chain runs, or nothing.
+// Returns the estimated time of the directions that are needed. Below 0: there is no estimate,
+// because a chain runs or nothing.
 double estimated_ms(const ExplainedLayer& layer) {
   double sum = 0;
   for (const ExplainedDirection& of : layer.directions) {
@@ -60,7 +61,7 @@ double estimated_ms(const ExplainedLayer& layer) {
   return sum;
 }
 
-// What the table contains, for its legend.
+// Says which marks the table contains, for its legend.
 struct Contents {
   bool refused = false, unrun = false, unasked = false, estimates = false, no_estimate = false;
   bool sparse = false;

@@ -14,7 +14,7 @@ CONVSCOPE_API std::string short_problem(const std::string& problem);
 
 CONVSCOPE_API std::string overview_text(const Explanation& explanation);
 
-// Returns how the steps of both modes run; with `operations` also what they consist of.
+// Returns how the steps of both modes run; with `operations`, also lists their operations.
 CONVSCOPE_API std::string steps_text(const Explanation& explanation, bool operations);
 
 }  // namespace convscope

@@ -94,7 +94,7 @@ std::string key_of(const ExperimentConfig& config, const std::string& layer, Dir
   return cat("conv.", is_one ? "algorithm" : name_of(direction));
 }
 
-// Returns KEY=VALUE words that select another algorithm.
+// Returns KEY=VALUE arguments that select another algorithm.
 std::vector<std::string> ways_out(const Explanation& explanation) {
   std::vector<std::string> out;
   for (const ExplainedLayer& layer : explanation.layers) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// remarks.h: the outcome of a config's policies, in sentences: refusals, lists whose first word was
-// not used, comparisons. Layers with the same outcome share a sentence.
+// remarks.h: sentences about the outcome of a config's policies: refusals, lists whose first
+// algorithm was not used, and comparisons. Layers with the same outcome share a sentence.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace convscope {
 CONVSCOPE_API std::string remarks_text(const Explanation& explanation);
 
 // Throws an error of kind kUnavailable when an algorithm that a training step needs refuses its
-// problem: which layers, why, and what to write.
+// problem. The message names the layers, the reason, and config values that would work.
 CONVSCOPE_API void fail_if_refused(const Explanation& explanation);
 
 }  // namespace convscope

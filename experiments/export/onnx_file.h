@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // onnx_file.h: a graph of ONNX operators and its bytes: a ModelProto of IR version 8, opset 17.
 //
-// The project has its own writer. ONNX is a protobuf message, and needs four things of protobuf:
-// varints, 32-bit floats, byte strings, and nested messages. They take the hundred lines of
-// onnx_file.cpp. A library (libonnx-dev and libprotobuf-dev, 20 MB and a code generator) would be a
-// dependency of every build.
+// The project has its own writer. An ONNX file is a protobuf message with four kinds of fields:
+// varints, 32-bit floats, byte strings, and nested messages. Writing them takes the hundred lines
+// of onnx_file.cpp. A library (libonnx-dev and libprotobuf-dev, 20 MB and a code generator) would
+// be a dependency of every build.
 //
 // Format      https://github.com/onnx/onnx/blob/main/onnx/onnx.proto (field numbers),
 //             https://protobuf.dev/programming-guides/encoding
@@ -30,7 +30,8 @@ struct OnnxNode {
   std::vector<OnnxAttribute> attributes = {};
 };
 
-// A float tensor; its first axis is the batch, of any size.
+// A float tensor that is an input or output of the graph. Its first axis is the batch, whose size
+// is not fixed.
 struct OnnxValue {
   std::string name;
   Shape shape;

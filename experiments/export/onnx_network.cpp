@@ -60,7 +60,7 @@ class Walk {
     return name;
   }
 
-  // Its output value has the name of the node.
+  // Adds a node, whose output value has the node's name.
   void node(const std::string& op, const std::string& name, std::vector<std::string> inputs,
             std::vector<OnnxAttribute> attributes = {}) {
     graph_.nodes.push_back({op, name, std::move(inputs), {name}, std::move(attributes)});
@@ -111,7 +111,7 @@ class Walk {
     node("DequantizeLinear", key, {value_, step, zero});
   }
 
-  // Halves the codes: half to even, and the few at 127 and -128 are clipped to 7 bits.
+  // Halves the codes, rounds half to even, and clips the few results outside -64..63.
   static void halve(QuantizedWeight& weight) {
     for (std::int8_t& q : weight.codes) {
       q = static_cast<std::int8_t>(std::clamp(std::nearbyint(q / 2.0), -64.0, 63.0));

@@ -66,10 +66,10 @@ std::vector<std::string> launcher_words(const Launcher& launcher, const LaunchRe
   };
   switch (launcher.kind) {
     case LauncherKind::open_mpi:
-      // Processes share the cores; without --bind-to none each would be bound to one core.
-      // --oversubscribe: a host without a list of slots has one per core. With more processes than
-      // slots Open MPI would yield the core at each poll, and other programs would keep it; the
-      // group's own waits sleep (framework/distributed/process_group.cpp).
+      // --bind-to none: otherwise each process would be bound to one core. --oversubscribe: allows
+      // more processes than slots (by default one slot per core). In that case Open MPI would yield
+      // the core at each poll, and other programs would keep it, so mpi_yield_when_idle is 0. The
+      // waits of ProcessGroup sleep (framework/distributed/process_group.cpp).
       add({"--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "0"});
       if (!request.hosts.empty()) {
         add({"--hostfile", request.hosts.c_str()});
@@ -132,7 +132,7 @@ void LauncherOutput::finish() {
   block_.clear();
 }
 
-// Returns whether the launcher reports the end of a process, whose own message is already there.
+// Returns whether the launcher's text only reports the end of a process.
 bool LauncherOutput::is_news_of_an_end(const std::string& text) {
   int rank = 0, signal = 0, pid = 0;
   char host[256] = {}, name[128] = {};

@@ -15,7 +15,7 @@ enum class LauncherKind { open_mpi, mpich, srun };
 
 struct Launcher {
   LauncherKind kind = LauncherKind::open_mpi;
-  std::string program;  // its path
+  std::string program;  // path of the launcher
 };
 
 struct LaunchRequest {
@@ -25,8 +25,8 @@ struct LaunchRequest {
   std::vector<std::string> command;  // of each process: program and arguments
 };
 
-// Looks for srun inside a Slurm job (SLURM_JOB_ID), else for mpirun and mpiexec, in PATH. Throws an
-// error of kind kUnavailable that names what was looked for.
+// Looks in PATH for srun inside a Slurm job (SLURM_JOB_ID), else for mpirun and mpiexec. Throws an
+// error of kind kUnavailable with the names of these programs if there is none.
 CONVSCOPE_API Launcher find_launcher(const std::string& wanted);
 // Returns the kind of a program from its --version output.
 CONVSCOPE_API LauncherKind kind_of_mpirun(const std::string& version_text);
@@ -36,8 +36,8 @@ CONVSCOPE_API std::vector<std::string> launcher_words(const Launcher& launcher,
 // Sets both variables with which Open MPI lets root start processes, in a container for example.
 CONVSCOPE_API void let_root_launch();
 
-// Reads what a launcher prints, line by line, and keeps the output of the processes themselves. The
-// launcher's messages about their end become one sentence.
+// Reads the output of a launcher line by line. Keeps the lines that the processes print. The
+// launcher's messages about the end of a process become one sentence.
 class CONVSCOPE_API LauncherOutput {
  public:
   explicit LauncherOutput(std::function<void(const std::string&)> print)

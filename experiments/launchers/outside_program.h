@@ -10,10 +10,11 @@
 
 namespace convscope {
 
-// Returns the path of a program in $PATH, or of one given by its path; "" when there is none.
+// Returns the path of a program. `name` is a name in $PATH or a path; "" when there is none.
 CONVSCOPE_API std::string find_program(const std::string& name);
 
-// Throws an Error of kind kUnavailable when it is missing: `missing` says what to install.
+// Returns the path of a program. If there is none, throws an Error of kind kUnavailable with the
+// sentence `missing`, which says what to install.
 CONVSCOPE_API std::string need_program(const std::string& name, const std::string& missing);
 
 struct OutsideAnswer {
@@ -23,17 +24,18 @@ struct OutsideAnswer {
   CONVSCOPE_API std::string last_words() const;
 };
 
-// Runs it in `folder` ("": this one) and waits; ends it after `seconds`, with exit code 124.
+// Runs a program in `folder` ("": the current one) and waits for its end. After `seconds`, ends the
+// program; the exit code is then 124.
 CONVSCOPE_API OutsideAnswer ask_program(const std::vector<std::string>& words,
                                         const std::string& folder, const std::string& missing,
                                         double seconds = 60);
 
-// A program that runs in parallel with this one. Its output goes to the file `log`. It has its own
-// process group, and is asked to stop (SIGTERM) when this process dies.
+// A program that runs in parallel with this one. Its output is written to the file `log`. It has
+// its own process group, and gets SIGTERM when this process dies.
 class CONVSCOPE_API OutsideProcess {
  public:
   OutsideProcess(const std::vector<std::string>& words, std::string log);
-  ~OutsideProcess();  // ends it if it still runs
+  ~OutsideProcess();  // ends the program if it still runs
   OutsideProcess(const OutsideProcess&) = delete;
   OutsideProcess& operator=(const OutsideProcess&) = delete;
 

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns the axis names of arrays that every lesson has; "" for other arrays.
+// Returns the axis names of x, w, y and the gradients; none for other arrays.
 std::vector<std::string> axes_of(const std::string& array, const Look& look) {
   const bool blocked = look.problem.layout == ActivationLayout::blocked;
   if (array == "x" || array == "dx") {

@@ -10,7 +10,8 @@
 
 namespace convscope {
 
-// Returns "const data = {...};". Events are columns of little-endian numbers in base64.
+// Returns "const data = {...};". Each property of the events (address, ...) is one array of
+// little-endian numbers in base64.
 std::string look_data(const Look& look, const Recorder& recorder, const Operands& operands);
 
 // Returns "AQID" for the bytes 1, 2, 3 (RFC 4648).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// look_markup.h: the frame of a page that replays a lesson: controls, facts, places for arrays and
-// source, and instructions.
+// look_markup.h: the HTML of a page that replays a lesson: controls, facts, empty elements for the
+// arrays and the source, and instructions.
 #pragma once
 
 #include <string>

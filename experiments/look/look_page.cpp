@@ -19,9 +19,9 @@ namespace convscope {
 namespace {
 
 constexpr std::string_view kEnding = "_lesson";
-// The cells of a page; more do not fit on a screen, and an index has 16 bits.
+// The most cells of a page. More do not fit on a screen, and an index has 16 bits.
 constexpr std::int64_t kMaxCells = 6'000;
-// A larger problem is not even run to count its events.
+// A problem with more products is refused without counting its events.
 constexpr double kMaxProducts = 5e6;
 
 // Returns "winograd" for "layers/conv2d/winograd/cpu/winograd_f4x3_cpu.cpp".
@@ -33,7 +33,7 @@ std::string room_of(const std::string& file) {
   return "";
 }
 
-// Returns "" when there is no such algorithm.
+// Returns the folder of an algorithm, or "" when there is no such algorithm.
 std::string room_of_algorithm(const std::string& name) {
   for (const DeviceType device : {DeviceType::cpu, DeviceType::cuda}) {
     const auto& algorithms = conv2d_algorithms(device);
@@ -53,7 +53,8 @@ std::string idea_of(const std::string& name) {
   return "";
 }
 
-// winograd_f4x3 is explained by the lesson of winograd, which is F(2x2, 3x3).
+// Returns a sentence when the lesson shows another algorithm of the same folder. For example, the
+// lesson of winograd_f4x3 shows F(2x2, 3x3).
 std::string remark_on_other(const std::string& algorithm, const std::string& lesson) {
   if (algorithm == lesson || algorithm + std::string(kEnding) == lesson) return "";
   return cat(algorithm, " has no lesson. The page plays ", lesson,
@@ -82,8 +83,8 @@ std::string lesson_named(const std::string& algorithm) {
            " (with a lesson: ", join(known), ")"));
 }
 
-// Sets small integers, so that a reader can follow the sums. Codes use about their whole range:
-// results are rounded to steps, and small codes would become 0.
+// Sets the operand to small integers, so that a reader can follow the sums. Codes use about their
+// whole range, because results are rounded to steps, which would turn small codes into 0.
 void set_small_numbers(Operand& operand, const OperandSpec& spec, std::uint64_t stream) {
   const bool codes = spec.type == DType::u8 || spec.type == DType::i8;
   const std::int64_t most = spec.is_weights ? 2 : 3;
@@ -115,7 +116,7 @@ Operands small_operands(const Conv2dProblem& problem, Direction direction) {
   return out;
 }
 
-// Returns the largest difference of an element from the seven loops with double sums.
+// Returns the largest difference of an element from the result of `reference` in f64.
 double difference_to_reference(const Conv2dProblem& problem, Direction direction,
                                const Operands& operands) {
   const OperandSpecs specs = problem.operands(direction);

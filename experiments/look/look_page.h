@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// look_page.h: a page that replays a lesson on a small problem, step by step: what it reads and
-// writes, its sums, its multiplications, a cache, and the current line of its source.
+// look_page.h: a page that replays a lesson on a small problem, step by step. It shows the reads,
+// writes, sums and multiplications, a cache, and the current line of the source.
 //
 //   const std::string page = look_page("winograd");        // a whole page, no other file
 //   std::ofstream("look.html") << page;
@@ -29,17 +29,17 @@ inline constexpr std::int64_t kMaxLookEvents = 60'000;
 // The recorded facts of one lesson, and its page.
 struct Look {
   std::string lesson;  // "winograd_lesson"
-  // A sentence if the requested algorithm has no lesson: what the lesson of its family shows, and
-  // what that algorithm is. Otherwise "".
+  // If the requested algorithm has no lesson, a sentence that compares it with the lesson of its
+  // folder; otherwise "".
   std::string other_algorithm;
   Conv2dProblem problem;
   Direction direction = Direction::forward;
   std::int64_t events = 0, reads = 0, writes = 0;
   std::int64_t products = 0;      // multiplications of two array elements
-  std::int64_t scalings = 0;      // multiplications by a constant: transforms, 0 in the padding
+  std::int64_t scalings = 0;      // multiplications by a constant (transforms, padding)
   std::int64_t textbook = 0;      // N K P Q C/G R S
   double largest_difference = 0;  // between the result and `reference` in f64
-  double step = 0;                // of a result in codes; 0: not codes
+  double step = 0;                // step of the codes of the result; 0: the result has no codes
   std::string page;
 };
 

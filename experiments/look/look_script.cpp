@@ -2,9 +2,9 @@
 // look_script.cpp: replays a lesson on its page. `data` (look_data.cpp) holds the events of a
 // recorder.
 //
-// at        number of executed events; go(at) executes or reverts those in between
-// value_of  each array's numbers at that point, with the counts of reads and writes
-// cache     lines by their number in memory, the most recently used last in its set
+// at        number of executed events; go(target) executes or reverts the events in between
+// value_of  the elements of each array after `at` events, with the counts of reads and writes
+// cache     line numbers of each set, the most recently used last
 // draw()    shows the state; it updates only cells that look different
 #include "experiments/look/look_markup.h"
 

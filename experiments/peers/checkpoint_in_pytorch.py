@@ -5,11 +5,11 @@
     python3 experiments/peers/checkpoint_in_pytorch.py RUN/ckpt/best.safetensors --to lenet.pt
     python3 experiments/peers/checkpoint_in_pytorch.py --check --program build/release/bin/convscope
 
-The first writes a state_dict that the model of the same name loads: the classes below, and for ResNet-18
-and MobileNet v2 torchvision's own. The second trains LeNet-5, ResNet-18, MobileNet v1 and v2 a little on
-built-in digits. It loads each into PyTorch and compares the logits of random images with those of
-`convscope op net`. Weights are [K,C/G,R,S] in both, so nothing is transposed. Exit code 1 when a logit
-differs by more than 1e-5 of the largest, or a name is left over; 77 without PyTorch.
+The first command writes a state_dict that the model of the same name loads: a class of this file, or for
+ResNet-18 and MobileNet v2 a model of torchvision. The second command trains LeNet-5, ResNet-18, MobileNet
+v1 and v2 a little on built-in digits. It loads each network into PyTorch and compares the logits of random
+images with those of `convscope op net`. Weights are [K,C/G,R,S] in both systems, so nothing is transposed.
+Exit code 1 when a logit differs by more than 1e-5 of the largest, or a name is left over; 77 without PyTorch.
 """
 import argparse
 import json

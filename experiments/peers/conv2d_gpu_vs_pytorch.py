@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times convolutions on a GPU, compared with PyTorch (cuDNN) in the same run.
 
-Each problem of the shape files is timed in each direction. Ours runs in `convscope bench conv2d --device
-cuda`, which checks it, then times recorded graphs by events. PyTorch's runs in NCHW and channels-last with
-cudnn.benchmark on. A captured graph of several runs is timed by events; the median of many replays counts.
-f32 means f32 on both sides: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout
-channels_last ours is in NHWC, too; `auto` and `best` are then compared with PyTorch's channels-last.
-PyTorch's weights have its type and layout before the timing. Ours are prepared in each call, as in a step
-with f32 weights; --weights often prepares them before, too.
+Each problem of the shape files is timed in each direction. `convscope bench conv2d --device cuda` checks
+the results of Convscope and times recorded graphs by events. PyTorch runs in NCHW and channels-last with
+cudnn.benchmark on. A captured graph of several runs is timed by events, and the median of many replays
+counts. f32 means f32 on both sides: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout
+channels_last Convscope runs in NHWC, too, and `auto` and `best` are compared with PyTorch's channels-last.
+PyTorch's weights are converted before the timing. Convscope's weights are prepared in each call, as in a
+step with f32 weights; with --weights often they are prepared before the timing, too.
 
-A list is timed in portions, ours and then PyTorch's. The JSON file is written after each portion, so little
-is lost when the run is stopped. --go-on skips the problems that the file holds. --seconds N begins no
-portion after N seconds.
+A list is timed in portions, first by Convscope and then by PyTorch. The JSON file is written after each
+portion, so little is lost when the run is stopped. --go-on skips the problems that the file holds. With
+--seconds N, no portion begins after N seconds.
 
     python3 experiments/peers/conv2d_gpu_vs_pytorch.py --shapes experiments/shapes/gpu_dense.txt \\
         --precision f32 --json out.json

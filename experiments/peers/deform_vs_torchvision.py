@@ -8,26 +8,27 @@ exactly these positions, so its results are the expected ones. Each of ours must
 
     max |error| <= growth * eps * max(M),   eps = 2^-23
 
-where M is the same sum over the magnitudes of x, w, dy, the mask and the bias. For doffset the derivatives
-of the four corners' weights count by their magnitudes, too: at a position (v,u) they are samples at (floor
-v, u) and (floor v + 1, u) with the sign left out. Files of float64 are compared as well. There torchvision
-has its own error, up to one eps for each term of its longest sum and 8 for the products in a term. The
-table also shows torchvision's float32 error.
+where M is the same sum over the absolute values of x, w, dy, the mask and the bias. For doffset, the
+derivatives of the four corners' weights are replaced by their absolute values, too: at a position (v,u) they
+are the weights of samples at (floor v, u) and (floor v + 1, u). Files of float64 are compared as well. There
+torchvision's error counts, too: up to one eps for each term of its longest sum, and 8 for the products in a
+term. The table also shows torchvision's float32 error.
 
-Times. On the cases of experiments/shapes/deform.txt both are timed alternately, a process of ours and then
-torchvision in this one, `--turns` times, with the same number of threads. Ours is the median of `bench
-deform_conv2d`, which checks the result before: some minutes in all. Backward is everything: dx, doffset,
-dmask and dw; for ours the sum of both directions. The ratio is torchvision's median / ours, above 1 we are
-faster.
+Times on a CPU. On the cases of experiments/shapes/deform.txt, Convscope (in a new process) and torchvision
+(in this process) are timed in turn, `--turns` times, with the same number of threads. Convscope's time is the
+median of `bench deform_conv2d`, which checks the result before the timing. All cases take some minutes.
+Backward computes dx, doffset, dmask and dw; for Convscope it is the sum of both backward directions. The
+ratio is torchvision's median / Convscope's median: above 1, Convscope is faster.
 
-With --device cuda our results are those of the GPU's algorithms, in f32. Times are measured once, in each
-of --precision, on experiments/shapes/gpu_deform.txt. Ours come from `bench deform_conv2d --device cuda`:
-checked first, then recorded graphs timed by events. They include the preparation of the weights, except
-with `--weights often`. torchvision's are measured by events around ten consecutive calls, so that the GPU
-always has work; the median of many. (torchvision's sampling kernels do not enter a captured graph: its
-replay takes a fraction of their time.) Its backward also computes db. f32 means f32 on both sides:
-PyTorch's allow_tf32 is off, except for tf32. torchvision may lack a type. The file of --json is written
-after each case: --go-on skips what it holds, --seconds N begins no case after N seconds.
+With --device cuda, the results of Convscope's GPU algorithms in f32 are checked. Times are measured once, in
+each type of --precision, on experiments/shapes/gpu_deform.txt. `bench deform_conv2d --device cuda` checks the
+results of Convscope, then times recorded graphs by events. The times include the preparation of the weights,
+except with `--weights often`. torchvision's time is the median of many measurements by events around ten
+consecutive calls, so that the GPU always has work. (A captured graph does not contain torchvision's sampling
+kernels: its replay takes a fraction of their time.) torchvision's backward also computes db. f32 means f32 on
+both sides: PyTorch's allow_tf32 is off, except for tf32. torchvision may lack a type. The file of --json is
+written after each case. --go-on skips the cases that the file holds. With --seconds N, no case begins after N
+seconds.
 
 Exit code 1 when a result exceeds its bound, 75 when --seconds stopped it, 77 without torchvision.
 
@@ -104,7 +105,7 @@ def random_numbers(z, numbers):
 
 
 def bases(z):
-    """Returns the positions of the taps without offsets: [O R S, 2, P, Q]."""
+    """Returns the positions (v, u) of the taps without offsets: [O R S, 2, P, Q]."""
     (p, q), (r, s) = output_size(z), z["w"][2:]
     v = (np.arange(p) * z["stride"][0] - z["padding"][0])[None, :] + np.arange(r)[:, None] * z["dilation"][0]
     u = (np.arange(q) * z["stride"][1] - z["padding"][1])[None, :] + np.arange(s)[:, None] * z["dilation"][1]

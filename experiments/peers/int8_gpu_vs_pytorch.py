@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times integer convolutions on a GPU, compared with our f32 and PyTorch's f16 (cuDNN) in the same run.
 
-For each problem: int8_gemm or int8_depthwise (u8 times i8, y of u8 with bias, ReLU and rounding; weights
-prepared before), our f32 and f16 (`auto`), and PyTorch's f16 channels-last without bias, cudnn.benchmark
-on. All run in captured or recorded graphs, timed by events, medians.
+For each problem, four times are measured: int8_gemm or int8_depthwise, Convscope's `auto` in f32 and in f16,
+and PyTorch's f16 channels-last without bias, with cudnn.benchmark on. The int8 algorithm multiplies u8 by i8
+and writes y as u8 with bias, ReLU and rounding; its weights are prepared before. All calls run in captured or
+recorded graphs and are timed by events; the table shows medians.
 
     python3 experiments/peers/int8_gpu_vs_pytorch.py --shapes experiments/shapes/resnet18.txt --batch 32
 

@@ -42,7 +42,10 @@ def lenet(torch, channels, size, kernel):
 
 
 def median_us(torch, run, seconds):
-    """Returns the median over samples of several runs each; samples until the time is used up."""
+    """Returns the median time of run() in microseconds.
+
+    A sample is the mean of 10 runs. There are at least 5 samples, and samples for `seconds`.
+    """
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     per_sample, samples, total = 10, [], 0.0
     while total < seconds * 1e6 or len(samples) < 5:

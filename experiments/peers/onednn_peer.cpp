@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // onednn_peer.cpp: oneDNN as a baseline of the benchmark: libconvscope_peer_onednn.so.
 //
-// Variants: its algorithms direct, winograd and auto, each twice. "own layout": format_tag::any for
-// every tensor, so that oneDNN uses its fastest layouts. Reordering into them (and the transform of
-// Winograd's weights) happens before and is not timed. "plain": from row-major inputs to a
-// row-major result, the same primitive with the reorders that a user of row-major tensors pays in
-// every call. Weights change as in training: their reorder counts too.
+// oneDNN's algorithms direct, winograd and auto have two variants each. "own layout" uses
+// format_tag::any for every tensor, so that oneDNN chooses its fastest layouts. Reorders into these
+// layouts, and the transform of Winograd's weights, are done before and are not timed. "plain" has
+// row-major inputs and a row-major result. Each run includes the reorders, also of the weights,
+// because weights change in training.
 //
-// Codes (u8 or s8 times s8): scales for each output channel, bias and ReLU are attributes of the
-// primitive, and it writes codes, as in inference. A first layer gets f32 images: each run begins
-// with the reorder that rounds them to s8 codes in the layout of the convolution, as ours rounds
-// them. Weights are reordered in advance, as in f32.
+// With codes (u8 or s8 times s8), scales for each output channel, bias and ReLU are attributes of
+// the primitive, which writes codes, as in inference. If x is f32 (a first layer), each run begins
+// with a reorder that rounds x to s8 codes. Convscope's algorithms round x, too. Weights are
+// reordered in advance.
 //
 // For oneDNN 3.x (experiments/peers/setup.py fetches 3.2) and 2.x (Debian's is 2.6.3). 3.2 has no
 // Winograd for x64.
@@ -41,7 +41,8 @@ struct Method {
   algorithm kind;
   double error_growth;
 };
-// Direct sums and Winograd F(4x4,3x3) with the points 0, +-1, +-2: an error about ten times larger.
+// The allowed error growth. Winograd F(4x4,3x3) with the points 0, +-1, +-2 has an error about ten
+// times as large as direct sums.
 constexpr Method kMethods[] = {{"direct", algorithm::convolution_direct, 4},
                                {"winograd", algorithm::convolution_winograd, 64},
                                {"auto", algorithm::convolution_auto, 64}};
@@ -293,7 +294,7 @@ struct ConvscopePeerCase {
     run_into(row_major(z.y, type_of(problem.y_type)), DNNL_ARG_DST, plain, std::move(arguments));
   }
 
-  // Runs the convolution and copies its output to `wanted`: in each run, or before it is read.
+  // Runs the convolution. Reorders its output to `wanted` in each run (plain), or in read().
   void run_into(const memory::desc& wanted, int output_name, bool plain,
                 std::unordered_map<int, memory> arguments) {
     output_plain = memory(wanted, cpu());
@@ -304,7 +305,7 @@ struct ConvscopePeerCase {
     if (!as_it_is) (plain ? steps : finish).push_back(reorder_step(output, output_plain));
   }
 
-  // Returns `from` in the layout of the convolution: converted now, or as a step of each run.
+  // Returns `from` in the layout of the convolution. Converts it now, or in each run.
   memory taken_over(const memory& from, const memory::desc& wanted, bool each_time) {
     if (wanted == from.get_desc()) return from;
     const memory to(wanted, cpu());

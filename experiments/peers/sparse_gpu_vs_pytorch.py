@@ -4,9 +4,10 @@
 
 All are timed in the same run, for each direction and density and each problem of the shape files with 16
 output channels or more. They are `block_sparse` with random blocks of 16 x 1, our dense f32 (`auto`), and
-PyTorch's dense f32 (allow_tf32 off, cudnn.benchmark on), the better of NCHW and channels-last. Forward, our
-weights are prepared in advance, as in inference. For dx they are prepared in each call, as in training, and
-dw of blocks builds their lists in each call. Recorded or captured graphs, events, medians.
+PyTorch's dense f32 (allow_tf32 off, cudnn.benchmark on) in the faster of NCHW and channels-last. In the
+forward pass, Convscope's weights are prepared in advance, as in inference. For dx they are prepared in each
+call, as in training. dw of block_sparse builds the lists of blocks in each call. Recorded or captured graphs
+are timed by events; the table shows medians.
 
     python3 experiments/peers/sparse_gpu_vs_pytorch.py --shapes experiments/shapes/resnet18.txt --batch 32
 """

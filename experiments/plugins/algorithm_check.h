@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm_check.h: checks an algorithm that comes from a plug-in: that it is complete, and that
-// it answers questions.
+// algorithm_check.h: checks that the algorithm of a plug-in is complete, and that its functions
+// answer for small problems.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ CONVSCOPE_API std::string problem_of_ladder(const Conv2dLadder& ladder,
 // Returns "" if `name` may be the name of an algorithm, else what was expected.
 CONVSCOPE_API std::string problem_of_name(const std::string& name);
 
-// Asks supports(), cost(), workspace_bytes() and prepared_bytes() about small problems, in this
-// process: to survive a crash, call it in a child.
+// Calls supports(), cost(), workspace_bytes() and prepared_bytes() for small problems. Returns ""
+// or what is wrong. A crash ends this process, so call it in a child process.
 CONVSCOPE_API std::string problem_of_answers(const Conv2dAlgorithm& algorithm);
 
 }  // namespace convscope

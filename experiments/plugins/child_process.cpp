@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxText = 4096, kMaxResult = 256 << 10;
 
-// Shared memory. A plug-in that closes all files does not affect it.
+// Memory shared by both processes. Unlike a pipe, it still works when a plug-in closes all files.
 struct Board {
   std::atomic<std::uint32_t> notes;
   std::atomic<bool> finished, threw;
@@ -45,7 +45,7 @@ void write_text(char (&to)[N], std::string_view text) {
   std::memcpy(to, text.data(), count);
   to[count] = '\0';
 }
-// The child may have written anything.
+// Returns the text up to the first zero byte or the end, because the child may write anything.
 template <std::size_t N>
 std::string text_in(const char (&text)[N]) {
   return {text, strnlen(text, N)};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// child_process.h: runs untrusted code in a separate process, so that whatever it does ends only
-// that process and becomes a sentence here.
+// child_process.h: runs untrusted code in a child process. A crash ends only the child, and becomes
+// a sentence in this process.
 //
-// The child is a copy of this process with one thread. So it must be made before the first parallel
-// loop: afterwards libgomp would wait in the child for threads that do not exist there. The child
-// reads nothing from stdin, leads its own process group, and ends with this process; processes that
-// it started are ended after it. This process measures the time limits: a child cannot delay them.
+// The child is a copy of this process with one thread (fork). Call run_in_child() before the first
+// parallel loop: otherwise libgomp would wait in the child for threads that do not exist there. The
+// child has an empty stdin, leads its own process group, and ends when this process ends. Processes
+// that the child has started are ended after it. This process measures the time limits, so the
+// child cannot extend them.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +22,14 @@ using ChildNote = std::function<void(const std::string& doing)>;
 
 struct ChildLimits {
   double note_seconds = 10;       // the longest time between notes
-  double total_seconds = 0;       // of the whole work; 0: no limit
+  double total_seconds = 0;       // the longest time of the whole work; 0: no limit
   std::int64_t output = 1 << 20;  // bytes on stdout and stderr together
 };
 
 struct ChildEnd {
   enum class Kind {
     finished,   // the work returned `code`
-    threw,      // `said` is the exception
+    threw,      // the work threw an exception, whose text is in `said`
     exited,     // called exit() or the like with status `code` before the work returned
     signalled,  // ended by signal `code`
     silent,     // too long without a note
@@ -52,7 +53,7 @@ struct ChildWork {
   ChildNote note;
   std::function<void(const std::string&)> hand_over;  // at most 256 KiB; the last one counts
 };
-// Runs work in a child. `watch` is called now and then in this process, with the last note.
+// Runs work in a child. This process calls `watch` from time to time with the child's last note.
 CONVSCOPE_API ChildEnd run_in_child(const std::function<int(const ChildWork&)>& work,
                                     const ChildLimits& limits,
                                     const std::function<void(const std::string&)>& watch = {});

@@ -78,7 +78,7 @@ void check_parts(const PluginFile& file, const Conv2dPlugin& plugin, const Child
   }
 }
 
-// Tries everything in another process first. Its output there is written again here.
+// Opens and checks the file in a child process, and copies the child's output to this process.
 void try_out(const PluginFile& file) {
   const ChildEnd end = run_in_child(
       [&](const ChildWork& work) {
@@ -104,7 +104,7 @@ OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
                    .source = plugin.source == nullptr ? "" : plugin.source,
                    .algorithms = {},
                    .ladders = {}};
-  // Its algorithms may differ from those in the process where it was tried out.
+  // In this process, the plug-in may describe other algorithms than in the child process.
   std::vector<std::string> names;
   for (const Conv2dAlgorithm& algorithm : plugin.algorithms) {
     const std::string problem = problem_of_algorithm(algorithm, names);

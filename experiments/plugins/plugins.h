@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // plugins.h: opens plug-ins (layers/conv2d/plugin.h) and adds their algorithms and ladders to the
-// tables, so that everything that iterates over the tables includes them.
+// tables of the built-in ones.
 //
-// A plug-in is code: it runs with the rights of the user who opens it. A file that does not fit is
-// an error of kind kUnavailable in one sentence. Everything is tried out in a separate process
-// first, so that a crash there becomes such a sentence, too.
+// A plug-in is code: it runs with the rights of the user who opens it. A plug-in is first opened
+// and checked in a child process. A file that is not a plug-in of this program, or that crashes
+// there, is an error of kind kUnavailable.
 #pragma once
 
 #include <functional>
@@ -23,13 +23,13 @@ struct OpenedPlugin {
   std::vector<std::string> algorithms, ladders;
 };
 
-// Returns the files that a word means, absolute: a file, or all *.so of a folder, by name. Throws
+// Returns absolute paths: the file `word`, or all *.so of the folder `word`, sorted by name. Throws
 // an error when a folder has none.
 CONVSCOPE_API std::vector<std::string> plugin_files(const std::string& word);
 
-// Opens a file once: further calls have no effect.
+// Checks a file in a child process and opens it. Further calls with the same file have no effect.
 CONVSCOPE_API void open_plugin(const std::string& file);
-// Opens without another process: for a process that was made for this file.
+// Opens a file without a child process: for a process that exists only for this file.
 CONVSCOPE_API OpenedPlugin open_plugin_here(const std::string& file, const ChildNote& note);
 // Returns the opened plug-ins, in order.
 CONVSCOPE_API const std::vector<OpenedPlugin>& opened_plugins();
@@ -38,8 +38,9 @@ CONVSCOPE_API const std::vector<OpenedPlugin>& opened_plugins();
 inline constexpr const char* kPluginWarning =
     "a plug-in is foreign code and runs with your rights: open only files that you trust";
 
-// Opens the files of --plugin, which are added to every config. From a folder, files that do not
-// fit are left out, each with a sentence in `left_out`; throws an error when none fits.
+// Opens the files of --plugin, which are added to every config. In a folder, files that are not
+// plug-ins of this program are left out; `left_out` gets a sentence for each. Throws an error when
+// no file of the folder can be opened.
 CONVSCOPE_API void open_plugins_of_command_line(
     const std::vector<std::string>& words,
     const std::function<void(const std::string&)>& left_out = {});

@@ -13,7 +13,8 @@
 
 namespace convscope::python {
 
-// As given in Python: integers, or pairs (h, w); padding may be (top, bottom, left, right).
+// Arguments as passed in Python: an integer, or a pair (h, w); padding may be (top, bottom, left,
+// right).
 struct ConvWords {
   nb::handle stride, padding, dilation;
   std::int64_t groups = 1;
@@ -22,7 +23,7 @@ struct ConvWords {
 Conv2dParams params_of(const ConvWords& words, const char* operation);
 ComputePrecision precision_of(const std::string& word, const char* operation);
 
-// Returns one number, or as many as one of `counts` says.
+// Converts an integer or a sequence of integers. The length of a sequence must be in `counts`.
 std::vector<std::int64_t> whole_numbers(nb::handle given, const char* operation, const char* name,
                                         std::initializer_list<std::size_t> counts);
 
@@ -32,11 +33,11 @@ Device device_of(const nb::object& device, const Array& x);
 // Throws an error where the device does not support operands of this type.
 void check_device(DType dtype, ComputePrecision precision, Device device, const char* operation);
 
-// Throws an error unless x has a supported type; with a precision, it must be f32: f32 arrays may
-// be multiplied in a shorter type, others are multiplied in their own.
+// Throws an error unless x has a supported type. With `precision`, x must be f32, because only f32
+// arrays may be rounded to a shorter type.
 void check_type(const Array& x, ComputePrecision precision, const char* operation);
 
-// Throws an error unless another input of the call has the type and the device of x.
+// Throws an error unless `array`, another input of the call, has the type and the device of x.
 void check_beside(const Array& array, const Array& x, const char* operation, const char* name);
 void check_shape(const Array& array, const Shape& expected, const std::string& because,
                  const char* operation, const char* name);
@@ -45,14 +46,14 @@ void check_shape(const Array& array, const Shape& expected, const std::string& b
 // without Python's lock.
 void measure_before(const std::string& algorithm);
 
-// Serialises calls of several threads: a GPU has one queue and one scratch memory for all.
+// Serialises the calls of several threads, which share the queue and the workspace of a GPU.
 class DeviceTurn {
  public:
   explicit DeviceTurn(Device device) : device_(device) {
     if (device.type != DeviceType::cpu) lock_ = std::unique_lock(mutex());
     wait_for_others(device);
   }
-  // Waits until the results are complete for other readers.
+  // Waits until the results are complete, so that other libraries can read them.
   void finish() const {
     if (device_.type != DeviceType::cpu) backend_of(device_).synchronize(device_.index);
   }
@@ -66,8 +67,9 @@ class DeviceTurn {
   std::unique_lock<std::mutex> lock_;
 };
 
-// Returns the algorithm of this word for this problem, cached per thread: a choice asks every
-// algorithm for its costs, which takes longer than a small convolution.
+// Returns the algorithm that `algorithm` (a name or "auto") selects for the problem. Results are
+// cached per thread, because computing the costs of all algorithms takes longer than a small
+// convolution.
 template <class Problem>
 const Choice<Problem>& chosen(const std::string& algorithm, const Problem& problem,
                               Direction direction, Device device) {

@@ -40,7 +40,8 @@ ArrayClass class_of(nb::handle object) {
   return out;
 }
 
-// Cached for the first classes seen, which are kept alive for that; needs Python's lock.
+// Returns the array class of an object. Results for the first classes are cached, and the cache
+// keeps these classes alive. Needs Python's lock.
 ArrayClass known_class_of(nb::handle object) {
   static std::array<ArrayClass, 4> known;
   PyTypeObject* const type = Py_TYPE(object.ptr());

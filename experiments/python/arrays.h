@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // arrays.h: converts Python's arrays to tensors, and tensors to Python's arrays.
 //
-// An input is borrowed where a kernel can read it directly: row-major and aligned. Everything else
-// is copied, and `why_copied` has the reason. An output is the tensor's own memory, owned by an
-// array of the library that the input came from.
+// An input that is row-major and aligned is borrowed: kernels read the array's memory. Other inputs
+// are copied, and `why_copied` has the reason. An output is an array of the library of the input.
+// It refers to the memory of the tensor and keeps it alive.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -21,7 +21,7 @@ namespace nb = nanobind;
 // The library of an array: a result is an array of the same library.
 enum class ArrayLibrary { numpy, pytorch, other };
 
-// An array argument. It keeps the elements alive that `tensor` may borrow.
+// An array argument. It keeps the Python object alive, whose memory `tensor` may borrow.
 struct Array {
   nb::ndarray<nb::ro> held;
   ArrayLibrary library = ArrayLibrary::numpy;
@@ -32,7 +32,7 @@ struct Array {
   Tensor tensor;           // row-major, on `device`
 };
 
-// The element types that an error names when an array has a type without tensors (int64, bool).
+// Texts for the error about an array whose element type no tensor has (int64, bool).
 struct AskedTypes {
   const char* names = "f32, f64, f16 or bf16";
   const char* example = "float32";  // a name in NumPy and PyTorch

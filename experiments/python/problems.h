@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// problems.h: problems as Python names them: by a text, by arrays and their sizes, or by a map.
+// problems.h: the problems of Python's algorithms() and explain(): a text or an object of a map.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace convscope::python {
 
-// Returns the question which algorithm a word selects for a problem. The problem is a text
-// ("n=8,c=64,..."), or a SparseConvProblem that Python holds.
+// Returns the use of `algorithm` (a name or a policy such as "auto") for a problem. The problem is
+// a text ("n=8,c=64,...") or a Python object that holds a SparseConvProblem.
 std::shared_ptr<const OperatorUse> use_of(const std::string& operation, const nb::object& problem,
                                           const std::string& algorithm);
 

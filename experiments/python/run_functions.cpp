@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_functions.cpp: run folders for Python: their table, their figures.
+// run_functions.cpp: Python functions that return the table and the figures of run folders.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

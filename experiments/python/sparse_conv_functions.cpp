@@ -54,7 +54,7 @@ void check_word(const std::string& algorithm, Device device) {
   check_policy(kOperation, algorithm, device, names);
 }
 
-// Returns the algorithm of this word for this problem, cached with the map.
+// Returns the algorithm that `algorithm` selects for the problem. The map caches the result.
 Choice<SparseConvProblem> chosen_with(const MapOfPython& map, const std::string& algorithm,
                                       const SparseConvProblem& z, Direction direction,
                                       Device device) {
@@ -79,7 +79,7 @@ Tensor computed(const MapOfPython& map, const Inputs& in, const SparseConvTensor
   return operands.out[0].values;
 }
 
-// Sums all rows, in double; the rows stay in Python's order, because the sum ignores it.
+// Returns db, the sum of all rows, which is computed in f64. The order of the rows has no effect.
 Tensor bias_gradient(const Array& dy, std::int64_t kernels, Device device) {
   const Tensor sums = Tensor::empty({kernels}, DType::f64, device);
   const DType type = dy.dtype == DType::f64 ? DType::f64 : DType::f32;

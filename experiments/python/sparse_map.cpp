@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kOperation = "sparse_conv";
 
-// Returns sizes along T, H, W; in 2-D the first one is `otherwise`.
+// Converts an argument to sizes along T, H, W. In 2-D the first size is `otherwise`.
 std::array<std::int64_t, 3> per_axis(nb::handle given, const char* name, int rank,
                                      std::int64_t otherwise) {
   std::array<std::int64_t, 3> out = {otherwise, otherwise, otherwise};
@@ -28,7 +28,7 @@ std::array<std::int64_t, 3> per_axis(nb::handle given, const char* name, int ran
   return out;
 }
 
-// The sites of an array, or the output sites of another map; the library and device of the array.
+// Sites from an array or from the output of another map, with the library and device of the array.
 struct Given {
   SharedSites sites;
   ArrayLibrary library;
@@ -99,8 +99,8 @@ void check_unsaid(const MapWords& words, const SparseMap& map) {
                        name_of(map.kind()), ",", map.kernel().text(map.rank())));
 }
 
-// Returns for each site in the order of the keys (its row in Python's order, 0), i32 [n,2], on a
-// GPU; no tensor where both orders are equal. Cached by the map.
+// Returns an i32 tensor [n,2] on a GPU, which the map caches. Its row i is (j, 0), where j is the
+// row in Python of site i in key order. Returns no tensor when both orders are equal.
 Tensor order_on(const SparseMap& map, const SparseSites& sites, Device device) {
   const std::string name =
       cat("rows of Python, ", static_cast<const void*>(&sites), ", ", device.str());

@@ -8,13 +8,13 @@
 namespace convscope {
 
 struct WeightSize {
-  // The size of the model file on disk for a finished quantised run (quant/quantized_file.h) or
-  // pruned run (sparsity/file/sparse_file.h), else of the parameters in the checkpoint. Without
-  // these files: weight_bytes of summary.json, which had these sizes when the run ended. NaN:
-  // unknown.
+  // Size on disk of the quantised (quant/quantized_file.h) or sparse (sparsity/file/sparse_file.h)
+  // model file. Without a model file, it is the size of the parameters in the checkpoint. Without a
+  // checkpoint, it is weight_bytes of summary.json, which was measured when the run ended. NaN
+  // means unknown.
   double stored_bytes = 0;
-  // Unpruned weights times their bits (quant.csv; 32 without), and all other parameters in 32 bits,
-  // in bytes. Step sizes and indices of zeros are not counted. NaN: unknown.
+  // Bytes of the unpruned weights with the bits in quant.csv (without it 32), plus the bytes of all
+  // other parameters. Step sizes and indices of zeros are not counted. NaN means unknown.
   double nominal_bytes = 0;
 };
 

@@ -26,7 +26,8 @@ CONVSCOPE_API void write_sweep_members(const std::string& folder, const SweepMem
 CONVSCOPE_API SweepMembers read_sweep_members(const std::string& folder);
 CONVSCOPE_API bool holds_sweep_members(const std::string& folder);
 
-// Returns whether both have the same members in the same order, so that their numbers agree.
+// Returns whether both plans have the same members (row and seed) in the same order, so that a
+// member has the same index in both.
 CONVSCOPE_API bool same_members(const SweepPlan& a, const SweepPlan& b);
 
 // Returns the folder of a member's claim (claim.h): <folder>/<row>/.s<seed>.claim

@@ -25,7 +25,7 @@ namespace convscope {
 CONVSCOPE_API std::string not_finite(const Module& model, Optimizer* optimizer);
 
 // Writes the file atomically. optimizer may be null (best.safetensors holds only the network).
-// `execution` is a word for the metadata: what runs; "": none.
+// `execution` (execution_text()) is stored in the metadata; "" omits its key.
 CONVSCOPE_API void save_checkpoint(const std::string& path, const Module& model,
                                    Optimizer* optimizer, const TrainingState& state,
                                    const std::string& config_yaml,

@@ -61,7 +61,7 @@ __device__ inline void async_copy_wait() {
 #endif
 }
 
-// Defined where device code can use bulk copies. Host code does not use it.
+// Whether device code can use bulk copies (SM 9.0 or later, and the emulation). For kernels only.
 #if defined(CONVSCOPE_CUDA_EMULATED) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
 inline constexpr bool kBulkCopies = true;
 #else

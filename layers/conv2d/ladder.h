@@ -36,7 +36,7 @@ struct Conv2dRung {
 struct Conv2dLadder {
   const char* name = "";  // name of the folder
   DeviceType device = DeviceType::cpu;
-  const char* problem = "";  // shows the steps well, and the lesson needs about a second at most
+  const char* problem = "";       // at most about a second in the lesson; the rungs differ clearly
   std::vector<Conv2dRung> rungs;  // the lesson first, the fastest last
 };
 

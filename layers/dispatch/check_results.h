@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_results.h: what check:a,b has found in this process. execute() records each comparison; a
-// run prints them at its end:
+// check_results.h: the results of check:a,b in this process. execute() compares the outputs of two
+// algorithms and records the difference. A run prints the results at its end:
 //
 //   c1 forward: winograd_f4x3 against direct, largest difference 3.1e-06 of 1.2 (bound 2e-05), 469
 //   calls

@@ -44,8 +44,9 @@ struct Product {
 constexpr int kMaxSplitTiles = 4096;
 [[maybe_unused]] static __device__ unsigned splits_done[kMaxSplitTiles];
 
-// A lane has kM x kN accumulators; a warp is 8 x 4 lanes; a block has kWarpsM x kWarpsN warps next
-// to each other, and as many such groups as its warps allow: the groups share k.
+// Computes one tile [kRows, kColumns] in a block. A thread has kM x kN accumulators, a warp has
+// 8 x 4 threads, and kWarpsM x kWarpsN warps cover the tile. The block has kGroups such groups of
+// warps. Each group adds the products of another part of k.
 template <Order kOrderA, Order kOrderB, int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
 struct TileProduct {
   static constexpr int kRows = 8 * kM * kWarpsM;

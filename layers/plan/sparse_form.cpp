@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_form.cpp: decides whether a compiled step runs a pruned layer's direction from its blocks.
+// sparse_form.cpp: decides whether a compiled step uses block_sparse for one direction of a layer.
 #include "layers/plan/sparse_form.h"
 
 #include <fmt/format.h>

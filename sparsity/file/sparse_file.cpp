@@ -23,7 +23,7 @@ template <class... Words>
   fail(ErrorKind::kData, kOperation, cat(path, ": ", words...));
 }
 
-// The matrix [rows, columns] of a weight, cut into pieces.
+// The matrix [rows, columns] of a weight, cut into rectangular blocks ("pieces").
 struct Grid {
   std::int64_t rows = 0, columns = 0;              // of the matrix
   std::int64_t piece_rows = 1, piece_columns = 1;  // of a piece
@@ -49,7 +49,8 @@ Grid grid_of(const Shape& shape) {
   return {.rows = rows, .columns = rows > 0 ? shape.numel() / rows : 0};
 }
 
-// Returns which pieces a mask keeps; nothing if it keeps only a part of a piece.
+// Returns for each piece whether the mask keeps all of it. Returns nullopt if the mask keeps only
+// some elements of a piece.
 std::optional<std::vector<bool>> kept_pieces(const Grid& grid, const float* keep) {
   std::vector<bool> out(static_cast<std::size_t>(grid.pieces()));
   for (std::int64_t piece = 0; piece < grid.pieces(); ++piece) {

@@ -154,9 +154,9 @@ Curve curve_of(const ExperimentConfig& config, int steps) {
   return curve;
 }
 
-// Both devices use different summation orders. A step changes a weight by lr times a gradient with
-// a relative error of some sqrt(terms) 2^-24. A learning network amplifies the difference from step
-// to step: at first 1e-5 of the loss, after s steps at most 1e-5 1.4^s, but never above 1e-2.
+// CPU and GPU add in different orders, so the gradients of each step differ by about
+// sqrt(terms) 2^-24. Training amplifies the difference. The relative difference of the losses may
+// be 1e-5 in step 0 and 1e-5 1.4^s in step s, but at most 1e-2.
 void expect_same_curve(const Curve& got, const Curve& want) {
   ASSERT_EQ(got.losses.size(), want.losses.size());
   for (std::size_t s = 0; s < want.losses.size(); ++s) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by all cases: the program, the sound files, the environment of a call."""
+"""Holds what all cases share: the tested program, the undamaged input files, the environment of a call."""
 import os
 import pathlib
 import random

@@ -51,7 +51,10 @@ class Mutant:
 
 
 def read_list(path):
-    """Returns the mutants of one file. A line is 'key: value'; a repeated old or new adds a line."""
+    """Returns the mutants of one file, whose lines are 'key: value'; 'mutant' begins a mutant.
+
+    A repeated 'test' adds a test; any other repeated key adds a line to its value.
+    """
     mutants = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):

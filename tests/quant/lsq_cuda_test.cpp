@@ -38,8 +38,8 @@ TEST_F(LsqOnCuda, RoundsToTheCodesOfTheCpu) {
   }
 }
 
-// Returns y, the steps and their last values, the gradients of the steps and dv. t: v, step, last
-// and first of each tensor.
+// Quantises several tensors in one call. t holds v, step, and the last and first value of the step
+// for each tensor. Returns y, step, last value, dstep and dv for each; the second has no dv.
 std::vector<Tensor> several(const std::vector<Tensor>& t, StepForm form) {
   std::vector<LsqForward> forward;
   std::vector<LsqBackward> backward;

@@ -198,7 +198,8 @@ TEST(Quantizer, CountsWhatLiesBeyondItsGridWhenAsked) {
   quantizer.observe(true);
   quantizer.forward(Variable(Tensor::from({7, -8, 7.5, -9, 14, -16, 13, 15}, {2, 4})));
   EXPECT_NEAR(quantizer.observed().steps.at(1), 2, 1e-6);
-  // 7.5 and -9 are outside -8..7, 15 is outside -16..14. Steps from a logarithm: within 1e-6.
+  // 7.5 and -9 are outside -8..7, 15 is outside -16..14. The values at the bounds may count, too,
+  // because a step that is stored as a logarithm is exact only within 1e-6.
   EXPECT_GE(quantizer.observed().clipped_percent, 100.0 * 3 / 8);
   quantizer.observe(false);
   quantizer.forward(Variable(Tensor::zeros({2, 4})));

@@ -311,7 +311,8 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
   return out;
 }
 
-// RigL grows weights by the gradients of pruned weights, which exist in the steps that need them.
+// RigL grows weights where the gradient is large, so it needs gradients of pruned weights. Steps
+// that need these gradients compute a dense dw.
 TEST(SparseExecution, OfChangingMasksTrainsAsMaskedStepsDo) {
   for (const char* method : {"magnitude", "n_m", "rigl"}) {
     const std::vector<Tensor> sparse = trained(method, true), masked = trained(method, false);

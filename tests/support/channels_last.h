@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// channels_last.h: fp16/bf16 layer problems as compiled steps on a GPU have them.
+// channels_last.h: convolution problems in fp16/bf16 and NHWC, as compiled steps on a GPU use.
 #pragma once
 
 #include "experiments/check/matrix/convolution_case.h"

@@ -42,8 +42,8 @@ bool is_same_file(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, error) && !error;
 }
 
-// Returns whether a file is a shared library. A position-independent program has the same type, but
-// needs a loader.
+// Returns whether an ELF file is a shared library. A position-independent program has the same ELF
+// type as a library, but names a loader.
 bool is_library(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
   return name.find(".so") != std::string::npos;

@@ -11,18 +11,18 @@
 namespace convscope {
 
 struct OtherBuild {
-  std::string name;                // as given
+  std::string name;                // the argument that names the build
   std::vector<std::string> words;  // the first words of its command line
 };
 
 // Returns this program.
 CONVSCOPE_API OtherBuild this_build();
 
-// Returns the build that `given` names: another convscope program or another libconvscope.so. A
-// library runs in the program that belongs to it (bin/convscope next to its folder), else in this
-// program. For this program, LD_LIBRARY_PATH names `scratch`, which gets a link with the name that
-// the loader looks for, and the loader's choice is checked. Throws an error of kind kUnavailable
-// when `given` is neither or cannot run.
+// Returns the build that the path `given` names: another convscope program or libconvscope.so. A
+// library runs in its own program (bin/convscope next to the library's folder) if there is one,
+// else in this program. This program finds the library by LD_LIBRARY_PATH=`scratch`: the folder
+// gets a link to the library, and the loader's choice is checked. Throws an error of kind
+// kUnavailable when `given` is neither a program nor a library, or cannot run.
 CONVSCOPE_API OtherBuild find_other_build(const std::string& given, const std::string& scratch);
 
 }  // namespace convscope

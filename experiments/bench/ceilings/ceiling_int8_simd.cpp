@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// ceiling_int8_simd.cpp: the int8 peak, u8 times i8 added to i32, in a loop that does nothing else.
+// ceiling_int8_simd.cpp: measures the int8 peak: a loop that only adds products of u8 and i8 to
+// i32 accumulators.
 //
-// A VNNI instruction takes 5 cycles and two start in each cycle, so 10 chains keep the units busy;
-// 10 (of 16 registers) or 24 (of 32) leave room for the operands. Without VNNI, four instructions
-// make one product (int8_vector.h); the scalar copy does this with the 4-lane vectors of every
-// x86-64.
+// A VNNI instruction takes 5 cycles and two start in each cycle, so 10 independent accumulators
+// keep the units busy. 10 accumulators (of 16 registers) or 24 (of 32) leave registers for the
+// operands. Without VNNI, four instructions replace it (int8_vector.h). The scalar copy of this
+// file uses SSE2 vectors, which every x86-64 has.
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -17,8 +18,8 @@ namespace {
 
 constexpr int kByteChains = kRegisters == 32 ? 24 : 10;
 
-// `renew` makes the compiler believe that the operand has changed, or it would compute equal
-// products once. `use` makes it believe that the accumulators are used.
+// For the compiler, `renew` changes the operand: otherwise it would compute equal products only
+// once. `use` reads the accumulators.
 #if defined(CONVSCOPE_ISA_IS_SCALAR) && defined(__SSE2__)
 constexpr int kByteLanes = 4;
 using Sums = __m128i;

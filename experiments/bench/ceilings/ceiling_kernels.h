@@ -9,11 +9,12 @@
 namespace convscope {
 
 struct CeilingKernels {
-  // Independent chains of acc = acc * a + b in registers; the result must be used.
+  // Runs independent chains of acc = acc * a + b in registers; the caller must use the result.
   float (*multiply_add)(std::int64_t rounds) = nullptr;
   std::int64_t flops_per_round = 0;
-  // `count` floats, a multiple of kCeilingBlock, 64-byte aligned.
-  float (*read)(const float* from, std::int64_t count) = nullptr;  // the sum, which must be used
+  // `count` is a multiple of kCeilingBlock; pointers are 64-byte aligned. read() returns the sum of
+  // the floats, which the caller must use.
+  float (*read)(const float* from, std::int64_t count) = nullptr;
   void (*copy)(float* to, const float* from, std::int64_t count) = nullptr;
 };
 inline constexpr std::int64_t kCeilingBlock = 128;
@@ -21,7 +22,7 @@ extern IsaTable<CeilingKernels> ceiling_kernels;
 
 // Int8 products, with VNNI and without it.
 struct ByteCeilingKernels {
-  // Independent chains of sums += four products of u8 and i8 in each lane.
+  // Runs independent chains; each step adds four products of u8 and i8 to each i32 lane.
   void (*multiply_add)(std::int64_t rounds) = nullptr;
   std::int64_t flops_per_round = 0;
 };

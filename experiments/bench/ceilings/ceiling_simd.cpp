@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ceiling_simd.cpp: the arithmetic and bandwidth peaks, in loops that do nothing else.
+// ceiling_simd.cpp: the loops that measure the arithmetic and bandwidth peaks.
 //
-// Arithmetic: an FMA takes 4 cycles and two start in each cycle on current cores, so 8 chains keep
-// the units busy; 12 (of 16 registers) or 24 (of 32) leave some slack. The scalar copy has no FMA
-// and uses the 4-lane vectors that every x86-64 has, as the compiler does for its plain loops.
+// On current cores an FMA takes 4 cycles and two start in each cycle, so 8 independent chains keep
+// the units busy. 12 chains (of 16 registers) or 24 (of 32) leave some slack. The scalar copy of
+// this file has no FMA and uses SSE2 vectors, as the compiler does for plain loops.
 #include "experiments/bench/ceilings/ceiling_kernels.h"
 #include "framework/simd/simd.h"
 

@@ -49,9 +49,9 @@ void stay_on_core(int index) {
   }
 }
 
-// Lets all threads start at the same moment, each on a core. Thread 0 asks, the others answer; when
-// all answers come within microseconds, all threads are running and it says go. On a busy machine,
-// a plain barrier would release threads that have just lost their core.
+// Starts all threads at the same moment, when each has a core. Thread 0 asks and the other threads
+// answer. If all answers come within microseconds, all threads are running and thread 0 starts
+// them. On a busy machine, a plain barrier would start threads that have just lost their core.
 class StartLine {
  public:
   explicit StartLine(int threads) : others_(threads - 1) {}
@@ -73,7 +73,8 @@ class StartLine {
     lap_.store(lap, std::memory_order_release);
   }
 
-  // For the others, each with what it has answered so far; false: there is no such lap.
+  // For all threads except 0. `answered` counts the thread's answers. Returns false after the last
+  // lap.
   bool wait(int lap, std::int64_t& answered) {
     for (;;) {
       const int now = lap_.load(std::memory_order_acquire);
@@ -96,7 +97,7 @@ std::atomic<float> sink;  // receives kernel results, so the compiler keeps them
 
 constexpr std::size_t kBlockBytes = kCeilingBlock * sizeof(float);
 
-// The memory of one thread, first touched by it, so it is allocated near its core.
+// The memory of one thread. The thread touches it first, so it is allocated near the thread's core.
 class Buffer {
  public:
   explicit Buffer(std::size_t bytes) : memory_(Device{}, bytes) {
@@ -170,14 +171,14 @@ double best_rate(int threads, const Tries& tries, double units, MakeBody&& make_
   return best;
 }
 
-// A place to measure a bandwidth: each try passes over `slice_bytes` of the `bytes` of a thread.
+// The memory that a thread uses to measure the bandwidth of one level (a cache or DRAM).
 struct Level {
   std::size_t bytes = 0;
-  std::size_t slice_bytes = 0;  // all of it in a cache; in memory a part, each try the next
+  std::size_t slice_bytes = 0;  // read by one try: `bytes` in a cache; in DRAM the next slice
 };
 
-// Returns what each of `threads` threads uses of `all_bytes` of memory: at least two slices for any
-// number of threads, each long enough for a copy between its halves.
+// Divides `all_bytes` of DRAM among the threads. A thread has at least two slices, and each slice
+// is long enough for a copy from one half to the other.
 Level memory_level(std::size_t all_bytes, int threads) {
   const std::size_t bytes =
       std::max(all_bytes / static_cast<std::size_t>(threads), 4 * kBlockBytes);
@@ -227,14 +228,14 @@ class Measuring {
     return {one, out_.cores == 1 ? one : std::max(one, rate(out_.cores))};
   }
 
-  // Several threads are rarely on their cores at once when other programs run.
+  // More than one thread gets more time: next to other programs, all rarely have a core at once.
   Tries tries(int threads, bool warm) const {
     return {.most = std::max(3, static_cast<int>(300 * share_)),
             .seconds = (threads == 1 ? 0.25 : 0.5) * share_,
             .warm = warm};
   }
 
-  // `run(rounds)` executes so many FLOPs per round.
+  // Returns the FLOP/s of run(rounds), which executes `per_round` FLOPs in each round.
   template <class Run>
   double flops(int threads, std::int64_t per_round, Run&& run) const {
     // About a tenth of a millisecond.
@@ -244,11 +245,11 @@ class Measuring {
                      [&run, rounds](int) { return [&run, rounds](int) { run(rounds); }; });
   }
 
-  // `level_of(threads)`: for each thread.
+  // level_of(threads) returns the level for each of so many threads.
   template <class LevelOf>
   void bandwidth(LevelOf&& level_of, Ceiling& read, Ceiling& copy) const {
     const auto with = [&](int threads) {
-      // First touch of memory takes longer than the measurement, so both measurements share it.
+      // The first touch takes longer than the measurement, so read and copy share the memory.
       Memory memory(static_cast<std::size_t>(threads));
       const Level level = level_of(threads);
       const double of_read = rate(level, memory, false);

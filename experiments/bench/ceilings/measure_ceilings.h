@@ -9,9 +9,9 @@
 
 namespace convscope {
 
-// Returns the best of many short tries with one thread and with all cores of this process, in a few
-// seconds. On a busy machine a peak is too low, never too high. A `share` below 1 of the usual time
-// and memory is for tests; so is a number of `cores` (0: this process's).
+// Measures for a few seconds, with one thread and with all cores of this process. Returns the best
+// of many short tries, so on a busy machine a peak may be too low, but not too high. Tests use a
+// `share` of the usual time and memory below 1, and a number of `cores` (0: all of this process).
 CONVSCOPE_API CpuCeilings measure_cpu_ceilings(double share = 1, int cores = 0);
 
 // Returns stored peaks, or calls `before_measuring`, then measures and stores them.

@@ -8,7 +8,7 @@
 
 namespace convscope {
 
-// Takes about a second and 1.2 GiB of device memory; less of both with a `share` below 1 (tests).
+// Needs about a second and 1.2 GiB of device memory. Tests set `share` below 1 to need less.
 CONVSCOPE_API GpuCeilings measure_gpu_ceilings(double share = 1);
 
 }  // namespace convscope

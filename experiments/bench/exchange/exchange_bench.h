@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// exchange_bench.h: the time of a sum over processes by its size, and the latency and rate with
-// which the model of `convscope explain --ranks` reproduces it.
+// exchange_bench.h: measures the time of a sum over processes for messages of several sizes, and
+// fits the latency and bandwidth of the model of `convscope explain --ranks` to these times.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,24 @@ struct ExchangeBenchOptions {
 struct ExchangeRow {
   std::int64_t bytes = 0;
   int samples = 0;
-  double median_s = 0, min_s = 0;  // the process waits for the sum
-  double beside_s = 0;             // median while a thread of the process computes
+  double median_s = 0, min_s = 0;  // while the process only waits for the sum
+  double beside_s = 0;             // the median while a thread of the process computes
 };
 
-// Measures sums of 64, 256, 1024, ... bytes up to most_bytes. Every process calls it; a time is
-// that of the slowest process, from the moment all have arrived. Each size is timed while the
-// process waits and while it computes: the exchanging thread may find no free core, and it sleeps
-// between polls while nobody waits.
+// Measures sums of 64, 256, 1024, ... bytes up to most_bytes. Every process calls this function.
+// A time begins when all processes have arrived, and is the time of the slowest process. Each size
+// is timed twice, because the thread that exchanges is slower while the process computes: it may
+// find no free core, and it sleeps between polls when no thread waits for it.
 CONVSCOPE_API std::vector<ExchangeRow> bench_exchange(ProcessGroup& group,
                                                       const ExchangeBenchOptions& options);
 
-// Returns the straight line through the medians, with least squares of relative errors, as a link:
-// the intercept is the latency of log2(P) steps, the slope is what a ring sends (for a tree:
-// log2(P) steps).
+// Fits a line to the medians (least squares of the relative errors) and returns it as a link. The
+// intercept is log2(P) latencies. The slope is the time per byte of a ring, or of log2(P) steps of
+// a tree.
 CONVSCOPE_API Link fitted_link(const std::vector<ExchangeRow>& rows, int processes, SumOrder order);
 
-// Returns a table, and the link in the format of `explain`. one_host: all processes share a host.
+// Returns a table, and the link in the format of `explain`. `one_host`: all processes run on one
+// host.
 CONVSCOPE_API std::string exchange_text(const std::vector<ExchangeRow>& rows, int processes,
                                         bool one_host, SumOrder order);
 

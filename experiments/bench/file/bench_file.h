@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_file.h: a result file that grows during a benchmark. Finished rows are in
-// "b.unfinished.json"; "b.json" is written once, at the end. So an older b.json stays complete, and
-// a b.json always has all cases.
+// bench_file.h: a result file that grows during a benchmark. Finished rows are written to
+// "b.unfinished.json" at once, and "b.json" is written at the end. So b.json always has all cases,
+// and an interrupted benchmark does not change an older b.json.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace convscope {
 
 class CONVSCOPE_API BenchFile {
  public:
-  // Opens `path`; "": nothing is written. Throws an error of kind kIo when it cannot be written.
-  // From here on, a signal that ends the process prints where the finished rows are.
+  // Opens `path` ("": writes no file). Throws an error of kind kIo when the file cannot be written.
+  // Afterwards, a signal that ends the process prints which file has the finished rows.
   explicit BenchFile(std::string path);
   ~BenchFile();
   BenchFile(const BenchFile&) = delete;

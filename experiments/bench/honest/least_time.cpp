@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// least_time.cpp: detects a time in which the work cannot be done.
+// least_time.cpp: detects measured times that are too short for the work.
 #include "experiments/bench/honest/least_time.h"
 
 #include <fmt/format.h>

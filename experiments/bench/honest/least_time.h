@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// least_time.h: detects a time in which the work cannot be done.
+// least_time.h: detects measured times that are too short for the work.
 //
-// Two bounds hold for every algorithm. It executes the FLOPs that it states, at the measured peak
-// of its threads. It reads its inputs once and writes its output once, at the fastest measured
-// bandwidth (L1 is not measured: four times L2). Textbook FLOPs are not a bound: Winograd and FFT
-// need fewer. A time below two thirds of a bound is impossible; the margin exists because peaks
-// measured on a busy machine are too low.
+// Every algorithm has two lower bounds. The first is the time of the FLOPs that its cost states, at
+// the measured peak of its threads. The second is the time to read each input once and to write the
+// output once, at the fastest measured bandwidth (L1 is not measured: 4 times the bandwidth of L2).
+// Textbook FLOPs are not a bound, because Winograd and FFT need fewer. A time below two thirds of a
+// bound is impossible. The margin is necessary, because a busy machine measures peaks too low.
 #pragma once
 
 #include <string>
@@ -19,7 +19,8 @@ namespace convscope {
 CONVSCOPE_API std::string impossible_time(const CpuCeilings& ceilings, double seconds, double flops,
                                           double bytes, int threads, DType factors = DType::f32);
 
-// Returns what every algorithm moves; rows of x that no kernel covers do not count.
+// Returns the bytes that every algorithm must read and write. Rows of x outside of all kernels do
+// not count.
 CONVSCOPE_API double least_bytes_of(const Conv2dProblem& problem);
 
 }  // namespace convscope

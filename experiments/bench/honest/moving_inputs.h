@@ -2,12 +2,12 @@
 // moving_inputs.h: changes the inputs and the output of a repeatedly timed call between its runs,
 // so that each run has to do its work.
 //
-// An algorithm that caches its last result (by mistake, or to appear fast) may find it by the
-// address, sizes or contents of an input, or by what the output still holds. So input values are
-// swapped, which keeps their distribution, and some output elements become NaN. Between runs one
-// pair and one output element change, which takes some nanoseconds; between samples a few; between
-// rounds up to one input in 32, so nearly every sum changes. The positions come from the operating
-// system's random numbers: nobody can predict them.
+// An algorithm that caches its last result (by mistake, or to appear fast) may recognise a call by
+// the address, sizes or contents of an input, or find its result in the output. So pairs of input
+// values are swapped, which keeps their distribution, and some output elements become NaN. Between
+// two runs, one pair and one output element change, which takes some nanoseconds. Between samples,
+// a few change. Between rounds, up to one input in 32 changes, so nearly every output changes. The
+// positions are random numbers of the operating system, which an algorithm cannot predict.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace convscope {
 
 class CONVSCOPE_API MovingInputs {
  public:
-  // Takes operands on the CPU; on another device nothing changes. `weights`: the weights change
-  // too; not allowed when they were prepared before the timing.
+  // Takes operands on the CPU; on another device, nothing changes. `weights`: the weights change,
+  // too. They must not change when they were prepared before the timing.
   MovingInputs(const Operands& operands, const OperandSpecs& specs, bool weights);
 
   void turn();
   void sample();
   void run();
-  // Returns "" when everything poisoned since the last call was written; else a sentence.
+  // Returns "" when all elements poisoned since the last call were written, else a sentence.
   std::string not_written();
 
  private:

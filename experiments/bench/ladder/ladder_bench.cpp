@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_bench.cpp: times the rungs of one ladder (layers/conv2d/ladder.h) in one run: the gain of
-// each idea from the lesson to the fastest.
+// ladder_bench.cpp: times the rungs of one ladder (layers/conv2d/ladder.h), which shows the gain of
+// each idea between the lesson and the fastest algorithm.
 #include "experiments/bench/ladder/ladder_bench.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kOperation = "bench conv2d";
 
-// Returns a rung on this machine: its name, how it runs, or why it cannot. A rung for an
-// instruction set that the CPU lacks runs on the best available one.
+// Returns the row of a rung: its name, and the settings with which it runs or the reason why it
+// cannot. If the CPU lacks the rung's instruction set, the best available one is used.
 LadderRow row_of(Conv2dRung rung, const LadderOptions& options) {
   const bool on_cpu = options.device.type == DeviceType::cpu;
   const bool asks = on_cpu && *rung.isa != '\0';

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_bench.h: times the rungs of one ladder (layers/conv2d/ladder.h) in one run: the gain of
-// each idea from the lesson to the fastest.
+// ladder_bench.h: times the rungs of one ladder (layers/conv2d/ladder.h), which shows the gain of
+// each idea between the lesson and the fastest algorithm.
 //
-// Every rung's result is checked first, and all rungs are timed interleaved (interleave.h), as in
-// the table of algorithms. A rung that this machine or problem cannot run is left out with the
-// reason; the next factor refers to the nearest timed rung below.
+// Every rung's result is checked first. Then all rungs are timed interleaved (interleave.h). A rung
+// that cannot run on this machine or problem is left out, with the reason. The factor of a rung
+// refers to the nearest timed rung below it.
 #pragma once
 
 #include <functional>
@@ -36,8 +36,8 @@ struct LadderOptions {
 struct LadderRow {
   std::string rung = {};  // "winograd_f2x3, avx2, 1 thread"
   std::string algorithm = {};
-  std::string isa = {};        // what it ran on; "" on a GPU
-  std::string asked_isa = {};  // what the ladder asks for
+  std::string isa = {};        // the instruction set that it used; "" on a GPU
+  std::string asked_isa = {};  // the instruction set that the ladder names
   int threads = 0;
   MathMode math = MathMode::f32;
   bool prepares_each_call = false;
@@ -49,7 +49,7 @@ struct LadderRow {
   double peak_percent = 0;      // gflops_executed of the peak of the rung's threads; 0: unknown
   double factor = 0;            // time of the rung below / this one's; 0: no rung below was timed
   double error_ratio = 0;       // error / allowed error
-  std::string impossible = {};  // why the work cannot be done in its time, or ""
+  std::string impossible = {};  // why its time is too short for the work, or ""
 
   bool timed() const { return time.samples > 0 && impossible.empty(); }
 };
@@ -58,7 +58,7 @@ struct CONVSCOPE_API LadderResult {
   std::string name = {};
   Conv2dProblem problem = {};
   Direction direction = Direction::forward;
-  double peak_gflops = 0;  // measured, all threads, f32 or int8 as the problem; 0: unknown
+  double peak_gflops = 0;  // measured peak of all threads in the problem's type; 0: unknown
   std::vector<LadderRow> rows = {};
   std::optional<double> cores_of_others = {};  // cores busy with other programs
 

@@ -253,7 +253,7 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
   } else {
     time_training(config, model, data, classes, options, row);
   }
-  const NetFlops flops = net_flops(model, data.x.shape());  // of the sites that have run
+  const NetFlops flops = net_flops(model, data.x.shape());  // uses the sites of the last run
   row.flops = mode == NetMode::inference ? flops.forward : flops.step;
   const double seconds = row.time.median_ms * 1e-3;
   row.images_per_second = static_cast<double>(batch) / seconds;

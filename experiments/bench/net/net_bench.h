@@ -2,9 +2,9 @@
 // net_bench.h: times a whole network on random images, or on points of a data set, in a steady
 // state: the forward pass of inference, or a training step of forward, loss, backward and update.
 //
-// Each case (mode and batch size) is warmed up first: quantisers are calibrated, graphs are
-// compiled, memory is allocated. Then every run counts. Memory peaks are those of the counted runs;
-// the peak of the process is that of the case, warm-up included.
+// Each case (mode and batch size) begins with uncounted runs, in which quantisers are calibrated,
+// graphs are compiled and memory is allocated. Then every run counts. The peak of the allocator
+// belongs to the counted runs; the peak of the process includes the uncounted runs.
 #pragma once
 
 #include <optional>
@@ -50,7 +50,7 @@ struct NetBenchRow {
   // "recorded" (experiments/trainer/recorded_steps.h), "planned" (layers/plan/step_plan.h), or
   // "dynamic: <why>"
   std::string execution;
-  std::string arithmetic = "f32";  // or "fake-quant f32", "int8": in this mode
+  std::string arithmetic = "f32";  // used in this mode: also "fake-quant f32", "int8"
   std::int64_t batch = 0;
   Shape image;  // [C,H,W], or [M,D+C] of points
   int threads = 0;
@@ -60,7 +60,7 @@ struct NetBenchRow {
   StepParts parts;  // train only
   double images_per_second = 0;
   double gflops_effective = 0;
-  // By the framework's allocator: tensors, workspace, weights and optimiser state.
+  // The framework's allocator counts tensors, workspace, weights and optimiser state.
   std::int64_t peak_bytes = 0;
   std::int64_t workspace_peak_bytes = 0;
   std::int64_t resident_bytes = 0;             // between the runs
@@ -75,16 +75,16 @@ CONVSCOPE_API NetBenchRow bench_net(const ExperimentConfig& config, Module& mode
                                     const Shape& image, int classes, NetMode mode,
                                     std::int64_t batch, const NetBenchOptions& options);
 
-// Times of single layers, each on random numbers of its shape. Layers on rows of sites are an
-// error: their sites belong to a batch, which a single layer has not seen.
+// The times of a single layer on random numbers. Sparse layers are an error: the sites of their
+// input belong to a batch of the network, which a single layer does not have.
 struct NetLayerRow {
   std::string layer, kind;
   Shape input, output;
   double flops = 0;          // of the forward
   double forward_ms = 0;     // medians
   double backward_ms = 0;    // of all gradients that the network needs; train only
-  std::string algorithms;    // run here, directions joined by '/'; "-": not run
-  std::string step_kernels;  // run in a step of the network, possibly several layers in one
+  std::string algorithms;    // used here, one per direction, joined by '/'; "-": not run
+  std::string step_kernels;  // used in a step of the network; one kernel may compute several layers
   std::string step;          // how that step runs: "planned", "recorded", "dynamic"
   double bytes_forward = 0;  // input and output, each once
 };
@@ -93,11 +93,11 @@ CONVSCOPE_API std::vector<NetLayerRow> bench_layers(Module& model, const Shape& 
                                                     Device device, const NetBenchOptions& options,
                                                     const StepKernels& step);
 
-// Throws that error before anything is timed.
+// Throws the error for sparse layers of bench_layers(), before anything is timed.
 CONVSCOPE_API void check_layers_alone(Module& model);
 
-// The operations of the compiled case, timed in place, fused as in the graph; medians. Empty when
-// the network cannot be compiled.
+// The median times of one operation of the compiled network, with its fused operations.
+// bench_operations() returns no rows when the network cannot be compiled.
 struct NetOpRow {
   std::string layer, text;
   double forward_ms = 0, backward_ms = 0;
@@ -113,9 +113,8 @@ CONVSCOPE_API Batch random_batch(const Shape& image, std::int64_t size, int clas
 CONVSCOPE_API void settle_quantizers(const ExperimentConfig& config, Module& model,
                                      const Tensor& x);
 
-// FLOPs of convolutions and linear layers for an input of this shape, of the forward and of a
-// training step (the first layer needs no gradient of the image). Layers on rows of sites count
-// those of the last batch.
+// FLOPs of the convolutions and linear layers, in a forward pass and in a training step (without
+// the gradient of the image). Sparse layers use the sites of the last batch that has run.
 struct NetFlops {
   double forward = 0, step = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// net_bench_recorded.cpp: times a whole network on a device that records its kernels: the device
-// time of one run without host delays, by marks around launches of several runs.
+// net_bench_recorded.cpp: times a whole network on a device that records its kernels. Marks in the
+// device's queue around several recorded runs give the time of one run without host delays.
 #include "experiments/bench/net/net_bench_recorded.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// net_bench_recorded.h: times a whole network on a device that records its kernels: the device time
-// of one run without host delays, by marks around launches of several runs.
+// net_bench_recorded.h: times a whole network on a device that records its kernels. Marks in the
+// device's queue around several recorded runs give the time of one run without host delays.
 #pragma once
 
 #include "experiments/bench/net/net_bench.h"
@@ -8,12 +8,12 @@
 
 namespace convscope {
 
-// Returns seconds of one inference, many samples.
+// Returns many samples of the time of one inference, in seconds.
 std::vector<double> recorded_inference_seconds(StepPlan& plan, const Tensor& x,
                                                const NetBenchOptions& options);
 
-// Fills time, execution and memory of a row of training steps, recorded as in the trainer, on
-// random images in device memory. Returns "" or why they cannot be recorded.
+// Measures training steps, recorded as in the trainer, on random images in device memory. Sets
+// time, execution and memory of the row. Returns "" or why the steps cannot be recorded.
 std::string time_recorded_training(const ExperimentConfig& config, Module& model, int classes,
                                    const NetBenchOptions& options, NetBenchRow& row);
 

@@ -22,7 +22,7 @@ struct NetBenchReport {
 };
 
 CONVSCOPE_API std::string net_table(const std::vector<NetBenchRow>& rows);
-// Returns a table of one case's layers, and their sum compared with the whole network.
+// Returns a table of the layers of one case, and compares their total time with the network's time.
 CONVSCOPE_API std::string net_layer_table(const NetBenchRow& row,
                                           const std::vector<NetLayerRow>& layers);
 // Returns a table of the compiled case's operations with times; "" when there is none.

@@ -37,7 +37,7 @@ void keep_some(Keys& keys, std::int64_t wanted, Generator& random) {
   std::ranges::sort(keys);
 }
 
-// How to generate a scene of `sites` sites: its grid, and one point after another.
+// Generates a scene of `sites` sites: its grid, and one point after another.
 class Scene {
  public:
   Scene() = default;
@@ -54,7 +54,7 @@ double uniform(Generator& random, double low, double high) {
 
 constexpr double kMargin = 6;  // empty sites around the drawing, ten times the noise
 
-// About 1.57 sites deep: 12.5 neighbours per site for 3x3x3, itself included.
+// A sheet that is about 1.57 sites thick. With 3x3x3, a site has 12.5 neighbours, including itself.
 class Shell : public Scene {
  public:
   explicit Shell(std::int64_t sites)
@@ -76,7 +76,8 @@ class Shell : public Scene {
   double radius_;
 };
 
-// About 17 neighbours. A room that is 0.4 times as high as it is wide, with boxes on its floor.
+// A room that is 0.4 times as high as it is wide, with boxes on its floor. A site has about 17
+// neighbours.
 class Room : public Scene {
  public:
   Room(std::int64_t sites, Generator random) {
@@ -134,8 +135,8 @@ class Room : public Scene {
   double area_ = 0, side_ = 0;
 };
 
-// About 4.6 neighbours. 64 beams of a scanner 1.7 m above a road that is 40 m wide; its range is 60
-// m.
+// A scanner with 64 beams and a range of 60 m, 1.7 m above a road that is 40 m wide. A site has
+// about 4.6 neighbours.
 class Lidar : public Scene {
  public:
   explicit Lidar(std::int64_t sites)
@@ -169,7 +170,7 @@ class Lidar : public Scene {
   double per_metre_;
 };
 
-// A cube without some layers along t: as many positions as the density requires.
+// A cube, shortened along t to as many positions as the density requires.
 class Random : public Scene {
  public:
   Random(std::int64_t sites, double density) {

@@ -9,8 +9,9 @@
 //   full    every position of a cube: what a dense convolution computes
 //   ink     strokes of a pen on images of 64x64 pixels; 2-D
 //
-// The number of neighbours of a site decides how fast a convolution runs on it. For the first three
-// it does not depend on the number of sites, because their size grows with it.
+// The number of neighbours of a site determines the speed of a convolution. In the first three
+// kinds it does not depend on the number of sites, because the size of the scene grows with that
+// number.
 #pragma once
 
 #include <cstdint>

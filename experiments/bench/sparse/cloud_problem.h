@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// cloud_problem.h: a sparse convolution as a line of text. A map does not fit in a line, so the
-// line says how its sites are generated:
+// cloud_problem.h: a sparse convolution as a line of text. A neighbour map does not fit in a line,
+// so the line says how the sites are generated:
 //
 //   cloud=shell,sites=100000,seed=1,kernel=3x3x3,c=64,k=64
 //   cloud=random,sites=5000,density=0.1,batch=2,kind=strided,kernel=3x3x3,stride=2,pad=1,c=16,k=32
 //
-// Sizes along axes are one number for all axes, or one for each: TxHxW, for ink HxW.
+// Sizes along axes are one number for all axes, or one number per axis (TxHxW; for ink HxW).
 #pragma once
 
 #include <string>

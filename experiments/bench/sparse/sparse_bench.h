@@ -11,15 +11,15 @@
 
 namespace convscope {
 
-// The map of a problem, its building time and its facts.
+// The neighbour map of a problem, the time to build it, and facts about it.
 struct CONVSCOPE_API CloudMap {
-  // Generates the sites and builds the map several times; the median counts.
+  // Generates the sites and builds the map several times; map_ms is the median time.
   CloudMap(const CloudProblem& problem, bool cpu_clock, Device device = {});
 
   SharedMap map;
   std::size_t table_bytes = 0;  // of the tables for both directions
   double map_ms = 0;            // to build it on the device from sorted sites
-  // The same for the algorithm `halo`, which has its own tables; 0: it has none.
+  // Size and building time of the tables of the algorithm `halo`; 0: not available.
   std::size_t halo_bytes = 0;
   double halo_ms = 0;
 
@@ -29,8 +29,8 @@ struct CONVSCOPE_API CloudMap {
   std::string text() const;  // the facts in words
 };
 
-// Checks a sample (sparse_oracle.h), then times interleaved. The rows name the problem by its line,
-// so files of two machines or days can be compared.
+// Checks a sample of each result (sparse_oracle.h), then times the algorithms interleaved. The rows
+// contain the problem's text, by which `compare` finds the same problem in another file.
 CONVSCOPE_API ReportedGroup bench_cloud(const BenchSettings& settings, const CloudProblem& problem,
                                         const CloudMap& on, Direction direction,
                                         const std::vector<const SparseConvAlgorithm*>& algorithms,

@@ -35,7 +35,7 @@ struct NetTensors {
       const bool first = values.empty();
       if (first) values.push_back(numbers(z.x_shape(), z.dtype, 1));
       values.push_back(Tensor::empty(z.y_shape(), z.dtype, device));
-      // Values keep their magnitude from layer to layer, so that half precision can hold them.
+      // The scale keeps the magnitude of the values from layer to layer, for half precision.
       const double terms = z.nominal_flops() / 2 / static_cast<double>(z.y_shape().numel());
       w.push_back(numbers(z.w_shape(), z.dtype, 1 / std::sqrt(std::max(1.0, terms))));
       dw.push_back(Tensor::empty(z.w_shape(), z.dtype, device));
@@ -101,7 +101,7 @@ class NetContender {
   }
   void wait() const { backend_of(device_).synchronize(device_.index); }
 
-  // Runs everything on poisoned memory. For layers with the same channels, checks the first.
+  // Runs all layers on poisoned memory. Checks only the first of the layers with equal channels.
   void check(SparseNetRow& row) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       for (const Direction direction : kDirections) poison(tensors_.of(i, direction).out[0].values);
@@ -153,8 +153,8 @@ class NetContender {
   std::unique_ptr<Workspace> workspace_, prepared_;
 };
 
-// The algorithms for one word, or why there are none. An algorithm without dw (halo) uses the
-// choice of auto there; the row's kernels say so.
+// The algorithms for a name or "auto", or the reason why there are none. If an algorithm cannot
+// compute dw (halo), the choice of `auto` computes it; the kernels of the row show this.
 struct FoundAlgorithms {
   NetContender::Algorithms algorithms;
   std::string refusal;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_net.h: a network of submanifold layers on one map, forward and backward, once per
-// algorithm: the table that published comparisons of sparse convolution use.
+// sparse_net.h: times the forward and backward pass of a network of submanifold layers on one map,
+// for each algorithm. Published comparisons of sparse convolution use such networks.
 //
-// Layer i maps C[i] channels to C[i+1], 3x3x3, without bias and activation. Forward is all layers
-// in order; backward is dw and dx of each, from the last to the first. Weights are prepared in each
-// call, as in training. On a GPU each network is recorded once and replayed.
+// Layer i maps C[i] channels to C[i+1] with a 3x3x3 kernel, without bias and activation. Forward
+// runs all layers in order. Backward computes dw and dx of each layer, from the last to the first.
+// Weights are prepared in each call, as in training. On a GPU each network is recorded once and
+// replayed.
 #pragma once
 
 #include <string>
@@ -43,7 +44,7 @@ struct SparseNetBench {
   std::vector<SparseNetRefusal> refusals;  // algorithms that are missing, and layers they refuse
 };
 
-// Measures on a map `on` of 3x3x3 on options.cloud.
+// Measures on `on`, the 3x3x3 map of options.cloud.
 CONVSCOPE_API SparseNetBench bench_sparse_net(const SparseNetOptions& options, const CloudMap& on,
                                               const BenchProgress& progress);
 

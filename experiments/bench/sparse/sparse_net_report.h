@@ -23,8 +23,8 @@ struct SparseNetPeer {
   std::string name, device;
   std::vector<Row> rows;
 
-  // Returns the row of that name, or the one with the least forward + backward time; null: none of
-  // that precision.
+  // Returns the row of this algorithm. If there is none, returns the row of the precision with the
+  // least forward + backward time, or null.
   const Row* beside(const std::string& precision, const std::string& algorithm) const;
 };
 // Throws an error when the file cannot be read (kIo), or has another format or network (kData).

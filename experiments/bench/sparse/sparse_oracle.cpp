@@ -13,7 +13,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// On the host, in f64.
+// Returns the values on the host, in f64.
 Tensor numbers_of(const Operand& operand) { return operand.values.to(Device{}).to(DType::f64); }
 
 // Returns `wanted` of `all` indices, at least a quarter of them at either end, ascending.
@@ -127,7 +127,7 @@ Judgement SparseOracle::judge(const Operands& operands, double error_growth) con
   const Tensor got = numbers_of(operands.out[0]);
   const double* const values = got.data<double>();
   const double bound = error_growth * eps_of(problem_.dtype, problem_.math) * largest_;
-  // Visits x or y row by row; dw by kernel, input channel and tap.
+  // Returns the position of an element of the result, as text.
   const auto place = [&](Index at) {
     const Index row = got.numel() / std::max<Index>(1, spec_.shape[0]);
     if (spec_.is_weights) {

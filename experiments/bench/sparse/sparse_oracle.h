@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_oracle.h: checks the result of a sparse convolution. The algorithm `reference` needs
-// minutes for a cloud of 100,000 sites, so large problems are sampled: all channels of some sites
-// (first, last and random ones), and for dw all taps of some pairs of channels. Every element must
-// be a number, sampled or not.
+// minutes for a cloud of 100,000 sites, so large results are sampled. A sample of y or dx has all
+// channels of the first, the last and some random sites. A sample of dw has all taps of some pairs
+// of channels. No element of the whole result may be NaN or infinite.
 //
-// The expected values are sums in double over the real numbers of the operands. The bound is that
-// of the tests: |error| <= growth * eps * M, with M the largest of the same sums over magnitudes.
+// The expected values are sums in f64 of products of the real numbers that the operands represent.
+// The tests have the same bound: |error| <= growth * eps * M, where M is the largest sum of the
+// absolute values of the products.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace convscope {
 
 class CONVSCOPE_API SparseOracle {
  public:
-  // Takes a sample of about `most_products` products at most, 64 sites at least.
+  // Takes a sample of at least 64 sites; a larger one needs at most about `most_products` products.
   SparseOracle(const SparseConvProblem& problem, Direction direction, const Operands& operands,
                double most_products = 5e7);
 

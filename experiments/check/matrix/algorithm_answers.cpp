@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm_answers.cpp: what else an algorithm has to do right, besides sums.
+// algorithm_answers.cpp: checks how an algorithm handles NaN and fused epilogues.
 #include "experiments/check/matrix/algorithm_answers.h"
 
 #include <cmath>

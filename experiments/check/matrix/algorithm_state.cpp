@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm_state.cpp: does an algorithm compute each call from its arguments only?
+// algorithm_state.cpp: checks that the result of a call depends only on its arguments.
 #include "experiments/check/matrix/algorithm_state.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace convscope::matrix {
 namespace {
 
 constexpr int kCalls = 40;
-constexpr std::size_t kAround = 64;  // NaN: reads outside an array always get NaN
+constexpr std::size_t kAround = 64;  // NaN elements before and after each array
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 using Floats = std::vector<float>;
@@ -49,7 +49,7 @@ class Array {
   Workspace memory_;
 };
 
-// The arrays of one problem and direction.
+// The arrays of a call of one problem and direction.
 struct Place {
   Place(const Conv2dAlgorithm& algorithm, const Conv2dProblem& z, Direction d)
       : problem(z),
@@ -60,7 +60,7 @@ struct Place {
         workspace({}, algorithm.workspace_bytes(z, d)),
         prepared({}, algorithm.prepared_size(z, d)) {}
 
-  // Uses the current inputs. Weights are prepared in each call, as in training.
+  // Runs the algorithm on the current inputs. Prepares the weights in each call, as in training.
   Floats call(const Conv2dAlgorithm& algorithm, bool poisons = true) const {
     if (poisons) out.poison();
     if (workspace.bytes() > 0) std::memset(workspace.data(), 0xff, workspace.bytes());
@@ -94,7 +94,7 @@ bool same(const Floats& a, const Floats& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// Returns what an algorithm computes in arrays that it has not seen.
+// Returns the result of a call in new arrays with the inputs of `like`.
 Floats fresh(const Conv2dAlgorithm& algorithm, const Place& like) {
   const Place other(algorithm, like.problem, like.direction);
   other.first.copy(like.first);

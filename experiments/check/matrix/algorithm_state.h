@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm_state.h: does an algorithm compute each call from its arguments only?
+// algorithm_state.h: checks that the result of a call depends only on its arguments.
 //
-// A result must not depend on earlier calls: on their number, on their problems, or on numbers that
-// were stored at the same addresses. And when a call has returned, its work is done.
+// The result must not depend on the number or the problems of earlier calls, or on numbers that
+// were stored at the same addresses. When a call has returned, its work must be done.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace convscope::matrix {
 
-// Returns "" or what a result depends on, as a sentence: "y of a call with the same numbers ...".
-// Runs small problems with one thread. It compares bits of calls with each other, so an algorithm
-// that is always wrong passes; nothing is checked for one that is not deterministic.
+// Returns "" or a sentence that says what a result depends on: "y of a call with the same numbers
+// ...". Runs small problems with one thread, and compares the bits of calls with each other. So an
+// algorithm that is always wrong passes. Checks nothing for an algorithm that is not deterministic.
 CONVSCOPE_API std::string fault_of_state(const Conv2dAlgorithm& algorithm, Direction direction);
 
 }  // namespace convscope::matrix

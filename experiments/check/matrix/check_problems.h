@@ -13,19 +13,20 @@ namespace convscope::matrix {
 
 // Returns 3x3, 1x1 and depthwise convolutions of N images: every algorithm takes one of them.
 CONVSCOPE_API std::vector<Conv2dProblem> small_problems(std::int64_t n);
-// Returns formats of block-sparse weights that fit a problem: blocks that are or are not whole
-// vectors, from no block to all blocks.
+// Returns a dense problem with several formats of block-sparse weights. The block sizes are and are
+// not multiples of a vector; the number of kept blocks is from none to all.
 CONVSCOPE_API std::vector<Conv2dProblem> sparse_problems(const Conv2dProblem& dense,
                                                          std::size_t turn, std::size_t most);
-// Returns the same kind of problem, small enough for the double reference: fewer images, then
-// smaller images, then fewer channels.
+// Makes a problem small enough for the f64 reference: first fewer images, then smaller images, then
+// fewer channels.
 CONVSCOPE_API Conv2dProblem shrunk(Conv2dProblem problem, double most_flops = 2e6);
-// Returns sums of hundreds to tens of thousands of terms, in each direction.
+// Returns problems whose elements are sums of hundreds to tens of thousands of terms.
 CONVSCOPE_API std::vector<Conv2dProblem> long_sum_problems();
-// Returns sums of some hundreds to thousands of terms, each of a few million operations, for
-// numbers whose rounding errors have one sign.
+// Returns problems for numbers whose rounding errors have one sign. Elements are sums of hundreds
+// to thousands of terms; a problem needs a few million operations.
 CONVSCOPE_API std::vector<Conv2dProblem> one_way_problems();
-// Returns problem `index` of a seed: every option, sizes around vector widths, always valid.
+// Returns random problem `index` of a seed. It is valid, may use every option, and has sizes around
+// the vector widths.
 CONVSCOPE_API Conv2dProblem random_problem(std::uint64_t seed, std::uint64_t index);
 
 }  // namespace convscope::matrix

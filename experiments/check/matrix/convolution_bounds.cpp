@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// convolution_bounds.cpp: how far an output may be from the reference (convolution_case.h).
+// convolution_bounds.cpp: the allowed difference from the reference (convolution_case.h).
 #include <algorithm>
 #include <cmath>
 #include <limits>

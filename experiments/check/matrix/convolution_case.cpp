@@ -93,7 +93,7 @@ std::vector<double> Numbers::doubles(bool magnitudes) const {
   return out;
 }
 
-// Bytes of the CPU between canaries; f32 NaN inside until something is written.
+// Host memory between canaries. It is filled with f32 NaN before a call.
 struct ConvolutionCase::HostBlock {
   explicit HostBlock(std::size_t count)
       : bytes(count), memory({}, count + 2 * kCanaryBytes), all(pointer()) {
@@ -101,7 +101,7 @@ struct ConvolutionCase::HostBlock {
   }
   unsigned char* pointer() const { return static_cast<unsigned char*>(memory.data()); }
   unsigned char* data() const { return all + kCanaryBytes; }
-  // Canaries, and `inside` in each byte between them.
+  // Writes the canaries, and `inside` into each byte between them.
   void poison(int inside = 0xff) const {
     std::memset(all, 0xff, memory.bytes());
     std::memset(data(), inside, bytes);
@@ -221,7 +221,7 @@ void ConvolutionCase::for_each_stored(const Visit& visit) const {
                                      static_cast<std::size_t>(at));
                              });
 }
-// For values of w's shape, with their surroundings: returns the stored ones; all for dense weights.
+// Returns the stored elements of a tensor of w's shape, with surroundings. Dense weights store all.
 std::vector<float> ConvolutionCase::kept(const Numbers& numbers, float around) const {
   std::vector<float> out = numbers.values;
   if (is_sparse()) {
@@ -233,7 +233,7 @@ std::vector<float> ConvolutionCase::kept(const Numbers& numbers, float around) c
   return out;
 }
 
-// With zeros for pruned weights.
+// Returns w in f64, with zeros for pruned weights.
 std::vector<double> ConvolutionCase::dense_w(bool magnitudes) const {
   const std::vector<double> all = w_.doubles(magnitudes);
   if (!is_sparse()) return all;
@@ -241,7 +241,7 @@ std::vector<double> ConvolutionCase::dense_w(bool magnitudes) const {
   for_each_stored([&](std::size_t, std::size_t at) { out[at] = all[at]; });
   return out;
 }
-// `places` are places_ on the device of w.
+// `places` is a copy of places_ on the device of w.
 OperandViews ConvolutionCase::views(const void* w, const Operand& places) const {
   OperandViews out;
   if (!is_sparse()) return out;
@@ -481,7 +481,7 @@ std::string ConvolutionCase::compare(const Conv2dAlgorithm& algorithm, Direction
          << ", expected " << right << ", error " << error << ", allowed " << bound << with;
     return text.str();
   }
-  // In a few elements all errors may be small by chance. Rounding errors of one sign cannot be.
+  // The L2 bound is not for few elements, or for rounding errors of one sign, which do not cancel.
   if (algorithm.device == DeviceType::cpu || tier_ == Tier::exact || rounds_one_way(tier_) ||
       result.size() < 32 || problem_.sum_length(direction) > 4608) {
     return "";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // convolution_case.h: the one check that every convolution algorithm has to pass.
 //
-// An algorithm runs with its output full of NaN, guards around output and workspace, and all
-// pointers one element off alignment. The result is compared with the double reference:
+// Before an algorithm runs, its output is filled with NaN, output and workspace get guards, and all
+// pointers are one element off alignment. The result is compared with the f64 reference:
 //
 //   exact     small integers: every product and sum is exact in f32, so all bits must agree
 //             (algorithms with exact_on_integers);
@@ -20,8 +20,8 @@
 // twice without w: both calls must give the same bits (deterministic algorithms) and leave the
 // block unchanged.
 //
-// With block-sparse weights, w and dw have random positions of kept blocks; elsewhere the reference
-// sees w = 0, and dw is not compared.
+// With block-sparse weights, the kept blocks are at random positions. Elsewhere w is 0 for the
+// reference, and dw is not compared.
 //
 // On CUDA everything is copied to the device and back. There, sum(error^2) <= L^2 sum(value^2) must
 // hold too: L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for
@@ -31,9 +31,9 @@
 // inputs are rounded before the reference sees them. A half-precision output is rounded once, by at
 // most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
 //
-// The bound in each direction uses that direction's own sum over magnitudes: conv(|x|,|w|) + |b|
-// forward, conv^T(|dy|,|w|) for dx, and for dw the sum of |x||dy| over all N P Q pixels, plus the
-// old |dw| when it accumulates. One rounding error in each of m steps of a sum adds up to at most m
+// The bound in each direction uses a sum of absolute values, called the magnitude. It is
+// conv(|x|,|w|) + |b| for y and conv^T(|dy|,|w|) for dx. For dw it is the sum of |x||dy| over all
+// pixels, plus the old |dw| when it accumulates. Rounding errors in m steps add up to at most m
 // eps/2 times that magnitude; rounding errors of random sign grow like sqrt(m) times the partial
 // sums. For numbers of random sign, partial sums grow like sqrt(m) and the magnitude like m. So the
 // error is about 1 eps for any length. For numbers of one sign, partial sums are as large as the
@@ -58,8 +58,8 @@
 
 namespace convscope::matrix {
 
-// The numbers of one tensor, rounded to the type of the problem. In memory they are off alignment,
-// with NaN before and after them, so reads outside get NaN.
+// The elements of one tensor, rounded to the type of the problem. In memory they are off alignment,
+// with NaN before and after them, so reads outside the tensor return NaN.
 struct CONVSCOPE_API Numbers {
   static constexpr std::size_t kAround = 65;  // odd, so that the first number is not aligned
   std::vector<float> values;                  // with their surroundings
@@ -70,15 +70,15 @@ struct CONVSCOPE_API Numbers {
   std::vector<double> doubles(bool magnitudes = false) const;
 };
 
-// Returns the allowed error of an output element; `largest` of the sums over magnitudes.
+// Returns the allowed error of an output element; `largest` is the largest magnitude.
 CONVSCOPE_API double allowed_error(const Conv2dProblem& problem, double error_growth,
                                    double expected, double largest);
 // Returns the relative L2 error that an output on a device may have.
 CONVSCOPE_API double allowed_l2(const Conv2dProblem& problem);
 CONVSCOPE_API std::int64_t output_numel(const Conv2dProblem& z, Direction direction);
 
-// Returns the variants in which a problem of plain images is checked: every layout, and half
-// precision in NHWC with f32 weights. Any other problem is its only variant.
+// Returns the variants of a problem that are checked. An f32 problem in NCHW is checked in every
+// layout, and in half precision in NHWC with f32 weights. Any other problem is its only variant.
 CONVSCOPE_API std::vector<Conv2dProblem> forms_of(const Conv2dProblem& problem);
 CONVSCOPE_API bool takes_some_form(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                                    Direction direction);
@@ -86,7 +86,7 @@ CONVSCOPE_API bool takes_some_form(const Conv2dAlgorithm& algorithm, const Conv2
 // The result of the reference for one direction.
 struct Expected {
   std::vector<double> values;
-  double largest = 0;           // of the same sum over magnitudes
+  double largest = 0;           // the largest magnitude
   double largest_of_tile = -1;  // see ConvolutionCase::largest_of_tile(); below 0: unknown
 };
 
@@ -94,8 +94,8 @@ struct Expected {
 // of them and compares.
 struct Surroundings {
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  float output = kNaN;                            // in an output that is assigned
-  bool dirty_workspace = true;                    // NaN in the workspace; false: zeros
+  float output = kNaN;                            // old elements of an output that is assigned
+  bool dirty_workspace = true;                    // the workspace is filled with NaN, else with 0
   float x = kNaN, w = kNaN, dy = kNaN, b = kNaN;  // before and after an input
 };
 
@@ -107,19 +107,19 @@ struct Fault {
   Conv2dProblem problem;  // with the layout of its images
   Direction direction = Direction::forward;
   Tier tier = Tier::exact;
-  bool extra = false;  // with a bias, or accumulating
+  bool extra = false;  // the call has a bias (forward), or accumulates (gradients)
   Isa isa = Isa::scalar;
   int threads = 1;
-  // With wrong values, plain images:
+  // Set when values of row-major images are wrong:
   std::vector<float> result;
   std::size_t at = 0;  // the first wrong one
   double got = 0, expected = 0, error = 0, allowed = 0;
 };
 
-// Where a case is checked.
+// The settings with which a case is checked.
 struct Machines {
-  bool each_isa = true;               // that this CPU has; else the one that is set
-  std::vector<int> threads = {1, 2};  // one after the other; all must give the bits of the first
+  bool each_isa = true;               // all instruction sets of this CPU, else the current one
+  std::vector<int> threads = {1, 2};  // numbers of threads; all must give equal bits
 };
 
 class CONVSCOPE_API ConvolutionCase {
@@ -131,9 +131,8 @@ class CONVSCOPE_API ConvolutionCase {
   // Sets how many elements device pointers are off alignment. (On the CPU always one.)
   void set_shift(std::int64_t elements) { shift_ = elements; }
 
-  // Returns "" when the algorithm passes; otherwise a report. Stores its outputs in `out`, if
-  // given. A problem of plain images is checked in every variant (forms_of()) that the algorithm
-  // accepts.
+  // Checks the problem in every variant (forms_of()) that the algorithm accepts. Returns "" when it
+  // passes, otherwise a report. Stores the outputs in `out` unless it is null.
   std::string check(const Conv2dAlgorithm& algorithm, Direction direction,
                     std::vector<float>* out = nullptr);
   // Checks all instruction sets and numbers of threads, whose results must have equal bits.
@@ -142,7 +141,8 @@ class CONVSCOPE_API ConvolutionCase {
   // Returns the fault of the last check.
   const Fault& fault() const { return fault_; }
 
-  // Makes one call on the CPU in the problem's layout: "" or what was damaged; and plain values.
+  // Makes one call on the CPU in the problem's layout. Returns "" or which memory was damaged, and
+  // the row-major output.
   std::string run(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                   std::vector<float>& result, const Surroundings& around) const;
   // Returns the reference's result in f64, computed once for each direction.
@@ -190,8 +190,8 @@ class CONVSCOPE_API ConvolutionCase {
   std::string compare(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                       const std::vector<float>& result);
   std::vector<double> reference(Direction direction, bool extra, bool magnitudes) const;
-  // Returns the largest of the first input times the largest sum over magnitudes of the second, at
-  // borders too (Algorithm::errs_by_tile()).
+  // Returns the largest absolute value of the first input, times the largest sum of absolute values
+  // of the second (Algorithm::errs_by_tile()).
   double largest_of_tile(Direction direction, bool extra) const;
   std::string report(const Conv2dAlgorithm& algorithm, Direction direction);
 

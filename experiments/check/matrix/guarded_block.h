@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// guarded_block.h: copies numbers to a device, off alignment and between guards, and back.
+// guarded_block.h: device memory for a tensor, off alignment and between guards.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ inline float rounded_to(DType dtype, float value) {
   return value;
 }
 
-// `count` elements, `shift` elements off an aligned address, `guard_bytes` of 0xff around them. A
-// separate allocation from the system: nothing valid is next to it, and the address sanitizer or
-// compute-sanitizer watches both ends.
+// Holds `count` elements, `shift` elements off an aligned address, with `guard_bytes` of 0xff on
+// each side. The block is a separate allocation from the system. No valid memory is next to it, so
+// the address sanitizer or compute-sanitizer finds accesses beyond both ends.
 class GuardedBlock {
  public:
-  // Takes `values`; null: all bytes 0xff, which is NaN in each floating-point type.
+  // Copies `values`. If null, sets all bytes to 0xff, which is NaN in each floating-point type.
   GuardedBlock(Device device, DType dtype, const float* values, std::int64_t count,
                std::int64_t shift, std::size_t guard_bytes)
       : device_(device),
@@ -64,7 +64,7 @@ class GuardedBlock {
     return out;
   }
 
-  // Returns where a guard is no longer 0xff, before the start or past the end; null when none is.
+  // Returns which guard has changed ("before the start", "past the end"), or null.
   const char* damage() const {
     const std::vector<unsigned char> now = bytes();
     for (std::size_t i = 0; i < now.size(); ++i) {

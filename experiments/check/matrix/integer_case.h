@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_case.h: one convolution on integers with its epilogue, and the result of double
-// arithmetic.
+// integer_case.h: one convolution on integers with its epilogue, and its result in f64 arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@
 
 namespace convscope::matrix {
 
-// The types that integer algorithms are checked with, by turns.
+// The types of x, w, accumulators and y with which integer algorithms are checked.
 inline constexpr const char* kCodeTypes[] = {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:f32",
                                              "i8:i8:i32:u8", "u8:i8:i32:i8", "f32:i8:i32:u8"};
 
@@ -30,9 +29,9 @@ struct Int8Options {
   std::int32_t low = std::numeric_limits<std::int32_t>::min();  // of y
   std::int32_t high = std::numeric_limits<std::int32_t>::max();
   std::int32_t x_low = -128, x_high = 127;  // of f32 images
-  bool extreme = false;                     // the largest possible sums
-  double near_ties = 0;  // biases, or an f32 residual, bring each channel's first pixel so near
-  double step = 0;       // of y; 0: chosen so that most codes are within their range
+  bool extreme = false;                     // inputs with the largest possible accumulators
+  double near_ties = 0;  // distance of each channel's first pixel from a rounding boundary
+  double step = 0;       // step of y; 0: chosen so that few results are clipped
 };
 
 inline Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
@@ -45,7 +44,7 @@ inline Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
   return problem;
 }
 
-// Returns epilogue options of a problem, by turns.
+// Returns the epilogue options of problem number i; they differ for successive numbers.
 inline Int8Options options_by_turns(std::uint64_t i, DType y) {
   Int8Options options;
   options.bias = i % 3 != 0;
@@ -97,8 +96,8 @@ class Int8Case {
   const Conv2dProblem& problem() const { return problem_; }
   std::int64_t ties() const { return ties_; }
 
-  // Runs each instruction set of this CPU, with and without VNNI, with one and two threads: "" or
-  // what is wrong with y, and where. Codes are the same everywhere.
+  // Runs each instruction set of this CPU, with and without VNNI, with one and two threads. All
+  // must give the same codes. Returns "" or what is wrong with y, and at which settings.
   std::string check_everywhere(const Conv2dAlgorithm& algorithm) {
     const Isa before = current_isa();
     const bool allowed = uses_vnni() || !supports_vnni(before);
@@ -178,7 +177,7 @@ class Int8Case {
     for (std::int64_t i = 0; i < plain.numel(); ++i) {
       const double got = plain.at(i), right = right_[static_cast<std::size_t>(i)];
       if (values != nullptr) values->push_back(got);
-      // f32 rounds the sum, the factor, the shift and two products: 5 units of 2^-24.
+      // f32 rounds five times (accumulator, factor, shift, two products), by 2^-24 each.
       const double allowed =
           type == DType::f32 ? 5 * 0x1p-24 * size_[static_cast<std::size_t>(i)] : 0;
       if (std::abs(got - right) <= allowed || (type != DType::f32 && is_tie(i))) continue;
@@ -256,7 +255,7 @@ class Int8Case {
     return sum;
   }
 
-  // Returns what the residual adds to element i of y.
+  // Returns the number that the residual adds to element i of y.
   double beside_of(std::int64_t i) const {
     if (!options_.residual) return 0;
     return residual_.at(i) * (*options_.residual == DType::f32 ? 1 : s_r_);

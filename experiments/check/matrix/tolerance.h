@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tolerance.h: the largest error bound that a convolution algorithm may state for itself.
 //
-// An algorithm states error_growth (layers/dispatch/algorithm.h), and the checks use it: |error| <=
-// error_growth * eps * M, where M is the largest of the sums over magnitudes. So the number that a
-// plug-in may state must be limited.
+// An algorithm states error_growth (layers/dispatch/algorithm.h), and the checks require |error| <=
+// error_growth * eps * M, where M is the largest sum of the absolute values of the products. So the
+// error_growth that a plug-in may state must be limited.
 //
 // kMaxErrorGrowth: the transforms of Winograd's F(6x6, 3x3) have the largest constants that are
 // common in f32, and winograd_f6x3 states 128. Twice that is 2^8 * 2^-23 = 2^-15 of M: an algorithm

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast.h: predicts the time of a training step on 1, 2, 4, ... processes from measured steps of
-// their shares and a model of the network between them (sum_model.h).
+// forecast.h: predicts the time of a training step on 1, 2, 4, ... processes. It measures a step
+// with one process's share of the batch, and models the exchange of gradients (sum_model.h).
 //
-//   step time   = the measured step of the share + the part of the exchange that backward cannot
-//   hide
+//   step time   = measured step of the share + the part of the exchange that does not overlap with
+//                 the backward pass
 //   images/s    = images of the whole batch / step time
 //   efficiency  = images/s / (processes * images/s of one process with the whole batch)
-// `network_efficiency` (JSON) compares with the same share without exchange: the measured step /
-// step time. It shows only the network.
+// `network_efficiency` (JSON) is the measured step of the share / step time. It shows only the cost
+// of the exchange.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct ForecastQuestion {
 
 struct ForecastRow {
   int processes = 1;
-  std::int64_t batch = 0;   // of all
-  std::int64_t images = 0;  // of the process with the most
+  std::int64_t batch = 0;   // images of all processes in a step
+  std::int64_t images = 0;  // images of the process that has the most
   double step_s = 0, compute_s = 0, exchange_s = 0, exposed_s = 0;
   double images_per_s = 0;
   double efficiency = 0, network_efficiency = 0;  // 1 is perfect
@@ -46,8 +46,8 @@ struct Forecast {
   std::string stopped = {};  // why there are fewer rows than requested; ""
 };
 
-// Returns 1, 2, 4, ... and `ranks`, without those that cannot train with this batch; `stopped` is
-// set to the reason. Throws an error of kind kConfig when none is left.
+// Returns the numbers of processes 1, 2, 4, ... and `ranks` that can train with this batch. Sets
+// `stopped` to the reason why some cannot. Throws an error of kind kConfig when none can.
 CONVSCOPE_API std::vector<int> forecast_processes(const ExperimentConfig& config,
                                                   const ForecastQuestion& question,
                                                   std::string& stopped);
@@ -61,7 +61,7 @@ CONVSCOPE_API void set_efficiency(std::vector<ForecastRow>& rows);
 CONVSCOPE_API Forecast forecast(const ExperimentConfig& config, const ForecastQuestion& question,
                                 const std::function<void(const std::string&)>& say);
 
-// Returns one sentence: what limits the last row.
+// Returns a sentence that says what limits the last row.
 CONVSCOPE_API std::string limit_text(const Forecast& forecast);
 CONVSCOPE_API std::string forecast_text(const Forecast& forecast);
 CONVSCOPE_API std::string forecast_json(const Forecast& forecast);

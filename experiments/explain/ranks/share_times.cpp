@@ -23,7 +23,7 @@ namespace {
 // So small that the weights hardly change: every step does the same work on similar numbers.
 constexpr double kLearningRate = 1e-5;
 
-// Replaces the network: records when each bucket arrives, in the device's time.
+// A reducer that sends nothing. It records in the device's queue when each bucket is complete.
 class DepartureClock final : public Reducer {
  public:
   explicit DepartureClock(Device device) : device_(device), backend_(backend_of(device)) {}
@@ -112,7 +112,7 @@ ShareTimer::ShareTimer(const ExperimentConfig& config, const ShareTimingOptions&
   n.sample = sample_info(config);
   n.model = build_model(config, n.sample.shape, n.sample.classes);
   n.optimizer = build_optimizer(config, *n.model);
-  // The number of steps affects nothing that is timed here.
+  // The number of steps has no effect on the measured times.
   n.pruner =
       build_pruner(config, *n.model, n.optimizer.get(), n.sample.shape, /*total_steps=*/1000);
   if (n.pruner) n.pruner->prune_now();

@@ -14,10 +14,10 @@
 namespace convscope {
 
 struct ShareTimes {
-  std::int64_t images = 0;  // of one process in a step
-  int chunks = 1;           // that process them (train.deterministic_ranks)
+  std::int64_t images = 0;  // images of one process in a step
+  int chunks = 1;           // parts that are computed in turn (train.deterministic_ranks)
   double step_s = 0;        // forward, loss, backward and update, without any exchange
-  double backward_s = 0;    // of the last chunk: it can hide the exchange
+  double backward_s = 0;    // backward pass of the last chunk, which overlaps with the exchange
   std::vector<Departure> departures = {};
   std::string execution = {};  // "planned", or "dynamic: <why>"
 };
@@ -40,7 +40,7 @@ class CONVSCOPE_API ShareTimer {
   ShareTimer& operator=(const ShareTimer&) = delete;
 
   std::int64_t parameters() const;
-  // Measures a process that computes so many images in so many chunks.
+  // Measures the steps of a process that computes `images` images in `chunks` chunks.
   ShareTimes measure(std::int64_t images, int chunks);
 
  private:

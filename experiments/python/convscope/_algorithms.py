@@ -27,7 +27,7 @@ class Algorithm:
 
     @property
     def accepts(self) -> bool:
-        """Returns whether it accepts the problem in every direction that it offers."""
+        """Returns whether the algorithm accepts the problem in every direction that it offers."""
         return not any(direction in self.refusals for direction in self.directions)
 
 
@@ -65,7 +65,7 @@ class Algorithms(list[Algorithm]):
         return html_table(head, rows)
 
     def frame(self) -> Any:
-        """Returns a pandas frame with a row for each."""
+        """Returns a pandas frame with a row for each algorithm."""
         from ._runs import pandas
         names = [one.name for one in fields(Algorithm)]
         return pandas("algorithms().frame()").DataFrame(

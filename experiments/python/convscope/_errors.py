@@ -7,7 +7,7 @@ class Error(Exception):
 
 
 class InvalidError(Error, ValueError):
-    """An argument that does not fit: a shape, a type of elements, a size."""
+    """An argument has an unsupported shape, element type or size."""
 
 
 class ArgumentError(Error, TypeError):

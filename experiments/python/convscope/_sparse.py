@@ -39,15 +39,16 @@ def sparse_conv(x: Any, sites: Any, w: Any, b: Any = None, stride: Any = 1, padd
     w            [K,C,R,S] or [K,C,T,R,S]; b [K]
     stride, padding, dilation
                  one number or one for each axis; padding None: 0
-    submanifold  outputs are at the sites, the kernel's centre on each: sizes are odd, no padding
-    inverse      from the outputs of the strided convolution of `sites` back to them: x [m,C] has the rows
-                 of those outputs (by batch, t, h, w), y those of `sites`
+    submanifold  there is one output per site, with the kernel's centre on the site; the kernel's sizes must
+                 be odd, and there is no padding
+    inverse      the inverse of the strided convolution of `sites`: x [m,C] has a row for each output site of
+                 that convolution (by batch, t, h, w), and y has a row for each of `sites`
     extent       sizes of the whole image or volume, (H, W) or (T, H, W); None: up to the last site
-    batch        images or volumes; None: up to that of the last site
+    batch        number of images or volumes; None: up to the last one that has a site
 
-    With `submanifold`, `inverse` or a SparseMap the result is y, its rows in the order of `sites` or of the
-    map's out_sites. Otherwise it is (y, out_sites): an output is wherever the kernel meets a site, y [m,K],
-    out_sites [m,1+D] int32 by batch, t, h, w.
+    With `submanifold`, `inverse` or a SparseMap the result is y, with rows in the order of `sites` or of the
+    map's out_sites. Otherwise the result is (y [m,K], out_sites [m,1+D]): there is an output wherever the
+    kernel covers a site. out_sites are int32, sorted by batch, t, h, w.
 
     algorithm, device, precision and the kinds of arrays are those of conv2d(). Rows that are not sorted by
     batch, t, h, w are copied once more, in each direction.

@@ -52,8 +52,8 @@ namespace {
 
 constexpr std::string_view kScratchName = "convscope-rank-";
 
-// Removes folders of processes that were killed before they could do so. The name begins with a
-// pid.
+// Removes the scratch folders of processes that were killed before they could remove them. A folder
+// is named convscope-rank-<pid>-XXXXXX.
 void remove_left_behind(const std::filesystem::path& root) {
   std::error_code error;
   for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;

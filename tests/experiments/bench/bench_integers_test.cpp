@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_integers_test.cpp: `convscope bench conv2d` on integers: its sums are within the codes, a
-// wrong code is found, another library gets the same codes, and the program's --types.
+// bench_integers_test.cpp: `convscope bench conv2d` on integers: few results are clipped to the
+// range of the codes, a wrong code is found, a baseline gets the same inputs, and --types works.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -49,7 +49,10 @@ def commands(document):
 
 
 def rank(text):
-    """Orders the commands: the run that others read, all other commands, then those that show them."""
+    """Returns the sort key of a command.
+
+    `run quickstart` is first, because other commands read its run. Commands that show results are last.
+    """
     shows = text.startswith(LATER) or "--status" in text
     return (text != "run quickstart", shows, text.startswith("index"))
 

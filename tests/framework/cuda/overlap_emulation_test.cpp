@@ -41,7 +41,7 @@ __global__ void look_behind_a_barrier(const int* from, int* out) {
   __syncthreads();
   out[64 + global_thread()] = from[global_thread()];
 }
-// Blocks read before they wait, and then change what the other blocks read.
+// Each thread reads x before it waits, and afterwards overwrites an element that another one read.
 __global__ void look_and_change(int* x, int* out) {
   out[global_thread()] = x[63 - global_thread()];
   wait_for_previous_kernel();

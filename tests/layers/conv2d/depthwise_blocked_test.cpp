@@ -130,7 +130,7 @@ TEST(DepthwiseBlocked, HoldsItsBoundOnLongSums) {
   }
 }
 
-// Large enough for several chunks: parts of rows, slices of images and of rows.
+// The problems are large enough for several tasks per direction.
 TEST(DepthwiseBlocked, HasTheSameBitsForAnyNumberOfThreads) {
   const MachineScope scope;
   for (const char* text :

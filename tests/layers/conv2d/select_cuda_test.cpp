@@ -269,8 +269,8 @@ TEST_F(SelectionOnCuda, MeasuredCeilingsAreRememberedAndBelieved) {
   const auto again = remembered_gpu_ceilings();
   ASSERT_TRUE(again);
   EXPECT_EQ(again->half_flops, 600e12);
-  // Both ratios to the built-in numbers, which weight the costs, must be those of an H200's
-  // measurement.
+  // Costs are scaled by the ratio of a machine's values to the built-in values. This ratio must be
+  // the ratio of this measurement to the measurement of an H200.
   const MachineCeilings believed = machine_ceilings(DeviceType::cuda);
   EXPECT_DOUBLE_EQ(believed.bytes_per_second / kUnmeasuredGpu.copy_bytes,
                    3e12 / kMeasuredH200.copy_bytes);

@@ -37,8 +37,8 @@ struct StripWidths {
   Index strips = 0, least = 0, wider = 0;
 };
 
-// A strip's reach is the columns of `in` that its pixels read. Left and Right of them are outside
-// `in`, known at compile time.
+// A strip's reach is the columns that its pixels read. The first Left and the last Right columns of
+// the reach are outside `in`; both numbers are known at compile time.
 template <int Left, int Right>
 struct Over {
   static constexpr int left = Left, right = Right;
@@ -46,8 +46,8 @@ struct Over {
 
 // Calls run(Over{}) for a strip whose reach begins in column `left` of `in` and ends `beyond`
 // columns after its last one. The first and last tap of a row are `Beside` columns apart. Only
-// usual padding is supported: half of these columns are outside on each side, one fewer on the
-// right for even images with Step 2. Returns false, and calls nothing, otherwise.
+// usual padding is supported: half of the `Beside` columns are outside on each side, and one fewer
+// on the right for even images with Step 2. Returns false without a call for other padding.
 template <int Beside, int Step, class Run>
 CONVSCOPE_INLINE bool with_border(Index left, Index beyond, Run run) {
   constexpr int kLeft = Beside / 2, kRight = (Beside + 1) / 2;

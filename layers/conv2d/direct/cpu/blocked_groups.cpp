@@ -357,7 +357,8 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// Shuffles use a port of AVX-512's FMAs; else ports, loads and the ends of tiles leave 0.85.
+// Execution ports, loads and partly filled tiles limit 3-wide kernels to 0.85 of the peak FLOPs.
+// With AVX-512, shuffles also use a port of the FMAs.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto group = static_cast<double>(z.c_per_group());
   const double lanes = static_cast<double>(group_kernels.get().lanes);

@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kResident)
           v[f][0] = high_low(*reinterpret_cast<const float*>(x0 + fragment_at[g + f]));
           v[f][1] = high_low(*reinterpret_cast<const float*>(x4 + fragment_at[g + f]));
         }
-        // Consecutive products use different accumulators, because each waits for the previous one.
+        // Consecutive MMAs have different accumulators, because two MMAs on one accumulator wait.
 #pragma unroll
         for (int f = 0; f < kAtOnce; ++f) {
 #pragma unroll

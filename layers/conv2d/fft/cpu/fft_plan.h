@@ -145,7 +145,7 @@ struct Plan {
     const double data_flops = rows_of_data / 2 * transform_flops(across.length) +
                               columns_of_data * transform_flops(down.length);
     const double points = all * number(down.length * across.length);
-    // With 16 registers (AVX2, scalar) transforms and products spill and load more; measured.
+    // AVX2 and scalar code have 16 registers: transforms and products spill more (measured).
     const double registers = lanes == 16 ? 1.0 : lanes == 8 ? 1.6 : 2.0;
     if (depthwise) {
       return {data_flops + 4 * points * number(channel_blocks * lanes),

@@ -160,7 +160,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
     copy_dy<T>(plan, tile, first_dy, dy_lanes, dy, to + z.patch_bytes());
   };
 
-  // The work of this warp: octets of dy, and a chunk of the pairs of slots.
+  // This warp multiplies kOctets octets of dy by one chunk of the pairs of slots
+  // (grouped_gemm_plan.h).
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int share = warp / plan.jobs, job = warp - share * plan.jobs;
   const int octet = job / plan.chunks * kOctets;  // in the slice

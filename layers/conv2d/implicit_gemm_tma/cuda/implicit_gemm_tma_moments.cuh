@@ -112,8 +112,9 @@ __device__ inline void add_moments(const bool (&valid)[2 * V::kTiles],
   }
 }
 
-// Stores this block's part [4][lanes], columns from `column` on. All multiplying warps call it
-// after their last tile; shared: memory of patches, which no warp reads any longer.
+// Merges the moments of the block's warps and stores them in part [4][lanes] (count, mean, 0, sum
+// of squares), from `column` on. All warps that multiply call it after their last tile. `shared`
+// is the memory of the patches, which no warp reads any longer.
 template <class V>
 __device__ inline void put_moments(const WarpMoments<V>& own, int column, int lanes, float* shared,
                                    float* part) {

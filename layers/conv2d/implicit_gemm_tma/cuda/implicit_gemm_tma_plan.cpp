@@ -411,8 +411,8 @@ struct WeightSearch {
             planes * (a * round_up(plan.depth * 128, 1024) + boxes * b * plan.pixels_stage_bytes);
         plan.stages = std::min(6, (machine.shared_bytes - kBarrierBytes) / plan.stage_bytes);
         if (plan.stages < 2) continue;
-        // The part of dw that a block writes itself: rows of 4 mod 32 numbers, so that eight rows
-        // use all banks.
+        // A block stores its part of dw in shared memory. The row pitch is 4 mod 32 floats, so that
+        // four floats in each of eight rows use all 32 banks.
         const int row = std::min(b * shape.columns, narrow(z.c)) * plan.tap_count;
         plan.store_pitch = row + (36 - row % 32) % 32;
         const int store_bytes = a * 64 * plan.store_pitch * 4;

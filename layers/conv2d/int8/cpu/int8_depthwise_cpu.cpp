@@ -39,8 +39,8 @@ namespace {
 
 constexpr Index kMaxWidth = 16;  // of a kernel: four groups of four
 
-// Returns the window with the least work for each pixel of y: a load and two shuffles for each
-// group, and a product for each group and pixel.
+// Returns the window with the fewest instructions per pixel of y. Each group of a window needs a
+// load, two shuffles, and a product for each of the `shared` pixels of y.
 Int8Window window_of(const Conv2dProblem& z) {
   constexpr Int8Window kKnown[] = {{2, 1}, {1, 1}, {4, 2}, {2, 2}, {1, 2}, {1, 3}, {1, 4}};
   Int8Window best;

@@ -273,8 +273,8 @@ struct Plan {
   Index v_floats() const { return kPoints * depth * chunk; }
   Index m_floats() const { return kPoints * channels * parts * chunk; }
   Index u_floats() const { return kPoints * weights * slots; }
-  // Returns the size of the workspace. U is prepared before the call; in backward_weight its place
-  // is that of S.
+  // Returns the size of the workspace. It contains V and M, and in backward_weight also S, which is
+  // as large as U. The other directions get U from prepare_weights().
   std::size_t bytes() const {
     return piece(v_floats()) + piece(m_floats()) + (of_weights ? piece(u_floats()) : 0);
   }

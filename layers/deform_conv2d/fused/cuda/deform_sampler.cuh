@@ -199,8 +199,8 @@ class Sampler {
   Held<typename By::Row> held_[kHeld][kRows];
 };
 
-// A sample that reads x between four pixels, in the list of this cell: its pixel of y, its distance
-// from the cell's first pixel, and its mask.
+// One sample in the list of a cell. A cell is the square between four neighbouring pixels of x. An
+// entry has the sample's pixel of y, its distance from the cell's first pixel, and its mask.
 struct alignas(16) Entry {
   int pixel;
   float down, right, factor;

@@ -122,8 +122,8 @@ void run_halo(const Problem& z, Direction direction, const void* in, const void*
          args);
 }
 
-// The latency of a step limits the time, not bytes or products: two table lookups, rows into
-// registers, the product. Measured on an H100, microseconds of an SM.
+// The latency of a step limits the time. A step looks up two table entries, loads rows into
+// registers and multiplies them. The times are microseconds per SM, measured on an H100.
 Cost halo_cost(const Problem& z, Direction direction) {
   const bool f32 = z.dtype == DType::f32;
   const HaloPlan plan(z, direction);

@@ -193,8 +193,8 @@ TEST_F(ClusterGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   }
 }
 
-// NaN and infinities reach the sums that read them, and no others. Neither zeros after the last
-// channel nor the rounding to tf32 may change them.
+// A NaN or an infinity in x reaches exactly the elements of y that read it. The zeros after the
+// last channel and the rounding to tf32 must not change this.
 TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // the NaN of a GPU: the largest one
   for (const float value : {gpu_nan, std::numeric_limits<float>::infinity()}) {
