@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_size.h: bytes of a trained network's parameters: as stored, and as its bits and zeros
-// would need.
+// weight_size.h: bytes of a trained network's parameters: as stored, and the nominal size, which
+// counts unpruned weights with their bits.
 #pragma once
 
 #include "experiments/report/run_data.h"
@@ -13,8 +13,8 @@ struct WeightSize {
   // these files: weight_bytes of summary.json, which had these sizes when the run ended. NaN:
   // unknown.
   double stored_bytes = 0;
-  // Unpruned weights times their bits (quant.csv; 32 without), and all other parameters in 32 bits,
-  // in bytes. Step sizes and indices of zeros are not counted. NaN: unknown.
+  // Nominal bytes: each unpruned weight counts its bits (quant.csv; 32 without it), each other
+  // parameter 32 bits. Step sizes and indices of zeros are not counted. NaN: unknown.
   double nominal_bytes = 0;
 };
 
