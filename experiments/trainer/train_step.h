@@ -51,14 +51,14 @@ enum StepPhase : int { kForwardPhase, kReadPhase, kBackwardPhase, kUpdatePhase }
 class CONVSCOPE_API TrainStep {
  public:
   // Prepares steps. clip_norm: L2 norm of all gradients together, to which they are scaled down; 0
-  // = no clipping. base_bytes: memory outside of steps, such as data sets, which is subtracted from
-  // the backward's peak. plans: false runs every step as a dynamic graph.
+  // = no clipping. base_bytes: bytes of memory outside of steps, such as data sets, that are
+  // subtracted from the backward's peak. plans: false runs every step as a dynamic graph.
   TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
             std::int64_t base_bytes = 0, bool plans = true);
   // Multiplies the loss by `scale` before the backward pass (f16).
   void scale_loss(LossScale* scale) { loss_scale_ = scale; }
-  // Shares each batch with other processes, or computes it in chunks; the result is that of the
-  // whole batch. `signal` returns the stop signal of this process (0: none).
+  // Shares each batch with other processes, or computes a batch in chunks. The loss and gradients
+  // are those of the whole batch. `signal` returns the stop signal of this process (0: none).
   void share(GradientExchange* exchange, const Share& share, int (*signal)()) {
     exchange_ = exchange;
     share_ = share;

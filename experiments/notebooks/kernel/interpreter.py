@@ -72,7 +72,8 @@ class Interpreter:
         except cells.Unfinished as error:
             raise CellError("compile error", f"cell {number} ends inside {error}") from None
         self.seen.update(WORD.findall(cells.without_comments(code)))
-        # An interrupt between two pieces is recorded, because Python must not stop anywhere.
+        # An interrupt between two pieces of a cell is only recorded, because it must not stop
+        # Python code at any point.
         interrupts = []
         before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
         try:
