@@ -18,7 +18,7 @@ namespace {
 using Problem = DeformConv2dProblem;
 using Words = std::vector<std::string>;
 
-// Every option differs from its default.
+// A problem in which every option differs from its default.
 const Problem kProblem = Problem::parse(
     "n=2,c=8,h=9,w=7,k=6,r=3,s=2,stride=2x1,pad=1x2x0x3,dilation=1x2,groups=2,offset_groups=4");
 const Words kSizes = {"--stride", "2,1",      "--padding", "1,2,0,3",         "--dilation",
@@ -49,7 +49,8 @@ class OpDeformCommand : public OpFiles {
     return run(more);
   }
 
-  // All outputs of `z` from these files by `algorithm` equal those of the algorithm itself.
+  // Checks that the command computes from these files, with `algorithm`, the same outputs of `z` as
+  // the algorithm called directly.
   void expect_outputs(const Problem& z, const DeformConv2dTensors& t, const Words& sizes,
                       const std::string& algorithm) {
     Words words = {"--b",      at("b.npy"),  "--dy",          at("dy.npy"),
@@ -86,7 +87,7 @@ class OpDeformCommand : public OpFiles {
         sum += value;
         size += std::abs(value);
       }
-      // One rounding per addition and one of the result.
+      // The bound allows one rounding per addition and one rounding of the result.
       const double terms = static_cast<double>(z.n * pixels);
       EXPECT_NEAR(db.at(k), sum, terms * eps_of(z.dtype, z.math) * size) << k;
     }
