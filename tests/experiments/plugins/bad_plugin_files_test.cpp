@@ -91,8 +91,8 @@ TEST(BadPluginFile, WithoutItsFunctionIsRefused) {
 #endif
 }
 
-// Only the end of the file, which is not loaded, is missing. If more were missing, the loader might
-// end the process.
+// A plug-in works without the end of its file, which is not loaded. Where more is missing, the
+// loader may end the process.
 TEST(BadPluginFile, CutAnywhereIsRefusedOrWhole) {
   const TemporaryFolder folder;
   const std::string bytes = text_of(kPlanted);

@@ -38,6 +38,7 @@ TEST(SumModel, ComputesRingAndDoublingByHand) {
 TEST(SumModel, SendsInsideAHostByItsOwnLink) {
   const Cluster cluster{.between = {1e9, 10e-6}, .inside = {4e9, 1e-6}, .per_host = 4};
   EXPECT_DOUBLE_EQ(ring_seconds(4e6, 4, cluster), 6 * (1e-6 + 250e-6));
+  // The link between the two hosts is the limit: it carries 4 MB / 8 in each of 14 steps.
   EXPECT_DOUBLE_EQ(ring_seconds(4e6, 8, cluster), 14 * (10e-6 + 500e-6));
   // Two steps are inside a host. In the third, all four processes of a host send at once.
   EXPECT_DOUBLE_EQ(doubling_seconds(4e6, 8, cluster), 2 * (1e-6 + 1e-3) + (10e-6 + 16e-3));
