@@ -50,7 +50,7 @@ class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
   double flops_ = 0, bytes_ = 0;
 };
 
-// One algorithm on one problem; NaN: no value.
+// One algorithm on one problem; NaN means no value.
 struct BenchedRow {
   std::size_t setting = 0, problem = 0;  // indices into BenchSet
   Direction direction = Direction::forward;

@@ -30,7 +30,7 @@ struct LayerCost {
   bool timed = false;  // false: runs as part of another layer's kernels
   double forward_s = 0, backward_s = 0;
   double kept_bytes = 0;   // allocated at the end of its forward
-  std::string timed_with;  // layer whose times include (a part of) this one's; "": none
+  std::string timed_with;  // layer whose times include those of this layer; or ""
 };
 
 class CONVSCOPE_API LayerCosts {

@@ -15,7 +15,8 @@
 
 namespace convscope {
 
-// Returns the highest claimed number; 0: none (a folder of an earlier version).
+// Returns the highest claimed number, or 0 if no number was claimed (a folder of an earlier
+// version).
 CONVSCOPE_API std::int64_t newest_owner(const std::string& folder);
 
 // Claims `number` and removes files of lower numbers; returns false when another process has

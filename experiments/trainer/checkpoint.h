@@ -21,7 +21,7 @@
 namespace convscope {
 
 // Returns the first value that is NaN or infinite among the tensors of a checkpoint, with its name:
-// "nan in 'bn1.running_var'"; "": all are finite. optimizer may be null.
+// "nan in 'bn1.running_var'"; "" if all values are finite. optimizer may be null.
 CONVSCOPE_API std::string not_finite(const Module& model, Optimizer* optimizer);
 
 // Writes the file atomically. optimizer may be null (best.safetensors holds only the network).

@@ -44,7 +44,7 @@ struct NextBatch {
   StepOutcome* outcome = nullptr;
   const float* shared_correct = nullptr;  // replaces `correct` where processes share a batch
   std::int32_t* halted = nullptr;         // becomes 1 when the loss is not finite; null: unused
-  DeviceLossScale* loss_scale = nullptr;  // becomes the scale of the next step; null: none
+  DeviceLossScale* loss_scale = nullptr;  // becomes the scale of the next step; may be null
 };
 extern CONVSCOPE_API KernelSlot<void(const NextBatch&)> next_batch_kernel;
 

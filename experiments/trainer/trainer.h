@@ -63,7 +63,7 @@ struct TrainingSetup {
   bool remove_when_final = false;  // removal.h
   Form form = Form::dense;
   std::string memory;      // memory needed, one line for the log
-  std::string start_from;  // checkpoint with the initial weights of a new run; "": none
+  std::string start_from;  // checkpoint with the initial weights of a new run, or ""
   Share share;             // part of each batch, with several processes
   std::int64_t val_images = 0, test_images = 0;  // over all processes
 };
@@ -84,7 +84,7 @@ class CONVSCOPE_API Trainer {
   int run();
 
   const TrainingState& state() const { return state_; }
-  // Returns the checkpoint that resume() has loaded; "": none.
+  // Returns the path of the checkpoint that resume() has loaded, or "".
   const std::string& resumed_from() const { return resumed_from_; }
   RunSummary summary() const;
 

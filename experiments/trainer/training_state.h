@@ -96,7 +96,7 @@ struct TrainingState {
   double run_s = 0;                    // wall time of the run so far, all included
   LossAlarm::State alarm;
   LossScale::State loss_scale;
-  // Last evaluation; images = 0: none yet.
+  // The last evaluation; images is 0 before the first evaluation.
   Evaluation val, test;
   double best_accuracy = -1;  // percent, on the deciding split; -1 = none yet
   std::int64_t best_epoch = 0;

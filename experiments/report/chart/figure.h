@@ -47,7 +47,7 @@ struct LinePanel {
   int height = 260;         // pixels, including title and axis
 };
 
-// One bar per category; NaN: no value.
+// One bar per category; NaN means no value.
 struct BarSeries {
   std::string name = {};
   std::vector<double> values = {};

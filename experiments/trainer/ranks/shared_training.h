@@ -54,7 +54,7 @@ CONVSCOPE_API Evaluation combined_evaluation(ProcessGroup& group, const Evaluati
                                              const std::vector<double>& batch_loss_sums,
                                              std::int64_t whole_images, std::int64_t batch_size);
 
-// Returns a stop signal received by this process or another one of its group; 0: none.
+// Returns a stop signal that this process or another process of its group has received, or 0.
 CONVSCOPE_API int stop_signal();
 // Returns the stop signal at the same point in all processes.
 CONVSCOPE_API int agreed_stop(ProcessGroup* group);
