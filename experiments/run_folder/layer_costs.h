@@ -6,7 +6,7 @@
 //   if (costs.look(n)) step.watch(&costs.forward(), &costs.backward());
 //   ...                                                 // the step
 //   costs.add(plan);                                    // or add(model) for a dynamic step
-//   costs.of("c1")->forward_s                           // mean over the sampled steps
+//   costs.means({"c1"}).at("c1").forward_s              // mean over the sampled steps
 //
 // A sampled step does the same work and gives the same bits. On the CPU each 8th step is sampled,
 // which costs a clock reading per operation. On a GPU, a sampled step of a recorded run is launched
