@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// command.h: the table of subcommands of `convscope`. A command is one file, <name>_command.cpp,
-// which registers itself in its last lines; nothing else is edited:
+// command.h: the table of subcommands of `convscope`. A new command needs only its file,
+// <name>_command.cpp, which registers the command in its last lines:
 //
 //   std::function<int()> declare_data(CommandLine& app) {
 //     auto root = std::make_shared<std::string>("data");
@@ -37,7 +37,7 @@ struct Command {
   // Adds options, positionals and nested subcommands to `app` and returns the action. The values
   // that the parser fills in must be in a shared_ptr that the returned closure holds.
   std::function<std::function<int()>(CommandLine& app)> declare;
-  // False: plug-ins of global options are not opened in this process.
+  // False: this process does not open the plug-ins that --plugin names.
   bool opens_plugins = true;
 };
 CONVSCOPE_API Registry<Command>& commands();
@@ -55,7 +55,8 @@ CONVSCOPE_API const GlobalOptions& global_options();
 // Returns the global options as overrides of a config ("threads=2"). Commands that load a config
 // append them to the user's overrides.
 CONVSCOPE_API std::vector<std::string> global_overrides();
-// Returns whether this stream (1 stdout, 2 stderr) gets colours: --color, NO_COLOR, a terminal.
+// Returns whether text on this stream (1 stdout, 2 stderr) is coloured. --color, NO_COLOR and
+// whether the stream is a terminal decide.
 CONVSCOPE_API bool use_color(int file_descriptor);
 
 // Prints text: results to stdout, remarks to stderr (one line each, none with -q). Control

@@ -95,7 +95,7 @@ class CommandLine {
   CommandLine* add_subcommand(const std::string& name, const std::string& description);
   void require_subcommand(int least, int most);
   void require_subcommand(int count) { require_subcommand(count, count); }
-  void take_rest();    // the first word that is not an option ends them; later words remain
+  void take_rest();    // options end at the first other word; remaining() has the rest
   void fallthrough();  // accepts options of the outer commands too
   void callback(const std::function<void()>& parsed);  // called when this command was given
 

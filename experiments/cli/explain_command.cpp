@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // explain_command.cpp: `convscope explain`: the algorithm of each convolution and direction of a
-// config, reasons against the others, and the compiled step. Nothing is run, and no data are read.
-// With --ranks: a forecast for several processes, for which steps are timed on random images.
+// config, why other algorithms were not chosen, and the compiled step. Nothing is run, and no data
+// are read. With --ranks, the command times steps on random images and forecasts the speed of
+// several processes.
 #include <algorithm>
 #include <memory>
 #include <thread>

@@ -178,7 +178,7 @@ std::string program_help(const CommandLine& line) {
       "Usage: convscope COMMAND ... [options]\n"
       "\n";
   std::vector<std::pair<int, std::string>> ordered;
-  std::size_t left = 0;  // so that all lists have the same columns
+  std::size_t left = 0;  // width of the left column, equal in all lists
   for (const auto& [name, command] : commands().entries()) {
     ordered.emplace_back(command.order, name);
     left = std::max(left, name.size());

@@ -12,17 +12,17 @@
 #include "experiments/plugins/plugins.h"
 
 // Restarts the program once with a short spin of libgomp, which reads its setting while it is
-// loaded, before main. Idle threads spin for up to about 10 ms; when other programs use the cores,
-// a spinning thread takes the core from a working one. Steps of a small network became a hundred
-// times slower. OMP_WAIT_POLICY and GOMP_SPINCOUNT of the user are kept.
+// loaded, before main. By default, idle threads spin for up to about 10 ms. When other programs use
+// the cores, a spinning thread takes the core from a working thread, which made steps of a small
+// network a hundred times slower. The user's OMP_WAIT_POLICY and GOMP_SPINCOUNT are kept.
 static void restart_with_short_spin(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   setenv("GOMP_SPINCOUNT", "500", 1);
   execv("/proc/self/exe", argv);  // returns only without /proc; then nothing changes
 }
 
-// A file that is opened while 0, 1 or 2 is free would get this number, and messages would go into
-// it.
+// Opens missing standard streams. A file opened while descriptor 0, 1 or 2 is free would get this
+// number, and messages would be written into that file.
 static void occupy_standard_streams() {
   for (int descriptor = 0; descriptor <= 2; ++descriptor) {
     if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;

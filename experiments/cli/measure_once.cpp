@@ -18,7 +18,8 @@ namespace {
 
 constexpr double kQuietCores = 0.5;  // same as load_warning()
 
-// The lock of the measuring process; the system releases it when the process ends in any way.
+// Holds a lock file while this process measures. The system releases the lock when the process
+// ends, even if it crashes.
 class Turn {
  public:
   explicit Turn(const std::string& path)

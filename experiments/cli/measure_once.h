@@ -3,9 +3,9 @@
 // announces this in one line and stores them; later commands read them.
 //
 // Nothing is measured with CONVSCOPE_MEASURE=off (ceilings.h), without a cache folder, or while
-// another process measures for the same folder; the command then waits for the other result. While
-// other programs keep the cores busy, peaks would be too low. They are then not measured or not
-// stored, `auto` uses the built-in numbers, and the next command tries again.
+// another process measures for the same folder; the command then waits for the result of that
+// process. Peaks that are measured while other programs keep the cores busy are too low. In this
+// case nothing is stored, `auto` uses built-in numbers, and the next command tries again.
 #pragma once
 
 #include <functional>

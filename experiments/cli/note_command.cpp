@@ -34,8 +34,8 @@ int note(const Arguments& a) {
   const bool changes = a.has_text || !a.add.empty() || !a.remove.empty();
   RunSummary summary = summary_of_folder(folder);
   if (changes) {
-    // Refuses while another process works on the run, which would overwrite the note. The summary
-    // is read again, because another process may have just written it.
+    // Fails while another process works on the run, because that process would overwrite the note.
+    // The summary is read again, because another process may have just written it.
     const RunFolder held = RunFolder::reopen(folder);
     summary = summary_of_folder(folder);
     std::vector<std::string> tags = tags_of_text(summary.tags);

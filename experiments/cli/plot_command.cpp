@@ -166,7 +166,7 @@ void write_figures(const PlotArguments& arguments, const std::vector<std::string
   }
 }
 
-// A page of some kinds only is made on request.
+// A page with only some kinds of plots is made on request only.
 bool wants_page(const PlotArguments& arguments) {
   return !arguments.html.empty() || (!to_one_file(arguments) && arguments.kinds.empty());
 }
@@ -256,7 +256,7 @@ int plot(PlotArguments arguments) {
                            arguments.output, ", got ", join(arguments.formats, ",")));
   }
   if (arguments.formats.empty()) arguments.formats = {own.empty() ? "svg" : own};
-  // Refused before runs are read and before any file is written.
+  // Wrong options are refused before runs are read and before any file is written.
   const bool converts = std::ranges::any_of(
       arguments.formats, [](const std::string& format) { return format != "svg"; });
   if (converts && svg_converter().empty()) {

@@ -46,7 +46,7 @@ ConfigWords sort_words(const RunArguments& arguments) {
   return request;
 }
 
-// Returns the run to continue; none: start a new one.
+// Returns the run to continue, or none to start a new run.
 std::optional<std::string> run_to_resume(const RunArguments& arguments,
                                          const std::optional<ExperimentConfig>& config) {
   if (arguments.resume.empty()) return std::nullopt;
@@ -72,8 +72,8 @@ void print_row(const Trainer& trainer, const RunFolder& folder) {
   print_screen(to_markdown({row}, core_columns()));
 }
 
-// Ends the group after a failure of this process, while the trainer still exists. Its destructor
-// could wait for a process that is gone, such as in a sum on a GPU.
+// Ends the group after a failure of this process, before the trainer is destroyed. The trainer's
+// destructor could wait forever for a process that is gone, for instance in a sum on a GPU.
 [[noreturn]] void fail_group(ProcessGroup& group, const std::exception& failure) {
   const auto* const ours = dynamic_cast<const Error*>(&failure);
   if (group.rank() == 0) report_failure(std::current_exception());
@@ -141,7 +141,7 @@ TrainingSetup setup_run(const ExperimentConfig& config, std::int64_t epochs_limi
   return setup;
 }
 
-// The other processes of a group get their orders from this one.
+// Process 0 sends the other processes of the group their order.
 bool others_know = false;
 void tell_others(const ExperimentConfig& config, bool resumes, std::int64_t epochs_limit) {
   ProcessGroup* const group = process_group();
@@ -163,8 +163,8 @@ int run_first(const RunArguments& arguments) {
   if (!request.config.empty()) config = load_config(request.config, request.overrides);
   const std::optional<std::string> resumed = run_to_resume(arguments, config);
   if (resumed) {
-    // A run continues with its own config; only the number of threads, which cannot change results,
-    // may be given again.
+    // A resumed run uses the config in its folder. Only the number of threads may be overridden,
+    // because it cannot change results.
     if (!config && !arguments.words.empty()) {
       fail_usage("run", cat("expected no KEY=VALUE with --resume RUN, because a run continues with "
                             "its own config, got '",
@@ -256,7 +256,8 @@ int run(const RunArguments& arguments) {
   } catch (const std::exception& failure) {
     fail_group(*group, failure);
   }
-  // Nothing to train (--dry-run, a finished run), but the others wait for an order.
+  // There is nothing to train (--dry-run, a finished run), but the other processes wait for an
+  // order.
   if (is_first && !others_know) share_order(*group, {});
   group.reset();
   return code;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_remarks.h: the messages of `convscope run` before the first step: how the network is
-// executed, and what weakens the resulting numbers.
+// run_remarks.h: the messages of `convscope run` before the first step. They say how the network is
+// executed, and why the numbers of the run may be unreliable.
 #pragma once
 
 #include <string>

@@ -9,9 +9,9 @@
 
 namespace convscope {
 
-// Returns a sentence with the right spelling, or "" when no word looks like a split value. Without
-// quotes, quant={w_bits: 4, a_bits: 4} arrives as four words, and
-// sparsity={method:magnitude,target:0.9} as sparsity=method:magnitude and sparsity=target:0.9.
+// Returns an error sentence with the right spelling, or "" when no word looks like a split value.
+// Without quotes, the shell splits quant={w_bits: 4, a_bits: 4} into four words. It expands
+// sparsity={method:magnitude,target:0.9} to sparsity=method:magnitude and sparsity=target:0.9.
 CONVSCOPE_API std::string missing_quotes(const std::vector<std::string>& words);
 
 }  // namespace convscope

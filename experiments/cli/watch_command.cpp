@@ -45,7 +45,7 @@ int code_of(const RunStatus& status) {
 }
 
 // Calls `look`, which returns whether to go on, then `draw` for a frame or `tell` for new lines.
-// Returns false when a signal ended it.
+// Returns false when a signal ended the loop.
 template <class Look, class Draw, class Tell>
 bool watch_until_end(const WatchArguments& arguments, Look look, Draw draw, Tell tell) {
   const StopSignals signals;

@@ -59,8 +59,8 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
                "'; write a list of algorithms with brackets, [a, b], or in quotes, 'a,b'"));
     }
     std::string near = nearest_word(layer, known);
-    // c1.forwrd: names of layers may contain dots, so a mistyped direction looks like a part of
-    // one.
+    // Names of layers may contain dots, so a mistyped direction (c1.forwrd) looks like a part of a
+    // name.
     const std::size_t dot = layer.rfind('.');
     if (dot != std::string::npos && std::ranges::count(known, layer.substr(0, dot)) > 0) {
       const std::string key =
@@ -74,7 +74,7 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
   }
 }
 
-// Errors about sizes come from the config here, whatever function reports them.
+// Every error about sizes becomes an error of the config, whatever function reports it.
 std::shared_ptr<Module> network_of(const ModelConfig& model, const Shape& input, int classes,
                                    LayerContext& context) {
   try {
@@ -113,8 +113,9 @@ void check_precision(const ExperimentConfig& config) {
 
 namespace {
 
-// Only compiled steps multiply codes. In half precision, layers without integer execution would use
-// neither the trained numbers nor codes.
+// Fails when quant.execute asks for integer codes that cannot be used. Only compiled steps multiply
+// codes. In half precision, a layer without an integer implementation would use neither the trained
+// f32 values nor codes.
 void check_execution(const ExperimentConfig& config, bool has_rows) {
   if (config.quant->execute == QuantExecute::fake) return;
   if (has_rows) {
@@ -184,8 +185,8 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
                       .lr_scale = group.lr_scale,
                       .weight_decay = group.weight_decay.value_or(optim.weight_decay)});
   }
-  // Steps of quantisers have their own learning rate and no weight decay. Groups of the config that
-  // match them come first.
+  // Step sizes of quantisers have a separate learning rate and no weight decay, unless a group of
+  // the config matches them.
   const std::size_t steps = groups.size();
   groups.push_back({.name = "quantiser steps",
                     .parameters = {},

@@ -79,7 +79,8 @@ class Composer {
  public:
   Composer(const ConfigReader& reader, Mistakes& mistakes) : reader_(reader), mistakes_(mistakes) {}
 
-  // Returns the file merged with its base files; `chain` holds the files on the way here.
+  // Returns the file merged with its base files; `chain` holds the files that extend this file,
+  // directly or indirectly.
   Node file(std::string_view text, const std::string& name, std::vector<std::string> chain) {
     chain.push_back(name);
     ++files_;

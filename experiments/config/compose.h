@@ -16,8 +16,8 @@ namespace convscope::config {
 Node compose(std::string_view text, const std::string& file_name, const ConfigReader& reader,
              const std::vector<std::string>& overrides, Mistakes& mistakes);
 
-// Sets the value at a dotted path; maps are merged, and missing maps are created. A value counts as
-// later than values of lower layers.
+// Sets the value at a dotted path; maps are merged, and missing maps are created. A value replaces
+// values of lower layers (Origin::layer).
 void assign(Node& root, std::string_view dotted_path, const Origin& origin, Node value,
             Mistakes& mistakes);
 // Sets a value from the text "dotted.path=YAML value".

@@ -225,7 +225,7 @@ bool move_to_tab(std::string_view text, Origin& place) {
   return false;
 }
 
-// The extent of the flow value at the beginning of a text.
+// Finds the end of the flow value at the beginning of a text.
 struct FlowExtent {
   std::size_t end = std::string_view::npos;  // after the closing mark; npos: it is not closed
   bool has_comment = false;

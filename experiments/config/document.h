@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// document.h: a YAML text as a tree of nodes with their places, and the list of mistakes. Stricter
-// than YAML: duplicate keys, merge keys (<<), anchors, aliases, tags and second documents are
-// mistakes. Only this folder includes this header.
+// document.h: a YAML text as a tree of nodes with their positions in the text, and the list of
+// mistakes. Stricter than YAML: duplicate keys, merge keys (<<), anchors, aliases, tags and second
+// documents are mistakes. Only this folder includes this header.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace convscope::config {
 
-// A place in a file, or an override "key=value" of the command line.
+// A position in a file, or an override "key=value" of the command line.
 struct Origin {
   std::shared_ptr<const std::string> source;  // file name, or the override's text
   int line = 0, column = 0;                   // from 1; 0 = the whole file

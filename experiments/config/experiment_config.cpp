@@ -69,7 +69,7 @@ ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_
   config::Mistakes mistakes;
   const config::Node root =
       config::compose(yaml, std::string(file_name), reader, overrides, mistakes);
-  // A half-read tree would cause misleading follow-up mistakes.
+  // Stops here, because a tree that was read in part would cause misleading further errors.
   if (!mistakes.all_harmless()) mistakes.throw_if_any();
   ExperimentConfig config = config::resolve(root, config::name_from_file(file_name), mistakes);
   mistakes.throw_if_any();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // experiment_config.h: one experiment for the trainer: every key resolved, typed and in range. The
-// YAML file is read strictly; all mistakes of a file are reported together, as
+// YAML file is read strictly. All mistakes of a file are reported together as
 //   mnist.yaml:12:3: error: unknown key 'train.epohcs'; did you mean 'epochs'?
 //   error: override 'train.epohcs=3': unknown key 'train.epohcs'; did you mean 'train.epochs'?
 // in one Error of kind kConfig. The keys of layers, models, data sets, optimisers and schedules

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_block.cpp: the keys of the block `quant:` and of an entry of its `per_layer` (see schema.h
-// for their use).
+// quant_block.cpp: the keys of the block `quant:` and of an entry of its `per_layer`. schema.h
+// explains key tables.
 #include "experiments/config/quant_block.h"
 
 #include <utility>

@@ -37,8 +37,9 @@ const OptionField* field_named(const std::vector<OptionField>& fields, std::stri
   return nullptr;
 }
 
-// Returns the place of the latest value in a block whose key the sentence names: several keys may
-// conflict, and the latest can fix it. Returns the block's place when it names none.
+// Returns the origin of the latest value in a block among the keys that the sentence names, because
+// the latest of several conflicting keys is reported. Returns the origin of the block if the
+// sentence names no key.
 const Origin& blamed(const Node& block, const std::string& sentence) {
   const auto names = [&](const std::string& key) {
     constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
@@ -85,7 +86,7 @@ class Resolver {
   }
 
  private:
-  // A map while it is read; it tracks which entries were requested.
+  // A map that is being read. The object tracks which entries were requested.
   class Map {
    public:
     Map(Resolver& owner, const Node& node, std::string path, std::set<std::string> reserved = {})
@@ -211,7 +212,8 @@ class Resolver {
                   cat("missing key '", joined(map.path(), field.name), "' (", field.doc, ")"));
   }
 
-  // The own keys of the entry `type` of a table, next to the common keys of the block.
+  // Reads the keys that belong to `type` (an entry of a table), in addition to the common keys of
+  // the block.
   template <class Entry>
   void read_options(Map& map, const Registry<Entry>& table, const std::string& type,
                     const std::string& type_key, Options& options) {
@@ -242,8 +244,8 @@ class Resolver {
     if (named != nullptr) forgive_replaced(map, table, named->value.origin.layer);
   }
 
-  // `optim.type=adam` over a file with `type: sgd, momentum: 0.9`: earlier keys that belong only to
-  // the replaced type are removed.
+  // When a later `type` replaces an earlier one, removes earlier keys that belong only to the
+  // replaced type: `optim.type=adam` over a file with `type: sgd, momentum: 0.9` removes momentum.
   template <class Entry>
   void forgive_replaced(Map& map, const Registry<Entry>& table, int layer) {
     for (const Node::Entry& given : map.node().entries) {
@@ -254,8 +256,8 @@ class Resolver {
     }
   }
 
-  // Makes paths of files and folders absolute, so that a run finds them again. Opens them here,
-  // because later keys may name their algorithms.
+  // Makes the paths of plug-ins absolute, so that a resumed run finds the files. Opens the plug-ins
+  // here, because later keys may name their algorithms.
   void open_plugins(Map& top) {
     const std::vector<std::string> words = std::exchange(config_.plugins, {});
     const auto take = [&](const std::string& file) {

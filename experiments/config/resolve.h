@@ -13,7 +13,8 @@ ExperimentConfig resolve(const Node& root, const std::string& default_name, Mist
 std::optional<OptionValue> read_value(const Node& node, const OptionField& field,
                                       const std::string& path, Mistakes& mistakes);
 
-// Returns a whole number as a number or as a list of one, as the field stores it.
+// Converts a whole number to a real number or to a list of one element, as the field's type
+// requires.
 OptionValue in_form_of(const OptionField& field, const OptionValue& value);
 
 }  // namespace convscope::config

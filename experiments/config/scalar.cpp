@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// scalar.cpp: the meaning of a plain scalar by the core schema of YAML 1.2.2 (section 10.3.2), and
-// the writing of values. YAML 1.1 would turn `no` into false, `010` into 8 and `12:30` into 750;
-// here they are text, or an error where text does not fit. Written values are read back unchanged
-// by both schemas, because other programs (PyYAML) use YAML 1.1.
+// scalar.cpp: reads plain scalars by the core schema of YAML 1.2.2 (section 10.3.2), and writes
+// values. YAML 1.1 would turn `no` into false, `010` into 8 and `12:30` into 750; here they are
+// text, or an error where text does not fit. Written values are read back unchanged by both
+// schemas, because other programs (PyYAML) use YAML 1.1.
 #include <charconv>
 #include <limits>
 #include <optional>

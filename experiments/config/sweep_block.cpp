@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::size_t kMaxMembers = 10000;
 constexpr std::size_t kLongestName = 100;
-// Later than any file, earlier than the command line.
+// The layer of a member's settings: they replace values of files, and the command line replaces
+// them.
 constexpr int kMemberLayer = 1000;
 constexpr int kOverrideLayer = 2000;
 
@@ -275,7 +276,8 @@ bool is_of_sweep(const std::string& text) {
 
 SweepPlan parse_sweep_text(std::string_view yaml, std::string_view file_name,
                            const ConfigReader& reader, const std::vector<std::string>& overrides) {
-  // Overrides of the block apply before it is read; other overrides replace values of the members.
+  // Overrides of the block `sweep:` apply before the block is read; other overrides replace values
+  // of the members.
   std::vector<std::string> of_sweep, of_members;
   for (const std::string& text : overrides) {
     (config::is_of_sweep(text) ? of_sweep : of_members).push_back(text);

@@ -25,7 +25,7 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return near.empty() ? cat(" (known: ", join(known), ")") : cat("; did you mean '", near, "'?");
 }
 
-// Returns the last parts of each key, as few as keep the keys distinct: optim.lr -> lr.
+// Shortens each key to as few of its last parts as keep the keys distinct: optim.lr -> lr.
 std::map<std::string, std::string> short_names(const std::vector<std::string>& keys) {
   const auto tail = [](const std::string& key, int parts) {
     std::size_t begin = key.size();
@@ -321,11 +321,12 @@ class BlockReader {
     choice.label += (choice.label.empty() ? "" : "--") + folder_name(name) + "-" +
                     folder_name(value_label(value));
     choice.origin = value.origin;
-    // A mistake of a value is reported at the value, a mistake of a key at the key.
+    // Errors in a value are reported at the position of the value, errors in a key at the key.
     choice.settings.push_back(setting(entry.key, entry.origin, value));
   }
 
-  // Values may differ in ways that a folder name cannot show.
+  // Makes the labels of an axis distinct, because values may differ in ways that a folder name
+  // cannot show.
   static void make_labels_differ(std::vector<SweepChoice>& axis) {
     std::set<std::string> seen;
     for (SweepChoice& choice : axis) {

@@ -38,7 +38,7 @@ class Writer {
   }
 
  private:
-  // `path` belongs to the value; its last part is the key.
+  // Writes one line. `path` is the dotted path of the value and ends with `key`.
   void line(const std::string& path, const std::string& key, const std::string& value) {
     std::string text = std::string(indent_, ' ') + (first_of_item_ ? "- " : "") + key + ":" +
                        (value.empty() ? "" : " " + value);

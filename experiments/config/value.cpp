@@ -27,7 +27,7 @@ bool is_too_long_integer(const std::string& text) {
          text.find_first_not_of("0123456789", first) == std::string::npos;
 }
 
-// 1e999, 1e-999: numbers outside the range of double.
+// Returns whether a number is outside the range of double: 1e999, 1e-999.
 bool is_beyond_double(const std::string& text) {
   const std::size_t exponent = text.find_first_of("eE");
   return exponent != std::string::npos &&
@@ -36,7 +36,7 @@ bool is_beyond_double(const std::string& text) {
          text.find_first_of("0123456789", exponent) != std::string::npos;
 }
 
-// Returns the right spelling for traps of older YAML.
+// Returns a hint on the right spelling where YAML 1.1 reads a text differently.
 std::string advice(const Node& scalar, OptionType type) {
   const std::string& text = scalar.text;
   const bool number =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // display.h: shows figures, pictures and tables of a notebook cell. The notebook's kernel sets
-// their destination; without one, a line of text replaces each.
+// their destination. Without a destination, a line of text replaces each picture.
 //
 //   show(Figure{.title = "Loss", .panels = {LinePanel{...}}});
 //   show_html("<b>bold</b>");

@@ -13,8 +13,8 @@ struct ShowLadderOptions {
   std::string problem = {};   // for `bench conv2d --problem`; empty: the default
   double min_seconds = 0.05;  // counted time of each rung
 };
-// Measures the rungs of a ladder of the CPU ("winograd") in one run and shows them as bars, each
-// with what it adds. Errors list the existing ladders.
+// Measures the rungs of a CPU ladder ("winograd") in one run and shows them as bars, each with a
+// text that says what the rung adds. The error for an unknown ladder lists the existing ones.
 CONVSCOPE_API void show_ladder(const std::string& name, const ShowLadderOptions& options = {});
 
 struct RooflinePoint {

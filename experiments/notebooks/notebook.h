@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// notebook.h: all that the cells of a notebook use, in one line:  #include <convscope/notebook.h>
-// CMake generates that header (framework/cmake/install.cmake). It loads the library, then includes
-// this file.
+// notebook.h: includes all that the cells of a notebook use. A cell writes
+//   #include <convscope/notebook.h>
+// CMake generates that header (framework/cmake/install.cmake). The generated header loads the
+// library, then includes this file.
 #pragma once
 
 #include <algorithm>

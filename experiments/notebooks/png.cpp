@@ -17,7 +17,7 @@ std::string big_endian(std::uint32_t value) {
   return out;
 }
 
-// Returns length, name, data, and a check sum over name and data.
+// Returns a chunk of the file: length, name, data, and a check sum over name and data.
 std::string chunk(const std::string& name, const std::string& data) {
   const std::string body = name + data;
   const auto sum =

@@ -24,7 +24,7 @@ namespace convscope {
 namespace {
 
 constexpr std::string_view kCheck = "[check] ";
-constexpr double kOwnGrowth = 8;  // of one f32 sum, term by term
+constexpr double kOwnGrowth = 8;  // for own code that sums term by term in one f32 accumulator
 
 const Conv2dAlgorithm& algorithm_named(const std::string& name) {
   return conv2d_algorithms(DeviceType::cpu).get(name, ErrorKind::kUnavailable);

@@ -24,7 +24,8 @@ namespace convscope {
 using Conv2dFunction =
     std::function<Tensor(const Conv2dProblem& z, const Tensor& first, const Tensor& second)>;
 
-// Returns y, dx or dw by the named algorithm; throws an error when it does not exist or refuses.
+// Returns y, dx or dw by the named algorithm; throws an error when no such algorithm exists or it
+// refuses the problem.
 CONVSCOPE_API Tensor conv2d_by(const std::string& algorithm, const Conv2dProblem& problem,
                                const Tensor& first, const Tensor& second,
                                Direction direction = Direction::forward);
@@ -39,7 +40,7 @@ CONVSCOPE_API void check_conv2d(const std::string& name, const Conv2dFunction& o
                                 const std::vector<std::string>& problems, double growth = 8,
                                 Direction direction = Direction::forward);
 
-// Throws the sentence unless it holds.
+// Throws the sentence unless the condition holds.
 CONVSCOPE_API void expect(bool holds, const std::string& sentence);
 // Runs the checks of an exercise and prints "right" or "not yet" with the sentence that they threw.
 // Returns whether it was right; never throws, so that a notebook runs to its end.
@@ -58,7 +59,8 @@ struct RaceRow {
   double error_ratio = 0;     // error / allowed error
   std::string left_out = {};  // why it was not timed, or ""
 };
-// Checks all, times correct ones interleaved, shows bars and returns the rows in their order.
+// Checks all entries, times the correct ones interleaved, shows bars, and returns a row per entry
+// in the order of the entries.
 CONVSCOPE_API std::vector<RaceRow> race(
     const std::string& problem, const std::vector<std::pair<std::string, Conv2dFunction>>& own,
     const std::vector<std::string>& algorithms, const RaceOptions& options = {});

@@ -33,7 +33,7 @@ SOLUTION = re.compile(r"```cpp\n(.*?)```", re.DOTALL)
 
 
 def kernel_manager(asynchronous=True):
-    """Returns a kernel manager. nbclient sees the death of a kernel only with an asynchronous one."""
+    """Returns a kernel manager. nbclient sees the death of a kernel only with an asynchronous manager."""
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager, KernelManager
     manager = (AsyncKernelManager if asynchronous else KernelManager)(kernel_name="xcpp20")

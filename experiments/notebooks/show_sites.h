@@ -13,7 +13,7 @@
 namespace convscope {
 
 // Draws one image or volume of the batch. A volume is seen along t: darker pixels have more sites
-// in the line of sight. Above 96 rows or columns, several are drawn as one.
+// in the line of sight. Beyond 96 rows or columns, several grid positions are drawn as one.
 CONVSCOPE_API ImagePanel sites_panel(const SparseSites& sites, const std::string& title,
                                      std::int64_t batch = 0);
 CONVSCOPE_API void show_sites(const SparseSites& sites, const std::string& title = "",
@@ -31,7 +31,8 @@ struct SiteNetwork {
   int stages = 2;  // each a convolution that keeps the grid, and one with the stride
 };
 // Computes the sites. `keep`: the convolution that keeps the grid is submanifold. Otherwise it is a
-// plain one: outputs are wherever the kernel meets a site, and sites spread from layer to layer.
+// plain convolution: outputs are wherever the kernel meets a site, and sites spread from layer to
+// layer.
 CONVSCOPE_API std::vector<SitesOfLayer> sites_through(const SharedSites& sites,
                                                       const SiteNetwork& network, bool keep);
 // Draws both networks, one above the other.

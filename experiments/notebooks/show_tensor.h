@@ -18,7 +18,8 @@ namespace convscope {
 // Returns the elements as x(n, c, h, w), up to four axes; throws unless f32 on the CPU.
 CONVSCOPE_API View<float*> view_of(const Tensor& tensor);
 
-// Returns normal numbers, mean 0 and deviation 1: the same for the same shape and seed.
+// Returns normally distributed numbers with mean 0 and deviation 1. Equal shapes and seeds give
+// equal numbers.
 CONVSCOPE_API Tensor normal_tensor(const Shape& shape, std::uint64_t seed = 1);
 // Returns 0, 1, 2, ... in the order of memory, so that the origin of a number is visible.
 CONVSCOPE_API Tensor counted_tensor(const Shape& shape);
@@ -27,7 +28,7 @@ CONVSCOPE_API Tensor test_image(std::int64_t height = 64, std::int64_t width = 6
 
 struct ImageOptions {
   std::string title = {};
-  // Black and white; NaN: the least and the largest element.
+  // The values shown as black and white; NaN: the least and the largest element.
   double low = std::numeric_limits<double>::quiet_NaN();
   double high = std::numeric_limits<double>::quiet_NaN();
   bool color = false;  // [3,H,W]: red, green, blue

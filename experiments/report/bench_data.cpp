@@ -57,7 +57,8 @@ Ceiling ceiling_at(const Json& ceilings, const char* key) {
   return {or_zero(positive_at(pair, "one_thread")), or_zero(positive_at(pair, "all_threads"))};
 }
 
-// Returns none without the multiply-add peak, because no roofline can be drawn.
+// Returns none without the peak of multiply-adds, because no roofline can be drawn without this
+// peak.
 std::optional<CpuCeilings> ceilings_of(const Json& json) {
   CpuCeilings out;
   const double cores = number_at(json, "cores", 1);
@@ -126,7 +127,7 @@ class Reader {
   }
 
  private:
-  // The earliest versions have no format.
+  // Files of the earliest versions have no member "format".
   void check_format(const Json& json) const {
     const std::string format = text_at(json, "format");
     const std::string problem =
@@ -184,7 +185,8 @@ class Reader {
     return true;
   }
 
-  // Ignores a broken refusal: the plot only lacks its text.
+  // Adds why an algorithm refused a problem. A damaged entry is ignored, and the plot only lacks
+  // its text.
   void add_refusal(const Json& json, const Json& one) {
     const std::optional<Direction> direction = direction_named(text_at(one, "direction"));
     const double threads = number_at(child(json, "settings"), "threads", 1);
@@ -299,7 +301,8 @@ std::string short_name(const BenchedProblem& z, bool with_batch) {
   return out;
 }
 
-// Replaces names that two problems share by their whole text.
+// Returns short names of the problems. Where two problems would share a name, both get their whole
+// text.
 std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
   const bool batch = std::ranges::any_of(
       problems, [&](const BenchedProblem& problem) { return problem.n != problems[0].n; });
@@ -437,7 +440,7 @@ std::string BenchSet::text() const {
   if (!first.cache.empty() && !differs(settings, &BenchSetting::cache)) {
     out += cat("; ", first.cache, " caches");
   }
-  // The default is not named.
+  // "once" is the default and is not named.
   if (first.weights != "once" && !differs(settings, &BenchSetting::weights)) {
     out += cat("; weights used ", first.weights);
   }

@@ -23,8 +23,8 @@ struct BenchSetting {
   std::string label = {};  // "2 threads", and other differences from the set's other settings
 };
 
-// The problem of a convolution. A deformable one adds its sizes; a sparse one has channels, kernel,
-// type and the cloud, and its cost is in its rows.
+// The problem of a convolution. A deformable convolution adds its sizes. The problem of a sparse
+// convolution has channels, kernel, type and cloud; its FLOPs and bytes are in its rows.
 class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
  public:
   // Parses the text of a row; fails when it is not a problem.
@@ -50,13 +50,13 @@ class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
   double flops_ = 0, bytes_ = 0;
 };
 
-// One algorithm on one problem; NaN: no value.
+// One algorithm on one problem; NaN means no value.
 struct BenchedRow {
   std::size_t setting = 0, problem = 0;  // indices into BenchSet
   Direction direction = Direction::forward;
   std::string algorithm;
   double median_ms = 0, gflops_effective = 0, gflops_executed = 0, workspace_bytes = 0;
-  double peer_median_ms = 0, peer_plain_median_ms = 0;  // own layouts; row-major
+  double peer_median_ms = 0, peer_plain_median_ms = 0;  // in the baseline's own layouts; row-major
   bool auto_choice = false;
   std::string peer, wrong;  // "onednn 3.2.0"; why the row was not timed
 };
@@ -67,7 +67,8 @@ struct BenchedRefusal {
   std::string algorithm, reason;
 };
 
-// The content of one panel: one direction and one setting; integer products, or all others.
+// The content of one panel: the problems of one direction and one setting, either all with integer
+// products or all without.
 struct BenchPart {
   std::size_t setting = 0;
   Direction direction = Direction::forward;

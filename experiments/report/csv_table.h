@@ -26,9 +26,9 @@ struct CONVSCOPE_API CsvTable {
   std::vector<double> numbers(std::string_view name) const;
 };
 
-// Parses RFC 4180 text with quoted cells. Leaves out, and names in `problems`, rows with a wrong
-// number of cells, rows with text in a column outside of `text_columns`, and a last line without
-// end, which is still being written.
+// Parses RFC 4180 text with quoted cells. Leaves out rows with a wrong number of cells, rows with
+// text in a column outside of `text_columns`, and a last line without line end, which is still
+// being written. `problems` names these rows.
 CONVSCOPE_API CsvTable parse_csv(std::string_view text, std::string_view file_name,
                                  const std::vector<std::string>& text_columns = {});
 

@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// One rung; 0: no value.
+// One rung; a number 0 means no value.
 struct LadderRung {
   std::string name, adds;
   std::string left_out;  // why it was not timed, or ""

@@ -26,7 +26,7 @@ namespace convscope {
 struct Plot {
   std::optional<Figure> figure = {};      // none: see why_not
   std::string why_not = {};               // "no run has a sparsity.csv"
-  std::vector<std::string> remarks = {};  // groups that are left out, and why
+  std::vector<std::string> remarks = {};  // why groups were left out
 };
 
 // A kind is drawn from runs, from benchmarks or from ladders: one of the functions is set.

@@ -13,7 +13,7 @@
 
 namespace convscope {
 
-// A line of metrics.jsonl with split "train"; NaN: missing.
+// A line of metrics.jsonl with split "train"; NaN means a missing value.
 struct TrainPoint {
   double step = 0, loss = 0, accuracy = 0, learning_rate = 0, images_per_s = 0;
 };

@@ -68,7 +68,7 @@ const Facts& defaults() {
   return table;
 }
 
-// The kind of a block is never a default: it says that the block exists.
+// The kind of a block never counts as a default, because it says that the block exists.
 bool is_default(const std::string& key, const std::string& value) {
   if (key.ends_with(".method") || key.ends_with(".type")) return false;
   const auto known = defaults().find(key);
@@ -82,7 +82,7 @@ bool is_default(const std::string& key, const std::string& value) {
 }
 
 // Adds the differences to groups of the same name: "lenet data.batch_size=8". For a block that only
-// some groups have, these are the non-defaults: "lenet" and "lenet quant.method=lsq
+// some groups have, the values that are not defaults are added: "lenet" and "lenet quant.method=lsq
 // quant.w_bits=4".
 void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) {
   std::map<std::string, std::vector<std::size_t>> by_name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_groups.h: runs that differ only in their seed, combined as mean and standard deviation; for
-// times, median and median distance.
+// run_groups.h: combines runs that differ only in their seed: as mean and standard deviation, and
+// for times also as median and median absolute deviation.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ struct CONVSCOPE_API RunGroup {
   Spread of(const std::function<double(const RunData&)>& value) const;
   // Returns the spread of a quantity of the summary; runs without a value do not count.
   Spread of_summary(const std::function<double(const RunSummary&)>& value) const;
-  // Returns the spread of a time as median and median distance, which one disturbed run does not
-  // change.
+  // Returns the median and the median absolute deviation of a time, which one disturbed run does
+  // not change.
   Spread of_time(const std::function<double(const RunSummary&)>& value) const;
   std::size_t disturbed() const;  // number of runs during which other programs used the cores
 };
@@ -34,8 +34,8 @@ struct RunSet {
   std::vector<std::string> remarks;  // runs that were left out, and broken lines
 };
 
-// Groups runs with equal name, device, instruction set, number of threads, and config except
-// `seed`. If the seed agrees too, the last run counts.
+// Groups runs whose name, device, instruction set, number of threads and config (except `seed`) are
+// equal. Among runs with the same seed, the last one counts.
 CONVSCOPE_API RunSet group_runs(std::vector<RunData> runs);
 
 }  // namespace convscope

@@ -22,8 +22,8 @@ struct ReportQuery {
   std::string format = "md";  // md, csv, json or latex
   std::string sort;           // a column or a config key
   bool descending = false;
-  // Columns of the terminal. kAnyWidth: all columns are kept, but values that all rows share go
-  // below the table; 0: every column.
+  // Width of the terminal in characters. kAnyWidth: no column is dropped for lack of space, but
+  // columns in which all rows agree become a line below the table. 0: every column.
   std::size_t width = 0;
 };
 

@@ -207,7 +207,7 @@ MeanStd mean_std(const std::vector<double>& values) {
   std::vector<double> distances;
   for (const double value : values) distances.push_back(std::abs(value - out.median));
   out.mad = median_of(distances);
-  // Relative to the first value, so that equal values deviate by exactly 0.
+  // Values are summed relative to the first value, so that equal values deviate by exactly 0.
   for (double value : values) out.mean += value - values[0];
   out.mean = values[0] + out.mean / static_cast<double>(values.size());
   if (values.size() < 2) return out;

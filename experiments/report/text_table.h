@@ -12,8 +12,8 @@
 
 namespace convscope {
 
-// Mean and standard deviation (n - 1) of repeated measurements; also the median and the median
-// distance from it, which one disturbed measurement does not change.
+// Mean and standard deviation (n - 1) of repeated measurements, and their median and median
+// absolute deviation, which one disturbed measurement does not change.
 struct MeanStd {
   std::int64_t count = 0;
   double mean = 0, std = 0;  // std is 0 for fewer than two values
@@ -35,7 +35,8 @@ struct TextTable {
                             // kWhole = no decimals
     bool is_mean = false;   // a MeanStd: people read "0.99 ± 0.01", programs name and name_std
     std::string unit = {};  // in the head of a LaTeX table
-    // Times: people read median ± median distance; programs also get name_median and name_mad.
+    // Times: people read the median ± the median absolute deviation; CSV and JSON also have
+    // name_median and name_mad.
     bool is_time = false;
   };
   std::vector<Column> columns;
@@ -48,18 +49,18 @@ CONVSCOPE_API std::string to_json(const TextTable& table);
 
 // Returns a value for people; "-": no value.
 CONVSCOPE_API std::string cell_text(const TableCell& cell, int digits);
-// Returns a cell for people: for a mean of times the median and the median distance.
+// Returns a cell for people; a mean of times becomes the median and the median absolute deviation.
 CONVSCOPE_API TableCell shown_cell(const TableCell& cell, const TextTable::Column& column);
 // Compares for sorting: by value; cells without a value come last in both directions.
 CONVSCOPE_API bool cell_before(const TableCell& a, const TableCell& b, bool descending);
-// Returns the terminal columns of UTF-8 text: bytes that do not continue a character.
+// Returns the number of terminal columns of UTF-8 text: its number of code points.
 CONVSCOPE_API std::size_t shown_width(const std::string& text);
 
 CONVSCOPE_API MeanStd mean_std(const std::vector<double>& values);
 // Returns "0.003614 ± 0.000012": the mean with `digits` significant digits (0: two decimals), and
 // the deviation with the same decimals.
 CONVSCOPE_API std::string mean_std_text(const MeanStd& value, int digits = 4);
-// Returns the value with median and median distance in place of mean and deviation.
+// Returns the value with median and median absolute deviation in place of mean and deviation.
 CONVSCOPE_API MeanStd as_median(MeanStd value);
 
 }  // namespace convscope

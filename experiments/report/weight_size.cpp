@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_size.cpp: bytes of a trained network's parameters: as stored, and as its bits and zeros
-// would need.
+// weight_size.cpp: bytes of a trained network's parameters: as stored, and nominal.
 #include "experiments/report/weight_size.h"
 
 #include <algorithm>
@@ -48,7 +47,7 @@ bool is_parameter(const std::string& name) {
 }
 
 // Returns the unpruned weights among a layer's `count` weights in the checkpoint. Removed weights
-// are not in the file, but sparsity.csv still counts them: so at most `count`.
+// are not in the file, but sparsity.csv still counts them. The result is therefore at most `count`.
 double weights_left(const RunData& run, const std::string& layer, double count) {
   for (std::size_t row = run.sparsity.rows.size(); row-- > 0;) {
     if (run.sparsity.text(row, "layer") != layer) continue;
@@ -88,7 +87,7 @@ WeightSize weight_size(const RunData& run) {
   WeightSize out{kUnknown, kUnknown};
   json header = header_of(run.path + "/ckpt/last.safetensors");
   if (!header.is_object()) header = header_of(run.path + "/ckpt/best.safetensors");
-  // The config asks for few bits, but no file says the bits.
+  // The config quantises weights, but quant.csv, which has their numbers of bits, is missing.
   const bool unknown_bits = run.config.contains("quant.w_bits") && run.quant.empty();
   if (header.is_object()) {
     double stored = 0, nominal = 0;

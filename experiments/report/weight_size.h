@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_size.h: bytes of a trained network's parameters: as stored, and as its bits and zeros
-// would need.
+// weight_size.h: bytes of a trained network's parameters: as stored, and the nominal size, which
+// counts unpruned weights with their bits.
 #pragma once
 
 #include "experiments/report/run_data.h"

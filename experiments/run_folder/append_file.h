@@ -14,8 +14,8 @@ namespace convscope {
 // Writes all of `text`, or fails with kIo and names `path` and the system's reason.
 CONVSCOPE_API void write_all(int descriptor, std::string_view text, const std::string& path);
 
-// Returns the length of a CSV file's rows up to this step, including the header. A row begins with
-// its step; a row without line end was cut short and does not count.
+// Returns the length in bytes of a CSV file's header and of its rows up to this step. A row begins
+// with its step; a row without line end was cut short and does not count.
 CONVSCOPE_API std::int64_t bytes_until_step(const std::string& path, std::int64_t step);
 
 class CONVSCOPE_API AppendFile {

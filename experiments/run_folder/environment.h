@@ -11,11 +11,11 @@
 namespace convscope {
 
 // Returns JSON text: version, compiler, build, CPU, instruction set, threads, cores kept busy by
-// other programs, CUDA with its reason, and the command line.
+// other programs, whether CUDA is available or why not, and the command line.
 CONVSCOPE_API std::string environment_json(const std::vector<std::string>& arguments);
 
-// Returns a sentence on differences between the machine of this env.json and this machine that can
-// change the bits of a resumed run, or "".
+// Returns a sentence about differences between the machine of the given env.json and this machine
+// that can change the bits of a resumed run, or "".
 CONVSCOPE_API std::string environment_change(const std::string& env_json_path);
 
 // Returns the arguments of this process.

@@ -20,7 +20,8 @@ std::string name_of(const StepPlan::Work& work) {
   return work.layers.front().empty() ? kLoss : work.layers.front();
 }
 
-// Returns the row of a name: itself, or its longest prefix that is a row.
+// Returns the row that counts the work of `name`: the row of this name, or the longest prefix of
+// the name that is a row.
 std::string row_of(const std::string& name, const std::set<std::string>& rows) {
   for (std::size_t end = name.size(); end != std::string::npos && end > 0;
        end = name.rfind('.', end - 1)) {
@@ -98,8 +99,8 @@ std::map<std::string, LayerCost> LayerCosts::means(const std::set<std::string>& 
     const std::string with = sum.timed_with.empty() ? "" : row_of(sum.timed_with, rows);
     if (!with.empty() && with != row_of(name, rows)) mean.timed_with = with;
   }
-  // Work outside of the kernel of several layers, such as a quantiser of one of them, counts with
-  // that kernel: a row contains its layers fully, or is empty.
+  // Work outside of a kernel of several layers, such as a quantiser of one of them, counts with
+  // that kernel. A row therefore either contains all work of its layers, or is empty.
   for (auto& [name, mean] : out) {
     if (mean.timed_with.empty() || !mean.timed) continue;
     LayerCost& whole = out[mean.timed_with];

@@ -6,13 +6,13 @@
 //   if (costs.look(n)) step.watch(&costs.forward(), &costs.backward());
 //   ...                                                 // the step
 //   costs.add(plan);                                    // or add(model) for a dynamic step
-//   costs.of("c1")->forward_s                           // mean over the sampled steps
+//   costs.means({"c1"}).at("c1").forward_s              // mean over the sampled steps
 //
-// A sampled step does the same work and gives the same bits. On the CPU each 8th step is sampled;
-// it costs a clock reading per operation. On a GPU, a sampled step of a recorded run is launched as
-// single kernels with events between them, which then cannot overlap: the sum over the layers is
-// larger than avg_step. Steps 16, 32, 64, .. 512 are sampled there, then each 512th, or the first
-// possible step after it.
+// A sampled step does the same work and gives the same bits. On the CPU each 8th step is sampled,
+// which costs a clock reading per operation. On a GPU, a sampled step of a recorded run is launched
+// as single kernels with events between them, which then cannot overlap: the sum over the layers is
+// larger than avg_step. On a GPU, steps 16, 32, 64, .. 512 are sampled and then each 512th step. If
+// such a step cannot be sampled, the next possible one is.
 #pragma once
 
 #include <map>
@@ -30,7 +30,7 @@ struct LayerCost {
   bool timed = false;  // false: runs as part of another layer's kernels
   double forward_s = 0, backward_s = 0;
   double kept_bytes = 0;   // allocated at the end of its forward
-  std::string timed_with;  // layer that its work is counted with, fully or partly; "": none
+  std::string timed_with;  // layer whose times include those of this layer; or ""
 };
 
 class CONVSCOPE_API LayerCosts {

@@ -98,7 +98,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
   std::vector<std::string> kernel_sizes, algorithms;
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
-  // For a layer whose parts have separate rows, the remainder.
+  // The row of a layer whose parts have separate rows has only the remaining parameters.
   std::set<const Variable::State*> counted;
   const auto own_parameters = [&](const Module& layer) {
     std::int64_t count = 0;

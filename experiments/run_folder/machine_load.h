@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // machine_load.h: the load of this machine by other programs, which makes measured times too long.
 //
-// The load average covers the last minute and includes the program's own work. Therefore the time
-// on the cores since the program started is counted, minus its own (/proc/stat, times()).
+// The load average covers the last minute and includes the program's own work. Therefore the load
+// is the core time of all programs since this program started, minus the core time of this program
+// (/proc/stat, times()).
 #pragma once
 
 #include <optional>
@@ -21,7 +22,8 @@ CONVSCOPE_API void begin_load_watch();
 CONVSCOPE_API std::optional<double> cores_of_others();
 CONVSCOPE_API int cores_online();
 
-// Measures the load from its construction on: for a case of a benchmark or a run of a sweep.
+// Measures the load since the construction of the object, for a case of a benchmark or a run of a
+// sweep.
 class CONVSCOPE_API LoadSpan {
  public:
   LoadSpan();
@@ -31,8 +33,8 @@ class CONVSCOPE_API LoadSpan {
   double all_ = 0, own_ = 0, at_ = -1;  // seconds; at_ below 0: unknown
 };
 
-// Returns whether `others` cores are taken so that `threads` threads do not have one of `cores`
-// each. If `cores` is 0 (unknown), half a core of others is enough.
+// Returns whether other programs occupy so many (`others`) of `cores` cores that `threads` threads
+// cannot have one core each. If `cores` is 0 (unknown), half a core of others is enough.
 CONVSCOPE_API bool is_disturbed(std::optional<double> others, int threads, int cores);
 
 // Returns the load as in files, rounded to two decimals.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// project_state.h: the git state of the user's folder for env.json: the user's own commit of a run.
+// project_state.h: the git state of the user's folder, for env.json. It says from which commit of
+// the user's repository a run was started.
 #pragma once
 
 #include <optional>
@@ -16,9 +17,9 @@ struct ProjectState {
   bool dirty = false;  // a tracked file has changed since
 };
 
-// Returns the state of the repository that contains `folder`; none outside of a repository, without
-// the program git, or when git does not answer within two seconds. Git is told to change nothing
-// and to run no hook.
+// Returns the state of the repository that contains `folder`. Returns none outside of a repository,
+// without the program git, or when git does not answer within two seconds. Git is called with
+// options that prevent writes and hooks.
 CONVSCOPE_API std::optional<ProjectState> project_state(const std::string& folder);
 
 }  // namespace convscope

@@ -92,8 +92,9 @@ bool is_locked(const std::string& folder) {
 
 bool is_alive(const std::string& folder, const RunStatus& status, bool exactly = false) {
   if (is_locked(folder)) return true;
-  // Not every file system shows locks across hosts; there the heartbeat decides. On this host a
-  // free lock means that the process is gone, even if its number is in use again.
+  // Not every file system shows locks across hosts. For a process on another host, the heartbeat
+  // therefore decides. On this host a free lock means that the process is gone, even if its process
+  // id is in use again.
   if (status.state != "RUNNING" || status.host == host_name()) return false;
   return seconds_since_written(folder, "status.json", exactly) < kHeartbeatLimitSeconds;
 }
@@ -110,7 +111,7 @@ std::string holder_text(const std::string& folder) {
   return cat("process ", static_cast<std::int64_t>(pid), " on ", clean_line(host));
 }
 
-// Returns, for a sentence, when a run of another host may be taken over.
+// Returns text that says when a run of another host may be taken over.
 std::string patience_text(const std::string& folder, const RunStatus& status) {
   if (is_locked(folder) || status.host == host_name()) return "";
   return cat("; its last sign of life is ",
@@ -199,8 +200,8 @@ RunStatus read_run_status(const std::string& folder, bool exactly) {
   const auto is_gone = [&] {
     return status.state == "RUNNING" && !is_alive(folder, status, exactly);
   };
-  // The process may have written its status and ended between the two looks; then the status
-  // counts.
+  // Between reading the status and testing the lock, the process may have written its final status
+  // and ended. In this case the new status counts.
   if (is_gone()) status = parse_status(folder);
   if (is_gone()) {
     status.state = "KILLED";
@@ -241,7 +242,8 @@ RunFolder RunFolder::reopen(const std::string& path) {
   while (true) {
     const RunStatus status = parse_status(path);
     const std::int64_t number = newest_owner(path) + 1;
-    // Checks the heartbeat first: this process's lock must not be taken for another's.
+    // Checks the heartbeat before taking the lock. Afterwards, the lock of this process would look
+    // like the lock of another process.
     int lock = is_alive(path, status, /*exactly=*/true) ? -1 : try_lock(path);
     if (lock >= 0 && !claim_ownership(path, number, this_process())) {
       close(lock);
@@ -317,7 +319,7 @@ void RunFolder::log(std::string_view line) const {
 
 namespace {
 
-// Returns what a path is that names no run.
+// Returns a description of a path that names no run.
 std::string what_is_at(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return "which is not there";
@@ -335,8 +337,8 @@ std::string resolve_run(const std::string& run) {
   for (const std::string& candidate : {run, run + "/latest"}) {
     if (fs::exists(candidate + "/config.yaml", error)) {
       const fs::path real = fs::canonical(candidate, error);
-      // Keeps the path short and as written by the user, but without the moving name `latest` at
-      // its end.
+      // Keeps the path as the user wrote it, but replaces `latest` at its end, because this link
+      // changes.
       if (!error && fs::path(candidate).filename() == "latest") {
         return (fs::path(candidate).parent_path() / real.filename()).string();
       }

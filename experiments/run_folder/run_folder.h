@@ -16,7 +16,8 @@
 
 namespace convscope {
 
-// The model file of a finished quantised run, relative to its folder, and of a pruned one.
+// The model files of a finished quantised run and of a finished pruned run, relative to the run
+// folder.
 inline constexpr const char* kQuantizedModel = "ckpt/quantised.safetensors";
 inline constexpr const char* kSparseModel = "ckpt/sparse.safetensors";
 
@@ -33,8 +34,9 @@ struct RunStatus {
 };
 
 // Returns the status of a run folder; state "UNREADABLE" with the reason when there is none. A
-// RUNNING run whose process is gone (killed) is returned as KILLED. For a run on another host this
-// host's clock decides, or with `exactly` the clock of the file system (run_owner.h).
+// RUNNING run whose process is gone (killed) is returned as KILLED. The age of a heartbeat from
+// another host is measured by the clock of this host, or with `exactly` by the clock of the file
+// system (run_owner.h).
 CONVSCOPE_API RunStatus read_run_status(const std::string& folder, bool exactly = false);
 
 class CONVSCOPE_API RunFolder {
@@ -52,7 +54,8 @@ class CONVSCOPE_API RunFolder {
   std::string file(std::string_view name) const;                      // path of a file in it
   void write(std::string_view name, std::string_view content) const;  // atomic: all or nothing
 
-  // Fails when another process has taken the run over, for instance after this one slept for long.
+  // Fails when another process has taken the run over, for instance because this process was
+  // suspended for long.
   void check_owner() const;
   // Writes status.json; `status` supplies state, reason, exit_code, epoch and step.
   void set_status(const RunStatus& status) const;

@@ -48,7 +48,8 @@ bool write_text(int file, const std::string& text) {
   return pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
 }
 
-// Returns false when the file exists. A process that is killed here may leave it without its text.
+// Creates a file; returns false when the file exists. A process that is killed here may leave an
+// empty file.
 bool make_file(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file < 0 && errno == EEXIST) return false;

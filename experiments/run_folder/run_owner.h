@@ -3,9 +3,9 @@
 // without common locks.
 //
 // A process that begins or takes over a run claims the next number: it creates the file
-// .owner-<number> with O_EXCL, so that only one process succeeds. Its number must be the highest
-// before it writes a checkpoint and at each heartbeat. A process that was considered dead and wakes
-// up finds a higher number and stops writing.
+// .owner-<number> with O_EXCL, so that only one process succeeds. Before it writes a checkpoint and
+// at each heartbeat, the process checks that its number is the highest. A process that was
+// considered dead and wakes up finds a higher number and stops writing.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,19 @@
 
 namespace convscope {
 
-// Returns the highest claimed number; 0: none (a folder of an earlier version).
+// Returns the highest claimed number, or 0 if no number was claimed (a folder of an earlier
+// version).
 CONVSCOPE_API std::int64_t newest_owner(const std::string& folder);
 
-// Claims `number` and removes older files; returns false when another process has it. The file
-// appears with its content `text`, so a kill at any moment leaves no file without it.
+// Claims `number` and removes files of lower numbers; returns false when another process has
+// claimed this number. The file appears with its content `text`, so a kill at any moment leaves no
+// file without it.
 CONVSCOPE_API bool claim_ownership(const std::string& folder, std::int64_t number,
                                    const std::string& text = "");
 
-// Returns the seconds since `file` was written; negative if it is missing. `exactly`: by the clock
-// of its file system, because clocks of hosts differ; this writes and removes a file. Otherwise by
-// this host's clock.
+// Returns the seconds since `file` was written; negative if it is missing. With `exactly`, the
+// present time is that of the file system, because clocks of hosts differ; the function then writes
+// and removes a file. Otherwise it is that of this host.
 CONVSCOPE_API double seconds_since_written(const std::string& folder, const std::string& file,
                                            bool exactly);
 

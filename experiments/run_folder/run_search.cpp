@@ -30,7 +30,7 @@ void collect(const fs::path& path, int depth, std::vector<std::string>& out) {
   std::vector<fs::path> inside;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
-    // Links (`latest`) point to folders that are found anyway.
+    // Skips links (`latest`), because their folders are found anyway.
     if (is_hidden(it->path())) continue;
     if (it->is_directory(ignored) && !it->is_symlink(ignored)) inside.push_back(it->path());
   }
@@ -65,7 +65,8 @@ std::optional<std::string> newest_unfinished_run(
     const bool goes_on =
         status.state == "INTERRUPTED" || status.state == "KILLED" ||
         (fits && status.state == "RUNNING") ||
-        // After a full disk; a run that diverged or missed its gate would do so again.
+        // The cause of the failure, such as a full disk, may be gone. A run that diverged or missed
+        // its gate (kRun) would fail again.
         (status.state == "FAILED" && status.exit_code != exit_code(ErrorKind::kRun));
     if (!goes_on) continue;
     if (!fits || fits(run)) return run;

@@ -18,7 +18,7 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "convscope summary 1";
 
-// Reading and writing use one walk over the fields, so they cannot differ.
+// Reading and writing use the same list of fields, so they cannot differ.
 template <class Summary, class Visitor>
 void visit(Summary& s, Visitor&& field) {
   field("id", s.id);
@@ -65,7 +65,7 @@ void visit(Summary& s, Visitor&& field) {
   field("seconds", s.seconds);
   field("system_allocations", s.system_allocations);
   field("version", s.version);
-  // Later fields come last, after those that programs know.
+  // New fields come last, so that programs that know the earlier order still work.
   field("avg_inference", s.avg_inference);
   field("weight_bytes", s.weight_bytes);
   field("ranks", s.ranks);

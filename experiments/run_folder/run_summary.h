@@ -69,8 +69,8 @@ struct RunSummary {
   double seconds = 0;                   // wall time, evaluation included
   std::int64_t system_allocations = 0;  // during the last epoch: 0 in a steady run
   std::string version;
-  // Mean number of cores that other programs kept busy during training, and number of cores; null
-  // and 0: not counted.
+  // Mean number of cores that other programs kept busy during training (null: unknown), and number
+  // of cores of the machine (0: unknown).
   std::optional<double> cores_of_others;
   std::int64_t cores = 0;
 
@@ -82,9 +82,9 @@ struct RunSummary {
 // Parts of execution_text(). "masked dense": zeros are multiplied like any number. "compact dense":
 // pruned outputs are removed. "block-sparse": convolutions skip pruned blocks where this is
 // estimated to be faster (see layers.csv). "fake-quant f32": f32 arithmetic on rounded numbers.
-// "int8": evaluations multiply codes; training rounds in f32. During a run the config decides.
-// After its end this is what ran: "masked dense" if no layer was faster in blocks, "fake-quant f32"
-// if no layer has an integer implementation.
+// "int8": evaluations multiply codes; training rounds in f32. During a run, the words follow from
+// the config. After its end they say what ran: "masked dense" if no layer was faster in blocks,
+// "fake-quant f32" if no layer has an integer implementation.
 enum class Form { dense, masked, compact, sparse };
 enum class Arithmetic { f32, fake_quant, int8 };
 CONVSCOPE_API std::string execution_text(Arithmetic arithmetic, Form form);

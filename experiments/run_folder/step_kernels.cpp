@@ -95,13 +95,14 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
   const auto with_dx = layers_with_dx(model, input, device, mode);
-  // Otherwise: after a layer with parameters, or after a quantiser that learns its step.
+  // In a network without a static graph, a layer computes the gradient of its input if a layer with
+  // parameters or a quantiser that learns its step precedes it.
   bool behind_parameters = false;
   std::set<std::string> quantised;
   for (const QuantizedTensor& tensor : quantized_tensors(model)) {
     if (!tensor.is_weight && tensor.quantizer->is_active()) quantised.insert(tensor.layer);
   }
-  // By the layer itself, or by its residual block.
+  // Returns whether the layer itself or its residual block quantises the layer's input.
   const auto is_quantised = [&](const std::string& name) {
     return std::ranges::any_of(
         quantised, [&](const std::string& by) { return name == by || name.starts_with(by + "."); });

@@ -28,7 +28,7 @@ class CONVSCOPE_API StepKernels {
   void now_recorded();  // marks planned layers as recorded
   void add(const std::string& layer, Direction direction, const LayerKernel& kernel);
   // Returns the kernel, or null when nothing runs: the first layer computes no gradient of the
-  // images, an inference computes none, and layers without weights have no entry.
+  // images, an inference computes no gradients, and layers without weights have no entry.
   const LayerKernel* find(const std::string& layer, Direction direction) const;
   // Returns the kernel's name, or "-".
   const std::string& name_of(const std::string& layer, Direction direction) const;
@@ -47,8 +47,8 @@ CONVSCOPE_API StepKernels planned_kernels(const StepPlan& plan, bool recorded = 
 CONVSCOPE_API StepKernels dynamic_kernels(Module& model, const Shape& input, Device device,
                                           PlanMode mode, const std::string& why);
 
-// Returns the kernels of a step compiled here; of a dynamic one if `plans` is false or the step
-// cannot be compiled.
+// Compiles a step and returns its kernels. If `plans` is false or the step cannot be compiled,
+// returns the kernels of a dynamic step.
 CONVSCOPE_API StepKernels kernels_of_step(Module& model, const Shape& input, Device device,
                                           PlanMode mode, bool plans);
 

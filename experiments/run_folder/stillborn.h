@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// Returns whether there is no status, no checkpoint, and no file except those of a new run.
+// Returns whether the folder has no status, no checkpoint, and no files except those of a new run.
 CONVSCOPE_API bool is_stillborn(const std::string& run);
 
 // Removes such folders in `parent` (runs/<name>) if no process works on them: their lock is free,

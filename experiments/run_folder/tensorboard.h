@@ -36,8 +36,9 @@ inline constexpr const char* kTensorboardFile = "events.out.tfevents.convscope";
 
 class CONVSCOPE_API TensorboardLog {
  public:
-  // Opens the log. `steps`: finished training steps. Events of later steps, after the checkpoint
-  // that a run resumes from, are dropped, as is a truncated record; 0 starts a new file.
+  // Opens the log. `steps` is the number of finished training steps; 0 starts a new file. When a
+  // run resumes from a checkpoint, events of steps after the checkpoint are dropped, and so is a
+  // truncated record.
   TensorboardLog(const std::string& path, std::int64_t steps);
   // Adds one event with all scalars. Allocates nothing.
   void add(std::int64_t step, std::initializer_list<Scalar> scalars);

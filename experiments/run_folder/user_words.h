@@ -14,10 +14,11 @@ namespace convscope {
 CONVSCOPE_API void check_tags(const std::vector<std::string>& tags);
 // Throws Error of kind kInvalid unless the note is one line of at most 1000 bytes.
 CONVSCOPE_API void check_note(const std::string& note);
-// Returns "a, b" as two tags; "": none.
+// Splits "a, b" into two tags; "" has no tags.
 CONVSCOPE_API std::vector<std::string> tags_of_text(const std::string& text);
 
-// Checks one word like check_tags(); `also`: allowed marks in addition to letters and digits.
+// Checks one word like check_tags(). `also` holds the characters that are allowed in addition to
+// letters and digits.
 CONVSCOPE_API void check_word(const std::string& word, const std::string& also, const char* why);
 
 }  // namespace convscope

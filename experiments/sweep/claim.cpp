@@ -29,7 +29,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Constant length, written in place: no space is needed on a disk that has become full.
+// Length of a record in bytes. It is constant and records are overwritten in place, so that no
+// space is needed on a disk that has become full.
 constexpr std::size_t kRecordBytes = 2048;
 constexpr std::size_t kLongestText = 700;
 
@@ -54,7 +55,8 @@ std::string text_of(const ClaimRecord& record) {
   return text + "\n";
 }
 
-// Returns -1 when another process holds it. `has_lock`: false where the file system has no locks.
+// Returns the locked file, or -1 when another process holds the lock. `has_lock` becomes false
+// where the file system has no locks.
 int lock_file(const std::string& folder, bool& has_lock) {
   const std::string path = folder + "/.lock";
   const int lock = open_own(path, O_RDWR | O_CREAT | O_NONBLOCK);
@@ -229,8 +231,8 @@ std::unique_ptr<Claim> ClaimWatch::try_take(const std::string& folder, const Cla
   }
   const std::string path = owner_file(folder, beat->record.number);
   beat->file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (beat->file < 0) return leave();  // taken over immediately: not ours
-  // Signals are for the thread that waits for them.
+  if (beat->file < 0) return leave();  // another process took it over immediately
+  // Blocks signals in this thread; another thread waits for them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

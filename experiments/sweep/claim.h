@@ -3,8 +3,8 @@
 // several hosts that share a file system.
 //
 // A claim is a folder. Its holder has a lock on the file .lock in it, and a number: the file
-// .owner-<number> (run_folder/run_owner.h), in which it increments a counter every few seconds. A
-// process that wants the claim checks three things:
+// .owner-<number> (run_folder/run_owner.h), in which it increments a counter every few seconds. To
+// take the claim, a process must know that its holder is gone. It asks three questions:
 //   is the lock taken?                                  then the holder lives
 //   is the holder on this host, or did it release?      then a free lock means that it is gone
 //   does its counter not change for a minute?           then it is gone, too
@@ -42,7 +42,8 @@ struct ClaimRecord {
   int jobs = 1;            // members on its host at the same time, itself included
   std::string error = {};  // why it gave the member up, in this call
 };
-// Returns the newest record. Cheap, but only as true as the file: a killed holder is still `held`.
+// Returns the newest record. The call is cheap, but only reads the file: the record of a killed
+// holder still says `held`.
 CONVSCOPE_API ClaimRecord read_claim(const std::string& folder);
 
 class CONVSCOPE_API Claim {
@@ -67,15 +68,16 @@ class CONVSCOPE_API Claim {
   std::unique_ptr<Beat> beat_;
 };
 
-// Takes claims, and remembers which holders it has seen counting.
+// Takes claims, and remembers which holders have incremented their counters.
 class CONVSCOPE_API ClaimWatch {
  public:
   explicit ClaimWatch(ClaimTimes times = {}) : times_(times) {}
 
-  // Returns null when another process holds it, or may do so; ask again. `self` has no number and
-  // counter. Throws when the folder is not writable.
+  // Returns the claim, or null when another process holds it or may hold it; the caller then asks
+  // again later. The number and counter of `self` are ignored. Throws when the folder is not
+  // writable.
   std::unique_ptr<Claim> try_take(const std::string& folder, const ClaimRecord& self);
-  // Returns whether the holder is known to live: it has the lock, or was seen counting.
+  // Returns whether the holder is known to live: it has the lock, or its counter has changed.
   bool seen_alive(const std::string& folder) const;
 
  private:

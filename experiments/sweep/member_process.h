@@ -28,8 +28,9 @@ class CONVSCOPE_API MemberProcess {
  public:
   // Starts the program with these arguments. Its stderr goes to the file `log`; its table is
   // dropped. It has a separate process group, so a Ctrl-C of the terminal does not reach it
-  // directly. It is asked to stop (SIGTERM) when this process ends in any way. It keeps the file
-  // `lock` open: when this process is killed, the claim is free once the member has ended.
+  // directly. It is asked to stop (SIGTERM) when this process ends in any way. The member keeps the
+  // file `lock` open, so that the claim stays taken until the member has ended, even if this
+  // process is killed.
   MemberProcess(const std::vector<std::string>& arguments, std::string log, int lock = -1);
   ~MemberProcess();  // ends it if it still runs
   MemberProcess(const MemberProcess&) = delete;

@@ -32,8 +32,9 @@ struct MemberState {
 };
 
 // Returns the state of a member of the sweep in `folder` (runs/<sweep>). Among its runs with the
-// same resolved config, the farthest counts (done, running, partial, failed), then the newest. The
-// number of threads is ignored, because it does not change results, unless the sweep varies it.
+// same resolved config, the one with the first of these states counts: done, running, partial,
+// failed. Among equal states, the newest counts. The number of threads is ignored, because it does
+// not change results, unless the sweep varies it.
 CONVSCOPE_API MemberState member_state(const std::string& folder, const SweepMember& member,
                                        bool threads_matter);
 

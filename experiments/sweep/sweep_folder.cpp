@@ -44,7 +44,8 @@ void make_folder(const std::string& path) {
            "; wait for it, or choose another --name"));
 }
 
-// Held while this process lives; a child does not inherit it. -1: another process has it.
+// Returns a lock that is held while this process lives and that a child does not inherit; -1 when
+// another process has it.
 int lock_folder(const std::string& path) {
   const std::string name = path + "/.lock";
   const int lock = open_own(name, O_RDWR | O_CREAT | O_NONBLOCK);
@@ -59,16 +60,16 @@ int lock_folder(const std::string& path) {
   return lock;
 }
 
-// "command": held while members are trained. "refresh": a worker writes the table, which takes a
-// moment.
+// The lock "command" is held while members are trained, the lock "refresh" for the moment in which
+// a worker writes the table.
 ClaimRecord this_process(const std::string& task) {
   return {.host = name_of_this_host(), .pid = static_cast<std::int64_t>(getpid()), .task = task};
 }
 
 std::string claim_of_sweep(const std::string& path) { return path + "/.sweep.claim"; }
 
-// Waits for a process of another host, whose lock is not visible here, until it counts or is
-// considered gone.
+// Waits for a holder on another host, whose lock is not visible here, until its counter changes or
+// it is considered gone.
 std::unique_ptr<Claim> claim_or_refuse(const std::string& path, const SweepFolder::Say& say) {
   const std::string folder = claim_of_sweep(path);
   ClaimWatch watch;

@@ -21,7 +21,7 @@ struct SweepMembers {
 CONVSCOPE_API void write_sweep_members(const std::string& folder, const SweepMembers& members);
 
 // Reads the file; throws an Error of kind kIo when it is missing or damaged. The config of a member
-// that was never begun may be missing; it is then an empty one with the member's name, seed and
+// that was never begun may be missing; the member then has an empty config with its name, seed and
 // epochs.
 CONVSCOPE_API SweepMembers read_sweep_members(const std::string& folder);
 CONVSCOPE_API bool holds_sweep_members(const std::string& folder);

@@ -86,7 +86,7 @@ void refresh_sweep(const std::string& folder) {
     own->set_launcher(job.empty() ? "mpi" : "slurm", job);
     own->write(state, members.plan, outcomes);
   } catch (const Error&) {
-    // The next one writes it; the run folders count.
+    // The worker of the next member writes the table again; only the run folders matter.
   }
 }
 

@@ -18,8 +18,8 @@ CONVSCOPE_API std::vector<SweepOutcome> outcomes_in(const std::string& folder,
 // A full disk is not a failure.
 CONVSCOPE_API void refresh_sweep(const std::string& folder);
 
-// Returns whether a process trains members of it, or Slurm will, for watchers. Asks Slurm at most
-// every ten seconds.
+// Returns whether a process trains members of the sweep, or Slurm will start such a process.
+// `watch` uses it. Asks Slurm at most every ten seconds.
 CONVSCOPE_API bool sweep_is_going(const std::string& folder);
 
 }  // namespace convscope

@@ -43,7 +43,8 @@ class Runner {
     ledger_.take_stock();
     const std::vector<std::size_t>& queue = ledger_.queue();
     if (!queue.empty()) check_data(plan_, queue);
-    // Until here a signal ends the process at once: loading may take minutes, and nothing is lost.
+    // Before this line a signal ends the process at once, because loading may take minutes and
+    // nothing is lost.
     const StopSignals signals;
     write_sweep_members(ledger_.path(), {plan_, "local", queue, ledger_.retried()});
     ledger_.write("RUNNING");
@@ -95,8 +96,8 @@ class Runner {
     ledger_.started(index);
   }
 
-  // A killed sweep's members were asked to stop, which takes a moment. Null: it took too long, or a
-  // signal came.
+  // Waits for the claim of a member. The members of a killed sweep were asked to stop, which takes
+  // a moment. Returns null if this took too long, or after a signal.
   std::unique_ptr<Claim> wait_until_free(std::size_t index) {
     const SweepMember& member = plan_.members[index];
     SweepOutcome& outcome = ledger_.outcome(index);
@@ -149,7 +150,8 @@ class Runner {
     SweepOutcome& outcome = ledger_.outcome(ended.member);
     outcome.state = ledger_.look_at(ended.member);
     if (outcome.state.progress == MemberProgress::done) {
-      // Includes the start of the program, which the next members need too.
+      // The duration includes the start of the program, because the next members have to start it
+      // too.
       ledger_.report_done(ended.member, seconds_since(ended.start));
     } else {
       const std::string failure = ended.process->failure();

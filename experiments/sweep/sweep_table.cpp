@@ -264,7 +264,7 @@ class TableBuilder {
       if (std::ranges::any_of(settings_, differs)) add_setting(key);
     }
   }
-  // Only if a member has a reference.
+  // Adds columns of references if a member has a reference.
   void add_reference(const std::string& name) {
     const auto has = [&](const SweepRow& row) { return row.reference.contains(name); };
     if (std::none_of(plan_.rows.begin(), plan_.rows.end(), has)) return;

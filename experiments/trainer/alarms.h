@@ -13,14 +13,15 @@ enum class Alarm { kNone, kNotFinite, kNotLearning };
 
 // kNotFinite: the loss is NaN or infinite; the run must stop. kNotLearning: over kWindow steps the
 // mean loss stayed within 1 % of ln(classes), the loss of a network that gives every class the same
-// probability. Reported once.
+// probability. kNotLearning is reported once.
 class CONVSCOPE_API LossAlarm {
  public:
   static constexpr std::int64_t kWindow = 200;
   explicit LossAlarm(int classes);
   Alarm observe(double loss);
 
-  // For checkpoints: a resumed run raises the same alarms as an uninterrupted run.
+  // Checkpoints store the state, so that a resumed run raises the same alarms as an uninterrupted
+  // run.
   struct State {
     double window_sum = 0;
     std::int64_t window_steps = 0;

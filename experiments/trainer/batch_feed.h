@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_feed.h: sends the loader's batches to the training device.
 //
-// There are two sets of memory, each pinned on the host and on the device, used in turns. A batch
+// Two sets of buffers are used in turns; each set has pinned host memory and device memory. A batch
 // is copied to pinned memory, and its transfer is queued after earlier work, so the host prepares
-// the next batch meanwhile. A set is used again when its copy has arrived; the step that read its
-// tensors is then ahead in the queue. On the CPU batches are passed unchanged.
+// the next batch meanwhile. A set is reused when its copy has arrived. The step that reads the
+// tensors of the set was then queued before the next copy into the set. On the CPU batches are
+// passed unchanged.
 #pragma once
 
 #include <array>

@@ -27,7 +27,7 @@ using json = nlohmann::json;
 constexpr const char* kFormat = "convscope-checkpoint-1";
 constexpr const char* kOptimizerPrefix = "optimizer/";
 
-// Writing and reading use one walk over the numbers.
+// Writing and reading use the same list of numbers.
 template <class Totals, class Visitor>
 void visit_steps(Totals& t, const std::string& prefix, Visitor&& field) {
   field(prefix + ".steps", t.steps);

@@ -7,9 +7,9 @@
 //   metadata  "format", "config" (resolved YAML), "progress" (JSON: TrainingState), "version",
 //             "crc32" (checksum.h)
 //
-// The quantised model file (quant/quantized_file.h) has the same metadata, of a config without
-// masks, and its own format. load_checkpoint() and checkpoint_config() accept it like a checkpoint;
-// defects are errors of kind kData.
+// The quantised model file (quant/quantized_file.h) has another "format" and the same metadata; its
+// config has no masks. load_checkpoint() and checkpoint_config() accept this file like a
+// checkpoint; defects of the file are errors of kind kData.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@
 namespace convscope {
 
 // Returns the first value that is NaN or infinite among the tensors of a checkpoint, with its name:
-// "nan in 'bn1.running_var'"; "": all are finite. optimizer may be null.
+// "nan in 'bn1.running_var'"; "" if all values are finite. optimizer may be null.
 CONVSCOPE_API std::string not_finite(const Module& model, Optimizer* optimizer);
 
 // Writes the file atomically. optimizer may be null (best.safetensors holds only the network).
@@ -39,13 +39,13 @@ CONVSCOPE_API void save_sparse_model(const std::string& path, Module& model,
                                      const TrainingState& state, const std::string& config_yaml);
 
 // Fills model, optimizer (unless null) and the returned state. Errors: kIo when the file cannot be
-// read or its checksum differs, kConfig when it belongs to another network or optimiser (names the
-// first difference). `note` (may be null): a message for the user, or "".
+// read or its checksum differs, kConfig when it belongs to another network or optimiser (the error
+// names the first difference). `note` (may be null): a message for the user, or "".
 CONVSCOPE_API TrainingState load_checkpoint(const std::string& path, Module& model,
                                             Optimizer* optimizer, std::string* note = nullptr);
 
-// Fills weights and buffers of the network from a checkpoint, or from the last one of a run folder,
-// as the start of another run. Quantisers keep their own state: they calibrate again.
+// Fills weights and buffers of the network from a checkpoint, or from the last checkpoint of a run
+// folder, as the start of another run. Quantisers keep their state, so they calibrate again.
 CONVSCOPE_API void load_start_weights(const std::string& path, Module& model);
 
 // Returns the config of the training that wrote the checkpoint.

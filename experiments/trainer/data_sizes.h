@@ -7,8 +7,8 @@
 namespace convscope {
 
 // Throws Error of kind kConfig when `data.val_split` leaves no training images, or when
-// `data.batch_size` is larger than the remaining number: a smaller batch would be timed and
-// reported under its name.
+// `data.batch_size` is larger than the number of remaining images. Otherwise a smaller batch would
+// be timed and reported as one of `data.batch_size` images.
 CONVSCOPE_API void check_data_sizes(const DataConfig& data, std::int64_t training_images);
 
 struct TrainingSetup;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // next_batch.h: the kernel between two recorded steps: it stores the results of the previous step,
-// and gathers and normalises the next batch without the host. The start of a batch follows from its
-// number in the launch and from two numbers that are sent before the launch. A process that shares
-// batches with others gathers its part.
+// and gathers and normalises the next batch without the host. The position of a batch follows from
+// its number in the launch and from LaunchStart, which is sent before the launch. A process that
+// shares batches with others gathers only its part of each batch.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct StepOutcome {
 // All pointers are to device memory.
 struct NextBatch {
   const LaunchStart* start = nullptr;
-  std::int64_t offset = 0;  // samples from there
+  std::int64_t offset = 0;  // samples after LaunchStart::position
   std::int64_t batch = 0;   // 0: only stores results
   std::int64_t channels = 0, plane = 0;
 
@@ -38,18 +38,18 @@ struct NextBatch {
   float* x = nullptr;                          // [batch][channels][plane]
   std::int32_t* labels = nullptr;              // [batch]
 
-  // Results of the previous step; outcome null: it is the first of the launch.
+  // Results of the previous step; outcome is null in the first step of a launch.
   const float* loss = nullptr;
   const std::int32_t* correct = nullptr;
   StepOutcome* outcome = nullptr;
   const float* shared_correct = nullptr;  // replaces `correct` where processes share a batch
   std::int32_t* halted = nullptr;         // becomes 1 when the loss is not finite; null: unused
-  DeviceLossScale* loss_scale = nullptr;  // becomes the scale of the next step; null: none
+  DeviceLossScale* loss_scale = nullptr;  // becomes the scale of the next step; may be null
 };
 extern CONVSCOPE_API KernelSlot<void(const NextBatch&)> next_batch_kernel;
 
-// After the forward pass, where processes share a batch: this process's part of the mean loss and
-// of the number of correct answers. facts [2] is then summed over all processes.
+// Where processes share a batch, stores this process's part of the mean loss and of the number of
+// correct answers in facts [2] after the forward pass. facts is then summed over all processes.
 struct ShareFacts {
   const float* loss = nullptr;  // mean over the share; null: no images
   const std::int32_t* correct = nullptr;

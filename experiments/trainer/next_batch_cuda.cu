@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // next_batch_cuda.cu: gathers the samples of a batch and converts bytes to f32.
 //
-// A block makes one sample, a thread four pixels at a time. Only the stores have to wait for the
-// previous step, whose images they replace; the chain of loads (index, sample, pixels, levels) may
-// overlap its last kernel.
+// Each block gathers one sample, and each of its threads four pixels at a time. Only the stores
+// have to wait for the previous step, whose images they replace; the chain of loads (index, sample,
+// pixels, levels) may overlap its last kernel.
 #include "experiments/trainer/next_batch.h"
 #include "framework/cuda/launch.cuh"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// phase_timer.h: times of the phases of a step, on the training device.
+// phase_timer.h: measures the times of the phases of a step on the training device.
 //
 //   PhaseTimer timer(device);
 //   timer.start();

@@ -143,8 +143,9 @@ bool RecordedSteps::plan_form(Form& form, std::int64_t whole, std::string* why_n
   Shape input = {form.batch};
   for (const std::int64_t size : loader_.dataset().sample_shape()) input.push_back(size);
   const PlanMode mode = optimizer_ != nullptr ? PlanMode::training : PlanMode::evaluation;
-  // The batch sizes never run at the same time, so they share their memory; evaluations do not,
-  // because their folded weights stay in it between launches.
+  // In training, the graphs of both batch sizes share one memory block, because they never run at
+  // the same time. Evaluations do not share it, because folded weights stay in the block between
+  // launches.
   const bool shares = optimizer_ != nullptr && full_.plan != nullptr;
   form.plan =
       StepPlan::make(model_, input, mode, why_not, shares ? full_.plan->arena() : Ref<Storage>());
@@ -211,7 +212,8 @@ void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
   next_batch_kernel.get(device_)(a);
 }
 
-// Returns the gather for the step's first kernel if that can do it; without images: it cannot.
+// Returns the gather that the step's first kernel performs; `images` is null if the kernel cannot
+// gather.
 BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
   if (!form.plan || !form.plan->takes_gather() || exchange_ != nullptr) return {};
   BatchGather g{.images = data_->images().data<std::uint8_t>(),
@@ -236,7 +238,7 @@ BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
   return g;
 }
 
-// Returns the loss of all processes, once their sums are available.
+// Returns the address of the loss over all processes; the value is valid after the sums.
 const float* RecordedSteps::loss_of(const Form& form) const {
   return exchange_ != nullptr ? facts_.data<float>() : form.plan->loss_tensor().data<float>();
 }
@@ -262,16 +264,18 @@ void RecordedSteps::queue_shared_backward(const Form& form) const {
   exchange_->finish();
 }
 
-// Returns whether the backward may update the weights, which is possible if nothing changes the
-// gradients in between. It may divide them by the loss scale; the update then waits until all
-// gradients were checked.
+// Queues a backward pass that also updates the weights, or returns false. It is possible if nothing
+// changes the gradients between the backward pass and the update. With a loss scale, the backward
+// pass only divides the gradients by the scale, and the update follows after all gradients were
+// checked.
 bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& gate,
                                  DeviceLossScale* scale) const {
   if (exchange_ != nullptr || (scale == nullptr && clip_norm_ > 0)) return false;
   const std::unique_ptr<JoinedUpdate> update = update_->joined(step, gate);
   if (!update || !form.plan->joins_update(*update)) return false;
   update->unscale = scale;
-  // A later change of the weights makes copies of them useless.
+  // The update may also write rounded copies of the weights, unless something changes the weights
+  // later.
   const bool copies = scale == nullptr && !after_update_ && form.plan->wants_copies(*update);
   form.plan->set_update(update.get());
   form.plan->backward();
@@ -281,7 +285,7 @@ bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& g
 }
 
 void RecordedSteps::queue_calls(Form& form, int steps) const {
-  // The state left by another launch is unknown.
+  // Copies of weights that another launch left may be outdated.
   if (form.plan) form.plan->set_copies_are_there(false);
   for (int i = 0; i < steps; ++i) {
     const BatchGather gather = batch_gather(form, i);
@@ -351,7 +355,8 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
   const std::int64_t full_left = batches_ - batch_ - (last_.whole > 0 ? 1 : 0);
   int steps = 1;
   if (!is_last && form.ran && !watched) {
-    // Powers of two, so that any number of steps needs few different recordings.
+    // Numbers of steps are powers of two, so that any number of steps needs few different
+    // recordings.
     const auto wanted = static_cast<unsigned>(
         std::min<std::int64_t>({full_left, static_cast<std::int64_t>(most), kMaxSteps}));
     steps = static_cast<int>(std::bit_floor(wanted));

@@ -38,7 +38,8 @@
 
 namespace convscope {
 
-// Reasons against recording that are known before the network exists: "" or the reason.
+// Facts that are known before the network exists. recording_obstacle() returns why they prevent the
+// recording of steps, or "".
 struct RecordingFacts {
   bool augments = false;  // images, on the host
 };
@@ -54,8 +55,9 @@ class CONVSCOPE_API RecordedSteps {
   // says why. after_update: queues work after the update of each step, such as restoring pruned
   // weights. optimizer null: evaluation. exchange: the processes that share the batches (the
   // loader's options name this one's part); null: single process. loss_scale: factor on the
-  // gradient of the loss; an epoch begins with its state, and collect() sets it to the state after
-  // the last step of a launch; null: none. exchange and loss_scale must outlive the steps.
+  // gradient of the loss; null: none. An epoch begins with the state of loss_scale, and collect()
+  // stores the state after the last step of a launch in it. exchange and loss_scale must outlive
+  // the steps.
   static std::unique_ptr<RecordedSteps> make(Module& model, Optimizer* optimizer, double clip_norm,
                                              const Loader& loader, Device device,
                                              std::string* why_not,
@@ -66,7 +68,8 @@ class CONVSCOPE_API RecordedSteps {
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
 
-  // Returns false when weights or an optimiser's tensors have moved: then new steps are needed.
+  // Returns false when weights or an optimiser's tensors have moved in memory. The caller must then
+  // make new RecordedSteps.
   bool is_current() const;
   // Begins an epoch; no launch may be in flight. `step`: updates before the first batch.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch, std::int64_t step);
@@ -76,8 +79,9 @@ class CONVSCOPE_API RecordedSteps {
   // is the learning rate; evaluation does not use it.
   int queue(const std::function<double(std::int64_t step)>& rate, int most = kMaxSteps);
   int in_flight() const { return in_flight_; }  // launches
-  // Records per-layer times in these clocks: the next launch of full batches is then a single step.
-  // The clocks must be the same in all calls. Read them after its collect().
+  // Records per-layer times in these clocks; the next launch of full batches is then a single step.
+  // The clocks must be the same in all calls. They can be read after collect() has returned this
+  // launch.
   void watch(WorkClock* forward, WorkClock* backward) {
     forward_clock_ = forward;
     backward_clock_ = backward;

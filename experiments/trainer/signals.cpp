@@ -30,7 +30,7 @@ extern "C" void remember_signal(int raised) {
   // because a launcher ignores one that comes before its processes begin.
   if (number == SIGPIPE || raised == SIGUSR1 || raised == SIGUSR2) return;
   // A killed sweep sends SIGTERM to its members once per thread (PR_SET_PDEATHSIG), and a closing
-  // terminal sends SIGHUP twice: these are echoes, not a second request.
+  // terminal sends SIGHUP twice. Such a repeated signal is an echo and not a second request.
   const bool echo = number != SIGINT && number == received_signal;
   if (echo && now.tv_sec - received_at < kEchoSeconds) return;
   std::signal(number, SIG_DFL);  // the default: it ends the process

@@ -20,7 +20,7 @@ class CONVSCOPE_API StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // Returns the first received signal; 0: none.
+  // Returns the first received signal, or 0.
   static int received() noexcept;
 
  private:

@@ -47,7 +47,8 @@ void TrainStep::choose_plan(const Shape& input) {
     if (plan->input() == input && plan->is_current()) plan_ = plan.get();
   }
   if (plan_ != nullptr) return;
-  // A graph that is not current may become so again: a counting quantiser changes it for one step.
+  // A graph that is not current may become current again, because a counting quantiser changes the
+  // network for one step only.
   if (plans_.size() == kMaxPlans) {
     std::erase_if(plans_, [](const auto& plan) { return !plan->is_current(); });
   }
@@ -110,7 +111,8 @@ void TrainStep::backward() {
     for (const OptimParameter& p : parameters_) before.push_back(p.variable.state()->grad);
   }
   backward_of_graph();
-  // The graph may have put other tensors there, but compiled steps hold the earlier addresses.
+  // Restores the gradient tensors whose addresses compiled steps hold, because a dynamic graph may
+  // have replaced them.
   for (std::size_t i = 0; i < before.size(); ++i) {
     Tensor& now = parameters_[i].variable.state()->grad;
     if (!before[i].defined() || now.raw_data() == before[i].raw_data()) continue;
@@ -126,7 +128,7 @@ std::string TrainStep::text() const {
              " bytes (at least ", memory.lower_bound_bytes, " are needed)");
 }
 
-// The next compiled step multiplies the gradient of the loss by it.
+// The next compiled step multiplies the gradient of the loss by this scale.
 void TrainStep::send_scale() {
   if (loss_scale_ == nullptr) return;
   if (!scale_.defined()) scale_ = Tensor::empty({1}, DType::f64, device_);
@@ -134,7 +136,7 @@ void TrainStep::send_scale() {
   plan_->set_loss_scale(scale_.data<double>());
 }
 
-// Returns false when a gradient is not finite. The step is skipped, but counts.
+// Returns false when a gradient is not finite. The update is then skipped, but the step counts.
 bool TrainStep::unscale(double lr) {
   if (loss_scale_ == nullptr || loss_scale_->unscale(parameters_)) return true;
   UpdateTable table(optimizer_.groups());

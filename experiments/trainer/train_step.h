@@ -41,7 +41,7 @@ struct StepResult {
   std::int64_t workspace_peak_bytes = 0;  // peak over forward and backward
   bool skipped = false;                   // no update: a scaled gradient was not finite
   double exchange_s = 0;                  // part of the backward spent waiting for other processes
-  int stop_signal = 0;                    // received by a process of the group; 0: none
+  int stop_signal = 0;                    // received by a process of the group, or 0
   bool planned = false;                   // compiled, run by the host: not dynamic or recorded
 };
 
@@ -51,14 +51,15 @@ enum StepPhase : int { kForwardPhase, kReadPhase, kBackwardPhase, kUpdatePhase }
 class CONVSCOPE_API TrainStep {
  public:
   // Prepares steps. clip_norm: L2 norm of all gradients together, to which they are scaled down; 0
-  // = no clipping. base_bytes: memory outside of steps, such as data sets, which is subtracted from
-  // the backward's peak. plans: false runs every step as a dynamic graph.
+  // = no clipping. base_bytes: bytes of memory outside of steps, such as data sets, that are
+  // subtracted from the backward's peak. plans: false runs every step as a dynamic graph.
   TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
             std::int64_t base_bytes = 0, bool plans = true);
   // Multiplies the loss by `scale` before the backward pass (f16).
   void scale_loss(LossScale* scale) { loss_scale_ = scale; }
-  // Shares each batch with other processes, or computes it in chunks; the result is that of the
-  // whole batch. `signal` returns the stop signal of this process (0: none).
+  // Shares each batch with other processes, or computes a batch in chunks. The loss and gradients
+  // are those of the whole batch. `signal` returns the stop signal that this process has received,
+  // or 0.
   void share(GradientExchange* exchange, const Share& share, int (*signal)()) {
     exchange_ = exchange;
     share_ = share;

@@ -29,8 +29,8 @@ namespace {
 constexpr const char* kLastCheckpoint = "ckpt/last.safetensors";
 constexpr const char* kPreviousCheckpoint = "ckpt/previous.safetensors";
 
-// Adds a second name for the file, which stays when the first name gets another file. Without hard
-// links there is no second checkpoint.
+// Gives the file `last` the second name `previous`, under which it stays when a new file replaces
+// `last`. File systems without hard links have no second checkpoint.
 void keep_as(const std::string& previous, const std::string& last) {
   std::error_code ignored;
   if (!std::filesystem::exists(last, ignored)) return;
@@ -57,8 +57,8 @@ double Trainer::learning_rate(std::int64_t step) const {
       {.step = step, .total_steps = per_epoch * setup_.epochs, .steps_per_epoch = per_epoch});
 }
 
-// Resumes from the newest undamaged checkpoint. A damaged one is reported; the steps since the one
-// before it are repeated.
+// Resumes from the newest undamaged checkpoint. A damaged checkpoint is reported, and the steps
+// since the previous checkpoint are repeated.
 void Trainer::resume() {
   take_over_words();
   std::string damaged;
@@ -242,7 +242,7 @@ void Trainer::remove_when_due() {
   folder_.write("layers.csv", setup_.layers_csv);
   folder_.log(text);
   progress_.line(text);
-  // Means over two networks would belong to neither.
+  // Starts the means again, because means over both networks would belong to neither.
   state_.run_steps = state_.warmup_steps = {};
   steps_in_process_ = 0;
 }
@@ -350,7 +350,7 @@ void Trainer::save(const char* name, bool with_optimizer) {
              state_.step, kept_checkpoint(),
              "; try a smaller optim.lr, a warm-up or optim.clip_grad_norm"));
   }
-  // Files that the checkpoint counts reach the disk before it.
+  // Files whose lengths the checkpoint stores must reach the disk before the checkpoint.
   metrics_->flush_to_disk();
   epochs_->flush_to_disk();
   state_.metrics_bytes = metrics_->size_bytes();

@@ -34,7 +34,7 @@
 
 namespace convscope {
 
-// Everything that a run needs, from a config by setup_training(), or made by hand in tests.
+// Everything that a run needs. setup_training() makes it from a config; tests make it by hand.
 struct TrainingSetup {
   std::shared_ptr<Module> model;
   std::unique_ptr<Optimizer> optimizer;
@@ -45,7 +45,7 @@ struct TrainingSetup {
   Device device;
   double clip_norm = 0;  // L2 norm of all gradients together; 0 = no clipping
   std::int64_t epochs = 1;
-  std::int64_t epochs_now = 0;        // pause, resumable, after this many epochs; 0 = never
+  std::int64_t epochs_now = 0;        // stops, resumable, after this many epochs; 0 = never
   std::int64_t eval_every = 1;        // epochs
   std::int64_t checkpoint_every = 1;  // epochs; 0 = only at the end
   bool keep_best = true;
@@ -63,7 +63,7 @@ struct TrainingSetup {
   bool remove_when_final = false;  // removal.h
   Form form = Form::dense;
   std::string memory;      // memory needed, one line for the log
-  std::string start_from;  // checkpoint with the initial weights of a new run; "": none
+  std::string start_from;  // checkpoint with the initial weights of a new run, or ""
   Share share;             // part of each batch, with several processes
   std::int64_t val_images = 0, test_images = 0;  // over all processes
 };
@@ -76,15 +76,15 @@ class CONVSCOPE_API Trainer {
   Trainer(TrainingSetup& setup, RunFolder& folder, Progress& progress);
   ~Trainer();
 
-  // Continues from ckpt/last.safetensors, or from previous.safetensors if the former is damaged; a
-  // run without checkpoints starts from the beginning.
+  // Continues from ckpt/last.safetensors, or from ckpt/previous.safetensors if last.safetensors is
+  // damaged. A run without checkpoints starts from the beginning.
   void resume();
   // Runs until the last epoch, a signal or a failure. Returns the exit code 0, 130 or 143; a failed
   // run throws, after the reason was written to status.json.
   int run();
 
   const TrainingState& state() const { return state_; }
-  // Returns the checkpoint that resume() has loaded; "": none.
+  // Returns the path of the checkpoint that resume() has loaded, or "".
   const std::string& resumed_from() const { return resumed_from_; }
   RunSummary summary() const;
 

@@ -139,7 +139,7 @@ void Trainer::write_epoch_row(bool evaluated) {
   folder_.log(shown.text());
 }
 
-// Returns what the config asks for, or what ran once this is known.
+// Returns the execution that the config asks for, or after the run the execution that ran.
 std::string Trainer::execution() const {
   Arithmetic arithmetic = setup_.quant ? setup_.quant->arithmetic(state_.step) : Arithmetic::f32;
   Form form = setup_.form;
@@ -237,8 +237,9 @@ void Trainer::measure_result() {
   }
 }
 
-// Returns whether to write results after this epoch, for readers of a running run; later if they
-// would take more than a hundredth of its time. They are always written at its end.
+// Returns whether to write results after this epoch, for readers of a running run. The files are
+// written less often if writing would take more than a hundredth of the run's time. They are always
+// written at its end.
 bool Trainer::results_are_due() const {
   return run_seconds() - results_s_ >= 100 * results_took_s_;
 }

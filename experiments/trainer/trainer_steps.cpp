@@ -73,8 +73,9 @@ std::int64_t Trainer::steps_without_host() const {
   return steps;
 }
 
-// Writes what runs, once it is known, to layers.csv, which had the plan before the first step.
-// Single steps that run slower because of the host are not reported.
+// Once it is known which kernels run, writes them to layers.csv, which has the planned kernels
+// before the first step. Single steps that run in a slower way because of the host are not
+// reported.
 void Trainer::report_steps(const StepPlan* plan, Execution execution) {
   if (execution <= steps_reported_) return;
   steps_reported_ = execution;
@@ -201,8 +202,8 @@ bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
   }
 }
 
-// seconds: wall time since the previous step. by_device: the work of masks and quantisers after a
-// step is already done.
+// seconds: wall time since the previous step. by_device: the device ran this step, and nothing is
+// left to do for masks and quantisers.
 void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double waited_s, double lr,
                           double seconds, bool by_device) {
   const Alarm rings = alarm.observe(result.loss);

@@ -83,7 +83,7 @@ struct LossTotals {
 
 struct TrainingState {
   std::int64_t epoch = 0;              // present epoch, from 0; = epochs at the end
-  std::int64_t batch = 0;              // its finished batches; if all, only the evaluation is left
+  std::int64_t batch = 0;              // batches of epoch done; if all, only evaluation is left
   std::int64_t step = 0;               // updates since the start of the run
   LossTotals epoch_loss;               // of this epoch so far
   LossTotals last_epoch;               // of the last finished epoch
@@ -96,14 +96,15 @@ struct TrainingState {
   double run_s = 0;                    // wall time of the run so far, all included
   LossAlarm::State alarm;
   LossScale::State loss_scale;
-  // Last evaluation; images = 0: none yet.
+  // The last evaluation; images is 0 before the first evaluation.
   Evaluation val, test;
   double best_accuracy = -1;  // percent, on the deciding split; -1 = none yet
   std::int64_t best_epoch = 0;
-  // Early stopping: evaluations since the last improvement, and its accuracy, or its loss times -1.
+  // Early stopping: the number of evaluations since the last improvement, and the best value so
+  // far, which is the accuracy or the loss times -1.
   std::int64_t waited_evaluations = 0, waits_since_epoch = 0;  // epoch 0: none yet
   double waits_for = 0;
-  // Length of the files at the checkpoint; later parts are written again.
+  // Lengths of the files in bytes at the checkpoint; a resumed run writes later parts again.
   std::int64_t metrics_bytes = 0, epochs_bytes = 0;
 };
 

@@ -18,7 +18,7 @@ class CONVSCOPE_API FolderReader {
 
   // Returns whether one of its runs, or a sweep in it, is going on.
   bool is_going() const;
-  bool any_failed() const;  // of runs that were going on at some look
+  bool any_failed() const;  // whether a run that was going on at some look() failed
   std::size_t count() const { return runs_.size(); }
   std::vector<std::string> frame(const FrameLook& look) const;
   // Returns a line for each run whose line has changed since the last call.

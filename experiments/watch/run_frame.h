@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_frame.h: a run as a frame of a terminal, and as one line of a log.
+// run_frame.h: shows a run as a frame on a terminal, and as one line of a log.
 #pragma once
 
 #include <string>

@@ -115,8 +115,8 @@ const RunView& RunReader::look() {
   return view_;
 }
 
-// Reads a stopped run again only when its status is rewritten, because asking for its process takes
-// its lock for a moment.
+// Reads a stopped run again only when its status is rewritten, because the check whether its
+// process lives takes the run's lock for a moment.
 void RunReader::read_status() {
   std::error_code error;
   if (is_new(view_.path + "/status.json", status_time_) || view_.status.state == "RUNNING") {

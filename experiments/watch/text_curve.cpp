@@ -115,7 +115,7 @@ std::vector<std::string> text_curve(const Points& points, int columns, int rows,
     if (std::isfinite(point.first) && std::isfinite(point.second)) finite.push_back(point);
   }
   if (finite.empty() || rows < 1) return {};
-  // The lines of a file may have been reordered.
+  // Sorts by x, because the lines of a file may have been reordered.
   std::ranges::stable_sort(finite, {}, &Points::value_type::first);
   const auto by_y = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto [least, most] = std::minmax_element(finite.begin(), finite.end(), by_y);

@@ -15,8 +15,8 @@ enum class CurveInk { braille, stars };
 // Returns the ink for LC_ALL, LC_CTYPE or LANG, the first that is set.
 CONVSCOPE_API CurveInk ink_of_terminal();
 
-// Returns `rows` lines of `columns` columns. The largest value is before the first line, the
-// smallest before the last. Points are (x, y) in any order; non-finite values are left out. Returns
+// Returns `rows` lines of `columns` columns. The first line begins with the largest value, the last
+// line with the smallest. Points are (x, y) in any order; non-finite values are left out. Returns
 // no line when nothing is left.
 CONVSCOPE_API std::vector<std::string> text_curve(
     const std::vector<std::pair<double, double>>& points, int columns, int rows, CurveInk ink);

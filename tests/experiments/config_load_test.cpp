@@ -123,8 +123,8 @@ TEST(Config, LaterLayersReplaceAnExtendedModel) {
   EXPECT_EQ(config.model.layers.size(), 1U);
 }
 
-// Texts that YAML 1.1 (PyYAML) reads as boolean, number, date or null are quoted, and so are texts
-// that would not be texts. tests/experiments/readme/screens.py checks this with PyYAML.
+// Texts that YAML 1.1 (PyYAML) or YAML 1.2 would read as another type (boolean, number, date, null)
+// are quoted. tests/experiments/readme/screens.py checks this with PyYAML.
 TEST(Config, WritesTextsThatEveryYamlReadsAsTexts) {
   const auto written = [](const std::string& text) {
     ExperimentConfig config = load(kSmall);
@@ -277,7 +277,8 @@ TEST(ConfigKeys, AreDocumentedAndDoNotCollide) {
     if (key.path.find("[test_") == std::string::npos) {
       EXPECT_FALSE(key.field.doc.empty()) << key.path;
     }
-    // A key of one data set must not hide a key of all data sets, and so on.
+    // No key of one data set, model or layer has the name of a key of all data sets, models or
+    // layers, which it would hide.
     const std::size_t open = key.path.find('['), close = key.path.find("].");
     if (open == std::string::npos || close == open + 1 || close == std::string::npos) continue;
     const std::string block = key.path.substr(0, open);

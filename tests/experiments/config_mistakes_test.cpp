@@ -12,7 +12,7 @@ namespace {
 
 const char* kRest = "data: {set: mnist}\nmodel: {type: test_model, size: 3}\n";
 
-// Returns the lines of the error of a text, "" when it loads.
+// Returns the error lines of a config text; "" when the text loads.
 std::string mistakes_of(const std::string& yaml, const std::vector<std::string>& overrides = {},
                         const std::map<std::string, std::string>& files = {}) {
   const ConfigReader reader = [&](const std::string& path) {

@@ -34,7 +34,7 @@ Learned train(const std::string& conv, bool plan) {
     setup.train->start_epoch(epoch);
     while (setup.train->next(batch)) {
       const double left = 1 - static_cast<double>(losses.size()) / steps;
-      losses.push_back(step.run(batch, 0.06 * left).loss);  // down to 0, where runs converge
+      losses.push_back(step.run(batch, 0.06 * left).loss);  // the rate falls to 0
     }
   }
   Learned out;
@@ -46,10 +46,10 @@ Learned train(const std::string& conv, bool plan) {
   return out;
 }
 
-// The first steps differ only by rounding: the summation order of f32 sums, and for Winograd F(6,3)
-// up to a hundred eps, 1e-5 of the gradients; ten steps at rate 0.05 keep the loss within 1e-3.
-// Later, training amplifies any difference, like one of seeds. Then every run must learn: nearly
-// all digits, and as many as the others within 2 points (16 of 800).
+// In the first steps the runs differ only by rounding: by the order of f32 sums, and for Winograd
+// F(6,3) by up to a hundred eps, 1e-5 of the gradients. Ten steps at rate 0.05 keep the losses
+// within 1e-3. Later, training amplifies every difference, as it does for different seeds. At the
+// end, every run must recognise nearly all digits, with accuracies within 2 points (16 of 800).
 void expect_same(const Learned& a, const Learned& b, const std::string& name) {
   EXPECT_NEAR(a.first_loss, b.first_loss, 1e-3) << name;
   EXPECT_LT(a.last_loss, 0.2 * a.first_loss) << name;

@@ -58,8 +58,8 @@ Tensor behind_a_step(const std::string& optimizer, const char* scale, const std:
   return parameter(*model, name).value();
 }
 
-// The branch begins at 0, so after one step it is rate times direction, rounded once; the rates
-// differ by 1/4, which rounds nothing.
+// The weights of the branch begin at 0, so after one step they are rate times direction, rounded
+// once. The two rates differ by a factor of 1/4, which is exact.
 TEST(DeformConfig, TheBranchLearnsAtItsOwnRate) {
   for (const char* optimizer : {"sgd", "adam"}) {
     SCOPED_TRACE(optimizer);
@@ -144,7 +144,7 @@ TEST(DeformConfig, ItsTableCountsEachParameterOnce) {
   EXPECT_NE(all.find("\nd fused\n"), std::string::npos) << all;
 }
 
-// Bright columns, and a network of one deformable convolution, in the trainer.
+// Trains a network of one deformable convolution on images with one bright column.
 TrainingSetup deformable_setup(const char* layout) {
   TrainingSetup setup = small_setup(7);
   const ExperimentConfig config = parse_config_text(

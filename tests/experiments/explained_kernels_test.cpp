@@ -95,8 +95,8 @@ KernelTally said_by(const Json& explained, const char* mode, std::int64_t times)
   return without_sites(tally);
 }
 
-// LeNet in a chain of two convolutions: named, because `auto` may choose differently on another
-// CPU.
+// LeNet with both convolutions in one chain. The config names the chain, because `auto` may choose
+// differently on another CPU.
 ExperimentConfig config_with_a_chain() {
   ExperimentConfig config = config_of(kConfigs / "quickstart.yaml");
   const char* const lanes = "direct_batch_lanes";
@@ -112,7 +112,7 @@ Json explained(const ExperimentConfig& config) {
   return answer.code == 0 ? Json::parse(answer.out) : Json();
 }
 
-// Samples of 20 points anywhere, and one without any.
+// Makes samples of 20 points at random positions, and one sample without points.
 std::shared_ptr<const PointSet> random_points(const ExperimentConfig& config,
                                               const SampleInfo& sample, std::int64_t count) {
   auto set = std::make_shared<PointSet>();
@@ -171,7 +171,7 @@ Ran run_steps(const ExperimentConfig& config) {
   TrainStep step(*model, *optimizer, 0, config.device, 0, config.train.plan);
   Ran out;
   KernelCounter counter;
-  // The first step compiles; "measure" would time its candidates in it.
+  // The first step is not counted: it compiles, and "measure" times its candidates in it.
   for (const bool counted : {false, true}) {
     counter.forget();
     loader.start_epoch(0);
@@ -202,7 +202,8 @@ TEST(ExplainedKernels, EveryConfigRunsWhatExplainSays) {
     if (name.starts_with("base_")) continue;  // names no data set
     SCOPED_TRACE(name);
     const ExperimentConfig config = config_of(file.path());
-    // As in a run: `auto` depends on the number of threads, which another test may have changed.
+    // Sets the number of threads as a run does, because `auto` depends on it and another test may
+    // have changed it.
     set_num_threads(static_cast<int>(config.threads));
     const Json said = explained(config);
     if (said.is_null()) continue;
@@ -215,8 +216,8 @@ TEST(ExplainedKernels, EveryConfigRunsWhatExplainSays) {
   EXPECT_GE(count, 20);
 }
 
-// The same comparison with a wrong explanation: of the kernel, of a direction that does not run,
-// and without a layer.
+// The comparison fails for a wrong explanation: one with a wrong kernel, one with a direction that
+// does not run, and one without a layer.
 TEST(ExplainedKernels, ALieIsFound) {
   const ExperimentConfig config = config_with_a_chain();
   const Json honest = explained(config);

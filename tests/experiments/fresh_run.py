@@ -66,12 +66,13 @@ class FreshRun(unittest.TestCase):
     def test_curves_show_train_validation_and_test_at_every_epoch(self):
         for text in (self.svg("curves.svg"), self.report):
             for epoch in range(1, EPOCHS + 1):
-                # A point of validation and one of test, in the panel of the loss and of accuracy.
+                # The panel of the loss and the panel of accuracy each have a point of validation
+                # and a point of test.
                 points = re.findall(rf"<title>[^<]*, epoch {epoch}: ", text)
                 self.assertEqual(len(points), 4, f"points of epoch {epoch}")
             for split in ("train", "val", "test"):
                 self.assertTrue(re.search(rf">{split}<", text), f"no line of {split}")
-                # The path itself, in the panels of loss and accuracy: one point per epoch.
+                # The paths in the panels of loss and accuracy have one point per epoch.
                 paths = re.findall(rf'<path d="([^"]*)"[^>]*><title>{split}</title></path>', text)
                 self.assertEqual(len(paths), 2, f"lines of {split}")
                 for path in paths:

@@ -12,7 +12,7 @@
 namespace convscope::testing {
 namespace {
 
-// A list of layers, because LeNet-5 has no dropout.
+// The config is a list of layers with a dropout, because LeNet-5 has none.
 constexpr const char* kConfig = R"(name: small
 data: {set: synthetic_digits, train_size: 640, test_size: 100, batch_size: 16}
 layers:

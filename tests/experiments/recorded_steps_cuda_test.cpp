@@ -23,7 +23,7 @@ using RecordedStepsOnCuda = testing::CudaTest;
 constexpr std::int64_t kImages = 46, kBatch = 8;  // 5 full batches and one of 6
 constexpr int kClasses = 5;
 
-// Digits would work too: a bright spot in noise, whose position is the class.
+// Images of noise with a bright spot, whose position is the class.
 Dataset spots(std::int64_t count) {
   Dataset data;
   data.name = "spots";
@@ -145,7 +145,8 @@ std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, s
   return out;
 }
 
-// The same with the loader, one step at a time; stops before step `until`.
+// Trains like the function above, but with batches from the loader and one step at a time; stops
+// before step `until`.
 std::vector<StepResult> train_stepwise(const Network& net, Device device, std::int64_t until,
                                        bool plans, double clip_norm = 0,
                                        LossScale* scale = nullptr) {
@@ -193,8 +194,8 @@ TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
   const auto want = train_stepwise(dynamic, Device{}, 12, /*plans=*/false);
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i) {
-    // Another summation order in f32: about 1e-7 per step, which 12 steps at a rate of 0.05 or less
-    // hardly increase.
+    // The summation order differs in f32, by about 1e-7 per step, which 12 steps at a rate of 0.05
+    // or less hardly increase.
     EXPECT_NEAR(static_cast<double>(got[i].loss), want[i].loss, 2e-5) << "step " << i;
     EXPECT_NEAR(got[i].correct, static_cast<double>(want[i].correct), 1) << "step " << i;
   }
@@ -204,8 +205,8 @@ TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-5);
 }
 
-// Between the two kernels of the linear layers, and between the update and the first of them, are
-// kernels that let the next one start before they have waited themselves.
+// Between the two kernels of the linear layers, and between the update and the first of these
+// kernels, other kernels run that let the next kernel start before they have waited.
 TEST_F(RecordedStepsOnCuda, follow_the_cpu_where_kernels_let_the_next_one_start_at_once) {
   for (const char* algorithm : {"implicit_gemm", "implicit_gemm_tma_halves", "direct"}) {
     SCOPED_TRACE(algorithm);
@@ -303,7 +304,7 @@ TEST_F(RecordedStepsOnCuda, clip_gradients_like_planned_steps) {
   train_stepwise(planned, cuda(), 6, /*plans=*/true, 0.3);
   const std::vector<float> a = weights_of(recorded);
   const std::vector<float> b = weights_of(planned);
-  // The factor is applied in double there, in f32 here.
+  // Single steps apply the clipping factor in double, recorded steps in f32.
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
 }
 
@@ -312,7 +313,8 @@ bool same_state(const LossScale& a, const LossScale& b) {
          a.state().skipped == b.state().skipped;
 }
 
-// The scale begins beyond f32: the first steps are skipped, and each halves it.
+// The scale begins beyond the range of f32. The first steps are skipped, and each of them halves
+// the scale.
 TEST_F(RecordedStepsOnCuda, scale_the_loss_as_the_host_does) {
   for (const char* optimizer : {"sgd", "adam"}) {
     SCOPED_TRACE(optimizer);
@@ -424,7 +426,7 @@ TEST_F(RecordedStepsOnCuda, time_a_batch_of_an_inference) {
   EXPECT_EQ(time->kernels.execution, "recorded");
   const Evaluation after = evaluator.run();
   EXPECT_EQ(after.loss, before.loss);
-  // Without recordings single batches are timed.
+  // Without recordings, single batches are timed.
   Evaluator dynamic(*ours.model, loader, cuda(), /*plans=*/false);
   const auto single = dynamic.time();
   ASSERT_TRUE(single.has_value());
@@ -446,8 +448,8 @@ TEST_F(RecordedStepsOnCuda, say_why_they_are_not_recorded) {
   EXPECT_EQ(why, "cpu records no kernels");
 }
 
-// Only the gather kernel: batches equal the loader's bit by bit; image sizes that are multiples of
-// four pixels or not.
+// Tests only the gather kernel: its batches equal those of the loader bit by bit, for image sizes
+// that are multiples of four pixels and for others.
 TEST_F(RecordedStepsOnCuda, see_the_batches_of_the_loader) {
   for (const std::int64_t side : {5, 6, 40}) {
     Dataset data;

@@ -64,13 +64,13 @@ TEST(Removal, goes_on_as_the_masked_network_would_with_half_the_filters) {
     EXPECT_EQ(masked.summary.execution, "masked dense");
     EXPECT_EQ(removed.summary.execution, "compact dense");
     EXPECT_LT(removed.summary.params, masked.summary.params / 2);
-    // Another summation order for 40 steps. A forgotten momentum changes these biases by some 1e-3,
-    // a thousand times as much as rounding does.
+    // The two runs use different summation orders for 40 steps. A lost momentum would change these
+    // biases by some 1e-3, a thousand times as much as rounding does.
     ASSERT_EQ(removed.weights.size(), masked.weights.size());
     for (std::size_t i = 0; i < masked.weights.size(); ++i) {
       EXPECT_NEAR(removed.weights[i], masked.weights[i], 1e-5f) << optim << " " << i;
     }
-    // Times and memory are only those of the small network: of two epochs without warm-up steps.
+    // Times and memory are those of the small network only: two epochs without warm-up steps.
     EXPECT_EQ(removed.summary.timed_steps, 40 - kTimingWarmupSteps);
     EXPECT_LT(removed.summary.avg_backward_mem, masked.summary.avg_backward_mem);
     EXPECT_NE(text_of(folder.file("layers.csv")).find("c1"), std::string::npos);

@@ -46,7 +46,7 @@ Ended uninterrupted() {
   return run(small_setup(7), folder, false);
 }
 
-// The rate is requested before each step, so it is the place of the interruption.
+// The learning rate is requested before each step, so the rate function interrupts the run.
 TrainingSetup interrupted_at(std::int64_t step, std::function<void()> what) {
   TrainingSetup setup = small_setup(7);
   setup.learning_rate = [step, what](const SchedulePoint& point) {

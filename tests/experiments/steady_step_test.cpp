@@ -9,8 +9,8 @@
 #include "framework/memory/memory.h"
 #include "tests/experiments/training_fixture.h"
 
-// Sanitizers have their own operator new, and without the pool of small objects the test makes no
-// sense.
+// Sanitizers replace operator new and disable the pool of small objects, so the test is skipped
+// under them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CONVSCOPE_COUNTS_NEW 0
 #else

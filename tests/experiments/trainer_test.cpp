@@ -56,7 +56,7 @@ TEST(Trainer, writes_the_whole_run_folder) {
                            "report.html", "ckpt/last.safetensors", "ckpt/best.safetensors"}) {
     EXPECT_TRUE(std::filesystem::exists(folder.file(name))) << name;
   }
-  EXPECT_EQ(setup.model->step(), 38);  // of 39, counted from 0: dropout draws from it
+  EXPECT_EQ(setup.model->step(), 38);  // the last of 39 steps; dropout draws from this number
   EXPECT_TRUE(setup.model->is_training());
   EXPECT_EQ(read_run_status(folder.path()).state, "DONE");
   EXPECT_EQ(std::filesystem::read_symlink(root.path() + "/small/latest"), folder.id());
@@ -95,7 +95,7 @@ TEST(Trainer, keeps_the_last_good_checkpoint_when_a_later_epoch_diverges) {
   setup.learning_rate = [](const SchedulePoint& point) { return point.step < 20 ? 0.05 : 1e30; };
   RunFolder folder = RunFolder::create(root.path(), "nan", 1);
   error_of([&] { run_quietly(setup, folder); }, ErrorKind::kRun);
-  // Epochs as short as these write their results only at the end, also for a reader like this.
+  // Such short epochs write their results only at the end of the run.
   EXPECT_EQ(parse_summary(text_of(folder.file("summary.json"))).epochs, 1);
   TrainingSetup again = small_setup(2);
   RunFolder same = std::move(folder);
@@ -107,7 +107,8 @@ TEST(Trainer, keeps_the_last_good_checkpoint_when_a_later_epoch_diverges) {
   for (float weight : weights_of(*again.model)) EXPECT_TRUE(std::isfinite(weight));
 }
 
-// A finite loss says nothing about the running statistics, because training steps do not read them.
+// Running statistics may be infinite while the loss is finite, because training steps do not read
+// them.
 TEST(Trainer, keeps_the_checkpoint_before_one_with_a_number_that_is_not_finite) {
   for (const bool tested : {false, true}) {
     const TemporaryFolder root;
@@ -258,8 +259,8 @@ TEST(Trainer, weighs_the_memory_of_a_step) {
   setup.train->start_epoch(0);
   ASSERT_TRUE(setup.train->next(batch));
   const StepResult first = step.run(batch, 0.05);
-  // At least what the backward needs: hidden layer before or after the ReLU, the probabilities; at
-  // most a few copies of all values.
+  // The lower bound is what the backward needs: the hidden layer before or after the ReLU, and the
+  // probabilities. The upper bound is a few copies of all values.
   const std::int64_t hidden_bytes = 16 * 16 * 4;
   const std::int64_t logits_bytes = 16 * 4 * 4;
   EXPECT_GE(first.forward_bytes, hidden_bytes + logits_bytes);

@@ -189,10 +189,10 @@ TEST_F(NetworksOnCuda, GiveTheSameBitsTwice) {
   }
 }
 
-// Relative L2 error of each gradient: a sum of n terms in another order differs by about sqrt(n)
-// 2^-24. Layers multiply this by the condition of the later layers, most of all batch norm over few
-// values: the last ones of the small network see 8 values. At CIFAR's size two algorithms of the
-// CPU differ by 3e-6.
+// Checks the relative L2 error of each gradient. Sums of n terms in different orders differ by
+// about sqrt(n) 2^-24. The condition numbers of the later layers multiply this error. The largest
+// factor comes from batch norm over few values: the last batch norms of the small network see 8
+// values. At CIFAR's size two CPU algorithms differ by 3e-6.
 TEST_F(NetworksOnCuda, HaveTheGradientsOfTheCpuTensorByTensor) {
   struct Case {
     const char* model;
@@ -244,12 +244,14 @@ TEST_F(NetworksOnCuda, TrainInEachPrecisionLikeInF32) {
     const Curve rounded = curve_of(
         config_of(kLenet, {"train.plan=false", cat("precision=", one.precision)}, cuda()), steps);
     for (int s = 0; s < steps; ++s) {
-      // Errors of operands average out in sums; the remainder grows with the steps.
+      // Rounding errors of operands average out in sums. The remaining error grows with the number
+      // of steps.
       EXPECT_NEAR(rounded.losses[static_cast<std::size_t>(s)],
                   exact.losses[static_cast<std::size_t>(s)], 4 * one.unit * (1 + s))
           << "step " << s;
     }
-    // The arithmetic really differs. The emulation multiplies TF32 as f32.
+    // The result must differ from that of f32, except on the emulated GPU, which multiplies TF32 as
+    // f32.
     if (!is_emulated() || std::string(one.precision) != "tf32") {
       EXPECT_NE(rounded.losses, exact.losses);
     }
@@ -357,7 +359,7 @@ TEST_F(TrainingOnCuda, EndsNearTheWeightsOfTheCpuAndWithTheSameBitsTwice) {
   const Ended second = whole_run(cuda());
   EXPECT_EQ(first.code, 0);
   EXPECT_EQ(first.weights, second.weights);
-  // 39 steps with momentum: each adds some 1e-6 of the update.
+  // Each of the 39 steps with momentum adds a difference of some 1e-6 of the update.
   EXPECT_LT(distance(first.weights, on_cpu.weights), 1e-4);
   EXPECT_NEAR(*first.summary.acc, *on_cpu.summary.acc, 2.01);  // one of 50 images
   EXPECT_EQ(first.summary.phases, "timed apart");
@@ -421,8 +423,9 @@ TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
     const Ended on_cuda = trained(cuda());
     EXPECT_EQ(on_cuda.code, 0);
     EXPECT_EQ(on_cuda.summary.params, on_cpu.summary.params);
-    // A value between two codes, or two weights of nearly equal size, may go either way: one 4-bit
-    // code in a layer of 16 values is some percent.
+    // A value halfway between two codes may be rounded to either code, and either of two weights of
+    // nearly equal size may be pruned. One 4-bit code in a layer of 16 values changes the result by
+    // some percent.
     EXPECT_LT(distance(on_cuda.weights, on_cpu.weights), 0.05);
     if (way[0] == ways[0][0]) {
       EXPECT_EQ(trained(cuda()).weights, on_cuda.weights);

@@ -2,10 +2,10 @@
 // bench_against.h: `convscope bench ... --against OTHER`: times this build and another one in
 // turns, on the same problems.
 //
-// A turn of a case calls both programs as `PROGRAM bench ... --json FILE`; the order alternates
-// from turn to turn. A disturbance of the machine therefore affects both, and any version that
-// knows the options can be timed. The medians of the calls are the sample of each side, as with
-// several files of `convscope compare`.
+// In each turn of a case, both programs are called as `PROGRAM bench ... --json FILE`, in
+// alternating order, so that a disturbance of the machine affects both. The other program may be
+// any version that has these options. The sample of each side consists of the medians of its calls,
+// as with several files in `convscope compare`.
 #pragma once
 
 #include <string>
@@ -58,8 +58,8 @@ std::vector<BenchWords> operator_cases(const char* layer, const std::vector<Prob
 }
 
 // Prints the comparison, writes it to the files that `timing` names (the JSON of `convscope
-// compare`) and returns the exit code. --min-time is shared by all turns of a case. `only_auto`: a
-// row is the choice of `auto`, whatever algorithm it was.
+// compare`) and returns the exit code. The turns of a case share --min-time. `only_auto`: rows are
+// matched as "the choice of `auto`", even if the two builds choose different algorithms.
 int bench_against(const char* command, const AgainstOptions& options, const TimingArguments& timing,
                   const std::vector<BenchWords>& cases, bool only_auto);
 

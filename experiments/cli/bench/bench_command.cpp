@@ -87,8 +87,9 @@ OperandTypes parsed_types(const std::string& text) {
                                  text, "'"));
 }
 
-// Codes are stored in channel blocks. On a CPU, a layer of few channels counts as the first of a
-// network: its images are NCHW f32, and the kernel rounds them. Returns their number.
+// Sets the operand types of the problems. Integer codes are stored in NCHWc blocks. On a CPU, a
+// layer with few input channels is treated as the first of a network: its images are NCHW f32, and
+// the kernel quantises them. Returns the number of such layers.
 int set_types(OperandTypes types, Device device, std::vector<Conv2dProblem>& problems) {
   constexpr std::int64_t kMaxColours = 4;
   int first_layers = 0;

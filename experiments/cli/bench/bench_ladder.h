@@ -12,9 +12,9 @@ namespace convscope {
 
 struct LadderArguments {
   std::string ladders;                  // "all", or names joined by commas
-  std::vector<Conv2dProblem> problems;  // none: each ladder's own
+  std::vector<Conv2dProblem> problems;  // empty: each ladder's default problem
   std::vector<Direction> directions;
-  std::int64_t batch = 0;  // replaces the batch of a ladder's own problem; 0: unchanged
+  std::int64_t batch = 0;  // replaces the batch of a ladder's default problem; 0: unchanged
 };
 
 // Returns the exit code. Times the rungs with `settings`, in which it stores the measured peaks.

@@ -81,15 +81,16 @@ std::vector<NetMode> modes_of(const std::string& text) {
   return out;
 }
 
-// Returns the given checkpoint or model file, or the last one of a run folder; "": neither.
+// Returns the path if it is a checkpoint or model file, or the last checkpoint of a run folder; ""
+// if `net` is neither.
 std::string trained_file(const std::string& net) {
   if (net.ends_with(".safetensors") && std::filesystem::is_regular_file(net)) return net;
   if (!std::filesystem::is_directory(net)) return "";
   return resolve_run(net) + "/ckpt/last.safetensors";
 }
 
-// Loads the weights of a trained network, so that masks and steps are the trained ones; not when
-// the command's words have added or removed quantisers.
+// Loads the weights of a trained network, so that masks and step sizes are the trained ones. Loads
+// nothing when KEY=VALUE words of the command have added or removed quantisers.
 void take_weights(const Arguments& arguments, const ExperimentConfig& config, Module& model) {
   const std::string file = trained_file(arguments.net);
   if (file.empty()) return;

@@ -21,7 +21,7 @@ namespace convscope {
 namespace {
 
 constexpr const char* kCommand = "bench sparse_net";
-// Usual algorithms of the field and ours; those that a device lacks are reported.
+// The usual algorithms of other libraries and ours. Algorithms that a device lacks are reported.
 constexpr const char* kAlgorithms = "native,implicit_gemm,split_mask,halo,auto";
 
 struct SparseNetArguments {

@@ -21,7 +21,7 @@ inline constexpr const char* kJsonHelp =
 // The JSON and CSV files of a benchmark. They are created with the first row.
 struct BenchFiles {
   BenchFile json, csv;
-  // Fails when a file cannot be written.
+  // Checks that both paths can be written; fails otherwise.
   BenchFiles(const std::string& json_path, const std::string& csv_path)
       : json(json_path), csv(csv_path) {}
 
@@ -54,8 +54,9 @@ void check_timing(const char* command, const TimingArguments& arguments);
 BenchSettings bench_settings(const TimingArguments& arguments);
 BenchReportSettings report_settings(const BenchSettings& settings, const char* operation);
 
-// Fails when channels, image size or number of outputs are missing, because their default 1 is
-// never meant. A missing kernel size means 1x1, as in experiments/shapes; half a kernel size fails.
+// Fails when channels, image size or number of outputs are missing, because the default 1 is never
+// meant. A missing kernel size means 1x1, as in experiments/shapes. Fails when only one of kernel
+// height and width is given.
 void require_sizes(const char* command, const std::string& text);
 
 // Returns the problems of the files, then the problems of the texts.

@@ -17,8 +17,8 @@ void add_gate_options(CommandLine& app, GateOptions& options);
 // Fails with a usage error when the options contradict each other.
 void check_gate(const char* command, const GateOptions& options);
 
-// Prints on stderr what is slower, undecided or missing; returns the exit code. `both_ways`: rows
-// that only the second side has count as missing too.
+// Prints on stderr what is slower, undecided or missing; returns the exit code. With `both_ways`,
+// rows that only the second side has count as missing too.
 int pass_gate(const CompareResult& comparison, const GateOptions& options, bool both_ways);
 
 }  // namespace convscope

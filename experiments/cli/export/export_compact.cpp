@@ -27,9 +27,10 @@ namespace {
 
 constexpr double kTolerance = 1e-5;  // relative to the largest output, or to 1
 
-// Turns rounding of activations on or off. A different summation order may cross a rounding
-// boundary and change a code by one, so outputs are compared with unrounded activations. Weights
-// stay masked and rounded; the steps of the activations are copied.
+// Turns the rounding of activations off (`on`) or on again. A different summation order may move a
+// value across a rounding boundary and change its code by one. Outputs are therefore compared with
+// unrounded activations. Weights stay masked and rounded; the step sizes of the activations are
+// copied.
 void bypass_activations(Module& network, bool on) {
   for (const QuantizedTensor& tensor : quantized_tensors(network)) {
     if (!tensor.is_weight) tensor.quantizer->bypass(on);

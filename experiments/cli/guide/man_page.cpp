@@ -46,7 +46,7 @@ std::string terms(const CommandLine& line) {
   return out;
 }
 
-// Returns the usage, one line per form, each after the program's name.
+// Returns the usage: one line for each form of the command, with the program's name before it.
 std::string forms_of(const std::string& usage) {
   std::string out;
   for (std::size_t begin = 0; begin <= usage.size();) {

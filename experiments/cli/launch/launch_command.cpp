@@ -85,7 +85,8 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   // Passes lines on until the launcher closes both streams. A signal asks the processes to stop by
-  // SIGUSR1 and SIGUSR2, which every launcher forwards (trainer/signals.h); a second one ends it.
+  // SIGUSR1 and SIGUSR2, which every launcher forwards (trainer/signals.h); a second signal ends
+  // the launcher.
   void read_lines(LauncherOutput& out, LauncherOutput& error) {
     LauncherOutput* const outputs[2] = {&out, &error};
     std::string lines[2];
@@ -93,9 +94,10 @@ class Child {
     Clock::time_point asked{};
     while (streams_[0] >= 0 || streams_[1] >= 0) {
       pollfd ready[2] = {{streams_[0], POLLIN, 0}, {streams_[1], POLLIN, 0}};
-      // With a timeout, because a signal may come just before.
+      // poll() has a timeout, because a signal may come just before the call.
       const int found = poll(ready, 2, 200);
-      // Repeated each second: a launcher ignores a signal that comes before its processes begin.
+      // The signal is repeated each second, because a launcher ignores a signal that comes before
+      // its processes begin.
       if (stops_asked > sent || (sent == 1 && Clock::now() - asked >= std::chrono::seconds(1))) {
         kill(pid_, stops_asked > 1 ? SIGTERM : first_stop == SIGINT ? SIGUSR2 : SIGUSR1);
         sent = stops_asked;

@@ -66,7 +66,8 @@ Found layer_named(Module& model, const std::string& name) {
            near.empty() ? "" : cat("; did you mean '", near, "'?")));
 }
 
-// Returns indices of `data`: the first of class 0, of class 1 and so on, then the second ones.
+// Returns indices of `data`: the first image of class 0, of class 1 and so on, then the second
+// image of each class.
 std::vector<std::int64_t> one_of_each_class(const Dataset& data, int count) {
   std::vector<std::vector<std::int64_t>> of_class(static_cast<std::size_t>(data.classes));
   for (std::int64_t i = 0; i < data.size(); ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// stdout_file.h: the file that an option names by '-'. Its content appears on stdout when the
-// command has ended. All other output on stdout goes to stderr, so that a pipe gets only the file.
+// stdout_file.h: the temporary file that replaces '-' as the value of an option. Its content
+// appears on stdout when the command has ended. All other output on stdout goes to stderr, so that
+// a pipe gets only the file.
 #pragma once
 
 #include <string>

@@ -18,8 +18,8 @@ using FlatConfig = std::map<std::string, OptionValue>;
 // are kept. Throws Error of kind kConfig for a text that is not YAML.
 CONVSCOPE_API FlatConfig flat_config(std::string_view yaml, std::string_view file_name);
 
-// Returns all keys that a config may have: "optim.lr", "quant.w_bits", ... Keys of one kind of
-// layer are left out, because their positions in `layers` are numbers.
+// Returns all keys that a config may have: "optim.lr", "quant.w_bits", ... Keys of the entries of
+// `layers` are left out, because their paths contain a position.
 CONVSCOPE_API const std::vector<std::string>& known_config_keys();
 
 // Returns the defaults of the keys that have one.

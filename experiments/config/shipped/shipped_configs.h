@@ -15,8 +15,8 @@ struct ShippedConfig {
   std::string path;   // path of the file
   std::string about;  // the first sentence of its first comment
 };
-// Returns the configs by name. A name in an earlier folder wins: experiments/configs of the current
-// folder, then the installation, then the source tree of the build.
+// Returns the configs by name. The folders are searched in this order, and the first match wins:
+// experiments/configs of the current folder, the installation, the source tree of the build.
 CONVSCOPE_API std::vector<ShippedConfig> shipped_configs();
 
 // Returns the file that `word` names: a path, a file in the current folder with or without .yaml,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Splits a cell into pieces that the interpreter takes one at a time.
 
-cling takes statements, or one function, per call. A cell of a notebook has more, with includes and classes.
+In one call, cling takes either statements or one function. A cell of a notebook may hold several functions,
+includes and classes.
 split() cuts it at its top level. Every piece keeps the number of its first line, so that messages name the
 line of the cell.
 """

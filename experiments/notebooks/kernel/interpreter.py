@@ -72,7 +72,8 @@ class Interpreter:
         except cells.Unfinished as error:
             raise CellError("compile error", f"cell {number} ends inside {error}") from None
         self.seen.update(WORD.findall(cells.without_comments(code)))
-        # An interrupt between two pieces is recorded, because Python must not stop anywhere.
+        # An interrupt between two pieces of a cell is only recorded, because it must not stop
+        # Python code at any point.
         interrupts = []
         before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
         try:
@@ -102,8 +103,8 @@ class Interpreter:
             self.warn(text + "\n")
 
     def _errors(self, said, piece, head, messages):
-        """Returns the errors. cling looks up an unknown name only when the statement runs, and then without
-        its line. Parsed as the body of a function, the statement has its line."""
+        """Returns the errors of a statement. cling looks up an unknown name only when the statement runs, and
+        then reports no line. When the statement is parsed as the body of a function, cling reports the line."""
         found = [text for kind, text in said if kind == "message"]
         if any(text.startswith("cell ") and "error:" in text for text in found):
             return found

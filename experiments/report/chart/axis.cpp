@@ -28,7 +28,7 @@ double round_below(double value) {
   return power * (rest >= 4.9999 ? 5.0 : rest >= 1.9999 ? 2.0 : 1.0);
 }
 
-// Widens a span of one value, or of values that differ only by rounding.
+// Widens the axis if all values are equal or differ only by rounding.
 void widen(double& low, double& high) {
   if (high - low > 1e-9 * std::max(std::abs(low), std::abs(high))) return;
   const double pad = low == 0 && high == 0 ? 1.0 : std::max(std::abs(low), std::abs(high)) * 0.1;
@@ -89,7 +89,7 @@ std::vector<double> log_ticks(double low, double high, int wanted) {
     for (double tick : nice_ticks(low, high, wanted)) {
       if (tick > 0) ticks.push_back(tick);
     }
-    // The step below the lowest tick was 0, so a round number replaces it.
+    // The tick below the lowest would be 0, so a round number replaces it.
     if (ticks.front() > low) ticks.insert(ticks.begin(), round_below(low));
     return ticks;
   }

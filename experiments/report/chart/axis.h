@@ -15,8 +15,8 @@ struct AxisSpec {
   bool log = false;        // only if all values are above 0; otherwise the axis is linear
   bool from_zero = false;
   bool whole_numbers = false;  // for epochs: no ticks between them
-  // The smallest span of an axis, so that noise does not fill it: highest - lowest on a linear
-  // axis, highest / lowest on a logarithmic one.
+  // The smallest span of the axis, so that noise does not fill the panel: the difference of its
+  // ends on a linear axis, their quotient on a logarithmic axis.
   double least_span = 0, least_ratio = 1;
   std::vector<double> include = {};  // further values to show, for panels with the same axes
   // Limits of the axis for any data (percent: 0 and 100).

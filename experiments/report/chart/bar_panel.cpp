@@ -35,7 +35,7 @@ std::string end_text(const BarSeries& s, std::size_t i) {
   return i < s.notes.size() && !s.notes[i].empty() ? text + " " + s.notes[i] : text;
 }
 
-// Returns the mark between a bar and its number: the note's, or the series' mark.
+// Returns the style of the mark between a bar and its number: that of the note or of the series.
 int mark_style(const BarSeries& s, std::size_t i) {
   return i < s.note_styles.size() ? s.note_styles[i] : s.style;
 }
@@ -192,7 +192,7 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
       if (std > 0) {
         const double from_x = axis.pixel(value - std);
         const double to_x = axis.pixel(value + std);
-        // White around black is visible on dark and on light bars.
+        // Black with a white edge is visible on dark and on light bars.
         for (const char* stroke : {"#fff\" stroke-width=\"3", "#000\" stroke-width=\"1.1"}) {
           fmt::format_to(out,
                          "<path d=\"M{0:.1f} {1:.1f}v5m0 -2.5H{2:.1f}m0 -2.5v5\" fill=\"none\" "

@@ -21,7 +21,8 @@ inline constexpr int kNarrowest = 320;
 // One column of a two-column paper: 331 pixels over 85 mm make letters of 11 pixels 8 points high.
 inline constexpr int kPaperMillimetres = 85, kPaperWidth = 331;
 
-// Points with or without a line. x and y have the same length; NaN or infinity is a gap.
+// A series of points, with or without a line. x and y have the same length; a NaN or infinity is a
+// gap.
 struct Series {
   std::string name = {};
   int style = 0;  // series_style.h
@@ -46,7 +47,7 @@ struct LinePanel {
   int height = 260;         // pixels, including title and axis
 };
 
-// One bar per category; NaN: no value.
+// One bar per category; NaN means no value.
 struct BarSeries {
   std::string name = {};
   std::vector<double> values = {};
@@ -72,7 +73,7 @@ struct BarPanel {
 
 struct HeatCell {
   std::string text = {};  // text of the cell, so that no reader depends on the shade
-  // 0 white to 1 dark blue, to -1 dark brown; NaN: no value, slanted text
+  // From 0 (white) to 1 (dark blue) or to -1 (dark brown). NaN: no value; the text is slanted.
   double shade = 0;
   std::string title = {};  // tooltip
   bool framed = false;
@@ -91,10 +92,11 @@ struct HeatPanel {
   bool one_table = false;  // a matrix: never split; texts that do not fit are left out
 };
 
-// A grey image with dots, each with a line to its unmoved position.
+// A grey image with dots. A line connects each dot to the position that it would have without
+// offset.
 struct ImagePanel {
   struct Dot {
-    double x = 0, y = 0, from_x = 0, from_y = 0;  // pixels; 0 is the centre of the first one
+    double x = 0, y = 0, from_x = 0, from_y = 0;  // pixels; 0 is the centre of the first pixel
     double area = 1;                              // area of the dot, 0 to 1
     std::string title = {};                       // tooltip
   };

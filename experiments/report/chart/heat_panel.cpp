@@ -33,7 +33,7 @@ struct Layout {
   double block(std::size_t count) const { return head + row * static_cast<double>(count) + 8; }
 };
 
-// A word that does not fit becomes its first letter; numbers are never cut.
+// Shortens a word that does not fit to its first letter; numbers are never cut.
 double needed_width(const HeatPanel& panel) {
   double widest = 0;
   for (const auto& row : panel.cells) {
@@ -213,7 +213,7 @@ void draw(std::string& svg, const HeatPanel& panel, const Cell& cell) {
         const double x = left + layout.cell * static_cast<double>(c - first);
         draw_cell(svg, one, x, y, layout.cell, layout.row);
         if (!one.framed) continue;
-        // White within black is visible on dark and on light cells.
+        // A white line within a black line is visible on dark and on light cells.
         for (const char* stroke : {"#000\" stroke-width=\"3.4", "#fff\" stroke-width=\"1"}) {
           fmt::format_to(std::back_inserter(frames),
                          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "

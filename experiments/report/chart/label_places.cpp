@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// label_places.cpp: finds places of labels in a panel: not on a mark or another label, inside the
-// frame.
+// label_places.cpp: finds positions for labels inside a panel's frame that overlap no mark and no
+// other label.
 #include "experiments/report/chart/label_places.h"
 
 #include <algorithm>
@@ -86,7 +86,7 @@ bool LabelPlaces::crossed(const Corners& label) const {
 
 std::optional<Box> LabelPlaces::at_mark(double x, double y, double width, double height) {
   for (const double distance : {7.0, 10.0, 15.0, 21.0, 28.0, 36.0, 46.0, 58.0}) {
-    // Right, left, above, below, and between these.
+    // Candidates are right, left, above, below, and between these.
     constexpr double kWays[][2] = {{1, -.6}, {1, .6}, {-1, -.6}, {-1, .6},
                                    {0, -1},  {0, 1},  {1, 0},    {-1, 0}};
     for (const auto& [right, down] : kWays) {

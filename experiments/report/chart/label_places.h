@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// label_places.h: finds places of labels in a panel: not on a mark or another label, inside the
-// frame.
+// label_places.h: finds positions for labels inside a panel's frame that overlap no mark and no
+// other label.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ struct Box {
   double left = 0, top = 0, right = 0, bottom = 0;  // pixels
 };
 
-// Place of a label along a line: its centre, and its direction clockwise from the right.
+// Position of a label along a line: its centre, and its angle clockwise from the right.
 struct TurnedPlace {
   double x = 0, y = 0, degrees = 0;
 };
@@ -28,8 +28,9 @@ class LabelPlaces {
   void add_mark(double x, double y);
   void add_line(Points line);
 
-  // Returns a free place and reserves it. At a mark: the nearest one. Along a line: next to one of
-  // its straight pieces, nearer to this line than to any other.
+  // Returns a free position and reserves it. A label of a mark gets the position nearest to the
+  // mark. A label of a line is next to a straight segment of this line, and nearer to this line
+  // than to any other line.
   std::optional<Box> at_mark(double x, double y, double width, double height);
   std::optional<TurnedPlace> at_line(const Points& line, double width, double height);
 

@@ -170,7 +170,8 @@ void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
 
 void draw_marks(std::string& svg, const Frame& frame, const Series& s) {
   const std::size_t points = points_of(s);
-  // Single marks are all drawn; a line has some, at other points than its neighbours.
+  // All points of a series without a line get marks. A line has marks at some points, shifted
+  // against the marks of its neighbours.
   const bool all = !s.line || static_cast<double>(points) <= kMarksOnLine * 2;
   const std::size_t stride =
       all ? 1 : static_cast<std::size_t>(static_cast<double>(points) / kMarksOnLine);
@@ -258,7 +259,7 @@ void draw_end_labels(std::string& svg, const LinePanel& panel, const Frame& f, d
 
 namespace {
 
-// The ends of the axes with a mark near them, which the frame would cut.
+// Finds the ends of the axes that need a margin because the frame would cut a mark near them.
 struct Ends {
   bool left = false, right = false, top = false, bottom = false;
 };
@@ -294,7 +295,8 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
       if (!std::isfinite(s.x[i]) || !std::isfinite(s.y[i])) continue;
       x_extent.add(s.x[i]);
       y_extent.add(s.y[i]);
-      // Error bars count, but a bar that extends below 0 must not prevent a logarithmic axis.
+      // Error bars widen the axis, but a bar that extends below 0 must not prevent a logarithmic
+      // axis.
       const auto add = [i](Extent& extent, const std::vector<double>& edge, bool log) {
         if (i < edge.size() && (!log || edge[i] > 0)) extent.add(edge[i]);
       };

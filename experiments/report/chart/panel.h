@@ -31,7 +31,8 @@ void draw(std::string& svg, const LegendPanel& panel, const Cell& cell);
 
 // Returns the width of an entry's sign and name in a legend of at most this width.
 double legend_entry_width(const LegendEntry& entry, double most);
-// Returns the height of the lines below the first: a name that is wider than `most` is wrapped.
+// Draws an entry at (x, y); a name that is wider than `most` is wrapped. Returns the height of the
+// lines below the first.
 double draw_legend_entry(std::string& svg, const LegendEntry& entry, double x, double y,
                          double most);
 
@@ -52,8 +53,8 @@ struct BarLook {
 };
 BarLook bar_look(int series);
 
-// Draws the label of a horizontal axis, wrapped to the panel's width and centred at x where the
-// panel's edges allow it; returns the height of the lines below the first.
+// Draws the label of a horizontal axis, wrapped to the panel's width. The label is centred at x
+// where the panel's edges allow it. Returns the height of the label's lines below the first.
 double more_label_lines(const AxisSpec& spec, double width);
 void draw_x_label(std::string& svg, const AxisSpec& spec, bool log, double x, double y,
                   const Cell& cell);

@@ -19,8 +19,8 @@ CONVSCOPE_API int algorithm_style(std::string_view name);
 CONVSCOPE_API const char* style_color(int style);
 // Returns the value of stroke-dasharray; "" for a solid line.
 const char* style_dashes(int style);
-// Returns a mark centred at (x, y), of about `radius`, in the style's colour or a given one.
-// `title` (escaped here) is the tooltip; "" = none. Hollow marks are white inside.
+// Returns a mark centred at (x, y), of about `radius`, in `color` or, by default, in the style's
+// colour. `title` (escaped here) is the tooltip; "" = none. Hollow marks are white inside.
 CONVSCOPE_API std::string style_mark(int style, double x, double y, double radius, bool hollow,
                                      const std::string& title, const char* color = nullptr);
 

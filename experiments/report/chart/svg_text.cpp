@@ -27,7 +27,8 @@ std::size_t character_bytes(std::string_view text, std::size_t at) {
   }
   if (bytes < 3) return bytes;
   const auto next = static_cast<unsigned char>(text[at + 1]);
-  // Overlong forms, surrogates, above U+10FFFF, and the two non-characters U+FFFE and U+FFFF.
+  // Rejects overlong encodings, surrogates, code points above U+10FFFF, and the non-characters
+  // U+FFFE and U+FFFF.
   if ((lead == 0xE0 && next < 0xA0) || (lead == 0xED && next > 0x9F) ||
       (lead == 0xF0 && next < 0x90) || (lead == 0xF4 && next > 0x8F)) {
     return 0;
@@ -37,7 +38,8 @@ std::size_t character_bytes(std::string_view text, std::size_t at) {
   return non_character ? 0 : bytes;
 }
 
-// Returns a part of the font size; from DejaVu Sans, which is wide, plus a little.
+// Returns the width of a character relative to the font size: that of DejaVu Sans, which is wide,
+// plus a margin.
 double character_width(std::string_view c) {
   if (c.size() >= 3) return 1.0;
   if (c.size() == 2) return 0.68;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config_section.h: config.yaml on a run's page: values that differ from the defaults, as a table
-// and marked in the whole text.
+// config_section.h: config.yaml on a run's page: a table of the values that differ from the
+// defaults, and the whole text with these values marked.
 #pragma once
 
 #include <string>

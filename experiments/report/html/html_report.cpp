@@ -143,8 +143,8 @@ std::vector<std::string> with(std::vector<std::string> sentences,
   return sentences;
 }
 
-// Returns the config with the largest mean (for a time: median), or the smallest; "" when no run
-// has a value above 0.
+// Returns the config with the largest or the smallest mean (for times: median); "" when no run has
+// a value above 0.
 Fact extreme(const char* name, const RunSet& set, bool largest, bool is_time,
              const std::function<double(const RunSummary&)>& value,
              const std::function<std::string(double)>& text) {
@@ -179,7 +179,7 @@ std::string refusals(const BenchSet& set) {
              "</details>\n");
 }
 
-// Returns a sentence, and the best config for some quantities.
+// Returns a sentence about the runs and the best config in some quantities.
 std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   std::size_t undone = 0;
   for (const RunRow& row : rows) undone += row.state == "DONE" ? 0 : 1;
@@ -219,8 +219,8 @@ std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   return "<p>" + escape_markup(out) + ".</p>\n" + html_facts(facts);
 }
 
-// Returns the lead of benchmarks: a sentence, doubts about the numbers, and time and settings of
-// each file.
+// Returns the lead of a page of benchmarks: a sentence, warnings about the numbers, and time and
+// settings of each file.
 std::string lead_of(const std::vector<BenchHead>& heads, const std::string& sentence) {
   std::string out = "<p>" + escape_markup(sentence) + ".</p>\n";
   std::vector<std::string> warnings;

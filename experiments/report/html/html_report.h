@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// html_report.h: self-contained pages: facts, all plots with their numbers, and tables. No script,
-// font or other file; readable on a phone.
+// html_report.h: self-contained pages: they show facts, all plots with their numbers, and tables.
+// They need no script, font or other file, and are readable on a phone.
 #pragma once
 
 #include <string>

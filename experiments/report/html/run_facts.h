@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_facts.h: the head of a run's page: what ran, where, how well, how fast, and doubts about its
-// numbers.
+// run_facts.h: the head of a run's page: what ran and where, accuracy, speed, and why its numbers
+// may be unreliable.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ std::string state_badge(const std::string& state);
 // Returns markup: state, a sentence, warnings, facts.
 std::string run_facts(const RunData& run);
 
-// Returns sentences: why the run ended early, warnings of its log, a busy machine, a slow kind of
-// step, unreadable files.
+// Returns warnings as sentences: why the run ended early, warnings of its log, that the machine was
+// busy, that steps ran in a slow way, and which files are unreadable.
 std::vector<std::string> run_warnings(const RunData& run);
 
 }  // namespace convscope

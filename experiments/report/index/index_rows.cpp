@@ -33,7 +33,8 @@ bool is_shown_elsewhere(const std::string& key) {
   return false;
 }
 
-// Reads without the checks of the full reader: a cell that is not a number is a gap.
+// Reads one column of a CSV file without the checks of the full reader. A cell that is not a number
+// is a gap.
 std::vector<double> test_accuracies(const std::string& run) {
   std::vector<double> out;
   std::istringstream lines(file_text(run + "/epochs.csv"));
@@ -103,7 +104,7 @@ IndexedSweep read_sweep(const fs::path& path) {
   return sweep;
 }
 
-// Folders between a run and the given folder may be sweeps, also those without a run yet.
+// Folders between a run and the given folder may be sweeps. A sweep may have no run yet.
 class Sweeps {
  public:
   explicit Sweeps(const fs::path& root) : root_(root) {

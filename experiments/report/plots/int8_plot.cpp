@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_plot.cpp: speed-up by integers: f32 time divided by int8 time, layer by layer, for our
-// fastest algorithms and for the baseline's.
+// int8_plot.cpp: speed-up by integers: f32 time divided by int8 time of each layer, for our fastest
+// algorithms and for the baseline.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// Returns the same layer in f32 and any layout: only the sizes.
+// Returns the problem in f32 and NCHW, so that a layer can be found in any type and layout.
 Conv2dProblem sizes_of(Conv2dProblem problem) {
   problem.dtype = DType::f32;
   problem.types.reset();

@@ -2,7 +2,7 @@
 // pareto_plot.cpp: accuracy against cost: time of inference and of a training step per image, bytes
 // of the stored parameters, and nominal bytes. Stored bytes are those of the model file of a
 // quantised or sparse run; nominal bytes are those that bits and zeros would need. The two sizes
-// are separate panels, because a simulated saving saves nothing.
+// are separate panels, because nominal bytes are only a possible saving.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ struct Point {
   Spread accuracy, cost;
 };
 
-// Returns the points that no other beats in both, from cheap to expensive.
+// Returns the points that no other point beats in both cost and accuracy, from cheap to expensive.
 std::vector<const Point*> front_of(const std::vector<Point>& points) {
   std::vector<const Point*> sorted;
   for (const Point& point : points) sorted.push_back(&point);

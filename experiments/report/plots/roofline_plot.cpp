@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// roofline_plot.cpp: GFLOP/s against FLOPs per byte under the machine's measured peaks. Bytes are
-// the lower bound: each tensor of the direction once. Left: executed FLOPs, which stay under the
-// roof. Right: FLOPs of the textbook loops, where Winograd and FFT may be above the roof. Williams,
-// Waterman, Patterson 2009, doi 10.1145/1498765.1498785.
+// roofline_plot.cpp: GFLOP/s against FLOPs per byte under the machine's measured peaks. Bytes are a
+// lower bound: each tensor of the direction is read or written once. Left: executed FLOPs, which
+// stay under the roof. Right: FLOPs of the textbook loops, where Winograd and FFT may be above the
+// roof. Williams, Waterman, Patterson 2009, doi 10.1145/1498765.1498785.
 #include <algorithm>
 #include <cmath>
 
@@ -24,8 +24,8 @@ constexpr Level kLevels[] = {{"L2", &CpuCeilings::l2_copy, 23},
                              {"L3", &CpuCeilings::l3_copy, 31},
                              {"DRAM", &CpuCeilings::dram_copy, 39}};
 
-// Returns 0 for integers in files without their peak, because this machine's estimate does not hold
-// for another.
+// Returns the peak of a row's products; 0 for integers in files without an int8 peak, because an
+// estimate of this machine does not hold for another machine.
 double peak_of(const BenchSetting& setting, bool bytes) {
   const CpuCeilings& c = *setting.ceilings;
   return (bytes ? c.int8 : c.flops).with(std::min(setting.threads, c.cores), c.cores);
@@ -88,7 +88,7 @@ Range range_of(const BenchSet& set) {
     range.gflops.add(peak * 1e-9);
     for (const Level& level : kLevels) {
       const double bandwidth = (c.*level.bytes_per_second).with(used, c.cores);
-      // A part of the slanted line is visible that is long enough for its name.
+      // Extends the axis so that the slanted part of each line is long enough for its name.
       if (bandwidth > 0) range.flops_per_byte.add(peak / bandwidth / 8);
     }
   }

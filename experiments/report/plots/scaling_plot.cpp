@@ -24,8 +24,8 @@ double value_of(Over over, const BenchSetting& setting, const Conv2dProblem& pro
                                                    : problem.r);
 }
 
-// Returns the same text for rows that differ only in `over`. A larger kernel has more padding, so
-// that the output size is equal.
+// Returns the same text for rows that differ only in `over`. Where `over` is the kernel size,
+// padding may differ too, because a larger kernel needs more padding for the same output size.
 std::string rest_of(Over over, const BenchSetting& setting, BenchedProblem z) {
   std::string size = cat(z.r, "x", z.s);
   if (over == Over::batch) z.n = 0;

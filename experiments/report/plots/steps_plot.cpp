@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// steps_plot.cpp: the quantisers' step sizes during training, from quant.csv; with one step per
-// channel, their mean, and a band from the smallest to the largest.
+// steps_plot.cpp: the quantisers' step sizes during training, from quant.csv; with one step size
+// per channel, the mean over the channels and a band from the smallest to the largest.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -16,8 +16,9 @@ struct FittedTable {
   std::vector<std::string> left_out;  // names, in the order of the table
 };
 
-// Returns the table for lines of `width` characters. Columns of `order` may be left out, the first
-// ones first; all others stay. Columns of `stay` stay even if all rows agree.
+// Returns the table for lines of `width` characters. Columns of `order` may be left out, beginning
+// with the first; columns that are not in `order` stay. Columns of `stay` stay even if all rows
+// agree.
 CONVSCOPE_API FittedTable fit_table(const TextTable& table, std::size_t width,
                                     const std::vector<std::string>& order,
                                     const std::vector<std::string>& stay);

@@ -49,8 +49,8 @@ Lines words_of(std::string_view text, std::size_t room) {
   return out;
 }
 
-// Returns the start of the second column of a line such as "  name   what it means"; its
-// indentation plus a little if it has none.
+// Returns the start of the second column of a line such as "  name   what it means". For a line
+// with one column, returns its indentation plus a little.
 std::size_t hanging_column(const std::string& line, std::size_t width) {
   const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
   const std::size_t gap = line.find("  ", indent);
@@ -157,8 +157,8 @@ std::vector<Lines> with_broken_cells(const std::vector<Lines>& rows, std::size_t
   return out;
 }
 
-// Returns several tables below each other, each with the first column; "" if this does not fit
-// either.
+// Splits a wide table into several tables below each other, each with the first column; "" if they
+// do not fit either.
 std::string split_table(const std::vector<Lines>& rows, std::size_t width, bool bars) {
   const std::size_t count = rows.front().size();
   const auto same = [&](const Lines& cells) { return cells.size() == count; };

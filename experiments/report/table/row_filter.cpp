@@ -21,7 +21,7 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
-// Returns all digits of a number, so that comparisons use the value in the files.
+// Returns a number with all its digits, so that comparisons use the value in the files.
 std::string exact_text(const TableCell& cell) { return cell_text(cell, 17); }
 
 // Returns NaN when the value is not a number.

@@ -12,11 +12,11 @@
 
 namespace convscope {
 
-// Place of a row: before the checkpoint, after it, or unknown (a header, a damaged row).
+// Position of a row: before the checkpoint, after it, or unknown (a header, a damaged row).
 enum class RowPlace { before, after, unknown };
 
-// Returns the place of a row of metrics.jsonl or epochs.csv for a checkpoint after `epochs` whole
-// epochs and `steps` steps.
+// Returns the position of a row of metrics.jsonl or epochs.csv for a checkpoint after `epochs`
+// whole epochs and `steps` steps.
 CONVSCOPE_API RowPlace place_of_metrics_row(std::string_view row, std::int64_t epochs,
                                             std::int64_t steps);
 CONVSCOPE_API RowPlace place_of_epoch_row(std::string_view row, std::int64_t epochs);
@@ -27,10 +27,10 @@ struct KeptRows {
   bool lacks_line_end = false;  // whether the last row lacks it
 };
 
-// Returns the rows to keep. `counted` is the file's length when the checkpoint was written; it
-// decides if it is between the rows before and after the checkpoint. In a file that was changed
-// since, it may be in the middle of a row. Then the file is kept up to the first row after the
-// checkpoint.
+// Returns the rows to keep. `counted` is the file's length in bytes when the checkpoint was
+// written. The file is kept up to `counted` if this byte separates the rows before the checkpoint
+// from the rows after it. In a file that was changed later, `counted` may be in the middle of a
+// row. In this case the file is kept up to the first row after the checkpoint.
 CONVSCOPE_API KeptRows kept_rows(const std::string& path, std::int64_t counted,
                                  const std::function<RowPlace(std::string_view)>& place_of);
 

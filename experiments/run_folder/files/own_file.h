@@ -2,8 +2,8 @@
 // own_file.h: files that the program writes in the folder of a run or sweep.
 //
 // Such a folder may come from another person, and a symbolic link in it could lead a write to any
-// file of the user. Therefore a write follows no link inside the folder. A link in place of a
-// rewritten file is replaced by the file; any other link is refused. The folder itself may be a
+// file of the user. Therefore a write follows no link inside the folder. If the name of a rewritten
+// file is a link, the file replaces the link; any other link is refused. The folder itself may be a
 // link.
 #pragma once
 

@@ -47,7 +47,7 @@ CONVSCOPE_API void cancel_in_slurm(const std::string& job);
 
 // sweep.slurm.json in the folder: the last submitted array, and whether it was cancelled.
 struct SlurmNote {
-  std::string job;  // "": none
+  std::string job;  // number of the array; "" if none was submitted
   bool cancelled = false;
 };
 CONVSCOPE_API SlurmNote read_slurm_note(const std::string& folder);

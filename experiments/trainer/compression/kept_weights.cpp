@@ -7,7 +7,8 @@
 namespace convscope {
 namespace {
 
-// Returns the number of values that share a step, averaged over steps with any values.
+// Returns the number of kept values per step size, averaged over the step sizes that have kept
+// values.
 std::int64_t kept_for_each_step(const Tensor& mask, std::int64_t steps) {
   const Tensor keep = mask.to(Device{});
   const std::int64_t inner = keep.numel() / steps;

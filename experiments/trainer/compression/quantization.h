@@ -19,7 +19,7 @@ struct QuantPlan {
   std::int64_t begin_step = 0;  // number of the first quantised step
   std::int64_t calibration_batches = 1;
   bool on_integers = false;  // evaluations compute with integer codes
-  // Returns whether an evaluation after `steps` steps is one of the quantised network.
+  // Returns whether an evaluation after `steps` steps uses the quantised network.
   bool has_begun(std::int64_t steps) const { return begin_step == 0 || steps > begin_step; }
   bool calibrates(std::int64_t step) const {  // whether this step calibrates
     return step >= begin_step && step < begin_step + calibration_batches;
@@ -33,14 +33,15 @@ struct QuantPlan {
 
 class CONVSCOPE_API Quantization {
  public:
-  // Opens quant.csv. `steps`: finished training steps; later rows are dropped, as in pruning.h.
+  // Opens quant.csv. `steps`: finished training steps; later rows are dropped, because a resumed
+  // run writes them again.
   Quantization(Module& model, const QuantPlan& plan, const RunFolder& folder, std::int64_t steps);
   // Tells the quantisers how many weights changed masks keep.
   void count_kept() { convscope::count_kept(pruned_); }
   // Prepares step number `steps`. Returns true when it is the first quantised step.
   bool before_step(std::int64_t steps, bool ends_epoch);
-  // Returns whether step number `steps` begins, calibrates or counts, so that its forward needs the
-  // host.
+  // Returns whether quantisation begins, calibrates or counts in step number `steps`, so that the
+  // forward pass needs the host.
   bool step_needs_host(std::int64_t steps, bool ends_epoch) const;
   void after_step(std::int64_t steps, std::int64_t epoch);
 

@@ -14,7 +14,8 @@
 
 namespace convscope {
 
-// Replaces network and optimiser of the setup by the smaller ones; returns a text on what stayed.
+// Replaces network and optimiser of the setup by the smaller ones; returns text that says what
+// stayed.
 CONVSCOPE_API std::string remove_pruned(TrainingSetup& setup);
 
 // Prepares a run that resumes from a checkpoint after the removal; `config_yaml` is the

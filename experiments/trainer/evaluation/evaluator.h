@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// evaluator.h: evaluates one data set repeatedly: on a device that records steps (recorded_steps.h)
-// from device memory with one read at the end, elsewhere by evaluate().
+// evaluator.h: evaluates one data set repeatedly. On a device that records steps
+// (recorded_steps.h), the data are in device memory and the results are read once at the end.
+// On other devices, evaluate() runs.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ class CONVSCOPE_API Evaluator {
   Evaluation run(bool (*stop)() = nullptr);
   // Returns the loss of each batch of the last run(), summed over its images.
   const std::vector<double>& batch_loss_sums() const { return batch_loss_sums_; }
-  // Returns the time of a batch in such a run, without the loader (inference_time.h).
+  // Returns the time of a batch in an evaluation, without the loader (inference_time.h).
   std::optional<InferenceTime> time();
   // Returns why batches of the last run() were not recorded; "" when they were, or on the CPU.
   const std::string& why_not_recorded() const { return why_not_recorded_; }

@@ -60,7 +60,7 @@ std::int64_t add_masks(const ExperimentConfig& config, Module& model, const Shap
   return held;
 }
 
-// Masks have no values here, so a layer that must compute from blocks counts as a dense one.
+// Masks have no values here, so a layer that must compute from blocks counts as a dense layer.
 ExperimentConfig without_blocks(ExperimentConfig config) {
   const auto dense = [](Conv2dPolicy& policy) {
     for (std::string* word : {&policy.forward, &policy.backward_data, &policy.backward_weight}) {

@@ -10,8 +10,8 @@ namespace convscope {
 
 class LostNote {
  public:
-  // Writes nothing for a null group. The group's thread writes the note, because this one may hang;
-  // the file already has the run's progress.
+  // Does nothing for a null group. The group's watching thread writes the note, because the
+  // training thread may hang. The run's progress is already in the file.
   LostNote(ProcessGroup* group, const RunFolder& folder) : group_(group) {
     if (group_ == nullptr) return;
     group_->on_lost([&folder](int exit_code, const std::string& sentence) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_order.h: what process 0 sends to the others of its group before training: everything from
-// files that only it has read. The others need no file of the run; neither its folder nor the
-// config must be visible to them.
+// rank_order.h: what process 0 sends to the other processes of its group before training: the
+// contents of all files that only process 0 reads. The run folder and the config need not be
+// visible to the other processes.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct RankOrder {
 // Sends the order of process 0; all others receive it.
 CONVSCOPE_API RankOrder share_order(ProcessGroup& group, const RankOrder& order);
 
-// Copies a whole file of process 0 to `to` in the other processes. `from` "": no file, and all
-// processes return false.
+// Copies the file `from` of process 0 to the path `to` in the other processes. If `from` is "",
+// nothing is copied and all processes return false.
 CONVSCOPE_API bool share_file(ProcessGroup& group, const std::string& from, const std::string& to);
 
 // A temporary folder for a process that writes no run folder: its files go there and are removed

@@ -4,8 +4,8 @@
 //   parts = processes * chunks        part p of a batch of n images: first_of_part(n, p, parts)
 //   a process computes `chunks` adjacent parts, one after the other
 //
-// A single process is the case of one part. `train.deterministic_ranks` fixes the number of parts:
-// the sums over parts then use the same tree for any number of processes.
+// A single process has one part. `train.deterministic_ranks` fixes the number of parts, so that the
+// sums over parts use the same tree for any number of processes.
 #pragma once
 
 #include <cstdint>

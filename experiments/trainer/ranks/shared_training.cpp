@@ -219,7 +219,8 @@ Evaluation combined_evaluation(ProcessGroup& group, const Evaluation& own,
                                std::int64_t whole_images, std::int64_t batch_size) {
   const std::int64_t batches = batches_of(whole_images, batch_size);
   const bool is_shared = batches >= group.size();
-  // Loss sums by batch, then the other sums.
+  // The first elements are the loss sums by batch; the last three are the other sums of an
+  // evaluation.
   std::vector<double> values(static_cast<std::size_t>(batches) + 3);
   for (std::size_t i = 0; i < batch_loss_sums.size(); ++i) {
     const std::size_t batch = is_shared ? static_cast<std::size_t>(group.rank()) +

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_training.h: training on several processes, in addition to its steps.
+// shared_training.h: the parts of training on several processes that are not in the steps: checks,
+// copies, evaluation, stop signals.
 #pragma once
 
 #include <memory>
@@ -45,15 +46,15 @@ CONVSCOPE_API std::string checksum_of(const Dataset& data);
 CONVSCOPE_API void average_quantizers(ProcessGroup& group, Module& model);
 
 // Returns batches rank, rank + size, .. of a data set, as a data set for evaluation. The results of
-// all processes are joined in the order of the batches, so their bits do not depend on the number
-// of processes.
+// all processes are joined in the order of the batches, so the bits of the joined results do not
+// depend on the number of processes.
 CONVSCOPE_API Dataset batches_of_rank(const Dataset& data, std::int64_t batch_size,
                                       const Share& share);
 CONVSCOPE_API Evaluation combined_evaluation(ProcessGroup& group, const Evaluation& own,
                                              const std::vector<double>& batch_loss_sums,
                                              std::int64_t whole_images, std::int64_t batch_size);
 
-// Returns a stop signal received by this process or another one of its group; 0: none.
+// Returns a stop signal that this process or another process of its group has received, or 0.
 CONVSCOPE_API int stop_signal();
 // Returns the stop signal at the same point in all processes.
 CONVSCOPE_API int agreed_stop(ProcessGroup* group);

@@ -11,7 +11,7 @@
 namespace convscope {
 namespace {
 
-// Stored after the losses of the parts.
+// Indices into facts_ after the losses of the parts.
 enum Fact : std::size_t { kCorrect, kSignals, kSignalSum, kFacts };
 
 }  // namespace

@@ -30,7 +30,7 @@ const Conv2dAlgorithm& algorithm(const char* name) {
   return conv2d_algorithms(DeviceType::cpu).get(name);
 }
 
-// An algorithm whose last element is wrong.
+// An algorithm that computes the last element wrongly.
 Conv2dAlgorithm wrong_algorithm() {
   Conv2dAlgorithm out = algorithm("im2col_gemm");
   out.name = "test_wrong";
@@ -360,7 +360,7 @@ TEST(BenchCommand, WritesATableJsonAndCsv) {
   EXPECT_TRUE(lines[4].starts_with("\"n=2,c=4,")) << lines[4];
 }
 
-// A heading that the legend lacks would be unexplained.
+// The legend explains every heading of the table.
 TEST(BenchCommand, ALegendExplainsEveryColumn) {
   const Result result = call("--problem c=1,h=4,w=4,k=1,r=1,s=1");
   ASSERT_EQ(result.code, 0) << result.err;

@@ -57,7 +57,8 @@ TEST(BenchDeform, TimesEveryAlgorithmThatIsRight) {
   }
 }
 
-// The oracle of an algorithm: the reference in f32 with double sums, at the problem's positions.
+// The oracle of an algorithm is the reference in f32 with double accumulators, at the positions of
+// the problem.
 double ratio_with(const Problem& problem, Direction direction, const Operands& operands,
                   const std::function<void(const Operands&)>& change) {
   const AlgorithmOracle<Problem> oracle(problem, direction, operands);
@@ -73,8 +74,9 @@ TEST(BenchDeform, TheOracleHasThePlacesOfTheProblem) {
     const auto nothing = [](const Operands&) {};
     EXPECT_EQ(ratio_with(problem, direction, operands, nothing), 0) << name_of(direction);
   }
-  // Offsets that f32 rounds at the position: 8 - 2^-30 becomes 8, but not in f64. x jumps by 2^20
-  // between two pixels, so positions in f64 would change values of size 1 by 2^-10.
+  // The offsets lead to positions such as 8 - 2^-30, which f32 rounds to 8 and f64 does not. x
+  // jumps by 2^20 between two pixels, so an oracle with positions in f64 would change values of
+  // size 1 by 2^-10.
   const Problem point = Problem::parse("n=1,c=1,h=1,w=16,k=1,r=1,s=1,mask=0");
   Operands operands;
   operands.in[0] = Tensor::zeros({1, 1, 1, 16});
@@ -109,7 +111,8 @@ TEST(BenchDeform, TheOracleMeasuresByMagnitudes) {
       for (std::int64_t i = 0; i < sizes.out[o].values.numel(); ++i) {
         largest = std::max(largest, sizes.out[o].values.at(i));
       }
-      // 64 steps of the bound, and one rounding of the sum that the step is added to.
+      // The step is 64 times the unit of the bound. Adding it to the result rounds once, so the
+      // ratio may differ from 64.
       const double step = 64 * eps_of(problem.dtype, problem.math) * largest;
       const double ratio = ratio_with(problem, direction, operands, [&](const Operands& at) {
         at.out[o].values.data<float>()[3] += static_cast<float>(step);
@@ -163,7 +166,7 @@ class BenchDeformCommand : public ::testing::Test {
  protected:
   void SetUp() override {
     CpuCeilings ceilings;
-    // Faster than any machine, so no time is impossible.
+    // Sets peaks that no machine reaches, so that no measured time counts as impossible.
     ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e13, 2e13};
     remember_cpu_ceilings(ceilings);  // so that nothing is measured
   }

@@ -101,7 +101,7 @@ class Compared(Case):
         self.assertIn("is in B and not in A", self.call("compare", b, a, "--require-all", code=7).stderr)
         self.call("compare", a, b, "--fail-above", "1.5", "--no-require-all")
         self.call("compare", a, b, "--require-all", "--no-require-all", code=2)
-        # With several files per side, rows that one of them lacks.
+        # With several files per side, reports rows that one of the files lacks.
         many = self.call("compare", f"{a},{b}", f"{a},{a}", "--fail-above", "1.5", code=7)
         self.assertEqual(many.stderr.count("missing: "), 2)
 
@@ -125,7 +125,7 @@ class Compared(Case):
         self.call("compare", b, b, "--fail-above", "1.1")  # nothing is slower
         quiet = self.write("quiet.json", {"direct": 2, "fft": 1}, others=0.3)
         self.assertIn("regression: ", self.call("compare", a, quiet, "--fail-above", "1.1", code=7).stderr)
-        # By a row's own value rather than that of the file; a quiet row of a busy file counts.
+        # The load of a row decides, not the load of the file: a quiet row of a busy file counts.
         rows = self.write("rows.json", {"direct": 2, "fft": 1}, others=1.2, cores_of_others=0.1)
         self.call("compare", a, rows, "--fail-above", "1.1", code=7)
         busy = self.write("busy.json", {"direct": 2, "fft": 1}, others=0, cores_of_others=0.9)

@@ -50,7 +50,8 @@ Conv2dBenchGroup measured(const Conv2dAlgorithm& algorithm, const Conv2dProblem&
   return bench_conv2d(options, problem, Direction::forward, [](const std::string&) {});
 }
 
-// If all codes were at one end, they would be right for any sums.
+// The codes are spread over their range. If all codes were clipped to one end of the range, they
+// would be right for any accumulators.
 TEST(BenchIntegers, RandomSumsLieWithinTheCodesOfY) {
   for (const char* file : {"resnet18", "mobilenet_v1", "mobilenet_v2", "lenet"}) {
     for (const Conv2dProblem& large : testing::shapes_of(file)) {
@@ -96,7 +97,8 @@ TEST(BenchIntegers, ACodeThatIsOneOffIsFound) {
   };
   const auto group = measured(wrong, kBytes);
   ASSERT_EQ(group.rows.size(), 1u);
-  // Half a step is allowed; a code that is rounded to the wrong side is up to one and a half away.
+  // An error of half a step is allowed. A code that is rounded to the wrong side has an error of up
+  // to one and a half steps.
   EXPECT_NE(group.rows[0].wrong, "");
   EXPECT_GT(group.rows[0].error_ratio, 1);
   EXPECT_LT(group.rows[0].error_ratio, 3.1);
@@ -132,7 +134,8 @@ TEST(BenchIntegers, WhatLiesBeyondTheCodesIsTheLastOfThem) {
   EXPECT_EQ(reference.clipped(), 0.5);  // only 8: the ReLU is not an end of the codes
 }
 
-// The oracle of other operators clips too: no bias keeps the sums within the codes.
+// The oracle of other operators clips too, because without a bias the accumulators exceed the range
+// of the codes.
 TEST(BenchIntegers, TheAlgorithmOracleClips) {
   const Operands operands = random_operands(kBytes.operands(Direction::forward), Device{});
   const AlgorithmOracle<Conv2dProblem> oracle(kBytes, Direction::forward, operands);

@@ -89,7 +89,8 @@ TEST(BenchNet, TakesTheDeviceAsAnOptionOrAsAKey) {
 TEST(BenchNet, CountsTheWorkOfConvolutionsAndLinearLayers) {
   Net net;
   const NetFlops flops = net_flops(*net.model, {2, 3, 8, 8});
-  // 2 images: c1 on 8x8, the block's three convolutions onto 4x4, the linear layer; 2 FLOPs each.
+  // FLOPs for 2 images: c1 on 8x8, the block's three convolutions with 4x4 outputs, and the linear
+  // layer; a multiply-add counts as 2 FLOPs.
   const double c1 = 2.0 * 2 * 64 * 4 * 27;
   const double rest = 2.0 * 2 * 16 * 6 * (4 * 9 + 6 * 9 + 4) + 2.0 * 2 * 6 * 10;
   EXPECT_EQ(flops.forward, c1 + rest);
@@ -116,8 +117,8 @@ TEST(BenchNet, TimesInferenceAndAWholeTrainingStep) {
   }
 }
 
-// A pruned layer between two linear ones: of the 2 N C K of each, the first needs no gradient of
-// the images.
+// A pruned layer between two linear layers. Each direction of a layer takes 2 N C K FLOPs, and the
+// first layer needs no gradient of the images.
 std::shared_ptr<Sequential> resting_network() {
   const auto model = std::make_shared<Sequential>();
   LayerContext context;
@@ -195,7 +196,7 @@ TEST(BenchNet, TimesTheOperationsOfThePlan) {
   EXPECT_GT(backward, 0);
 }
 
-// Calibrating steps are not a steady state, however many they are and whenever they would begin.
+// Steps in which quantisers calibrate are not timed, regardless of their number and first step.
 TEST(BenchNet, CalibratesQuantisersBeforeItTimesAnything) {
   for (const NetMode mode : {NetMode::inference, NetMode::train}) {
     for (const char* begin : {"0", "0.5"}) {

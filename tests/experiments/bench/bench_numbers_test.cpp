@@ -94,7 +94,8 @@ TEST(BenchTiming, ThingsTakeTurnsAndFillTheirBudget) {
   time_interleaved(things, {.min_seconds = 0.4, .least_samples = 3});
   EXPECT_EQ(things[0].seconds.size(), 40u);
   EXPECT_EQ(things[1].seconds.size(), 10u);
-  // Turns of one uncounted and two counted runs; the slow one is spread over all rounds.
+  // A turn consists of one uncounted and two counted runs. The turns of the slow thing b are spread
+  // over all rounds.
   EXPECT_EQ(who.substr(0, 15), "aaaaaaaaaaaabbb");
   EXPECT_TRUE(who.ends_with("bbb"));
   EXPECT_EQ(std::ranges::count(who, 'b'), 15);
@@ -112,7 +113,7 @@ TEST(BenchTiming, ColdRunsHaveNoWarmUpAndNoRepeats) {
   auto things = noting_things(who, {1e-6, 1e-6});
   time_interleaved(things, {.min_seconds = 3e-6, .least_samples = 2, .cold = true});
   EXPECT_EQ(who, "ababab");
-  // However short a run is, flushing the caches takes long.
+  // Flushing the caches takes long, however short a run is.
   time_interleaved(things, {.min_seconds = 10, .least_samples = 2, .cold = true});
   EXPECT_EQ(who.size(), 6u + 2 * 40);
 }

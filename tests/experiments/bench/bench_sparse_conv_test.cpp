@@ -69,7 +69,8 @@ TEST(Clouds, HaveTheNeighboursThatTheirNamePromises) {
     EXPECT_NEAR(pairs_per_site({.shape = CloudShape::room, .sites = sites}), 17.3, 1.0);
   }
   EXPECT_NEAR(pairs_per_site({.shape = CloudShape::lidar, .sites = 100000}), 4.6, 0.3);
-  // A site, and each position around it with probability `density`, fewer at the cube's faces.
+  // The expected number of pairs per site: the site itself, and each position around it with
+  // probability `density`. Sites at the faces of the cube have fewer.
   for (const double density : {0.1, 0.5}) {
     const DrawnCloud cloud{.shape = CloudShape::random, .sites = 20000, .density = density};
     const SharedSites sites = cloud_sites(cloud);
@@ -157,7 +158,7 @@ constexpr const char* kKinds[] = {
     kShell, "cloud=room,sites=300,seed=1,kernel=3x3x3,stride=2,pad=1,c=4,k=3",
     "cloud=ink,sites=400,seed=1,kind=inverse,kernel=3x3,stride=2,pad=1,c=3,k=6"};
 
-// For a small problem, its verdict is that of the algorithm `reference`.
+// For a small problem, the oracle gives the same verdict as the algorithm `reference`.
 TEST(SparseOracle, SaysOfASmallProblemWhatTheReferenceSays) {
   for (const char* text : kKinds) {
     const CloudProblem cloud = CloudProblem::parse(text);
@@ -184,7 +185,8 @@ TEST(SparseOracle, FindsAWrongElementAndANumberThatIsNone) {
     for (const Direction direction : kDirections) {
       const Operands operands = random_operands(problem.operands(direction), Device{});
       run_algorithm(algorithm_called("reference"), problem, direction, operands);
-      // A sample, which always includes the last element.
+      // For a large problem, the oracle checks a sample of elements, which always includes the last
+      // element.
       const SparseOracle some(problem, direction, operands, /*most_products=*/1);
       EXPECT_LT(some.looked_at(), operands.out[0].values.numel()) << text << name_of(direction);
       EXPECT_EQ(some.judge(operands, 1).wrong, "");
@@ -263,7 +265,7 @@ class BenchSparseCommand : public ::testing::Test {
  protected:
   void SetUp() override {
     CpuCeilings ceilings;
-    // Faster than any machine, so no time is impossible.
+    // Sets peaks that no machine reaches, so that no measured time counts as impossible.
     ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e13, 2e13};
     remember_cpu_ceilings(ceilings);  // so that nothing is measured
   }
@@ -324,7 +326,8 @@ TEST_F(BenchSparseCommand, WritesATableJsonAndCsvThatTheReadersTake) {
       ",types,sites,out_sites,pairs,pairs_per_site,density,"
       "map_bytes_per_site,map_ms,executed_per_useful,impossible,cores_of_others"))
       << lines[0];
-  // As many cells as names: only the problem's text has commas, and that is quoted.
+  // Each row has as many cells as the header has names. Only the text of the problem has commas,
+  // and this text is quoted.
   EXPECT_EQ(std::ranges::count(lines[1], ','), std::ranges::count(lines[0], ',') + 5);
 
   const BenchSide side = read_bench_side(at("b.json"));

@@ -51,7 +51,7 @@ TEST(Ceilings, AreMeasuredForEachInstructionSet) {
   }
 }
 
-// Each of many threads has less memory than one slice of what a single thread reads.
+// With many threads, each has less memory than one slice of the memory that a single thread reads.
 TEST(Ceilings, AreMeasuredWithManyCores) {
   const CpuCeilings measured = measure_cpu_ceilings(/*share=*/0.001, /*cores=*/12);
   EXPECT_EQ(measured.cores, 12);
@@ -153,9 +153,9 @@ TEST(Ceilings, AutoTakesThemWhenTheyAreThere) {
   remember_cpu_ceilings(some_ceilings());
   EXPECT_EQ(machine_ceilings().flops_per_second, 100e9);
   EXPECT_EQ(machine_ceilings().bytes_per_second, 10e9);
-  // With two threads both peaks grow by the same factor, although together they reach 150e9 and
-  // 15e9 only: auto must order the algorithms as with one thread, or results would depend on
-  // threads.
+  // With two threads, `auto` scales both peaks by the same factor, although two threads measure
+  // only 150e9 and 15e9. `auto` must order the algorithms as with one thread; otherwise results
+  // would depend on the number of threads.
   set_num_threads(2);
   EXPECT_EQ(machine_ceilings().flops_per_second, 200e9);
   EXPECT_EQ(machine_ceilings().bytes_per_second, 20e9);

@@ -39,7 +39,7 @@ TEST(HonestTiming, OfWhoeverFindsYDoneIsThatOfTheWork) {
   EXPECT_EQ(honest["status"], "ok");
   EXPECT_TRUE(honest["impossible"].is_null());
   const Json cheat = row_of("holds_last", code);
-  // It computes in each call, because y never holds its last result.
+  // The algorithm must compute in each call, because y never holds its last result.
   EXPECT_GT(cheat["median_ms"].get<double>(), 0.5 * honest["median_ms"].get<double>());
 }
 
@@ -106,7 +106,7 @@ TEST(ImpossibleTime, IsBelowTheArithmeticOrTheBytes) {
             std::string::npos);
   EXPECT_EQ(impossible_time(here, 0.6e-3, 1e8, 0, 2), "");
   EXPECT_EQ(impossible_time(here, 0.6e-3, 1e8, 0, 8), "") << "8 threads have 2 cores";
-  // 100 MB at 100 GB/s: regardless of the stated FLOPs.
+  // 100 MB at 100 GB/s take a millisecond, regardless of the stated FLOPs.
   EXPECT_EQ(impossible_time(here, 0.7e-3, 1, 1e8, 1), "");
   EXPECT_NE(impossible_time(here, 0.6e-3, 1, 1e8, 1).find("that a cache delivers"),
             std::string::npos);
@@ -119,7 +119,7 @@ TEST(ImpossibleTime, IsBelowTheArithmeticOrTheBytes) {
 TEST(ImpossibleTime, CountsWhatEveryAlgorithmReads) {
   const auto bytes = [](const char* text) { return least_bytes_of(Conv2dProblem::parse(text)); };
   EXPECT_EQ(bytes("n=1,c=2,h=8,w=8,k=4"), 4.0 * (4 * 64 + 8 + 2 * 64));
-  // Every second row is read.
+  // The algorithm reads only every second row.
   EXPECT_EQ(bytes("n=1,c=2,h=8,w=8,k=4,stride=2"), 4.0 * (4 * 16 + 8 + 64));
 }
 

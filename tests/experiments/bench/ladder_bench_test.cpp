@@ -55,7 +55,8 @@ TEST(LadderBench, TimesEveryRungAndSetsItAgainstTheOneBelow) {
       EXPECT_EQ(row.left_out, "");
       EXPECT_GE(row.time.samples, 2);
       EXPECT_LE(row.error_ratio, 1);
-      // A share of 100 GFLOP/s for each thread of the rung, of the executed FLOPs.
+      // The share of the peak is the rate of executed FLOPs divided by 100 GFLOP/s per thread of
+      // the rung.
       EXPECT_DOUBLE_EQ(row.peak_percent, row.gflops_executed / std::min(row.threads, 4));
     }
     EXPECT_EQ(result.rows[0].factor, 0);
@@ -189,7 +190,7 @@ struct Result {
 Result call(const std::string& arguments) {
   const testing::CacheFolder cache;  // measured peaks exist, so none are measured
   CpuCeilings ceilings;
-  // So high that no time is impossible.
+  // The peaks are so high that no measured time counts as impossible.
   ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e14, 2e14};
   remember_cpu_ceilings(ceilings);
   const testing::TemporaryFolder folder;

@@ -38,7 +38,7 @@ def state_of(page):
 
 
 def go(page, at):
-    """By the slider."""
+    """Moves the page to event `at` by the slider."""
     page.evaluate(f"""
         const slider = document.getElementById("at");
         slider.value = {at}; slider.dispatchEvent(new Event("input")); return 0;""")
@@ -124,7 +124,7 @@ def expected_result(data):
 
 
 def end_problems(page):
-    """The result that the page shows at the end equals that of the seven loops."""
+    """Checks that the result after the last event of the page equals that of the seven loops."""
     data = data_of(page)
     click(page, "end")
     name, expected = expected_result(data)

@@ -70,8 +70,8 @@ for (const field of document.querySelectorAll("input")) {
 return bad;
 """
 
-# The line of a series is a path whose title is the series' name. Marks and bands have the same colour,
-# so they are removed first.
+# The line of a series is a path whose title is the series' name. Marks and bands have the colour of
+# the line, so they are removed first.
 CURVE = """
 for (const mark of document.querySelectorAll('#curves path:not([fill="none"])')) mark.remove();
 const lines = [...document.querySelectorAll('#curves path[stroke][fill="none"]')].filter(path =>

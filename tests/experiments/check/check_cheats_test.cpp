@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_cheats_test.cpp: `convscope check` on plug-ins that do something else than compute: the
-// verdict is that of the program, whatever they print, cache, start or end; and a folder of them.
+// check_cheats_test.cpp: `convscope check` on plug-ins that do more than compute, and on a folder
+// of such plug-ins. The program reaches the right verdict, whatever the plug-ins print, cache,
+// start or end.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -87,7 +87,7 @@ TEST(Check, OfOneProblemShowsAFaultAgain) {
   EXPECT_EQ(check("wrong_dilation --problem n=1,c=1,h=9,w=9,k=1,r=3,s=3").code, 0);
 }
 
-// Sums of 1352 terms of one sign: f32 loses digits that the algorithm does not state.
+// Sums of 1352 terms of equal sign lose more digits in f32 than the algorithm states.
 TEST(Check, FindsAChainThatTheAlgorithmKeepsQuietAbout) {
   const Called called = check("wrong_one_chain --problem n=1,c=8,h=24,w=24,k=8,r=13,s=13,pad=6");
   EXPECT_EQ(called.code, 1);

@@ -47,7 +47,7 @@ Conv2dAlgorithm wrong_algorithm() {
               }};
 }
 
-// Nearly everything that a mistake may affect, in one problem.
+// One problem that shows nearly every mistake.
 constexpr const char* kAll =
     "n=3,c=4,h=8,w=9,k=6,r=3,s=2,stride=2x1,dilation=1x2,pad=1x0x2x1,groups=2";
 
@@ -67,7 +67,8 @@ TEST_P(Mistakes, AreFoundInWhatTheyDo) {
       if (one.check(algorithm, direction).empty()) continue;
       ++seen;
       const std::string said = diagnosis_of(algorithm, one.fault());
-      // An earlier mistake of the list has the same effect on all problems.
+      // Two mistakes may have the same effect on all problems; the diagnosis then names the first
+      // one of the list.
       const bool of_dw = direction == Direction::backward_weight && mistake.agrees_of_dw != nullptr;
       EXPECT_NE(said.find(of_dw ? mistake.agrees_of_dw : mistake.agrees), std::string::npos)
           << name_of(direction) << " of " << text << ": " << said;

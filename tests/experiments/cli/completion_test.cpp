@@ -59,7 +59,7 @@ TEST(Completion, BashOffersCommandsOptionsConfigsKeysAndValues) {
   EXPECT_EQ(offered("explain quickstart optim.mom"), (std::vector<std::string>{"optim.momentum="}));
   EXPECT_EQ(offered("run quickstart -o out seed = 3 optim.mom"),
             (std::vector<std::string>{"optim.momentum="}));
-  // bash has split at the '=' and replaces only the part after it.
+  // bash has split the word at the '=' and replaces only the part after the '='.
   EXPECT_TRUE(holds(offered("run quickstart conv.algorithm = \"\""), "im2col_gemm"));
   EXPECT_EQ(offered("run quickstart data.set = cif"), (std::vector<std::string>{"cifar10"}));
   EXPECT_EQ(offered("init --model resn"), (std::vector<std::string>{"resnet18"}));

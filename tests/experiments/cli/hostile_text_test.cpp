@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hostile_text_test.cpp: text in files that acts on a terminal, in a spreadsheet or in a config has
-// no effect in the program's output.
+// hostile_text_test.cpp: files may contain text that acts on a terminal, in a spreadsheet or in a
+// config. Such text has no effect in the program's output.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_once_test.cpp: the machine is measured once, by one of two processes; not when switched
-// off, not without a folder, and again later when it was busy.
+// measure_once_test.cpp: the machine is measured once, by one of two processes. It is not measured
+// when this is switched off or without a cache folder, and it is measured again later if it was
+// busy.
 #include "experiments/cli/measure_once.h"
 
 #include <fcntl.h>
@@ -108,7 +109,7 @@ TEST_F(MeasureOnceTest, OneOfTwoMeasures) {
   EXPECT_EQ(measured_, 0);
 }
 
-// Three seconds would be long for a mistyped word.
+// A mistyped word is reported before the machine is measured, which takes three seconds.
 TEST(MeasureThisMachineOnce, ComesBehindTheChecks) {
   const testing::TemporaryFolder folder;
   for (const char* words :
@@ -119,7 +120,7 @@ TEST(MeasureThisMachineOnce, ComesBehindTheChecks) {
     const testing::Called answer = testing::call_program(
         words, folder.path(), "CONVSCOPE_MEASURE= CONVSCOPE_CACHE_DIR=" + folder.path());
     EXPECT_EQ(answer.err.find("measuring"), std::string::npos) << words << "\n" << answer.err;
-    // On a busy machine nothing is printed, but the lock is taken anyway.
+    // On a busy machine nothing is printed, but the lock is still taken.
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/ceilings_cpu.json.measuring")) << words;
     EXPECT_EQ(answer.code == 0, std::string(words).ends_with("--dry-run")) << words;
   }

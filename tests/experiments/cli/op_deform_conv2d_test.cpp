@@ -18,7 +18,7 @@ namespace {
 using Problem = DeformConv2dProblem;
 using Words = std::vector<std::string>;
 
-// Every option differs from its default.
+// A problem in which every option differs from its default.
 const Problem kProblem = Problem::parse(
     "n=2,c=8,h=9,w=7,k=6,r=3,s=2,stride=2x1,pad=1x2x0x3,dilation=1x2,groups=2,offset_groups=4");
 const Words kSizes = {"--stride", "2,1",      "--padding", "1,2,0,3",         "--dilation",
@@ -86,7 +86,7 @@ class OpDeformCommand : public OpFiles {
         sum += value;
         size += std::abs(value);
       }
-      // One rounding per addition and one of the result.
+      // The bound allows one rounding per addition and one rounding of the result.
       const double terms = static_cast<double>(z.n * pixels);
       EXPECT_NEAR(db.at(k), sum, terms * eps_of(z.dtype, z.math) * size) << k;
     }

@@ -174,7 +174,8 @@ TEST_F(OpSparseCommand, ExplainsWhatEachAlgorithmCosts) {
     EXPECT_NE(output_.find(cat(" ", verdicts.front().limit, " ")), std::string::npos) << output_;
   }
   EXPECT_NE(output_.find(" 1.00x "), std::string::npos) << output_;
-  // Every algorithm refuses half precision with a reason; the result needs no file.
+  // Every algorithm refuses half precision with a reason. The command needs no output file for
+  // this.
   write_npy(at("x.npy"), read_npy(at("x.npy")).to(DType::f16));
   write_npy(at("w.npy"), read_npy(at("w.npy")).to(DType::f16));
   ASSERT_EQ(run({"--explain", "--algorithm", "native,auto"}, sizes_), 0) << errors_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// outputs_test.cpp: an unwritable output is an error before the work, which would fail here for
-// another reason.
+// outputs_test.cpp: an unwritable output is reported before the work begins. The work itself would
+// fail here for another reason.
 #include <gtest/gtest.h>
 
 #include "tests/experiments/report/run_folders.h"

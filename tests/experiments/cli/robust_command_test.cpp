@@ -35,7 +35,8 @@ class Unusual : public ::testing::Test {
   const std::string run = "run " + config + " -o " + (root / "runs");
 };
 
-// Otherwise a file of the run would get the number of a stream, and messages would go into it.
+// The program opens missing streams. Otherwise a file of the run would get the number of a stream,
+// and messages would be written into this file.
 TEST_F(Unusual, ClosedStreamsLeaveTheFilesOfARunAlone) {
   call_program(run + " 2>&- 1>&- 0<&-");
   const std::string folder = resolve_run(root / "runs/small");
@@ -72,7 +73,7 @@ TEST_F(Unusual, APathThatNoSystemCallTakesIsAnErrorOfFiles) {
 TEST_F(Unusual, ABenchmarkThatIsStoppedLeavesTheOldFile) {
   const std::string file = root / "old.json";
   write_file(file, "old");
-  // Refused before anything is measured: the shapes file is missing.
+  // A missing shapes file is reported before anything is measured.
   EXPECT_NE(call_program("bench conv2d --shapes " + (root / "none.txt") + " --json " + file).code,
             0);
   EXPECT_EQ(text_of(file), "old");
@@ -94,14 +95,14 @@ TEST_F(Unusual, ResumeAutoRefusesARunThatAnotherProcessWorksOn) {
     const auto refused = call_program(run + " train.epochs=2 --resume auto");
     EXPECT_EQ(refused.code, 2) << refused.err;
     EXPECT_NE(refused.err.find("expected a run that no process works on"), std::string::npos);
-    // Another config of the same name is another run.
+    // A run with another config of the same name is not resumed.
     EXPECT_EQ(call_program(run + " -q train.epochs=1 seed=5 --resume auto").code, 0);
   }
   EXPECT_EQ(call_program(run + " -q train.epochs=2 --resume auto").code, 0);
   EXPECT_EQ(read_run_status(folder).state, "DONE");
 }
 
-// Opening a pipe waits for a writer.
+// Opening a pipe would wait for a writer.
 TEST_F(Unusual, PipesInARunsFolderStopNobody) {
   EXPECT_EQ(call_program(run + " -q").code, 0);
   const std::string folder = resolve_run(root / "runs/small");

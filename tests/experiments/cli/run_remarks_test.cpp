@@ -105,7 +105,7 @@ TEST(MachineLoad, IsSeenByRunAndBench) {
     GTEST_SKIP() << "this process may not use all cores, so the test cannot keep them busy";
   }
   const testing::TemporaryFolder folder;
-  // As many busy programs as cores, until the command ends.
+  // Starts as many busy programs as cores, which run until the command ends.
   const auto call_beside = [&](const std::string& arguments) {
     return call_shell(
         "pids=; for i in $(seq $(nproc)); do timeout 60 sh -c 'while :; do :; done' & "

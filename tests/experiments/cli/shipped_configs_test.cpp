@@ -87,7 +87,7 @@ TEST(ShippedConfigs, TheListHasEachWithASentence) {
   EXPECT_EQ(call_program("config list nonsense", folder.path()).code, 2);
 }
 
-// As the documents name them, and by name, from a folder without the repository.
+// Finds configs by the paths in the documents and by name, from a folder outside of the repository.
 TEST(ShippedConfigs, ShapesAreFoundByTheirNames) {
   const testing::TemporaryFolder folder;
   const std::string shipped = shipped_shapes() + "/lenet.txt";
@@ -105,7 +105,7 @@ TEST(ShippedConfigs, ShapesAreFoundByTheirNames) {
   EXPECT_NE(missing.err.find("lenett"), std::string::npos) << missing.err;
 }
 
-// Defaults may change, but results in a shipped config hold for one recipe.
+// A shipped config with results states its whole recipe, because defaults may change.
 TEST(ShippedConfigs, SayTheirWholeRecipe) {
   const auto check = [](const ExperimentConfig& config, const std::string& path) {
     EXPECT_TRUE(config.origins.contains("optim.lr")) << path;

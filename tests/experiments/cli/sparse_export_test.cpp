@@ -59,7 +59,7 @@ TEST(SparseExport, IsEvaluatedLikeTheRun) {
   }
 }
 
-// A run with `execute: sparse` that ran dense reports this.
+// A run with `execute: sparse` in which every layer ran dense reports this.
 TEST(SparseExport, TheRunSaysWhatWasExecuted) {
   const testing::TemporaryFolder folder;
   const RunData dense = read_run(run_in(folder, kBlocks + " conv.algorithm=direct --name dense"));
@@ -76,7 +76,8 @@ TEST(SparseExport, TheRunSaysWhatWasExecuted) {
   const RunData codes = read_run(run_in(folder, "\"quant={execute: int8_always}\" --name codes"));
   EXPECT_EQ(codes.summary->execution, "int8");
   EXPECT_EQ(codes.layers.text(0, "inference"), "int8_chain: c1+c2");
-  // An algorithm of real numbers was named, but the linear layers still multiply codes.
+  // The config names an f32 algorithm for the convolutions, but the linear layers still multiply
+  // codes.
   const RunData named = read_run(
       run_in(folder, "\"quant={execute: int8_always}\" conv.algorithm=im2col_gemm --name named"));
   EXPECT_EQ(named.layers.text(0, "inference"), "im2col_gemm");

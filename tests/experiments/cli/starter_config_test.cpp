@@ -32,7 +32,7 @@ std::vector<StarterRequest> all_pairs() {
   return out;
 }
 
-// Turns every comment that is a key into a key.
+// Removes the '#' before every key that is a comment.
 std::string uncommented(const std::string& text) {
   return std::regex_replace(text, std::regex("(^|\n)( *)# ( *[a-z_0-9]+:)"), "$1$2$3");
 }
@@ -110,7 +110,8 @@ RunSummary summary_of(const std::string& folder, const std::string& name) {
 
 TEST(StarterConfig, Learns) {
   const testing::TemporaryFolder folder;
-  // As written, but with smaller networks and data where the network is large.
+  // Runs the config as written, but with a smaller network and less data where the network is
+  // large.
   const std::pair<std::string, std::string> kCases[] = {
       {"lenet5", ""},
       {"resnet18", "model.widths=[4,8,16,32] data.train_size=1500 data.image_size=16"},

@@ -67,7 +67,7 @@ class Mpi(unittest.TestCase):
         states = [state_of(run) for run in runs_in(folder)]
         self.assertNotIn("RUNNING", states)
         self.assertIn("INTERRUPTED", states)
-        # The next sweep loses a worker: as after a node failure, mpirun ends the others.
+        # The next sweep loses a worker. As after a node failure, mpirun ends the other workers.
         lost = SWEEPS.start(*self.words("-o", "stopped"))
         self.wait_for_runs(folder, 1)
         for worker in processes_with("sweep", str(folder), "--work")[-1:]:

@@ -178,7 +178,7 @@ class Slurm(unittest.TestCase):
         first.communicate()
         arrays = self.arrays_of(folder)
         self.assertEqual(len(arrays), 1)
-        # Nor does a command on this machine train at the same time as the array.
+        # A command on this machine also refuses to train at the same time as the array.
         local = SWEEPS.call(LONG, "-o", "followed", "--threads", 1)
         self.assertEqual(local.code, 2, local)
         self.assertIn(f"whose members job {arrays.copy().pop()} of Slurm trains", local.err)

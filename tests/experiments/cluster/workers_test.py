@@ -52,7 +52,7 @@ class Workers(unittest.TestCase):
     def test_three_of_them_train_each_member_once(self):
         folder = self.prepare("three")
         workers = [SWEEPS.start(folder, "--work", "--threads", 1) for _ in range(3)]
-        # One worker is killed in the middle: the others take its member over.
+        # One worker is killed in the middle, and another worker takes its member over.
         claim = wait_until(lambda: next((one for one in claims_in(folder).values() if one["held"]
                                          and one["pid"] == workers[0].pid), None), "it has a member",
                            pause=0.002)

@@ -73,7 +73,7 @@ TEST_F(CompareBenches, matches_rows_by_what_names_them_and_tests_their_blocks) {
   EXPECT_NEAR(total.mean_ratio, std::sqrt(1.5 * 8.01 / 8), 1e-12);
 }
 
-// The same layer with other types is another row.
+// A layer with other operand types is another row.
 TEST_F(CompareBenches, rows_of_bytes_and_of_f32_are_not_compared) {
   json bytes = row("direct", 1);
   bytes["problem"] = "n=1,c=3,dtype=u8,types=u8:i8:i32:u8,layout=blocked";
@@ -199,7 +199,7 @@ TEST_F(CompareBenches, ends_with_7_above_the_factor) {
   const Output called = run_here({"compare", a, b, "--fail-above", "1.1"});
   EXPECT_EQ(called.code, 7);
   EXPECT_EQ(called.err, "regression: B: n=1,c=3 forward direct cpu 2 takes 1.250 times as long\n");
-  // By more than the factor, but by less than the noise.
+  // The row is slower by more than the factor, but by less than the noise.
   const std::string loud = write("c.json", {row("direct", 2, 0.4), row("fft", 8)});
   const std::string louder = write("d.json", {row("direct", 2.5, 0.4), row("fft", 8)});
   EXPECT_EQ(run_here({"compare", loud, louder, "--fail-above", "1.1"}).code, 0);
@@ -215,7 +215,7 @@ TEST_F(CompareBenches, ends_with_9_where_a_busy_machine_decides) {
   EXPECT_TRUE(called.err.starts_with("undecided: the machine was busy: B: n=1,c=3 forward direct"))
       << called.err;
   EXPECT_NE(called.out.find("slower (busy)"), std::string::npos) << called.out;
-  // One slow row of a quiet case is enough.
+  // One slow row of a quiet case is enough for exit code 7.
   json quiet = row("fft", 16);
   quiet["cores_of_others"] = 0.1;
   write("b.json", {row("direct", 2.5), quiet}, busy);

@@ -102,10 +102,10 @@ TEST_F(Compare, says_which_differences_are_more_than_noise) {
   EXPECT_LT(acc["low"].get<double>(), 5.2);
   EXPECT_GT(acc["low"].get<double>(), 4.5);
   EXPECT_EQ(acc["outcome"], "better");
-  // The same seeds have the same times, so there is no difference.
+  // Runs of equal seeds have equal times, so the sides do not differ.
   EXPECT_EQ(metric(all, "avg_forward")["outcome"], "within noise");
   EXPECT_EQ(metric(all, "avg_backward")["outcome"], "same");  // no deviation on either side
-  // In the other order.
+  // The two sides in the other order.
   EXPECT_EQ(metric(as_json({"large", "small"}), "acc")["outcome"], "worse");
 }
 

@@ -102,7 +102,8 @@ TEST(RankTest, counts_orders_where_no_values_are_equal) {
 
 TEST(RankTest, of_equal_values_finds_nothing) {
   EXPECT_EQ(rank_test({2, 2, 2, 2}, {2, 2, 2, 2}).p, 1);
-  // U = 5.5 of 20, ties of 3 and 2: variance 20 / 12 (10 - 30 / 72), distance 4.
+  // U = 5.5 of 20 with ties of 3 and 2 values: the variance is 20 / 12 (10 - 30 / 72), and the
+  // distance from the mean, with the continuity correction, is 4.
   EXPECT_NEAR(rank_test({1, 2, 3, 3}, {1, 0.5, 3, 2.5, 0.25}).p,
               std::erfc(4.0 / std::sqrt(2 * 20.0 / 12 * (10 - 30.0 / 72))), 1e-12);
 }
@@ -121,7 +122,8 @@ TEST(RankTest, its_interval_holds_the_factor_between_the_sides) {
   EXPECT_LT(test.ratio_high, 1.36);
   // With 3 and 3 values no interval reaches 95 %.
   EXPECT_EQ(rank_test({1, 2, 3}, {4, 5, 6}).ratio_low, 0);
-  // For 5 and 5: P(U <= 2) = 4/252 < 2.5 % < P(U <= 3), so the third ratio from either end.
+  // For 5 and 5 values, P(U <= 2) = 4/252 < 2.5 % < P(U <= 3). The interval therefore ends at the
+  // third ratio from either end.
   EXPECT_EQ(rank_test({1, 10, 100, 1000, 10000}, {1, 10, 100, 1000, 10000}).ratio_low, 1e-3);
 }
 

@@ -77,7 +77,7 @@ Constant constant_of(const ProtobufMessage& graph, const std::string& name) {
   return {};
 }
 
-// Every value is made once, before its readers, and every constant is read.
+// Checks that every value is written once and before it is read, and that every constant is read.
 void expect_whole(const ProtobufMessage& graph) {
   std::set<std::string> there, unread;
   for (const ProtobufMessage& tensor : graph.messages(5)) {
@@ -158,7 +158,7 @@ TEST(Onnx, OfAQuantisedLeNetHasCodesAndSteps) {
   const ProtobufMessage graph = graph_of(*network, {1, 28, 28});
   expect_whole(graph);
   const std::vector<std::string> lines = lines_of(graph);
-  // 8 bits need no Clip; the images are signed.
+  // Codes of 8 bits need no Clip. The images have signed codes.
   EXPECT_EQ(lines[0], "QuantizeLinear(images, c1.input.step, c1.input.zero) -> c1.input.codes");
   EXPECT_EQ(lines[1], "DequantizeLinear(c1.input.codes, c1.input.step, c1.input.zero) -> c1.input");
   EXPECT_EQ(lines[2],
@@ -194,7 +194,8 @@ TEST(Onnx, OfAQuantisedLeNetHasCodesAndSteps) {
   }
 }
 
-// Two products of a u8 code and a 7-bit weight fit into 16 bits: no kernel saturates.
+// The sum of two products of a u8 code and a 7-bit weight fits into 16 bits, so no kernel
+// saturates.
 TEST(Onnx, ReducesTheRangeOfWeightsOnRequest) {
   for (const char* channels : {"true", "false"}) {
     const auto network =
@@ -341,7 +342,7 @@ TEST(Onnx, PutsTheRestOfAWindowIntoThePadding) {
   expect_whole(graph);
   EXPECT_EQ(attributes_of(graph, "c"),
             "kernel_shape=3,4 strides=1,1 pads=0,1,2,2 dilations=1,1 group=1 ");
-  // Rows 0-2, 2-4, 4-6 of 6; columns 0-2, 2-4, 4-6 of 7.
+  // The windows of the pool are rows 0-2, 2-4 and 4-6 of 6, and columns 0-2, 2-4 and 4-6 of 7.
   EXPECT_EQ(attributes_of(graph, "p"), "kernel_shape=3,3 strides=2,2 pads=0,0,1,0 ");
   EXPECT_EQ(attributes_of(graph, "a"),
             "kernel_shape=2,2 strides=1,1 pads=1,1,1,1 count_include_pad=0 ");

@@ -17,7 +17,7 @@ using testing::call_program;
 using testing::Called;
 using testing::TemporaryFolder;
 
-// The lesson of a family is not the algorithm of most of its members.
+// Most algorithms of a family have another algorithm as their lesson.
 TEST(Look, SaysWhenTheLessonIsOfAnotherAlgorithm) {
   for (const char* const own : {"winograd", "winograd_lesson", "direct", "fft"}) {
     EXPECT_EQ(look_at(own).other_algorithm, "") << own;
@@ -58,11 +58,11 @@ TEST(Look, EveryLessonMakesAPageInEachOfItsDirections) {
       EXPECT_EQ(look.step > 0, name == "int8");
       EXPECT_LE(look.largest_difference, name == "int8" ? 0.5001 * look.step : 1e-4);
       EXPECT_NE(look.page.find("const data = {\"lesson\":\"" + look.lesson), std::string::npos);
-      // The page contains the source: the file of each place, and no file without text.
+      // The page contains the source files of all places in the lesson, and no file is empty.
       EXPECT_NE(look.page.find("\"file\":\"" + name), std::string::npos);
       EXPECT_EQ(look.page.find("\"text\":\"\""), std::string::npos);
       EXPECT_EQ(look.page.find("://"), std::string::npos);  // no network
-      // The values of both arrays that the direction reads.
+      // The page has the values of both arrays that the direction reads.
       const std::size_t first = look.page.find("\"values\":[");
       ASSERT_NE(first, std::string::npos);
       EXPECT_NE(look.page.find("\"values\":[", first + 1), std::string::npos);
@@ -102,8 +102,8 @@ std::string refusal(const char* algorithm, const std::string& problem) {
 }
 
 TEST(Look, AProblemThatIsTooLargeIsToldItsCountAndOneThatFits) {
-  // 36 pixels of 32 kernels are set; each of their 32 * 9 products reads three and writes one, and
-  // a step begins twice.
+  // The lesson sets 36 pixels for each of 32 kernels. Each pixel takes 32 * 9 products; a product
+  // reads three elements and writes one, and two steps begin.
   const std::string all = refusal("direct", "n=1,c=32,h=8,w=8,k=32,r=3,s=3");
   EXPECT_NE(all.find(cat("got ", 36 * 32 + 4 * 36 * 32 * 32 * 9 + 2, " of ")), std::string::npos)
       << all;

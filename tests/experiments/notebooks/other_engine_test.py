@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the notebooks and their headers in clang-repl 19: other_engine_test.py ROOT INCLUDE LIBRARY
 
-It is the closest engine to xeus-cpp that Debian has (clang-tools-19): no name may be declared twice, and a
-cell is one unit. Every third notebook, which takes half a minute; CONVSCOPE_TEST_NOTEBOOKS=all takes all.
-Skipped (77) where it is not installed.
+clang-repl is the closest engine to xeus-cpp that Debian has (clang-tools-19): no name may be declared twice,
+and a cell is one unit. The test runs every third notebook, which takes half a minute, or all with
+CONVSCOPE_TEST_NOTEBOOKS=all. It is skipped (77) where clang-repl is not installed.
 """
 import json
 import os

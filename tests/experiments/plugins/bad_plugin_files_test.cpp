@@ -44,7 +44,7 @@ TEST(BadPluginFile, ThatIsNoneIsRefused) {
   expect_refused(program, "it holds none");
 }
 
-// Returns a copy of a good plug-in with other bytes at one place.
+// Returns a copy of a good plug-in with other bytes at one offset.
 std::string changed(const TemporaryFolder& folder, std::size_t offset_in_facts,
                     std::int32_t value) {
   std::string bytes = text_of(kPlanted);
@@ -91,7 +91,8 @@ TEST(BadPluginFile, WithoutItsFunctionIsRefused) {
 #endif
 }
 
-// The end of the file is not loaded; where more is missing, the loader may end the process.
+// A plug-in works without the end of its file, which is not loaded. Where more is missing, the
+// loader may end the process.
 TEST(BadPluginFile, CutAnywhereIsRefusedOrWhole) {
   const TemporaryFolder folder;
   const std::string bytes = text_of(kPlanted);
@@ -125,7 +126,8 @@ TEST(PluginFacts, AreFoundInBytesAndNothingIsReadBehindThem) {
 
 // ---- what the loader would call ----------------------------------------------------------------
 
-// Returns a copy with another value of a dynamic table entry, or of what its array names.
+// Returns a copy in which an entry of the dynamic table, or the array to which the entry points,
+// has another value.
 std::string with_entry(const TemporaryFolder& folder, Elf64_Sxword tag, Elf64_Xword value) {
   std::string bytes = text_of(kPlanted);
   Elf64_Ehdr head;
@@ -167,7 +169,7 @@ TEST(BadPluginFile, WithAPlaceOutsideOfItsCodeIsRefusedBeforeItRuns) {
     const std::string file = with_entry(folder, entry.tag, 0x7fff'0000'0000);
     if (!file.empty()) expect_refused(file, entry.sentence);
   }
-  // Inside the file, but not code: the facts.
+  // The address of the facts is inside the file but holds no code.
   const std::string elsewhere = with_entry(folder, DT_FINI_ARRAY, 64);
   ASSERT_FALSE(elsewhere.empty());
   expect_refused(elsewhere, "it is damaged: its DT_FINI_ARRAY points outside of its code");

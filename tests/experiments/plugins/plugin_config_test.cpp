@@ -55,7 +55,7 @@ TEST_F(PluginConfig, IsNamedByTheRunWhichGoesOnWithTheSameBits) {
   EXPECT_EQ(named[0]["hash"].get<std::string>().size(), 16u);
   EXPECT_EQ(named[0]["algorithms"][0], "no_mistake");
 
-  // From another folder: the stored path is absolute.
+  // The stored path is absolute, so the run continues from another folder.
   const Called rest = call_program("run --resume '" + run() + "'", "/");
   ASSERT_EQ(rest.code, 0) << rest.err;
   EXPECT_EQ(rest.err.find("other bits"), std::string::npos) << rest.err;
@@ -97,7 +97,8 @@ TEST_F(PluginConfig, IsKnownToEveryCommand) {
   EXPECT_EQ(explained.code, 0) << explained.err;
   EXPECT_NE(explained.out.find("plug-in no_mistake of"), std::string::npos) << explained.out;
   const std::string with = " --plugin '" + plugin() + "'";
-  // A config that does not mention the plug-in; the option may be anywhere.
+  // The config does not mention the plug-in. The option --plugin may be anywhere in the command
+  // line.
   const Called twice = call_program(
       "--plugin '" + plugin() + "' explain quickstart conv.algorithm=no_mistake --layer c1" + with);
   EXPECT_EQ(twice.code, 0) << twice.err;

@@ -19,7 +19,7 @@ def drawn(shape, dtype=np.float32, seed=0):
 
 
 def sites_of(count, batch, *extent, seed=1):
-    """Returns so many sites in any order, the last one of the grid among them."""
+    """Returns that many sites in random order. The last site of the grid is among them."""
     shape = (batch, *extent)
     places = np.random.default_rng(seed).permutation(np.prod(shape) - 1)[:count - 1]
     places = np.insert(places, count // 2, np.prod(shape) - 1)

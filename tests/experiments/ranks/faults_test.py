@@ -40,7 +40,7 @@ class Faults(harness.Case):
         self.assertNotIn("Signal code", error)
 
     def goes_on(self):
-        """Resumes with one process more or less: the bits are those of an undisturbed run."""
+        """Resumes with one process more or less. Checks that the bits are those of an undisturbed run."""
         lost = self.newest("lost")
         self.call(["launch", "-n", "1", "--launcher", self.launcher, "run", "--resume", str(lost)])
         self.call(["run", *WORDS, "-o", "whole"])

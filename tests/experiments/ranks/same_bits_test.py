@@ -5,7 +5,7 @@ import harness
 from harness import SMALL, epochs, largest_difference, status, summary, tensors, weights
 
 SAME = ["train.deterministic_ranks=true"]
-# A batch norm, a dropout and a residual sum, with few values.
+# A small network with a batch norm, a dropout and a residual sum.
 LAYERS = ["model=null",
           "layers=[{type: conv2d, out_channels: 6, kernel_size: 3}, {type: batch_norm2d}, {type: relu},"
           " {type: max_pool2d, kernel_size: 2}, {type: flatten}, {type: dropout, p: 0.3}, {type: linear, out_features: 10}]"]
@@ -36,7 +36,7 @@ class SameBits(harness.Case):
         self.check_same_bits(["sparsity={method: magnitude, target: 0.8, end: 0.5}"], (1, 2))
 
     def test_last_batch_with_fewer_images_than_parts(self):
-        # 13 batches: the last one has 2 images for 4 parts.
+        # There are 13 batches. The last batch has 2 images for 4 parts.
         self.check_same_bits(["data={set: synthetic_digits, train_size: 578, test_size: 200, batch_size: 48}", *LAYERS])
 
     def test_goes_on_with_another_number(self):

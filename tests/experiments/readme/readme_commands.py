@@ -24,7 +24,7 @@ def words_of(command):
 
 
 LEAST = 58  # different commands in all documents; fewer: a table was lost
-# Runs and benchmarks come first, then what shows them.
+# Runs and benchmarks come first, then the commands that show their results.
 LATER = ("plot", "report", "index", "watch", "note")
 
 

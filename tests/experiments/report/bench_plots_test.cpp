@@ -80,7 +80,7 @@ TEST(BenchPlots, the_roofline_has_the_ceilings_of_the_threads_that_were_used) {
   ASSERT_EQ(drawn.plots.size(), 1u);
   const auto& panel = std::get<LinePanel>(figure_of(drawn).panels.at(0));
   ASSERT_EQ(panel.series.size(), 3u);
-  // 10 GFLOP/s for 2 ms over the bytes of x, w and y.
+  // The FLOPs of 10 GFLOP/s in 2 ms, divided by the bytes of x, w and y.
   const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9);
   EXPECT_NEAR(panel.series[0].x.at(0), 2e7 / bytes, 1e-9);
   EXPECT_EQ(panel.series[0].y.at(0), 10);
@@ -129,7 +129,7 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
       {"scaling"});
   EXPECT_EQ(lines_called(three.plots.at(0).svg, "direct").size(), 1u);
   EXPECT_TRUE(three.left_out.empty());
-  // A larger kernel with more padding.
+  // Larger kernels with more padding have equal output sizes and make a line.
   const BenchSet kernels =
       read_text(root, file(row("direct", 2, 1) + "," +
                            row("direct", 3, 1, "", "n=8,c=16,h=28,w=28,k=16,r=5,s=5,pad=2") + "," +
@@ -144,7 +144,7 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
 const std::string kBytesProblem =
     std::string(kProblem) + ",dtype=u8,types=u8:i8:i32:u8,layout=blocked";
 
-// Equal sizes with other types are other problems, in separate panels.
+// Problems of equal sizes and other types are different problems, in separate panels.
 TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   const TemporaryFolder root;
   const std::string peer = ",\"peer\":\"onednn\",\"peer_median_ms\":";
@@ -166,7 +166,7 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   EXPECT_NEAR(of_f32.series[0].values.back(), std::sqrt(1.5 * 2), 1e-12);
   const auto& of_bytes = std::get<BarPanel>(figure_of(speedup).panels.at(1));
   EXPECT_NEAR(of_bytes.series[0].values.back(), 1.5, 1e-12);
-  // Next to each other: our fastest f32 algorithm in any layout, and the baseline's.
+  // Our fastest f32 algorithm in any layout and that of the baseline are drawn next to each other.
   const DrawnPlots int8 = draw_plots(set, {"int8"});
   ASSERT_EQ(int8.plots.size(), 1u);
   const auto& panel = std::get<BarPanel>(figure_of(int8).panels.at(0));
@@ -178,7 +178,7 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   expect_well_formed(int8.plots[0].svg);
   const DrawnPlots none = draw_plots(read_text(root, file(kTwo)), {"int8"});
   EXPECT_NE(none.left_out.at(0).find("no layer has rows of int8 and of f32"), std::string::npos);
-  // Two kernel sizes, one of them in bytes, do not make a line.
+  // Two kernel sizes do not make a line if one of them has int8 operands.
   const BenchSet other = read_text(
       root, file(row("direct", 2, 1) + "," +
                  row("direct", 3, 1, "",
@@ -186,7 +186,7 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   EXPECT_TRUE(draw_plots(other, {"scaling"}).plots.empty());
 }
 
-// A convolution and deformable ones of the same sizes are three problems.
+// A convolution and two deformable convolutions of equal sizes are three problems.
 TEST(BenchPlots, DeformableConvolutionsHaveTheirOwnSizes) {
   const TemporaryFolder root;
   const std::string masked = cat(kProblem, ",offset_groups=1,mask=1");
@@ -203,7 +203,7 @@ TEST(BenchPlots, DeformableConvolutionsHaveTheirOwnSizes) {
   const auto& cells = std::get<HeatPanel>(figure_of(heat).panels.at(0)).cells;
   EXPECT_EQ(cells.at(0).at(1).text, "3.00");
   EXPECT_EQ(cells.at(1).at(1).text, "-");
-  // Offsets and mask are read too.
+  // The bytes include offsets and mask.
   const DrawnPlots roof = draw_plots(set, {"roofline"});
   const auto& points = std::get<LinePanel>(figure_of(roof).panels.at(0)).series.at(0);
   const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9), place = 4.0 * 8 * 9 * 28 * 28;
@@ -242,7 +242,7 @@ TEST(BenchPlots, RowsOfWeightsUsedOnceAndOftenAreNotMixed) {
   write_text(root.path() + "/old.json", file(row("direct", 2, 1)));
   write_text(root.path() + "/once.json", file(row("direct", 2.5, 1), 1, "once"));
   write_text(root.path() + "/often.json", file(row("direct", 1, 2), 2, "often"));
-  // A file older than the option has weights used once.
+  // In files that were written before the option existed, weights are used once.
   const BenchSet set = read_bench(
       {root.path() + "/old.json", root.path() + "/once.json", root.path() + "/often.json"});
   ASSERT_EQ(set.rows.size(), 2u);
@@ -290,7 +290,7 @@ TEST(BenchPlots, NoNameOfACeilingLiesOnAPoint) {
   }
 }
 
-// A file without a version is of an earlier program; one title names all versions.
+// A file without a version is from an earlier program. One title names all versions.
 TEST(BenchPlots, ThePeerIsNamedWithEveryVersionThatRan) {
   const TemporaryFolder root;
   const auto with = [](const std::string& version) {

@@ -273,7 +273,7 @@ TEST(Figure, MarksStandInsideTheFrame) {
 }
 
 TEST(Figure, NoLabelLiesOnAMark) {
-  // A cloud around the line with a name, and numbers at its marks.
+  // The marks of a cloud, some of them with numbers, surround a named line without marks.
   Series cloud{.name = "cloud", .line = false}, line{.name = "roof", .marks = false};
   for (int i = 0; i < 40; ++i) {
     cloud.x.push_back(i % 8);

@@ -172,7 +172,7 @@ TEST(HtmlReport, shows_times_of_layers_with_bars_and_shares) {
             std::string::npos);  // the longest
   EXPECT_NE(section.find("style=\"width:9px\""), std::string::npos);
   EXPECT_EQ(html_report(folder).find("line is left out"), std::string::npos);
-  // 2.1 and 4 ms in the summary.
+  // The summary has 2.1 and 4 ms.
   EXPECT_NE(text.find("0.270 and 0.710 ms longer than the layers"), std::string::npos) << text;
   EXPECT_EQ(text.find("threads"), std::string::npos) << text;
   summary.threads = summary.cores = 2;

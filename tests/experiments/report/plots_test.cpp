@@ -139,7 +139,7 @@ TEST(Plots, the_pareto_front_holds_what_no_other_beats_in_both) {
   EXPECT_NEAR(front.x[0], 1000, 1e-9);  // microseconds for each of 64 images
   EXPECT_NEAR(front.x[1], 3000, 1e-9);
   EXPECT_EQ(front.y, (std::vector<double>{80, 90}));
-  // The line connects the two and is not near another mark.
+  // The line connects the two points and is not near another mark.
   const std::string& svg = drawn.plots[0].svg;
   const std::vector<std::string> lines = lines_called(svg, "Pareto front");
   ASSERT_FALSE(lines.empty());
@@ -207,7 +207,7 @@ TEST(Plots, OtherDataSetsGoToPanelsOfTheirOwn) {
       const std::string other = own == "mnist" ? "cifar10" : "mnist";
       EXPECT_TRUE(section.title.starts_with(own)) << section.title;
       EXPECT_NE(plot.svg.find(">" + section.title + "<"), std::string::npos) << section.title;
-      // Panels contain no numbers of the other one's runs.
+      // No panel contains numbers of runs that belong to the other panel.
       const std::string alone =
           to_svg({.title = "t", .panels = section.panels, .legend = section.legend});
       EXPECT_NE(alone.find("_" + own), std::string::npos);
@@ -388,7 +388,7 @@ TEST(PlotCommand, bad_input_is_one_sentence_and_an_exit_code) {
   write_text(folder + "/epochs.csv", text_of(folder + "/epochs.csv") + "3,oops\n");
   EXPECT_EQ(call({"plot", folder}, &err), 0);
   EXPECT_NE(err.find("epochs.csv:4: expected 8 cells, got 2"), std::string::npos) << err;
-  // A run without any results yet.
+  // Adds a run without any results.
   for (const char* file : {"epochs.csv", "metrics.jsonl", "summary.json"}) {
     write_text(folder + "/" + file, "");
   }

@@ -116,7 +116,7 @@ TEST_F(Report, groups_by_keys_with_mean_and_deviation) {
   EXPECT_EQ(all[0]["n"], 2);
   EXPECT_EQ(all[0]["acc"], 90.5);
   EXPECT_NEAR(all[0]["acc_std"].get<double>(), std::sqrt(0.5), 1e-12);
-  // Without --columns: the measured columns.
+  // Without --columns, the table has the measured columns.
   EXPECT_TRUE(rows({"--group", "optim.lr"})[0].contains("avg_forward_std"));
   EXPECT_FALSE(rows({"--group", "optim.lr"})[0].contains("device"));
 }
@@ -207,7 +207,7 @@ TEST_F(Report, a_broken_config_costs_its_keys_only) {
   EXPECT_EQ(called.code, 0) << called.err;
   EXPECT_NE(called.out.find("broken,\n"), std::string::npos) << called.out;
   EXPECT_NE(called.err.find(run + "/config.yaml:"), std::string::npos) << called.err;
-  // Its keys are not requested, so it is not read.
+  // The damaged config is not read, because none of its keys is requested.
   EXPECT_EQ(report({"-f", "csv"}).err, "");
   EXPECT_EQ(report({"--columns", "name,acc", "--filter", "acc>0", "--sort", "seed"}).err, "");
 }

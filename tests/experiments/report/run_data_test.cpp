@@ -176,7 +176,7 @@ TEST(RunGroups, of_two_runs_with_one_config_and_seed_the_later_counts) {
   EXPECT_EQ(set.groups[0].runs[0].path, second);
   ASSERT_EQ(set.remarks.size(), 1u);
   EXPECT_TRUE(set.remarks[0].starts_with(first)) << set.remarks[0];
-  // A later run without results does not replace it.
+  // A later run of the same seed without results does not replace a run with results.
   write_text(second + "/epochs.csv", "");
   set = groups_of({first, second});
   EXPECT_EQ(set.groups[0].runs[0].path, first);

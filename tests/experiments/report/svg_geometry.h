@@ -70,7 +70,7 @@ inline std::vector<SvgBox> labels_in(const std::string& svg) {
   return out;
 }
 
-// A text of a picture, with the corners of its box, rotated like the text.
+// A text of a picture, with the corners of its bounding box, which is rotated like the text.
 struct SvgText {
   std::string text;
   bool label = false;  // inside a panel: with a white edge

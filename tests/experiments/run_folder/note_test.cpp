@@ -38,7 +38,7 @@ TEST(UserWords, StandInTheResolvedConfigAndComeBackFromIt) {
   const ExperimentConfig again = parse_config_text(to_yaml(config), "b.yaml");
   EXPECT_EQ(again.tags, config.tags);
   EXPECT_EQ(again.note, "a: note # 1");
-  // A config without them does not mention them.
+  // The resolved config does not mention tags and note if the user gave none.
   const std::string none = to_yaml(parse_config_text(kConfig, "a.yaml"));
   EXPECT_EQ(none.find("tags"), std::string::npos);
   EXPECT_EQ(none.find("note"), std::string::npos);
@@ -85,7 +85,7 @@ TEST(UserWords, AreChangedByTheCommandNote) {
   EXPECT_EQ(summary().note, "good one");
 }
 
-// A summary that another process writes during the wait is kept.
+// A summary that another process writes while the command waits is kept.
 TEST(UserWords, AreAddedToTheSummaryAsItIsWhenTheRunIsFree) {
   const TemporaryFolder root;
   RunSummary summary;

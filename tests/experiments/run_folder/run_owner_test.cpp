@@ -65,7 +65,7 @@ TEST(RunOwner, OfAnotherHostThatIsSilentIsReplacedOnce) {
   EXPECT_EQ(newest_owner(path), 2);
 }
 
-// Two processes saw the same dead run at the same time.
+// Two processes try to take over the same dead run at the same time.
 TEST(RunOwner, OnlyOneOfTwoGetsANumber) {
   const TemporaryFolder root;
   EXPECT_TRUE(claim_ownership(root.path(), 2));

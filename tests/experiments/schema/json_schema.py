@@ -4,7 +4,8 @@
     errors = Schema.load(folder / "summary.schema.json").errors(value)
 
 An unknown keyword is an error of the schema, so that none is skipped silently. `closed` also reports members that
-the schema does not list. It is for this project's writers: a reader must accept files of other versions."""
+the schema does not list. This check is for the project's writers; a reader must accept files of other
+versions."""
 import json
 import pathlib
 

@@ -141,7 +141,7 @@ TEST(Claim, OfAnotherHostThatLetGoIsFreeAtOnce) {
   EXPECT_NE(watch.try_take(root.path() + "/c", self()), nullptr);
 }
 
-// By the times of the files, the holder is dead for hours, or writes in the future.
+// The time of the holder's file is hours too early or too late, and must not matter.
 TEST(Claim, DoesNotAskWhatClocksSay) {
   for (const int minutes : {-90, -5, 5, 90}) {
     const TemporaryFolder root;
@@ -208,7 +208,7 @@ TEST(Claim, OfAKilledHolderIsFreeAtOnce) {
   }
 }
 
-// As a member does when its worker is killed.
+// A member keeps the lock file open in this way when its worker is killed.
 TEST(Claim, IsHeldAsLongAsAChildKeepsItsLockOpen) {
   const TemporaryFolder root;
   const std::string folder = root.path() + "/c";

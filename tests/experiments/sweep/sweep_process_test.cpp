@@ -218,7 +218,7 @@ TEST_F(Sweep, with_a_failing_member_goes_on_and_ends_with_1) {
   EXPECT_NE(errors("failing").find("[1/3] gate seed 1   failed: [expect]"), std::string::npos)
       << errors("failing");
 
-  // Failures that would repeat are not tried again; others are.
+  // Members are not tried again after a failure that would repeat, but after any other failure.
   EXPECT_EQ(start("failing", words).wait(), 1);
   EXPECT_NE(errors("failing").find("1 done already, 1 failed before (--retry-failed trains them "
                                    "again), 1 to train\n"),

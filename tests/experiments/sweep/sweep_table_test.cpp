@@ -59,7 +59,8 @@ TEST(SweepStatus, shows_the_epochs_of_members_that_are_still_to_do) {
 }
 
 TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {
-  // a: mean 93, deviation sqrt((9 + 1 + 16) / 2) = sqrt(13); forward 0.2, deviation 0.1.
+  // Row a has the mean accuracy 93 with deviation sqrt((9 + 1 + 16) / 2) = sqrt(13), and the mean
+  // forward time 0.2 with deviation 0.1.
   EXPECT_EQ(to_csv(sweep_table(small_plan(), all_done())),
             "name,batch_size,avg_forward,avg_forward_std,avg_backward,avg_backward_std,"
             "avg_forward_mem,avg_backward_mem,kernel_size,acc,acc_std,acc_reference,seeds,"
@@ -95,7 +96,7 @@ TEST(SweepTable, for_people_has_medians_of_times_and_marks_disturbed_seeds) {
   EXPECT_EQ(rows[1]["busy"], 0);
 }
 
-// Runs of earlier versions lack the values: then people see no such columns.
+// Runs of earlier versions lack these values, and the table for people then has no such columns.
 TEST(SweepTable, has_the_time_of_inference_and_the_stored_bytes_where_runs_know_them) {
   std::vector<SweepOutcome> outcomes = all_done();
   const double seconds[] = {0.001, 0.002, 0.003};

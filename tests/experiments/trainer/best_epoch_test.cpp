@@ -23,8 +23,9 @@ std::unique_ptr<Loader> in_order(Dataset data) {
 
 constexpr int kEpochs = 5;
 
-// Learns until the last epoch, in which the network forgets everything. `turned`: the validation
-// images show this, and the test images the opposite.
+// A network that learns until the last epoch and then forgets everything. With `with_validation`,
+// only the validation images show this; results on the test images change in the opposite
+// direction.
 TrainingSetup forgetful_setup(bool with_validation) {
   TrainingSetup setup = small_setup(1, 0.1);
   if (with_validation) setup.val = in_order(bright_columns(60, 3));
@@ -107,7 +108,7 @@ TEST(BestEpoch, TheLastEpochIsAlwaysEvaluated) {
     EXPECT_EQ(!done.epochs[i].at("val_acc").empty(), evaluated[i]) << i;
     EXPECT_EQ(!done.epochs[i].at("test_acc").empty(), evaluated[i]) << i;
   }
-  // With the weights of that epoch, not of the previous one, which have forgotten more.
+  // The checkpoint has the weights of the best epoch and not those of the previous one.
   EXPECT_NE(done.epochs[4].at("val_loss"), done.epochs[3].at("val_loss"));
 }
 

@@ -43,7 +43,8 @@ TEST(CheckpointFields, AllComeBack) {
     ++next;
     field = std::is_floating_point_v<T> ? static_cast<T>(next + 0.25) : static_cast<T>(next);
   });
-  // A field takes eight bytes, a flag with its padding too: a new field must be added above.
+  // Every field takes eight bytes, also a flag with its padding. If the size of the struct differs,
+  // a new field is missing above.
   const double flags_not_saved = 2;
   ASSERT_EQ(next + flags_not_saved, sizeof(TrainingState) / 8.0);
   save_checkpoint(path, *setup.model, setup.optimizer.get(), saved, "name: small\n");

@@ -110,7 +110,7 @@ TEST(DamagedCheckpoint, WhenBothAreTheErrorNamesBoth) {
   EXPECT_NE(error.find("previous.safetensors"), std::string::npos) << error;
 }
 
-// A program that writes checkpoints may be wrong too: the checksum is right, the numbers are not.
+// A program may also write wrong numbers with a right checksum.
 TEST(DamagedCheckpoint, ProgressThatCannotBeIsRefused) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "numbers", 1);

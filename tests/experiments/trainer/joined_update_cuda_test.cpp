@@ -211,7 +211,8 @@ TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfAnUpdateOfItsOwn) {
 }
 
 // Steps after the first one of a launch multiply the copies of weights from the previous update; a
-// launch of one step has none. Images that another kernel gathers have only copies of weights.
+// launch of one step has none. Where another kernel gathers the images, steps still use the copies
+// of weights.
 TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfWeightsThatEachKernelRounds) {
   for (const ComputePrecision half : {ComputePrecision::bf16, ComputePrecision::f16}) {
     expect_same_bits({.precision = half});
@@ -223,16 +224,17 @@ TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfWeightsThatEachKernelRounds) {
   }
 }
 
-// The kernels that compute gradients divide them; the update is a separate launch. With 2^23 the
-// gradients of the logits first exceed f16, so some steps are skipped. With 2^12 none is.
+// With a loss scale, the kernels that compute gradients divide them by the scale, and the update is
+// a separate launch. With 2^23 the gradients of the logits first exceed f16, so some steps are
+// skipped. With 2^12 none is.
 TEST_F(JoinedUpdateOnCuda, DividesByTheScaleOfTheLossAndLeavesOutWhatOverflows) {
   expect_same_bits({.precision = ComputePrecision::f16, .scale = 0x1p12});
   expect_same_bits({.optimizer = "adam", .precision = ComputePrecision::f16, .scale = 0x1p23});
   expect_same_bits({.precision = ComputePrecision::f16, .clip_norm = 0.3, .scale = 0x1p23});
 }
 
-// Few, some and many blocks; several samples per block; both kernels for a batch that is too large
-// for one.
+// The cases have few, some and many blocks, several samples per block, and a batch that is too
+// large for one kernel.
 TEST_F(JoinedUpdateOnCuda, GathersBatchesOfAllSizes) {
   expect_same_bits({.images = 7, .batch = 3, .channels = 3});
   expect_same_bits({.images = 100, .batch = 40, .channels = 2, .side = 16});

@@ -39,7 +39,7 @@ class KeptMeasurements : public ::testing::Test {
         call_program("run " + words + " -q", root.path(), "CONVSCOPE_CACHE_DIR='" + cache + "'");
     EXPECT_EQ(done.code, 0) << done.err;
   }
-  // Gives each problem another algorithm from now on.
+  // Makes `auto` choose another algorithm for each problem from now on.
   void exchange_answers() const {
     Json content = Json::parse(text_of(cache + "/conv2d_cpu.json"));
     for (auto& [key, name] : content["fastest"].items()) {

@@ -124,7 +124,7 @@ TEST_P(LayerCostsOfARun, AreThoseOfTheLayerThatTookThem) {
   EXPECT_LT(number("loss", "forward_ms"), kShort);
 }
 
-// The reported columns, compared with a clock and a size that the test knows.
+// Compares the reported columns with a clock and a size that the test knows.
 TEST_P(LayerCostsOfARun, AgreeWithThePhasesOfTheSummary) {
   const Finished done = run(setup_with_rests(GetParam()));
   const auto seconds = [&](const char* key) { return done.summary.at(key).get<double>(); };
@@ -144,7 +144,7 @@ TEST(LayerCosts, LookingAtAStepChangesNoBit) {
   TrainingSetup looked_at = setup_with_rests(true);
   TrainingSetup alone = setup_with_rests(true);
   Finished done = run(std::move(looked_at));
-  // The same steps without a trainer, so without sampling.
+  // Runs the same steps without a trainer and therefore without sampling.
   TrainStep step(*alone.model, *alone.optimizer, 0, alone.device);
   alone.model->train();
   alone.train->start_epoch(0);

@@ -43,7 +43,8 @@ std::int64_t peak_of_a_run(const ExperimentConfig& config) {
   TrainingSetup setup = setup_training(config);
   RunFolder folder = RunFolder::create(root.path(), "run", 1);
   Progress progress(Progress::Mode::quiet);
-  // Each step resets the peak; the last peak is that of the evaluation, with all memory held then.
+  // Each step resets the peak. The last peak is therefore that of the evaluation, and includes all
+  // memory that is held at this time.
   EXPECT_EQ(Trainer(setup, folder, progress).run(), 0);
   return memory_stats({}).peak_bytes - before;
 }

@@ -23,8 +23,8 @@ void rest(double ms) { std::this_thread::sleep_for(std::chrono::duration<double,
 constexpr double kForwardMs = 4, kBackwardMs = 16, kUpdateMs = 8;
 constexpr std::int64_t kMiBytes = 1 << 20;
 constexpr std::int64_t kKept = kMiBytes;
-// Temporary memory of the passes: the forward uses more, the backward less; for workspace vice
-// versa.
+// Temporary memory of the two passes in bytes. The forward uses more tensor memory than the
+// backward, and less workspace.
 constexpr std::int64_t kForwardMoment = 32 * kMiBytes, kBackwardMoment = 8 * kMiBytes;
 constexpr std::size_t kForwardWork = 2 * kMiBytes, kBackwardWork = 3 * kMiBytes;
 
@@ -62,7 +62,7 @@ class CostlyLayer final : public Module {
   Ref<const Operation> operation_ = make_ref<Costly>();
 };
 
-// Changes nothing, slowly.
+// An optimiser that sleeps and changes nothing.
 class SlowOptimizer final : public Optimizer {
  public:
   explicit SlowOptimizer(std::vector<ParameterGroup> groups) : Optimizer(std::move(groups)) {}
@@ -145,7 +145,8 @@ TEST_P(ColumnsOfARun, HoldTheTimesOfTheirOwnPhase) {
     EXPECT_GE(done.summary.at(phase).get<double>(), 1e-3 * least) << phase;
     EXPECT_GE(std::stod(done.epochs[1].at(phase)), 1e-3 * least) << phase;
   }
-  // The order of the phases, which no busy machine changes: they are single values, but far apart.
+  // Checks the order of the phases. The values are so far apart that a busy machine does not change
+  // it.
   EXPECT_LT(std::stod(done.epochs[1].at("avg_forward")),
             std::stod(done.epochs[1].at("avg_backward")));
   EXPECT_LT(std::stod(done.epochs[1].at("avg_update")),
@@ -185,7 +186,8 @@ TEST_P(ColumnsOfARun, HoldTheMemoryInMebibytes) {
   EXPECT_EQ(std::stod(row.at("peak_workspace")), 3);
 }
 
-// For a full batch, without loss; all weights of the checkpoint in f32.
+// The time is that of a full batch without the loss; the bytes are those of all weights of the
+// checkpoint in f32.
 TEST_P(ColumnsOfARun, HoldTheTimeOfAnInferenceAndTheStoredBytes) {
   const Reported done = report_of(costly_setup(GetParam()));
   const auto of = [&](const char* key) { return done.summary.at(key).get<double>(); };
@@ -213,7 +215,7 @@ TEST_P(ColumnsOfARun, LeaveOutTheTimeOfAnInferenceUntilTheRunHasEnded) {
   resumed.resume();
   EXPECT_EQ(resumed.run(), 0);
   EXPECT_GE(summary().at("avg_inference").get<double>(), 1e-3 * kForwardMs);
-  // Again at the end of the run, with nothing left to train.
+  // The values are measured again at the end of a resumed run with nothing left to train.
   TrainingSetup again = costly_setup(GetParam());
   Trainer ended(again, folder, progress);
   ended.resume();

@@ -23,7 +23,7 @@ std::string text_of_lines(const std::vector<std::string>& lines) {
   return out;
 }
 
-// Sets the state of a process on this host, where a free lock means that it is gone.
+// Sets the status of a run on this host, where a free lock means that the process is gone.
 void set_state(const std::string& folder, const std::string& state, int exit_code = -1) {
   nlohmann::json status = nlohmann::json::parse(text_of(folder + "/status.json"));
   char host[256] = {};
@@ -34,7 +34,7 @@ void set_state(const std::string& folder, const std::string& state, int exit_cod
   write_file(folder + "/status.json", status.dump());  // whole, as a run writes it
 }
 
-// The lock of a process that works on a run.
+// Holds the lock of a run like a process that works on the run.
 class Lock {
  public:
   explicit Lock(const std::string& folder)
@@ -62,7 +62,8 @@ TEST(TextCurve, takes_points_in_any_order) {
     EXPECT_EQ(text_curve({{2, 3}, {0, 1}, {1, 2}}, 12, 3, ink),
               text_curve({{0, 1}, {1, 2}, {2, 3}}, 12, 3, ink));
   }
-  // Far outside of the first and last values, as in a file with reordered lines.
+  // A point far outside of the range of the first and the last point, as in a file with reordered
+  // lines.
   const auto lines =
       text_curve({{1000, 1}, {1e9, 2}, {-1e9, 3}, {1001, 4}}, 40, 3, CurveInk::stars);
   ASSERT_EQ(lines.size(), 3);
@@ -233,7 +234,7 @@ TEST(Watch, a_folder_has_a_line_for_each_run_and_the_running_first) {
   EXPECT_EQ(reader.changes().size(), 1);
 }
 
-// The program's output into a pipe, and its end.
+// Exit code and output of `convscope watch` without a terminal.
 struct Printed {
   int code;
   std::string out, err;

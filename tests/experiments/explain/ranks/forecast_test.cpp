@@ -70,7 +70,8 @@ TEST(Forecast, WithAPerfectNetworkIsComputingAlone) {
 TEST(Forecast, AddsWhatTheBackwardDoesNotHide) {
   const Forecast two = made_up(0, {1e9, 0}, 2);
   const ForecastRow& row = two.rows[1];
-  // 3.2 ms, backward from 0 to 1.6: buckets of 1 ms leave at 0.8 and 1.8, after 64 bytes.
+  // A share of a step takes 3.2 ms, and its backward pass lasts from 0 to 1.6 ms. After a message
+  // of 64 bytes, two buckets that take 1 ms each leave at 0.8 and 1.8 ms.
   EXPECT_DOUBLE_EQ(row.compute_s, 3.2e-3);
   EXPECT_NEAR(row.exchange_s, 2e-3, 1e-7);
   EXPECT_NEAR(row.exposed_s, 1.2e-3, 1e-9);

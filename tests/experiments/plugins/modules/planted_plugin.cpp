@@ -152,7 +152,7 @@ Conv2dAlgorithm algorithm(const char* name) {
   return out;
 }
 
-// For codes only: y is 0 everywhere.
+// An algorithm for codes only, which sets y to 0.
 Conv2dAlgorithm codes_algorithm() {
   return {.name = "wrong_codes",
           .idea = "zeros in place of codes",

@@ -30,7 +30,7 @@ constexpr std::int64_t kImages = 41;  // 5 full batches, and one image that only
 
 int failures = 0;
 
-// Every process calls it; the check passes if it passes in all of them.
+// Every process calls this function. The check passes if it passes in all processes.
 void check(ProcessGroup& group, const std::string& what, bool ok, const std::string& detail = "") {
   const bool all = group.most(ok ? 0 : 1) == 0;
   if (!all) ++failures;
@@ -49,7 +49,7 @@ Tensor terms(int rank, std::int64_t count) {
   return out;
 }
 
-// Small integers times 0.5: exact in any order.
+// Returns small integers times 0.5, whose sums are exact in any order.
 bool is_sum(const ProcessGroup& group, const Tensor& data, float weight) {
   const Tensor here = data.to(Device{});
   for (std::int64_t i = 0; i < here.numel(); ++i) {

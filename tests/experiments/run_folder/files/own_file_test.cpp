@@ -94,7 +94,7 @@ TEST_F(OwnFile, OfAFolderThatIsReachedByALinkIsFine) {
   EXPECT_EQ(text_of(run_ + "/summary.json"), "{}\n");
 }
 
-// As commands do that change one file of a run.
+// Commands such as `note` hold a run for a moment and change one file of the run in this way.
 TEST_F(OwnFile, IsWaitedForWhileAnotherHasTheRunForAMoment) {
   auto held = std::make_unique<RunFolder>(RunFolder::reopen(run_));
   std::thread other([&] {
