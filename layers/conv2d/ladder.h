@@ -37,7 +37,7 @@ struct Conv2dRung {
 struct Conv2dLadder {
   const char* name = "";  // name of the folder
   DeviceType device = DeviceType::cpu;
-  const char* problem = "";  // for which the lesson takes about a second at most
+  const char* problem = "";       // for which the lesson takes about a second at most
   std::vector<Conv2dRung> rungs;  // the lesson first, the fastest last
 };
 
