@@ -347,7 +347,8 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
 const Conv2dAlgorithm kAlgorithm{
     .name = "block_sparse",
     .device = DeviceType::cuda,
-    .idea = "eight weights of the list of 16 output channels are one tensor-core operand",
+    .idea =
+        "eight weights of the list of 16 output channels are one tensor-core operand",
     .paper = "Elsen et al. 2020: Fast Sparse ConvNets, arXiv 1911.09723",
     .supports = supports,
     .cost = cost,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_strips.h: how a row of pixels of 16 channels is cut into strips, and what a
-// strip reads outside the image, for depthwise_blocked_simd.cpp and
+// depthwise_blocked_strips.h: how a row of NCHW16c pixels is split into strips, and which columns
+// outside of the image a strip would read. For depthwise_blocked_simd.cpp and
 // depthwise_blocked_weight_simd.cpp.
 #pragma once
 
@@ -14,15 +14,16 @@ namespace {
 using Index = std::int64_t;
 constexpr int kBlock = 16;  // channels of a block
 
-// Returns the most pixels of a strip. A build for a sanitizer has only narrow strips: the same
-// code, which clang otherwise compiles for minutes.
+// Returns the maximum number of pixels of a strip. A build for a sanitizer has only narrow strips
+// of the same code, because clang otherwise compiles for minutes.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int most_pixels(int) { return 4; }
 #else
 constexpr int most_pixels(int wanted) { return wanted; }
 #endif
 
-// Strips of at most `most` pixels and of nearly equal width: the first ones are a pixel wider.
+// Splits a row into strips of at most `most` pixels and nearly equal width; the first strips are a
+// pixel wider.
 struct StripWidths {
   CONVSCOPE_INLINE StripWidths(Index pixels, Index most) {
     const auto count = static_cast<std::uint32_t>(pixels);  // short division is fast
@@ -37,17 +38,17 @@ struct StripWidths {
   Index strips = 0, least = 0, wider = 0;
 };
 
-// A strip's reach is the columns of `in` that its pixels read. Left and Right of them are outside
-// `in`, known at compile time.
+// The columns of `in` that the pixels of a strip read are its reach. Left and Right columns of the
+// reach are outside `in`, a number known at compile time.
 template <int Left, int Right>
 struct Over {
   static constexpr int left = Left, right = Right;
 };
 
 // Calls run(Over{}) for a strip whose reach begins in column `left` of `in` and ends `beyond`
-// columns after its last one. The first and last tap of a row are `Beside` columns apart. Only
-// usual padding is supported: half of these columns are outside on each side, one fewer on the
-// right for even images with Step 2. Returns false, and calls nothing, otherwise.
+// columns after the last one. The first and last tap of a row are `Beside` columns apart. Only
+// usual padding is supported: half of these columns are outside on each side, or one fewer on the
+// right for even images with Step 2. Otherwise returns false and calls nothing.
 template <int Beside, int Step, class Run>
 CONVSCOPE_INLINE bool with_border(Index left, Index beyond, Run run) {
   constexpr int kLeft = Beside / 2, kRight = (Beside + 1) / 2;
