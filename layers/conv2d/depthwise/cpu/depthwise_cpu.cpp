@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_cpu.cpp: convolution with one input channel for each group: every output plane is one
+// depthwise_cpu.cpp: convolution with one input channel for each group. Every output plane is one
 // input plane convolved with one small kernel, computed on NCHW planes without a copy.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] x[n, k / M, p stride_h - pad_top +
@@ -81,7 +81,7 @@ using Index = std::int64_t;
 
 constexpr Index kSlices = 16;
 constexpr double kChunkFlops = 2e5;  // a few microseconds of one core
-constexpr Index kPlanesAtOnce = 8;   // before the epilogue, while they are in L1 or L2
+constexpr Index kPlanesAtOnce = 8;   // while they are in L1 or L2, before the epilogue
 
 bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
 
@@ -91,7 +91,8 @@ Index grain_of(const Conv2dProblem& z) {
   return static_cast<Index>(kChunkFlops / flops) + 1;
 }
 
-// Calls body(first plane, first channel, count) for the runs of one image in planes [begin, end).
+// Calls body(first plane, first channel, count) for the parts of [begin, end) that are in one
+// image.
 template <class Body>
 void for_runs(Index begin, Index end, Index channels, Body body) {
   for (Index plane = begin; plane < end;) {
@@ -128,7 +129,7 @@ void forward(const Conv2dForwardArgs& args) {
   });
 }
 
-// Stride 1: returns dx as a convolution of dy with the kernel rotated by 180 degrees.
+// Returns the convolution from dy to dx for stride 1, with the kernel rotated by 180 degrees.
 DepthwiseMap turned(const DepthwiseMap& z) {
   DepthwiseMap back = z;
   back.h = z.p;

@@ -46,8 +46,8 @@ struct Walk3x3 {
   constexpr int blocks_of_pairs() const { return ceil_div(pairs, width()); }
 };
 
-// Returns the launch for `rows` rows and `columns` columns of n images: `threads` of a block,
-// `resident` blocks on an SM at a time; `frame`: rows that a band reads in addition to its own.
+// Returns the launch for n images of `rows` rows and `columns` columns, with `threads` threads in a
+// block and `resident` blocks on an SM at a time. A band reads `frame` rows more than it computes.
 constexpr Walk3x3 make_walk_3x3(std::int64_t n, int rows, int columns, int channels, int threads,
                                 int resident, int frame) {
   Walk3x3 walk;

@@ -162,8 +162,8 @@ class FewChannelChainOp final : public PlanOp {
  private:
   int count() const { return static_cast<int>(links_.size()); }
   // Returns whether y of a stage is read only as an operand: by the next stage, or by the single
-  // following operation if that operation accepts rounded values. The activation's slope must
-  // follow from the pooling.
+  // following operation if that operation rounds its input to the same type. The activation's slope
+  // must follow from the pooling.
   bool keeps_y_rounded(const PlanGraph& graph, int i) const {
     const FewChannelStage& z = at(i).stage;
     if (!is_half(factors_) || !z.pools() || z.curve == FewChannelCurve::tanh) return false;
@@ -189,9 +189,9 @@ class FewChannelChainOp final : public PlanOp {
     }
     return true;
   }
-  // Returns whether the kernel may start early: no operation of the step computes the weights.
-  // Kernels that change weights have ended, because the copy of images and labels precedes this
-  // kernel.
+  // Returns whether only x may still be written when the kernel starts: no operation of the step
+  // computes the weights, and kernels that change weights have ended before the step's images and
+  // labels are copied.
   bool only_x_is_new(const PlanGraph& graph) const {
     return graph.has_loss() && weights_are_parameters(graph);
   }

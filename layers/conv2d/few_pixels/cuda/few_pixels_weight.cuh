@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kResident)
         }
       }
     }
-    step -= steps;  // the next piece continues with the next warp
+    step -= steps;  // the next piece continues with the next share
     if (index + z.stages < z.pieces) {
       __syncthreads();
       copy_piece(z, of, piece_of(z, index + z.stages), first_row, first_channel,

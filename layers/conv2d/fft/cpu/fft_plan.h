@@ -16,12 +16,9 @@ namespace convscope::fft {
 
 using Index = std::int64_t;
 
-inline constexpr Index kBlockFloats = 1 << 20;  // floats of the spectra of a block of tiles: 4 MiB
-                                                // of L3
-inline constexpr Index kLeastTiles = 27;        // minimum of a block: three register tiles of a
-                                                // product
-inline constexpr Index kKernelsAtOnce = 8;      // kernels in the lanes at a time: 8 x 121 x 64 B =
-                                                // 61 KiB of L2
+inline constexpr Index kBlockFloats = 1 << 20;  // 4 MiB of L3 for a block's spectra
+inline constexpr Index kLeastTiles = 27;        // of a block: three register tiles of a product
+inline constexpr Index kKernelsAtOnce = 8;      // 8 x 121 taps x 64 B = 61 KiB of L2
 
 // One of the two axes: `count` tiles with `out` outputs each. A tile reads `in` = out + taps - 1
 // pixels; the rest of the transform's length is 0.

@@ -125,8 +125,8 @@ struct Plan {
     const double f = fft::frequencies(candidate);
     const double count =
         number(z.n * ceil_div(down.virtual_out(), rows) * ceil_div(across.virtual_out(), columns));
-    // Long transforms have more steps, and their blocks store fewer bytes together. The factors are
-    // times of one H200.
+    // Long transforms have more steps, and their blocks store fewer bytes together. These are
+    // relative times of one H200.
     const double passes = candidate == 16 ? 1.0 : candidate == 32 ? 1.5 : 2.0;
     const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
     // Complex products reach about 0.7 of the peak of real ones.

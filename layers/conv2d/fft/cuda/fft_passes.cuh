@@ -201,8 +201,8 @@ __device__ inline void transform_line(float2* v, const float2* roots, float2* pl
   }
 }
 
-// Transforms all lines of all pairs in shared memory. Along rows, a warp whose lines are all from
-// one pair transforms only `count` rows from `first` on, with wrap-around.
+// Transforms all lines of all pairs in shared memory. Along rows, a warp skips its lines when all
+// of them are outside the `count` rows from `first` on, with wrap-around.
 template <int L, bool BACK, bool ROWS>
 __device__ inline void transform_lines(float2* shared, const float2* roots, int first = 0,
                                        int count = L) {
