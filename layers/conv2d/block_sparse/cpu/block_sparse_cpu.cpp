@@ -7,17 +7,17 @@
 //            s dilation_w], or 0
 // Textbook   for n, blocks of 16 kernels, p, q: y[n,k..k+15,p,q] = b[k..k+15]
 //              for (c,r,s) in list[block]: y[n,k..k+15,p,q] += w[k..k+15,c,r,s] * x[n,c,..]
-// Method     images are NCHW16c, so 16 weights that share one (c,r,s), an entry, are one vector of
+// Method     Images are NCHW16c. An entry is 16 weights that share one (c,r,s): one vector of
 //            AVX-512. The prepared weights are lists of entries in the order in which they are
-//            read: an offset of int32 and 16 values each.
-//            forward: a tile of 28 pixels (of up to four rows, where images are narrow) stays in
-//            registers; each entry costs a load and 28 FMAs with a broadcast pixel. x is cut into
-//            chunks of channels whose part of a tile stays in L1 over all blocks of output
-//            channels.
-//            backward_data: the list of one channel of dx; an entry's 16 weights are multiplied by
-//            16 channels of dy, and the lanes of 16 channels are added up together.
+//            read; an entry has an int32 offset and 16 values.
+//            In forward, a tile of 28 pixels (of up to four rows, where images are narrow) stays in
+//            registers; each entry costs a load and 28 FMAs with a broadcast pixel. x is split into
+//            chunks of channels; the part of a chunk that a tile reads stays in L1 over all blocks
+//            of output channels.
+//            backward_data reads the list of one channel of dx. It multiplies an entry's 16 weights
+//            by 16 channels of dy, and adds up the lanes of 16 channels of dx together.
 //            backward_weight: see block_sparse_weights.cpp.
-//            Taps outside the image are skipped, not multiplied by 0; taps of one s are neighbours
+//            Taps outside the image are skipped, not multiplied by 0. Taps of one s are neighbours
 //            in the list, so that a tile at a border has few loops. Threads take (images, rows,
 //            blocks of output channels).
 //            NCHW images are copied to NCHW16c before, and back afterwards. The planes of x of a
@@ -34,8 +34,8 @@
 // Numerics   one rounding per FMA, in the order of (chunk, s, r, c); chains of kSumChain entries.
 //            Same bits on each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to, only that of the stored blocks
-// Choices    a chunk of x takes 5/8 of L1: the entries and y stream through the rest
-//            160 entries at most between two additions to y: framework/simd/sum_chain.h
+// Choices    A chunk of x takes 5/8 of L1; the entries and y stream through the rest. At most 160
+//            entries are added between two additions to y (framework/simd/sum_chain.h)
 // Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
 //            1911.09723; 1x1 kernels, forward, pixels in the lanes there; channels in the lanes
 //            here

@@ -6,23 +6,24 @@
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w], or 0
 // Textbook   for n, k, p, q: y[n,k,p,q] = b[k]
 //              for c, r, s: y[n,k,p,q] += w[k,c,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     rows of x are copied once into a panel with zeros left and right (stride > 1: one row
-//            for each column parity, so that neighbouring outputs read neighbouring floats). Then a
-//            tile of outputs stays in registers over all (c, r, s), in one of two shapes:
-//              channel tile   k in the lanes, 14 pixels broadcast; transposed when stored (many
-//                             channels: no lane is lost on narrow images)
-//              pixel tile     q in the lanes, weights broadcast, stored directly (short
-//                             reductions or few channels: first layers and their dx)
+// Method     Rows of x are copied once into a panel with zeros left and right. With stride > 1
+//            there is one row for each column parity, so that neighbouring outputs read
+//            neighbouring floats. Then a tile of outputs stays in registers over all (c, r, s), in
+//            one of two shapes. A channel tile has k in the lanes and broadcasts 14 pixels; it is
+//            transposed when stored. It serves many channels: no lane is lost on narrow images. A
+//            pixel tile has q in the lanes, broadcasts weights and is stored directly. It serves
+//            short reductions and few channels: first layers and their dx.
 //            Taps above and below the image are skipped, not multiplied by 0. The weights are
-//            packed in the order in which a tile reads them, before the call (prepare_weights).
-//            backward_data: the same over dy. Row h of dx takes the taps with r = h + pad_top mod
-//            stride_h, and each column parity has its own s. The parities are interleaved at last.
+//            packed before the call in the order in which a tile reads them (prepare_weights).
+//            backward_data is the same over dy. Row h of dx takes the taps with r = h + pad_top mod
+//            stride_h, and each column parity takes other taps s. Finally the parities are
+//            interleaved.
 //            NCHW16c (layers/dispatch/activation_layout.h) needs no copy of rows and no
-//            transposition: shared/blocked_pass.cpp. Groups that are smaller than a block of
-//            channels: blocked_groups.cpp.
-//            backward_weight: dy is transposed to k in the lanes; 14 taps (c, s) of one r broadcast
-//            pixels of x; 28 accumulators stay in registers over whole rows. Threads take (image,
-//            rows, output channels), or (output channels, slice of N) in backward_weight.
+//            transposition: shared/blocked_pass.cpp. Groups smaller than a block of channels are in
+//            blocked_groups.cpp.
+//            In backward_weight, dy is transposed to k in the lanes; 14 taps (c, s) of one r
+//            broadcast pixels of x; 28 accumulators stay in registers over whole rows. Threads take
+//            (image, rows, output channels), or (output channels, slice of N) in backward_weight.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major or x and y NCHW16c, any
 //            alignment; f32 accumulators
 // Supports   f32; every stride, dilation, padding and number of groups; kernels up to 1024 taps
@@ -33,11 +34,11 @@
 //            pixels, slices added in order; both in chains (framework/simd/sum_chain.h). Same bits
 //            on each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
-// Choices    kPanelFloats 64 Ki: 256 KiB of L2, together with one block of weights
-//            kTransposeFmas: storing a channel tile transposed costs what 30 (c, r, s) cost
-//            kSlices 16: chunks for the threads when there are few output channels
-//            kPixelsPerWeight 6: a tile waits for its weights when they come from L2 and serve
-//            fewer pixels (about 3 cycles for a vector, two FMAs a cycle)
+// Choices    kPanelFloats 64 Ki: a panel has 256 KiB, and shares L2 with one block of weights
+//            kTransposeFmas: storing a channel tile transposed takes the time of 30 (c, r, s)
+//            kSlices 16: work for the threads when there are few output channels
+//            kPixelsPerWeight 6: with fewer pixels, a tile waits for its weights when they come
+//            from L2 (about 3 cycles for a vector, two FMAs a cycle)
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
 //            Architectures, SC 2018, arXiv 1808.05567; here without JIT and with NCHW outside
 // Read next  im2col_gemm_cpu.cpp, the same products with columns; tiles_simd.cpp, the tiles

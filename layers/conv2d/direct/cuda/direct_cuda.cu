@@ -36,12 +36,13 @@
 //            grows with the square root of the length (`one_chain`); dw in some 400 slices. The
 //            order depends only on the sizes: same bits on each run. Exact on integers.
 // Backward   dx assigned; dw assigned or added to
-// Choices    8 x 8 accumulators: per (c, r) 6 vector loads of x (R = 7, stride 2) and 2 R of w for
-//            64 R products: shared memory needs less time than the multipliers. With window and
-//            operands about 110 registers, so two blocks of 256 threads fit on an SM
-//            100 KB of shared memory: the same two blocks
-//            2 x 8 x 3 accumulators for dx: a vector load of w for (r, s) serves 12 products or
-//            more
+// Choices    A thread has 8 x 8 accumulators. For each (c, r) it makes 64 R products from 6 vector
+//            loads of x (R = 7, stride 2) and 2 R vector loads of w, so shared memory needs less
+//            time than the multipliers. With window and operands a thread has about 110 registers,
+//            so two blocks of 256 threads fit on an SM.
+//            A block has 100 KB of shared memory, so that two blocks fit there, too.
+//            For dx a thread has 2 x 8 x 3 accumulators: a vector load of w for (r, s) serves at
+//            least 12 products.
 // Source     the tiles: V. Volkov, J. Demmel: Benchmarking GPUs to Tune Dense Linear Algebra, 2008
 //            (registers before shared memory); the rest is our own
 // Read next  im2col_gemm_cuda.cu (the same products as a matrix product),

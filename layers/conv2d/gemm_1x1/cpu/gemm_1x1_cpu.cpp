@@ -9,14 +9,14 @@
 // Method     Forward and backward_data are one product. Weights are packed in tiles of rows before
 //            the call (prepare_weights). A panel is the pixels of one register tile with all
 //            channels of the reduction.
-//              large planes   Panels are read without a copy. A group of panels uses a tile of
-//              weights in turn, so the tile stays in L1 and stores go to long runs of a row. The
-//              next group is prefetched meanwhile, because each channel is on a new page and the
-//              hardware's prefetcher stops there.
-//              small planes   (and stride > 1) Panels continue over all images and are packed.
+//            On large planes, panels are read without a copy. A group of panels uses a tile of
+//            weights in turn, so the tile stays in L1 and stores go to long runs of a row. The next
+//            group is prefetched meanwhile, because each channel is on a new page and the
+//            hardware's prefetcher stops there.
+//            On small planes and with stride > 1, panels continue over all images and are packed.
 //            The lines of y that a tile stores to are prefetched before its products. backward_data
-//            with stride > 1 computes the pixels that were read, then spreads them. In
-//            backward_weight dy is transposed to k in the lanes, pixels of 14 planes of x are
+//            with stride > 1 computes the pixels that were read, then spreads them.
+//            In backward_weight dy is transposed to k in the lanes, pixels of 14 planes of x are
 //            broadcast, and 28 accumulators stay in registers over a run of pixels. In NCHW16c only
 //            w is packed: blocked_pass.cpp.
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major or x and y NCHW16c
