@@ -31,9 +31,9 @@
 // Numerics   one rounding per FMA in the order of (r, s); backward_weight adds threads and slices
 //            in a fixed order: same bits on each run; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    peak_share 0.45: the share of FMAs in the inner loops of tiles, next to loads and
-//            index arithmetic; of large kernels, their plan's estimate; of single elements, their
-//            time
+// Choices    peak_share: for tiles 0.45, the share of FMAs among the instructions of the inner
+//            loops; the others are loads and index arithmetic. For large kernels the plan's
+//            estimate, for single elements their time
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis)
 // Read next  depthwise_elements_cuda.cu; depthwise_forward_cuda.cu
 #include "framework/machine/ceilings.h"

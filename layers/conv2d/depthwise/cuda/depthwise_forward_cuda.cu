@@ -24,10 +24,11 @@
 //            4.3 TB/s = 12), so bound by the FMAs that the SMs issue
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
 // Backward   stride 1: dx is this kernel over dy with the taps in reverse order (rotated)
-// Choices    7 rows: divides the maps of ImageNet; a strip reads (7 + R - 1) / 7 of its rows. 4
-//            columns: one 16-byte store, and S + 3 floats read for 4 S products. 128 threads, 8/5/4
-//            blocks wanted: 64, 96, 128 registers for 9 + 12, 25 + 20 and 49 + 28 taps and
-//            accumulators and a window of 6 to 10
+// Choices    7 rows divide the maps of ImageNet; a strip reads (7 + R - 1) / 7 times its rows. 4
+//            columns make one 16-byte store, and S + 3 floats are read for 4 S products. Blocks
+//            have 128 threads; for R = 3, 5, 7 an SM should hold 8, 5 and 4 of them with 64, 96
+//            and 128 registers for 9 + 12, 25 + 20 and 49 + 28 taps and accumulators and a window
+//            of 6 to 10
 // Source     W. Luo et al. 2019 (PyTorch's DepthwiseConv2d.cu: one thread for each output) is the
 //            previous step; G. Lu, W. Zhang, Z. Wang 2021: Optimizing Depthwise Separable
 //            Convolution Operations on GPUs, IEEE TPDS

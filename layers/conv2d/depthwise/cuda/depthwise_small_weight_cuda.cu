@@ -19,8 +19,8 @@
 //            memory-bound
 // Numerics   each thread adds up its slice, then slices in order: same bits on each run
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    64 threads and 25 (14x14: 50) KiB: 4 blocks for each SM, the number of blocks for 1024
-//            channels and 32 slices
+// Choices    64 threads and 25 (14x14: 50) KiB: an SM holds 4 blocks, the number for 1024 channels
+//            and 32 slices
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_small_cuda.cu; depthwise_weight_cuda.cu for all other planes
 #include "framework/cuda/async_copy.cuh"

@@ -26,8 +26,9 @@
 //            L1; workspace none
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
 // Backward   dx assigned; pixels that no output reads become 0
-// Choices    1 row: the most threads, each with the fewest consecutive steps. 2 rows of 3x3 with
-//            stride 2 and many planes, which loads limit: 5 rows of x for 2 of y, not 6
+// Choices    1 row gives the most threads, each with the fewest consecutive steps. 3x3 with stride
+//            2 and many planes is limited by loads and takes 2 rows: 5 rows of x for 2 rows of y,
+//            not 6
 // Source     as depthwise_forward_cuda.cu; the parities as depthwise_parities_cuda.cu
 // Read next  depthwise_forward_cuda.cu, which shares x between the threads of a block
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"

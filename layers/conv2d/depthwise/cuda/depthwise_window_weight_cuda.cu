@@ -19,8 +19,8 @@
 // Numerics   a thread adds its products in order, then lanes, then a tree: same bits on each run;
 //            exact on integers. Inf or NaN of x affects only the results that use it
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    at most 2 pieces of a thread: with more, slices are faster, as more blocks share a
-//            channel
+// Choices    A thread has at most 2 groups of neighbours. With more, slices are faster, because
+//            more blocks share a channel
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_window_cuda.cu; depthwise_weight_cuda.cu, for many pixels
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"

@@ -26,10 +26,10 @@
 //            digits. Same bits on each run on one GPU. A NaN spreads over its tile and one
 //            neighbouring plane.
 // Backward   DX_f = DY_f W_f, assigned; DW_f = sum over tiles of DY_f^H X_f, assigned or added to
-// Choices    L: the least time of transforms and products; 64 x 68 complex numbers of a pair of
-//            planes are 34 KiB, two pairs in a block make stores of 32 bytes, three blocks fit on
-//            an SM
-//            kSpectraBytes 256 MiB: spectra of x and y at a time
+// Choices    L has the least estimated time of transforms and products. A pair of planes has 64 x
+//            68 complex numbers (34 KiB); two pairs in a block make stores of 32 bytes, and three
+//            blocks fit on an SM.
+//            kSpectraBytes 256 MiB: limit of the spectra of x and y at a time
 // Source     M. Mathieu, M. Henaff, Y. LeCun 2014, arXiv 1312.5851; N. Vasilache et al.: fbfft,
 //            2015, arXiv 1412.7580 (custom small transforms, as here); two real planes at once:
 //            Numerical Recipes, 12.3

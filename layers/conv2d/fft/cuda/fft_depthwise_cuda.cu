@@ -25,8 +25,8 @@
 //            partner, the next image: a small result near large ones loses digits, and a NaN
 //            spreads over both. Same bits on each run
 // Backward   DX_f = DY_f W_f, assigned; dw assigned or added to
-// Choices    slices of dw: as many as let all blocks run at the same time, 3 on an SM; each further
-//            slice is a spectrum to be written and read
+// Choices    dw has as many slices as let all blocks run at the same time, 3 on an SM; each further
+//            slice is a spectrum that must be written and read
 // Source     as fft_cuda.cu; RepLKNet: X. Ding et al. 2022, arXiv 2203.06717, for kernels of that
 //            size; D. Y. Fu et al. 2023: FlashFFTConv, arXiv 2311.05908, the same fusion in 1-d
 // Read next  fft_passes.cuh, the transforms; depthwise_large_cuda.cu, direct sums
