@@ -24,7 +24,7 @@ struct Conv2dForm {
 using Conv2dForms = std::array<Conv2dForm, 3>;  // by direction
 
 // Chooses between the dense algorithm of the layer's policy and block-sparse weights. Takes the one
-// with the smaller estimate, unless the policy names one. `sparse` may be null.
+// with the smaller estimate, unless the policy names an algorithm. `sparse` may be null.
 Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
                        const Conv2dProblem& problem, Direction direction, Device device,
                        WeightUse use);
@@ -63,8 +63,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   // Records that dx and dw are both needed, so that one kernel may compute both.
   void want_both() { wants_both_ = true; }
 
-  // Returns the problem. For a layer in half precision it is fp16/bf16 in NHWC (README.md), because
-  // a chain may replace the operation until the layouts are chosen.
+  // Returns the problem; for a layer in half precision it is fp16/bf16 in NHWC (README.md). Until
+  // the layouts are chosen, a chain may replace the operation.
   const Conv2dProblem& problem() const { return problem_; }
   ValueId x() const { return inputs[0]; }
   ValueId weight() const { return inputs[1]; }

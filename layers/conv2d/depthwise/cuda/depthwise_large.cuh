@@ -75,7 +75,7 @@ struct Correlation {
 };
 
 // Must be called by all lanes of a warp. A row outside the source is read from `zeros`. The loop
-// starts at the first row that any lane of the warp needs.
+// covers only rows that some lane of the warp needs.
 template <int kUnit, int kRows, int kColumns>
 __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch, const float* zeros,
                                  float (&sums)[kRows][kColumns]) {
