@@ -31,9 +31,9 @@ struct Conv2dForwardArgs {
   void* y;        // [N,K,P,Q], assigned
   void* workspace;
   Conv2dEpilogue epilogue = {};    // empty unless the algorithm has fuses_epilogue
-  const void* prepared = nullptr;  // output of prepare_weights; null: nothing is prepared
-  OperandViews views = {};         // scales of quantised operands, positions of sparse weights
-  HalfFactors x_factors = {};      // with takes_half_factors; where it is given, x may be null
+  const void* prepared = nullptr;  // prepare_weights's output; null: none
+  OperandViews views = {};         // quantisation scales, sparse positions
+  HalfFactors x_factors = {};      // for takes_half_factors: x may be null
 };
 struct Conv2dBackwardDataArgs {
   const Conv2dProblem& problem;
@@ -43,7 +43,7 @@ struct Conv2dBackwardDataArgs {
   void* workspace;
   const void* prepared = nullptr;  // as in Conv2dForwardArgs
   OperandViews views = {};
-  HalfFactors dy_factors = {};  // as x_factors above, for dy
+  HalfFactors dy_factors = {};  // fp16/bf16 copy of dy, as x_factors of x
 };
 struct Conv2dBackwardWeightArgs {
   const Conv2dProblem& problem;
@@ -53,7 +53,7 @@ struct Conv2dBackwardWeightArgs {
   bool accumulate;
   void* workspace;
   OperandViews views = {};
-  HalfFactors x_factors = {}, dy_factors = {};  // as above; each may be given or not
+  HalfFactors x_factors = {}, dy_factors = {};  // each may be empty
 };
 
 template <>

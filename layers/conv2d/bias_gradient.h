@@ -7,8 +7,9 @@
 
 namespace convscope {
 
-// Computes db [K] from dy [N,K,P,Q]: added to when `accumulate`, assigned otherwise. f32 and f64;
-// on the CPU also dy [N,K/16,P,Q,16], f32; on a GPU also fp16/bf16 [N,1,P,Q,Kp] with db f32.
+// Computes db [K] from dy [N,K,P,Q]: added to when `accumulate`, assigned otherwise. Supports f32
+// and f64; on the CPU also f32 dy [N,K/16,P,Q,16]; on a GPU also fp16/bf16 dy [N,1,P,Q,Kp] with f32
+// db.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& db, bool accumulate)>
     conv2d_bias_gradient_kernel;
 

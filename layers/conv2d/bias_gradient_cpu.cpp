@@ -19,7 +19,8 @@ double row_sum(const double* x, std::int64_t count) {
   return sum;
 }
 
-// Adds images in order, in double, so the bits do not depend on the number of threads.
+// Adds images in order, in double precision, so that the bits do not depend on the number of
+// threads.
 template <class T>
 void sum_into(const Tensor& dy, const Tensor& db, bool accumulate) {
   const std::int64_t n_count = dy.dim(0);
@@ -27,7 +28,7 @@ void sum_into(const Tensor& dy, const Tensor& db, bool accumulate) {
   const std::int64_t plane = dy.dim(2) * dy.dim(3);
   const T* const from = dy.data<T>();
   T* const to = db.data<T>();
-  // About 16 thousand elements for a thread; the cut depends only on the sizes.
+  // A thread takes about 16 thousand elements; the split depends only on the sizes.
   const std::int64_t grain = 1 + 16384 / (1 + n_count * plane);
   parallel_for(k_count, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t k = begin; k < end; ++k) {

@@ -25,13 +25,13 @@ void check_operands(const Variable& x, const Variable& w, const Variable& b) {
                   wv.shape(), ", got ", b.value().str());
 }
 
-// Without gradients the call is an inference, and a compiled step prepares the weights once for
-// many calls; the dynamic graph chooses the same algorithms.
+// Returns how often the weights are used. A call without gradients is inference: a compiled step
+// would prepare the weights once for many calls, and the dynamic graph chooses the same algorithms.
 WeightUse use_of(const Variable& x, const Variable& w, const Variable& b) {
   return needs_record(x, w, b) ? WeightUse::once : WeightUse::often;
 }
 
-// Assigns `from`, converted, or adds it.
+// Assigns `from`, converted to the target's type, or adds it to the target.
 void put(const Tensor& from, const GradientSink::Target& to) {
   if (to.accumulate) return accumulate(to.tensor, from.to(to.tensor.dtype()));
   convert_kernel.get(from.device())(from, to.tensor);
@@ -51,7 +51,7 @@ Variable conv2d_half(const Conv2dProblem& problem, const Variable& x, const Vari
                 [problem, choices, x = w.requires_grad() ? x_half : Tensor(),
                  w = x.requires_grad() ? w_half : Tensor()](const Tensor& dy, GradientSink& out) {
                   const Device on = dy.device();
-                  if (out.wants(2)) {  // in f32: a sum
+                  if (out.wants(2)) {  // db is a sum, in f32
                     const GradientSink::Target db = out.target(2);
                     conv2d_bias_gradient_kernel.get(on)(dy, db.tensor, db.accumulate);
                   }

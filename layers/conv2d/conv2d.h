@@ -39,8 +39,8 @@ struct Conv2dParams {
   ComputePrecision precision = ComputePrecision::f32;
 };
 
-// Returns the checked problem of these tensors; `operation` starts the errors, which name x and w.
-// For f32 tensors params.precision decides the types.
+// Returns the checked problem of these tensors. Error messages begin with `operation` and name x
+// and w. For f32 tensors params.precision decides the types.
 CONVSCOPE_API Conv2dProblem conv2d_problem(const Shape& x, const Shape& w,
                                            const Conv2dParams& params, DType dtype = DType::f32,
                                            const char* operation = "conv2d");
@@ -54,16 +54,16 @@ struct Conv2dOptions {
   std::int64_t in_channels = 1;
   std::int64_t out_channels = 1;
   std::int64_t kernel_h = 1, kernel_w = 1;
-  Conv2dParams params = {};  // its padding is filled as padding_mode says
+  Conv2dParams params = {};  // padding: set from padding_mode
   bool bias = true;
   PadMode padding_mode = PadMode::zeros;
   std::string init = "kaiming_uniform";
   Conv2dPolicy policy = {};
-  std::string name = {};  // of the layer, for errors
+  std::string name = {};  // the layer's name, for errors
 };
 
-// Returns the keys of the layer in a config, and the options that they hold, except the padding
-// mode and the layer's name. Similar layers use them too. `operation` starts the errors.
+// Returns the keys and options of the layer in a config, without the padding mode and the name.
+// Similar layers use these keys too. Error messages begin with `operation`.
 CONVSCOPE_API std::vector<OptionField> conv2d_fields();
 CONVSCOPE_API Conv2dOptions conv2d_options(const Options& options, std::int64_t in_channels,
                                            const char* operation);

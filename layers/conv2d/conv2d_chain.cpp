@@ -26,8 +26,8 @@ PlanOp* only_reader(const PlanGraph& graph, const PlanOp& op) {
   return nullptr;
 }
 
-// A named algorithm is not replaced, unless the chain is made of it. When the policy is a list, the
-// chosen word counts. Directions that are not needed do not count.
+// Returns whether a chain of `algorithm` may replace the layer: no needed direction names another
+// algorithm. When the policy is a list, its entry that was chosen is compared.
 bool is_open(const Conv2dOp& conv, const char* algorithm) {
   return std::all_of(std::begin(kDirections), std::end(kDirections), [&](Direction direction) {
     const Conv2dChoice& choice = conv.choice(direction);
@@ -105,7 +105,7 @@ std::vector<std::unique_ptr<PlanOp>> replace_chain(PlanGraph& graph,
   std::vector<const PlanOp*> replaced;
   for (const ChainLink& link : links) {
     replaced.insert(replaced.end(), link.ops.begin(), link.ops.end());
-    for (const PlanOp* op : link.ops) {  // all except the first input: weights, learned numbers
+    for (const PlanOp* op : link.ops) {  // inputs after the first: weights, biases
       joined->inputs.insert(joined->inputs.end(), op->inputs.begin() + 1, op->inputs.end());
       joined->all_layers.insert(joined->all_layers.end(), op->all_layers.begin(),
                                 op->all_layers.end());

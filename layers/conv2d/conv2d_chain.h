@@ -6,8 +6,8 @@
 //   batch_lanes/cpu/lanes_chain.cpp                 samples in the vector lanes
 //   few_channel_chains/cuda/few_channel_chain_plan.cpp   one kernel for two layers
 //
-// A chain replaces layers whose policy is `auto` in each direction that runs, or names the chain's
-// algorithm. When the policy is a list, the word counts that was chosen.
+// A chain replaces a layer when the layer's policy, in each direction that runs, is `auto` or the
+// chain's algorithm. When the policy is a list, its entry that was chosen is compared.
 #pragma once
 
 #include <memory>
@@ -21,20 +21,20 @@ namespace convscope {
 
 // [pointwise] -> convolution [-> activation] [-> 2x2 max-pool].
 struct ChainLink {
-  PointwiseOp* before = nullptr;  // on the convolution's input, such as its quantiser
+  PointwiseOp* before = nullptr;  // an operation on the convolution's input, such as its quantiser
   Conv2dOp* conv = nullptr;       // null: there is no link
   enum class Curve { none, relu, tanh } curve = Curve::none;
   bool pools = false;
-  std::vector<PlanOp*> ops;  // all of them, in order
+  std::vector<PlanOp*> ops;  // the operations of the link, in order
 
   ValueId input() const { return ops.front()->inputs[0]; }
   ValueId output() const { return ops.back()->output; }
 };
 
 struct ChainRules {
-  const char* algorithm;         // the algorithm that the chain is made of; null: none
-  bool takes_pointwise = false;  // before a convolution
-  bool takes_tanh = false;       // a ReLU is always accepted
+  const char* algorithm;         // the algorithm whose layers the chain may replace; null: none
+  bool takes_pointwise = false;  // whether a pointwise operation may precede a convolution
+  bool takes_tanh = false;       // whether tanh is accepted; ReLU always is
   bool (*accepts)(const PlanGraph& graph, const ChainLink& link);
 };
 
@@ -43,11 +43,11 @@ CONVSCOPE_API ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const Cha
 // Returns at most `most` consecutive links, the first of which begins with `op`.
 CONVSCOPE_API std::vector<ChainLink> chain_from(const PlanGraph& graph, PlanOp* op,
                                                 const ChainRules& rules, std::size_t most);
-// Replaces all links by `joined`. Its first input is that of the first link, followed by all other
-// values that the links read. Returns the replaced operations.
+// Replaces all links by the operation `joined`. The first input of `joined` is the input of the
+// first link; the other values that the links read follow. Returns the replaced operations.
 CONVSCOPE_API std::vector<std::unique_ptr<PlanOp>> replace_chain(
     PlanGraph& graph, const std::vector<ChainLink>& links, std::unique_ptr<PlanOp> joined);
-// Returns a kernel for each layer of the chain: `name` and the layers, "lanes_chain: c1+c2".
+// Returns an entry for each layer of the chain: `name` and the layers, as "lanes_chain: c1+c2".
 CONVSCOPE_API std::vector<RanKernel> chain_kernels(const PlanGraph& graph, const std::string& name,
                                                    const std::vector<std::string>& layers,
                                                    bool wants_dx);

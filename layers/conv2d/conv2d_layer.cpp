@@ -14,7 +14,7 @@ Conv2dParams without_padding(Conv2dParams params) {
   return params;
 }
 
-// One number for both, or height and width.
+// A config value that is one number, or a list [height, width].
 struct Pair {
   std::int64_t h, w;
 };
@@ -180,8 +180,8 @@ Conv2dProblem Conv2d::problem(const Shape& input, DType dtype) const {
 
 namespace {
 
-// The use of a layer that may compute from blocks: adds the verdict on block_sparse to the verdicts
-// on dense algorithms.
+// Adds the verdict on block_sparse to the verdicts on dense algorithms, for a layer that may
+// compute from blocks.
 class SparseUse final : public OperatorUse {
  public:
   SparseUse(std::unique_ptr<OperatorUse> dense, const Conv2dProblem& blocks)

@@ -14,27 +14,27 @@
 
 namespace convscope {
 
-// The implementation of one direction.
+// The choice for one direction: a dense algorithm or block-sparse weights.
 struct Conv2dForm {
   Conv2dChoice choice;         // without an algorithm: this direction is not needed
   bool in_blocks = false;      // computed from the blocks of SparseWeights
-  std::string why_dense = {};  // where there are blocks: "at density 0.45 block_sparse is ..."
-  double blocks_ms = 0;        // the estimate for the blocks
+  std::string why_dense = {};  // why blocks are not used: "at density 0.45 ..."
+  double blocks_ms = 0;        // estimated time of the computation with blocks
 };
 using Conv2dForms = std::array<Conv2dForm, 3>;  // by direction
 
-// Chooses between the dense algorithm of the layer's policy and the stored blocks: the one with the
-// smaller estimate, unless the policy decides. `sparse` may be null.
+// Chooses between the dense algorithm of the layer's policy and block-sparse weights. Takes the one
+// with the smaller estimate, unless the policy names an algorithm. `sparse` may be null.
 Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
                        const Conv2dProblem& problem, Direction direction, Device device,
                        WeightUse use);
 
-// Inputs: x, w, b if there is one, and the residual if one has been absorbed. w and b are values of
-// the graph: parameters, or the results of masks and quantisers.
+// The inputs are x, w, b if the layer has a bias, and the residual if one has been absorbed. w and
+// b are values of the graph: parameters, or the results of masks and quantisers.
 class CONVSCOPE_API Conv2dOp final : public PlanOp {
  public:
-  // Creates the operation: `forms` are the choices for the problem in its layout; `of_layer` are
-  // the layer's choices, needed when the layout of the images may change.
+  // Creates the operation. `forms` are the choices for the problem in its layout; `of_layer` are
+  // the layer's choices, which are read again when the layout of the images changes.
   Conv2dOp(const Conv2dProblem& problem, bool has_bias, Conv2dForms forms,
            Ref<Conv2dChoices> of_layer = {}, WeightUse use = WeightUse::once,
            Ref<SparseWeights> sparse = {})
@@ -60,22 +60,22 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   FactorsRead would_read_factors(const PlanGraph& graph) const override;
   bool reads_factors(const PlanGraph& graph, std::size_t input) const override;
   bool reads_gradient_factors(const PlanGraph& graph) const override;
-  // Notes that dx and dw are both needed, so that one kernel may compute them together.
+  // Records that dx and dw are both needed, so that one kernel may compute both.
   void want_both() { wants_both_ = true; }
 
-  // Returns the problem: fp16/bf16 in NHWC for a layer in half precision (README.md). A chain may
-  // replace the operation until the layouts are chosen.
+  // Returns the problem; for a layer in half precision it is fp16/bf16 in NHWC (README.md). Until
+  // the layouts are chosen, a chain may replace the operation.
   const Conv2dProblem& problem() const { return problem_; }
   ValueId x() const { return inputs[0]; }
   ValueId weight() const { return inputs[1]; }
   ValueId bias() const { return has_bias_ ? inputs[2] : kNoValue; }
-  // Returns the layer's policy for a direction: "auto", "int8_gemm,auto".
+  // Returns the layer's policy for a direction, such as "auto" or "int8_gemm,auto".
   const std::string& policy(Direction direction) const {
     return of_layer_ ? of_layer_->policy().of(direction) : choice(direction).word;
   }
-  // Returns the choice for a direction; without an algorithm: this direction is not needed.
+  // Returns the choice for a direction; it has no algorithm when the direction is not needed.
   const Conv2dChoice& choice(Direction direction) const { return form(direction).choice; }
-  // Returns the estimate of a direction that is needed, with the chosen implementation.
+  // Returns the estimated time of the chosen implementation; the direction must be needed.
   double chosen_ms(Direction direction) const {
     return form_ms(form(direction), problem_, direction);
   }
@@ -83,9 +83,9 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   float most() const { return most_; }  // upper bound of the ReLU
   const std::optional<BatchNormFold>& norm() const { return norm_; }
   ValueId residual() const { return residual_at_ > 0 ? inputs[residual_at_] : kNoValue; }
-  // Returns the blocks that a mask keeps; may be null.
+  // Returns the block-sparse weights; may be null.
   const Ref<SparseWeights>& sparse() const { return sparse_; }
-  // Returns whether its policy requires NCHW16c images, which no chain supports.
+  // Returns whether the layer's policy requires NCHW16c images, which no chain supports.
   bool wants_blocks() const { return of_layer_ && of_layer_->policy().layout == "blocked"; }
   // Returns true when no batch norm, residual or ReLU with an upper bound has been absorbed.
   bool is_plain() const { return !norm_ && residual_at_ == 0 && std::isinf(most_); }
@@ -94,7 +94,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   const Conv2dForm& form(Direction direction) const {
     return forms_[static_cast<std::size_t>(direction)];
   }
-  // Returns the chosen algorithm's work: with dense weights or with blocks.
+  // Returns the work of the chosen algorithm, with dense weights or with blocks.
   Conv2dWork work(Direction direction) const {
     Conv2dWork out{choice(direction).algorithm, problem_, direction};
     if (!form(direction).in_blocks) return out;
@@ -102,27 +102,27 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     out.blocks = sparse_;
     return out;
   }
-  // Where w and b are stored: values of the graph, or results of the prologue.
+  // Where the operation reads w and b: values of the graph, or results of the prologue.
   struct Weights {
     Tensor w;         // undefined: only the prepared weights are kept
     Tensor b;         // may be undefined
     Tensor prepared;  // undefined: not prepared, or prepared in each call
   };
-  // Returns whether f32 images are multiplied as tf32, by an algorithm that depends on their
-  // layout.
+  // Returns whether f32 images are multiplied as tf32 by an algorithm that depends on the layout of
+  // the images.
   bool is_tf32() const {
     return problem_.math == MathMode::tf32 && problem_.dtype == DType::f32 && of_layer_ && !sparse_;
   }
   void check_layout(Device device) const;
-  // Returns the algorithm of a direction in NHWC, without measuring; null: none.
+  // Returns the algorithm of a direction in NHWC, without measuring; null when there is none.
   const Conv2dAlgorithm* algorithm_in_channels_last(const PlanGraph& graph,
                                                     Direction direction) const;
-  // Returns whether the direction is needed and its algorithm reads fp16 operands, if given.
+  // Returns whether the direction is needed and its algorithm can read fp16 operands.
   bool takes_factors(Direction direction) const;
-  // Returns the forward kernel that also computes mean and variance of y's channels; null: they are
-  // not needed, or the algorithm has none.
+  // Returns the forward kernel that also computes mean and variance of y's channels. Returns null
+  // when they are not needed or the algorithm has no such kernel.
   const ForwardMoments* forward_moments() const;
-  // Returns the kernel that computes both dx and dw; null: each has its own.
+  // Returns the kernel that computes both dx and dw; null when two kernels compute them.
   const JointBackward* joint_backward() const;
   double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
   Weights weights(PlanBuilder& builder);
@@ -136,7 +136,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   Ref<SparseWeights> sparse_;  // may be null
   WeightUse use_;
   bool wants_both_ = false;
-  bool feeds_norm_ = false;            // in training, only a batch norm reads y
+  bool feeds_norm_ = false;            // in training: only a batch norm reads y
   std::optional<BatchNormFold> norm_;  // inference only
   std::size_t residual_at_ = 0;        // inputs[residual_at_] is added; 0: none
   bool relu_ = false;

@@ -167,7 +167,7 @@ bool Conv2dOp::absorb(const PlanGraph& graph, PlanOp& next) {
     return true;
   }
   if (dynamic_cast<AddOp*>(&next) == nullptr || next.inputs[0] == next.inputs[1]) return false;
-  residual_at_ = inputs.size();  // where the graph appends it
+  residual_at_ = inputs.size();  // the graph appends the residual here
   return true;
 }
 
@@ -274,13 +274,13 @@ bool Conv2dOp::reads_gradient_factors(const PlanGraph& graph) const {
          reads(weight(), Direction::backward_weight) && reads(x(), Direction::backward_data);
 }
 
-// Returns the value of x; undefined when x is the step's input images, whose address may change.
+// Returns the value of x. Returns an undefined tensor when x is the step's input images, because
+// their address may change.
 Tensor Conv2dOp::images_or_value(PlanBuilder& builder) const {
   return x() == PlanGraph::input() ? Tensor() : builder.value(x());
 }
 
-// When the step keeps [N,C,H,W], an algorithm that is named by the policy and requires NHWC is an
-// error.
+// Throws when the step keeps [N,C,H,W] and the policy names an algorithm that requires NHWC.
 void Conv2dOp::check_layout(Device device) const {
   if (!is_tf32()) return;
   for (const Direction direction : kDirections) {
@@ -374,8 +374,9 @@ bool has_algorithms(const AlgorithmPolicy& policy, const Conv2dProblem& problem,
   });
 }
 
-// A tf32 algorithm that the policy names may refuse [N,C,H,W]. Layouts are chosen when the whole
-// network is known (plan/layouts/); until then the layer is described in NHWC.
+// Returns whether NCHW is refused and NHWC is accepted: a tf32 algorithm that the policy names may
+// refuse [N,C,H,W]. Layouts are chosen when the whole network is known (plan/layouts/); until then
+// the layer is described in NHWC.
 bool takes_channels_last_alone(const AlgorithmPolicy& policy, Conv2dProblem problem,
                                Direction direction, Device device, WeightUse use) {
   if (device.type == DeviceType::cpu || problem.math != MathMode::tf32 || is_half(problem.dtype) ||
@@ -398,8 +399,8 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
   const bool halves = is_half(problem.dtype);
   if (halves) problem = with_channels_last(problem);
-  // A policy that compares two algorithms, or an fp16/bf16 layer that no algorithm supports in
-  // NHWC, runs as the layer's own forward().
+  // The layer's own forward() runs when the policy compares two algorithms, and when no algorithm
+  // supports an fp16/bf16 layer in NHWC.
   const auto checks = [&](Direction direction) {
     return is_check(choices_->policy().of(direction)) &&
            (direction == Direction::forward || graph.training());

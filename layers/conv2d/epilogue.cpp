@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue.cpp: y = relu(y + residual) on a finished piece of y that is still in the cache, or on
-// all of y in one pass.
+// epilogue.cpp: computes y = relu(y + residual), on a finished part of y or on all of y.
 #include "layers/conv2d/epilogue.h"
 
 #include "framework/parallel.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue.h: y = relu(y + residual) on a finished piece of y that is still in the cache, or on all
-// of y in one pass. Both run the same instructions, so the bits are equal. On the CPU the ReLU may
-// have an upper bound.
+// epilogue.h: computes y = relu(y + residual), either on a finished part of y that is still in the
+// cache, or on all of y in a separate pass. Both run the same instructions, so the bits are equal.
+// On the CPU the ReLU may have an upper bound.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace convscope {
 extern CONVSCOPE_API KernelSlot<void(const Conv2dEpilogue& epilogue, const Tensor& y)>
     conv2d_epilogue_kernel;
 
-// For f32 kernels: call finish() once on each piece of y as soon as its sums are complete.
+// For f32 kernels: call finish() once on each part of y, as soon as its accumulation is complete.
 class FusedEpilogue {
  public:
   FusedEpilogue() = default;
@@ -36,7 +36,7 @@ class FusedEpilogue {
   }
 
   // Returns the residual of the element `at` of y, for kernels that finish results in registers;
-  // null: no residual. relu() says whether min(max(.., 0), most) follows.
+  // null when there is no residual. relu() says whether min(max(v, 0), most) follows.
   const float* residual_of(const float* at) const {
     return residual_ == nullptr ? nullptr : residual_ + (at - y_);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue_simd.h: the inner loop of epilogue.h, for each instruction set.
+// epilogue_simd.h: the inner loop of epilogue.h, compiled for each instruction set.
 #pragma once
 
 #include <cstdint>

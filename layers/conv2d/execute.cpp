@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.cpp: runs a chosen convolution algorithm. With `checked_by` it also runs the second one,
-// and fails with kind kRun when their difference exceeds the sum of their error bounds
-// (layers/dispatch/execute.h).
+// execute.cpp: runs a chosen convolution algorithm, and compares it with a second one when the
+// choice has `checked_by`.
 #include "layers/conv2d/execute.h"
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.h: runs a chosen convolution algorithm. With `checked_by` it also runs the second one,
-// and fails with kind kRun when their difference exceeds the sum of their error bounds
-// (layers/dispatch/execute.h).
+// execute.h: runs a chosen convolution algorithm. When the choice has `checked_by`, that second
+// algorithm runs as well. An error of kind kRun is thrown when their results differ by more than
+// the sum of both error bounds (layers/dispatch/execute.h).
 #pragma once
 
 #include "framework/tensor.h"
@@ -13,7 +13,8 @@ namespace convscope {
 using Conv2dScratch = Scratch<Conv2dProblem>;
 
 // Computes one direction. Tensors have the problem's shapes, dtype and device (the caller checks
-// this); b may be undefined. The epilogue is fused if the algorithm can, else a pass over y.
+// this); b may be undefined. The algorithm fuses the epilogue if it can; otherwise a pass over y
+// applies it.
 CONVSCOPE_API void execute_forward(const Conv2dChoice& choice, const Conv2dProblem& problem,
                                    const Tensor& x, const Tensor& w, const Tensor& b,
                                    const Tensor& y, const Conv2dEpilogue& epilogue = {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_chain.h: convolutions of few channels on integers, each with its 2x2 max-pool. Each image
-// passes through all of them while its bytes are in L1. Used by a rewrite of compiled steps on
-// integers (quant/integer/integer_chain.cpp).
+// int8_chain.h: runs consecutive int8 convolutions of few channels, each with a 2x2 max-pool. An
+// image passes through all of them while its codes are in L1. A rewrite of compiled integer steps
+// uses this chain (quant/integer/integer_chain.cpp).
 // Read next  layers/conv2d/int8/cpu/int8_chain.cpp
 #pragma once
 
@@ -17,24 +17,26 @@ namespace convscope {
 // The name that is reported when the chain runs.
 inline constexpr const char* kInt8Chain = "int8_chain";
 
-// A chain for a batch. The tiling follows from the problems; prepare() supplies the weights.
-// Planned for the current number of threads and the current instruction set.
+// A chain for one batch size, planned for the current number of threads and the current instruction
+// set. The tiling follows from the problems; prepare() supplies the weights.
 class CONVSCOPE_API Int8Chain {
  public:
-  // Plans a chain of `problems`: the first reads f32 images, the others u8; y is u8.
+  // Plans a chain of `problems`. The first reads f32 images, the others u8 codes; all write u8
+  // codes.
   explicit Int8Chain(const std::vector<Conv2dProblem>& problems);
   ~Int8Chain();
   Int8Chain(const Int8Chain&) = delete;
   Int8Chain& operator=(const Int8Chain&) = delete;
-  // Returns "", or why a convolution followed by a 2x2 max-pool cannot be part of a chain.
+  // Returns why a convolution followed by a 2x2 max-pool cannot be part of a chain, or "".
   static std::string refusal(const Conv2dProblem& problem, bool first);
 
-  // Returns the bytes of all stages: prepare() writes them, run() reads them; 64-byte aligned.
+  // Returns the size in bytes of the 64-byte aligned buffer that prepare() writes and run() reads.
   std::size_t prepared_bytes() const;
   std::size_t workspace_bytes() const;
-  // Prepares stage i from the codes of its weights, scales, bias and epilogue, not from x or y.
+  // Writes the part of stage i from args: codes of the weights, scales, bias and epilogue. Ignores
+  // x, y.
   void prepare(std::size_t i, const Conv2dForwardArgs& args, void* memory);
-  // Computes y from images [N,C,H,W]; y: codes [N,K/16,P,Q,16] of the last max-pool.
+  // Computes y, the codes [N,K/16,P,Q,16] of the last max-pool, from f32 images [N,C,H,W].
   void run(const float* images, std::uint8_t* y, void* workspace) const;
 
  private:
@@ -42,7 +44,7 @@ class CONVSCOPE_API Int8Chain {
   void run_image(const float* image, std::uint8_t* own, std::uint8_t* y) const;
 
   std::vector<std::unique_ptr<Stage>> stages_;
-  std::size_t quad_bytes_ = 0, line_bytes_ = 0, own_bytes_ = 0;  // of one thread
+  std::size_t quad_bytes_ = 0, line_bytes_ = 0, own_bytes_ = 0;  // of one thread's buffers
 };
 
 }  // namespace convscope

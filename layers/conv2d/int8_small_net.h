@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_small_net.h: a whole small network on integers in one kernel of a GPU: its sizes, its layout
-// in shared memory, and the kernels. Used by a rewrite of compiled steps on integers
+// int8_small_net.h: a whole small int8 network in one GPU kernel: its sizes, its layout in shared
+// memory, and the kernels. A rewrite of compiled integer steps uses this kernel
 // (quant/integer/integer_small_net.cpp).
 //
 //   images ─► round ─► conv, ReLU, 2x2 pool ─► .. ─► linear, ReLU ─► .. ─► linear ─► logits
 //
 // A LeNet takes some microseconds, and each kernel costs a launch and a round trip through memory.
-// Here a block takes a sample through all layers; weights and codes stay in its shared memory. All
-// sizes fit in int. The functions are constexpr, so that tests on the CPU share them.
+// So a block takes a sample through all layers, and weights and codes stay in its shared memory.
+// All sizes fit in int. The functions are constexpr, so that tests on the CPU can call them.
 // Read next  layers/conv2d/int8/cuda/int8_small_net_cuda.cu
 #pragma once
 
@@ -21,8 +21,8 @@ namespace convscope {
 
 inline constexpr int kMaxSmallNetStages = 6;
 
-// y = code of pool(relu(s_x s_w[k] sum + b[k])); a linear layer has the image [F,1,1]. Pointers are
-// on the device; the kernel reads the scales when it runs.
+// Computes y = code of pool(relu(s_x s_w[k] sum + b[k])). A linear layer reads an image [F,1,1].
+// All pointers are device pointers; the kernel reads the scales when it runs.
 struct SmallNetStage {
   bool is_linear = false;
   int c = 1, h = 1, w = 1;  // x [N,C,H,W]
@@ -36,7 +36,7 @@ struct SmallNetStage {
   bool y_is_codes = true;
   const double *s_x = nullptr, *s_w = nullptr, *s_y = nullptr;  // s_w [K]
   const double* b = nullptr;                                    // [K], or null
-  const unsigned* words = nullptr;  // small_net::weight_words(): w as pack writes it
+  const unsigned* words = nullptr;  // w packed into small_net::weight_words() words
 
   constexpr int inputs() const { return c * h * w; }
   constexpr int out_h() const { return pools ? p / 2 : p; }
@@ -59,9 +59,10 @@ constexpr int kThreads = 256;
 constexpr int kChannels = 2;           // output channels of a thread, in a convolution
 constexpr int kMaxBytes = 100 * 1024;  // of shared memory: at least two blocks for each SM
 
-// A convolution's x in shared memory with its border of zeros: words of four channels, [row][group
-// of channels][column]. With a single channel a word holds four neighbouring columns, so that all
-// four products of an instruction are used. Tiles of outputs may extend past the edge.
+// The input of a convolution in shared memory, with its border of zeros. A 32-bit word holds the
+// int8 values of four channels, in the order [row][group of four channels][column]. With a single
+// channel a word holds four neighbouring columns, so that all four products of an instruction are
+// used. Tiles of outputs may extend past the edge.
 struct Tile {
   int rows = 0, groups = 0, pitch = 0;
   constexpr int words() const { return rows * groups * pitch; }
@@ -70,7 +71,7 @@ struct Tile {
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 constexpr bool is_planar(const SmallNetStage& z) { return !z.is_linear && z.c == 1; }
 constexpr Tile tile_of(const SmallNetStage& z) {
-  if (is_planar(z)) {  // a tile of four columns reads one word more than the kernel has
+  if (is_planar(z)) {  // a tile of 4 columns reads a word more than R
     return {.rows = larger(round_up(z.p, 2) + z.r - 1, z.h + z.pad_top),
             .groups = 1,
             .pitch = larger(ceil_div(z.q, 4) + ceil_div(z.r, 4), ceil_div(z.w + z.pad_left, 4))};
@@ -79,15 +80,16 @@ constexpr Tile tile_of(const SmallNetStage& z) {
           .groups = ceil_div(z.c, 4),
           .pitch = round_up(larger(round_up(z.q, 2) + z.r - 1, z.w + z.pad_left), 2)};
 }
-// Returns the words of a row of a kernel: R rounded up, so that one load reads four. With a single
-// channel a row has R bytes.
+// Returns the words of a kernel's row: R rounded up to 4, so that one load reads four words. With a
+// single channel a row has R int8 values.
 constexpr int weight_row(int r) { return round_up(r, 4); }
 constexpr int planar_row(int r) { return ceil_div(r, 4); }
-// Returns the pieces of 16 codes into which a linear layer's x and the rows of its w are cut.
+// Returns the number of 16-byte segments of a linear layer's x and of a row of its w.
 constexpr int pieces(const SmallNetStage& z) { return ceil_div(z.inputs(), 16); }
 
-// Returns the words of w: [K][groups][R][weight_row], with a single channel [K][R][planar_row], for
-// a linear layer [pieces][K][4]; a multiple of four.
+// Returns the number of 32-bit words of the packed w, a multiple of four: [K][groups of four
+// channels][R][weight_row], with a single channel [K][R][planar_row], for a linear layer
+// [segments][K][4].
 constexpr int weight_words(const SmallNetStage& z) {
   if (z.is_linear) return pieces(z) * z.k * 4;
   return is_planar(z) ? round_up(z.k * z.r * planar_row(z.r), 4)
@@ -99,11 +101,11 @@ constexpr int x_words(const SmallNetStage& z) {
 
 }  // namespace small_net
 
-// Offsets of the pieces in shared memory, in words.
+// Offsets of the arrays in shared memory, in 32-bit words.
 struct SmallNetPlan {
   SmallNet a;
   int w_at[kMaxSmallNetStages] = {}, x_at[kMaxSmallNetStages] = {};
-  int first_channel[kMaxSmallNetStages + 1] = {};  // among the channels of all stages
+  int first_channel[kMaxSmallNetStages + 1] = {};  // of a stage, counted over all stages
   FastDivisor by_w{}, by_h{};                      // divide by the images' width and height
   int factors_at = 0, bounds_at = 0, parts_at = 0, words = 0;
 };
@@ -135,7 +137,7 @@ constexpr SmallNetPlan plan_of(const SmallNet& net) {
   return plan;
 }
 
-// Returns "", or why the kernel does not support this network.
+// Returns why the kernel does not support this network, or "".
 constexpr const char* refusal(const SmallNet& net) {
   if (net.stages < 2 || net.stages > kMaxSmallNetStages)
     return "it has fewer than 2 layers or too many";
@@ -159,7 +161,7 @@ constexpr const char* refusal(const SmallNet& net) {
 // The name that is reported when the kernel runs.
 inline constexpr const char* kSmallNet = "int8_small_net";
 extern CONVSCOPE_API KernelSlot<void(const SmallNet&)> small_net_kernel;
-// Packs codes i8 [K,C,R,R] into the words of a stage.
+// Packs int8 weights [K,C,R,R] into the words of a stage.
 extern CONVSCOPE_API
     KernelSlot<void(const SmallNetStage&, const std::int8_t* codes, unsigned* words)>
         small_net_pack_kernel;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder.h: the ladder of a folder: algorithms from lesson to fastest, a sentence for each.
+// ladder.h: the ladder of a folder: its algorithms from the lesson to the fastest, each with a
+// sentence.
 //
-// A rung is an algorithm, sometimes with a switch: one thread, or an instruction set below the
+// A rung is an algorithm, sometimes with a restriction: one thread, or an instruction set below the
 // best. Neighbouring rungs differ in one idea, so the ratio of their times is the gain of that
-// idea. Every folder with a lesson has one file <name>_ladder.cpp; `convscope bench conv2d --ladder
-// <name>`, the folder's README and the tests use its sentences.
+// idea. A folder with a lesson has one file <name>_ladder.cpp. `convscope bench conv2d --ladder
+// <name>`, the folder's README and the tests use the sentences in that file.
 //
-// watch_conv2d() runs a lesson, by the name of its algorithm, and records every access: for a
+// watch_conv2d() runs the lesson of a given algorithm name and records every access, for a
 // notebook, a test or `convscope look`. (The code is in shared/lesson.cpp.)
 //
 //   Recorder recorder;
@@ -63,8 +64,8 @@ CONVSCOPE_API bool register_conv2d_lesson(const Conv2dAlgorithm& algorithm,
 CONVSCOPE_API Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem,
                                   Direction direction, const Tensor& first, const Tensor& second,
                                   Recorder& recorder, const OperandViews& views = {});
-// Runs a lesson on operands of any type and format, as problem.operands(direction) names them;
-// required by lessons of integers. The result is written to operands.out.
+// Runs a lesson on operands of any type and format, named as in problem.operands(direction);
+// integer lessons need this overload. The result is written to operands.out.
 CONVSCOPE_API void watch_conv2d(const std::string& lesson, const Conv2dProblem& problem,
                                 Direction direction, const Operands& operands, Recorder& recorder);
 

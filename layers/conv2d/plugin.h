@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.h: turns a source file outside of the repository into a plug-in: its last line names its
-// algorithms and, if it has any, its ladders.
+// plugin.h: makes a plug-in of a source file outside of the repository. The last line of that file
+// names its algorithms and, if it has any, its ladders.
 //
 //   const Conv2dAlgorithm kAlgorithm{.name = "mine", ...};
 //   const Conv2dLadder kLadder{.name = "mine", ...};
 //   CONVSCOPE_CONV2D_PLUGIN(convscope::kAlgorithm, convscope::kLadder)
 //
 // `convscope new algorithm NAME` writes such a source with its CMake file (see CONTRIBUTING.md).
-// Plug-ins run on the CPU. Everything that a plug-in can see is a part of its interface: read
+// Plug-ins run on the CPU. Everything that a plug-in can see belongs to its interface; read
 // layers/dispatch/plugin/plugin_facts.h before you change a struct.
 #pragma once
 
@@ -30,7 +30,7 @@ struct Conv2dPlugin {
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored \
-    "-Winvalid-offsetof"  // a reference among the members: it is left out
+    "-Winvalid-offsetof"  // conv2d_plugin_facts() omits a member that is a reference
 constexpr PluginFacts conv2d_plugin_facts() {
   using Algorithm = Conv2dAlgorithm;
   using Z = Conv2dProblem;

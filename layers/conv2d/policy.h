@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// policy.h: which algorithm a convolution uses, for each direction.
+// policy.h: the user's choice of a convolution algorithm for each direction.
 #pragma once
 
 #include "layers/dispatch/policy.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// problem.cpp: one struct that says everything about a 2-d convolution except its numbers.
+// problem.cpp: the description of a 2-d convolution: its text form, checks and operands.
 #include "layers/conv2d/problem.h"
 
 #include <charconv>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kOperation = "conv2d";
 
-// Sizes stay so far below 2^63 that no product of two of them with a byte size overflows.
+// Sizes have an upper limit so that no product of two sizes and a byte size overflows 2^63.
 constexpr std::int64_t kLargestSize = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kLargestCount = std::int64_t{1} << 58;
 
@@ -173,8 +173,8 @@ OperandSpecs Conv2dProblem::operands(Direction direction) const {
                       .layout = layout_of_x(layout)};
   const OperandSpec filters{
       .name = "w", .shape = w_shape(), .type = t.w, .format = weight_format, .is_weights = true};
-  // Random codes have a root mean square of about 3.4 (u8) and 1.7 (i8) (operands.cpp). With this
-  // scale almost all results fit into the codes of y.
+  // Random codes have a root mean square of about 3.4 (u8) and 1.7 (i8) (operands.cpp). This scale
+  // makes almost all results fit into the codes of y.
   const auto size = [](DType type) { return type == DType::u8 ? 3.4 : is_code(type) ? 1.7 : 1; };
   const double terms = static_cast<double>(c_per_group()) * static_cast<double>(r * s);
   const OperandSpec y{.name = "y",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// problem.h: one struct that says everything about a 2-d convolution except its numbers.
+// problem.h: the description of a 2-d convolution: sizes, types and layouts, without the data.
 //
 //   y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -25,11 +25,11 @@ struct CONVSCOPE_API Conv2dProblem {
   std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
   std::int64_t dilation_h = 1, dilation_w = 1;
   std::int64_t groups = 1;
-  DType dtype = DType::f32;  // of x, and of w, b, y and the gradients unless `types` is given
+  DType dtype = DType::f32;  // of x; of the other tensors unless `types` is set
   MathMode math = MathMode::f32;
-  std::optional<OperandTypes> types = {};            // when x, w and y differ in type
-  WeightFormat weight_format = {};                   // of the matrix [K, C/G R S]
-  ActivationLayout layout = ActivationLayout::nchw;  // of x, y and their gradients in memory
+  std::optional<OperandTypes> types = {};            // set when x, w and y differ in type
+  WeightFormat weight_format = {};                   // of w as the matrix [K, C/G R S]
+  ActivationLayout layout = ActivationLayout::nchw;  // memory layout of x, y and their gradients
 
   // Returns the height and width of y [N,K,P,Q].
   std::int64_t p() const {
@@ -48,28 +48,28 @@ struct CONVSCOPE_API Conv2dProblem {
   OperandSpecs operands(Direction direction) const;
   bool is_empty() const { return n == 0; }
 
-  // Returns 2 N K P Q (C/G) R S: the FLOPs of the textbook loops, padding included, equal in all
-  // directions. GFLOP/s always refer to this number.
+  // Returns 2 N K P Q (C/G) R S: the FLOPs of the textbook loops, which also multiply the padding.
+  // The number is the same for all directions. GFLOP/s always refer to it.
   double nominal_flops() const;
-  // Returns the largest number of products that are added to one element of the output.
+  // Returns the largest number of products that are summed in one element of the output.
   std::int64_t sum_length(Direction direction) const {
     return direction == Direction::forward         ? c_per_group() * r * s
            : direction == Direction::backward_data ? k_per_group() * r * s
                                                    : n * p() * q();
   }
-  // Returns the bytes of the direction's three tensors: two are read, one is written.
+  // Returns the bytes of the direction's three tensors: its two inputs and its output.
   double nominal_bytes() const;
 
   // Throws an error that names the invalid size (kernel larger than the padded image, groups that
   // do not divide, negative padding, an element count beyond 2^63, ...).
   void check() const;
 
-  // Returns "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1"; stride and
-  // dilation are one number or "2x1" (h x w), pad is one number, "1x2" (h x w) or "1x2x3x4" (top,
-  // bottom, left, right); also dtype=f64, precision=tf32, types=i8:i8:i32:f32 (of x, w, the
-  // accumulators and y), weights=blocks4x1:128 (dispatch/weight_format.h) and `layout=blocked`,
-  // blocked_y or channels_last (dispatch/activation_layout.h). parse(text()) returns the same
-  // problem; keys that are left out keep their default.
+  // Returns "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1". Stride and
+  // dilation are one number or "2x1" (h x w); pad is one number, "1x2" (h x w) or "1x2x3x4" (top,
+  // bottom, left, right). Further keys follow where they are not the default: dtype=f64,
+  // precision=tf32, types=i8:i8:i32:f32 (of x, w, the accumulators and y), weights=blocks4x1:128
+  // (dispatch/weight_format.h) and layout=blocked, blocked_y or channels_last
+  // (dispatch/activation_layout.h). parse(text()) returns the same problem.
   std::string text() const;
   std::string kernel_text() const;  // "3", or "3x5" when it is not square
   static Conv2dProblem parse(std::string_view text);

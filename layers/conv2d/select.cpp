@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// select.cpp: from a policy's word ("auto", "measure", "check:a,b" or a name) to a convolution
-// algorithm; instantiates layers/dispatch/select.h once.
+// select.cpp: finds the convolution algorithm that a policy's entry selects; instantiates
+// layers/dispatch/select.h once.
 #include "layers/conv2d/select.h"
 
 namespace convscope {

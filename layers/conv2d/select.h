@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// select.h: from a policy's word ("auto", "measure", "check:a,b" or a name) to a convolution
-// algorithm; instantiates layers/dispatch/select.h once.
+// select.h: finds the convolution algorithm that a policy's entry ("auto", "measure", "check:a,b"
+// or a name) selects. Instantiates layers/dispatch/select.h once.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ CONVSCOPE_API std::vector<Conv2dVerdict> explain_conv2d(const std::string& polic
                                                         const Conv2dProblem& problem,
                                                         Direction direction, Device device);
 
-// Returns the remembered answer of "measure", or null; never runs an algorithm.
+// Returns the algorithm that "measure" found earlier for this problem, or null. Times nothing.
 CONVSCOPE_API const Conv2dAlgorithm* measured_conv2d(const Conv2dProblem& problem,
                                                      Direction direction, Device device);
 

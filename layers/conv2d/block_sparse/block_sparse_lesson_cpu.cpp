@@ -19,9 +19,9 @@
 //                . . # . . .     so the gradient of a pruned weight is not computed.
 //                ...
 //
-// Method     the loop over weights is outside, the loop over pixels inside: a weight is read once.
-//            The fast algorithm exchanges the loops: a tile of pixels stays in registers while it
-//            reads the list.
+// Method     The outer loop is over weights, the inner loop over pixels, so a weight is read once.
+//            The fast algorithm exchanges the loops: a tile of pixels stays in registers while its
+//            loop reads the list.
 // Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], row-major, f32; f32
 //            accumulators
 // Supports   f32 with block-sparse weights; every shape of blocks, stride, dilation, padding and
@@ -43,7 +43,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// One stored weight: its element of a block, and its indices in the dense w.
+// One stored weight: its position in its block, and its indices in the dense w.
 struct Weight {
   Index block, row, column;
   Index k, c, r, s;
@@ -128,7 +128,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const double weights = static_cast<double>(z.weight_format.stored_elements());
   return {.flops = std::max(1.0, 2 * static_cast<double>(z.n * z.p() * z.q()) * weights),
           .bytes = z.nominal_bytes(),
-          .peak_share = 1.0 / 64};  // a product in four cycles
+          .peak_share = 1.0 / 64};  // one product in four cycles
 }
 
 const Conv2dAlgorithm kAlgorithm{

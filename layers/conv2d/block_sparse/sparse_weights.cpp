@@ -19,10 +19,10 @@ Tensor index_tensor(const std::vector<std::int32_t>& values, Device device) {
   return out.to(device);
 }
 
-constexpr std::int64_t kRows = 4;  // of the dense matrix that are processed together
+constexpr std::int64_t kRows = 4;  // rows of the dense matrix, processed together
 
-// Calls begin(first element, elements) for each piece of the dense matrix, then visit(element of
-// the dense matrix, stored element) for its kept elements. Rows of blocks run in parallel.
+// Calls begin(first index, count) for each run of elements of the dense matrix, then visit(index in
+// the dense matrix, index in the stored values) for the kept ones. Rows of blocks run in parallel.
 template <class Begin, class Visit>
 void for_each_element(const KeptBlocksCopy& z, const Begin& begin, const Visit& visit) {
   const std::int64_t height = z.at.block_rows, width = z.at.block_columns;
@@ -87,7 +87,7 @@ SparseWeights::SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t 
 }
 
 void SparseWeights::refresh() {
-  // Code that does not know of the blocks may have loaded a mask on a GPU.
+  // Code that does not know the blocks may have loaded a mask on a GPU.
   const bool on_cpu = keep_.device().type == DeviceType::cpu;
   if (!obstacle_.empty() || (on_cpu && is_current())) return;
   const char* const operation = keep_.rank() == 2 ? "linear" : "conv2d";

@@ -15,9 +15,10 @@
 //              b . . . . b               o o o o
 //              b b b b b b
 //
-// Method     forward as above. backward_data: a thread for each pixel of dx gathers its R S shares
-//            of dy (from L1: no tile). backward_weight: a warp for each weight; its 32 threads take
-//            every 32nd pixel of all images and add their sums up at the end.
+// Method     Forward is computed as above. In backward_data, a thread for each pixel of dx gathers
+//            its R S products of dy (from L1, without a tile). In backward_weight, a warp computes
+//            one weight: its 32 threads take every 32nd pixel of all images and add their results
+//            at the end.
 // Shapes     x [N,C,H,W], w [K,1,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
 // Supports   f32 (tf32 is computed as f32) with C/G = 1; every kernel, stride, dilation, padding
 //            and multiplier M; forward: a tile that fits 48 KiB of shared memory

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_lesson_cpu.cpp: a convolution, one product after another, and why all three directions are
-// one loop nest.
+// direct_lesson_cpu.cpp: computes a convolution one product after another, and shows why all three
+// directions are one loop nest.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of w[k,c,r,s] x[n,g C/G + c,h,v],
 //            h = p stride_h - pad_top + r dilation_h, v = q stride_w - pad_left + s dilation_w
@@ -37,7 +37,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// One product of the convolution: its elements of y, w and x.
+// One product of the convolution: the indices of its elements of y, w and x.
 struct Product {
   Index n, k, p, q;  // y[n,k,p,q]
   Index c, r, s;     // w[k,c,r,s]
@@ -48,7 +48,7 @@ struct Product {
 void for_each_product(const Conv2dProblem& z, auto visit) {
   for (Index n = 0; n < z.n; ++n) {
     for (Index k = 0; k < z.k; ++k) {
-      const Index g = k / z.k_per_group();  // output channel k reads the channels of its group
+      const Index g = k / z.k_per_group();  // output channel k reads its group's channels
       for (Index p = 0; p < z.p(); ++p) {
         for (Index q = 0; q < z.q(); ++q) {
           for (Index c = 0; c < z.c_per_group(); ++c) {

@@ -2,10 +2,11 @@
 // fft_lesson.h: the Fourier transform of a line and of a plane, for the lesson fft_lesson_cpu.cpp.
 //
 //   F_f = sum over i < n of x_i e^(-2 pi sqrt(-1) f i / n)                         n^2 products
-// Cooley & Tukey 1965: with E and O the transforms of the even and of the odd numbers, n/2 each,
+// Cooley & Tukey 1965: let E and O be the transforms of the even and the odd elements, n/2 each.
+// Then
 //   F_f       = E_f + e^(-2 pi sqrt(-1) f / n) O_f
 //   F_(f+n/2) = E_f - e^(-2 pi sqrt(-1) f / n) O_f                                 f < n/2
-// and E and O are computed the same way: log2 n rounds of n/2 products.
+// E and O are computed in the same way: log2 n rounds of n/2 products.
 //
 //   x0 x1 x2 x3 x4 x5 x6 x7       even: x0 x2 x4 x6      of these even: x0 x4
 //                                 odd:  x1 x3 x5 x7                odd: x2 x6   and so on
@@ -22,8 +23,8 @@ namespace convscope::fft_lesson {
 
 using Index = std::int64_t;
 
-// Returns number i of [.., 2] as a complex number: real part first. (First is an index type; in a
-// watched run it records the line that calls get() and put().)
+// Returns element i of [.., 2] as a complex number, real part first. (First is an index type. In a
+// watched run, it records the line that calls get() or put().)
 inline auto get(auto from, typename decltype(from)::First i) {
   return std::complex<typename decltype(from)::Value>(from(i, 0), from(i, 1));
 }
@@ -37,7 +38,7 @@ inline Index length_of(Index size, Index pads) {
   return static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(size + pads)));
 }
 
-// Transforms of planes [L,M,2]. Array: a view, plain or watched.
+// Transforms planes [L,M,2]. Array is a view; a watched view records its accesses.
 template <class Array>
 struct Fourier {
   Fourier(const Conv2dProblem& z, auto& board)
@@ -52,11 +53,11 @@ struct Fourier {
     }
   }
 
-  // Computes line[to .. to + n) = the transform of in[first], in[first + step], ..: n numbers.
+  // Writes to line[to .. to + n) the transform of the n elements in[first], in[first + step], ...
   void fft(auto in, Index first, Index step, Index to, Index n) const {
     if (n == 1) return put(line, to, get(in, first));
-    fft(in, first, 2 * step, to, n / 2);                 // of the even numbers
-    fft(in, first + step, 2 * step, to + n / 2, n / 2);  // of the odd ones
+    fft(in, first, 2 * step, to, n / 2);                 // the even elements
+    fft(in, first + step, 2 * step, to + n / 2, n / 2);  // the odd elements
     for (Index i = to; i < to + n / 2; ++i) {
       const auto even = get(line, i);
       const auto odd = get(roots, (i - to) * (roots.size(0) / n)) * get(line, i + n / 2);
@@ -77,8 +78,8 @@ struct Fourier {
     }
   }
 
-  // Computes out[i] = the transform of plane i of `in`, with pixels at (top + h down, left + v
-  // right); rows before row 0 wrap to the end, because F treats planes as periodic.
+  // Computes out[i], the transform of plane i of `in`. Pixel (h, v) is at row top + h down, column
+  // left + v right. Rows before row 0 wrap to the end, because F treats planes as periodic.
   void spectra(auto out, auto in, Index top, Index left, Index down, Index right) const {
     out.fill(0);
     for (Index i = 0; i < out.size(0); ++i) {
@@ -92,7 +93,7 @@ struct Fourier {
     }
   }
 
-  // Adds conj a . b to sum.
+  // Adds the products of conj a and b, frequency by frequency, to sum.
   void add(auto sum, auto a, auto b) const {
     const Index n = rows * columns;
     for (Index i = 0; i < n; ++i) {
@@ -102,7 +103,7 @@ struct Fourier {
   }
 
   const Index rows, columns;  // L, M
-  const Array line, roots;    // roots: of unity, for the longer side
+  const Array line, roots;    // roots: roots of unity, for the longer side
   const typename Array::Value scale = 1 / static_cast<typename Array::Value>(rows * columns);
 };
 

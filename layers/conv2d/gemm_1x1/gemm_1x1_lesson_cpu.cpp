@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_1x1_lesson_cpu.cpp: a kernel of one tap only mixes channels. An image with its planes as
-// rows is the matrix that im2col would write, so three plain loops are enough.
+// gemm_1x1_lesson_cpu.cpp: a kernel of one tap only mixes channels. An image whose planes are rows
+// is the matrix that im2col would write, so three plain loops are enough.
 //
 // Formula    y[n,k,(p,q)] = b[k] + sum over c < C/G of w[k,c] x[n, g C/G + c, (p,q)]
 // Textbook   for each image: y = w x + b         # [K, P Q] = [K, C] [C, P Q]
@@ -56,7 +56,7 @@ struct Lesson {
     }
   }
 
-  // The same loops with w^T: the reduction is over the channels of y.
+  // As forward, with w^T: the reduction is over the channels of y.
   static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto& board) {
     const Index pixels = z.h * z.w;
     const auto in = dy.as(z.n, z.groups, z.k_per_group(), pixels);
@@ -78,7 +78,7 @@ struct Lesson {
     }
   }
 
-  // Each weight is used by every pixel of every image: the sum runs over them, row by row.
+  // Each weight is used by every pixel of every image, so the sum is over all pixels, row by row.
   static void backward_weight(const Conv2dProblem& z, auto x, auto dy, auto dw, auto& board) {
     const Index pixels = z.h * z.w;
     const auto in = x.as(z.n, z.groups, z.c_per_group(), pixels);

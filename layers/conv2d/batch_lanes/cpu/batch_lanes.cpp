@@ -55,7 +55,7 @@ LanesConv::LanesConv(const Conv2dProblem& problem, int lane_count, bool with_rel
   weight_floats = k * c * r * s;
   sums_floats = (weight_floats + k) * 16;
   const std::int64_t copy = padded ? c * padded_h * padded_w * lanes : 0;
-  // A short pooled row is computed in two steps.
+  // Rows too short for one vector are convolved to scratch memory first, and pooled afterwards.
   forward_scratch_floats = copy + (pool2x2 && conv_q * lanes < 16 ? gradient_floats : 0);
   backward_data_scratch_floats = k * (h + r - 1) * (w + s - 1) * lanes;
   backward_weight_scratch_floats = copy;

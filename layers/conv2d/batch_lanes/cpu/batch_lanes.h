@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_lanes.h: convolution with SAMPLES IN THE VECTOR LANES, for networks of few channels
-// (LeNet): building blocks of a training step, each for one lane group, in the calling thread.
+// (LeNet). Each function does one part of a training step, for one lane group, in the calling
+// thread.
 //
-// Layout     a lane group holds L samples (4, 8 or 16): x [C,H,W,L], y [K,P,Q,L]; lanes without a
-//            sample are zeros. So any C and K fill the vectors, and a row is W L floats, in which
-//            tap s is s L floats further on. With L = 16 a vector of AVX-512 is one pixel of 16
-//            samples; with L = 4 it is four neighbouring pixels of four samples, loaded unaligned.
-// A layer    is convolution, bias, optional ReLU and optional 2x2 max-pool at stride 2, in one
-//            pass: only pooled results go to memory. Backward needs one byte for each pooled
-//            element: which of its four pixels is the maximum (0 1 / 2 3; first among equals, the
-//            last NaN), kNoWinner where ReLU cut it. dz is the gradient before ReLU and pool,
-//            [K,conv_p,conv_q,L].
+// Layout     A lane group holds L samples (4, 8 or 16): x [C,H,W,L], y [K,P,Q,L]; lanes without a
+//            sample are zeros. So any C and K fill the vectors. A row has W L floats, and tap s is
+//            read s L floats further on. With L = 16 an AVX-512 vector is one pixel of 16 samples;
+//            with L = 4 it is four neighbouring pixels of four samples, loaded unaligned.
+// A layer is convolution, bias, optional ReLU and optional 2x2 max-pool at stride 2, in one pass:
+// only pooled results go to memory. Backward needs one byte for each pooled element: the index (0 1
+// / 2 3) of the pixel that is the maximum (the first of equal ones, the last NaN), or kNoWinner
+// where ReLU returned 0. dz [K,conv_p,conv_q,L] is the gradient before ReLU and pool.
 // Use        pack_weights, pack_weights_backward   once for each step, shared by all groups
 //            forward                               for each group
 //            backward                              for each group: dx, and sums for dw and db
@@ -40,44 +40,46 @@
 
 namespace convscope {
 
-// The byte of a pooled element whose gradient is zero.
+// The winner byte of a pooled element whose gradient is zero.
 inline constexpr std::uint8_t kNoWinner = 4;
 
-// A layer on lane groups with all sizes computed; kernels of all instruction sets read it.
+// The sizes of a layer on lane groups. Kernels of all instruction sets read this struct.
 struct CONVSCOPE_API LanesConv {
   LanesConv() = default;
   // Computes all sizes; problem.n is ignored. Throws when refusal() is not "".
   LanesConv(const Conv2dProblem& problem, int lanes, bool relu, bool pool2x2);
-  // Returns "", or why not: needs f32, groups 1, no dilation, column stride 1 unless 16 lanes.
+  // Returns why the problem is not supported, or "". Needs f32, groups 1, no dilation, and column
+  // stride 1 unless lanes is 16.
   static const char* refusal(const Conv2dProblem& problem, int lanes);
 
   std::int64_t c = 1, h = 1, w = 1, k = 1, r = 1, s = 1;
   std::int64_t stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
   int lanes = 16;        // L: 4, 8 or 16
   bool relu = false;     // y = max(sums, 0)
-  bool pool2x2 = false;  // then the largest of each 2x2; an odd last row or column is not computed
+  bool pool2x2 = false;  // y is the maximum of each 2x2; an odd last row or column is skipped
   bool padded = false;   // has padding
   std::int64_t conv_p = 1, conv_q = 1;  // rows and columns before pooling: even when pool2x2
   std::int64_t y_p = 1, y_q = 1;        // rows and columns of y
   // The part of the padded image that the convolution reads.
   std::int64_t padded_h = 1, padded_w = 1;
-  std::int64_t split_floats = 0;  // of the even columns of a padded row
+  std::int64_t split_floats = 0;  // floats of the even columns of a padded row
 
   // Sizes of one lane group. Every buffer is aligned to 64 bytes.
   std::int64_t x_floats = 0;
   std::int64_t y_floats = 0;
   std::int64_t winner_bytes = 0;
-  std::int64_t gradient_floats = 0;  // dz
-  std::int64_t weight_floats = 0;    // of w, and of either packing
-  // Accumulators of backward_weight: 16 lanes for each weight and bias, on any instruction set.
+  std::int64_t gradient_floats = 0;  // floats of dz
+  std::int64_t weight_floats = 0;    // floats of w, and of either packed w
+  // Floats of the accumulators of backward_weight: 16 lanes for each weight and bias, on any
+  // instruction set.
   std::int64_t sums_floats = 0;
   std::int64_t forward_scratch_floats = 0;
   std::int64_t backward_data_scratch_floats = 0;
   std::int64_t backward_weight_scratch_floats = 0;
-  std::int64_t backward_scratch_floats = 0;  // with room for dz
+  std::int64_t backward_scratch_floats = 0;  // includes dz
 };
 
-// Tensors are those of one lane group; outputs are assigned unless stated otherwise. b, db: [K].
+// Kernels for one lane group; outputs are assigned unless stated otherwise. b, db: [K].
 struct LanesKernels {
   void (*pack_weights)(const LanesConv& z, const float* w, float* packed) = nullptr;
   void (*pack_weights_backward)(const LanesConv& z, const float* w, float* packed) = nullptr;
@@ -86,32 +88,33 @@ struct LanesKernels {
   void (*forward)(const LanesConv& z, const float* x, const float* packed, const float* b, float* y,
                   std::uint8_t* winners, float* scratch) = nullptr;
 
-  // Computes dz from dy [K,y_p,y_q,L] and what forward left: winners (pool2x2) or y (ReLU only).
-  // Without pool and ReLU dz equals dy: pass dz = null, then only the bias is summed. sums: the
-  // buffer of backward_weight, whose part for db is added to; null: db is not needed.
+  // Computes dz from dy [K,y_p,y_q,L] and an output of forward: winners (pool2x2) or y (ReLU only).
+  // Without pool and ReLU dz equals dy; then pass dz = null, and only db is computed. `sums` is the
+  // buffer of backward_weight, and its part for db is added to; null when db is not needed.
   void (*output_gradient)(const LanesConv& z, const float* dy, const float* y,
                           const std::uint8_t* winners, float* dz, float* sums) = nullptr;
   void (*backward_data)(const LanesConv& z, const float* dz, const float* packed_backward,
                         float* dx, float* scratch) = nullptr;
-  // Adds to the part for dw.
+  // Adds the products to the part of `sums` for dw.
   void (*backward_weight)(const LanesConv& z, const float* x, const float* dz, float* sums,
                           float* scratch) = nullptr;
-  // Adds `chunks` buffers, `step` floats apart, into dw [K,C,R,S] and db (may be null); these are
-  // added to when `accumulate`. Processes the kernels [k_begin, k_end), so threads may share the
-  // work.
+  // Sums `chunks` buffers, `step` floats apart, and their lanes into dw [K,C,R,S] and db (may be
+  // null). dw and db are added to when `accumulate`, assigned otherwise. Processes the kernels
+  // [k_begin, k_end), so that threads can share the work.
   void (*reduce)(const LanesConv& z, const float* sums, std::int64_t step, std::int64_t chunks,
                  std::int64_t k_begin, std::int64_t k_end, float* dw, float* db,
                  bool accumulate) = nullptr;
 
-  // Computes all gradients of a layer from dy [K,y_p,y_q,L] and what forward left (winners when
-  // pool2x2, y when ReLU only, else null). dx is assigned; null: not needed. The sums for dw and db
-  // are added to; null: not needed. With pool2x2 the fast kernels skip the three of four pixels
-  // without a gradient. scratch: backward_scratch_floats.
+  // Computes all gradients of a layer from dy [K,y_p,y_q,L] and an output of forward: winners when
+  // pool2x2, y when ReLU only, else neither. dx is assigned; null when not needed. The accumulators
+  // `sums` for dw and db are added to; null when not needed. With pool2x2 the fast kernels skip the
+  // three of four pixels without a gradient. scratch has backward_scratch_floats.
   void (*backward)(const LanesConv& z, const float* x, const float* y, const std::uint8_t* winners,
                    const float* dy, const float* packed_backward, float* dx, float* sums,
                    float* scratch) = nullptr;
 
-  // As samples_to_lanes() and lanes_to_samples() below; null where the transpose of gemm is used.
+  // As samples_to_lanes() and lanes_to_samples() below; null where gemm's transpose is used
+  // instead.
   void (*to_lanes)(const float* from, std::int64_t samples, std::int64_t size, int lanes,
                    float* to) = nullptr;
   void (*from_lanes)(const float* from, std::int64_t samples, std::int64_t size, int lanes,
@@ -120,14 +123,14 @@ struct LanesKernels {
 
 CONVSCOPE_API extern IsaTable<LanesKernels> lanes_kernels;
 
-// Converts `samples` <= L samples of `size` elements in NCHW order to [size, L], or back; lanes
-// without a sample become 0 / are left out.
+// Converts `samples` <= L samples of `size` elements from NCHW order to [size, L], or back. Lanes
+// without a sample become 0, or are skipped on the way back.
 CONVSCOPE_API void samples_to_lanes(const float* from, std::int64_t samples, std::int64_t size,
                                     int lanes, float* to);
 CONVSCOPE_API void lanes_to_samples(const float* from, std::int64_t samples, std::int64_t size,
                                     int lanes, float* to);
 
-// Returns the number of lanes that wastes least for a batch of n: 4, 8 or 16.
+// Returns 4, 8 or 16: the smallest number of lanes that holds a batch of n, at most 16.
 constexpr int lanes_for_batch(std::int64_t n) { return n <= 4 ? 4 : n <= 8 ? 8 : 16; }
 constexpr std::int64_t lane_groups(std::int64_t n, int lanes) { return ceil_div(n, lanes); }
 

@@ -2,12 +2,12 @@
 // batch_lanes_gradient_simd.cpp: backward_data with samples in the vector lanes. batch_lanes.h
 // describes each function.
 //
-// Method     stride 1 and one sample vector for each pixel: a tile of dx stays in registers over
-//            all (k, r); each dz that reaches it is loaded once and multiplied into its S
-//            neighbours. The unrolled loops contain only the pairs inside the tile, so no product
-//            with padding is computed. Any other stride, kernel or vector: dz is spread over zeros,
-//            and a forward pass with the kernel rotated by 180 degrees follows, which skips zeros
-//            at the edges.
+// Method     With stride 1 and one vector of samples for each pixel, a tile of dx stays in
+//            registers over all (k, r). Each dz that reaches the tile is loaded once and multiplied
+//            into its S neighbours. The unrolled loops contain only the pairs inside the tile, so
+//            no product with padding is computed. For any other stride, kernel or vector, dz is
+//            spread over zeros. A forward pass with the kernel rotated by 180 degrees follows; it
+//            skips zeros at the edges.
 // Choices    kColumns 8: 2 channels x 8 columns of dx + 2 x 7 weights + 1 dz = 31 registers
 // Read next  batch_lanes_simd.cpp, the forward pass; batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
@@ -26,8 +26,8 @@ struct GradientTile {
   Index dz_channel, dz_row;  // dz_row: back to the row of the next r
   Index w_channel;
   Index pixel;       // floats from one column to the next
-  Index q;           // column of dz that tap s = 0 of dx column 0 reads
-  Index first, end;  // columns of dz relative to q that exist
+  Index q;           // column of dz that tap s = 0 reads for column 0 of dx
+  Index first, end;  // existing columns of dz, relative to q
   float* dx;
   Index dx_channel;
 };

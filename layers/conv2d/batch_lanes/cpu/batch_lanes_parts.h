@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_parts.h: what the batch_lanes_*_simd.cpp files share.
+// batch_lanes_parts.h: declarations that the batch_lanes_*_simd.cpp files share.
 #pragma once
 
 #include "framework/int_math.h"
@@ -19,15 +19,15 @@ inline constexpr int kGradientChannels = 2;
 inline constexpr int kGradientChannels = 1;
 #endif
 
-// Processes both halves of a pixel at once: loads of the same half of different cache lines hit the
-// same banks of L1, which serves only one of them in a cycle.
+// Whether both vectors of a pixel are processed at once. Loads of the same half of different cache
+// lines hit the same banks of L1, which serve only one of them in a cycle.
 #if defined(CONVSCOPE_ISA_IS_AVX2)
 inline constexpr bool kPairs = true;
 #else
 inline constexpr bool kPairs = false;
 #endif
 
-// `count` items cut into blocks of nearly equal size.
+// Splits `count` items into blocks of nearly equal size.
 struct Blocks {
   Index count, blocks;
   CONVSCOPE_INLINE Blocks(Index all, Index largest) : count(all), blocks(ceil_div(all, largest)) {}
@@ -49,11 +49,11 @@ void pad_planes(const LanesConv& z, const float* x, float* padded);
 
 // ---- a pass over one image ---------------------------------------------------------------------
 
-// The image [channels, rows, columns, L] that is read, with its border of zeros where it is a copy,
-// and the destination.
+// The arguments of a pass over an image [channels, rows, columns, L]. An image that was copied has
+// a border of zeros.
 struct Pass {
   Index channels, rows, columns;                       // of the image
-  Index zero_top, zero_bottom, zero_left, zero_right;  // borders that are known to be zeros
+  Index zero_top, zero_bottom, zero_left, zero_right;  // known zeros
   Index r, s, row_stride, column_stride, lanes;
   const float* x;
   Index kernels;
@@ -74,7 +74,7 @@ void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, In
 
 // ------------------------------------------------------------------------------------------------
 
-// Declares the functions of LanesKernels that other files than batch_lanes_simd.cpp define.
+// Declares functions of LanesKernels that are defined outside of batch_lanes_simd.cpp.
 void output_gradient(const LanesConv& z, const float* dy, const float* y,
                      const std::uint8_t* winners, float* dz, float* sums);
 void backward_weight(const LanesConv& z, const float* x, const float* dz, float* sums,
@@ -90,7 +90,7 @@ void reduce(const LanesConv& z, const float* sums, Index step, Index chunks, Ind
 // Max-pools planes [h,w,L] by 2x2; relu: y = max(x, 0) before it.
 void max_pool2x2(Index planes, Index h, Index w, int lanes, bool relu, const float* x, float* y,
                  std::uint8_t* winners);
-// Null where the instruction set has no kernel.
+// A null pointer where the instruction set has no such kernel.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 void to_lanes(const float* from, Index samples, Index size, int lanes, float* to);
 void from_lanes(const float* from, Index samples, Index size, int lanes, float* to);

@@ -2,15 +2,16 @@
 // batch_lanes_pool_simd.cpp: 2x2 max-pool, ReLU and their gradients, with samples in the vector
 // lanes. batch_lanes.h describes each function.
 //
-// Method     rows in vectors; where a vector holds Ratio pixels, two vectors are split into even
-//            and odd pixels and interleaved again. The rest of a row is processed pixel by pixel.
+// Method     Rows are processed in vectors. Where a vector holds Ratio pixels, two vectors are
+//            split into even and odd pixels and interleaved again. The rest of a row is processed
+//            pixel by pixel.
 // Read next  batch_lanes_simd.cpp, which pools in the same pass; batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// Pools one lane of one window.
+// Pools one lane of one 2x2 window.
 void pool_lane(const float* above, const float* below, Index lanes, bool relu, float* y,
                std::uint8_t* winner) {
   const float values[4] = {above[0], above[lanes], below[0], below[lanes]};
@@ -49,7 +50,7 @@ void pool_rows(Index planes, Index h, Index w, Index lanes, bool relu, const flo
   }
 }
 
-// Computes dx of one plane of windows; adds the dy that passes to `sum`, unless it is null.
+// Computes dx of one plane. Adds the gradients that the ReLU passes to `sum`, unless it is null.
 template <int Ratio>
 CONVSCOPE_INLINE void unpool_plane(Index h, Index w, Index lanes, const float* dy,
                                    const std::uint8_t* winners, float* dx, Wide* sum) {

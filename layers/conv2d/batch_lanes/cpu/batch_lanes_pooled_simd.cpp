@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_pooled_simd.cpp: the gradients of a layer that ends in a 2x2 max-pool, computed
-// directly from the pooled gradient. The separate path multiplies zeros in three of four products;
-// they are skipped here.
+// batch_lanes_pooled_simd.cpp: computes the gradients of a layer that ends in a 2x2 max-pool
+// directly from the pooled gradient. Expanding it to dz would make three of four products zero.
 //
 // Formula    a window (i,j) passes its gradient g to one pixel (2i+a, 2j+b) of four; a and b are
 //            the bits of its winner byte, different in each lane. So, for stride 1,
 //              dw[k,c,r,s] = sum over i, j of g[k,i,j] x[c, 2i+a+r, 2j+b+s]
 //              dx[c,h,w]   = sum over k, i, j of g[k,i,j] w[k,c, h-2i-a, w-2j-b]
-// Method     blends select the pixel: rows by a, then columns by b, which neighbouring taps share.
-//            R S taps of one window cost R (S + 1) + R S blends + R S FMAs instead of 4 R S FMAs;
-//            Zen 4 does two blends a cycle and one FMA, so 5x5 takes 46 cycles instead of 100. Only
-//            AVX-512 with 16 lanes is supported (it has mask registers); all other cases expand the
-//            gradient to dz first.
-//            dx: the same blends select weights, row h - 2i or h - 2i - 1 of the kernel and then
-//            its columns shifted by b; a row of dx stays in registers over all (k, i).
-// Choices    kernels of a tile: 2 x 5 accumulators + 2 x 6 pixels + 4 others of 32 registers
-//            windows of a tile of dx: 5 + 4 + 5 accumulators for 5x5, 2 x 5 weights and 4 others
-//            kRowBytes 24 KiB of x in the 32 KiB of L1
+// Method     Blends select the pixel: rows by a, then columns by b; neighbouring taps share the
+//            column blends. R S taps of one window cost R (S + 1) + R S blends + R S FMAs instead
+//            of 4 R S FMAs. Zen 4 does two blends and one FMA a cycle, so 5x5 takes 46 cycles
+//            instead of 100. Only AVX-512 with 16 lanes is supported (it has mask registers); all
+//            other cases expand the gradient to dz first. For dx the same blends select weights:
+//            row h - 2i or h - 2i - 1 of the kernel, then its columns shifted by b. A row of dx
+//            stays in registers over all (k, i).
+// Choices    A tile of dw has 2 x 5 accumulators + 2 x 6 pixels + 4 other registers of 32. A tile
+//            of dx has 5 + 4 + 5 accumulators for 5x5, 2 x 5 weights and 4 others. kRowBytes: 24
+//            KiB of x in the 32 KiB of L1
 // Read next  batch_lanes_weight_simd.cpp and batch_lanes_gradient_simd.cpp, the separate path
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
@@ -27,10 +26,10 @@ namespace {
 
 constexpr Index kRowBytes = 24 * 1024;
 
-// One vector of winner bytes.
+// The winner bytes of one vector, as masks, and their gradients.
 struct Picks {
   WideMask row, column;  // a and b
-  Wide g;                // 0 where ReLU cut it
+  Wide g;                // the gradient; 0 where ReLU returned 0
 };
 CONVSCOPE_INLINE Picks load_picks(const float* dy, const std::uint8_t* winners) {
   const Winners winner = load_winners(winners);
@@ -115,8 +114,9 @@ CONVSCOPE_INLINE void add_chain(const PooledTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// Runs chains of at most kSumChain vectors of windows (framework/simd/sum_chain.h), and the rest of
-// a row. A chain is whole rows, or part of a row that is longer than a chain.
+// Adds the products of all windows, in chains of at most kSumChain vectors
+// (framework/simd/sum_chain.h), and the rest of each row. A chain is whole rows, or part of a row
+// that is longer than a chain.
 template <int Kernels, int S, bool Split>
 void pooled_tile(const PooledTile& tile) {
   Index j = 0;
@@ -265,12 +265,12 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
   for (int t = 0; t < kCount; ++t) sums[t] = no_wide();
   for (Index k = kernel; k < kernel + kernels; ++k) {
     for (Index i = tile.first; i < tile.end; ++i) {
-      const Index r = tile.h - 2 * i;  // of the kernel, when the maximum is in the window's first
+      const Index r = tile.h - 2 * i;  // the kernel's row when the maximum is in the window's first
                                        // row
       const Index at = k * tile.dy_channel + i * tile.dy_row;
       const bool both = r > 0 && r < tile.r;
-      // The row of the kernel when the maximum is in the window's second row; at the edges the only
-      // one.
+      // The kernel's row when the maximum is in the window's second row; at the edges this is the
+      // only possible row.
       const float* const w = tile.w + k * tile.w_channel + (r > 0 ? r - 1 : 0) * tile.w_row;
       Wide second[S];
 #pragma GCC unroll 8
@@ -317,8 +317,8 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
   }
 }
 
-// In each row of windows (S + 1) / 2 windows reach a pixel of dx: with one kernel a window adds one
-// product, or zeros, which cause no rounding.
+// In each row of windows, (S + 1) / 2 windows reach a pixel of dx. For each kernel a window adds
+// one nonzero product, or only zeros; zeros cause no rounding.
 template <int Windows, int S>
 void pooled_gradient_tile(const PooledGradientTile& tile) {
   const Index most = larger(1, kSumChain / larger(1, (tile.end - tile.first) * ((S + 1) / 2)));

@@ -3,10 +3,10 @@
 // 2x2 max-pool in one pass. batch_lanes.h describes each function.
 //
 // Method     forward keeps a tile of kernels x pixels in registers over all (c, r, s). A pooled
-//            tile is 2 rows x 2 columns (of pixels, or of vectors that hold Ratio pixels), so that
-//            its maximum is taken before anything is stored.
-// Choices    kKernels 6 of 32 registers: 6 x 4 accumulators + 6 weights + 1 x; 3 of 16: 3 x 4 + 3 +
-//            1
+//            tile is 2 rows x 2 columns. A column is a pixel, or a vector of Ratio pixels. So the
+//            maximum is taken before anything is stored.
+// Choices    kKernels 6 with 32 registers: 6 x 4 accumulators + 6 weights + 1 x. kKernels 3 with 16
+//            registers: 3 x 4 accumulators + 3 weights + 1 x
 // GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over accumulators
 // has an unroll pragma.
 // Read next  direct_batch_lanes_cpu.cpp, the algorithm; batch_lanes_gradient_simd.cpp
@@ -32,7 +32,7 @@ struct Tile {
   Index channels, r, s;
   Index x_channel, x_row, x_tap;
   Index w_channel, w_row;
-  Index row_step, column_step;  // between accumulators, in x
+  Index row_step, column_step;  // steps in x between accumulators
 };
 
 // Adds one chain of products: `channels` channels, `rows` rows of the kernel.
@@ -137,8 +137,8 @@ struct Target {
   const float* bias;  // of its first kernel, or null
   bool relu;
   float* y;
-  Index y_channel, y_step;  // to the next kernel, the next column
-  int count;                // lanes to store, when not all
+  Index y_channel, y_step;  // steps to the next kernel and column
+  int count;                // lanes to store, if not all
   std::uint8_t* winners;
 };
 
@@ -220,7 +220,7 @@ CONVSCOPE_INLINE void store_pooled(const Wide (&sums)[Kernels][2 * Columns], con
   }
 }
 
-// A pooled tile: two rows; two columns, or one vector of several pixels.
+// A pooled tile: two rows, and two columns or one vector of several pixels.
 template <int Kernels, int Ratio, int Columns>
 void pooled_tile(const Tile& tile, const Target& target) {
   Wide sums[Kernels][2 * Columns];
@@ -283,7 +283,7 @@ TileFunction pooled_of(Index kernels, Index ratio, Index columns) {
   return columns == 2 ? pooled_of<4, 2>(kernels) : pooled_of<4, 1>(kernels);
 }
 
-// The part of [0, taps) whose reads [at + tap step, at + tap step + span) overlap [begin, end).
+// The taps of [0, taps) whose reads [at + tap step, at + tap step + span) overlap [begin, end).
 struct Clip {
   Index first, count;
 };
@@ -297,7 +297,8 @@ CONVSCOPE_INLINE Clip clip(Index at, Index step, Index span, Index taps, Index b
 
 }  // namespace
 
-// Runs one pass over an image: rows (pairs of rows when pooled), tiles of a row, blocks of kernels.
+// Runs one pass over an image. Loops over rows (pairs of rows when pooled), tiles and blocks of
+// kernels.
 void run_pass(const Pass& z, bool pooled) {
   const Index lanes = z.lanes;
   const Index ratio = kWide > lanes ? kWide / lanes : 1;

@@ -4,12 +4,12 @@
 //
 // Method     dw[k,c,r,s] = sum over samples, p, q of dz[k,p,q] x[c,p+r,q+s]. A tile of Kernels x
 //            Taps accumulators (one c, one r, neighbouring s) stays in registers over a few whole
-//            rows of dz, as many as fit into L1 with their rows of x for all (c, r). Lanes stay
-//            separate: an accumulator is a vector, kept in the caller's buffer [K,C,R,S,kWide],
-//            then [K,kWide].
-// Choices    Kernels x Taps accumulators + Kernels values + 1 pixel: 5 x 5 + 5 + 1 of 32 registers,
-//            2 x 5 + 2 + 1 or 3 x 3 + 3 + 1 of 16
-//            kRowBytes 24 KiB of the 32 KiB of L1
+//            rows of dz. These rows and the rows of x that they need for all (c, r) fit into L1.
+//            Lanes stay separate: an accumulator is a vector. The caller's buffer holds the
+//            accumulators [K,C,R,S,kWide] of dw, then [K,kWide] of db.
+// Choices    Registers: Kernels x Taps accumulators + Kernels values of dz + 1 pixel. With 32
+//            registers these are 5 x 5 + 5 + 1, with 16 registers 2 x 5 + 2 + 1 or 3 x 3 + 3 + 1.
+//            kRowBytes: 24 KiB of the 32 KiB of L1
 // Read next  batch_lanes_simd.cpp, the forward pass; batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
@@ -39,7 +39,8 @@ struct WeightTile {
   Index sum_channel;  // from one kernel to the next
 };
 
-// Adds one vector of pixels, or Vectors of one pixel; only tile.rest lanes when Rest.
+// Adds the products of one vector of pixels, or of the Vectors vectors of one pixel; with Rest only
+// of tile.rest lanes.
 template <int Kernels, int Taps, int Vectors, bool Rest>
 CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const float* dz,
                                 Wide (&sums)[Kernels][Taps]) {
@@ -91,8 +92,8 @@ CONVSCOPE_INLINE void add_chain(const WeightTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// The accumulators of a tile stay in registers for a chain of at most kSumChain vectors of pixels
-// and the rest of each row (framework/simd/sum_chain.h), then they are added to tile.sums. A chain
+// The accumulators of a tile stay in registers for a chain: at most kSumChain vectors of pixels,
+// and the rest of each row (framework/simd/sum_chain.h). Then they are added to tile.sums. A chain
 // is whole rows, or part of a row that is longer than a chain.
 template <int Kernels, int Taps, int Vectors>
 void weight_tile(const WeightTile& tile) {
@@ -192,7 +193,8 @@ void backward_weight(const LanesConv& z, const float* x, const float* dz, float*
     columns = z.padded_w;
   }
   const Index lanes = z.lanes;
-  const bool pairs = kPairs && lanes >= 2 * kWide;  // of vectors
+  const bool pairs = kPairs && lanes >= 2 * kWide;  // whether two vectors of a pixel are read at
+                                                    // once
   const Index part_floats = pairs ? 2 * kWide : kWide;
   const Blocks taps(z.s, kMaxTaps);
   const Blocks kernels(z.k, kMaxKernels[taps.size(0)]);

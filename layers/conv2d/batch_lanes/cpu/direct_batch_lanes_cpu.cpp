@@ -9,10 +9,10 @@
 //            where [.] is a vector of L samples: each step is one FMA of a vector and a scalar
 // Method     16 images (8 or 4 of a small batch) are transposed from [N,C,H,W] to [C,H,W,L],
 //            computed there by the functions of batch_lanes.h, and transposed back. The weights are
-//            packed before the call (prepare_weights). Threads take groups of L images. In
-//            backward_weight they take slices of groups, whose sums of dw keep their lanes separate
-//            until one reduction over lanes and slices at the end. batch_lanes_simd.cpp describes
-//            the tiles.
+//            packed before the call (prepare_weights). Threads share the lane groups of L images.
+//            In backward_weight a thread takes a slice, a range of lane groups. The accumulators of
+//            dw keep their lanes separate until one reduction over lanes and slices.
+//            batch_lanes_simd.cpp describes the tiles.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; f32 accumulators
 // Supports   f32, groups 1, dilation 1; any kernel, stride and padding; x and y of 16 images of at
 //            most 2^22 elements each; backward_weight up to 2^16 weights
@@ -21,17 +21,18 @@
 //            (backward_weight: 16 K C R S for each slice); compute-bound from about 50 taps C R S
 //            on
 // Numerics   one rounding per FMA, in the order of (c, r, s); backward_weight sums the pixels of
-//            one lane of a slice, then slices in order, then lanes; all in chains
+//            one lane of a slice, then the slices in order, then the lanes; all sums are in chains
 //            (framework/simd/sum_chain.h). Same bits on each run and for any number of threads;
 //            exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    kSlices 16: chunks of backward_weight; kMaxFloats, kMaxWeights: larger copies of a
-//            thread do not fit into the caches, and algorithms with channels in the lanes fill the
-//            lanes
-//            kCopyFlops, kFarCopyFlops: transposing one element takes the time of so many FLOPs
-//            while x and y of a group fit into kCacheFloats (1 MiB of L2), and beyond; kSumFlops:
-//            the same for clearing and reducing the lanes of one sum of dw; all measured
-// Source     N innermost as a layout: A. Krizhevsky 2012, cuda-convnet ("CHWN"); the tiles are ours
+// Choices    kSlices 16 slices of backward_weight. kMaxFloats, kMaxWeights: larger copies of a
+//            thread do not fit into the caches, and algorithms with channels in the lanes are
+//            efficient there. kCopyFlops: transposing an element takes the time of this many FLOPs
+//            while x and y of a lane group fit into kCacheFloats (1 MiB of L2). kFarCopyFlops: the
+//            same beyond kCacheFloats. kSumFlops: the same for clearing and reducing the lanes of
+//            one element of dw. All are measured
+// Source     A. Krizhevsky 2012, cuda-convnet, for a layout with N innermost ("CHWN"); the tiles
+//            are ours
 // Read next  direct_cpu.cpp, pixels or channels in the lanes; batch_lanes.h, the fused training
 //            step
 #include <algorithm>
@@ -71,7 +72,7 @@ struct Plan {
   Index y_size() const { return z.y_floats / z.lanes; }
   Index samples(Index group) const { return std::min<Index>(z.lanes, n - group * z.lanes); }
 
-  // Floats of the sums of all slices.
+  // Returns the floats of the accumulators of all slices.
   Index shared_floats() const {
     return direction == Direction::backward_weight ? slices * padded(z.sums_floats) : 0;
   }
@@ -218,9 +219,10 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const auto taps = static_cast<double>(problem.c * problem.r * problem.s);
   const double flops = images * 2 * static_cast<double>(plan.z.weight_floats) *
                        static_cast<double>(problem.p() * problem.q());
-  // A tile of few taps waits for its stores; weights beyond L2 are read for every tile. A vector of
-  // several pixels has a rest in each row and wastes products at the borders of dx. Sums of dw are
-  // cleared and reduced. All constants are fitted to measurements.
+  // Costs that the FLOPs do not count: a tile of few taps waits for its stores; weights beyond L2
+  // are read for every tile. A vector of several pixels leaves a rest in each row and wastes
+  // products at the borders of dx. Accumulators of dw are cleared and reduced. All constants are
+  // fitted to measurements.
   const Index row =
       (direction == Direction::backward_data ? problem.w : problem.q()) * plan.z.lanes;
   double share =

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// lanes_chain.cpp: consecutive convolutions of few channels, with their ReLUs, 2x2 max-pools and
-// the fake quantisers of their inputs, as one operation of a compiled step, with samples in the
-// vector lanes.
+// lanes_chain.cpp: runs consecutive convolutions of few channels as one operation of a compiled
+// step, with samples in the vector lanes. Each has its ReLU, 2x2 max-pool and the fake quantiser of
+// its input.
 //
-//   NCHW -> lanes, then for each lane group the whole chain while it is in the cache, -> NCHW
+//   NCHW -> lanes, then all layers of the chain on one lane group while it is in the cache, -> NCHW
 //
-// The layout is converted only at the two ends of the chain. One parallel loop runs the chain over
-// chunks of lane groups; backward, each chunk sums its own gradients of the weights, and a second
-// loop adds the chunks up in order. Chunks depend only on the batch, so the bits do not depend on
-// the number of threads. They differ from those of other algorithms in the summation order.
+// The layout is converted only at the two ends of the chain. A parallel loop runs the chain over
+// chunks; a chunk is a range of lane groups. In backward each chunk sums its own weight gradients,
+// and a second loop adds the chunks in order. The chunks depend only on the batch, so the bits do
+// not depend on the number of threads. The bits differ from those of other algorithms, whose
+// summation order is different.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -36,23 +37,24 @@ struct Stage {
   Conv2dProblem problem;
   LanesConv conv;
   ValueId x, weight, bias;  // bias: kNoValue when there is none
-  PointwiseOp* before;      // on the input; may be null
+  PointwiseOp* before;      // an operation on the input; may be null
   std::string layer;
 };
 
-// The buffers of one stage. x of the first stage is the chain's input in lanes.
+// The buffers of one layer (stage) of the chain. x of the first stage is the chain's input in
+// lanes.
 struct StageMemory {
   const float* w = nullptr;
   const float* b = nullptr;
   float *packed = nullptr, *packed_backward = nullptr;
-  // [groups] of x_floats and y_floats. v: the input of the stage, x: the input of the convolution;
-  // they are equal unless an operation precedes the convolution.
+  // v is the input of the stage, x the input of its convolution, y its output, each for all lane
+  // groups. v and x are equal unless an operation precedes the convolution.
   float *v = nullptr, *x = nullptr, *y = nullptr;
-  std::uint8_t* winners = nullptr;  // [groups] of winner_bytes
+  std::uint8_t* winners = nullptr;  // winner_bytes for each lane group
   float* dw = nullptr;
   float* db = nullptr;
   bool accumulate = false;
-  std::int64_t sums_at = 0;  // offset in a chunk's buffer
+  std::int64_t sums_at = 0;  // offset of its accumulators in a chunk's buffer
   PointwiseOp::Forward before = {};
   PointwiseOp::Backward before_gradient = {};
 };
@@ -116,7 +118,7 @@ class LanesChainOp final : public PlanOp {
   std::int64_t batch_;
   int lanes_;
   std::int64_t groups_, chunks_;
-  std::vector<Slot> values_;     // v of each stage, then y of the last
+  std::vector<Slot> values_;     // v of each stage, then y of the last one
   std::vector<Slot> quantised_;  // x of each stage with an operation before its convolution
   std::vector<Slot> winners_;    // of each stage
   int conversions_ = 0;
@@ -138,16 +140,16 @@ struct LanesChainOp::Run {
   std::vector<StageMemory> memory;
   std::int64_t batch, groups, chunks;
   int lanes;
-  const void* const* images = nullptr;  // or
+  const void* const* images = nullptr;  // the addresses of the images; or:
   const float* x = nullptr;             // the chain's input, NCHW
-  float* y = nullptr;                   // its output, NCHW
+  float* y = nullptr;                   // the chain's output, NCHW
   const float* dy = nullptr;
   float* dx = nullptr;  // null: not needed
   float* sums = nullptr;
   std::int64_t sums_step = 0;  // floats of one chunk
-  double* learned = nullptr;   // [chunks][stages]: gradients of the learned numbers before the
-                               // stages
-  float* scratch = nullptr;    // for each thread:
+  double* learned = nullptr;   // [chunks][stages]: gradients of the numbers learned by the
+                               // operations before the stages
+  float* scratch = nullptr;    // one buffer for each thread, of:
   std::int64_t scratch_step = 0, value_floats = 0;
 
   // Calls body(group) for every group of every chunk; threads share the chunks.
@@ -239,7 +241,7 @@ struct LanesChainOp::Run {
       }
       memory[i].before_gradient.end(sum);
     }
-    // One chunk of work for each kernel of each stage.
+    // A parallel item is one kernel of one stage.
     std::int64_t kernels_in_all = 0;
     for (const LanesConv& stage : stages) kernels_in_all += stage.k;
     parallel_for(kernels_in_all, 4, [&](std::int64_t begin, std::int64_t end) {
@@ -294,7 +296,7 @@ std::vector<StageMemory> LanesChainOp::memory(PlanBuilder& builder, bool backwar
 }
 
 void LanesChainOp::forward(PlanBuilder& builder) {
-  conversions_ = 2;  // the input to lanes, the result back
+  conversions_ = 2;  // input to lanes, and result back
   values_ = {floats(builder, groups_ * stages_.front().conv.x_floats)};
   winners_.clear();
   quantised_.clear();
@@ -362,8 +364,8 @@ void LanesChainOp::backward(PlanBuilder& builder) {
   });
 }
 
-// Milliseconds of one convolution over all directions that the graph needs, as estimated by the
-// selection: {with the chosen algorithms, in lanes}.
+// Estimated milliseconds of one convolution, summed over the directions that the graph needs: with
+// the chosen algorithms, and in lanes.
 struct Estimate {
   double chosen_ms = 0, lanes_ms = 0;
 };
@@ -399,7 +401,7 @@ void form_chains(PlanGraph& graph) {
   for (std::size_t i = 0; i < ops.size();) {
     const std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, ops.size());
     // A chain gains because the data stay in the lanes between its operations. A single convolution
-    // gains nothing: it runs in the lanes only when the selection chose that.
+    // gains nothing, so it runs in the lanes only when the selection chose that algorithm.
     const bool alone = links.size() == 1 && !links.front().pools;
     if (links.empty() || (alone && links.front().conv->choice(Direction::forward).algorithm->name !=
                                        std::string_view(kAlgorithm))) {

@@ -7,17 +7,17 @@
 //            s dilation_w], or 0
 // Textbook   for n, blocks of 16 kernels, p, q: y[n,k..k+15,p,q] = b[k..k+15]
 //              for (c,r,s) in list[block]: y[n,k..k+15,p,q] += w[k..k+15,c,r,s] * x[n,c,..]
-// Method     images are NCHW16c, so 16 weights that share one (c,r,s), an entry, are one vector of
+// Method     Images are NCHW16c. An entry is 16 weights that share one (c,r,s): one vector of
 //            AVX-512. The prepared weights are lists of entries in the order in which they are
-//            read: an offset of int32 and 16 values each.
-//            forward: a tile of 28 pixels (of up to four rows, where images are narrow) stays in
-//            registers; each entry costs a load and 28 FMAs with a broadcast pixel. x is cut into
-//            chunks of channels whose part of a tile stays in L1 over all blocks of output
-//            channels.
-//            backward_data: the list of one channel of dx; an entry's 16 weights are multiplied by
-//            16 channels of dy, and the lanes of 16 channels are added up together.
+//            read; an entry has an int32 offset and 16 values.
+//            In forward, a tile of 28 pixels (of up to four rows, where images are narrow) stays in
+//            registers; each entry costs a load and 28 FMAs with a broadcast pixel. x is split into
+//            chunks of channels; the part of a chunk that a tile reads stays in L1 over all blocks
+//            of output channels.
+//            backward_data reads the list of one channel of dx. It multiplies an entry's 16 weights
+//            by 16 channels of dy, and adds up the lanes of 16 channels of dx together.
 //            backward_weight: see block_sparse_weights.cpp.
-//            Taps outside the image are skipped, not multiplied by 0; taps of one s are neighbours
+//            Taps outside the image are skipped, not multiplied by 0. Taps of one s are neighbours
 //            in the list, so that a tile at a border has few loops. Threads take (images, rows,
 //            blocks of output channels).
 //            NCHW images are copied to NCHW16c before, and back afterwards. The planes of x of a
@@ -34,8 +34,8 @@
 // Numerics   one rounding per FMA, in the order of (chunk, s, r, c); chains of kSumChain entries.
 //            Same bits on each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to, only that of the stored blocks
-// Choices    a chunk of x takes 5/8 of L1: the entries and y stream through the rest
-//            160 entries at most between two additions to y: framework/simd/sum_chain.h
+// Choices    A chunk of x takes 5/8 of L1; the entries and y stream through the rest. At most 160
+//            entries are added between two additions to y (framework/simd/sum_chain.h)
 // Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
 //            1911.09723; 1x1 kernels, forward, pixels in the lanes there; channels in the lanes
 //            here
@@ -144,12 +144,12 @@ class Convolution {
  private:
   struct Job {
     Index group, image, images, row, row_end;
-    Index block, block_end;  // of output channels
-    bool asks_ahead;         // x is not in the caches yet
+    Index block, block_end;  // range of output blocks
+    bool asks_ahead;         // whether x is not in the caches yet
   };
-  // Where taps read the pixels of a line inside the image.
+  // The taps of a line, and the pixels for which each tap is inside the image.
   struct Taps {
-    std::array<Index, kMaxTaps> row, first, end;  // of r: row shift; of s: pixels
+    std::array<Index, kMaxTaps> row, first, end;  // of r: row shift; of s: range of pixels
     int columns = 0;
   };
 
@@ -178,7 +178,7 @@ class Convolution {
     const Index tiles = ceil_div(count, most);
     for (Index i = job.row * job.images; i < last;) {
       const Index row = i / job.images;
-      Index taken = 1;  // rows i .. i + taken
+      Index taken = 1;  // rows i .. i + taken of the tile
       while (taken < pass_.tile_rows && i + taken < last &&
              rows_agree(row, (i + taken) / job.images, row_part)) {
         ++taken;
@@ -193,7 +193,7 @@ class Convolution {
     }
   }
 
-  struct Place {  // of a tile
+  struct Place {  // position of a tile
     Index line, lines, row_part, part, begin, end;
   };
 
@@ -222,8 +222,8 @@ class Convolution {
     pass_.forward ? sum(job, tile, out) : dot(job, tile, out);
   }
 
-  // Joins neighbouring taps that have the same pixels inside the image to runs; returns their
-  // number.
+  // Joins neighbouring taps that are inside the image for the same pixels to runs. Returns the
+  // number of runs.
   int list_runs(Index row, const Place& at, const SparseTile& tile,
                 std::array<SparseRun, kMaxTaps>& runs) const {
     int found = 0;
@@ -252,8 +252,8 @@ class Convolution {
     return found;
   }
 
-  // Calls visit(part) for entries [begin, end) of a list from `first` to `last`, in chains; an
-  // empty list has one empty part.
+  // Calls visit(part) for the entries [begin, end) of a list, split into chains; for an empty list
+  // it calls visit with one empty part.
   template <class Visit>
   void for_each_chain(const std::int32_t* segment, Index begin, Index end, Index first, Index last,
                       const Visit& visit) const {
@@ -272,9 +272,9 @@ class Convolution {
     }
   }
 
-  // Prefetches what the next tile reads first into L2, for planes [begin, end): the pixels of a
-  // flat image, else the new rows of `in` for the same pixels one row further down. The hardware
-  // does not prefetch them, because the planes are far apart.
+  // Prefetches the first data of the next tile into L2, for planes [begin, end). In a flat image
+  // these are the next pixels, else the rows of `in` one row down that this tile does not read. The
+  // hardware does not prefetch them, because the planes are far apart.
   void ask_ahead(const Job& job, const SparseTile& tile, Index begin, Index end) const {
     const Index rows = pass_.flat ? 1 : std::min(z_.r, pass_.row_step);
     const Index width =
@@ -374,12 +374,12 @@ class Convolution {
     }
   }
 
-  static constexpr Index kMaxSums = 16 * 28 * 16;  // channels, pixels and lanes
+  static constexpr Index kMaxSums = 16 * 28 * 16;  // 16 channels, 28 pixels, 16 lanes
 
   const Pass& pass_;
   const Conv2dProblem& z_;
   const BlockSparseKernels kernels_;
-  // Entries of a chain; a lane of backward_data adds 16 / lanes products of each entry.
+  // Entries of a chain. A lane of backward_data adds 16 / lanes products of each entry.
   const Index chain_;
   const Index16 index_;
   const float* const in_;
@@ -401,7 +401,7 @@ void forward(const Conv2dForwardArgs& args) {
     to_blocks(places.x, x, x_blocks);
     x = x_blocks;
   }
-  // The residual has the layout of y, not of its copy, so it is added after the copy.
+  // The residual has the layout of y, not that of the copy of y, so it is added after the copy.
   const bool later = places.copies_y && args.epilogue.residual != nullptr;
   Convolution convolution(pass, x, args.prepared, y_blocks);
   convolution.set_epilogue(static_cast<const float*>(args.b), later ? Epilogue{} : args.epilogue);
@@ -485,9 +485,10 @@ double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
   return all * (1 - std::pow(1 - std::min(1.0, kept), 16 / rows));
 }
 
-// Cycles in addition to the FMAs, measured. A forward pass has one call for each tile, chunk and
-// block of output channels. A pass over dx has one for each tile and channel, and adds up lanes. A
-// pass over dw has one for each strip and 16 entries of a tap, and reads x from L2.
+// Returns the cycles in addition to the FMAs; measured. A forward pass has one call for each tile,
+// chunk and block of output channels. A backward_data pass has one for each tile and channel, and
+// adds up lanes. A backward_weight pass has one for each strip and 16 entries of a tap, and reads x
+// from L2.
 double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction direction,
                      double entries) {
   const auto pixels = static_cast<double>(z.n * z.p() * z.q());
@@ -507,8 +508,8 @@ double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction directi
   return lists * (150 * strips * std::ceil(of_list / 16) + 1.3 * pixels * lines);
 }
 
-// The share of taps whose border cuts off more than one column of a tile; their pixels are skipped
-// by comparison.
+// Returns the share of taps that are outside the image in more than one column of a tile. There a
+// comparison for each pixel skips the products.
 double skipping_share(const Pass& pass) {
   if (pass.flat) return 0;
   const Conv2dProblem& z = pass.z;
@@ -530,14 +531,15 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Pass pass(z, direction == Direction::backward_data ? direction : Direction::forward);
   const double entries = expected_entries(z, pass.counts);
   const double flops = std::max(1.0, 32 * static_cast<double>(z.n * z.p() * z.q()) * entries);
-  const double of_products = direction == Direction::backward_data ? 0.55 : 0.85;  // dy: from L2
+  const double of_products = direction == Direction::backward_data ? 0.55 : 0.85;  // reads dy from
+                                                                                   // L2
   const double slowly = direction == Direction::backward_weight ? 0 : skipping_share(pass);
   const double share = of_products / (1 + 2 * slowly);
   double bytes = problem.nominal_bytes();
   bytes += 8 * static_cast<double>(places.floats());
-  // The lists: a test of each position of the matrix, and a copy of the 16 weights of each entry,
-  // which are far away in memory. The lists of dx are ordered by channel, so more weights are far
-  // away; dw makes its own lists.
+  // The time of making the lists: a test of each position of the matrix, and a copy of the 16
+  // weights of each entry, which are far apart in memory. The lists of dx are ordered by channel,
+  // so more of the weights are far apart; dw makes its own lists.
   const double farther = direction == Direction::backward_data ? 1.6 : 1;
   const double lists =
       farther *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_images.h: copies of images to NCHW16c and back, for NCHW problems and for images of
-// one pixel.
+// block_sparse_images.h: copies images to NCHW16c and back. NCHW problems and images of one pixel
+// need these copies.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace convscope::block_sparse {
 
 using Index = std::int64_t;
 
-struct Images {  // [n,c,plane], or with `row` n plane images of one pixel, `row` floats apart
+struct Images {  // NCHW [n,c,plane]; with `row` n plane images of one pixel, `row` floats apart
   Index n, c, plane;
   Index row = 0;
   Index blocks() const { return ceil_div(c, kChannelBlock); }
@@ -23,13 +23,14 @@ struct Images {  // [n,c,plane], or with `row` n plane images of one pixel, `row
   Index floats() const { return piece_floats(n * blocks() * plane * kChannelBlock); }
 };
 
-// Returns whether images and kernels have one pixel, as in a linear layer. They become the pixels
-// of one row, so that a tile has many of them.
+// Returns whether images and kernels have one pixel, as in a linear layer. Such images become the
+// pixels of one row, so that a tile has many pixels.
 inline bool has_one_pixel(const Conv2dProblem& z) {
   return z.n > 1 && z.h * z.w * z.r * z.s == 1 && z.p() * z.q() == 1 &&
          z.layout != ActivationLayout::blocked_y;
 }
-// Returns the problem that is computed instead. A row is not longer than a chain of sums.
+// Returns the problem with such images in rows. A row is at most a chain of sums long
+// (sum_chain.h).
 inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
   Conv2dProblem out = z;
   if (!has_one_pixel(z)) return out;
@@ -40,7 +41,7 @@ inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
   return out;
 }
 
-// Copies `lanes` of the 16 floats of a block; the usual number as vectors, without a call.
+// Copies `lanes` of the 16 floats of a block; the common case, all 16, is copied as vectors.
 inline void copy_lanes(const float* from, Index lanes, float* to) {
   if (lanes == kChannelBlock) {
     std::copy_n(from, kChannelBlock, to);
@@ -79,7 +80,7 @@ inline void to_blocks(const Images& images, const float* from, float* blocks) {
   });
 }
 
-// Copies NCHW16c back; lanes after the last channel are written where rows contain them.
+// Copies NCHW16c back. Lanes after the last channel are written, too, where `to` has them.
 inline void from_blocks(const Images& images, const float* blocks, float* to) {
   const BlockCopyKernels& kernels = block_copy_kernels.get();
   for_each_block(images, [&](Index n, Index block, Index channels) {

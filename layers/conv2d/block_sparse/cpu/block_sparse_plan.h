@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_plan.h: the tiling of a convolution with block-sparse weights: tiles, parts of the
-// reduction and chunks for threads; numbers only.
+// reduction, and the work of a thread. Only sizes and indices, no data.
 //
-// An entry is the 16 weights of a block of output channels for one (c,r,s); weights that no block
-// contains are 0 in it. A tap is one (r,s). Taps are numbered s R + r, so that taps that miss the
-// same columns are neighbours.
+// An entry is the 16 weights of a block of output channels for one (c,r,s). Weights that no stored
+// block contains are 0 in an entry. A tap is one (r,s). Taps are numbered s R + r, so that taps
+// that are outside the image in the same columns are neighbours.
 #pragma once
 
 #include <algorithm>
@@ -20,17 +20,17 @@ namespace convscope::block_sparse {
 using Index = std::int64_t;
 
 inline constexpr Index kMaxTaps = 1024;     // of a kernel
-inline constexpr double kChunkFlops = 1e6;  // a smaller chunk costs more than it gains
-inline constexpr Index kMaxImages = 16;     // whose rows are processed alternately
+inline constexpr double kChunkFlops = 1e6;  // below this, splitting a job costs more than it gains
+inline constexpr Index kMaxImages = 16;     // images whose rows are processed alternately
 
-// Returns how many blocks of 16 output channels a block of the weights can overlap.
+// Returns how many blocks of 16 output channels a stored block can overlap.
 inline Index blocks_touched(Index block_rows) {
   if (block_rows % kChannelBlock == 0) return block_rows / kChannelBlock;
   if (kChannelBlock % block_rows == 0) return 1;
   return (block_rows + kChannelBlock - 2) / kChannelBlock + 1;
 }
 
-// The sizes of the index; the same in all directions.
+// The sizes of the index, which are equal in all directions.
 struct EntryCounts {
   explicit EntryCounts(const Conv2dProblem& z)
       : k_blocks(ceil_div(z.k, kChannelBlock)),
@@ -41,13 +41,14 @@ struct EntryCounts {
                       k_blocks * columns)) {}
 
   Index k_blocks;  // of 16 output channels; each is inside one group
-  Index columns;   // of the matrix of weights
+  Index columns;   // of the weight matrix
   Index taps;
-  Index most;  // upper bound of entries; exact when blocks have a multiple of 16 rows
+  Index most;  // upper bound of entries; exact for blocks of a multiple of 16 rows
 };
 
-// forward: in = x, out = y. backward_data: in = dy, out = dx; rows and columns of dx are split into
-// parts, the residues modulo the stride. Pixels of one part read neighbours in dy.
+// The sizes of one pass. In forward in = x, out = y; in backward_data in = dy, out = dx. There rows
+// and columns of dx are split into parts, the residues modulo the stride. Neighbouring pixels of
+// one part read neighbouring pixels of dy.
 struct Pass {
   Pass(const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -74,7 +75,7 @@ struct Pass {
     in_pixel = in_planes ? 1 : kChannelBlock;
     pixels = forward ? kernels.pixels : kernels.dot_pixels;
     line = ceil_div(out_w, column_parts);
-    // Tiles of several rows fill the registers where lines are short.
+    // Where lines are short, tiles of several rows fill the registers.
     double best = 0;
     for (const Index rows : {1, 2, 3, 4, 7}) {
       if (rows > pixels || (rows > 1 && forward && column_step > 2)) break;
@@ -87,16 +88,16 @@ struct Pass {
     cut();
   }
 
-  Index in_plane() const { return in_h * in_w * in_pixel; }  // of one block of channels, or of one
+  Index in_plane() const { return in_h * in_w * in_pixel; }  // of 16 channels, or of one in NCHW
   Index in_image() const { return (in_planes ? z.c : in_blocks) * in_plane(); }
-  // Returns where a channel of `in` begins.
+  // Returns the offset of a channel of `in`.
   Index channel_at(Index channel) const {
     return in_planes ? channel * in_plane()
                      : channel / kChannelBlock * in_plane() + channel % kChannelBlock;
   }
   Index out_plane() const { return out_h * out_w * kChannelBlock; }
 
-  // Returns the shift of tap row r: row i of a part that has it reads row i row_step + shift.
+  // Returns the shift of tap row r: row i of a part reads row i row_step + shift of `in`.
   Index row_shift(Index r) const {
     return forward ? r * z.dilation_h - z.pad_top
                    : (row_part(r) + z.pad_top - r * z.dilation_h) / z.stride_h;
@@ -116,15 +117,15 @@ struct Pass {
     return (row_shift(tap % z.r) * in_w + column_shift(tap / z.r)) * in_pixel;
   }
 
-  // Returns the columns of a tile; all tiles of a line have nearly the same number.
+  // Returns the columns of a tile. All tiles of a line have nearly the same number of columns.
   Index widest_tile() const { return ceil_div(line, ceil_div(line, pixels / tile_rows)); }
 
-  // Returns the chunk of a channel: forward, what a tile reads of a chunk stays in L1 over all
-  // blocks of output channels.
+  // Returns the chunk that holds a channel. In forward a chunk is a range of input channels; the
+  // data that a tile reads from a chunk stay in L1 over all blocks of output channels.
   Index chunk_of(Index channel) const {
     return channel / kChannelBlock / chunk_blocks;
   }  // of a group
-  // Returns the segments of the index: [k blocks, chunks, taps] forward, [C, taps] in
+  // Returns the number of segments of the index: [k blocks, chunks, taps] in forward, [C, taps] in
   // backward_data.
   Index segments() const {
     return forward ? counts.k_blocks * chunks * counts.taps : z.c * counts.taps;
@@ -142,10 +143,10 @@ struct Pass {
   Index row_parts, column_parts;
   Index pixels = 0, line = 0, tile_rows = 1;
   Index chunk_blocks = 1, chunks = 1;
-  // The job of a thread.
+  // The share of the work that a thread takes at a time.
   Index images_at_once = 1, image_jobs = 1, rows_at_once = 1, row_jobs = 1, splits = 1;
-  Index group_blocks = 1, in_group_blocks = 1;  // blocks of channels of a group: of out, of in
-  Index blocks_at_once = 1;                     // whose entries stay in L2
+  Index group_blocks = 1, in_group_blocks = 1;  // blocks of channels of a group, in `out` and `in`
+  Index blocks_at_once = 1;                     // blocks of `out` whose entries stay in L2
 
  private:
   static Index residue(Index a, Index b) { return a - floor_div(a, b) * b; }
@@ -168,7 +169,8 @@ struct Pass {
     }
     const Index entry = 17 * counts.most / std::max<Index>(1, z.groups * group_blocks);
     blocks_at_once = std::clamp<Index>(l2 / 4 / std::max<Index>(1, entry), 1, group_blocks);
-    // Rows of several images are processed alternately: the same taps are inside the image.
+    // Rows of several images are processed alternately, because the same taps are inside each
+    // image.
     const Index rows = ceil_div(out_h, row_parts);
     const Index of_row = depth * kChannelBlock * in_w * std::min(z.r, in_h);
     const Index fit = std::max<Index>(1, l2 / 4 / of_row);

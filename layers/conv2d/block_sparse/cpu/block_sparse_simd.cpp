@@ -22,7 +22,7 @@ namespace {
 using Index = std::int64_t;
 
 constexpr int kBlock = 16;                 // channels of a block, weights of an entry
-constexpr int kVectors = kBlock / kLanes;  // of an entry
+constexpr int kVectors = kBlock / kLanes;  // vectors of an entry
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kPixels = 28, kDotPixels = 28;
 #elif defined(CONVSCOPE_ISA_IS_AVX2)
@@ -31,13 +31,13 @@ constexpr int kPixels = 6, kDotPixels = 12;
 constexpr int kPixels = 1, kDotPixels = 4;
 #endif
 
-// Enough registers for a second set of weights.
+// Whether there are enough registers for a second set of weights.
 constexpr bool kAhead = kRegisters >= 32;
 
 constexpr std::uint32_t bits(int count) {
   return static_cast<std::uint32_t>((std::uint64_t{1} << count) - 1);
 }
-// Returns all pixels of a tile in the columns [first, end).
+// Returns the bits of all pixels of a tile in the columns [first, end).
 template <int Rows, int Columns>
 constexpr std::uint32_t pixels_in(int first, int end) {
   std::uint32_t all = 0;
@@ -45,9 +45,9 @@ constexpr std::uint32_t pixels_in(int first, int end) {
   return all;
 }
 
-// The products of one kind of pass.
+// The two classes multiply an entry by the pixels of a tile, forward and backward_data.
 template <int Rows, int Columns>
-struct ChannelSums {  // lanes: output channels
+struct ChannelSums {  // lanes are output channels
   static constexpr int kRows = Rows, kColumns = Columns;
   Vec at[Rows][Columns][kVectors];
 
@@ -68,7 +68,7 @@ struct ChannelSums {  // lanes: output channels
   }
 };
 template <int Rows, int Columns>
-struct LaneProducts {  // lanes: the channels of the reduction
+struct LaneProducts {  // lanes are the reduced channels
   static constexpr int kRows = Rows, kColumns = Columns;
   Vec at[Rows][Columns];
 
@@ -91,7 +91,8 @@ struct Entries {
   Index begin, end;
 };
 
-// Adds entries for the pixels in columns [First, End) of all rows; Step: floats between pixels.
+// Adds entries for the pixels in columns [First, End) of all rows; Step: floats from pixel to
+// pixel.
 template <int First, int End, int Step, class Sums>
 CONVSCOPE_INLINE void add_entries(const SparseTile& tile, const SparsePart& part,
                                   const Entries& entries, Sums& sums) {
@@ -122,7 +123,7 @@ CONVSCOPE_INLINE void add_entries(const SparseTile& tile, const SparsePart& part
   }
 }
 
-// Adds entries for the pixels whose bit is set.
+// Adds entries for the pixels whose bits are set.
 template <int Step, class Sums>
 CONVSCOPE_INLINE void add_some(const SparseTile& tile, const SparsePart& part,
                                const Entries& entries, std::uint32_t pixels, Sums& sums) {
@@ -166,7 +167,7 @@ CONVSCOPE_INLINE void add_taps(const SparseTile& tile, const SparsePart& part, S
 
 template <int Rows, int Columns, int Step>
 void sum_tile(const SparseTile& tile, const SparsePart& part, const SparseEpilogue& epilogue) {
-  if (part.first) {  // fetches the lines that are stored to while the products run
+  if (part.first) {  // prefetches the lines of `out` while the products run
     for (int i = 0; i < Rows; ++i) {
       for (int j = 0; j < Columns; ++j) __builtin_prefetch(tile.out[i] + j * kBlock, 1);
     }
@@ -217,7 +218,7 @@ CONVSCOPE_INLINE void dot_list(const SparseTile& tile, const SparsePart& part, f
 
 template <int Rows, int Columns>
 void dot_tile(const SparseTile& tile, const SparsePart& part, int channels, int taps, float* to) {
-  if (channels == 0) return dot_list<Rows, Columns>(tile, part, to);  // a part of one channel
+  if (channels == 0) return dot_list<Rows, Columns>(tile, part, to);  // one channel
   SparsePart list = part;
   list.first = true;
   for (int c = 0; c < channels; ++c, to += kDotPixels * kLanes, list.segment += taps) {
@@ -291,8 +292,9 @@ using SumTile = void (*)(const SparseTile&, const SparsePart&, const SparseEpilo
 using DotTile = void (*)(const SparseTile&, const SparsePart&, int, int, float*);
 
 struct Tiles {
-  SumTile next, second, any;         // neighbours in `in` are 1, 2 or any number of pixels apart
-  SumTile plane_next, plane_second;  // the same where `in` is [N,C,H,W]
+  SumTile next, second, any;         // floats from pixel to pixel of `in`: 1, 2 or any number of
+                                     // pixels
+  SumTile plane_next, plane_second;  // as above, for `in` in NCHW
   DotTile dot;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_tiles.h: the parts of convolution with block-sparse weights that depend on the
-// instruction set: register tiles of pixels that read a list of weights.
+// block_sparse_tiles.h: the functions of block_sparse that depend on the instruction set: register
+// tiles of pixels that read a list of weights.
 //
 // An entry is 16 weights: those of 16 neighbouring output channels for one (c,r,s). Entries of one
-// (r,s), a tap, are neighbours in the list, and so are the taps of one s.
+// tap (r,s) are neighbours in the list, and taps of one s are neighbours, too.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@ namespace convscope {
 
 inline constexpr int kSparseRows = 7;  // most rows of a tile: 1, 2, 3, 4 or 7
 
-// Taps with the same pixels of a tile inside the image: entries segment[begin] to segment[end].
+// Neighbouring taps that are inside the image for the same pixels of a tile; their entries are
+// segment[begin] to segment[end].
 struct SparseRun {
   std::int32_t begin, end;
   std::uint32_t pixels;  // bit i columns + j: pixel j of row i is inside
 };
 
-// Pixels of `out`: rows x columns. They start at in[i] and out[i], with steps of in_step and
-// out_step floats; rows may belong to different images.
+// A tile of rows x columns pixels of `out`. Row i starts at in[i] and out[i]; the steps to the next
+// pixel are in_step and out_step floats. Rows may belong to different images.
 struct SparseTile {
   int rows = 1, columns = 0;
   const float* in[kSparseRows] = {};
@@ -31,40 +32,39 @@ struct SparseTile {
   int runs = 0;
 };
 
-// Entries [begin, end) of a list. `first`: the sums begin, else they are added to `out`; `last`:
-// they are finished. One entry after the last one of the list may be read.
+// Entries [begin, end) of a list. With `first` the accumulators start at `start`, else at `out`.
+// With `last` the results are finished. The entry after the end of the list may be read.
 struct SparsePart {
   const std::int32_t* segment = nullptr;
-  const std::int32_t* offset =
-      nullptr;                   // [entries] floats from in[i] to what pixel 0 of row i reads
-  const float* value = nullptr;  // [entries, 16]
+  const std::int32_t* offset = nullptr;  // [entries] floats from in[i] to pixel 0's input
+  const float* value = nullptr;          // [entries, 16]
   std::int32_t begin = 0, end = 0;
   bool first = true, last = true;
 };
 
 struct SparseEpilogue {
   const float* start = nullptr;     // [16], or null: 0
-  const float* residual = nullptr;  // of the element `y`, or null
+  const float* residual = nullptr;  // residual of the element `y`, or null
   const float* y = nullptr;         // the first element of the whole output
   bool relu = false;
   float most = 0;  // upper bound of relu; infinity: none
 };
 
 struct BlockSparseKernels {
-  int pixels = 0;      // most pixels of a tile of sum_channels
-  int dot_pixels = 0;  // most pixels of a tile of dot_channel
+  int pixels = 0;      // largest tile of sum_channels
+  int dot_pixels = 0;  // largest tile of dot_channel
   int lanes = 0;       // of a vector
-  // forward: out[j][k] = start[k] + sum over entries e of value[e][k] in[offset[e] + j], then the
-  // residual and the ReLU.
+  // forward: computes out[j][k] = start[k] + sum over entries e of value[e][k] in[offset[e] + j],
+  // then adds the residual and applies the ReLU.
   void (*sum_channels)(const SparseTile& tile, const SparsePart& part,
                        const SparseEpilogue& epilogue) = nullptr;
-  // backward_data, one channel of out: sums[j lanes + l] = sum over entries e of the products
-  // value[e][k] in[offset[e] + j + k] with k % lanes == l. The tile's `out` is not used.
-  // dot_channels does this for `channels` channels, whose lists have `taps` segments each.
+  // backward_data: computes for one channel of dx sums[j lanes + l] = sum over entries e of the
+  // products value[e][k] in[offset[e] + j + k] with k % lanes == l, and ignores the tile's `out`.
+  // dot_channels does the same for `channels` channels, whose lists have `taps` segments each.
   void (*dot_channel)(const SparseTile& tile, const SparsePart& part, float* sums) = nullptr;
   void (*dot_channels)(const SparseTile& tile, const SparsePart& part, int channels, int taps,
                        float* sums) = nullptr;
-  // Then reduces 16 channels at once: out[j][c] = sum over l of sums[(c dot_pixels + j) lanes + l].
+  // Reduces 16 channels at once: out[j][c] = sum over l of sums[(c dot_pixels + j) lanes + l].
   void (*fold)(const SparseTile& tile, const float* sums) = nullptr;
 };
 

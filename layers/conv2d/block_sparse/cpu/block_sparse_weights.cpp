@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_weights.cpp: backward_weight of convolution with block-sparse weights.
 //
-// Method     dw of an entry is the sum over pixels of 16 channels of dy, a vector, times one number
-//            of x. A strip of rows of an image stays in the caches over all entries: up to 16
-//            entries of one tap at once (shared/blocked_weight_tiles_simd.cpp), each with an
-//            accumulator vector over the pixels whose tap is inside. A thread has a range of the
-//            entries and goes through all images. At the end the sums are copied to the stored
-//            blocks.
-// Numerics   chains of kSumChain pixels are added to an entry's sums; after kSumChain chains these
-//            are added to its total (framework/simd/sum_chain.h).
+// Method     dw of an entry is the sum over pixels of a vector, 16 channels of dy, times a scalar
+//            of x. A strip of rows of an image stays in the caches over all entries. A tile is up
+//            to 16 entries of one tap (shared/blocked_weight_tiles_simd.cpp), each with an
+//            accumulator vector over the pixels whose tap is inside the image. A thread has a range
+//            of the entries and loops over all images. At the end the accumulated sums are copied
+//            to the stored blocks.
+// Numerics   A chain of kSumChain pixels is added to an entry's `sums`; after kSumChain chains
+//            `sums` is added to the entry's `totals` (framework/simd/sum_chain.h).
 // Read next  block_sparse_cpu.cpp; blocked_weights.cpp, the dense algorithm
 #include "layers/conv2d/block_sparse/cpu/block_sparse_weights.h"
 
@@ -22,7 +22,7 @@
 namespace convscope::block_sparse {
 namespace {
 
-constexpr Index kEntriesAtOnce = 16;  // of a tile
+constexpr Index kEntriesAtOnce = 16;  // entries of a tile
 
 Pass pass_of(const Conv2dProblem& z) {
   Pass pass(z, Direction::forward);
@@ -36,7 +36,7 @@ Pass pass_of(const Conv2dProblem& z) {
   return pass;
 }
 
-// The workspace, in this order.
+// Arrays of the workspace, in this order.
 struct Memory {
   Memory(const Pass& pass, float* at)
       : index(index_at(pass.counts, pass.segments(), at)),
@@ -53,7 +53,7 @@ struct Memory {
   float* totals;  // [most, 16]
 };
 
-// Pixels [first, end) of an axis of y for which a tap is inside x.
+// The pixels [first, end) of an axis of y whose tap is inside x.
 struct Range {
   Index first, end;
 };
@@ -110,7 +110,7 @@ class Sums {
     }
   }
 
-  // Adds entries [begin, end), the first of which is in `block`.
+  // Adds the products of entries [begin, end); `block` contains the first of them.
   void add_strip(Index n, Index row, Index row_end, Index block, Index begin, Index end) const {
     const Index taps = pass_.counts.taps;
     for (; index_.segment[block * taps] < end; ++block) {
@@ -171,7 +171,7 @@ class Sums {
   const float* const dy_;
   float* const sums_;
   float* const totals_;
-  Index strip_ = 1, images_ = 1;  // rows; images whose chains are one sum
+  Index strip_ = 1, images_ = 1;  // rows of a strip; images that share `sums`
 };
 
 // Writes the stored blocks of dw.

@@ -49,7 +49,7 @@ namespace {
 
 using namespace block_sparse;
 
-constexpr int kWarps = 4;  // of a block
+constexpr int kWarps = 4;  // of a block of threads
 
 // The prepared weights of the forward pass.
 struct ListLayout {
@@ -82,13 +82,13 @@ struct SparseForward {
   const float* residual = nullptr;
   float* y = nullptr;
   bool relu = false;
-  // Two neighbouring pixels are in one image, and y is aligned: one store for both.
+  // both pixels of a pair are in one image and y is aligned: one store
   bool in_pairs = false;
   int lists_count = 0;
   Geometry at;
 };
 
-// A lane's part of a chunk: its two entries, and its part of the left operand.
+// A lane's operands of one chunk: its two entries, and its part of the left operand.
 struct Chunk {
   Entry one, other;
   float4 w;
@@ -106,7 +106,7 @@ template <int kTiles, class Taps>
 __device__ inline void load_pixels(const float* x, const Pixel<Taps> (&pixels)[kTiles],
                                    const Chunk& at, float (&out)[kTiles][2]) {
   const Taps bit = bit_of<Taps>(at.one.tap), other_bit = bit_of<Taps>(at.other.tap);
-  // One address for each entry, to which the pixels add their offsets.
+  // The address of each entry's weight in x, to which the offsets of the pixels are added.
   const float* const x0 = address_at(x, at.one.offset);
   const float* const x1 = address_at(x, at.other.offset);
 #pragma unroll
@@ -117,7 +117,8 @@ __device__ inline void load_pixels(const float* x, const Pixel<Taps> (&pixels)[k
 }
 
 // Accumulates 16 rows and 8 kTiles pixels over the chunks first, first + step, ... before end.
-// Loads run ahead of the products: pixels by one chunk, entries and weights by two.
+// Loads are issued before the products that need them: pixels one chunk, entries and weights two
+// chunks earlier.
 template <int kTiles, bool kTf32, class Taps>
 __device__ inline void walk_list(const SparseForward& z, const Pixel<Taps> (&pixels)[kTiles],
                                  int first, int end, int step, float (&total)[kTiles][4]) {
@@ -149,7 +150,7 @@ __device__ inline void walk_list(const SparseForward& z, const Pixel<Taps> (&pix
   }
 }
 
-// Block (x: tile of pixels, y: list, or four lists where each warp has a separate one).
+// Grid: x = tile of pixels; y = list, or four lists where each warp has a separate list.
 template <int kTiles, bool kShared, bool kTf32, class Taps>
 __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
     const __grid_constant__ SparseForward z) {
@@ -157,7 +158,7 @@ __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
   const int list =
       kShared ? static_cast<int>(blockIdx.y) : static_cast<int>(blockIdx.y) * kWarps + warp;
   const int first_pixel = static_cast<int>(blockIdx.x) * kTiles * kPixels;
-  // Each lane computes one pixel of the warp; then all lanes fetch the pixels that they need.
+  // Each lane computes one pixel of the warp; then each lane fetches the pixels that it needs.
   const Pixel<Taps> mine = pixel_at<Taps>(z.at, first_pixel + lane % (kTiles * kPixels));
   Pixel<Taps> pixels[kTiles];
 #pragma unroll
@@ -244,17 +245,17 @@ SparseKernel kernel_of(const Conv2dProblem& z, const SparseTile& tile) {
               : kernel_of<false, unsigned long long>(tile);
 }
 
-// Microseconds of a tile: `work`, issue cycles on an SM, plus `alone`, the latency of its chunks.
-// Cycles, fitted on an H100 with the layers of ResNet-18, 0.2, 0.1 and 0.04 of the blocks, batch 1
-// and 32. The tile with the least estimate takes on average 1.02 times the least time there, and on
-// the layers of ResNet-50 1.03 times (at most 1.4).
+// Returns the microseconds of a tile: `work`, issue cycles on an SM, plus `alone`, the latency of
+// its chunks. The cycles were fitted on an H100 with the layers of ResNet-18, densities 0.2, 0.1
+// and 0.04, batch 1 and 32. The tile with the least estimate takes on average 1.02 times the least
+// time on these layers, and 1.03 times (at most 1.4) on those of ResNet-50.
 double estimated_us(const Conv2dProblem& z, const SparseTile& tile) {
-  constexpr double kClock = 1700;  // cycles of a microsecond
+  constexpr double kClock = 1700;  // cycles per microsecond
   const double lists = static_cast<double>(ceil_div(z.k, std::int64_t{kRows}));
   const double warps = lists * std::ceil(static_cast<double>(z.n * z.p() * z.q()) /
                                          (static_cast<double>(kPixels) * tile.tiles));
   const double chunks = std::ceil(expected_entries(z) / kChunk);
-  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one instead of three
+  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one product instead of three
   const double work =
       warps * (tile.shared ? chunks * (38 * product * tile.tiles + 80) + 540 + 680 * tile.tiles
                            : chunks * (26 * product * tile.tiles + 9) + 75 + 680 * tile.tiles);
@@ -354,7 +355,7 @@ const Conv2dAlgorithm kAlgorithm{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
-    .error_growth = 32,  // 20 of the parts, 8 roundings of 2 each towards zero, those of f32
+    .error_growth = 32,  // 20 (split), 8 roundings of 2 towards zero, f32 additions
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_sparse_weights = true,

@@ -8,29 +8,29 @@
 // Textbook   for n, p, q, blocks of 16 kernels, (c,r,s) in list[block]:
 //              dx[n,c,p stride_h - pad_top + r dilation_h,..] += sum over i < 16 of
 //                w[k+i,c,r,s] * dy[n,k+i,p,q], where that is inside the image
-// Method     1 (once, prepare_data) the list of each 16 output channels, cut into pieces of up to
-//              32 channels of x. The entries of a piece are distributed over its chunks of eight in
-//              turn, channel by channel: entry i goes into chunk i mod chunks. So no chunk has a
-//              channel twice, and few places stay empty
-//            2 a block computes a range of pixels of dx, flat over images, rows and columns, for
-//              the channels of a piece, in shared memory. It reads all pixels of dy that reach the
-//              range, 16 for each tile of a warp; a bit mask of each pixel marks the taps whose
-//              target is inside. For each list a warp loads its tiles once, high and low, and
-//              reads the chunks. 16 pixels x 16 channels x 8 entries are two instructions with a
-//              K dimension of 8; the entries' channels and taps select where results are added
-//            3 an entry shifts all pixels equally, so threads that add the same entry, or entries
+// Method     1 (once, prepare_data) The list of each 16 output channels is cut into segments of up
+//              to 32 channels of x (`Piece`). The entries of a segment are distributed over its
+//              chunks of eight in turn, channel by channel: entry i goes into chunk i mod chunks.
+//              So no chunk has a channel twice, and few of its positions stay empty.
+//            2 A block computes a range of pixels of dx, flat over images, rows and columns, for
+//              the channels of a segment, in shared memory. It reads all pixels of dy that reach
+//              the range, 16 for each tile of a warp; a bit mask of each pixel marks the taps whose
+//              target is inside. For each list a warp loads its tiles once, as high and low parts,
+//              and reads the chunks. 16 pixels x 16 channels x 8 entries are two instructions with
+//              a K dimension of 8; the entries' channels and taps select where results are added.
+//            3 An entry shifts all pixels equally, so threads that add the same entry, or entries
 //              of other channels, never write to the same address. A barrier precedes each chunk
-//              that repeats a channel used since the last barrier; the chunks of a channel are
-//              kept apart, so that there are few barriers
+//              that repeats a channel used since the last barrier. The chunks of a channel are kept
+//              apart, so that there are few barriers.
 // Shapes     dy [N,K,P,Q], w blocks [blocks,rows,columns], dx [N,C,H,W], f32, row-major; in shared
 //            memory [channels / 4][pixels][4]
 // Supports   as block_sparse_cuda.cu
 // Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, three times that for
 //            f32 as f32, plus those of pixels that reach two ranges; bytes = dx, dy once for each
-//            piece of channels. For 8 entries and 16 pixels a warp has 6 tensor-core instructions,
-//            4 loads, 4 additions and 4 stores of results, 12 instructions for addresses and
-//            borders, and a share of the work for its tiles. Bound equally by the tensor cores and
-//            by shared memory
+//            segment of channels. For 8 entries and 16 pixels a warp has 6 tensor-core
+//            instructions, 4 loads, 4 additions and 4 stores of results, 12 instructions for
+//            addresses and borders, and a share of the work for its tiles. Bound equally by the
+//            tensor cores and by shared memory
 // Numerics   f32: high and low as in the forward pass, small terms are added first; 16 products
 //            start from zero, and the result is added in f32, once for each entry of a channel.
 //            Same bits on each run; exact on integers up to 2^11, sums below 2^24
@@ -38,7 +38,8 @@
 // Choices    four channels of a pixel are neighbours in shared memory: 8 pixels and 4 channels that
 //            differ modulo 4 are 32 banks, for all taps. Channels are distributed in that order, so
 //            most columns of a chunk differ modulo 4. Two blocks of 256 threads and 128 registers
-//            share an SM, so a block has half of its shared memory. Channels of a piece, tiles of a
+//            share an SM, so a block has half of its shared memory. Channels of a segment, tiles of
+//            a
 //            warp and pixels of a range: lowest estimated time
 // Source     as block_sparse_cuda.cu; R. McNaughton 1959: Scheduling with Deadlines and Loss
 //            Functions, Management Science 6, doi 10.1287/mnsc.6.1.1 (distribution of entries)
@@ -56,44 +57,45 @@ namespace convscope::block_sparse {
 namespace {
 
 constexpr int kBytes = sizeof(float);
-constexpr int kInFour = 4;         // channels of a pixel that are neighbours in shared memory
-constexpr int kNoTap = 64;         // fills up a chunk
-constexpr int kFence = 1 << 8;     // flag in the taps of a chunk with a barrier before it
-constexpr int kApart = 3;          // maximum distance that keeps chunks of a channel apart
+constexpr int kInFour = 4;        // neighbouring channels of a pixel in shared memory
+constexpr int kNoTap = 64;        // tap of an entry that only fills up a chunk
+constexpr int kFence = 1 << 8;    // flag in the taps: a barrier precedes the chunk
+constexpr int kApart = 3;         // largest distance between chunks of a channel
 constexpr int kMaxThreads = 256;  // of a block
 
 // ---- the pieces of the lists -------------------------------------------------------------------
 
 struct Piece {
-  int begin, end;  // chunks
+  int begin, end;  // range of chunks
 };
 struct Pieces16 {
-  Piece* pieces = nullptr;   // [lists][pieces of a list]
-  Entry* entries = nullptr;  // [chunks][8]; offset: bytes in the sums of a block
-  float* values = nullptr;   // [chunks][8][4][4]: of entry, k % 4, k / 4
+  Piece* pieces = nullptr;   // [lists][segments of a list]
+  Entry* entries = nullptr;  // [chunks][8]; offset: bytes in the accumulators of a block
+  float* values = nullptr;   // [chunks][8][4][4]: [entry][k % 4][k / 4]
   int* places = nullptr;     // positions of the entries, in ascending order of columns
 };
 
 struct MakePieces {
   MakeLists make;
   Pieces16 to;
-  int across = 4, of_list = 1;  // channels of a piece; pieces
+  int across = 4, of_list = 1;  // channels of a segment; segments of a list
 };
 
-// Data of a lane's channel when a piece is distributed: entry i of the piece goes into chunk i %
-// chunks, column i / chunks. No channel has more entries than there are chunks.
+// How a lane distributes the entries of its channel when a segment of a list is written. Entry i of
+// the segment goes into chunk i % chunks, column i / chunks. No channel has more entries than there
+// are chunks.
 struct Deal {
-  int first;   // index of the channel's first entry in the piece, by channels
-  int count;   // of the channel
-  int chunks;  // of the piece
-  int apart;   // chunks at this distance become neighbours, so that chunks of one channel do not
+  int first;   // index in the segment of the channel's first entry
+  int count;   // entries of the channel
+  int chunks;  // chunks of the segment
+  int apart;   // chunks at this distance become neighbours, to separate those of one channel
   __device__ int chunk_of(int entry) const {
     const int i = entry % chunks, group = i % apart;
     return group * (chunks / apart) + min(group, chunks % apart) + i / apart;
   }
 };
 
-// Distributes a piece; called by all lanes of a warp.
+// Distributes the entries of a segment; all lanes of a warp must call it.
 __device__ inline Deal deal_of(int count) {
   int behind = count, most = count;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -107,8 +109,8 @@ __device__ inline Deal deal_of(int count) {
   return {behind - count, count, chunks, min(most, kApart)};
 }
 
-// Returns the chunks, as bits, that need a barrier before them: they repeat a channel that was used
-// since the last barrier.
+// Returns a bit for each chunk that needs a barrier before it, because it repeats a channel that
+// was used since the last barrier.
 __device__ inline unsigned long long fences_of(const Deal& deal) {
   if (deal.chunks > 64) return ~0ull;
   unsigned long long mine = 0, out = 1, since = ~0ull;
@@ -123,7 +125,7 @@ __device__ inline unsigned long long fences_of(const Deal& deal) {
   return out;
 }
 
-// Block (x: list).
+// Grid: x = list.
 __global__ __launch_bounds__(kListThreads) void write_pieces_kernel(
     const __grid_constant__ MakePieces pass) {
   const MakeLists& z = pass.make;
@@ -141,7 +143,7 @@ __global__ __launch_bounds__(kListThreads) void write_pieces_kernel(
   };
   int* const places = pass.to.places + static_cast<std::int64_t>(first_chunk) * kChunk;
   for (int piece = thread / 32; piece < pass.of_list; piece += kListThreads / 32) {
-    // Lanes take the channels by their position modulo four, which selects the bank.
+    // Lanes take the channels in the order of their index modulo four, which selects the bank.
     const int quarter = pass.across / kInFour;
     const int inside = lane % quarter * kInFour + lane / quarter;
     const int channel = piece * pass.across + inside;
@@ -189,14 +191,14 @@ struct SparseData {
   const float* dy = nullptr;
   Pieces16 lists;
   float* dx = nullptr;
-  int range = 0, pixels = 0;          // pixels of dx: of a block, and all
-  int across = 1, of_list = 1;        // channels of a piece; pieces
+  int range = 0, pixels = 0;          // pixels of dx: of a block; of all images
+  int across = 1, of_list = 1;        // channels of a segment; segments of a list
   int lists_count = 0, channels = 0;  // C
   Geometry at;
   FastDivisor by_w, by_plane;  // of x
 };
 
-// Pixels of dy that reach pixels [first, last] of dx; a few of them may not.
+// The pixels of dy that can reach pixels [first, last] of dx; a few of these pixels of dy may not.
 struct Range {
   int begin, end;
 };
@@ -212,7 +214,7 @@ __device__ inline Range reaching(const SparseData& z, int first, int last) {
   const int reach_h = (at.taps_h - 1) * at.apart_h, reach_w = (at.taps_w - 1) * at.apart_w;
   const int first_image = split(first, h, w);
   const int low = max(0, ceil_div(max(0, h + at.pad_h - reach_h), at.stride_h));
-  int from = 0;  // first column: only the row whose last taps reach row h can skip some
+  int from = 0;  // first column: above 0 only in a row whose last taps reach row h
   if (low * at.stride_h - at.pad_h + reach_h == h) {
     from = ceil_div(max(0, w + at.pad_w - reach_w), at.stride_w);
   }
@@ -225,8 +227,8 @@ __device__ inline Range reaching(const SparseData& z, int first, int last) {
   return {begin, (last_image * at.p + high) * at.q + to};
 }
 
-// A pixel of dy: the address of its channels, the target of tap (0, 0) in the block's results, and
-// the taps whose targets are inside image and range.
+// A pixel of dy: the address of its channels, the accumulator that tap (0, 0) is added to, and the
+// taps whose targets are inside the image and the range.
 template <class Taps>
 struct Source {
   int from;
@@ -236,7 +238,7 @@ struct Source {
 template <class Taps>
 __device__ inline Source<Taps> source_at(const SparseData& z, int pixel, int end, int first,
                                          int last, SharedAddress sums) {
-  if (pixel >= end) return {0, sums, 0};  // reads the first pixel and adds it nowhere
+  if (pixel >= end) return {0, sums, 0};  // reads pixel 0 and adds nothing
   const Geometry& at = z.at;
   const int area = at.p * at.q;
   const int image = at.by_area.divide(pixel), inside = pixel - image * area;
@@ -259,7 +261,7 @@ __device__ inline Source<Taps> source_at(const SparseData& z, int pixel, int end
   return out;
 }
 
-// The left operands of a warp: dy of 16 pixels and 16 channels in each tile.
+// The left operands of a warp: 16 pixels and 16 channels of dy for each tile.
 template <int kTiles>
 struct Factors {
   float high[kTiles][2][4], low[kTiles][2][4];
@@ -286,7 +288,7 @@ __device__ inline void load_factors(const float* dy, int area, int rows,
   }
 }
 
-// A lane's part of a chunk: its two entries of the result, and its part of the right operand.
+// A lane's operands of one chunk: its two entries of the result, and its part of the right operand.
 struct Chunk {
   Entry one, other;
   float4 w;
@@ -301,7 +303,7 @@ __device__ inline Chunk chunk_at(const Pieces16& lists, int chunk) {
       reinterpret_cast<const float4*>(lists.values)[static_cast<std::int64_t>(chunk) * 32 + lane]};
 }
 
-// Adds to sums[channel, pixel] the 16 products of each entry of a chunk.
+// Adds the 16 products of each entry of a chunk to sums[channel, pixel].
 template <int kTiles, bool kTf32, class Taps>
 __device__ inline void add_chunk(const Chunk& chunk, const Factors<kTiles>& dy,
                                  const Source<Taps> (&pixels)[kTiles][2]) {
@@ -341,11 +343,11 @@ __device__ inline void add_chunk(const Chunk& chunk, const Factors<kTiles>& dy,
   }
 }
 
-// Block (x: range of pixels of dx, y: piece of the lists).
+// Grid: x = range of pixels of dx; y = segment of a list.
 template <int kTiles, bool kTf32, class Taps>
 __global__ __launch_bounds__(kMaxThreads,
                              2) void sparse_data_kernel(const __grid_constant__ SparseData z) {
-  float* const sums = dynamic_shared<float>();  // [channels of a piece / 4][range][4]
+  float* const sums = dynamic_shared<float>();  // [channels of a segment / 4][range][4]
   const auto threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32, warp = thread / 32;
   const auto piece = static_cast<int>(blockIdx.y);
@@ -401,12 +403,12 @@ __global__ __launch_bounds__(kMaxThreads,
 // ---- which tile --------------------------------------------------------------------------------
 
 struct DataTile {
-  int across = 8;     // channels of a piece
-  int tiles = 2;      // of 16 pixels, of a warp
-  int threads = 256;  // of a block
-  int range = 1;      // pixels of dx of a block
+  int across = 8;     // channels of a segment
+  int tiles = 2;      // tiles of a warp, of 16 pixels
+  int threads = 256;  // of a block of threads
+  int range = 1;      // pixels of dx that a block computes
   double us = std::numeric_limits<double>::infinity();
-  int pixels() const { return threads / 2 * tiles; }  // of dy at once
+  int pixels() const { return threads / 2 * tiles; }  // pixels of dy that a block reads at once
 };
 
 using DataKernel = void (*)(const SparseData);
@@ -421,7 +423,7 @@ DataKernel kernel_of(const Conv2dProblem& z, const DataTile& tile) {
   return tile.tiles == 4 ? kernel_of<4, unsigned>(z) : kernel_of<2, unsigned>(z);
 }
 
-// Returns how many pixels of dy reach `range` pixels of dx.
+// Returns the expected number of pixels of dy that reach `range` pixels of dx.
 double reaching(const Conv2dProblem& z, double range) {
   const double rows =
       static_cast<double>((z.r - 1) * z.dilation_h) / static_cast<double>(z.stride_h);
@@ -432,28 +434,32 @@ double reaching(const Conv2dProblem& z, double range) {
   return std::min(all, range * share + rows * static_cast<double>(z.q()) + columns + 1);
 }
 
-// Microseconds. Cycles of a quarter of an SM: fitted on an H100 with ten layers of ResNet, 0.2 and
-// 0.1 of the 16x1 blocks, batch 32, all tiles (380 times): mean error 14 %.
+// Returns estimated microseconds. The cycles, those of a quarter of an SM, were fitted on an H100
+// with ten layers of ResNet, density 0.2 and 0.1 of 16x1 blocks, batch 32, all tiles (380 times).
+// The mean error is 14 %.
 double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
-  constexpr double kClock = 1700;  // cycles of a microsecond
+  constexpr double kClock = 1700;  // cycles per microsecond
   const double processors = cuda_device_facts().multiprocessors;
   const double lists = static_cast<double>(ceil_div(z.k, std::int64_t{kRows}));
   const double pieces = static_cast<double>(ceil_div(z.c, std::int64_t{tile.across}));
   const double here = std::min(static_cast<double>(z.c), static_cast<double>(tile.across));
-  const double entries = expected_entries(z) / static_cast<double>(z.c) * here;  // of a piece
+  const double entries = expected_entries(z) / static_cast<double>(z.c) * here;  // entries of a
+                                                                                 // segment
   const double of_channel = entries / here;
   const double most = std::min(static_cast<double>(z.r * z.s),
-                               of_channel + 2.2 * std::sqrt(of_channel));  // entries of a channel
+                               of_channel + 2.2 * std::sqrt(of_channel));  // maximum over channels
   const double chunks = std::max(entries / kChunk + 0.5, most);
   const double blocks =
       std::ceil(static_cast<double>(z.n * z.h * z.w) / static_cast<double>(tile.range)) * pieces;
   const double pixels = reaching(z, tile.range);
   const double warps = std::ceil(pixels / (16 * tile.tiles));
   const double passes = std::ceil(pixels / tile.pixels());
-  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one instead of three
-  const double stride = z.stride_w > 1 ? 1.5 : 1;             // two pixels in one bank
+  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one instruction instead of three
+  const double stride = z.stride_w > 1 ? 1.5 : 1;             // two pixels share a bank
   const double of_list =
-      chunks * (66 * product * stride * tile.tiles + 38) + 200 * tile.tiles + 38;  // of a warp
+      chunks * (66 * product * stride * tile.tiles + 38) + 200 * tile.tiles + 38;  // cycles of a
+                                                                                   // warp for a
+                                                                                   // list
   const double around = tile.across * tile.range / 5.0 + 1150;
   const double busy = warps / 4 * lists * of_list + around;
   const double alone = passes * lists * (1760 + chunks * 247 * tile.tiles) + around;
@@ -461,7 +467,7 @@ double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   return std::max(std::ceil(blocks / processors) * busy,
                   std::ceil(blocks / (together * processors)) * alone) /
              kClock +
-         21;  // the pieces and their launch
+         21;  // kernel that writes the lists, and its launch
 }
 
 DataTile best_tile(const Conv2dProblem& z) {
@@ -476,7 +482,7 @@ DataTile best_tile(const Conv2dProblem& z) {
         DataTile tile{across, tiles, threads, 0, 0};
         const double room = (cuda_device_facts().shared_bytes_per_block / 2.0 - 1024) * threads /
                             kMaxThreads / kBytes / across;
-        // As many pixels as `passes` passes take, or as fit into shared memory.
+        // Tries as many pixels as `passes` passes compute, or as fit into shared memory.
         for (const double passes : {0.5, 1.0, 2.0, 3.0, 1e9}) {
           const double wanted = (passes * tile.pixels() - reaching(z, 0)) / share;
           tile.range = static_cast<int>(std::min({wanted, room, all}));
@@ -495,7 +501,8 @@ struct DataLayout {
     Pieces pieces(const_cast<void*>(memory));
     const std::int64_t count =
         ceil_div(z.k, std::int64_t{kRows}) * ceil_div(z.c, std::int64_t{tile.across});
-    // A piece has one chunk more than its entries fill, or as many as a channel has entries.
+    // A segment has one chunk more than its entries fill, or as many chunks as a channel has
+    // entries.
     const std::int64_t most = (most_chunks(z) + count * (1 + z.r * z.s)) * kChunk;
     lists.pieces = pieces.take<Piece>(count);
     lists.entries = pieces.take<Entry>(most);
@@ -524,7 +531,7 @@ void prepare_data(const Conv2dPrepareArgs& args) {
                   .of_list = narrow(ceil_div(z.c, std::int64_t{tile.across}))};
   pass.make.right = kInFour * kBytes * narrow(z.dilation_w);
   pass.make.down = kInFour * kBytes * narrow(z.dilation_h * z.w);
-  pass.make.plane = kInFour * kBytes * tile.range;  // from four channels to the next
+  pass.make.plane = kInFour * kBytes * tile.range;  // step from four channels to the next four
   launch(write_pieces_kernel, shape_of(pass.make), pass);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_directions.h: dw and dx from lists, called by block_sparse_cuda.cu.
+// block_sparse_directions.h: dw and dx of block_sparse, called by block_sparse_cuda.cu.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace convscope::block_sparse {
 
-// Computes dw of the stored blocks (block_sparse_weights_cuda.cu); also its size and estimated
-// time.
+// Computes dw of the stored blocks (block_sparse_weights_cuda.cu). The next two functions return
+// its workspace and estimated time.
 void weights_from_lists(const Conv2dBackwardWeightArgs& args);
 std::size_t weights_workspace_bytes(const Conv2dProblem& problem);
 double weights_us(const Conv2dProblem& problem);

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_lists.cuh: block-sparse weights as one list for each 16 output channels: the (c,r,s)
-// that any of its rows keeps, in the order in which a warp reads them for the tensor cores.
+// block_sparse_lists.cuh: block-sparse weights as lists. A list has the columns (c,r,s) that any of
+// 16 output channels keeps, in the order in which a warp reads them for the tensor cores.
 //
 // Formula    list[k / 16] = the columns (c,r,s), ascending, that a block of rows 16 (k / 16) .. +
 //            15 contains
 // Textbook   for each list: for each column (c,r,s): if any of its 16 rows keeps it: append it
-// Method     a block of threads makes one list: it marks the columns as bits in shared memory,
-//            counts the bits before each word, and writes entries and values at their positions
-//            (block_sparse_lists_cuda.cu). The start of a list is the sum of the upper bounds of
-//            the lists before it, so one launch is enough. The gradient of w has no values yet: it
-//            keeps the bits and their counts, which give the position of a column
-// Shapes     entries in chunks of 8, the K dimension of an instruction; a list is filled up with
-//            entries without a tap. values [chunk][lane][4], as lane l holds A [16 x 8] of
-//            mma_tf32.cuh: value_place()
-// Cost       bytes: the blocks, and 8 + 64 for each entry
-// Numerics   copies
+// Method     A block of threads makes one list. It sets a bit for each column in shared memory,
+//            counts the bits before each 32-bit word, and writes entries and values at their
+//            positions (block_sparse_lists_cuda.cu). The start of a list is the sum of the upper
+//            bounds of the lists before it, so one launch is enough. For the gradient of w there
+//            are no values; the bits and their counts are kept, because they give the position of a
+//            column
+// Shapes     Entries are in chunks of 8, the K dimension of an instruction; the last chunk of a
+//            list is filled with entries without a tap. values [chunk][lane][4] has the order in
+//            which lane l holds A [16 x 8] of mma_tf32.cuh: value_place()
+// Cost       bytes = the blocks, and 8 + 64 for each entry
+// Numerics   no arithmetic
 // Choices    256 threads: a list of ResNet has 64 to 4608 columns, 2 to 144 words of bits
 // Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
 //            1911.09723 (blocks of rows that share a column, on a CPU)
 // Read next  block_sparse_cuda.cu, which reads the lists; block_sparse_data_cuda.cu, which needs
-//            another order
+//            them in another order
 #pragma once
 
 #include <algorithm>
@@ -33,7 +34,7 @@
 namespace convscope::block_sparse {
 
 inline constexpr int kRows = 16;  // output channels of a list
-inline constexpr int kChunk = 8;  // entries of a product
+inline constexpr int kChunk = 8;  // entries of an instruction
 inline constexpr int kListThreads = 256;
 inline constexpr int kMaxColumns = 32 * 8192;  // as bits in shared memory
 
@@ -41,19 +42,19 @@ inline int narrow(std::int64_t value) { return static_cast<int>(value); }
 
 struct alignas(8) Entry {
   int offset;  // in x, from tap (0, 0) of channel 0
-  int tap;     // -1: fills up a chunk, no weight
+  int tap;     // -1: an entry without a weight
 };
 
 struct Lists {
-  int* begin = nullptr;       // [lists], the first chunk
-  int* end = nullptr;         // [lists], after the last
+  int* begin = nullptr;       // [lists], first chunk
+  int* end = nullptr;         // [lists], chunk after the last
   Entry* entries = nullptr;   // [chunks][8]
   float* values = nullptr;    // [chunks][32][4]; null: not needed
-  unsigned* marks = nullptr;  // [lists][words], a bit for each column; null: not kept
+  unsigned* marks = nullptr;  // [lists][words], a bit for each column; may be null
   int* before = nullptr;      // [lists][words], entries before a word
 };
 
-// Returns the expected columns of a list of 16 output channels when the blocks are at random
+// Returns the expected number of columns of a list of 16 output channels, for blocks at random
 // positions.
 inline double expected_entries(const Conv2dProblem& z) {
   const WeightFormat& format = z.weight_format;
@@ -65,7 +66,8 @@ inline double expected_entries(const Conv2dProblem& z) {
   return columns * (1 - std::pow(1 - std::min(density, 1.0), rows));
 }
 
-// Returns an upper bound of all chunks: each block adds its columns to each list that it overlaps.
+// Returns an upper bound of the chunks of all lists: each block adds its columns to each list that
+// it overlaps.
 inline std::int64_t most_chunks(const Conv2dProblem& z) {
   const WeightFormat& format = z.weight_format;
   const std::int64_t columns = z.c * z.r * z.s, lists = ceil_div(z.k, std::int64_t{kRows});
@@ -74,7 +76,7 @@ inline std::int64_t most_chunks(const Conv2dProblem& z) {
                   format.blocks * format.block_columns * touched / kChunk + lists);
 }
 
-// Distributes pieces of a buffer, or only counts their bytes.
+// Allocates arrays in a buffer, or only counts their bytes.
 struct Pieces {
   explicit Pieces(void* memory) : arena(memory, std::numeric_limits<std::size_t>::max() / 2) {}
   template <class T>
@@ -87,7 +89,7 @@ struct Pieces {
   std::size_t bytes = 0;
 };
 
-// Returns lists without values in memory from `pieces`.
+// Returns lists without values, in memory allocated from `pieces`.
 inline Lists take_lists(Pieces& pieces, const Conv2dProblem& z) {
   const std::int64_t lists = ceil_div(z.k, std::int64_t{kRows});
   Lists out;
@@ -102,10 +104,10 @@ struct MakeLists {
   Lists to;
   int rows = 0, columns = 0;           // of the matrix
   int taps_w = 1, taps = 1;            // of a channel
-  int plane = 0, down = 0, right = 0;  // in x: from one channel, row tap, column tap to the next
+  int plane = 0, down = 0, right = 0;  // steps in x to the next channel, row tap, column tap
 };
 
-// Rows of blocks that a list overlaps: [begin, end).
+// The rows of blocks [begin, end) that a list overlaps.
 struct BlockRows {
   int begin, end;
 };
@@ -122,8 +124,8 @@ __device__ inline int capacity(const MakeLists& z, int list) {
   return ceil_div(min(z.columns, blocks * static_cast<int>(z.w.block_columns)), kChunk);
 }
 
-// Returns the first chunk of a list: the sum of the maxima of the lists before it. All threads of a
-// block call it.
+// Returns the first chunk of a list: the sum of the capacities of the lists before it. All threads
+// of a block must call it.
 __device__ inline int first_chunk_of(const MakeLists& z, int list, int* scratch) {
   int first = 0;
   for (int i = static_cast<int>(threadIdx.x); i < list; i += kListThreads) first += capacity(z, i);
@@ -142,7 +144,7 @@ __device__ inline void for_each_block(const MakeLists& z, int list, const Visit&
   }
 }
 
-// Counts entries before each word of 32 columns, from 0; returns their total.
+// Counts the entries before each 32-bit word of columns; returns the number of entries.
 __device__ inline int count_marks(const unsigned* marks, int words, int* before) {
   __shared__ int of_warps[kListThreads / 32];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
@@ -150,7 +152,7 @@ __device__ inline int count_marks(const unsigned* marks, int words, int* before)
   for (int first = 0; first < words; first += kListThreads) {
     const int i = first + thread;
     const int mine = i < words ? __popc(marks[i]) : 0;
-    int sum = mine;  // up to this lane
+    int sum = mine;  // sum of all lanes up to this one
     for (int distance = 1; distance < 32; distance *= 2) {
       const int other = __shfl_up_sync(kAllLanes, sum, static_cast<unsigned>(distance));
       if (lane >= distance) sum += other;
@@ -169,7 +171,7 @@ __device__ inline int count_marks(const unsigned* marks, int words, int* before)
   return total;
 }
 
-// Marks the columns of a list; all threads of a block call it; ends with a barrier.
+// Sets the bits of the columns of a list. All threads of a block must call it; ends with a barrier.
 __device__ inline void mark_columns(const MakeLists& z, int list, unsigned* marks, int words) {
   const auto width = static_cast<int>(z.w.block_columns);
   for (int i = static_cast<int>(threadIdx.x); i < words; i += kListThreads) marks[i] = 0;
@@ -183,7 +185,7 @@ __device__ inline void mark_columns(const MakeLists& z, int list, unsigned* mark
   __syncthreads();
 }
 
-// Returns the number of marked columns before one.
+// Returns the number of marked columns before `column`.
 __device__ inline int entries_before(const unsigned* marks, const int* before, int column) {
   return before[column / 32] + __popc(marks[column / 32] & ((1u << (column % 32)) - 1));
 }
@@ -205,14 +207,14 @@ __device__ inline void for_each_value(const MakeLists& z, int list, const Visit&
   });
 }
 
-// Returns the position of the value of (row, entry) in a chunk.
+// Returns the index in a chunk's values of the weight of (row, entry).
 __device__ inline std::int64_t value_place(int entry, int row) {
   const int depth = entry % kChunk;
   const int lane = row % 8 * 4 + depth % 4;
   return (static_cast<std::int64_t>(entry / kChunk) * 32 + lane) * 4 + row / 8 + depth / 4 * 2;
 }
 
-// Returns the sizes of `w`; the caller defines how an entry's offset follows from its column.
+// Returns the sizes of `w`; the caller sets how an entry's offset follows from its column.
 inline MakeLists lists_of(const Conv2dProblem& z, const BlockSparseView& w) {
   return {.w = w,
           .to = {},
@@ -227,7 +229,7 @@ inline LaunchShape shape_of(const MakeLists& z) {
           .shared_bytes = static_cast<std::size_t>(ceil_div(z.columns, 32)) * 8};
 }
 
-// Writes `w` to `lists` for the forward pass of z: offsets in x, columns in ascending order.
+// Writes the lists of `w` for the forward pass of z: offsets in x, columns in ascending order.
 void make_lists(const Conv2dProblem& z, const BlockSparseView& w, const Lists& lists);
 
 }  // namespace convscope::block_sparse

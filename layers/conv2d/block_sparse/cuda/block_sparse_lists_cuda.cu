@@ -7,7 +7,7 @@
 namespace convscope::block_sparse {
 namespace {
 
-// Block (x: list).
+// Grid: x = list.
 __global__ __launch_bounds__(kListThreads) void write_lists_kernel(
     const __grid_constant__ MakeLists z) {
   auto* const marks = dynamic_shared<unsigned>();

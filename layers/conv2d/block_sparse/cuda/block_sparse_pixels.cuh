@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_pixels.cuh: shared by the kernels of block_sparse: where a pixel of y begins in x
-// and which taps are inside the image, and the product of 16 channels, K dimension 8 and 8 columns.
-// Read next  block_sparse_lists.cuh; block_sparse_cuda.cu, block_sparse_weights_cuda.cu, which use
-// both
+// block_sparse_pixels.cuh: functions that the kernels of block_sparse share. They find the offset
+// in x of a pixel of y and the taps inside the image, and multiply 16 channels by 8 columns over a
+// K dimension of 8.
+// Read next  block_sparse_lists.cuh; block_sparse_cuda.cu, block_sparse_weights_cuda.cu
 #pragma once
 
 #include "framework/cuda/address.cuh"
@@ -11,12 +11,12 @@
 
 namespace convscope::block_sparse {
 
-inline constexpr int kMaxTaps = 64;  // bits of a pixel's mask
-inline constexpr int kPixels = 8;     // of a product
-inline constexpr int kPeriod = 8;     // products until the tensor cores restart from zero
+inline constexpr int kMaxTaps = 64;  // a pixel's mask has a bit for each tap
+inline constexpr int kPixels = 8;    // pixels of a product
+inline constexpr int kPeriod = 8;    // products before an accumulator restarts from zero
 
 struct Geometry {
-  int images = 0, image_size = 0, channels = 0;  // C H W, and K
+  int images = 0, image_size = 0, channels = 0;  // images; C H W; K
   int h = 0, w = 0, p = 0, q = 0, taps_h = 1, taps_w = 1;
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, apart_h = 1, apart_w = 1;
   FastDivisor by_q, by_area;
@@ -41,8 +41,8 @@ inline Geometry geometry_of(const Conv2dProblem& z) {
           .by_area = FastDivisor(narrow(z.p() * z.q()))};
 }
 
-// A pixel of y: its offset in x at tap (0, 0) of channel 0, its taps inside the image as bits, and
-// its offset in y in channel 0; after the last pixel no taps and -1.
+// A pixel of y: its offset in x at tap (0, 0) of channel 0, a bit for each tap inside the image,
+// and its offset in y in channel 0. After the last pixel the bits are 0 and the offset in y is -1.
 template <class Taps>
 struct Pixel {
   int from;
@@ -75,7 +75,8 @@ __device__ inline Taps bit_of(int tap) {
   return tap < 0 ? Taps{0} : Taps{1} << tap;
 }
 
-// Adds A [16 x 8] B [8 x 8] to high and low for each B; f32 as high and low parts, tf32 as high.
+// Adds A [16 x 8] B [8 x 8] to high and low for each B. f32 uses both parts of operands, tf32 only
+// the high ones.
 template <int kTiles, bool kTf32>
 __device__ inline void add_products(const float4& a, const float (&b)[kTiles][2],
                                     float (&high)[kTiles][4], float (&low)[kTiles][4]) {

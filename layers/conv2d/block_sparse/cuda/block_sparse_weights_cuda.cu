@@ -7,16 +7,16 @@
 //            dilation_h, q stride_w - pad_left + s dilation_w], only for stored (k,c,r,s)
 // Textbook   for blocks of 16 kernels, (c,r,s) in list[block]:
 //              for n, p, q: dw[k..k+15,c,r,s] += dy[n,k..k+15,p,q] * x[n,c,..]
-// Method     1 the lists of the forward pass, without values, in one launch
-//              (block_sparse_lists_cuda.cu)
-//           2 sixteen rows of dy and eight pixels are the left operand of a tensor-core
+// Method     1 One launch makes the lists of the forward pass, without values
+//              (block_sparse_lists_cuda.cu).
+//            2 Sixteen rows and eight pixels of dy are the left operand of a tensor-core
 //              instruction; the right operand is the same pixels of x for eight entries, which the
 //              lanes load directly. A warp has two or four tiles of eight entries, which share the
-//              left operand. A block has one to eight lists: its warps share the rows of dy (in
+//              left operand. A block has one to eight lists. Its warps share the rows of dy (in
 //              shared memory, 64 pixels at once, copied ahead), the data of each pixel, and in L1
-//              the x that several lists read
-//            3 the pixels are cut into parts; a second kernel adds up the results of all parts in
-//              order and writes the stored blocks
+//              the elements of x that several lists read.
+//            3 The pixels are split into parts; a second kernel adds the results of all parts in
+//              order and writes the stored blocks.
 // Shapes     x [N,C,H,W], dy [N,K,P,Q], dw blocks [blocks,rows,columns], f32, row-major; parts
 //            [parts][entries][16]
 // Supports   as block_sparse_cuda.cu
@@ -49,9 +49,9 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreadsOfBlock = 32 * kWarps;
-constexpr int kStrip = kPeriod * kPixels;  // pixels that are in shared memory at once
-constexpr int kPitch = kStrip + 4;         // from one row of dy to the next
-constexpr int kChain = 8;                  // parts
+constexpr int kStrip = kPeriod * kPixels;  // pixels in shared memory at once
+constexpr int kPitch = kStrip + 4;         // floats from one row of dy to the next
+constexpr int kChain = 8;                  // parts that are added in one chain
 
 struct WeightSums {
   const float* x = nullptr;
@@ -59,20 +59,20 @@ struct WeightSums {
   Lists lists;
   float* parts = nullptr;
   std::int64_t part_floats = 0;
-  int lists_count = 0, lists_at_once = 1;  // the latter: of a block; 1, 2, 4 or 8
+  int lists_count = 0, lists_at_once = 1;  // lists; lists of a block: 1, 2, 4 or 8
   int strips = 0;
-  bool in_fours = false;  // one copy has four neighbouring pixels of dy
+  bool in_fours = false;  // a copy has four pixels of dy
   Geometry at;
 };
 
-// The data of a pixel that the warps of a block share.
+// The data of a pixel, which the warps of a block share.
 template <class Taps>
 struct Place {
   int from;
   Taps inside;
 };
 
-// Shared memory: rows of dy of two strips, places of three.
+// Arrays in shared memory: rows of dy of two strips, data of the pixels of three strips.
 template <class Taps>
 struct Shared {
   float* dy;            // [2][rows][kPitch]
@@ -94,7 +94,7 @@ __device__ inline void note_places(const WeightSums& z, const Shared<Taps>& shar
   shared.places_of(strip)[i] = {pixel.from, pixel.inside};
 }
 
-// Copies rows first_row, first_row + 1, ... of dy; after the last row or pixel it writes 0.
+// Copies rows first_row, first_row + 1, ... of dy. Writes 0 after the last row and the last pixel.
 template <int kBytes, class Taps>
 __device__ inline void copy_rows(const WeightSums& z, const Shared<Taps>& shared, int strip,
                                  int first_row) {
@@ -117,7 +117,7 @@ __device__ inline void copy_rows(const WeightSums& z, const Shared<Taps>& shared
   }
 }
 
-// A lane's data of one entry in each tile.
+// A lane's data of its entry in each tile.
 template <int kTiles, class Taps>
 struct Columns {
   const float* x[kTiles];
@@ -139,7 +139,7 @@ __device__ inline Columns<kTiles, Taps> columns_of(const WeightSums& z, int firs
   return out;
 }
 
-// Loads pixels l%4 and l%4 + 4 of eight, for each of the lane's entries.
+// Loads pixels l%4 and l%4 + 4 of eight pixels, for each of the lane's entries.
 template <int kTiles, class Taps>
 __device__ inline void load_columns(const Columns<kTiles, Taps>& columns, const Place<Taps>* places,
                                     float (&out)[kTiles][2]) {
@@ -152,8 +152,8 @@ __device__ inline void load_columns(const Columns<kTiles, Taps>& columns, const 
   }
 }
 
-// Adds the products of one strip to total. `x` holds the pixels of its first step; at the end,
-// those of the next strip.
+// Adds the products of one strip to total. `x` holds the pixels of the strip's first step, and
+// afterwards those of the next strip's first step.
 template <int kTiles, bool kTf32, class Taps>
 __device__ inline void add_strip(const Columns<kTiles, Taps>& columns, const float* rows,
                                  const Place<Taps>* places, const Place<Taps>* next,
@@ -181,7 +181,7 @@ __device__ inline void add_strip(const Columns<kTiles, Taps>& columns, const flo
   }
 }
 
-// Block (x: part of the pixels, y: lists, z: part of their entries).
+// Grid: x = part of the pixels; y = lists; z = part of the lists' entries.
 template <int kTiles, bool kTf32, class Taps>
 __global__ __launch_bounds__(kThreadsOfBlock,
                              2) void sparse_weights_kernel(const __grid_constant__ WeightSums z) {
@@ -190,7 +190,8 @@ __global__ __launch_bounds__(kThreadsOfBlock,
   shared.places = reinterpret_cast<Place<Taps>*>(shared.dy + 2 * shared.rows * kPitch);
   const int first_list = static_cast<int>(blockIdx.y) * z.lists_at_once;
   const int of_block = warp % z.lists_at_once, list = first_list + of_block;
-  const int at_once = kWarps / z.lists_at_once * kTiles;  // chunks of a list
+  const int at_once = kWarps / z.lists_at_once * kTiles;  // chunks of a list that a block computes
+                                                          // at once
   const auto part = static_cast<std::int64_t>(blockIdx.x);
   const auto begin = static_cast<int>(part * z.strips / gridDim.x);
   const auto end = static_cast<int>((part + 1) * z.strips / gridDim.x);
@@ -248,7 +249,7 @@ __global__ __launch_bounds__(kThreadsOfBlock,
 // ---- dw ----------------------------------------------------------------------------------------
 
 struct WriteBlocks {
-  MakeLists make;  // with the lists, which locate columns
+  MakeLists make;  // includes the lists, which locate columns
   const float* parts = nullptr;
   std::int64_t part_floats = 0;
   int parts_count = 1;
@@ -256,7 +257,7 @@ struct WriteBlocks {
   bool accumulate = false;
 };
 
-// Block (x: row of blocks, y: some of its elements).
+// Grid: x = row of blocks; y = some of the elements of these blocks.
 __global__ void write_blocks_kernel(const __grid_constant__ WriteBlocks z) {
   const BlockSparseView& w = z.make.w;
   const auto height = static_cast<int>(w.block_rows), width = static_cast<int>(w.block_columns);
@@ -294,8 +295,8 @@ __global__ void write_blocks_kernel(const __grid_constant__ WriteBlocks z) {
 // ---- which tile --------------------------------------------------------------------------------
 
 struct WeightTile {
-  int tiles;  // of 8 entries
-  int lists;  // of a block
+  int tiles;  // tiles of a warp, of 8 entries
+  int lists;  // lists of a block
 };
 constexpr WeightTile kTiles[] = {{4, 1}, {4, 2}, {4, 4}, {4, 8}, {2, 1}, {2, 2}, {2, 4}, {2, 8}};
 constexpr int kMaxParts = 1024;
@@ -331,12 +332,13 @@ std::int64_t strips_of(const Conv2dProblem& z) {
   return ceil_div(z.n * z.p() * z.q(), std::int64_t{kStrip});
 }
 
-// Microseconds in `parts`. `busy`: two blocks share an SM, which processes its share of the blocks
-// in turn. `alone`: each strip waits at least for its loads. Cycles fitted on an H100 with ten
-// layers of ResNet, 0.2 and 0.1 of the 16x1 blocks, batch 32, all tiles (320 times): mean error 20
-// %; tiles with the least estimate took about 1.05 times the least time.
+// Returns the microseconds with `parts` parts. `busy`: two blocks share an SM, which processes its
+// share of the blocks in turn. `alone`: each strip waits at least for its loads. The cycles were
+// fitted on an H100 with ten layers of ResNet, density 0.2 and 0.1 of 16x1 blocks, batch 32, all
+// tiles (320 times). The mean error is 20 %; tiles with the least estimate took about 1.05 times
+// the least time.
 double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
-  constexpr double kClock = 1700;  // cycles of a microsecond
+  constexpr double kClock = 1700;  // cycles per microsecond
   const double processors = cuda_device_facts().multiprocessors;
   const double chunks = std::max(1.0, std::ceil(expected_entries(z) / kChunk));
   const double warps_of_list = std::ceil(chunks / tile.tiles);
@@ -344,14 +346,15 @@ double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
       static_cast<double>(ceil_div(ceil_div(z.k, std::int64_t{kRows}), std::int64_t{tile.lists}));
   const double blocks = parts * groups * std::ceil(warps_of_list * tile.lists / kWarps);
   const double strips = std::ceil(static_cast<double>(strips_of(z)) / parts);
-  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one instead of three
-  const double step = 15.5 * product * tile.tiles;            // of a warp, of a quarter
+  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one product instead of three
+  const double step = 15.5 * product * tile.tiles;            // cycles of a warp on a quarter of an
+                                                              // SM
   const double used = std::min(1.0, warps_of_list * tile.lists / kWarps);
   const double of_strip = kPeriod * step * kWarps / 4 * used + 2120 + 284 * tile.lists;
   const double turns = std::ceil(blocks / processors);
   const double busy = turns * (strips * of_strip + 3870);
   const double alone = std::ceil(blocks / (2 * processors)) * strips * 4770;
-  return std::max(busy, alone) / kClock + 19;  // lists, addition of parts, launches
+  return std::max(busy, alone) / kClock + 19;  // 19 us: lists, addition of parts, launches
 }
 
 WeightPlan plan_of(const Conv2dProblem& z) {
@@ -370,7 +373,7 @@ WeightPlan plan_of(const Conv2dProblem& z) {
       if (us < best.us) best = {tile, narrow(parts), 1, us};
     }
   }
-  // Blocks along z cover nearly all lists at once; on longer lists they loop.
+  // Blocks along z cover nearly all lists in one iteration; for longer lists they loop.
   const double entries = expected_entries(z);
   const int at_once = kWarps / best.tile.lists * best.tile.tiles * kChunk;
   best.turns =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_weights_cuda.cu: copies between a dense weight and its stored blocks on a GPU: a column of
-// the grid for each row of blocks, a thread for each element; bound by memory.
+// sparse_weights_cuda.cu: copies between a dense weight and its stored blocks on a GPU. A column of
+// the grid has a row of blocks, a thread one element; the copies are memory-bound.
 // Read next  sparse_weights.cpp, the CPU implementation
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 namespace convscope {
 namespace {
 
-// Calls visit(element of the dense matrix, stored element).
+// Calls visit(index in the dense matrix, index in the stored values) for each kept element.
 template <class Visit>
 __device__ inline void for_each_element(const KeptBlocksCopy& z, const Visit& visit) {
   const auto height = static_cast<int>(z.at.block_rows);
@@ -40,7 +40,8 @@ __global__ void scatter_blocks_kernel_cuda(const __grid_constant__ KeptBlocksCop
   });
 }
 
-// Returns threads for the elements of a row of blocks; at most 64 thread blocks for each row.
+// Returns a launch with a thread for each element of a row of blocks, at most 64 thread blocks a
+// row.
 LaunchShape shape_of(const KeptBlocksCopy& z) {
   const std::int64_t rows = z.rows / z.at.block_rows;
   const std::int64_t elements = z.blocks * z.at.block_rows * z.at.block_columns;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_gemm_cuda.cu: convolution of few images in one launch: the blocks of a thread-block
+// cluster_gemm_cuda.cu: convolution of few images in one launch. The blocks of a thread-block
 // cluster split the K dimension, and weights are read without preparation.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h - pad_top +
@@ -142,8 +142,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Measured time beyond the tiling's estimate, compared with other algorithms: random layers with
-// one image and with eight, bf16 and tf32. Estimates of backward_data were not timed again.
+// Measured time that the tiling's estimate lacks, compared with other algorithms: random layers
+// with one image and with eight, bf16 and tf32. backward_data was not timed again.
 constexpr double kForwardUs = 0.35;
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
@@ -165,7 +165,7 @@ const Conv2dAlgorithm kAlgorithm{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
-    .error_growth = 32,  // as implicit_gemm_tma; the tensor cores round towards zero
+    .error_growth = 32,  // the same as implicit_gemm_tma; tensor cores round towards zero
     .one_chain = true,
     .exact_on_integers = true,
     .fuses_epilogue = true,

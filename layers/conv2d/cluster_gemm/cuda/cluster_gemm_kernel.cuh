@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_gemm_kernel.cuh: forward and backward_data of cluster_gemm in one launch: the blocks of a
+// cluster_gemm_kernel.cuh: forward and backward_data of cluster_gemm in one launch. The blocks of a
 // cluster split the input channels of a tile, and add their results through shared memory.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + residual + sum over c, r, s of w[k,c,r,s] x[n, c,
@@ -12,11 +12,12 @@
 //              y = the sums of all blocks, in their order
 // Method     A block copies its patch and its weights once. w is read as f32 [K,C,R,S] and rounded
 //            to [tap][column][channel], so no launch precedes this one. ldmatrix reads rows of 16
-//            bytes from any address, so all taps use the same patch. Where a block has fewer units
-//            than warps, several warps (ways) split the K dimension of a unit. Results go to shared
-//            memory [position][column]; after a barrier of the cluster each block adds some
-//            positions of all blocks and stores them. backward_data is the same with x and y
-//            exchanged; with a stride its phases (shared/cuda/gather_lines.h) are separate tiles.
+//            bytes from any aligned address, so all taps use the same patch. Where a block has
+//            fewer units than warps, several warps (ways) split the K dimension of a unit. Results
+//            go to shared memory [position][column]. After a barrier of the cluster, each block
+//            adds the results of all blocks for some positions and stores these positions.
+//            backward_data is the same with x and y exchanged; with a stride, its phases
+//            (shared/cuda/gather_lines.h) are separate tiles.
 // Shapes     x [N,H,W,Cp], y [N,P,Q,Kp] in T (Cp, Kp multiples of 8), w [K,C,R,S], b [K] f32
 // Cost       bytes of a block = patch + 4 weights; the images of a layer are read once for each
 //            tile of columns, weights once for each tile of positions, mostly from L2
@@ -34,7 +35,7 @@
 namespace convscope::cluster_gemm {
 
 inline constexpr int kBlockThreads = kWarps * 32;
-// Quads of weights that a thread has in flight, for runs of columns and of input channels.
+// Quads of weights that a thread loads ahead, for runs of columns and for runs of input channels.
 inline constexpr int kColumnsAhead = 4, kDepthsAhead = 2;
 
 template <class T>
@@ -44,11 +45,11 @@ struct Finish {
   bool relu;
 };
 
-// The position of a block's work.
+// The tile, phase and input channels of a block.
 struct Place {
   int rank, phase;
   int image, h, w;      // first image and position of the tile
-  int column, channel;  // first of the outputs, of the inputs
+  int column, channel;  // first output column, first input channel
 };
 __device__ inline Place place_of_block(const Sizes& z) {
   Place at{};
@@ -65,8 +66,8 @@ __device__ inline Place place_of_block(const Sizes& z) {
   return at;
 }
 
-// Calls visit(inside, offset in the image, offset in the patch) for each piece of this thread,
-// which keeps its position within a pixel and loops over pixels.
+// Calls visit(inside, offset in the image, offset in the patch) for each 16-byte segment of this
+// thread, which keeps its position within a pixel and loops over pixels.
 template <class Visit>
 __device__ inline void visit_patch(const Sizes& z, const Place& at, int pieces_of_octet,
                                    const Visit& visit) {
@@ -95,11 +96,12 @@ __device__ inline void visit_patch(const Sizes& z, const Place& at, int pieces_o
   }
 }
 
-// Loads four floats of a run, zeros from `end` on; the run and its end are 16-byte aligned.
+// Loads four floats of a run; floats from `end` on are zeros. The run and its end are 16-byte
+// aligned.
 __device__ inline float4 load_quad(const float* run, int at, int end) {
   return at < end ? __ldg(reinterpret_cast<const float4*>(run + at)) : make_float4(0, 0, 0, 0);
 }
-// Loads four floats of a run with any alignment.
+// Does the same for a run with any alignment.
 __device__ inline float4 load_floats(const float* run, int at, int end) {
   return make_float4(at < end ? __ldg(run + at) : 0.0f, at + 1 < end ? __ldg(run + at + 1) : 0.0f,
                      at + 2 < end ? __ldg(run + at + 2) : 0.0f,
@@ -161,8 +163,8 @@ __device__ inline void bring_columns(const Sizes& z, const Place& at, const floa
   }
 }
 
-// As bring_columns(), where a run is one input channel: two of them at a time. plane_at: byte
-// offset of a tap of the kernel; -1: the tap is not in this phase.
+// As bring_columns(), for runs of one input channel, two of which are read at a time. plane_at is
+// the byte offset of a kernel's tap; -1 when the tap is not in this phase.
 template <class T, int kAhead, class Load>
 __device__ inline void bring_depths(const Sizes& z, const Place& at, const float* w,
                                     const int* plane_at, unsigned char* weights, const Load& load) {
@@ -235,7 +237,7 @@ __device__ inline void finish_quad(const Sizes& z, const Finish<T>& end, int pix
 
 struct Sums {
   const float* at;  // [position][column]
-  const int* to;    // a position's pixel of y; -1: none
+  const int* to;    // pixel of y for a position; -1: none
   int column, rank;
 };
 
@@ -283,7 +285,7 @@ __device__ inline void add_blocks(const Sizes& z, const Sums& tile, const Finish
   }
 }
 
-// A unit has 16 kRowTiles positions and 16 kColumnTiles columns.
+// Computes a unit: 16 kRowTiles positions and 16 kColumnTiles columns.
 template <class T, int kRowTiles, int kColumnTiles>
 __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 1 : 2)
     cluster_kernel(const __grid_constant__ Sizes z, const uint4* x, const float* w, bool aligned,
@@ -334,7 +336,7 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
     }
     __syncthreads();
   }
-  wait_for_previous_kernel();  // the tables are made while that kernel ends
+  wait_for_previous_kernel();  // the tables are made before this, while that kernel ends
   const SharedAddress in_patch = shared_address(patch);
   visit_patch(z, at, kPiecesOfOctet, [&](bool inside, std::int64_t from_image, int place) {
     async_copy_piece(in_patch + place, x + from_image, inside);
@@ -348,7 +350,7 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
             : bring_depths<T, 1>(z, at, w, plane_at, weights, load_floats);
   }
   async_copy_wait<0>();
-  if constexpr (sizeof(T) == 4) {  // converts what this thread has loaded, once for all taps
+  if constexpr (sizeof(T) == 4) {  // a thread converts the data that it has loaded
     visit_patch(z, at, kPiecesOfOctet, [&](bool, std::int64_t, int place) {
       auto* const piece = reinterpret_cast<float4*>(patch + place);
       const float4 v = *piece;
@@ -439,7 +441,7 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
     default:
       add_blocks<T, 8>(z, tile, end, y);
   }
-  if (z.blocks > 1) cluster_leave();  // a block stays until others have read its results
+  if (z.blocks > 1) cluster_leave();  // a block waits until others have read its results
 }
 
 }  // namespace convscope::cluster_gemm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cluster_gemm_plan.h: the tiling of cluster_gemm: the work of a block and of a cluster of blocks,
-// and its estimated time. No CUDA here: tests check it on the CPU.
+// and its estimated time. No CUDA here, so tests check this file on the CPU.
 //
 // Tile      the positions of a block: some lines of an image, or whole images; and the output
 //           channels of a block, its columns
@@ -24,8 +24,8 @@ namespace convscope::cluster_gemm {
 
 inline constexpr int kOctet = 8;  // channels; stored pixels are whole octets
 inline constexpr int kStepBytes = 32;
-inline constexpr int kTileRows = 16;     // positions of one product
-inline constexpr int kTileColumns = 16;  // two products
+inline constexpr int kTileRows = 16;     // positions of one tensor-core product
+inline constexpr int kTileColumns = 16;  // columns of two products
 inline constexpr int kWarps = 8;
 inline constexpr int kMaxTaps = 49;   // of a kernel
 inline constexpr int kMaxStride = 4;  // of backward_data, which has one phase for each residue
@@ -37,26 +37,27 @@ inline constexpr int kSumGap = 8;       // floats after a row of results: eight 
 
 struct Machine {
   int multiprocessors = 132;
-  int shared_bytes = 227 * 1024;  // of a block, which may use all of an SM's
+  int shared_bytes = 227 * 1024;  // limit of a block, which may use all of its SM's memory
 };
 
 // Arguments of a kernel.
 struct Sizes {
   int images, in_h, in_w, out_h, out_w;
-  int in_octets, out_octets;      // of a stored pixel
-  int in_channels, out_channels;  // without padding
-  // w consists of runs of consecutive floats. In forward a run is an output channel with the inputs
-  // of the chunk and all taps; in backward_data it is an output channel of w with the columns.
+  int in_octets, out_octets;      // octets of a stored pixel
+  int in_channels, out_channels;  // without padding channels
+  // w consists of runs of consecutive floats. In forward a run is one output channel with the
+  // chunk's input channels and all taps. In backward_data it is one output channel of w with the
+  // block's columns and all taps.
   int kernel_taps, run_apart;
   bool runs_are_columns;
   int phases_h, phases_w, out_step_h, out_step_w;
   int step_h, step_w;  // pixels between two positions
   int low_h, low_w;    // first row and column that position 0 reads
   // Taps of all phases in order.
-  int most_taps;  // of a phase
+  int most_taps;  // maximum of a phase
   short tap_begin[kMaxPhases + 1];
   short tap_kernel[kMaxTaps];  // r S + s
-  int tap_at[kMaxTaps];        // pixels of the patch from that of the position
+  int tap_at[kMaxTaps];        // offset in the patch, in pixels, from a position's pixel
   // The tile and its position.
   int tile_images, tile_h, tile_w, positions, rows;
   FastDivisor by_tile_h, by_tile_w, by_tiles_h, by_tiles_w;
@@ -66,10 +67,10 @@ struct Sizes {
   FastDivisor by_phases, by_column_quads;
   // A block of the cluster.
   int blocks;           // of a cluster
-  int chunk;            // input channels
-  int pieces, pitch;    // 16-byte pieces of a pixel that are copied; bytes of a pixel in the patch
-  int weight_pitch;     // bytes of a column of a tap
-  int runs, run_quads;  // of w in a block; quads of four floats in a run
+  int chunk;            // input channels of a block
+  int pieces, pitch;    // 16-byte segments of a pixel; bytes of a patch pixel
+  int weight_pitch;     // bytes of one column of a tap
+  int runs, run_quads;  // runs of w in a block; quads of four floats in a run
   FastDivisor by_pieces, by_run_quads, by_kernel_taps;
   int ways_log2;
   FastDivisor by_chunk_steps, by_unit_columns;
@@ -80,18 +81,20 @@ struct Sizes {
   constexpr int ways() const { return 1 << ways_log2; }
   constexpr int patch_pixels() const { return tile_images * patch_h * patch_w; }
   constexpr int patch_bytes() const { return patch_pixels() * pitch; }
-  // Adds one more piece, so that neighbouring taps of a run use different banks.
+  // Adds 16 bytes, so that neighbouring taps of a run use different banks.
   constexpr int tap_bytes() const { return columns * weight_pitch + 16; }
   constexpr int sum_pitch() const { return columns + kSumGap; }
   constexpr int tiles() const {
     return ceil_div(images, tile_images) * by_tiles_h.d * by_tiles_w.d;
   }
-  // Returns the height of the grid [tiles of positions, tiles of columns and phases, blocks].
+  // Returns the second dimension of the grid [tiles of positions, tiles of columns and phases,
+  // blocks].
   constexpr int column_jobs() const { return column_tiles * phases(); }
   constexpr std::int64_t clusters() const { return std::int64_t{tiles()} * column_jobs(); }
 };
 
-// Returns an odd number of 16-byte pieces: the same piece of eight neighbours uses all banks.
+// Rounds up to an odd number of 16-byte segments, so that equal segments of eight neighbours use
+// all banks.
 constexpr int odd_pieces(int bytes) { return (bytes / 16 | 1) * 16; }
 
 inline int element_bytes(const Conv2dProblem& z) { return z.dtype == DType::f32 ? 4 : 2; }
@@ -106,7 +109,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   Sizes out{};
   out.images = narrow(z.n);
   int h = narrow(z.h), w = narrow(z.w), p = narrow(z.p()), q = narrow(z.q());
-  // Where no pixel has neighbours, all images are one line.
+  // Where no pixel has neighbours, all images form one line.
   if (r * s == 1 && h == p && w == q && z.stride_h == 1 && z.stride_w == 1 && z.pad_top == 0 &&
       z.pad_left == 0) {
     w = q = out.images * h * w;
@@ -140,7 +143,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   const auto line_w = [&](int phase) {
     return line_of(phase, w, q, s, z.stride_w, z.pad_left, z.dilation_w);
   };
-  // The first and the last element that the taps of position 0 read, over all phases.
+  // The first and the last row (or column) that the taps of position 0 read, over all phases.
   struct Span {
     int low = std::numeric_limits<int>::max(), high = std::numeric_limits<int>::min();
     void add(const Line& line) {
@@ -156,7 +159,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   for (int i = 0; i < out.phases_w; ++i) columns.add(line_w(i));
   rows.close(), columns.close();
   out.low_h = rows.low, out.low_w = columns.low;
-  out.patch_h = rows.high - rows.low + 1;  // for one position; see with_tile()
+  out.patch_h = rows.high - rows.low + 1;  // of one position; see with_tile()
   out.patch_w = columns.high - columns.low + 1;
   int taps = 0;
   for (int i = 0; i < out.phases(); ++i) {
@@ -165,7 +168,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
     for (int t = 0; t < a.taps; ++t) {
       for (int u = 0; u < b.taps; ++u) {
         out.tap_kernel[taps] = static_cast<short>(a.kernel(t) * s + b.kernel(u));
-        // For now row and column; with_tile() turns them into an offset.
+        // Packs row and column; with_tile() turns them into an offset.
         out.tap_at[taps++] = (a.input(0, t) - rows.low) << 16 | (b.input(0, u) - columns.low);
       }
     }
@@ -195,7 +198,7 @@ inline Sizes with_tile(Sizes z, const Tile& tile) {
   return z;
 }
 
-// Sets the columns of a block, and `blocks` that split the K dimension.
+// Sets the columns of a block, and the number of blocks that split the K dimension.
 inline Sizes with_blocks(Sizes z, int columns, int blocks, int chunk, int element) {
   z.columns = columns;
   z.column_tiles = ceil_div(z.out_octets * kOctet, columns);
@@ -216,35 +219,36 @@ struct Plan {
   Sizes sizes = {};
   int row_tiles = 1, column_tiles = 1;  // of a unit: template parameters of the kernel
   int shared_bytes = 0;
-  double us = std::numeric_limits<double>::infinity();  // with the launch
+  double us = std::numeric_limits<double>::infinity();  // includes the launch
 
   bool exists() const { return shared_bytes > 0; }
 };
 
-// Returns the shared memory of a block: patch, weights, results, three tables.
+// Returns the bytes of shared memory of a block: patch, weights, results and three tables.
 inline std::int64_t shared_bytes_of(const Sizes& z) {
   const int steps = z.most_taps * z.chunk_steps();
   return std::int64_t{z.patch_bytes()} + std::int64_t{z.most_taps} * z.tap_bytes() +
          std::int64_t{4} * z.rows * z.sum_pitch() + 8 * z.rows + 8 * steps + 4 * z.kernel_taps;
 }
 
-// Returns the clusters that run at once, one block on an SM. A cluster uses SMs of one part of the
-// GPU (GPC), where some stay idle: 15 clusters of 8 blocks on an H200 with its 132 SMs.
+// Returns how many clusters run at once, with one block on an SM. A cluster uses SMs of one part of
+// the GPU (GPC), where some stay idle: an H200 with its 132 SMs runs 15 clusters of 8 blocks.
 inline int clusters_at_once(const Machine& machine, int blocks) {
   const int usable = blocks > 2 ? machine.multiprocessors * 94 / 100 : machine.multiprocessors;
   return std::max(usable / blocks, 1);
 }
 
-// Microseconds on one NVIDIA H200, fitted to 552 tilings of 23 layers (a fit to half of the layers
-// predicts the others within 16 %). `alone`: time of a block on an idle SM; `shared`: time that
-// each block on its SM adds.
+// Microseconds on one NVIDIA H200, fitted to 552 tilings of 23 layers. A fit to half of the layers
+// predicts the times of the other half within 16 %. `alone`: time of a block on an idle SM;
+// `shared`: time that each block adds on its SM.
 inline constexpr double kBlockUs = 1.59;                     // launch, first bytes, last bytes
-inline constexpr double kClusterUs = 0.41, kRankUs = 0.093;  // for a cluster, for each block in it
-inline constexpr double kCopyUs = 0.054;                     // for a thread's piece of the patch
+inline constexpr double kClusterUs = 0.41, kRankUs = 0.093;  // for a cluster; for each block in it
+inline constexpr double kCopyUs = 0.054;                     // for a thread's 16-byte segment of
+                                                             // the patch
 inline constexpr double kQuadUs = 0.165, kPlainQuadUs = 0.079, kPairUs = 0.206;  // for weights
 inline constexpr double kStepUs = 0.0076, kStepTileUs = 0.0015;
-inline constexpr double kWayUs = 0.157, kSumUs = 0.70;  // for another way; for a thread's eight
-                                                        // quads
+inline constexpr double kWayUs = 0.157, kSumUs = 0.70;  // for another way; for eight quads of a
+                                                        // thread
 inline constexpr double kCopyShared = 0.027, kPairShared = 0.081, kLoadBytes = 4.8e5;
 inline constexpr double kTileShared = 0.00186, kProductShared = 0.0014, kUnitShared = 0.02;
 inline constexpr double kSumBytes = 6.8e4;
@@ -298,7 +302,7 @@ void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& mac
       for (int blocks = 1; blocks <= kMaxBlocks; blocks *= 2) {
         const int chunk = round_up(ceil_div(whole.in_octets * kOctet, blocks), step);
         if (blocks > 1 && chunk * (blocks - 1) >= whole.in_channels) break;
-        if (chunk * element / 16 > kWarps * 32) continue;  // a thread keeps its piece of a pixel
+        if (chunk * element / 16 > kWarps * 32) continue;  // a thread keeps its segment of a pixel
         Sizes s = with_blocks(tiled, columns, blocks, chunk, element);
         for (int row_tiles = 1; row_tiles <= 2; ++row_tiles) {
           s.rows = round_up(s.positions, kTileRows * row_tiles);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_backward_simd.cpp: the gradients of planes of a depthwise convolution, neighbouring
-// pixels of a row in the vector lanes; read depthwise_forward_simd.cpp first.
+// depthwise_backward_simd.cpp: the gradients of planes of a depthwise convolution, with
+// neighbouring pixels of a row in the vector lanes. Read depthwise_forward_simd.cpp first.
 //
-// As there: unrolled loops for kernels of 3x3, 5x5 and 7x7, and plain loops for all others.
+// Loops are unrolled for kernels of 3x3, 5x5 and 7x7; all other kernels have plain loops.
 // Read next  depthwise_forward_simd.cpp; depthwise_cpu.cpp, the algorithm
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_strips.h"
@@ -12,10 +12,10 @@ namespace {
 
 // ---- backward_data, stride 2 -------------------------------------------------------------------
 
-// With h + pad_top = 2 j + a and r = 2 t + a, row h reads row p = j - t. So rows of the two
+// Let h + pad_top = 2 j + a and r = 2 t + a; then row h reads row p = j - t. So rows of the two
 // parities a are two convolutions of stride 1 over the same rows of dy; columns likewise with i, b,
-// u. A vector of dy is multiplied by up to four taps, and the two column parities are interleaved
-// when they are stored. Here: rows [j, j + Rows), one vector of columns from i on.
+// u. A vector of dy is multiplied by up to four taps. The two column parities are interleaved when
+// they are stored. Computes rows [j, j + Rows) of one vector of columns from i on.
 template <class Kind, int R, int S, int Rows>
 CONVSCOPE_INLINE void backward_rows(const DepthwiseMap& z, const float* dy,
                                     const typename Kind::V (&taps)[R * S],
@@ -148,8 +148,8 @@ void backward_data(const DepthwiseMap& z, const float* dy, const float* w, bool 
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// Sums in vector lanes, kept from plane to plane and reduced across the lanes at the end; in chains
-// of about kSumChain vectors (framework/simd/sum_chain.h).
+// Accumulators in vector lanes, which are kept from plane to plane and reduced across the lanes at
+// the end; in chains of about kSumChain vectors (framework/simd/sum_chain.h).
 template <int R, int S>
 struct TapSums {
   typename Wide::V wide[R * S];
@@ -160,8 +160,9 @@ struct TapSums {
 #endif
 };
 
-// Adds kernel rows [r, r + Taps) of one plane's gradient from rows [p, p + Rows) of dy, one strip:
-// Taps x S accumulators and Rows strips of dy; each row of x is loaded once for all of them.
+// Adds the gradient of kernel rows [r, r + Taps) from rows [p, p + Rows) of dy, for one strip of
+// one plane. It has Taps x S accumulators and Rows strips of dy; each row of x is loaded once for
+// all of them.
 template <class Kind, int S, int Stride, int Taps, int Rows>
 CONVSCOPE_INLINE void weight_rows(const DepthwiseMap& z, const float* x, const float* dy, Index r,
                                   Index p, const Borders<Kind, S, Stride>& borders,
@@ -234,7 +235,8 @@ void weight_planes(const DepthwiseMap& z, const float* x, Index x_step, const fl
           Index p = first;
           if (z.dilation_h == 1) {
             for (; p + Rows <= last; p += Rows) {
-              if (q == 0 && r == 0 && z.h * z.w >= 128) {  // the same rows of the next plane
+              if (q == 0 && r == 0 && z.h * z.w >= 128) {  // prefetches the same rows of the next
+                                                           // plane
                 ask_for<false>(from + x_step + p * Stride * z.w, Rows * Stride * z.w);
                 ask_for<false>(value + dy_step + p * z.q, Rows * z.q);
               }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked.cpp: forward and backward_data of depthwise convolution in NCHW16c: each block
-// of 16 channels of an image is a separate convolution, [H,W,16] with [R,S,16].
+// depthwise_blocked.cpp: forward and backward_data of depthwise convolution in NCHW16c. Each block
+// of 16 channels of an image is a separate convolution of [H,W,16] with [R,S,16].
 //
 // Method     The output is cut into phases: pixels that read their neighbours in the same pattern.
 //            A forward pass has one phase. In backward_data row h reads row p = (h + pad - r
@@ -42,7 +42,7 @@ using Index = std::int64_t;
 
 constexpr Index kBandPixels = 224;
 constexpr Index kFarBytes = 8 << 20;
-constexpr Index kChunks = 16;        // for the threads, when there are fewer images and blocks
+constexpr Index kChunks = 16;        // work for the threads when images x blocks are few
 constexpr double kChunkFlops = 2e5;  // a few microseconds of one core
 
 // One dimension of a problem, for backward_data.
@@ -67,7 +67,8 @@ DepthwiseAxis forward_axis(const Dimension& z) {
           .kernel = z.kernel};
 }
 
-// Pixels i of x with index first + i stride. Taps are counted from the last one: a flipped kernel.
+// Returns the pixels of x with index first + i stride. Taps are counted from the last one, because
+// the kernel is flipped.
 DepthwiseAxis backward_axis(const Dimension& z, Index first) {
   DepthwiseAxis axis{.count = z.in > first ? ceil_div(z.in - first, z.stride) : 0,
                      .first = first,
@@ -76,7 +77,7 @@ DepthwiseAxis backward_axis(const Dimension& z, Index first) {
                      .kernel = z.kernel};
   const Index together = std::gcd(z.stride, z.dilation);
   const Index tap_step = z.stride / together;
-  Index tap = 0;  // the first tap that reaches a whole pixel of dy
+  Index tap = 0;  // first tap whose position in dy is a whole number
   while (tap < std::min(tap_step, z.kernel) && (first + z.pad - tap * z.dilation) % z.stride != 0) {
     ++tap;
   }
@@ -96,7 +97,7 @@ struct Pass {
   Index row_phases;
   const DepthwiseAxis* columns;
   Index column_phases;
-  Index in_plane, out_plane, out_w;  // floats, floats, pixels
+  Index in_plane, out_plane, out_w;  // in floats, floats, pixels
 };
 
 struct Tensors {
@@ -178,8 +179,8 @@ bool unrolled(const Conv2dProblem& z, Direction direction) {
   return direction != Direction::backward_weight || z.r == z.s;
 }
 
-// Measured within L2: chains of 9 FMAs wait for each other more than those of 25. A call for one
-// block of an image costs about 150 cycles.
+// Returns the cost, measured within L2. Chains of 9 FMAs wait for each other more than chains of
+// 25. A call for one block of an image costs about 150 cycles.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double share = !unrolled(z, direction) ? 0.3 : z.s == 3 ? 0.65 : 0.75;
   const double planes = static_cast<double>(z.n * ceil_div(z.k, kChannelBlock));

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_blocked.h: depthwise convolution of NCHW16c images
-// (layers/dispatch/activation_layout.h): depthwise_cpu.cpp calls these functions for problems with
+// (layers/dispatch/activation_layout.h). depthwise_cpu.cpp calls these functions for problems with
 // `layout=blocked`.
 //
-// A pixel is 16 channels, and so is a tap of their kernels: lanes never mix, no load crosses a
-// pixel, and a plane of 7 columns fills its vectors as well as one of 112.
+// A pixel is a vector of 16 channels, and a tap is a vector of their 16 weights. Lanes never mix
+// and no load crosses a pixel, so a plane of 7 columns fills vectors as well as one of 112.
 #pragma once
 
 #include "layers/conv2d/algorithm.h"
 
 namespace convscope::depthwise_blocked_pass {
 
-// Returns the support: f32 with one kernel for each channel.
+// Returns whether the problem is supported: f32, with one kernel for each channel.
 Conv2dSupport supports(const Conv2dProblem& problem);
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction);
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction);
-// Returns the size of w as [K/16,R,S,16], zeros after the last channel, for forward and
-// backward_data.
+// Returns the bytes of w prepared as [K/16,R,S,16] for forward and backward_data, with zeros after
+// the last channel.
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction);
 void prepare_weights(const Conv2dPrepareArgs& args);
 void forward(const Conv2dForwardArgs& args);
 void backward_data(const Conv2dBackwardDataArgs& args);
 void backward_weight(const Conv2dBackwardWeightArgs& args);
 
-// Returns whether the kernels for this problem are unrolled over its taps.
+// Returns whether the inner loops for this problem are unrolled over its taps.
 bool unrolled(const Conv2dProblem& problem, Direction direction);
 
 }  // namespace convscope::depthwise_blocked_pass

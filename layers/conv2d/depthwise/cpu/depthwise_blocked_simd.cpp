@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_blocked_simd.cpp: rows of a depthwise convolution in NCHW16c, forward and
-// backward_data: 16 channels in the lanes, so that nothing is shifted and every load is whole.
+// backward_data. 16 channels are in the lanes, so nothing is shifted and every load is a whole
+// vector.
 //
 // Method     A strip is a few neighbouring pixels of a row, which stay in registers. For each row
 //            of the kernel its taps are loaded into registers, and each x once: it is multiplied by
@@ -55,8 +56,8 @@ CONVSCOPE_INLINE Lanes lanes_of(const DepthwiseBlock& block, int lane) {
           .first = lane == 0};
 }
 
-// Calls body(j, offset of pixel j) for the pixels of a strip. Three of them are addresses of one
-// register.
+// Calls body(j, offset of pixel j) for the pixels of a strip. Offsets of three pixels are addressed
+// from one register.
 template <int Pixels, class Body>
 CONVSCOPE_INLINE void for_pixels(Index step, Body body) {
   Index at = 0;
@@ -100,7 +101,7 @@ CONVSCOPE_INLINE void store_sums(const DepthwisePhase& z, const Lanes& lanes, In
   }
 }
 
-// The taps of the kernel that are inside `in` for a row of `out`.
+// The kernel taps that are inside `in` for a row of `out`.
 struct KernelRows {
   CONVSCOPE_INLINE KernelRows(const DepthwiseAxis& h, Index row)
       : begin(0), end(h.taps), at(h.at + row * h.pixel) {
@@ -111,7 +112,7 @@ struct KernelRows {
     }
   }
   Index begin, end;
-  Index at;  // the row of `in` of tap `begin`
+  Index at;  // row of `in` for tap `begin`
 };
 
 // ---- any row of taps ---------------------------------------------------------------------------
@@ -141,7 +142,7 @@ CONVSCOPE_INLINE void add_plain_row(const DepthwiseAxis& w, const float* in, con
   }
 }
 
-// Sums of more than kSumChain taps are added up in chains of whole rows of the kernel.
+// Adds all taps. Sums of more than kSumChain taps are split into chains of whole kernel rows.
 template <int Pixels>
 void plain_strip(const DepthwisePhase& z, const Lanes& lanes, Index column, Index begin,
                  Index end) {
@@ -196,8 +197,8 @@ CONVSCOPE_INLINE void add_row(const float* in, const float* w, Index w_step, Vec
   }
 }
 
-// Prefetches what later rows read, and the lines of every second pixel that later rows of a phase
-// write. An address outside any array does no harm.
+// Prefetches the input of later rows, and the lines of every second pixel that later rows of a
+// phase write. An address outside any array is harmless.
 template <int Pixels, int Step>
 __attribute__((noinline)) void ask_ahead(const DepthwisePhase& z, const Lanes& lanes,
                                          const float* in, Index row, Index column, Index rows) {
@@ -211,7 +212,7 @@ __attribute__((noinline)) void ask_ahead(const DepthwisePhase& z, const Lanes& l
   }
 }
 
-// Computes pixels [column, column + Pixels) of some rows.
+// Computes pixels [column, column + Pixels) of several rows.
 template <int Taps, int Step, int Reach, class Border, int Pixels>
 CONVSCOPE_INLINE void unrolled_rows(const DepthwisePhase& z, const Lanes& lanes, Index column,
                                     Index begin, Index end) {
@@ -268,7 +269,7 @@ constexpr StripFunction strip_entry() {
   }
   return nullptr;
 }
-// By the number of pixels, from 1.
+// Functions for strips of 1, 2, ... pixels.
 template <int Taps, int Step, int Reach = 1>
 constexpr StripFunction kStrips[14] = {
     strip_entry<Taps, Step, Reach, 1>(),  strip_entry<Taps, Step, Reach, 2>(),
@@ -284,7 +285,7 @@ struct Form {
   int pixels;  // at most
 };
 
-// Taps 3, 5 and 7 of the usual kernels; 1, 2 and 4 are the phases of backward_data with stride 2.
+// Taps 3, 5 and 7 are usual kernels; 1, 2 and 4 are the phases of backward_data with stride 2.
 Form form_of(const DepthwisePhase& z) {
   const bool fits = z.w.reach <= 2 && z.w.taps <= 7 && z.h.taps * z.w.taps <= kSumChain;
   if (fits && z.w.reach == 2) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_strips.h: how a row of pixels of 16 channels is cut into strips, and what a
-// strip reads outside the image, for depthwise_blocked_simd.cpp and
+// depthwise_blocked_strips.h: how a row of NCHW16c pixels is split into strips, and which columns
+// outside of the image a strip would read. For depthwise_blocked_simd.cpp and
 // depthwise_blocked_weight_simd.cpp.
 #pragma once
 
@@ -14,15 +14,16 @@ namespace {
 using Index = std::int64_t;
 constexpr int kBlock = 16;  // channels of a block
 
-// Returns the most pixels of a strip. A build for a sanitizer has only narrow strips: the same
-// code, which clang otherwise compiles for minutes.
+// Returns the maximum number of pixels of a strip. A build for a sanitizer has only narrow strips
+// of the same code, because clang otherwise compiles for minutes.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int most_pixels(int) { return 4; }
 #else
 constexpr int most_pixels(int wanted) { return wanted; }
 #endif
 
-// Strips of at most `most` pixels and of nearly equal width: the first ones are a pixel wider.
+// Splits a row into strips of at most `most` pixels and nearly equal width; the first strips are a
+// pixel wider.
 struct StripWidths {
   CONVSCOPE_INLINE StripWidths(Index pixels, Index most) {
     const auto count = static_cast<std::uint32_t>(pixels);  // short division is fast

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_tiles.h: the part of depthwise convolution in NCHW16c
-// (layers/dispatch/activation_layout.h) that depends on the instruction set: one block of 16
-// channels of one image, [H,W,16], with its kernels [R,S,16].
+// depthwise_blocked_tiles.h: the functions of depthwise convolution in NCHW16c
+// (layers/dispatch/activation_layout.h) that depend on the instruction set. They process one block
+// of 16 channels of one image [H,W,16] with its kernels [R,S,16].
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace convscope {
 
-// One dimension of a pass. Pixel i of `out`, i < count, is at first + i step and sums taps t <
-// taps: the element tap + t tap_step of the kernel, times the element at + i pixel + t reach of
-// `in`, where that exists.
+// One dimension of a pass. Pixel i < count of `out` has index first + i step. It sums over taps t <
+// taps: the element tap + t tap_step of the kernel times the element at + i pixel + t reach of
+// `in`, if that element exists.
 struct DepthwiseAxis {
   std::int64_t count = 0, first = 0, step = 1;
   std::int64_t taps = 0, tap = 0, tap_step = 1;
@@ -21,13 +21,13 @@ struct DepthwiseAxis {
   std::int64_t in = 0, kernel = 0;  // elements of `in` and of the kernel in this dimension
 };
 
-// A pass over one block of channels, or over one of its phases. In a forward pass in = x, out = y.
-// In backward_data in = dy, out = dx; with strides above 1 the pixels of dx of one residue modulo
-// the strides are a phase.
+// A pass over one block of channels, or over one phase of it. In a forward pass in = x, out = y. In
+// backward_data in = dy, out = dx; with strides above 1, a phase has the pixels of dx whose indices
+// have the same residues modulo the strides.
 struct DepthwisePhase {
   DepthwiseAxis h, w;
-  std::int64_t out_w = 0;  // all columns of `out`
-  std::int64_t ahead = 0;  // prefetch `in` so many rows ahead; 0: never
+  std::int64_t out_w = 0;  // columns of all phases
+  std::int64_t ahead = 0;  // rows of `in` to prefetch ahead; 0: none
 };
 
 // The arrays of one block of channels.
@@ -35,31 +35,32 @@ struct DepthwiseBlock {
   const float* in = nullptr;
   const float* w = nullptr;         // [R,S,16]
   const float* start = nullptr;     // [16], or null: 0
-  const float* residual = nullptr;  // as `out`, or null
+  const float* residual = nullptr;  // in the layout of `out`, or null
   bool relu = false;
   float most = 0;  // upper bound of relu; infinity: none
   float* out = nullptr;
 };
 
 struct DepthwiseBlocked {
-  // Computes rows [begin, end) of a phase: start + sums + residual; if relu, at least 0 and at most
-  // `most`.
+  // Computes rows [begin, end) of a phase as start + products + residual. With `relu` the results
+  // are at least 0 and at most `most`.
   void (*rows)(const DepthwisePhase& phase, const DepthwiseBlock& block, std::int64_t begin,
                std::int64_t end) = nullptr;
 };
-// Images of one block of channels, x_step and dy_step floats apart, and rows [begin, end) of dy.
+// A range of work for dw: images of one block of channels, x_step and dy_step floats apart, and
+// rows [begin, end) of dy.
 struct DepthwiseUnit {
   const float* x = nullptr;
   std::int64_t x_step = 0;
   const float* dy = nullptr;
   std::int64_t dy_step = 0;
   std::int64_t images = 0, begin = 0, end = 0;
-  // Prefetch so many floats ahead of the numbers that are read; 0: never.
+  // How many floats ahead to prefetch; 0: no prefetch.
   std::int64_t x_ahead = 0, dy_ahead = 0;
 };
 
 struct DepthwiseBlockedWeight {
-  // sums[R,S,16] += correlation of x with dy, in chains of about kSumChain pixels.
+  // Adds the correlation of x with dy to sums[R,S,16], in chains of about kSumChain pixels.
   void (*weight)(const DepthwiseMap& map, const DepthwiseUnit& unit, float* sums) = nullptr;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_weight_simd.cpp: backward_weight of a depthwise convolution in NCHW16c: the
-// accumulators of some rows of the kernel, 16 channels in the lanes, stay in registers over a strip
-// of pixels.
+// depthwise_blocked_weight_simd.cpp: backward_weight of a depthwise convolution in NCHW16c. With 16
+// channels in the lanes, the accumulators of some kernel rows stay in registers over a strip of
+// pixels.
 //
 // Method     A strip is P neighbouring pixels of dy, over all rows and images. In each row its P
 //            vectors of dy are loaded into registers, and each x of G rows once: it is multiplied
@@ -15,7 +15,8 @@
 //            (4 cycles of an FMA times 2 of them a cycle): 16 registers hold 3 rows of a 3x3
 //            kernel, 2 of 5x5, 1 of 7x7; 32 hold 3, 5 and 3. Strips of up to 7 pixels where 32
 //            registers hold them (7 divides the maps of ImageNet), else 5.
-// Numerics   A strip's sums are chains of kSumChain pixels (framework/simd/sum_chain.h).
+// Numerics   The products of a strip are summed in chains of kSumChain pixels
+//            (framework/simd/sum_chain.h).
 // Read next  depthwise_blocked_weights.cpp, which uses it
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"
@@ -47,7 +48,7 @@ CONVSCOPE_INLINE void add_to(float* sums, Vec (&chain)[Sums]) {
   }
 }
 
-// Returns the channels of one vector; the first one prefetches for all.
+// Returns the channels of one vector; only lane 0 prefetches, for all lanes.
 CONVSCOPE_INLINE DepthwiseUnit lanes_of(const DepthwiseUnit& unit, int lane) {
   DepthwiseUnit out = unit;
   out.x += lane;
@@ -60,7 +61,7 @@ CONVSCOPE_INLINE DepthwiseUnit lanes_of(const DepthwiseUnit& unit, int lane) {
 
 constexpr int kPlainTaps = 8;
 
-// Adds taps [s, s + Taps) of kernel row r, columns [begin, end) of dy.
+// Adds the products of taps [s, s + Taps) of kernel row r and columns [begin, end) of dy.
 template <int Taps>
 void plain_taps(const DepthwiseMap& z, const DepthwiseUnit& unit, Index begin, Index end, Index r,
                 Index s, float* to) {
@@ -109,7 +110,7 @@ constexpr PlainFunction kPlain[kPlainTaps] = {plain_taps<1>, plain_taps<2>, plai
                                               plain_taps<4>, plain_taps<5>, plain_taps<6>,
                                               plain_taps<7>, plain_taps<8>};
 
-// Adds columns [begin, end) of dy for the channels of one vector.
+// Adds the products of columns [begin, end) for the channels of one vector.
 void plain(const DepthwiseMap& z, const DepthwiseUnit& lanes, Index begin, Index end, float* sums) {
   for (Index r = 0; r < z.r; ++r) {
     for (Index s = 0; s < z.s; s += kPlainTaps) {
@@ -121,8 +122,8 @@ void plain(const DepthwiseMap& z, const DepthwiseUnit& lanes, Index begin, Index
 
 // ---- unrolled ----------------------------------------------------------------------------------
 
-// Adds one row of a strip. Kernel rows [from, end) of its Rows have their row of x inside; `All`:
-// all have.
+// Adds one row of a strip. Kernel rows [from, end) of Rows read a row of x inside the image.
+// With `All`, all kernel rows do.
 template <int Rows, int S, int Step, int Reach, int Pixels, class Border, bool All>
 CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, int from, int end,
                                 Vec (&sums)[Rows * S]) {
@@ -156,7 +157,7 @@ CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, in
   }
 }
 
-// Prefetches what the next unit reads. An address outside any array does no harm.
+// Prefetches the data of the next unit. An address outside any array is harmless.
 template <int Step, int Pixels>
 __attribute__((noinline)) void ask_ahead(const DepthwiseMap& z, const DepthwiseUnit& unit,
                                          const float* x, const float* dy) {
@@ -202,7 +203,7 @@ CONVSCOPE_INLINE void strip_sums(const DepthwiseMap& z, const DepthwiseUnit& uni
   add_to<Rows * S>(to, sums);
 }
 
-// Returns false when the columns outside are not those of usual padding.
+// Returns false when the columns outside the image are not those of usual padding.
 template <int Rows, int S, int Step, int Reach, int Pixels>
 bool strip(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r, Index column, float* to) {
   constexpr int kBeside = (S - 1) * Reach;
@@ -223,7 +224,7 @@ constexpr StripFunction strip_entry() {
     return strip<Rows, S, Step, Reach, Pixels>;
   return nullptr;
 }
-// By the number of pixels, from 1.
+// Functions for strips of 1, 2, ... pixels.
 template <int Rows, int S, int Step, int Reach>
 constexpr StripFunction kStrips[7] = {
     strip_entry<Rows, S, Step, Reach, 1>(), strip_entry<Rows, S, Step, Reach, 2>(),

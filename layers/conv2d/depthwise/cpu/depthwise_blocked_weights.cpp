@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_blocked_weights.cpp: backward_weight of depthwise convolution in NCHW16c.
 //
-// Method     A unit is some rows of one image, or several small images, of one block of 16
-//            channels: it stays in L2 while all rows of the kernel read it. Its sums [R,S,16] are
-//            computed in chains (framework/simd/sum_chain.h) and then added to those of a slice. A
-//            slice is a run of units; slices are added up in order, so dw has the same bits for any
-//            number of threads. Threads take (slice, block); there are more slices when there are
-//            few blocks.
+// Method     A unit is some rows of one image, or several small images, for one block of 16
+//            channels. It stays in L2 while all rows of the kernel read it. Its sums [R,S,16] are
+//            computed in chains (framework/simd/sum_chain.h) and then added to the sums of a slice.
+//            A slice is a range of units. Slices are added up in order, so dw has the same bits for
+//            any number of threads. Threads take (slice, block). There are more slices when there
+//            are few blocks.
 // Cost       FLOPs = 2 N K P Q R S; bytes = x and dy once; workspace = dw for each slice and the
 //            sums of a unit for each thread
 // Choices    kUnitPixels 1024: 64 KiB of dy; a unit of one image has at most kSumChain chains of a
@@ -40,7 +40,7 @@ struct WeightPlan {
       : blocks(ceil_div(z.k, kChannelBlock)), taps(z.r * z.s) {
     const Index p = z.p();
     const Index plane = p * z.q();
-    // Cuts an image, or the batch, into as many parts as enough slices need.
+    // Splits an image, or the batch, into as many units as enough slices need.
     const double flops = z.nominal_flops() / static_cast<double>(blocks);
     const Index wanted = std::clamp<Index>(
         std::min(ceil_div(kSlices, blocks), static_cast<Index>(flops / kChunkFlops)), 1, z.n * p);
@@ -56,7 +56,7 @@ struct WeightPlan {
 
   Index blocks, taps;
   Index rows, images;          // of a unit; several images only if whole
-  Index parts, units, slices;  // units of an image; of a block; slices of the units
+  Index parts, units, slices;  // units of an image; units of a block; slices of these units
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_cpu.cpp: convolution with one input channel for each group: every output plane is one
+// depthwise_cpu.cpp: convolution with one input channel for each group. Every output plane is one
 // input plane convolved with one small kernel, computed on NCHW planes without a copy.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] x[n, k / M, p stride_h - pad_top +
@@ -7,21 +7,22 @@
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r-pad,q*stride+s-pad]
-// Method     lanes along a row. 7 rows of y at once (4 with 16 registers): each row of x is loaded
-//            once for each of its S shifts and multiplied into every accumulator that it belongs
-//            to. Borders are masks of the loads and skipped rows, so nothing is copied or padded.
-//            AVX-512 takes two neighbouring vectors and shifts in registers what they share. A row
-//            that fits into one or two vectors is loaded once, and its masks are computed once for
-//            many planes. Stride 2 loads two vectors and takes their even and odd elements.
-//            backward_data: stride 1 is the forward pass with the kernel rotated by 180 degrees;
-//            stride 2 computes the four parities of (h, w) from the same loads of dy and
-//            interleaves them.
+// Method     Lanes run along a row. 7 rows of y are computed at once (4 with 16 registers): each
+//            row of x is loaded once for each of its S shifts and multiplied into every accumulator
+//            that it belongs to. Borders are masked loads and skipped rows, so nothing is copied or
+//            padded. With AVX-512 two neighbouring vectors are computed together, and the loads
+//            that they share are shifted in registers. A row that fits into one or two vectors is
+//            loaded once, and its masks are computed once for many planes. With stride 2 two
+//            vectors are loaded and split into even and odd elements.
+//            backward_data: with stride 1 it is the forward pass with the kernel rotated by 180
+//            degrees; with stride 2 the four parities of (h, w) are computed from the same loads of
+//            dy and interleaved.
 //            backward_weight: R S accumulator vectors are kept over whole rows (as many kernel rows
 //            at a time as registers allow), over all planes of a slice, and are reduced across
 //            lanes once. Lines are prefetched in software: the hardware's prefetcher stops at a
 //            page, and does not predict that backward_weight's next plane is C planes further.
-//            Threads take planes; backward_weight output channels and slices of N. NCHW16c images
-//            (`layout=blocked`) have separate kernels, with 16 channels in the lanes:
+//            Threads take planes, in backward_weight output channels and slices of N. NCHW16c
+//            images (`layout=blocked`) have separate kernels with 16 channels in the lanes:
 //            depthwise_blocked.cpp.
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; f32 accumulators.
 //            NCHW16c: x [N,C/16,H,W,16], y [N,K/16,P,Q,16], w packed to [K/16,R,S,16]
@@ -36,11 +37,12 @@
 //            (framework/simd/sum_chain.h). Same bits on each run and for any number of threads;
 //            exact on integers below 2^24
 // Backward   dx assigned (channels of a multiplier one after another); dw assigned or added to
-// Choices    7 rows: loads fall from S R to S (R + 6) / 7 for each vector of results; 3x3 needs 9
-//            taps + 14 accumulators + 6 shifted vectors = 29 of AVX-512's 32 registers, and 7
-//            divides the maps of ImageNet. AVX2: 4 rows, 9 + 4 + 3 = 16
-//            rest of a row of up to 8 pixels: an 8-lane vector, half the cost of a 16-lane one
-//            kSlices 16: chunks for the threads when there are few channels
+// Choices    7 rows: the loads for each vector of results fall from S R to S (R + 6) / 7. 3x3 needs
+//            9 taps + 14 accumulators + 6 shifted vectors = 29 of AVX-512's 32 registers, and 7
+//            divides the maps of ImageNet. AVX2 has 4 rows: 9 + 4 + 3 = 16 registers.
+//            The rest of a row, up to 8 pixels, takes an 8-lane vector, which costs half as much as
+//            a 16-lane vector.
+//            kSlices 16: work for the threads when there are few channels
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis); P. Zhang, E. Lo, B. Lu: High
 //            Performance Depthwise and Pointwise Convolutions on Mobile Devices, AAAI 2020
 // Read next  reference_cpu.cpp; depthwise_forward_simd.cpp and depthwise_backward_simd.cpp;
@@ -81,7 +83,7 @@ using Index = std::int64_t;
 
 constexpr Index kSlices = 16;
 constexpr double kChunkFlops = 2e5;  // a few microseconds of one core
-constexpr Index kPlanesAtOnce = 8;   // before the epilogue, while they are in L1 or L2
+constexpr Index kPlanesAtOnce = 8;   // while they are in L1 or L2, before the epilogue
 
 bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
 
@@ -91,7 +93,8 @@ Index grain_of(const Conv2dProblem& z) {
   return static_cast<Index>(kChunkFlops / flops) + 1;
 }
 
-// Calls body(first plane, first channel, count) for the runs of one image in planes [begin, end).
+// Calls body(first plane, first channel, count) for the parts of [begin, end) that are in one
+// image.
 template <class Body>
 void for_runs(Index begin, Index end, Index channels, Body body) {
   for (Index plane = begin; plane < end;) {
@@ -128,7 +131,7 @@ void forward(const Conv2dForwardArgs& args) {
   });
 }
 
-// Stride 1: returns dx as a convolution of dy with the kernel rotated by 180 degrees.
+// Returns the convolution from dy to dx for stride 1, with the kernel rotated by 180 degrees.
 DepthwiseMap turned(const DepthwiseMap& z) {
   DepthwiseMap back = z;
   back.h = z.p;

@@ -12,15 +12,15 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// Returns the rows of a wide plane for which one strip is computed before the next strip; a narrow
+// Returns how many rows of a wide plane one strip processes before the next strip starts. A narrow
 // plane stays in L1 and is processed whole.
 CONVSCOPE_INLINE Index band_rows(const DepthwiseMap& z) {
   constexpr Index kWide = 4 * Wide::kCount;
   return z.q < kWide ? z.p : 28;
 }
 
-// Computes rows p, p + step, ... of y, at most Rows of those below z.p: each row of x is loaded
-// once and multiplied into all accumulators that it belongs to.
+// Computes rows p, p + step, ... of y: at most Rows rows, and only those below z.p. Each row of x
+// is loaded once and multiplied into all accumulators that it belongs to.
 template <class Kind, int R, int S, int Stride, int Rows>
 CONVSCOPE_INLINE void forward_rows(const DepthwiseMap& z, const float* x,
                                    const typename Kind::V (&taps)[R * S],
@@ -109,7 +109,7 @@ void forward_band(const DepthwiseMap& z, const float* x, const float* w, const f
                                                     here, full, start, accumulate, p,
                                                     y + plane * z.p * z.q + q);
         };
-        // With dilation, rows `dilation` apart share their loads.
+        // With dilation, rows at a distance of `dilation` share their loads.
         for (Index residue = 0; residue < z.dilation_h; ++residue) {
           Index p = first + residue;
           const Index reach = (kRows - 1) * z.dilation_h;
@@ -139,8 +139,8 @@ void forward_unrolled(const DepthwiseMap& z, const float* x, const float* w, con
   }
 }
 
-// Any problem: one tap after the other over a piece of a row, in chains of about kSumChain taps
-// (framework/simd/sum_chain.h).
+// Computes any problem: adds one tap after another over a segment of a row, in chains of about
+// kSumChain taps (framework/simd/sum_chain.h).
 constexpr Index kPiece = 256;
 void row_plain(const DepthwiseMap& z, const float* x, const float* w, Index p, Index first,
                Index end, float* sums) {

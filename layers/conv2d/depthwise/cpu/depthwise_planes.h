@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_planes.h: the part of depthwise convolution that depends on the instruction set: planes
-// [H,W], each with one kernel [R,S].
+// depthwise_planes.h: the functions of depthwise convolution that depend on the instruction set.
+// They process planes [H,W], each with one kernel [R,S].
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace convscope {
 
-// A convolution of one plane, only its sizes. backward_data of stride 1 is such a convolution too,
-// from dy to dx, with negative padding when the forward pass pads more than the kernel reaches.
+// The sizes of a convolution of one plane. backward_data of stride 1 is such a convolution, too,
+// from dy to dx. It has negative padding when the forward pass pads more than the kernel reaches.
 struct DepthwiseMap {
   std::int64_t h = 0, w = 0, r = 0, s = 0, p = 0, q = 0;
   std::int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
@@ -22,18 +22,19 @@ struct Conv2dProblem;
 DepthwiseMap depthwise_map(const Conv2dProblem& problem);  // defined in depthwise_cpu.cpp
 
 struct DepthwiseForward {
-  // Computes y[P,Q] = b + x * w, or y += x * w when `accumulate`, for `planes` consecutive planes
-  // x[H,W], each with its w[R,S] and b (null: 0).
+  // Computes y[P,Q] = b + x * w, or adds x * w to y when `accumulate`. Processes `planes`
+  // consecutive planes x[H,W], each with its w[R,S] and b (null: 0).
   void (*planes)(const DepthwiseMap& map, const float* x, const float* w, const float* b,
                  bool accumulate, std::int64_t planes, float* y) = nullptr;
 };
 struct DepthwiseBackward {
-  // Computes dx[H,W] = or += the transposed convolution of dy[P,Q] with w[R,S], for `planes`
-  // consecutive planes. For strides above 1; stride 1 is a forward pass, `turned`.
+  // Computes dx[H,W], the transposed convolution of dy[P,Q] with w[R,S], for `planes` consecutive
+  // planes; added to when `accumulate`, else assigned. Used for strides above 1; stride 1 is a
+  // forward pass with `turned`.
   void (*data)(const DepthwiseMap& map, const float* dy, const float* w, bool accumulate,
                std::int64_t planes, float* dx) = nullptr;
-  // sums[R,S] += correlation of `planes` planes of x with as many of dy, `x_step` and `dy_step`
-  // floats apart.
+  // Adds to sums[R,S] the correlation of `planes` planes of x with the same number of planes of dy;
+  // these are `x_step` and `dy_step` floats apart.
   void (*weight)(const DepthwiseMap& map, const float* x, std::int64_t x_step, const float* dy,
                  std::int64_t dy_step, std::int64_t planes, float* sums) = nullptr;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_strips.h: how a row of pixels is cut into vectors, and how a vector reads the taps of a
-// kernel row. For depthwise_forward_simd.cpp and depthwise_backward_simd.cpp.
+// depthwise_strips.h: how a row of pixels is split into vectors, and how a vector reads the taps of
+// a kernel row. For depthwise_forward_simd.cpp and depthwise_backward_simd.cpp.
 //
 // GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over V arrays has
 // an unroll pragma.
@@ -33,12 +33,13 @@ using Narrow = OnePixel;
 constexpr bool kMasksAreFree = false;
 #endif
 
-// loaded   a load for each tap; stride 2: two loads for each pair of taps, even and odd elements
-// shifted  each pixel loaded once, with its neighbours, and moved through registers
-// alone    the strip contains the whole row: neighbours outside are zero
+// loaded   one load for each tap; with stride 2, two loads for each pair of taps (even and odd
+// elements)
+// shifted  each pixel is loaded once, with its neighbours, and moved through registers
+// alone    the strip contains the whole row, and neighbours outside the row are zero
 enum class Taps { loaded, shifted, alone };
 
-// A strip of columns that is computed at a time: one vector, or two neighbouring ones.
+// A strip of columns that is computed at a time: one vector, or two neighbouring vectors.
 template <class Lanes, int Vectors, bool IsMasked, Taps How>
 struct Strip {
   using L = Lanes;
@@ -72,31 +73,31 @@ CONVSCOPE_INLINE bool unrolled_fits(const DepthwiseMap& z) {
   return z.stride_h == 1 || (z.stride_h == 2 && z.dilation_h == 1 && z.dilation_w == 1);
 }
 
-// Rows of y that share their loads of x. 3x3 with AVX-512: 9 taps, 7 x 2 accumulators and 6 taps of
-// a row fill 29 of 32 registers, and the maps of ImageNet (7, 14, 28, ...) are multiples of 7.
+// Rows of y that share their loads of x. For 3x3 with AVX-512, 9 taps, 7 x 2 accumulators and 6
+// elements of a row fill 29 of 32 registers. The maps of ImageNet (7, 14, 28, ...) are multiples of
+// 7.
 template <int S>
 constexpr int kRowsAtOnce = S == 3 && kRegisters == 32 ? 7 : 4;
 
 // The prefetch distance in floats: 4 KiB, some 100 ns at 30 GB/s.
 constexpr Index kAhead = 1024;
-// Planes of this many pixels come from memory; smaller ones are mostly still in a cache, where a
-// prefetch costs more than it saves.
+// Planes with at least this many pixels are read from memory. Smaller planes are mostly in a cache,
+// where a prefetch costs more than it saves.
 constexpr Index kFarPlane = 8192;
 
-// Prefetches the cache lines of `count` floats; an address outside any array does no harm.
+// Prefetches the cache lines of `count` floats; an address outside any array is harmless.
 template <bool ToWrite>
 CONVSCOPE_INLINE void ask_for(const float* from, Index count) {
   for (Index i = 0; i < count; i += 16) __builtin_prefetch(from + i, ToWrite ? 1 : 0, 2);
 }
 
-// Returns whether one strip is the whole row, so that masks and loops are set up once for many
-// planes.
+// Returns whether one strip is the whole row. Masks and loops are then set up once for many planes.
 template <int S, int Stride>
 CONVSCOPE_INLINE bool one_strip(const DepthwiseMap& z) {
   return kMasksAreFree && fits_alone<S, Stride>(z, Wide::kCount * (S == 3 && Stride == 1 ? 2 : 1));
 }
 
-// Returns the range [begin, end) of outputs of a row whose loads are all inside the row.
+// Returns the first output of a row whose loads are all inside the row.
 CONVSCOPE_INLINE Index inside_begin(const DepthwiseMap& z) {
   return z.pad_left <= 0 ? 0 : ceil_div(z.pad_left, z.stride_w);
 }
@@ -107,8 +108,8 @@ CONVSCOPE_INLINE Index inside_end(const DepthwiseMap& z) {
   return last < 0 ? 0 : last / z.stride_w + 1;
 }
 
-// Cuts `q` pixels into vectors: calls body(Strip<...>{}, begin, end) for those that start in
-// [begin, end). Pixels [inside, inside_end) read no border.
+// Splits `q` pixels into vectors: calls body(Strip<...>{}, begin, end) for the vectors that start
+// in [begin, end). Pixels [inside, inside_end) need no border masks.
 template <class Body>
 CONVSCOPE_INLINE void cut_loaded(Index q, Index inside, Index inside_end, Body body) {
   if constexpr (kMasksAreFree) {
@@ -126,7 +127,7 @@ CONVSCOPE_INLINE void cut_loaded(Index q, Index inside, Index inside_end, Body b
   }
 }
 
-// Cuts the rows of y likewise, with the cheapest kind of strip.
+// Splits the rows of y into strips of the cheapest kind.
 template <int S, int Stride, class Body>
 CONVSCOPE_INLINE void for_strips(const DepthwiseMap& z, Body body) {
   if constexpr (kMasksAreFree) {
@@ -195,7 +196,7 @@ struct Borders {
       lanes[i] = lanes_inside<L>(at + offset(i, dilation), width, limit);
     }
   }
-  // Returns the column of load i, counted from that of tap 0.
+  // Returns the column of load i relative to the column of tap 0.
   CONVSCOPE_INLINE static Index offset(int i, Index dilation) {
     const Index n = L::kCount;
     if (Kind::kTaps == Taps::alone) return Stride == 1 ? i * n + S / 2 : i * n;

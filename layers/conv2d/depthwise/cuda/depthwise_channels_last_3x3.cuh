@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_channels_last_3x3.cuh: shared by the 3x3 kernels for fp16/bf16 in NHWC: two channels of
-// a pixel as floats, the nine taps of two channels, a thread's position.
+// depthwise_channels_last_3x3.cuh: functions that the 3x3 kernels for fp16/bf16 in NHWC share. They
+// load two channels of a pixel and their nine taps as floats, and find a thread's position.
 // Read next  depthwise_channels_last_slide_cuda.cu, depthwise_channels_last_both_cuda.cu
 #pragma once
 
@@ -23,17 +23,18 @@ __device__ inline bool is_in(int at, int size) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(size);
 }
 
-// The source of the taps: fp16/bf16 [9][pairs] from prepare_weights(), which may have rotated them,
-// or w [C][9].
+// The taps in memory: either fp16/bf16 [9][pairs] from prepare_weights(), which may have rotated
+// the taps, or w [C][9].
 struct Taps3x3 {
   const unsigned* prepared = nullptr;
   const float* w = nullptr;
   int channels = 0, pairs = 0;
-  bool turned = false;               // tap t is number 8 - t of w
-  bool prepared_are_turned = false;  // ... of the prepared taps
+  bool turned = false;               // whether tap t is element 8 - t of w
+  bool prepared_are_turned = false;  // the same for the prepared taps
 };
 
-// `turned`: rotated by 180 degrees for dx of stride 1; prepare_weights() prepares them so.
+// `turned`: taps are rotated by 180 degrees, for dx of stride 1; prepare_weights() rotates them
+// too.
 inline Taps3x3 taps_3x3(const Conv2dProblem& z, const void* prepared, const void* w, bool turned) {
   return {.prepared = static_cast<const unsigned*>(prepared),
           .w = static_cast<const float*>(w),
@@ -42,7 +43,7 @@ inline Taps3x3 taps_3x3(const Conv2dProblem& z, const void* prepared, const void
           .turned = turned};
 }
 
-// Loads the taps: w rounded to fp16/bf16.
+// Loads the taps; f32 w is rounded to fp16/bf16.
 template <class Half>
 __device__ inline void load_taps(const Taps3x3& from, int pair, float (&taps)[9][kLanes]) {
 #pragma unroll
@@ -65,7 +66,7 @@ struct Place3x3 {
   int pair = 0, strip = 0, band = 0, n = 0;
   bool is_idle = true;
 };
-// Returns the position of this thread: block (x: places, y: pairs).
+// Returns the position of this thread. Grid: x = places, y = pairs.
 __device__ inline Place3x3 place_of(const Walk3x3& walk) {
   const int me = static_cast<int>(threadIdx.x);
   const int pair = static_cast<int>(blockIdx.y) * walk.width() + (me & (walk.width() - 1));
@@ -82,7 +83,7 @@ __device__ inline Place3x3 place_of(const Walk3x3& walk) {
           .is_idle = false};
 }
 
-// Loads to[j] = column first + j of a row of an image [rows, columns, pairs], 0 outside.
+// Loads to[j] = column first + j of a row of an image [rows, columns, pairs], 0 outside the image.
 template <int kCount>
 __device__ inline void load_row(const unsigned* image, int row, int rows, int first, int columns,
                                 int pairs, unsigned (&to)[kCount]) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_channels_last_3x3.h: the launchers for 3x3 kernels of fp16/bf16 in NHWC, called by
-// depthwise_channels_last_cuda.cu, and the tiling of an image for them.
+// depthwise_channels_last_3x3.h: launch functions of the 3x3 kernels for fp16/bf16 in NHWC, called
+// by depthwise_channels_last_cuda.cu, and the tiling of an image for these kernels.
 //
-// A thread has two channels of a pixel (a pair, 4 bytes) and four neighbouring columns (a strip),
-// and walks down some rows of an image (a band).
+// A thread has two channels of a pixel (a pair, 4 bytes) and four neighbouring columns (a strip).
+// It loops down some rows of an image (a band).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace convscope::depthwise {
 
-// Returns whether it is 3x3, no dilation, equal strides of 1 or 2, padding of at most 2.
+// Returns whether the problem has 3x3 taps, no dilation, equal strides of 1 or 2, padding of at
+// most 2.
 bool fits_3x3(const Conv2dProblem& problem);
 
 // Computes y = relu(b + x * w + residual).
@@ -23,29 +24,30 @@ void backward_data_3x3(const Conv2dBackwardDataArgs& args);
 // Computes dx of stride 1 as a forward pass over dy.
 void slide_back_3x3(const Conv2dBackwardDataArgs& args);
 void backward_weight_3x3(const Conv2dBackwardWeightArgs& args);
-std::size_t weight_bytes_3x3(const Conv2dProblem& problem);  // workspace
-// Computes dx and dw in one pass over x and dy, which are read once. The workspace is that of dw.
+std::size_t weight_bytes_3x3(const Conv2dProblem& problem);  // workspace in bytes
+// Computes dx and dw in one pass that reads x and dy once. Needs the workspace of dw.
 void backward_3x3(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeightArgs& weight);
 
-// One launch: blocks of `rows` neighbouring places of x, each of `width` pairs.
+// One launch. A place is one strip of one band; a block has `rows` neighbouring places of x and
+// `width` pairs.
 struct Walk3x3 {
   static constexpr int kLanes = 2;    // channels of a pair
   static constexpr int kColumns = 4;  // of a strip
   static constexpr int kMaxBand = 28;
 
-  int pairs = 0;  // of a pixel
+  int pairs = 0;  // channel pairs of a pixel
   int width_log2 = 0;
-  int strips = 1, bands = 1, band = 1;  // band: rows; of stride 2, backward: pairs of rows
-  int blocks = 1;                       // along the places
+  int strips = 1, bands = 1, band = 1;  // rows of a band; backward, stride 2: pairs of rows
+  int blocks = 1;                       // blocks of threads along the places
   FastDivisor by_strips, by_bands;
-  std::int64_t places = 0;  // strips in bands in images
+  std::int64_t places = 0;  // strips x bands x images
 
   constexpr int width() const { return 1 << width_log2; }
   constexpr int blocks_of_pairs() const { return ceil_div(pairs, width()); }
 };
 
-// Returns the launch for `rows` rows and `columns` columns of n images: `threads` of a block,
-// `resident` blocks on an SM at a time; `frame`: rows that a band reads in addition to its own.
+// Returns the launch for n images of `rows` rows and `columns` columns, with `threads` threads in a
+// block and `resident` blocks on an SM at a time. A band reads `frame` rows more than it computes.
 constexpr Walk3x3 make_walk_3x3(std::int64_t n, int rows, int columns, int channels, int threads,
                                 int resident, int frame) {
   Walk3x3 walk;
@@ -57,14 +59,14 @@ constexpr Walk3x3 make_walk_3x3(std::int64_t n, int rows, int columns, int chann
     const std::int64_t places = n * walk.strips * ceil_div(rows, band);
     return ceil_div(places, std::int64_t{side_by_side});
   };
-  // The least time, when all blocks take equally long: whole rounds of the SMs.
+  // Minimises the time when all blocks take equally long: the number of whole rounds of the SMs.
   std::int64_t least = INT64_MAX;
   for (int bands = ceil_div(rows, Walk3x3::kMaxBand); bands <= rows; ++bands) {
     const int band = ceil_div(rows, bands);
     if (ceil_div(rows, band) != bands) continue;
     const std::int64_t rounds =
         ceil_div(blocks_of(band) * walk.blocks_of_pairs(), std::int64_t{resident});
-    // A few more rounds reduce the share of idle blocks in the last one.
+    // More rounds reduce the share of idle blocks in the last round.
     const std::int64_t time = rounds * (band + frame + 1);
     if (time >= least) continue;
     least = time;

@@ -8,15 +8,15 @@
 // Textbook   for each pixel (h,w) of x, each (r,s) that reaches a pixel of dy:
 //              dx[h][w] += w[r][s] * dy[..]
 //              dw[r][s] += x[h][w] * dy[..]
-// Method     for a pixel of x both sums run over the same elements of dy, so a thread that has them
-//            in registers computes both: x and dy are read once, dx is written once. A thread has
-//            two channels of four columns of x and walks down its band. It keeps the three (at
-//            stride 2: two) rows of dy that a row of x needs, packed, the nine taps and nine
-//            accumulators of dw. Then the block adds its sums of dw and stores them as a part; a
-//            small launch adds the parts
-//            stride 2: rows and columns are counted from the padding on, so that even ones use taps
-//            0 and 2, odd ones tap 1; a step is a pair of rows
-//            The same kernel also computes only dx, of stride 2, or only dw
+// Method     For a pixel of x, dx and dw are sums over the same elements of dy. A thread that has
+//            these elements in registers computes both: x and dy are read once, dx is written once.
+//            A thread has two channels of four columns of x and loops down its band. It keeps the
+//            three (at stride 2: two) rows of dy that a row of x needs, packed, the nine taps and
+//            nine accumulators of dw. Then the block adds its threads' accumulators of dw and
+//            stores the result as a part; a small launch adds the parts.
+//            At stride 2, rows and columns are counted from the padding on. Even ones use taps 0
+//            and 2, odd ones tap 1; a step is a pair of rows.
+//            The same kernel also computes only dx of stride 2, or only dw.
 // Shapes     x, dx [N,1,H,W,Cp], dy [N,1,P,Q,Cp] fp16/bf16, Cp a multiple of 8, 16-byte aligned;
 //            taps [9][Cp] fp16/bf16 (prepared), or w [C,1,3,3] f32; dw [C,1,3,3] f32; sums in f32
 // Supports   3x3, no dilation, stride 1 or 2 along both axes, padding of at most 2
@@ -38,7 +38,7 @@ namespace {
 
 constexpr int kThreadsOfBlock = 128;
 constexpr int kBlocksWanted = 4;
-constexpr int kMultiprocessors = 132;  // for which bands are cut
+constexpr int kMultiprocessors = 132;  // SMs of the GPU for which bands are tiled
 constexpr int kTaps = 9;
 constexpr int kFinishers = 8;  // channels of a block that adds parts
 
@@ -67,7 +67,8 @@ __device__ inline void store_row(const BothWork& work, unsigned* image, int row,
   }
 }
 
-// Adds the contribution of element `dy` of tap t to the pixel x.
+// Adds the product of element `dy` and tap t to the pixel of dx, and the product of x and `dy` to
+// dw.
 template <bool kData, bool kWeight>
 __device__ inline void add_products(const float (&dy)[kLanes], const float (&x)[kLanes],
                                     const float (&tap)[kLanes], float (&dx)[kLanes],
@@ -79,7 +80,8 @@ __device__ inline void add_products(const float (&dy)[kLanes], const float (&x)[
   }
 }
 
-// Adds the sums of the block's threads in a fixed order and stores parts[block][tap][channel].
+// Adds the accumulators of the block's threads in a fixed order and stores
+// parts[block][tap][channel].
 __device__ inline void put_part(const BothWork& work, float (&dw)[kTaps][kLanes]) {
   constexpr int kWarps = kThreadsOfBlock / 32;
   __shared__ float scratch[kWarps][kTaps][32 * kLanes];
@@ -130,8 +132,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
     if constexpr (kStride == 1) {
       // Row h of x uses row h + pad - r of dy at tap r; window[k] is row h + pad - 2 + k.
       constexpr int kDyColumns = kColumns + 2;
-      // With dx, three rounds do not fit into the registers: nvcc 13.0 then stores wrong dx, which
-      // tests on a GPU detect and the emulation does not.
+      // With dx, three unrolled rounds do not fit into the registers: nvcc 13.0 then stores wrong
+      // dx. Tests on a GPU detect this, the emulation does not.
       [[maybe_unused]] constexpr int kUnrolled = kData ? 1 : 3;
       const int w0 = at.strip * kColumns;
       const int first = w0 + work.pad_w - 2;
@@ -157,7 +159,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
         float pixels[kColumns][kLanes];
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) floats_of<Half>(in[j], pixels[j]);
-          // In the order of (r, s), as in the other kernels.
+          // Adds in the order of (r, s), as the other kernels do.
 #pragma unroll
         for (int r = 2; r >= 0; --r) {
 #pragma unroll
@@ -183,8 +185,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
         for (int j = 0; j < kColumns; ++j) in[j] = next_in[j];
       }
     } else {
-      // Row u = h + pad of x uses dy rows u / 2 at tap 0 and u / 2 - 1 at tap 2 when it is even,
-      // and (u - 1) / 2 at tap 1 when it is odd. Pair i has u = 2 i and 2 i + 1.
+      // Row u = h + pad of x uses rows of dy: u / 2 at tap 0 and u / 2 - 1 at tap 2 when u is even,
+      // (u - 1) / 2 at tap 1 when u is odd. Pair i has u = 2 i and 2 i + 1.
       constexpr int kDyColumns = kColumns / 2 + 1;
       const int first = at.strip * (kColumns / 2) - 1;  // column of dy
       const int w0 = at.strip * kColumns - work.pad_w;
@@ -235,7 +237,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
   if constexpr (kWeight) put_part(work, dw);
 }
 
-// Block (x: channels, y: tap): a thread adds every 32nd part of its channel.
+// Grid: x = channels, y = tap. A thread adds every 32nd part of its channel.
 __global__ void __launch_bounds__(kThreads) finish_3x3(const float* parts, int count, int channels,
                                                        int padded, bool accumulate, float* dw) {
   constexpr int kRows = static_cast<int>(kThreads) / kFinishers;
@@ -330,7 +332,7 @@ void backward_weight_3x3(const Conv2dBackwardWeightArgs& args) {
 }
 
 void backward_3x3(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeightArgs& weight) {
-  // Prepared weights of stride 1 are rotated; here tap (r, s) is that of w.
+  // Prepared weights of stride 1 are rotated; this kernel's tap (r, s) is that of w.
   Taps3x3 taps = taps_3x3(data.problem, data.prepared, data.w, false);
   taps.prepared_are_turned = data.problem.stride_h == 1;
   run<true, true>(data.problem, {.taps = taps,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_channels_last_cuda.cu: depthwise convolution of fp16/bf16 in NHWC: eight channels of a
-// pixel, 16 bytes, are eight convolutions at once.
+// depthwise_channels_last_cuda.cu: depthwise convolution of fp16/bf16 in NHWC. A thread reads eight
+// channels of a pixel (16 bytes, a piece) at once.
 //
 // Formula    y[n,c,p,q] = b[c] + sum over r, s of w[c,r,s] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], x = 0 outside
@@ -43,15 +43,15 @@ namespace convscope {
 namespace {
 
 constexpr int kColumns = 4;  // pixels of a thread
-constexpr int kTaps = 9;     // of dw at once
+constexpr int kTaps = 9;     // taps of dw that are accumulated at once
 constexpr int kMaxTaps = 15;
 
 struct Sizes {
-  int h, w, p, q;  // of the tensor that is read and of the one that is written
+  int h, w, p, q;  // sizes of the tensors that are read and written
   int r, s, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   int pieces;
   FastDivisor by_pieces = {}, by_strips = {}, by_p = {};
-  std::int64_t count = 0;  // strips of pieces, one for each thread
+  std::int64_t count = 0;  // strips times pieces, one thread for each
 };
 
 int narrow(std::int64_t size) { return static_cast<int>(size); }
@@ -122,7 +122,8 @@ __device__ inline uint4 finish(const Finish& z, float (&sum)[kPieceLanes], int p
   return piece_of_floats<Half>(sum);
 }
 
-// Rounds taps [R S][pieces] = w [C][R S]; `turned`: tap (r,s) is that of (R-1-r, S-1-s).
+// Rounds w [C][R S] and stores it as taps [R S][pieces]; `turned`: tap (r,s) is (R-1-r, S-1-s) of
+// w.
 template <class Half>
 __global__ void round_weights(const float* w, int channels, int pieces, int taps, bool turned,
                               uint4* to) {
@@ -189,7 +190,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// dx of any stride: each pixel of x finds the pixels of dy that used it.
+// Computes dx of any stride: each pixel of x finds the pixels of dy that used it.
 template <class Half>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const uint4* dy, const uint4* taps, Sizes z, uint4* dx) {
@@ -222,7 +223,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Block (x: pieces, y: split of the pixels of dy, z: kTaps taps). part [chunk of taps][split][tap].
+// Grid: x = pieces, y = split of the pixels of dy, z = kTaps taps. Writes part [chunk of
+// taps][split][tap].
 template <class Half>
 __global__ void __launch_bounds__(kThreads)
     weight_kernel(const uint4* x, const uint4* dy, ChannelWalk walk, Sizes z, std::int64_t floats,
@@ -262,7 +264,7 @@ __global__ void __launch_bounds__(kThreads)
   walk.put_part(sums, part + blockIdx.z * floats);
 }
 
-// Block (x: channels, y: kTaps taps).
+// Grid: x = channels, y = kTaps taps.
 __global__ void __launch_bounds__(kThreads)
     finish_weights(ChannelWalk walk, const float* part, std::int64_t floats, int channels, int taps,
                    bool accumulate, float* dw) {
@@ -306,7 +308,7 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
   return static_cast<std::size_t>(z.r * z.s * round_up(z.c, std::int64_t{kPieceLanes})) * 2;
 }
 
-// The 3x3 kernels read w directly without loss of time, and a launch is saved.
+// For a single call, the 3x3 kernels read w directly: this costs no time and saves a launch.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return !depthwise::fits_3x3(z); }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
@@ -410,7 +412,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
           .launches = depthwise::fits_3x3(z) && !weight ? 1.0 : 2.0};
 }
 
-// Returns the cost of reading x, dy and w, and writing dx, once.
+// Returns the cost of reading x, dy and w once and writing dx once.
 Conv2dCost cost_of_both(const Conv2dProblem& z) {
   Conv2dCost both = cost(z, Direction::backward_weight);
   both.flops *= 2;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_channels_last_slide_cuda.cu: 3x3 depthwise convolution of fp16/bf16 in NHWC. A thread
-// walks down four columns, and each row of x that it loads serves all rows of y that the kernel
+// loops down four columns. Each row of x that it loads is used for all rows of y that the kernel
 // reaches.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,r,s] x[n, c, p stride - pad_top + r,
 //            q stride - pad_left + s] + residual[n,c,p,q]), x = 0 outside
 // Textbook   for each pair of channels, n, four columns q, p:
 //              for (r,s): sum[q][0..1] += w[r][s] * x[n][p stride + r - pad][q stride + s - pad]
-// Method     three rows of y (two, at stride 2) are accumulated at a time. A row of x is loaded
-//            once, six or nine pairs of 8 bytes; the next row is loaded during the products of this
-//            one. Taps and accumulators are registers. Lanes of a warp are neighbours in channels
-//            first, then in columns
+// Method     Three rows of y (two, at stride 2) are accumulated at a time. A row of x is loaded
+//            once, as six or nine pairs of 8 bytes; the next row is loaded during the products of
+//            this row. Taps and accumulators are registers. Neighbouring lanes of a warp are
+//            neighbours in channels first, then in columns.
 //              forward          as described
 //              backward_data    stride 1: the same over dy, with rotated taps
 // Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Cp] fp16/bf16, Cp a multiple of 8, 16-byte aligned; taps
@@ -33,7 +33,7 @@ namespace {
 
 constexpr int kThreadsOfBlock = 128;
 constexpr int kBlocksWanted = 5;       // on an SM
-constexpr int kMultiprocessors = 132;  // for which bands are cut
+constexpr int kMultiprocessors = 132;  // SMs of the GPU for which bands are tiled
 
 struct SlideWork {
   Walk3x3 walk = {};
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
     to += static_cast<std::int64_t>(work.q) * pairs;
   };
 
-  // sums[a] is the row of y that is `a` rows older than the newest one that this row of x reaches.
+  // sums[a] is the row of y that is `a` rows above the lowest row of y that this row of x reaches.
   float sums[kLive][kColumns][kLanes] = {};
   const auto add_row = [&](const unsigned(&in)[kLoads], int age, int r) {
 #pragma unroll

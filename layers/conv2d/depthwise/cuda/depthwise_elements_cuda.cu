@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_elements_cuda.cu: depthwise convolution of any shape on the GPU, one thread for each
-// element of the result; and the sum over slices at the end of every weight gradient.
+// depthwise_elements_cuda.cu: depthwise convolution of any shape on the GPU, with one thread for
+// each element of the result. Also the sum over slices at the end of every weight gradient.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + sum over r, s of w[k,0,r,s] x[n,k / M, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w] + residual[n,k,p,q]), M = K/C
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r*dil-pad,q*stride+s*dil-pad]
-// Method     neighbouring threads are neighbouring pixels of a row, so loads and stores of a warp
-//            are one or two lines; the R S-fold reading of x hits L1. backward_data gathers: the
-//            taps whose distance to the pixel is a multiple of the stride. backward_weight: a block
-//            for each (k, slice of N P Q), one tap after another
+// Method     Neighbouring threads are neighbouring pixels of a row, so loads and stores of a warp
+//            are one or two lines; x is read R S times, mostly from L1. backward_data gathers the
+//            taps whose distance to the pixel is a multiple of the stride. In backward_weight a
+//            block has one (k, slice of N P Q) and computes one tap after another
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            sums in f32, rounded once
 // Supports   all with C/G = 1: any kernel, stride, dilation, padding and multiplier
@@ -43,7 +43,7 @@ struct ElementWork {
   void* to = nullptr;  // y, dx, or f32 partial sums of dw
 };
 
-// The sizes as Index, into which they all fit.
+// The sizes as Index; all of them fit into this type.
 template <class Index>
 struct Sizes {
   Index n, c, h, w, k, r, s, p, q, multiplier;
@@ -91,7 +91,8 @@ __global__ void depthwise_forward_elements_kernel(const __grid_constant__ Elemen
         sum = fmaf(to_float(x[h * z.w + column]), to_float(w[r * z.s + s]), sum);
       }
     }
-    // The residual is added to y rounded as it would be stored: the bits of a separate pass.
+    // The residual is added to y rounded to its type, so that the bits equal those of a separate
+    // pass.
     const auto* const residual = static_cast<const T*>(work.residual);
     if (residual != nullptr) sum = to_float(from_float<T>(sum));
     static_cast<T*>(work.to)[i] = from_float<T>(finished(sum, residual, i, work.relu));
@@ -161,7 +162,7 @@ __global__ void depthwise_weight_elements_kernel(const __grid_constant__ Element
   }
 }
 
-// Computes dw[i] = or += sum of partial[i][slices], by kLanes lanes of a warp.
+// Computes dw[i] = or += sum of partial[i][slices], with kLanes lanes of a warp.
 template <class T, int kLanes>
 __global__ void sum_slices_kernel(const float* partial, std::int64_t count, int slices,
                                   bool accumulate, T* dw) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_forward_cuda.cu: depthwise convolution of NCHW planes on the GPU: tiles of whole planes
-// or bands in shared memory, and in each thread a window that slides down 4 columns.
+// depthwise_forward_cuda.cu: depthwise convolution of NCHW planes on the GPU. Tiles of whole planes
+// or bands are in shared memory; in each thread a window slides down 4 columns.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + sum over r, s of w[k,0,r,s] x[n,k,p stride - pad_top + r,
 //            q stride - pad_left + s] + residual[n,k,p,q]), x = 0 outside
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k,p*stride+r-pad,q*stride+s-pad]
-// Method     a block copies its tile of x with a border of zeros into shared memory
+// Method     A block copies its tile of x with a border of zeros into shared memory
 //            (depthwise_tiling.h). There is no pipeline inside the block: while it computes, the
-//            other blocks of the SM load and store. A thread computes 7 rows x 4 columns of y: each
+//            other blocks of the SM load and store. A thread computes 7 rows x 4 columns of y. Each
 //            row of the tile is read once, as 16-byte units, and every tap of it is added to the R
 //            rows of accumulators that it belongs to. All loops over rows, taps and columns are
 //            unrolled, so accumulators and taps are registers. A finished row of 4 is stored at
-//            once; rows of y that are not a multiple of 16 bytes are gathered in shared memory and
+//            once. Rows of y that are not a multiple of 16 bytes are gathered in shared memory and
 //            stored as one run
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major; sums in f32. Any
 //            alignment; copies of 4 elements without a register when W, Q are multiples of 4 and
@@ -24,10 +24,11 @@
 //            4.3 TB/s = 12), so bound by the FMAs that the SMs issue
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
 // Backward   stride 1: dx is this kernel over dy with the taps in reverse order (rotated)
-// Choices    7 rows: divides the maps of ImageNet; a strip reads (7 + R - 1) / 7 of its rows. 4
-//            columns: one 16-byte store, and S + 3 floats read for 4 S products. 128 threads, 8/5/4
-//            blocks wanted: 64, 96, 128 registers for 9 + 12, 25 + 20 and 49 + 28 taps and
-//            accumulators and a window of 6 to 10
+// Choices    7 rows divide the maps of ImageNet; a strip reads (7 + R - 1) / 7 times its rows. 4
+//            columns make one 16-byte store, and S + 3 floats are read for 4 S products. Blocks
+//            have 128 threads; for R = 3, 5, 7 an SM should hold 8, 5 and 4 of them with 64, 96
+//            and 128 registers for 9 + 12, 25 + 20 and 49 + 28 taps and accumulators and a window
+//            of 6 to 10
 // Source     W. Luo et al. 2019 (PyTorch's DepthwiseConv2d.cu: one thread for each output) is the
 //            previous step; G. Lu, W. Zhang, Z. Wang 2021: Optimizing Depthwise Separable
 //            Convolution Operations on GPUs, IEEE TPDS
@@ -53,7 +54,7 @@ struct ForwardWork {
   const T* b = nullptr;
   const T* residual = nullptr;
   T* y = nullptr;
-  // Elements of a store to y; 0: through shared memory. With stride 1 those of a copy of x.
+  // Elements of a store to y; 0: through shared memory. With stride 1 also those of a copy of x.
   int store_unit = 0;
   bool relu = false;
 };
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   const TargetRun<T> run = target_run(t, job, work.y);
   if constexpr (kAligned) start_aligned_tile<kUnit>(t, job, work.x, tile);
 
-  // There are more items than threads only with one plane: then all have the same channel.
+  // There are more items than threads only for one plane; then all items have the same channel.
   int index = static_cast<int>(threadIdx.x);
   DepthwiseItem item = depthwise_item(t, index);
   float taps[kTaps] = {};
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          // As if y were stored in between: the bits of a separate pass.
+          // Rounds as if y were stored in between, so that the bits equal those of a separate pass.
           if (residual != nullptr) {
             sums[done][j] = to_float(from_float<T>(sums[done][j])) + more[j];
           }

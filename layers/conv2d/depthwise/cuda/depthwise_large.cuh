@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_large.cuh: the inner loops of depthwise convolution with large kernels on the GPU,
-// shared by all directions. A thread keeps its piece of the result in registers and adds the rows
-// of the source, which are in shared memory, in turn.
+// shared by all directions. A thread keeps its results in registers and adds the rows of the source
+// one after another; source and taps are in shared memory.
 // Read next  depthwise_large_plan.h, the source of the sizes; depthwise_large_cuda.cu
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace convscope::depthwise {
 
-// Loads v[i] = from[i], where from is aligned to kUnit floats; extra floats of a unit are dropped.
+// Loads v[i] = from[i]; `from` is aligned to kUnit floats, and extra floats of a unit are ignored.
 template <int kUnit, int kCount>
 __device__ inline void load_floats(const float* from, float (&v)[kCount]) {
 #pragma unroll
@@ -32,8 +32,9 @@ __device__ inline void load_floats(const float* from, float (&v)[kCount]) {
   }
 }
 
-// The rows of taps for a row of the source: rows[o] for row o of the results, of which those from
-// low to high exist. The others point to some row, so that all loads come first.
+// The rows of taps that are multiplied by a row of the source: rows[o] for row o of the results.
+// Only rows low to high exist. The other pointers point to some valid row, so that all loads can be
+// issued first.
 template <int kRows>
 struct MetRows {
   const float* rows[kRows];
@@ -41,8 +42,8 @@ struct MetRows {
 };
 
 // Adds the products of kTaps neighbouring taps of each row with the source from `source` on. The
-// code is the same for all rows, complete or not: a copy for each combination would not fit into
-// the instruction cache.
+// code is the same for complete and incomplete rows, because a copy for each combination would not
+// fit into the instruction cache.
 template <int kUnit, int kTaps, int kRows, int kColumns>
 __device__ inline void add_taps(const float* source, const MetRows<kRows>& met, int q,
                                 float (&sums)[kRows][kColumns]) {
@@ -62,7 +63,7 @@ __device__ inline void add_taps(const float* source, const MetRows<kRows>& met, 
   }
 }
 
-// A thread's correlation: its results begin at row `row` and column `column` of the source's class,
+// A thread's correlation. Its results begin at row `row` and column `column` of the source's class,
 // relative to tap 0.
 struct Correlation {
   const float* source = nullptr;  // [rows, pitch], at the thread's first column
@@ -73,8 +74,8 @@ struct Correlation {
   bool active = false;
 };
 
-// Called by all lanes of a warp. A row outside the source is read from `zeros`, and where no lane
-// of the warp has a row, the loop does not begin.
+// Must be called by all lanes of a warp. A row outside the source is read from `zeros`. The loop
+// covers only rows that some lane of the warp needs.
 template <int kUnit, int kRows, int kColumns>
 __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch, const float* zeros,
                                  float (&sums)[kRows][kColumns]) {
@@ -113,14 +114,15 @@ __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch,
 
 // ---- into shared memory ------------------------------------------------------------------------
 
-// A thread's loop over [slots, rows, width]: its column stays, so values that depend on it are
-// computed once. The threads take as many rows at a time as they can, or one, when a row is longer.
+// A thread's loop over [slots, rows, width]. Its column stays the same, so values that depend on
+// the column are computed once. The threads take as many rows at a time as possible, or one when a
+// row is longer than the block.
 struct Walk {
   int slot = 0, row = 0;
   int slots = 0, rows = 1;
   int slots_at_once = 0, rows_at_once = 1;
 
-  // `first_column`: of this thread; it continues in steps of the block.
+  // first_column: set for this thread, which continues in steps of the block.
   __device__ Walk(int slots_of_block, int rows_of_slot, int width, int& first_column)
       : slots(slots_of_block), rows(rows_of_slot) {
     const int threads = static_cast<int>(blockDim.x);
@@ -132,7 +134,7 @@ struct Walk {
     rows_at_once = at_once - slots_at_once * rows;
     slot = above / max(1, rows);
     row = above - slot * rows;
-    if (above >= at_once) slot = slots;  // threads beyond whole rows
+    if (above >= at_once) slot = slots;  // threads beyond whole rows are idle
   }
   __device__ bool more() const { return slot < slots; }
   __device__ void step() {
@@ -146,11 +148,11 @@ struct Walk {
 };
 
 // Stores to[at] = *from for each (slot, row, column), where at = place(slot, row, column, from),
-// unless it is negative. All loads of a thread's next 16 elements are in flight before the first of
-// them is stored.
+// unless `at` is negative. A thread issues the loads of its next 16 elements before it stores the
+// first of them.
 template <class T, class Place>
 __device__ inline void scatter(int slots, int rows, int width, float* to, Place place) {
-  if (rows <= 0) return;  // a band below the image, in its padding
+  if (rows <= 0) return;  // a band below the image, in the padding
   constexpr int kAhead = 16;
   int column = 0;
   const Walk start(slots, rows, width, column);
@@ -187,8 +189,8 @@ __device__ inline int first_of(const Line& line, int band_start) {
 }
 
 // Copies `slots` planes of the source to the zeroed tiles tile[slot][source class][tile
-// row][pitch]. Plane `slot` begins at source[offsets[slot]], or does not exist when that is
-// negative.
+// row][pitch]. Plane `slot` begins at source[offsets[slot]]; a negative offset means that there is
+// no plane.
 template <class T>
 __device__ inline void stage_sources(const LargePlan& t, int band_start, const T* source,
                                      const std::int64_t* offsets, float* tile) {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_large_cuda.cu: depthwise convolution with large kernels (9x9 to 63x63) on the GPU, y
-// and dx: planes in shared memory, and in each thread 4 x 14 accumulators to which rows of x are
-// added.
+// and dx. Planes are in shared memory; a thread adds rows of x to its 4 x 14 accumulators.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride_h - pad_top + r,
 //            q stride_w - pad_left + s] + residual[n,c,p,q]), x = 0 outside
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     each number of x is used R S times, so FMAs limit the speed, and the number of FMAs
+// Method     Each element of x is used R S times, so FMAs limit the speed, and the number of FMAs
 //            for each load from shared memory matters. A block holds some planes (of the same
 //            channel, if there are enough images) and their taps. A thread owns 4 rows x 14 columns
-//            of y. For each row of x, 17 of its numbers and 4 taps of each row make 224 FMAs for 13
-//            loads. Rows outside x are not visited. Strides: both axes are cut into residue
+//            of y. For each row of x, 17 of its elements and 4 taps of each row make 224 FMAs for
+//            13 loads. Rows outside x are skipped. With strides, both axes are split into residue
 //            classes, each of which is a correlation of stride 1 (depthwise_large_plan.h). Finished
 //            rows are gathered in shared memory and stored as one run
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major, any alignment;
@@ -59,7 +58,7 @@ struct LargeWork {
   bool relu = false;
 };
 
-// Plane `flat` in the order in which neighbours have the same channel.
+// Plane `flat` in the order in which neighbouring planes have the same channel.
 struct PlaneName {
   int channel = 0;
   std::int64_t plane = 0;  // image C + channel
@@ -115,7 +114,8 @@ __device__ inline void store_slots(const LargeWork& work, const std::int64_t* pl
           plane * (t.out_h * t.out_w) + (first_row + walk.row) * t.out_w + column;
       float sum = staged[walk.slot * t.staged + walk.row * t.out_w + column];
       if (biases != nullptr) sum += to_float(biases[channels[walk.slot]]);
-      // The residual is added to y rounded as it would be stored: the bits of a separate pass.
+      // The residual is added to y rounded to its type, so that the bits equal those of a separate
+      // pass.
       if (residuals != nullptr) sum = to_float(from_float<T>(sum));
       static_cast<T*>(work.out)[at] = from_float<T>(finished(sum, residuals, at, work.relu));
     }
@@ -263,7 +263,8 @@ LargeSizes large_sizes(const Conv2dProblem& z, Direction direction) {
 
 const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
   const LargeSizes sizes = large_sizes(z, direction);
-  // A search takes longer than a launch, and a network repeats the same few problems.
+  // The search takes longer than a launch, and a network repeats a few problems, so results are
+  // kept.
   struct Remembered {
     LargeSizes sizes;
     LargePlan plan;
@@ -285,7 +286,7 @@ const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
 }
 
 bool fits_large(const Conv2dProblem& z, Direction direction) {
-  // Limits of sizes: a plane's indices in 32 bits, planes and coordinates of a grid.
+  // Limits of sizes: 32-bit indices in a plane, planes and coordinates of a grid.
   constexpr std::int64_t kMax = 16384, kMaxPlanes = std::int64_t{1} << 30, kMaxTaps = 63;
   if (z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
   if (z.stride_h > Axis::kMaxStride || z.stride_w > Axis::kMaxStride) return false;
@@ -296,9 +297,9 @@ bool fits_large(const Conv2dProblem& z, Direction direction) {
 }
 
 double large_seconds(const Conv2dProblem& z, Direction direction) {
-  constexpr double kCyclesOfPlan = 1.75e9;  // per second, of the GPU on which they were fitted
-  // The plan compares its tiles; relative to other kernels it underestimates, most of all short
-  // ones.
+  constexpr double kCyclesOfPlan = 1.75e9;  // per second, on the GPU of the fit
+  // The estimate compares tilings. Relative to other kernels it is too low, most of all for short
+  // kernels.
   const bool weight = direction == Direction::backward_weight;
   const bool few_taps = z.s <= 16;
   const double times = weight ? few_taps ? 1.5 : 1.3 : few_taps ? 1.85 : 1.35;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_large_launch.h: the plan of a problem on the current device, for depthwise_large_*.cu.
+// depthwise_large_launch.h: the tilings of depthwise_large_*.cu on the current device.
 #pragma once
 
 #include "layers/conv2d/depthwise/cuda/depthwise_large_plan.h"
@@ -7,15 +7,15 @@
 
 namespace convscope::depthwise {
 
-// Minimum taps of a kernel for these kernels where the tiles of 3, 5 and 7 do not fit.
+// Minimum number of taps for these kernels where the tiles for 3, 5 and 7 do not fit.
 inline constexpr std::int64_t kLeastLargeTaps = 20;
 
 LargeSizes large_sizes(const Conv2dProblem& problem, Direction direction);
 
-// Returns the plan; valid until this thread has asked for 64 other problems.
+// Returns the tiling; the reference is valid until this thread has requested 64 other problems.
 const LargePlan& large_plan(const Conv2dProblem& problem, Direction direction);
 
-// Returns the estimated time of the whole call: depthwise_large_*.cu and depthwise_split_*.cu.
+// Returns the estimated time of the whole call, for depthwise_large_*.cu and depthwise_split_*.cu.
 double large_seconds(const Conv2dProblem& problem, Direction direction);
 double split_seconds(const Conv2dProblem& problem, Direction direction);
 double split_weight_seconds(const Conv2dProblem& problem);

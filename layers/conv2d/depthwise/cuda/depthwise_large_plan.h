@@ -2,17 +2,18 @@
 // depthwise_large_plan.h: the tiling of depthwise convolutions with large kernels for the GPU: only
 // index arithmetic, shared by host and device.
 //
-// Every direction and stride is a correlation of stride 1 of a source with taps,
+// In every direction and for every stride, a source is correlated with taps at stride 1,
 //
 //     out[o][j] += source[start + o + p][... + j + q] * taps[p][q]
 //
-// once each axis is split into residue classes of the stride. A `Line` is such a class of one axis:
+// once each axis is split into residue classes modulo the stride. A `Line` is one class of one
+// axis:
 //
-//    forward          y is one class; class e of w's rows uses the class e - pad of x's rows
-//     backward_data    class a of dx's rows uses all dy with the rows of w that reach it, rotated
-//     backward_weight  class e of dw's rows uses the class e - pad of x's rows; dy are the taps
+//    forward          y is one class; class e of w's rows reads the class e - pad of x's rows
+//     backward_data    class a of dx's rows reads all dy and the rows of w that reach it, rotated
+//     backward_weight  class e of dw's rows reads the class e - pad of x's rows; the taps are dy
 //
-// An entry is a pair of lines, of rows and of columns. With stride 1 there is one entry.
+// An entry is a pair of a line of rows and a line of columns. With stride 1 there is one entry.
 #pragma once
 
 #include <algorithm>
@@ -24,22 +25,21 @@
 namespace convscope::depthwise {
 
 struct Line {
-  int source_first = 0, source_size = 0;  // elements source_first + i source_step
-  int start = 0;                          // source element of output 0 and tap 0
-  int taps = 0;                           // of w every tap_step-th; of dy all
-  int outs = 0, out_first = 0;            // output i is number out_first + i out_step
+  int source_first = 0, source_size = 0;  // the class has elements source_first + i source_step
+  int start = 0;                          // source element for output 0 and tap 0
+  int taps = 0;                           // every tap_step-th tap of w; all of dy
+  int outs = 0, out_first = 0;            // output i is element out_first + i out_step
   int tile_start = 0;                     // first source element of a tile, in band 0
-  int left = 0;                           // columns: position of source element 0 in a tile row
+  int left = 0;                           // of columns: index of source element 0 in a tile row
 };
 
 struct Axis {
   static constexpr int kMaxStride = 3;
   int count = 1;
   int source_step = 1, tap_step = 1, out_step = 1;
-  bool turned = false;  // the last tap comes first
+  bool turned = false;  // whether taps are in reverse order
   Line lines[kMaxStride] = {};
-  // The class of an element and of a tap in memory, by its remainder, and its position in the
-  // class.
+  // Class of a source element and of a tap, by remainder.
   int line_of_source[kMaxStride] = {}, line_of_tap[kMaxStride] = {};
   FastDivisor by_source_step, by_tap_step;
 
@@ -55,7 +55,7 @@ struct Axis {
   }
 };
 
-// Returns one axis of the problem: `in` of x, `out` of y, `taps` of w.
+// Returns one axis of the problem, with `in` elements of x, `out` of y and `taps` of w.
 constexpr Axis make_axis(Direction direction, int in, int out, int taps, int stride, int pad) {
   Axis axis;
   axis.count = stride;
@@ -97,7 +97,7 @@ constexpr Axis make_axis(Direction direction, int in, int out, int taps, int str
   return axis;
 }
 
-// The piece of out that a thread keeps in registers.
+// The rows and columns of results that a thread keeps in registers.
 struct ThreadTile {
   int rows, columns;
   int unit;  // floats of a load from the source: 4, 2 or 1
@@ -105,24 +105,24 @@ struct ThreadTile {
 inline constexpr ThreadTile kThreadTiles[] = {{4, 14, 2}, {4, 8, 4}, {4, 7, 1}, {3, 9, 1}};
 
 struct LargePlan {
-  static constexpr int kThreads = 128;     // wanted in a block
-  static constexpr int kMaxThreads = 256;  // backward_weight, whose threads keep their results
+  static constexpr int kThreads = 128;     // preferred threads of a block
+  static constexpr int kMaxThreads = 256;  // backward_weight, where threads keep results
 
   Axis rows, columns;
-  int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // planes of source and out, in memory
-  int tile = 0;                                  // of kThreadTiles
+  int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // sizes in memory of source and output planes
+  int tile = 0;                                  // index into kThreadTiles
   int entries = 1;
-  int sources = 1;  // classes of the source in a tile: entries, or 1
-  int slots = 1;    // planes of a block at a time
+  int sources = 1;  // source classes in a tile: entries, or 1
+  int slots = 1;    // planes that a block holds at a time
   int strips = 1, groups = 1;
-  int segments = 1, segment = 0;  // backward_weight: runs of rows of dy, rows of a run
-  int bands = 1, band = 0;        // rows of an output class (of dy) in a tile; 0: does not fit
+  int segments = 1, segment = 0;  // backward_weight: segments of dy's rows; rows of one
+  int bands = 1, band = 0;        // rows of a class in a tile; band 0: does not fit
   int tile_rows = 0, pitch = 0;   // of the source
   int tap_rows = 0, tap_pitch = 0, tap_sets = 1;
-  int run_rows = 0;  // of the source in memory, copied to a tile
-  int staged = 0;    // floats of a slot: the rows of out in memory of a band
+  int run_rows = 0;  // rows in memory that are copied to a tile
+  int staged = 0;    // floats of output rows of a band, for each plane
   int threads = kThreads;
-  double cycles = 0;  // estimated, for the whole call
+  double cycles = 0;  // estimate for the whole call
 
   constexpr int items() const { return slots * segments * strips * groups; }
   constexpr int source_floats() const { return sources * tile_rows * pitch; }
@@ -132,15 +132,15 @@ struct LargePlan {
 
 namespace large_plan_parts {
 
-// Returns the floats of a tile row: at least `least`, with a distance for few bank conflicts.
+// Returns the floats of a tile row: at least `least`, chosen for few bank conflicts.
 constexpr int pitch_of(int least, int unit) {
   if (unit == 4) return (least + 3) / 4 % 2 == 0 ? (least + 3) / 4 * 4 + 4 : (least + 3) / 4 * 4;
   if (unit == 2) return (least + 1) / 2 % 2 == 0 ? (least + 1) / 2 * 2 + 2 : (least + 1) / 2 * 2;
   return least | 1;
 }
 
-// Positions element 0 of lines of columns so that output 0 and tap 0 share a whole unit. Returns
-// the floats of a row.
+// Sets the index of element 0 of each line of columns, so that output 0 and tap 0 share a whole
+// unit. Returns the floats of a row.
 constexpr int place_columns(Axis& columns, int groups, const ThreadTile& tile, bool shared_source) {
   int least = 0;
   int shared_left = 0;
@@ -189,13 +189,13 @@ constexpr int shared_floats_of(const LargePlan& t, Direction direction) {
   return direction == Direction::backward_weight ? std::max(tiles, sums) : tiles;
 }
 
-// Returns cycles of the whole call on a GPU that issues 4 warp instructions in a cycle: used to
-// compare plans, and for the algorithm's cost. Fitted to an H200.
+// Returns the cycles of the whole call, on a GPU that issues 4 warp instructions in a cycle. They
+// are used to compare tilings and for the algorithm's cost. Fitted to an H200.
 constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   const bool weight = z.direction == Direction::backward_weight;
   const ThreadTile& tile = kThreadTiles[t.tile];
   const auto number = [](auto value) { return static_cast<double>(value); };
-  // For one thread and one entry: rows of taps, and rows of the source that use them.
+  // Counts for one thread and one entry: rows of taps, and rows of the source that these taps use.
   const double tap_rows = number(weight ? t.segment : t.rows.most_taps());
   const double chunks = number(t.columns.most_taps()) / 4 + 0.1;
   const double met =
@@ -225,23 +225,24 @@ constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   const double jobs =
       weight ? number(z.c) * number(ceil_div(z.n, t.slots)) * t.bands
              : number(ceil_div(std::int64_t{z.n} * z.c, std::int64_t{t.slots})) * t.bands;
-  // For one block without others: its warps wait for memory, and for their own results.
+  // The time of a block that is alone on its SM: its warps wait for memory and for their own
+  // results.
   const double alone = computed / warps * 1.5 +
                        900 * (1 + (run + taps_run) / number(16 * t.threads)) + staged / warps;
-  const double in_each = jobs / z.multiprocessors;  // blocks for an SM
+  const double in_each = jobs / z.multiprocessors;  // blocks per SM
   const double rounds_of_blocks =
       in_each <= 4 * fit ? number(static_cast<int>(ceil_div(static_cast<std::int64_t>(jobs),
                                                             std::int64_t{z.multiprocessors})))
                          : in_each + 0.5;
   const double together = std::min(number(fit), rounds_of_blocks);
-  // More warps hide more of each other's latency.
+  // With more warps, the latency of one is hidden by the work of the others.
   const double hidden = together * warps / 4;
   const double issued = 3.6 * hidden / (hidden + 0.9);
   const double busy = std::max(alone, together * (computed + staged) / issued);
   return rounds_of_blocks / together * busy + 3000;
 }
 
-// Returns the plan of the fewest cycles; band = 0: none fits into shared memory.
+// Returns the tiling with the fewest cycles; its band is 0 when none fits into shared memory.
 constexpr LargePlan make_large_plan(const LargeSizes& z) {
   namespace parts = large_plan_parts;
   const bool weight = z.direction == Direction::backward_weight;
@@ -272,7 +273,7 @@ constexpr LargePlan make_large_plan(const LargeSizes& z) {
     if (weight) {
       if (t.tap_pitch / 4 % 2 == 0) t.tap_pitch += 4;
       t.strips = all_strips;
-      const int own = t.entries * t.strips * t.groups;  // threads of a segment
+      const int own = t.entries * t.strips * t.groups;  // threads of a segment of dy's rows
       if (own > LargePlan::kMaxThreads) continue;
       for (int bands = 1; bands <= z.p; bands *= 2) {
         t.band = ceil_div(z.p, bands);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_large_weight_cuda.cu: the gradient of large depthwise kernels on the GPU: dw is a
-// correlation of x with the plane dy, so dw stays in registers and dy are the taps.
+// depthwise_large_weight_cuda.cu: the gradient of large depthwise kernels on the GPU. dw is a
+// correlation of x with the plane dy, so dw stays in registers and dy takes the place of the taps.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride_h - pad_top + r,
 //            q stride_w - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     two stages. A block owns a channel and a slice of the batch. It copies some images of
+// Method     Two stages. A block owns a channel and a slice of the batch. It copies some images of
 //            x and dy to shared memory at a time (bands of them, when planes are large). A thread
 //            owns 4 x 8 (or 4 x 14, 3 x 9) elements of dw and a run of rows of dy, and keeps its
-//            accumulators over all images: rows of x are added as in the forward pass. At the end
-//            the block adds up the threads with the same elements and writes partial[c,r,s][slice];
-//            a second kernel adds the slices in order
+//            accumulators over all images. Rows of x are added as in the forward pass. At the end
+//            the block adds the accumulators of threads with the same elements and writes
+//            partial[c,r,s][slice]; a second kernel adds the slices in order
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16; partial [C R S, slices] and
 //            all sums f32
 // Supports   as depthwise_large_cuda.cu
@@ -20,8 +20,8 @@
 // Numerics   sums of all products of a run of dy's rows over the images of a slice in one chain,
 //            then runs, then slices, always in the same order: same bits on each run
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    runs of an odd number of rows: the taps of neighbouring runs then use other banks.
-//            Slices: 4 blocks for each SM, because blocks of a channel cost the same
+// Choices    Runs have an odd number of rows, so that the taps of neighbouring runs use other
+//            banks. Slices: 4 blocks for each SM, because all blocks of a channel take equally long
 // Source     as depthwise_large_cuda.cu
 // Read next  depthwise_large_cuda.cu; depthwise_weight_cuda.cu, for small kernels
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(LargePlan::kMaxThreads)
     const int part = at / t.bands;
     const int first_image = part * t.slots;
     const int band_start = (at - part * t.bands) * t.band;
-    if (at > begin) __syncthreads();  // all have read the previous tiles
+    if (at > begin) __syncthreads();  // all threads have read the previous tiles
     if (me < t.slots) {
       const int image = first_image + me;
       const std::int64_t plane =
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(LargePlan::kMaxThreads)
                      t.pitch, t.tap_pitch, zeros, sums);
   }
 
-  // Adds threads with the same elements, in order.
+  // Adds the results of threads with the same elements, in order.
   constexpr int kPitch = kRows * kColumns | 1;
   __syncthreads();
   float* const shared = zeros;  // [threads, kPitch]

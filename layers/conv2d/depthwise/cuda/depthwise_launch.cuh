@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_launch.cuh: shared by the launchers of depthwise_*_cuda.cu: sizes of one plane, its
-// tilings, and the choice of an instantiation.
+// depthwise_launch.cuh: functions that the launchers of depthwise_*_cuda.cu share: sizes of one
+// plane, its tilings, and the choice of a template instance.
 // Read next  depthwise_tiling.h; depthwise_forward_cuda.cu
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace convscope::depthwise {
 
-// The convolution of one plane, square kernel, equal strides.
+// The convolution of one plane with a square kernel and equal strides.
 struct PlaneMap {
   int h = 0, w = 0, p = 0, q = 0;  // source and target
   int size = 3, stride = 1;
@@ -31,7 +31,7 @@ inline PlaneMap plane_map(const Conv2dProblem& z) {
           .pad_left = static_cast<int>(z.pad_left)};
 }
 
-// Returns the map from dy to dx for stride 1.
+// Returns the map from dy to dx for stride 1, with the rotated kernel.
 inline PlaneMap turned(const PlaneMap& map) {
   return {.h = map.p,
           .w = map.q,
@@ -43,21 +43,22 @@ inline PlaneMap turned(const PlaneMap& map) {
           .pad_left = map.size - 1 - map.pad_left};
 }
 
-// Returns the elements of a unit that divides rows of `columns`: 4, 2, or 0: no whole units.
+// Returns 4 or 2, the unit that divides rows of `columns` elements, or 0 when rows are not whole
+// units.
 inline int unit_of_rows(int columns) { return columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 0; }
-// Returns the unit for copies of rows of the source. Units require the usual padding, which is a
-// compile-time constant there.
+// Returns the unit for copying rows of the source. Units require the usual padding, which is then a
+// compile-time constant.
 inline int source_unit(const PlaneMap& map) {
   return map.pad_left == (map.size - 1) / 2 ? unit_of_rows(map.w) : 0;
 }
-// Returns the unit when rows of the target are whole units too.
+// Returns the unit when rows of the target must be whole units too.
 inline int unit_of(const PlaneMap& map) { return std::min(source_unit(map), unit_of_rows(map.q)); }
 template <class T>
 bool is_aligned(const T* p, int unit) {
   return unit == 0 || reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * unit) == 0;
 }
 
-// Returns the tiling from x to y (or from dy to dx, rotated); `rows` of y in a strip.
+// Returns the tiling from x to y (or from dy to dx, rotated), with `rows` rows of y in a strip.
 inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit, bool staged,
                                       std::int64_t channels, std::int64_t wanted_tiles) {
   const int margin = DepthwiseTiling::kLeftMargin;
@@ -83,12 +84,12 @@ inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit, b
                                 .shared_bytes = cuda_device_facts().shared_bytes_per_block});
 }
 
-// Returns the tiles of one image that fill every SM.
+// Returns the number of tiles of one image with which all SMs are busy.
 inline std::int64_t tiles_to_fill_device(std::int64_t images) {
   return ceil_div(std::int64_t{cuda_device_facts().multiprocessors} * 4, images);
 }
 
-// Returns one block for each tile of each image, so that no number needs to be divided.
+// Returns a launch with one block for each tile of each image, so that no index needs a division.
 inline LaunchShape shape_of(const DepthwiseTiling& t, std::int64_t images, std::int64_t channels,
                             std::size_t shared_bytes) {
   LaunchShape shape{.grid = dim3(static_cast<unsigned>(t.bands),

@@ -6,11 +6,12 @@
 //            w[c,0,r,s] dy[n,c,p,q], 0 <= p < P, 0 <= q < Q
 // Textbook   for n, c, p, q, r, s:
 //              dx[n,c,2p+r-pad,2q+s-pad] += w[c,0,r,s] * dy[n,c,p,q]
-// Method     gathered, not scattered: a thread owns 8 rows x 4 columns of dx, from an even h +
-//            pad_top on. The row p of dy reaches the rows 2 p - pad_top + r: within the strip, (row
-//            of dy, r) -> row of dx is a compile-time table. Column 4 g + j takes the taps s with
-//            the parity of j + pad_left, and the parity of pad_left is a template parameter, so no
-//            remainder is ever computed. Tiles of dy as in depthwise_tiling.h
+// Method     Pixels gather their products; nothing is scattered. A thread owns 8 rows x 4 columns
+//            of dx, from an even h + pad_top on. Row p of dy reaches the rows 2 p - pad_top + r.
+//            Within the strip, the table (row of dy, r) -> row of dx is known at compile time.
+//            Column 4 g + j takes the taps s with the parity of j + pad_left. The parity of
+//            pad_left is a template parameter, so no remainder is ever computed. Tiles of dy are as
+//            in depthwise_tiling.h
 // Shapes     dy [N,C,P,Q], w [C,1,R,S], dx [N,C,H,W], f32, f16 or bf16, row-major, any alignment;
 //            sums in f32
 // Supports   R = S of 3, 5, 7; stride 2; no dilation, no multiplier; tile fits shared memory
@@ -42,8 +43,8 @@ struct ParityWork {
   bool direct = false;  // rows of dx are whole units of 4
 };
 
-// Columns of dy, counted from 2 g + floor(pad_left / 2), that 4 columns of dx read: column 4 g + j
-// and tap s use (j + odd - s) / 2, when that is whole.
+// Columns of dy, relative to 2 g + floor(pad_left / 2), that 4 columns of dx read. Column 4 g + j
+// and tap s use (j + odd - s) / 2, when that is a whole number.
 constexpr int first_column(int size, int odd) { return -((size - 1 - odd) / 2); }
 constexpr int column_count(int size, int odd) {
   return (3 + odd) / 2 - first_column(size, odd) + 1;
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
                     static_cast<int>(blockIdx.x), work.channels);
   const TargetRun<T> run = target_run(t, job, work.dx);
 
-  // There are more items than threads only with one plane: then all have the same channel.
+  // There are more items than threads only for one plane; then all items have the same channel.
   int index = static_cast<int>(threadIdx.x);
   DepthwiseItem item = depthwise_item(t, index);
   float taps[kSize * kSize] = {};
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int done = 2 * (i - kAbove) + half;  // no later row of dy reaches it
+        const int done = 2 * (i - kAbove) + half;  // complete: no later row of dy reaches this row
         if (done < 0 || h0 + done < 0 || h0 + done >= t.out_h) continue;
         if (work.direct) {
           store_unit<4>(dx + done * t.out_w, sums[done]);

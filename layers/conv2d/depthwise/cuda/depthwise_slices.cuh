@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_slices.cuh: the two-stage sum of a weight gradient. A block owns the channels of a tile
-// and a slice of the batch (images and bands), and writes its sums as partial[c,r,s][slice];
+// depthwise_slices.cuh: the two-stage sum of a weight gradient. A block has the channels of a tile
+// and a slice of the batch (images and bands). It writes its sums to partial[c,r,s][slice], and
 // sum_slices() (depthwise_elements_cuda.cu) adds the slices.
 // Read next  depthwise_weight_cuda.cu, which uses it
 #pragma once
@@ -12,12 +12,12 @@ namespace convscope::depthwise {
 
 struct Slices {
   int images = 0, channels = 1;
-  int chunks = 1;  // of channels: each is the planes of a tile
+  int chunks = 1;  // of channels, each with the planes of a tile
   int slices = 1;
   float* partial = nullptr;  // [C, R S, slices]
 };
 
-// A block's part: jobs [begin, end) of its channels; a job is an image and a band of it.
+// A block's jobs [begin, end) for its channels; a job is one band of one image.
 struct SlicePart {
   int slice = 0;
   int begin = 0, end = 0;
@@ -36,8 +36,8 @@ __device__ inline DepthwiseJob slice_job(const DepthwiseTiling& t, const Slices&
   return depthwise_job(t, image, static_cast<int>(blockIdx.x), at - image * t.bands, s.channels);
 }
 
-// Adds up the sums of the threads of each channel, in a fixed order. `shared`: kTaps floats for
-// each thread, which are free to use.
+// Adds the results of the threads of each channel, in a fixed order. `shared` has kTaps floats for
+// each thread, which are overwritten.
 template <int kTaps>
 __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, int slice,
                                      const float (&sums)[kTaps], float* shared) {
@@ -49,7 +49,7 @@ __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, 
   const int first = static_cast<int>(blockIdx.x) * t.planes;
   const int channels = min(t.planes, s.channels - first);
   float* const to = s.partial + static_cast<std::int64_t>(first) * kTaps * s.slices + slice;
-  if (t.planes == 1) {  // a warp for each tap
+  if (t.planes == 1) {  // one warp for each tap
     for (int tap = me / 32; tap < kTaps; tap += threads / 32) {
       float sum = 0;
       for (int i = me % 32; i < threads; i += 32) sum += shared[tap * threads + i];
@@ -68,9 +68,10 @@ __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, 
   }
 }
 
-// 3x3: 24 blocks for each SM, about 4 rounds of the blocks that it runs at a time, because the last
-// round is rarely full. Larger kernels have fewer, because each thread's R S sums must be added up:
-// their blocks take two jobs each where the device still holds as many.
+// Returns the number of slices. 3x3 has 24 blocks for each SM, about 4 rounds of the blocks that
+// run at a time, because the last round is rarely full. Larger kernels have fewer, because each
+// thread's R S accumulators must be summed: a block takes two jobs where there are still enough
+// blocks for the device.
 inline int slice_count(const DepthwiseTiling& t, const Conv2dProblem& z) {
   const std::int64_t chunks = ceil_div(z.c, std::int64_t{t.planes});
   const std::int64_t jobs = z.n * t.bands;

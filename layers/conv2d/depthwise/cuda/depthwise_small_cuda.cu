@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_small_cuda.cu: depthwise convolution of the smallest planes of image networks, 7x7 and
-// 14x14, on the GPU: a run of whole planes in shared memory, whole rows in the registers of a
-// thread.
+// depthwise_small_cuda.cu: depthwise convolution of 7x7 and 14x14 planes on the GPU. Shared memory
+// has a run of whole planes, and the registers of a thread have whole rows.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride - pad + r,
 //            q stride - pad + s] + residual[n,c,p,q]), pad = (R - 1) / 2, x = 0 outside
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     planes of NCHW are consecutive in memory, so a block copies 64 (or 32) of them as one
+// Method     Planes of NCHW are consecutive in memory, so a block copies 64 (or 32) of them as one
 //            run, 16 bytes at a time, without any index arithmetic. A thread computes 7 rows of y
 //            (4 of 7x7 in fp16/bf16), with all columns. The width is a compile-time constant, so
-//            products beyond the border are not generated and no zeros are read. The rows of y go
-//            back into shared memory, and from there to memory as one run
+//            products beyond the border are not generated and no zeros are read. The rows of y are
+//            written to shared memory, and from there to memory as one run
 // Shapes     x [N,C,H,W] with H = W of 7 or 14, y [N,C,P,Q], w [C,1,R,S], f32, f16 or bf16,
 //            row-major, x, y 16-byte aligned; sums in f32
 // Supports   R = S of 3, 5, 7; 7x7 to 7x7, 14x14 to 14x14, and 14x14 to 7x7 with stride 2; pad
@@ -36,13 +35,14 @@ namespace convscope::depthwise {
 namespace {
 
 constexpr int kThreads = 64;
-// Returns the rows of y in a thread: 7; in fp16/bf16 4 of a 7x7 plane, whose middle row two threads
-// compute. They have half the bytes, so twice the threads must wait for loads at a time.
+// Returns the rows of y in a thread: 7, or 4 for 7x7 planes in fp16/bf16, whose middle row is
+// computed by two threads. These types have half the bytes, so twice as many threads must wait for
+// loads.
 template <class T, int kOut>
 constexpr int rows_of() {
   return kOut == 7 && sizeof(T) == 2 ? 4 : 7;
 }
-// Returns the threads of a plane.
+// Returns the threads that compute a plane.
 template <class T, int kOut>
 constexpr int strips_of() {
   return ceil_div(kOut, rows_of<T, kOut>());
@@ -65,7 +65,7 @@ struct alignas(16) Run {  // 16 bytes
   T v[16 / sizeof(T)];
 };
 
-// Loads a row of kSide numbers, or zeros.
+// Loads a row of kSide elements, or zeros.
 template <int kSide, class T>
 __device__ inline void load_row(const T* row, bool inside, float (&v)[kSide]) {
 #pragma unroll
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kArea = kSide * kSide, kOutArea = kOut * kOut;
   constexpr int kPad = (kSize - 1) / 2;
   constexpr int kTaps = kSize * kSize;
-  constexpr int kUnit = 16 / sizeof(T);  // numbers of a copy
+  constexpr int kUnit = 16 / sizeof(T);  // elements of a copy
   T* const from = dynamic_shared<T>();   // [planes, side, side]
   T* const to = from + kPlanes * kArea;  // [planes, out, out]
   const int me = static_cast<int>(threadIdx.x);
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::uint32_t left = work.planes - first;
   const int planes = left < kPlanes ? static_cast<int>(left) : kPlanes;
   const T* const x = work.x + static_cast<std::uint64_t>(first) * kArea;
-  int count = planes * kArea;  // numbers
+  int count = planes * kArea;  // elements
 #pragma unroll 4
   for (int i = kUnit * me; i + kUnit <= count; i += kUnit * kThreads) {
     async_copy<16>(from + i, x + i);
@@ -220,7 +220,7 @@ void small_planes(const SmallWork<T>& work, const Conv2dProblem& z) {
 }  // namespace
 
 bool fits_small_planes(const Conv2dProblem& z, const void* source, const void* target) {
-  // Few planes do not fill the device with blocks of 32 planes and long-running threads.
+  // Few planes do not fill the device with blocks of 32 planes whose threads run long.
   const bool many = z.r == 3 || z.n * z.c >= 4096;
   const std::int64_t pad = (z.r - 1) / 2;
   return z.h == z.w && ((z.stride_h == 1 && z.h == 7) || (z.h == 14 && many)) && z.pad_top == pad &&

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_small_weight_cuda.cu: the gradient of the weights of a depthwise convolution of 7x7 and
-// 14x14 planes on the GPU. Runs of whole planes are in shared memory, whole rows in the registers
-// of a thread, which keeps its channel over all images of its block.
+// depthwise_small_weight_cuda.cu: the weight gradient of a depthwise convolution of 7x7 and 14x14
+// planes on the GPU. Runs of whole planes are in shared memory, whole rows in the registers of a
+// thread. A thread keeps its channel over all images of its block.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride - pad + r,
 //            q stride - pad + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     a block has 64 (14x14: 32) neighbouring channels and a slice of the images; of each
+// Method     A block has 64 (14x14: 32) neighbouring channels and a slice of the images. From each
 //            image it copies the runs of x and dy, 16 bytes at a time. A thread multiplies 7 rows
 //            of dy by the rows of x that they use; the pairs of columns are known at compile time.
 //            Its R S sums go to partial[slice][c,r,s]; a second kernel adds the slices in order
@@ -19,8 +19,8 @@
 //            memory-bound
 // Numerics   each thread adds up its slice, then slices in order: same bits on each run
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    64 threads and 25 (14x14: 50) KiB: 4 blocks for each SM, the number of blocks for 1024
-//            channels and 32 slices
+// Choices    64 threads and 25 (14x14: 50) KiB: an SM holds 4 blocks, the number for 1024 channels
+//            and 32 slices
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_small_cuda.cu; depthwise_weight_cuda.cu for all other planes
 #include "framework/cuda/async_copy.cuh"
@@ -54,7 +54,7 @@ __device__ inline void start_run(const T* from, int count, T* to) {
   if (me < count % kUnit) to[count - 1 - me] = from[count - 1 - me];
 }
 
-// Loads a row of kSide numbers, in pairs when rows are whole pairs.
+// Loads a row of kSide elements, as pairs when rows are whole pairs.
 template <int kSide, class T>
 __device__ inline void load_row(const T* row, float (&v)[kSide]) {
   if constexpr (kSide % 2 == 0) {
@@ -76,7 +76,8 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kPad = (kSize - 1) / 2;
   constexpr int kTaps = kSize * kSize;
   T* const x = dynamic_shared<T>();   // [planes, side, side]
-  T* const dy = x + kPlanes * kArea;  // [planes, out, out]; at the end x and dy hold the sums
+  T* const dy = x + kPlanes * kArea;  // [planes, out, out]; at the end the accumulators overwrite x
+                                      // and dy
   const int me = static_cast<int>(threadIdx.x);
   const int plane = me / kStrips;
   const int strip = me % kStrips;
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int image = begin; image < end; ++image) {
     const std::uint64_t plane_before =
         static_cast<std::uint64_t>(image) * static_cast<unsigned>(work.channels) + first;
-    if (image > begin) __syncthreads();  // all have read the previous planes
+    if (image > begin) __syncthreads();  // all threads have read the previous planes
     start_run(work.x + plane_before * kArea, channels * kArea, x);
     start_run(work.dy + plane_before * kOutArea, channels * kOutArea, dy);
     async_copy_commit();
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = me; i < channels * kTaps; i += kThreads) to[i] = out[i];
 }
 
-// Computes dw[i] = or += sum of partial[slice][i]: 32 neighbours by 8 groups of slices in a block.
+// Computes dw[i] = or += sum of partial[slice][i]. A block has 32 neighbours by 8 groups of slices.
 template <class T>
 __global__ void __launch_bounds__(256)
     sum_rows_kernel(const float* partial, int count, int slices, bool accumulate, T* dw) {

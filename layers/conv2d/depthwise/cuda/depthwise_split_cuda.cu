@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_split_cuda.cu: depthwise convolution with large kernels on the GPU, y and dx, where 4 x
-// 14 accumulators in a thread would leave most of the device idle: few planes, and strides of 2.
+// depthwise_split_cuda.cu: depthwise convolution with large kernels on the GPU, y and dx, for few
+// planes and strides of 2. There 4 x 14 accumulators in a thread would leave most of the device
+// idle.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride_h - pad_top + r,
 //            q stride_w - pad_left + s] + residual[n,c,p,q]), x = 0 outside
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     a block holds a band of a plane and its taps in shared memory. A thread owns 4
-//            neighbours of a row. With few planes the rows of the kernel are split over up to 4
-//            threads, whose sums are added in order at the end: each runs fewer consecutive steps,
-//            and the device has more threads. Strides: columns are split into classes
-//            (depthwise_large_plan.h), each of stride 1, which are consecutive in a tile row; rows
-//            of x are not split, a thread steps over them. dx of stride 2: a thread has both
-//            classes of columns, so that it stores 8 neighbours. The loop is small and serves every
-//            size, because code that runs once must first be loaded from memory
+// Method     A block holds a band of a plane and its taps in shared memory. A thread owns 4
+//            neighbouring columns of a row. With few planes the rows of the kernel are split over
+//            up to 4 threads, whose results are added in order at the end: each thread has fewer
+//            consecutive steps, and the device has more threads. With strides, columns are split
+//            into classes of stride 1 (depthwise_large_plan.h), which are consecutive in a tile
+//            row. Rows of x are not split; a thread steps over them. For dx of stride 2 a thread
+//            has both classes of columns, so that it stores 8 neighbours. The loop is small and the
+//            same for every size, because code that runs once must first be loaded from memory
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            in shared memory and in registers f32
 // Supports   kernels of up to 63x63 taps, strides of 1 and 2, no dilation, no multiplier; a band of
@@ -55,8 +56,8 @@ struct SplitWork {
   bool relu = false;
 };
 
-// Copies rows [first, end) of a plane into tile[row][entry][pitch]; zeros around them. Loads of the
-// first pieces are in flight while the tile is zeroed and meanwhile() runs. A barrier follows.
+// Copies rows [first, end) of a plane into tile[row][entry][pitch], with zeros around the rows. The
+// first loads are in flight while the tile is zeroed and meanwhile() runs. A barrier follows.
 template <class T, class Meanwhile>
 __device__ inline void stage_rows(const SplitPlan& t, const T* plane, int first_row, int end_row,
                                   float* tile, Meanwhile meanwhile) {
@@ -93,7 +94,7 @@ __device__ inline void stage_rows(const SplitPlan& t, const T* plane, int first_
         if (first + j < 0 || first + j >= count) continue;
         const float value = to_float(ahead[a].v[j]);
         float* const to = tile + row * t.entries * t.pitch;
-        if (t.separate) {  // a copy for each class of dx, shifted for its taps
+        if (t.separate) {  // a copy for each class of dx, shifted for the taps of the class
           for (int e = 0; e < t.entries; ++e) {
             const int place = column - t.columns.lines[e].start;
             if (place >= 0 && place < t.pitch) to[e * t.pitch + place] = value;
@@ -236,7 +237,8 @@ __global__ void __launch_bounds__(SplitPlan::kMaxThreads)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       out[j] = sums[(4 * u + j) % kSets][(4 * u + j) / kSets] + bias;
-      // The residual is added to y rounded as it would be stored: the bits of a separate pass.
+      // The residual is added to y rounded to its type, so that the bits equal those of a separate
+      // pass.
       if (work.residual != nullptr) out[j] = to_float(from_float<T>(out[j]));
     }
     if (work.whole_units) {

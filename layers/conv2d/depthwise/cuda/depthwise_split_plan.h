@@ -2,13 +2,14 @@
 // depthwise_split_plan.h: the tiling of depthwise_split_cuda.cu, for large kernels with strides or
 // few planes: only index arithmetic, shared by host and device.
 //
-// A row of the target is cut into groups of 4 elements. Each is a sum over the rows of the kernel,
-// which are split over `parts` threads. Row `o` of class `a` uses, with the kernel's row `k`,
+// A row of the target is split into groups of 4 elements. Each element is a sum over the rows of
+// the kernel, which are split over `parts` threads. Row `o` of class `a` uses, with the kernel's
+// row `k`,
 //
 //     source row o row_step + rows.lines[a].start + k,     k = 0 ... rows.lines[a].taps - 1
 //
-// Strides: rows of x are not divided into classes (row_step is the stride), those of dx are.
-// Columns are divided into `entries` classes, as in depthwise_large_plan.h.
+// With strides, rows of x are not split into classes (row_step is the stride), but rows of dx are.
+// Columns are split into `entries` classes, as in depthwise_large_plan.h.
 // Read next  depthwise_large_plan.h, which explains Line and Axis; depthwise_split_cuda.cu
 #pragma once
 
@@ -29,10 +30,10 @@ struct SplitPlan {
   Axis rows, columns;
   int row_step = 1;
   int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // planes of source and target, in memory
-  int classes = 1;                               // of rows of the target
-  int entries = 1;                               // of columns
-  bool separate = false;                         // each entry has separate results
-  int groups = 1;                                // of a row of a class
+  int classes = 1;                               // row classes of the target
+  int entries = 1;                               // column classes
+  bool separate = false;                         // whether each entry has separate results
+  int groups = 1;                                // groups in a row of a class
   int bands = 1, band = 0;  // band: rows of a class in a block; 0: does not fit
   int parts = 1;
   int tile_rows = 0, pitch = 0;  // of the source
@@ -47,7 +48,7 @@ struct SplitPlan {
   constexpr int shared_floats() const {
     return std::max(tile_floats() + tap_floats(), parts > 1 ? threads() * sums() : 0);
   }
-  // Returns source rows [first, end) of band `band_index`, clipped to the image.
+  // Returns the source rows [first, end) of band `band_index`, clipped to the image.
   constexpr int first_row(int band_index) const {
     int least = rows.lines[0].start;
     for (int i = 1; i < classes; ++i) least = std::min(least, rows.lines[i].start);
@@ -55,7 +56,7 @@ struct SplitPlan {
   }
 };
 
-// Returns the plan for strides of 1 and 2, forward and backward_data.
+// Returns the tiling for strides of 1 and 2 in forward and backward_data.
 constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   const bool back = z.direction == Direction::backward_data;
   SplitPlan t;
@@ -73,8 +74,8 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   t.groups = ceil_div(t.columns.most_outs(), SplitPlan::kGroup);
   t.tap_rows = t.rows.most_taps();
   t.tap_pitch = round_up(t.columns.most_taps(), 4);
-  // A group reads 8 numbers from each multiple of 4 taps on. With an odd number of units of 4, rows
-  // of a tile begin in different banks.
+  // A group reads 8 elements of a row for each 4 taps. With an odd number of units of 4,
+  // neighbouring tile rows begin in different banks.
   t.pitch = round_up(SplitPlan::kGroup * t.groups + t.columns.most_taps() + 4, 4);
   if (t.pitch / 4 % 2 == 0) t.pitch += 4;
 
@@ -90,7 +91,7 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   const auto set_band = [&](int rows) {
     t.bands = ceil_div(outs, rows);
     t.band = ceil_div(outs, t.bands);
-    // Classes of rows begin at most one row apart.
+    // The first rows of the classes differ by at most one row.
     const int most = (t.band - 1) * t.row_step + t.tap_rows + (t.classes > 1 ? 1 : 0);
     t.tile_rows = std::min(t.in_h, most);
   };
@@ -105,11 +106,11 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   return t;
 }
 
-// Returns the time of the whole call, on the GPU for which cycles_of() was fitted: a block's
+// Returns the seconds of the whole call on the GPU for which cycles_of() was fitted: a block's
 // latency, its products, and the elements that pass through shared memory.
 constexpr double split_seconds(const SplitPlan& t, const LargeSizes& z) {
   const auto number = [](auto value) { return static_cast<double>(value); };
-  double met = 0;  // rows of the kernel, over all rows of a plane of the target
+  double met = 0;  // kernel rows inside the source, summed over the target rows
   for (int a = 0; a < t.classes; ++a) {
     const Line& line = t.rows.lines[a];
     for (int o = 0; o < line.outs; ++o) {

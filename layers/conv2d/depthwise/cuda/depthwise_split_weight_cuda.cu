@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_split_weight_cuda.cu: the gradient of large depthwise kernels over few planes on the
-// GPU: one launch, a block for each row of each kernel.
+// GPU, in one launch with a block for each row of each kernel.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride_h - pad_top + r,
 //            q stride_w - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     a block owns the row r of channel c, so each row p of dy uses one row of x: the block
-//            copies some rows of dy and those of x to shared memory at a time. A thread owns 4
-//            neighbouring taps and some pieces of 4 numbers of dy: with the 7 (stride 2: 10) of x
-//            that they use they make 16 FMAs. At the end a warp adds up the threads' sums of a tap
+// Method     A block owns row r of channel c, so each row p of dy uses one row of x. The block
+//            copies some rows of dy and the matching rows of x to shared memory at a time. A thread
+//            owns 4 neighbouring taps and some groups of 4 elements of dy. With the 7 (stride 2:
+//            10) elements of x that a group uses, it makes 16 FMAs. At the end a warp adds up the
+//            threads' results of a tap
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16, row-major, any alignment;
 //            sums and shared memory f32
 // Supports   kernels of up to 63x63, strides of 1 and 2 along a row, up to 3 along columns, no
@@ -31,17 +32,17 @@
 namespace convscope::depthwise {
 namespace {
 
-constexpr int kSplitThreads = 256;  // at most
-constexpr int kTileFloats = 6144;   // wanted at most
+constexpr int kSplitThreads = 256;  // maximum
+constexpr int kTileFloats = 6144;   // preferred maximum
 
 template <class T>
 struct SplitWeightWork {
   int h = 0, w = 0, p = 0, q = 0, r = 0, s = 0;
   int stride_h = 1, pad_top = 0, pad_left = 0;
   int images = 1, channels = 1;
-  int taps4 = 1;   // pieces of 4 taps
-  int lanes = 1;   // threads of the same taps
-  int pieces = 1;  // of 4 numbers, of a row of dy
+  int taps4 = 1;   // groups of 4 taps
+  int lanes = 1;   // threads with the same taps
+  int pieces = 1;  // groups of 4 elements in a row of dy
   int rows = 1;    // of dy in shared memory
   int x_pitch = 0, dy_pitch = 0;
   FastDivisor by_taps4 = {}, by_pieces = {}, by_w = {}, by_q = {};
@@ -51,7 +52,7 @@ struct SplitWeightWork {
   bool accumulate = false;
 };
 
-// Adds d[j] x[j kStride + i] to sums[i] for the first kCount of 4 numbers of dy.
+// Adds d[j] x[j kStride + i] to sums[i] for the first kCount of 4 elements of dy.
 template <int kStride, int kCount>
 __device__ inline void add_products(const float* d, const float* x, float (&sums)[4]) {
   constexpr int kUnits = ((kCount - 1) * kStride + 4 + 3) / 4;
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   wait_for_previous_kernel();
   const int lane = work.by_taps4.divide(me);
   const int first_tap = 4 * (me - lane * work.taps4);
-  // Rows of dy that use a row of x: [from, end).
+  // The rows [from, end) of dy use a row of x.
   const int from = max(0, ceil_div(work.pad_top - r, work.stride_h));
   const int end = min(work.p, floor_div(work.h - 1 + work.pad_top - r, work.stride_h) + 1);
   float sums[4] = {};
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     const T* const dy_plane = plane_at(work.dy, plane, work.p, work.q);
     for (int first = from; first < end; first += work.rows) {
       const int rows = min(work.rows, end - first);
-      __syncthreads();  // all have zeroed, or read the previous rows
+      __syncthreads();  // all threads have zeroed x, or read the previous rows
 #pragma unroll 4
       for (int i = me; i < rows * work.w; i += threads) {
         const int row = work.by_w.divide(i);
@@ -163,7 +164,7 @@ SplitWeightWork<T> split_weight_work(const Conv2dProblem& z) {
                           .channels = number(z.c),
                           .taps4 = number(ceil_div(z.s, std::int64_t{4}))};
   work.dy_pitch = round_up(work.q, 4);
-  // The last piece of taps and numbers of dy reads 12 numbers from there on.
+  // The last group of taps and of dy reads 12 elements of x.
   work.x_pitch = round_up((work.q - 1) * number(z.stride_w) + 4 * work.taps4 + 12, 4);
   if (work.x_pitch / 4 % 2 == 0) work.x_pitch += 4;  // rows begin in different banks
   work.rows = std::clamp(kTileFloats / (work.x_pitch + work.dy_pitch), 1, work.p);
@@ -186,14 +187,15 @@ int shared_floats_of(const SplitWeightWork<T>& work) {
 bool fits_split_weight(const Conv2dProblem& z) {
   if (z.stride_w > 2 || z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
   if (!fits_large(z, Direction::backward_weight) || z.c * z.h * z.w * z.n >= 1 << 30) return false;
-  // A block processes its images in turn, and more products need 4 x 8 accumulators in a thread.
+  // A block processes its images in sequence, and more products need 4 x 8 accumulators in a
+  // thread.
   if (z.n > 2 || z.nominal_flops() / 2 > 5e7) return false;
   return shared_floats_of(split_weight_work<float>(z)) * 4 <= 48 * 1024;
 }
 
-// Fitted to eight times of one H200; seven predict the eighth within 10 %. `kRoundUs`: a round of
-// 2048 threads on all SMs. `kBlockUs`: added by each block on its SM. `kPieceUs`: added by the
-// pieces of a row of dy with all taps, where the row uses a row of x.
+// Fitted to eight times of one H200; a fit to seven predicts the eighth within 10 %. `kRoundUs`: a
+// round of 2048 threads on all SMs. `kBlockUs`: each block on its SM. `kPieceUs`: each group of a
+// row of dy with all taps, where the row uses a row of x.
 constexpr double kRoundUs = 2.9, kBlockUs = 0.104, kPieceUs = 0.00058;
 double split_weight_seconds(const Conv2dProblem& z) {
   using device_time::number, device_time::processors;

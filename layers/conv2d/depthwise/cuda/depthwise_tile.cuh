@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_tile.cuh: a block's tile of planes: its copy from global to shared memory, the loads of
-// a thread's columns of a tile row, and the copy of a finished run of the target.
+// depthwise_tile.cuh: a block's tile of planes. Copies it from global to shared memory, loads a
+// thread's columns of a tile row, and copies a finished run of the target back.
 //
 // Tiles hold the type T of the tensors, f32, f16 or bf16; registers hold floats. Aligned tiles
 // (rows of whole units of 4 or 2 elements, aligned base) are copied asynchronously unit by unit,
-// zeros included, 4 columns to the right. Others are one run in memory, for any row length: it is
-// read 4 elements at a time, and each is stored at its position in a tile that was zeroed before.
+// with the zeros, 4 columns to the right. The elements of other tiles are one run in memory, with
+// any row length. The run is read 4 elements at a time, and each element is stored at its position
+// in a tile that was zeroed before.
 // Read next  depthwise_tiling.h, the source of the sizes; depthwise_forward_cuda.cu
 #pragma once
 
@@ -24,7 +25,7 @@ __device__ inline int phase_of(const T* p) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T) % 4);
 }
 
-// 4 neighbours, one access.
+// 4 neighbouring elements for one access.
 template <class T>
 struct alignas(4 * sizeof(T)) Four {
   T v[4];
@@ -74,20 +75,20 @@ __device__ inline void store_unit(T* to, const float* v) {
 
 // ---- into shared memory ------------------------------------------------------------------------
 
-// Returns where plane `plane` of [planes, h, w] begins: one wide multiplication.
+// Returns the address of plane `plane` of [planes, h, w], with one wide multiplication.
 template <class T>
 __device__ inline T* plane_at(T* planes, std::uint32_t plane, int h, int w) {
   return planes + static_cast<std::uint64_t>(plane) * static_cast<std::uint32_t>(h * w);
 }
 
-// Starts the copies; wait_for_tile() follows. A thread keeps its column.
+// Starts asynchronous copies, which wait_for_tile() completes. A thread always has the same column.
 template <int kUnit, class T>
 __device__ inline void start_aligned_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
                                           const T* source, T* tile) {
   const T* const base = plane_at(source, job.plane, t.in_h, t.in_w);
   const int units = t.pitch / kUnit;
   const int me = static_cast<int>(threadIdx.x);
-  const int at_once = t.rows_at_once;  // 0: rows longer than the block
+  const int at_once = t.rows_at_once;  // 0: rows are longer than the block
   const int first = at_once > 0 ? t.by_units.divide(me) : 0;
   if (at_once == 0 || first < at_once) {
     for (int unit = me - first * units; unit < units; unit += static_cast<int>(blockDim.x)) {
@@ -121,8 +122,8 @@ __device__ inline void zero_tile(int count, T* tile) {
   }
 }
 
-// Loads up to 4 elements of the run from[0, count) that share an aligned unit: those at first,
-// first + 1 ... that are inside. One load when all 4 are.
+// Loads up to 4 elements of the run from[0, count) that share an aligned unit: the elements first,
+// first + 1 ... that are inside the run. All 4 take one load.
 template <class T>
 __device__ inline Four<T> load_piece(const T* from, int first, int count) {
   if (first >= 0 && first + 3 < count) return *reinterpret_cast<const Four<T>*>(from + first);
@@ -134,7 +135,7 @@ __device__ inline Four<T> load_piece(const T* from, int first, int count) {
   return out;
 }
 
-// Copies a run into a zeroed tile, after a barrier; a barrier follows.
+// Copies a run into a zeroed tile. Needs a barrier before and after the call.
 template <class T>
 __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
                                     const T* source, T* tile) {
@@ -157,7 +158,7 @@ __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob
       if (first >= count) break;
       const int start = max(first, 0);
       const int above = t.by_in_w.divide(start);
-      int column = start - above * t.in_w + t.shift;  // of the tile
+      int column = start - above * t.in_w + t.shift;  // column of the tile
       int plane = t.planes > 1 ? t.by_in_h.divide(above) : 0;
       int row = first_row + above - plane * t.in_h - job.in_row;
 #pragma unroll
@@ -176,7 +177,7 @@ __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob
   }
 }
 
-// Copies the tile of a job, zeros around the image included, ready for all threads.
+// Copies the tile of a job with the zeros around the image; afterwards all threads may read it.
 template <class T>
 __device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
                                           const T* source, T* tile) {
@@ -188,8 +189,8 @@ __device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const Depthw
 
 // ---- out of shared memory ----------------------------------------------------------------------
 
-// Loads v[i] = row[kOffset + i], where row + a multiple of kUnit is aligned to kUnit elements, in
-// whole units; unused elements cost nothing.
+// Loads v[i] = row[kOffset + i] in whole units, where row + a multiple of kUnit is aligned to kUnit
+// elements. Unused elements of a unit cost nothing.
 template <int kOffset, int kUnit, int kCount, class T>
 __device__ inline void load_window(const T* row, float (&v)[kCount]) {
   constexpr int kFirst = kOffset / kUnit;
@@ -201,7 +202,7 @@ __device__ inline void load_window(const T* row, float (&v)[kCount]) {
   for (int i = 0; i < kCount; ++i) v[i] = all[kOffset - kFirst * kUnit + i];
 }
 
-// Loads 4 elements at `row` in global memory, those beyond `columns` as 0.
+// Loads 4 elements at `row` in global memory; elements beyond `columns` are 0.
 template <int kUnit, class T>
 __device__ inline void load_group(const T* row, int columns, float (&v)[4]) {
   if constexpr (kUnit == 4) {
@@ -233,12 +234,12 @@ __device__ inline void store_group(T* row, int columns, const float (&v)[4]) {
 
 // ---- the target --------------------------------------------------------------------------------
 
-// The rows of the target for a tile: one run in memory.
+// The rows of the target that belong to a tile: one run in memory.
 template <class T>
 struct TargetRun {
   T* to = nullptr;
-  int count = 0;      // numbers
-  int first_row = 0;  // of the target plane
+  int count = 0;      // elements
+  int first_row = 0;  // index in the target plane
 };
 
 template <class T>

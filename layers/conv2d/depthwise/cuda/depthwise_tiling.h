@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_tiling.h: the tiling of the planes of a depthwise convolution for the GPU: only index
-// arithmetic, shared by host and device, so it is tested without a GPU.
+// depthwise_tiling.h: the tiling of the planes of a depthwise convolution for the GPU. Host and
+// device share this index arithmetic, so it is tested without a GPU.
 //
 // A tile is the work of one block of threads: a few whole planes when planes are small, else a band
-// of one plane. It is stored in shared memory with a border of zeros, so that the loops over taps
-// need no border tests:
+// of one plane. The tile is stored in shared memory with a border of zeros, so that the loops over
+// taps need no border tests:
 //
 //     tile row 0   = source row in_origin + band in_band          (may be above the image)
 //     tile column t = source column t - shift
 //
-// A thread owns a strip: 4 neighbouring columns of the target (a group) and out_strip rows of them.
-// "Source" is x and "target" y in the forward pass; dy and dx in backward_data; x and dy in
+// A thread computes a strip: 4 neighbouring columns of the target (a group) in out_strip rows.
+// Source and target are x and y in forward, dy and dx in backward_data, and x and dy in
 // backward_weight.
 #pragma once
 
@@ -24,16 +24,16 @@ namespace convscope {
 struct DepthwiseTiling {
   static constexpr int kThreads = 128;
   static constexpr int kGroup = 4;          // target columns of a thread: one 16-byte store
-  static constexpr int kLeftMargin = 4;     // tile columns left of the image in an aligned tile
+  static constexpr int kLeftMargin = 4;     // columns of an aligned tile left of the image
   static constexpr int kTileBytes = 32768;  // upper bound: 6 blocks for each SM
 
-  int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // source and target planes
-  int planes = 0;                                // of a tile; 0: does not fit into shared memory
+  int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // sizes of source and target planes
+  int planes = 0;                                // in a tile; 0: does not fit into shared memory
   int bands = 1;                                 // tiles down a plane; 1 when planes > 1
-  int strips = 1, groups = 1;                    // of a tile plane
-  int rows = 0, pitch = 0;                       // of a tile plane; pitch in floats
-  int unit = 4;          // floats that are copied at a time into an aligned tile: 4 or 2
-  int rows_at_once = 0;  // copied by all threads together, a unit each
+  int strips = 1, groups = 1;                    // in a plane of a tile
+  int rows = 0, pitch = 0;                       // of a plane of a tile; pitch in floats
+  int unit = 4;                                  // elements of a copy to an aligned tile: 4 or 2
+  int rows_at_once = 0;  // rows that all threads copy at a time, a unit each
   int shift = 0;
   int in_origin = 0, in_band = 0, in_strip = 0;     // source rows
   int out_origin = 0, out_band = 0, out_strip = 0;  // target rows
@@ -42,30 +42,29 @@ struct DepthwiseTiling {
   constexpr int items() const { return planes * strips * groups; }
   constexpr int threads() const { return std::min(kThreads, (items() + 31) / 32 * 32); }
   constexpr int tile_floats() const { return planes * rows * pitch; }
-  // Returns the size of a run of target rows that is staged in shared memory, plus 3 floats before
-  // and after it, so that it can have the alignment of its address in memory.
+  // Returns the floats of a run of target rows in shared memory. 3 floats before and after the run
+  // allow it to have the alignment of its address in memory.
   constexpr int staged_floats() const {
     const int rows_out = planes > 1 ? planes * out_h : std::min(out_h, strips * out_strip);
     return (rows_out * out_w + 3 + 3) / 4 * 4;
   }
-  // Returns the number of tiles for an image: groups of `planes` channels.
+  // Returns the number of tiles of an image, each with `planes` channels.
   constexpr int chunks(int channels) const { return ceil_div(channels, planes); }
 };
 
-// Inputs of the tiling of a direction.
+// Requirements of a kernel, from which the tiling is computed.
 struct DepthwiseTilingWish {
   int in_h = 0, in_w = 0, out_h = 0, out_w = 0;
   int shift = 0;
-  int in_origin = 0, out_origin = 0;  // rows, as in DepthwiseTiling, of the first band
-  int in_strip = 0, out_strip = 0;    // rows that each further strip adds
-  int in_extra = 0;                   // source rows of a strip beyond in_strip
-  int group_step = 0;                 // tile columns between two groups
+  int in_origin = 0, out_origin = 0;  // rows of the first band, as in DepthwiseTiling
+  int in_strip = 0, out_strip = 0;    // rows from one strip to the next
+  int in_extra = 0;                   // source rows that a strip reads beyond in_strip
+  int group_step = 0;                 // tile columns from one group to the next
   int window = 0;                     // tile columns that a group reads
-  int channels = 1;                   // that may share a tile: neighbours in memory
-  std::int64_t wanted_tiles = 0;      // of one image: tiles are made smaller until there are so
-                                      // many
+  int channels = 1;                   // neighbouring channels that may share a tile
+  std::int64_t wanted_tiles = 0;      // minimum tiles of an image; smaller tiles give more
   int unit = 4;
-  bool staged = false;   // the target run is in shared memory too
+  bool staged = false;   // whether the target run is in shared memory too
   int shared_bytes = 0;  // limit of a block
 };
 
@@ -101,8 +100,8 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
   t.groups = ceil_div(wish.out_w, DepthwiseTiling::kGroup);
   const int all_strips = ceil_div(wish.out_h - wish.out_origin, wish.out_strip);
 
-  // Lanes take groups first, then strips. The pitch places the banks of the next strip after those
-  // of the last group, when a few more floats are enough for that.
+  // Lanes take groups first, then strips. If a few extra floats are enough, the pitch places the
+  // banks of the next strip after those of the last group.
   const int least = (wish.group_step * (t.groups - 1) + wish.window + 3) / 4 * 4;
   t.pitch = least;
   for (int extra = 0; extra <= least / 8; extra += 4) {
@@ -129,7 +128,7 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
     };
     while (may_have(t.planes + 1)) ++t.planes;
   }
-  // Few planes: smaller tiles, so that every SM has some.
+  // With few planes, tiles are made smaller, so that every SM has some.
   while (t.planes > 1 &&
          static_cast<std::int64_t>(t.chunks(wish.channels)) * t.bands < wish.wanted_tiles)
     --t.planes;
@@ -149,11 +148,11 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
   return t;
 }
 
-// The piece of source and target of a tile.
+// The rows and planes of source and target that belong to a tile.
 struct DepthwiseJob {
-  int channel = 0;          // the first
-  std::uint32_t plane = 0;  // the first: image C + channel
-  int planes = 0;           // fewer in the last tile
+  int channel = 0;          // first channel
+  std::uint32_t plane = 0;  // first plane: image C + channel
+  int planes = 0;           // the last tile may have fewer
   int in_row = 0;           // source row of tile row 0; may be negative
   int out_row = 0;          // target row of strip 0; may be negative
 };
@@ -170,7 +169,7 @@ constexpr DepthwiseJob depthwise_job(const DepthwiseTiling& t, int image, int ch
           .out_row = t.out_origin + band * t.out_band};
 }
 
-// A thread's part of a tile.
+// The strip that a thread computes in a tile.
 struct DepthwiseItem {
   int plane = 0, strip = 0, group = 0;
 };
@@ -181,7 +180,7 @@ constexpr DepthwiseItem depthwise_item(const DepthwiseTiling& t, int index) {
   return {.plane = plane, .strip = above - plane * t.strips, .group = index - above * t.groups};
 }
 
-// Returns the rows [first, end) of the image's source that are in the tile.
+// Returns the first source row that is inside both the image and the tile.
 constexpr int depthwise_first_row(const DepthwiseJob& job) {
   return job.in_row > 0 ? job.in_row : 0;
 }

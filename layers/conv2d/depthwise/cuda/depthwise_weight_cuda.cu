@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_weight_cuda.cu: the gradient of the weights of a depthwise convolution on the GPU: x
-// and dy are read once, and every thread keeps all R S accumulators of its channel.
+// depthwise_weight_cuda.cu: the weight gradient of a depthwise convolution on the GPU. x and dy are
+// read once, and every thread keeps all R S accumulators of its channel.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride - pad_top + r,
 //            q stride - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     two stages. A block owns the channels of a tile and a slice of the batch; it loops
-//            over the images (and bands) of its slice. x is a tile with a border of zeros, dy is
+// Method     Two stages. A block owns the channels of a tile and a slice of the batch; it loops
+//            over the images (and bands) of its slice. x is a tile with a border of zeros; dy is
 //            loaded to registers, 7 rows x 4 columns in a thread. A row of x is read once from the
-//            tile and multiplied by all rows of dy that use it: R S accumulators for each thread,
-//            over all images. At the end the block adds up its threads' sums and writes
+//            tile and multiplied by all rows of dy that use it, with R S accumulators for each
+//            thread over all images. At the end the block adds its threads' accumulators and writes
 //            partial[c,r,s][slice]; the second kernel adds the slices in order
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16; partial [C R S, slices] and
 //            sums in f32
@@ -21,7 +21,8 @@
 //            out, not multiplied by 0, where y has no element: Inf or NaN of x affects only the
 //            results that use it
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    4 blocks wanted, 128 registers: 7x7 has 49 + 28 of dy + 10 of x = 87; 3x3: 6, 80
+// Choices    7x7: 4 blocks on an SM, 128 registers for 49 accumulators + 28 of dy + 10 of x = 87.
+//            3x3: 6 blocks, 80 registers
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_forward_cuda.cu; depthwise_elements_cuda.cu for any shape
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -41,9 +42,9 @@ struct WeightWork {
   const T* dy = nullptr;
 };
 
-// Adds the products of a strip of dy with the tile row `from` and those below it to sums[r,s]. Rows
-// and columns of dy beyond `rows`, `columns` do not exist; with units all 7 rows do, and pairs of
-// columns.
+// Adds the products of a strip of dy with the tile rows from `from` on to sums[r,s]. Only the first
+// `rows` rows and `columns` columns of dy exist. With units, all 7 rows exist, and columns exist in
+// pairs.
 template <class T, int kSize, int kStride, int kUnit>
 __device__ inline void add_products(const T* from, int pitch, const float (&d)[kRows][4], int rows,
                                     int columns, float (&sums)[kSize * kSize]) {
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   float sums[kSize * kSize] = {};
   for (int at = part.begin; at < part.end; ++at) {
     const DepthwiseJob job = slice_job(t, work.slices, at);
-    if (at > part.begin) __syncthreads();  // all have read the previous tile
+    if (at > part.begin) __syncthreads();  // all threads have read the previous tile
     if constexpr (kUnit > 0) {
       start_aligned_tile<kUnit>(t, job, work.x, tile);
     } else {

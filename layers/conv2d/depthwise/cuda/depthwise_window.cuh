@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_window.cuh: the window of x that a few neighbouring results of a depthwise convolution
-// read, from memory to registers; shared by depthwise_window_*_cuda.cu.
+// depthwise_window.cuh: loads the window of x that a few neighbouring results of a depthwise
+// convolution read, from memory to registers. Shared by depthwise_window_*_cuda.cu.
 // Read next  depthwise_window_cuda.cu, depthwise_window_weight_cuda.cu
 #pragma once
 
@@ -10,17 +10,17 @@
 
 namespace convscope::depthwise {
 
-// The window of kColumns neighbours in each of kRows rows, with the usual padding to the left:
-// loads of kUnit elements; the window begins kBefore units left of the neighbours.
+// The window of kColumns neighbouring results in each of kRows rows, with the usual padding on the
+// left. It is loaded in units of kUnit elements, and begins kBefore units left of the results.
 template <int kSize, int kStride, int kColumns, int kRows>
 struct Window {
   static constexpr int kUnit = kColumns * kStride < 4 ? 2 : 4;
   static constexpr int kPad = (kSize - 1) / 2;
   static constexpr int kBefore = ceil_div(kPad, kUnit);
-  static constexpr int kOffset = kBefore * kUnit - kPad;  // of the first column that is read
+  static constexpr int kOffset = kBefore * kUnit - kPad;  // first column that is read
   static constexpr int kWide = round_up(kOffset + (kColumns - 1) * kStride + kSize, kUnit);
   static constexpr int kHigh = (kRows - 1) * kStride + kSize;
-  // Returns the first unit of neighbours `group`.
+  // Returns the first unit of the window of `group`.
   __device__ static int first_unit(int group) {
     return group * (kColumns * kStride / kUnit) - kBefore;
   }
@@ -31,8 +31,9 @@ __device__ inline bool is_inside(int at, int size) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(size);
 }
 
-// Loads v[i][..] = units first, first + 1 ... of row h0 + i of a plane, zeros outside. Outside, the
-// nearest unit is loaded and dropped: without branches all loads are in flight at once.
+// Loads v[i][..] = units first, first + 1 ... of row h0 + i of a plane, and zeros outside the
+// plane. Outside, the nearest unit is loaded and ignored: without branches all loads are in flight
+// at once.
 template <int kUnit, int kHigh, int kWide, class T>
 __device__ inline void load_window_of(const T* plane, int h0, int h, int first, int w,
                                       float (&v)[kHigh][kWide]) {
@@ -55,11 +56,11 @@ __device__ inline void load_window_of(const T* plane, int h0, int h, int first, 
   }
 }
 
-// The barrier keeps the loads of a window together. The compiler would move each load to its first
-// product, to save registers, and the loads would be sequential.
+// The barrier keeps the loads of a window together. Without it the compiler would move each load to
+// its first product to save registers, and the loads would be sequential.
 __device__ inline void keep_loads_together() { __syncthreads(); }
 
-// Returns the columns of the target in a thread; 0: no whole units.
+// Returns the columns of the target in a thread; 0 when rows are not whole units.
 inline int window_columns(const PlaneMap& map) {
   const int columns = unit_of_rows(map.q);
   if (columns == 0 || map.pad_left != (map.size - 1) / 2) return 0;

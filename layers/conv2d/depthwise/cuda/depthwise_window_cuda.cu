@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_window_cuda.cu: depthwise convolution of NCHW planes on the GPU without shared memory:
-// a thread loads the window of a few neighbouring results directly to registers.
+// depthwise_window_cuda.cu: depthwise convolution of NCHW planes on the GPU without shared memory.
+// A thread loads the part of x that a few neighbouring results read (their window) to registers.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride - pad_top + r,
 //            q stride - pad_left + s] + residual[n,c,p,q]), x = 0 outside
@@ -26,8 +26,9 @@
 //            L1; workspace none
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
 // Backward   dx assigned; pixels that no output reads become 0
-// Choices    1 row: the most threads, each with the fewest consecutive steps. 2 rows of 3x3 with
-//            stride 2 and many planes, which loads limit: 5 rows of x for 2 of y, not 6
+// Choices    1 row gives the most threads, each with the fewest consecutive steps. 3x3 with stride
+//            2 and many planes is limited by loads and takes 2 rows: 5 rows of x for 2 rows of y,
+//            not 6
 // Source     as depthwise_forward_cuda.cu; the parities as depthwise_parities_cuda.cu
 // Read next  depthwise_forward_cuda.cu, which shares x between the threads of a block
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -122,7 +123,7 @@ __global__ void __launch_bounds__(kWindowThreads)
     if (work.residual != nullptr) load_unit<kColumns>(work.residual + here, beside);
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      // As if y were stored in between: the bits of a separate pass.
+      // Rounds as if y were stored in between, so that the bits equal those of a separate pass.
       if (work.residual != nullptr) {
         sums[o][j] = to_float(from_float<T>(sums[o][j])) + beside[j];
       }
@@ -132,14 +133,14 @@ __global__ void __launch_bounds__(kWindowThreads)
   }
 }
 
-// Here h, w are dy's sizes, p and q those of dx.
+// In this kernel h, w are dy's sizes, and p, q are those of dx.
 template <class T, int kSize, int kColumns>
 __global__ void __launch_bounds__(kWindowThreads)
     depthwise_window_parities_kernel(const __grid_constant__ WindowWork<T> work) {
   constexpr int kRows = 2;  // of dx
   constexpr int kPad = (kSize - 1) / 2;
-  // Row i of dx and tap r use dy's row (i + pad - r) / 2, when that is whole: from this one on,
-  // relative to the thread's first.
+  // Row i of dx and tap r use row (i + pad - r) / 2 of dy when that is a whole number. kFirst is
+  // the first such row, relative to the thread's first row.
   constexpr int kFirst = -(kPad / 2);
   constexpr int kHigh = (kRows - 1 + kPad) / 2 - kFirst + 1;
   constexpr int kWide = (kColumns - 1 + kPad) / 2 - kFirst + 1;
@@ -218,14 +219,14 @@ LaunchShape shape_of_threads(int threads) {
   return shape;
 }
 
-// Returns whether there are at most about two waves: twice the threads whose windows fit into an
-// SM's registers.
+// Returns whether there are at most about two waves, that is, twice the threads whose windows fit
+// into the registers of all SMs.
 bool is_few(std::int64_t threads, int size) {
   const int at_once = size == 3 ? 1024 : size == 5 ? 768 : 640;
   return threads <= std::int64_t{cuda_device_facts().multiprocessors} * 2 * at_once;
 }
 
-// Columns and rows of y in a thread.
+// The columns and rows of y that a thread computes.
 struct WindowShape {
   int columns = 0, rows = 1;
 };
@@ -233,7 +234,7 @@ template <class T>
 WindowShape window_shape(const PlaneMap& map, std::int64_t planes) {
   const int columns = window_columns(map);
   const std::int64_t threads = planes * map.p * (map.q / columns);
-  // Stride 2 has half as many threads of a plane: with so few of them twice as many are quicker.
+  // Stride 2 has half as many threads for a plane. When there are so few, twice as many are faster.
   const bool lonely = map.stride == 2 && map.size > 3 &&
                       threads <= std::int64_t{cuda_device_facts().multiprocessors} * 256;
   if (lonely) return {.columns = 2};

@@ -4,13 +4,13 @@
 //
 // Formula    y[n,k,p,q] = b[k] + sum over i < M, r, s of
 //            w[k,i,r,s] x[n, k/M M + i, p stride_h - pad_top + r dilation_h, ...]; M = C/G = K/G
-// Method     A tile is some pixels of a row of out, whose accumulators stay in registers over all
+// Method     A tile is some pixels of a row of `out`, whose accumulators stay in registers over all
 //            (r, s) and the M channels of a group. In step d every lane takes the channel (l mod M)
-//            xor d of its group: one shuffle of a pixel serves 16 output channels, and the weights
+//            xor d of its group. One shuffle of a pixel serves 16 output channels, and the weights
 //            are packed in that order (blocked_groups_tiles.h).
-//            backward_data: columns of one residue modulo stride_w read neighbours of dy; rows of
-//            the kernel are packed in reverse, so that neighbouring taps read neighbouring columns
-//            there, too.
+//            In backward_data, columns of one residue modulo stride_w read neighbouring columns of
+//            dy. Rows of the kernel are packed in reverse, so that neighbouring taps read
+//            neighbouring columns there, too.
 //            Threads take (image, block of channels, part of its rows).
 // Supports   f32; 2, 4 or 8 channels in a group, and as many kernels. Groups of 12, 20 or 24 cross
 //            block borders, and with a multiplier of kernels x and y of a group are in different
@@ -40,7 +40,7 @@ namespace {
 using Index = std::int64_t;
 
 constexpr Index kMaxTaps = 1024;
-constexpr Index kChunks = 16;  // for the threads, when there are fewer images and blocks
+constexpr Index kChunks = 16;  // work for the threads when images x blocks are few
 constexpr double kChunkFlops = 2e5;
 
 struct Pass {
@@ -69,7 +69,8 @@ struct Pass {
   Index lanes, pixels;
 };
 
-// Lane l of step d gets the weight of channel source(l, d) of its group, 0 after the last one.
+// Packs the weights: lane l of step d gets the weight of channel source(l, d) of its group. Lanes
+// after the last channel get 0.
 void pack(const Pass& pass, const float* w, float* packed) {
   const Index m = pass.group, taps = pass.z.r * pass.z.s, lanes = pass.lanes;
   const Index vectors = pass.blocks * kChannelBlock / lanes;
@@ -98,15 +99,15 @@ void pack(const Pass& pass, const float* w, float* packed) {
   });
 }
 
-// How the pixels of out of one column class read a row of `in`: runs of taps, each with the column
-// that its first tap reads at pixel 0.
+// How the pixels of one column class of `out` read a row of `in`: runs of neighbouring taps. Each
+// run has the column that its first tap reads for pixel 0.
 struct Line {
   struct Run {
     Index column, w;
     Index first, end;  // pixels whose single tap is inside
   };
   GroupForm form = GroupForm::single;
-  Index residue = 0, count = 0;  // the first column of out; pixels
+  Index residue = 0, count = 0;  // first column of `out`; number of pixels
   Index step = 1;                // columns of `in` from pixel to pixel
   Index w_tap = 0;
   Index tiles = 0, height = 0, higher = 0;  // the first `higher` tiles have height + 1 pixels
@@ -137,7 +138,7 @@ void list_taps(const Pass& pass, Index residue, Line& line) {
     line.run[static_cast<std::size_t>(line.runs++)] = {
         .column = column, .w = i * pass.lanes, .first = 0, .end = line.count};
   }
-  // Taps on neighbouring columns form one run, unless middle columns of a tile may be outside.
+  // Taps on neighbouring columns are one run, unless a tile's middle columns may be outside.
   const auto& run = line.run;
   const bool near = line.runs > 1 && run[0].column >= 1 - line.runs &&
                     run[0].column + (line.count - 1) * line.step < pass.in_w;
@@ -166,7 +167,8 @@ void list_taps(const Pass& pass, Index residue, Line& line) {
   line.runs = found;
 }
 
-// Returns the rows of the kernel that are inside the image for row `row` of out.
+// Lists the rows of the kernel that are inside the image for row `row` of out; returns their
+// number.
 int list_rows(const Pass& pass, Index row, std::array<GroupRow, kMaxTaps>& rows) {
   const Conv2dProblem& z = pass.z;
   int found = 0;
@@ -217,8 +219,8 @@ class BlockRows {
     tile_.most = tensors.most;
   }
 
-  // Computes rows [begin, end). Two residues alternate tile by tile: together they fill
-  // neighbouring cache lines of dx.
+  // Computes rows [begin, end). Tiles of two residues alternate, because together they fill whole
+  // cache lines of dx.
   void run(Index begin, Index end) {
     std::array<Line, 2> lines;
     const Index together = pass_.classes <= 2 ? pass_.classes : 1;
@@ -254,7 +256,7 @@ class BlockRows {
                {runs.data(), static_cast<std::size_t>(here)});
   }
 
-  // Adds chains of at most kSumChain products.
+  // Adds the products in chains of at most kSumChain.
   void run_chains(GroupForm form, std::span<const GroupRow> rows, std::span<const GroupRun> runs) {
     const int most = kSumChain / (taps_of(form) * tile_.channels);
     const int all_rows = static_cast<int>(rows.size()), all_runs = static_cast<int>(runs.size());
@@ -284,7 +286,7 @@ class BlockRows {
     } while (row < all_rows);
   }
 
-  // Lists the runs of the tile that begins at pixel `begin`.
+  // Lists the runs of the tile that begins at pixel `begin`; returns their number.
   int list_runs(const Line& line, Index begin, std::array<GroupRun, kMaxTaps>& runs) const {
     int found = 0;
     for (int i = 0; i < line.runs; ++i) {

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // blocked_groups.h: convolution of NCHW16c images (layers/dispatch/activation_layout.h) whose
-// groups are smaller than a block: 2, 4 or 8 channels in and as many out, as in ResNeXt. The
-// algorithm `direct` calls these functions for such problems.
+// groups are smaller than a block of 16 channels: 2, 4 or 8 input channels and as many output
+// channels, as in ResNeXt. The algorithm `direct` calls these functions for such problems.
 //
-// A block of 16 channels contains whole groups, so 16 channels of y depend on the same 16 channels
-// of x: no reduction crosses a block, and within a block no lane mixes with a lane of another
-// group.
+// A block of 16 channels contains whole groups, so 16 channels of y depend on only the same 16
+// channels of x. No reduction crosses a block, and within a block lanes of different groups never
+// mix.
 #pragma once
 
 #include "layers/conv2d/algorithm.h"
 
 namespace convscope::blocked_groups {
 
-// Returns whether the images are NCHW16c, in groups that are smaller than a block.
+// Returns whether the images are NCHW16c and the groups are smaller than a block.
 bool is_small(const Conv2dProblem& problem);
-// Returns the support for such a problem: f32; 2, 4 or 8 channels in a group, and as many kernels.
+// Returns whether such a problem is supported: f32 with 2, 4 or 8 channels and as many kernels in a
+// group.
 Conv2dSupport supports(const Conv2dProblem& problem);
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction);
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction);

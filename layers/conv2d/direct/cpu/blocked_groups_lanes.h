@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_lanes.h: exchanges lanes within groups of 2, 4 or 8: lane l gets the number of
-// lane l xor d. For *_simd.cpp files.
+// blocked_groups_lanes.h: exchanges lanes within groups of 2, 4 or 8. Lane l receives the element
+// of lane l xor d. For *_simd.cpp files.
 #pragma once
 
 #include "framework/simd/simd.h"
@@ -9,7 +9,7 @@ namespace convscope::CONVSCOPE_ISA {
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-// For a d that is known at run time: one shuffle with its indices in a register.
+// An exchange by a step d that is known at run time: one shuffle, whose indices are in a register.
 struct Exchange {
   explicit CONVSCOPE_INLINE Exchange(int d)
       : from(_mm512_xor_si512(
@@ -20,7 +20,7 @@ struct Exchange {
   }
   __m512i from;
 };
-// Exchanges by a step d < 8 that is known at compile time: no register for the indices.
+// Exchanges by a step d < 8 that is known at compile time, so that no register holds the indices.
 CONVSCOPE_INLINE Vec exchanged(Vec a, int d) {
   if (d >= 4) a = {_mm512_maskz_shuffle_f32x4(0xffff, a.v, a.v, 0xb1)};
   switch (d & 3) {
@@ -37,7 +37,7 @@ CONVSCOPE_INLINE Vec exchanged(Vec a, int d) {
 
 #elif defined(CONVSCOPE_ISA_IS_AVX2)
 
-// d < 4: groups of 8 fill a vector, whose channels are broadcast.
+// Steps d < 4 only: groups of 8 fill a vector, and their channels are broadcast instead.
 struct Exchange {
   explicit CONVSCOPE_INLINE Exchange(int d)
       : from(_mm256_xor_si256(_mm256_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3), _mm256_set1_epi32(d))) {}
@@ -57,7 +57,7 @@ CONVSCOPE_INLINE Vec exchanged(Vec a, int d) {
   }
 }
 
-#else  // a vector has one lane: never called
+#else  // a vector has one lane, so this is never called
 
 struct Exchange {
   explicit CONVSCOPE_INLINE Exchange(int) {}
@@ -67,8 +67,8 @@ CONVSCOPE_INLINE Vec exchanged(Vec a, int) { return a; }
 
 #endif
 
-// The kinds of vectors for groups of 2, 4 or 8 channels: vectors that contain several groups, and
-// vectors that are within one.
+// Whether a vector contains several groups; the next constant is whether a vector can be within one
+// group.
 inline constexpr bool kHoldsGroups = kLanes > 2;
 inline constexpr bool kWithinGroup = kLanes <= 8;
 

@@ -3,9 +3,10 @@
 // blocked_groups.cpp builds a convolution from them.
 //
 // Method     A tile is some pixels of a block, one vector of lanes after another. For each row of
-//            the kernel and each step d the weights of up to three taps (r, s) stay in registers;
-//            each column of the row is loaded and shuffled once, for the up to three pixels that
-//            read it.
+//            Method     A tile is some pixels of a block, one vector of lanes after another. For
+//            each row of the kernel and each step d, the weights of up to three taps (r, s) stay in
+//            registers. Each column of the row is loaded and shuffled once, for the up to three
+//            pixels that read it.
 // Cost       per pixel, step and row of a 3x3 kernel: 3 FMAs, 1 + 2 / pixels loads and as many
 //            shuffles, none in step 0 (groups of 4: 9 FMAs, 3 loads, 2.3 shuffles for a row and 3
 //            steps). A shuffle uses a port of AVX-512's FMAs, which leaves 78 % of the peak; AVX2's
@@ -33,7 +34,7 @@ constexpr int kPixels = 10;
 #endif
 constexpr int kBlock = 16;
 
-// The ways to load a column.
+// The three implementations of loading a column.
 struct AsItIs {
   CONVSCOPE_INLINE Vec operator()(const float* in) const { return load(in); }
 };
@@ -49,14 +50,14 @@ struct Broadcast {
   CONVSCOPE_INLINE Vec operator()(const float* in) const { return broadcast(*in); }
 };
 
-// Returns the same pointer, hidden from the compiler. Otherwise it keeps the columns of one step in
-// registers for the next step, and spills the accumulators.
+// Returns the same pointer, hidden from the compiler. Otherwise the compiler keeps the columns of
+// one step in registers for the next step, and spills the accumulators.
 CONVSCOPE_INLINE const float* anew(const float* p) {
   __asm__ volatile("" : "+r"(p));
   return p;
 }
 
-// Adds one step of one row of the kernel. Checked: tests which columns are outside.
+// Adds one step of one row of the kernel. With Checked it tests which columns are outside.
 template <GroupForm Form, int Pixels, bool Checked, class Read>
 CONVSCOPE_INLINE void add_columns(const GroupTile& tile, const GroupRun& run, const float* in,
                                   const float* w, const Read& read, Vec (&sums)[Pixels]) {
@@ -64,8 +65,8 @@ CONVSCOPE_INLINE void add_columns(const GroupTile& tile, const GroupRun& run, co
   constexpr int kColumns = (Pixels - 1) * kStride + kTaps;
   const Index step = kTaps == 1 ? tile.in_step : kBlock;
   in = anew(in);
-  const float* base = in;  // of three pixels: 0, 1, 2 steps fit into the addresses of one
-                           // instruction
+  const float* base = in;  // base of three pixels, whose steps 0, 1, 2 fit one instruction's
+                           // address
   Vec weights[kTaps];
 #pragma GCC unroll 3
   for (int t = 0; t < kTaps; ++t) weights[t] = load(w + t * tile.w_tap);
@@ -132,7 +133,7 @@ CONVSCOPE_INLINE void store_sums(const GroupTile& tile, int lane, const Vec (&su
     const Index at = j * tile.out_step;
     if (tile.adds) sum = load(out + at) + sum;
     if (tile.residual != nullptr) sum = sum + load(tile.residual + lane + at);
-    // NaN stays NaN, -0 becomes 0.
+    // NaN stays NaN, and -0 becomes 0.
     if (tile.relu) sum = bounded_relu(sum, broadcast(tile.most));
     store(out + at, sum);
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_tiles.h: the parts of blocked_groups.h that depend on the instruction set:
+// blocked_groups_tiles.h: the functions of blocked_groups.h that depend on the instruction set:
 // register tiles within one block of 16 channels.
 //
-// A group has M channels. Each lane l takes M steps, and in step d it adds the channel source(l, d)
-// of its group. Where a vector contains several groups (M < lanes), source(l, d) = (l mod M) xor d:
-// in each step the channels of a group exchange their lanes, which is one shuffle of the pixel, and
-// none in step 0. Where a vector is within one group (M >= lanes), source(l, d) = d: channel d is
-// broadcast by its load.
+// A group has M channels. Each lane l takes M steps; in step d it adds the channel source(l, d) of
+// its group. Where a vector contains several groups (M < lanes), source(l, d) = (l mod M) xor d: in
+// each step the channels of a group exchange their lanes by one shuffle of the pixel (step 0 needs
+// no shuffle). Where a vector is within one group (M >= lanes), source(l, d) = d: channel d is
+// broadcast by a load.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace convscope {
 
 // How a tile reads the columns of one row of the kernel.
 enum class GroupForm {
-  single,         // separate taps; pixels any number of columns apart
+  single,         // one tap; pixels any number of columns apart
   pair,           // two taps on neighbouring columns, neighbouring pixels
   triple,         // three taps on neighbouring columns
   triple_by_two,  // three taps, pixels two columns apart
@@ -26,26 +26,26 @@ inline constexpr int kGroupForms = 4;
 constexpr int taps_of(GroupForm form) {
   return form == GroupForm::single ? 1 : form == GroupForm::pair ? 2 : 3;
 }
-// Returns the columns from one pixel to the next, for all forms except `single`.
+// Returns the columns from one pixel to the next; undefined for `single`.
 constexpr int stride_of(GroupForm form) { return form == GroupForm::triple_by_two ? 2 : 1; }
 
-// A row of the kernel whose row of `in` is inside the image: offsets of `in` and w.
+// A row of the kernel that reads a row of `in` inside the image: its offsets in `in` and w.
 struct GroupRow {
   std::int64_t in, w;
 };
-// The taps of each such row. Columns [first, end) that the tile reads are inside; for a single tap
-// a column is a pixel. Only the outer taps - 1 columns on either side may be outside.
+// The taps of each such row. The tile reads columns inside the image for [first, end); for a single
+// tap a column is a pixel. Only the outer taps - 1 columns on either side may be outside.
 struct GroupRun {
   std::int64_t in, w;
   int first, end;
 };
 
-// out[j out_step + l] = start[l] + residual + sum (if relu, at least 0 and at most `most`) for
-// pixels j < pixels and lanes l < 16; the sum is that of
+// Computes out[j out_step + l] = start[l] + residual + sum (if relu, at least 0 and at most `most`)
+// for pixels j < pixels and lanes l < 16. The sum has the terms
 //   w[row.w + run.w + d w_step + t w_tap + l / lanes w_vector + l mod lanes]
 //   in[row.in + run.in + column + source(l, d)]
-// over rows, runs, steps d < channels and taps t: one chain (framework/simd/sum_chain.h). With
-// `adds` the sum is added to the content of `out`, the previous chains.
+// over rows, runs, steps d < channels and taps t, in one chain (framework/simd/sum_chain.h). With
+// `adds` it is added to `out`, which holds the previous chains.
 struct GroupTile {
   int pixels = 0;
   int channels = 0;  // of a group
@@ -60,17 +60,17 @@ struct GroupTile {
   float* out = nullptr;
   std::int64_t out_step = 0;
   bool adds = false;
-  const float* residual = nullptr;  // as `out`, or null
+  const float* residual = nullptr;  // in the layout of `out`, or null
   bool relu = false;
-  float most = 0;  // of relu; infinity: no bound
+  float most = 0;  // upper bound of relu; infinity: none
 };
 
-// sums[d sums_step + t sums_tap + l] += sum over p < rows, q < columns of
+// Computes sums[d sums_step + t sums_tap + l] += sum over p < rows, q < columns of
 //   in[p in_row + q in_step + 16 t + source(l, d)] dy[p dy_row + 16 q + l]
-// for steps d < channels, taps t and lanes l of a vector, without the columns of `in` outside
-// [first, end); column 0 is that of tap 0 and pixel 0. in_step is 16 in `triple` and 32 in
-// `triple_by_two`. `pair` is not used; for single taps all columns are inside. `in` and dy are
-// prefetched `ahead` floats before they are read (0: never).
+// for steps d < channels, taps t and lanes l of a vector, skipping columns of `in` outside [first,
+// end). Column 0 is read by tap 0 of pixel 0. in_step is 16 in `triple` and 32 in `triple_by_two`.
+// `pair` is not used; for single taps all columns are inside. `in` and dy are prefetched `ahead`
+// floats before they are read (0: never).
 struct GroupWeightTile {
   int channels = 0;
   std::int64_t rows = 0, columns = 0;
@@ -86,7 +86,7 @@ struct GroupWeightTile {
 
 struct GroupKernels {
   int lanes = 0;   // of a vector
-  int pixels = 0;  // most pixels of a tile
+  int pixels = 0;  // maximum pixels of a tile
   void (*tile)(const GroupTile& tile, GroupForm form) = nullptr;
 };
 struct GroupWeightKernels {

@@ -28,7 +28,8 @@ constexpr int kPixels = 2;
 constexpr int kMaxSteps = 4;
 #endif
 
-// Adds `Pixels` neighbours of dy. Checked: skips columns outside [first, end).
+// Adds the products of `Pixels` neighbouring pixels of dy. With Checked it skips columns outside
+// [first, end).
 template <GroupForm Form, int Pixels, int Steps, bool Within, bool Checked>
 CONVSCOPE_INLINE void add_pixels(const float* in, const float* dy, Index first, Index end,
                                  Vec (&sums)[taps_of(Form)][Steps]) {
@@ -120,7 +121,7 @@ CONVSCOPE_INLINE void add_chain(const GroupWeightTile& tile, const float* in, co
   }
 }
 
-// Adds chains of whole rows, or of parts of rows that are longer than a chain
+// Adds the products in chains of whole rows; a row longer than a chain is split
 // (framework/simd/sum_chain.h).
 template <GroupForm Form, int Steps, bool Within>
 CONVSCOPE_INLINE void add_chains(const GroupWeightTile& tile) {

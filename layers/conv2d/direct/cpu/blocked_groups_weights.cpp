@@ -2,14 +2,15 @@
 // blocked_groups_weights.cpp: backward_weight of small groups in NCHW16c.
 //
 // Method     A strip is some rows of dy of one image and block of channels, and the rows of x that
-//            they read: one chain of pixels, or less where that exceeds three quarters of L1,
-//            because all rows of the kernel and all vectors of a block read it again. Three taps of
-//            a row on neighbouring columns are computed together, others one by one. A slice is a
-//            run of strips with separate sums [R,M,S,16]; slices are added up in order, so dw has
-//            the same bits for any number of threads. Threads take (slice, block).
+//            these rows read. It is one chain of pixels, or shorter when that exceeds three
+//            quarters of L1, because all rows of the kernel and all vectors of a block read the
+//            strip again. Three taps of a row on neighbouring columns are computed together, other
+//            taps one by one. A slice is a range of strips with separate accumulators [R,M,S,16].
+//            Slices are added up in order, so dw has the same bits for any number of threads.
+//            Threads take (slice, block).
 // Cost       FLOPs = 2 N K P Q M R S; bytes = x and dy once; workspace = dw for each slice
-// Choices    a slice has at most kSumChain totals of chains in each sum (sum_chain.h), and there
-//            are enough of them that blocks x slices give the threads kChunks
+// Choices    A slice adds at most kSumChain chains to each accumulator (sum_chain.h). There are
+//            enough slices that blocks x slices is at least kChunks.
 // Read next  blocked_groups_weight_simd.cpp, the tiles
 #include <algorithm>
 
@@ -58,8 +59,8 @@ struct WeightPlan {
 
   const Conv2dProblem& z;
   Index group, blocks, p, q, lanes;
-  Index rows = 1;                                     // of a strip
-  Index strips_of_image = 1, strips = 1, slices = 1;  // of a block of channels
+  Index rows = 1;                                     // rows of a strip
+  Index strips_of_image = 1, strips = 1, slices = 1;  // counts for a block of channels
 };
 
 class WeightGradient {
@@ -126,7 +127,8 @@ class WeightGradient {
       tile.dy = dy + p * plan_.q * kChannelBlock;
       tile.sums = sums + r * plan_.group * tile.sums_step;
       if (near) {
-        if (far_ && r >= z_.r - z_.stride_h) {  // rows that no earlier row of the kernel has read
+        if (far_ && r >= z_.r - z_.stride_h) {  // only rows that no earlier row of the kernel has
+                                                // read
           tile.in_ahead = plan_.rows * tile.in_row;
           tile.dy_ahead = plan_.rows * tile.dy_row;
         }
@@ -145,7 +147,7 @@ class WeightGradient {
     }
   }
 
-  // Adds pixels [q, end) of `rows`, which begin with column 0; the first of the taps is s.
+  // Adds pixels [q, end) of `rows`, which begin with column 0; s is the first of the taps.
   void add_columns(const GroupWeightTile& rows, GroupForm form, Index s, Index q, Index end) const {
     GroupWeightTile tile = rows;
     tile.columns = end - q;
@@ -159,7 +161,7 @@ class WeightGradient {
     }
   }
 
-  // Writes dw of a block of channels: the sums of all slices, in order.
+  // Writes dw of a block of channels: adds up the results of all slices, in order.
   void write(Index block) const {
     const Index floats = plan_.sums_floats(), m = plan_.group, taps = z_.r * z_.s;
     float* const total = sums_ + block * floats;

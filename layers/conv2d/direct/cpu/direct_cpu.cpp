@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cpu.cpp: direct convolution: the textbook's products, with a tile of outputs in registers
-// over the whole reduction, and without a matrix of patches.
+// direct_cpu.cpp: direct convolution: computes the textbook's products with a tile of outputs in
+// registers over the whole reduction, and without a matrix of patches.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, g C/G + c,
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w], or 0
 // Textbook   for n, k, p, q: y[n,k,p,q] = b[k]
 //              for c, r, s: y[n,k,p,q] += w[k,c,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     rows of x are copied once into a panel with zeros left and right (stride > 1: one row
-//            for each column parity, so that neighbouring outputs read neighbouring floats). Then a
-//            tile of outputs stays in registers over all (c, r, s), in one of two shapes:
-//              channel tile   k in the lanes, 14 pixels broadcast; transposed when stored (many
-//                             channels: no lane is lost on narrow images)
-//              pixel tile     q in the lanes, weights broadcast, stored directly (short
-//                             reductions or few channels: first layers and their dx)
+// Method     Rows of x are copied once into a panel with zeros left and right. With stride > 1
+//            there is one row for each column parity, so that neighbouring outputs read
+//            neighbouring floats. Then a tile of outputs stays in registers over all (c, r, s), in
+//            one of two shapes. A channel tile has k in the lanes and broadcasts 14 pixels; it is
+//            transposed when stored. It serves many channels: no lane is lost on narrow images. A
+//            pixel tile has q in the lanes, broadcasts weights and is stored directly. It serves
+//            short reductions and few channels: first layers and their dx.
 //            Taps above and below the image are skipped, not multiplied by 0. The weights are
-//            packed in the order in which a tile reads them, before the call (prepare_weights).
-//            backward_data: the same over dy. Row h of dx takes the taps with r = h + pad_top mod
-//            stride_h, and each column parity has its own s. The parities are interleaved at last.
+//            packed before the call in the order in which a tile reads them (prepare_weights).
+//            backward_data is the same over dy. Row h of dx takes the taps with r = h + pad_top mod
+//            stride_h, and each column parity takes other taps s. Finally the parities are
+//            interleaved.
 //            NCHW16c (layers/dispatch/activation_layout.h) needs no copy of rows and no
-//            transposition: shared/blocked_pass.cpp. Groups that are smaller than a block of
-//            channels: blocked_groups.cpp.
-//            backward_weight: dy is transposed to k in the lanes; 14 taps (c, s) of one r broadcast
-//            pixels of x; 28 accumulators stay in registers over whole rows. Threads take (image,
-//            rows, output channels), or (output channels, slice of N) in backward_weight.
+//            transposition: shared/blocked_pass.cpp. Groups smaller than a block of channels are in
+//            blocked_groups.cpp.
+//            In backward_weight, dy is transposed to k in the lanes; 14 taps (c, s) of one r
+//            broadcast pixels of x; 28 accumulators stay in registers over whole rows. Threads take
+//            (image, rows, output channels), or (output channels, slice of N) in backward_weight.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major or x and y NCHW16c, any
 //            alignment; f32 accumulators
 // Supports   f32; every stride, dilation, padding and number of groups; kernels up to 1024 taps
@@ -33,11 +34,11 @@
 //            pixels, slices added in order; both in chains (framework/simd/sum_chain.h). Same bits
 //            on each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
-// Choices    kPanelFloats 64 Ki: 256 KiB of L2, together with one block of weights
-//            kTransposeFmas: storing a channel tile transposed costs what 30 (c, r, s) cost
-//            kSlices 16: chunks for the threads when there are few output channels
-//            kPixelsPerWeight 6: a tile waits for its weights when they come from L2 and serve
-//            fewer pixels (about 3 cycles for a vector, two FMAs a cycle)
+// Choices    kPanelFloats 64 Ki: a panel has 256 KiB, and shares L2 with one block of weights
+//            kTransposeFmas: storing a channel tile transposed takes the time of 30 (c, r, s)
+//            kSlices 16: work for the threads when there are few output channels
+//            kPixelsPerWeight 6: with fewer pixels, a tile waits for its weights when they come
+//            from L2 (about 3 cycles for a vector, two FMAs a cycle)
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
 //            Architectures, SC 2018, arXiv 1808.05567; here without JIT and with NCHW outside
 // Read next  im2col_gemm_cpu.cpp, the same products with columns; tiles_simd.cpp, the tiles
@@ -66,7 +67,7 @@ constexpr int kMaxRows = 16;  // of a tile, on any instruction set
 
 // ---- weights -----------------------------------------------------------------------------------
 
-// The lanes of one tile: channels [k, k + count), packed `width` wide.
+// The lanes of one tile: channels [k, k + count), packed to `width` lanes.
 struct Block {
   Index k, count, width;
 };
@@ -80,12 +81,13 @@ Block block_at(const Pass& pass, Index index) {
   return {k, std::min(width, pass.channels - k), width};
 }
 
-// Returns the offset of a block's weights among the packed ones.
+// Returns the offset of a block in the packed weights.
 Index packed_at(const Pass& pass, Index g, const Block& block) {
   return (g * pass.padded_channels() + block.k) * pass.depth * pass.taps;
 }
 
-// For each group and block [depth, taps, width]: a tile reads one cache line for each (c, r, s).
+// Packs each group and block as [depth, taps, width]: a tile reads one cache line for each (c, r,
+// s).
 void pack_weights(const Pass& pass, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const Index sums = pass.depth * pass.taps;
@@ -182,12 +184,12 @@ class Convolution {
     return data_.out + ((image * pass_.channels + block.k) * pass_.out_h + row) * pass_.out_w;
   }
 
-  // The weights of the next block are fetched from memory while this one is computed: each row
-  // fetches its share of them.
+  // Prefetches the next block's weights from memory while this block is computed. Each row
+  // prefetches a share of these weights.
   struct Ahead {
     const float* weights = nullptr;
-    Index step = 0;  // floats of one channel of `in`
-    int lines = 0;   // of each channel
+    Index step = 0;  // floats from one channel of `in` to the next
+    int lines = 0;   // lines of each channel
   };
   Ahead weights_ahead(Index g, const Block& next, Index row, Index rows) const {
     const Index step = pass_.taps * next.width;
@@ -246,11 +248,12 @@ class Convolution {
       tile.x = panel + tiles.begin(t);
       tile.out = out + tiles.begin(t);
       kernels_.channel_tile(tile, static_cast<int>(width));
-      tile.ahead_lines = 0;  // once in a row
+      tile.ahead_lines = 0;  // only once in a row
     }
   }
 
-  // Lists the pixels and weights that the taps of row o, column class `group`, read.
+  // Lists the pixels and weights that the taps of row o and column class `group` read; returns the
+  // number of taps.
   int list_taps(Index o, Index group, Index first, Index width,
                 std::array<std::int32_t, kMaxTaps>& x_at,
                 std::array<std::int32_t, kMaxTaps>& w_at) const {
@@ -336,7 +339,7 @@ class WeightGradient {
     }
   }
 
-  // `plane`: the first of `channels` planes of x.
+  // Adds the products of `channels` planes of x; `plane` is the first of them.
   void sum_rows(Index plane, Index channels, Index p_begin, Index p_end, float* panel,
                 const float* dy, float* sums) const {
     const Index first = std::clamp<Index>(p_begin * z_.stride_h - z_.pad_top, 0, z_.h);
@@ -431,8 +434,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 constexpr double kPixelsPerWeight = 6;
 constexpr double kFirstCacheBytes = 32 << 10;
 
-// The share of its time in which a channel tile computes: each tile reads all weights of its block
-// again.
+// Returns the share of its time that a channel tile computes; in the rest of the time it reads all
+// weights of its block again.
 double weights_share(const Pass& pass) {
   const auto block = static_cast<double>(pass.depth * pass.taps * pass.widest()) * sizeof(float);
   if (pass.lanes == 1 || block <= kFirstCacheBytes) return 1;
@@ -442,9 +445,9 @@ double weights_share(const Pass& pass) {
   return std::min(1.0, height / kPixelsPerWeight);
 }
 
-// backward_data multiplies zeros left and right of dy where the forward pass reads no padding.
-// Short rows pay for their list of taps, few channels for loads that serve few FMAs. The constants
-// are fitted to measurements from LeNet to ResNet.
+// Returns the cost. backward_data multiplies zeros left and right of dy where the forward pass
+// reads no padding. Short rows spend time on their list of taps; with few channels a load serves
+// few FMAs. The constants are fitted to measurements from LeNet to ResNet.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_small(z)) return blocked_groups::cost(z, direction);
   if (is_blocked(z)) return blocked::cost(z, direction);
@@ -455,7 +458,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const auto plane = static_cast<double>(plan.p * plan.q);
     share = 0.84 * plane / (plane + 10) * static_cast<double>(plan.kernels) /
             static_cast<double>(plan.padded_kernels());
-    // Transposing a pixel of dy costs what 8 taps of channels cost.
+    // Transposing a pixel of dy costs as much as 8 taps of channels.
     const auto per_pixel = static_cast<double>(z.c_per_group() * z.r * z.s);
     share *= per_pixel / (per_pixel + 8);
   } else {
@@ -471,9 +474,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       share *=
           pass.channel_share * (pass.widest() > 2 * pass.lanes ? 0.83 : 0.97) * weights_share(pass);
     }
-    // Copies of rows and transposed stores take as long with 16 lanes, the FMAs half as long.
+    // With 16 lanes, copies of rows and transposed stores take as long as with 8; FMAs take half as
+    // long.
     if (pass.lanes == 16) share *= 0.92;
-    if (pass.taps == 1) share *= pass.by_pixels ? 0.93 : 0.62;  // a copy of each pixel for one use
+    if (pass.taps == 1) share *= pass.by_pixels ? 0.93 : 0.62;  // one use of each copied pixel
     if (direction == Direction::backward_data) {
       flops *= std::max(1.0, static_cast<double>(z.w) / static_cast<double>(z.q() * z.stride_w));
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_plan.h: the tiling of direct convolution into panels, blocks and chunks; numbers only.
+// direct_plan.h: the tiling of direct convolution into panels, blocks and chunks of work; only
+// sizes.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +19,11 @@ inline constexpr Index kMaxTaps = 1024;
 inline constexpr Index kSlices = 16;
 inline constexpr double kTransposeFmas = 30;
 
-// Pads a size that is a multiple of 1 KiB, so that a panel's channels use all cache sets.
+// Changes a size that is a multiple of 1 KiB, so that a panel's channels use all cache sets.
 inline Index spread(Index floats) { return floats % 256 == 0 ? floats + 16 : floats; }
 
-// Returns the same problem with strides that end just after the last pixel: with one row or column
-// of y a longer stride only changes the number of phases below.
+// Returns the same problem with strides that end just after the last pixel. With one row or column
+// of y, a longer stride would only add phases to the passes below.
 inline Conv2dProblem with_short_strides(Conv2dProblem z) {
   const Index h = z.h + z.pad_top + z.pad_bottom - z.dilation_h * (z.r - 1);
   const Index w = z.w + z.pad_left + z.pad_right - z.dilation_w * (z.s - 1);
@@ -31,9 +32,9 @@ inline Conv2dProblem with_short_strides(Conv2dProblem z) {
   return z;
 }
 
-// forward: in = x, out = y. backward_data: in = dy, out = dx. Columns of `out` are split into
-// `classes` (the residues modulo stride_w of dx); those of one class read neighbouring columns of
-// `in`.
+// The sizes of a pass. In forward in = x, out = y; in backward_data in = dy, out = dx. Columns of
+// `out` are split into `classes` (the residues modulo stride_w of dx). Neighbouring columns of one
+// class read neighbouring columns of `in`.
 struct Pass {
   Pass(const Conv2dProblem& problem, Direction direction)
       : z(with_short_strides(problem)),
@@ -113,7 +114,8 @@ struct Pass {
     return std::clamp<Index>(row + 1, 0, in_h);
   }
 
-  // Returns the width of channel tiles: 4 vectors by few pixels on narrow images, else 2 by many.
+  // Returns the width of channel tiles: 4 vectors by few pixels on narrow images, else 2 vectors by
+  // many.
   Index widest() const {
     const Index pixels = tile_kernels.get().pixels;
     const bool narrow = lanes > 1 && 2 * class_w <= pixels && channels > 2 * lanes;
@@ -135,17 +137,17 @@ struct Pass {
 
   Conv2dProblem z;
   bool forward;
-  Index depth, channels, taps;  // for a group: channels of the reduction; output channels; R S
+  Index depth, channels, taps;  // for a group: reduced channels; output channels; R S
   Index in_h, in_w, out_h, out_w;
   Index classes, phases, class_w;
-  Index left = 0, columns = 0;  // of a panel's row
+  Index left = 0, columns = 0;  // of a row of a panel
   Index lanes = 0, row_step = 0, row_count = 0, channel_step = 0, row_blocks = 0;
   Index blocks = 0, splits = 1;  // of output channels
   double channel_share = 1, pixel_share = 1;
   bool by_pixels = false;
 };
 
-// A chunk computes one block of output channels over one slice of the images.
+// A chunk of work is one block of output channels over one slice of the images.
 struct WeightPlan : WeightBlocks {
   explicit WeightPlan(const Conv2dProblem& problem)
       : WeightBlocks(problem),
@@ -179,7 +181,7 @@ struct WeightPlan : WeightBlocks {
   Index thread_floats() const { return panel_floats() + piece_floats(rows * q * width); }
 
   Index channels, taps, p, q, columns;
-  bool in_place;  // no zeros are needed left or right: x is read without a copy
+  bool in_place;  // whether x is read without a copy, because no zeros are needed left or right
   Index rows = 1, channel_step = 0, channels_at_once = 1;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda.cu: the textbook's products, with tiles of outputs in registers and x and w in shared
-// memory; made for few input channels, where a matrix product has too little work.
+// direct_cuda.cu: computes the textbook's products, with tiles of outputs in registers and x and w
+// in shared memory. It is for few input channels, where a matrix product has too little work.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of
 //            x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -36,12 +36,13 @@
 //            grows with the square root of the length (`one_chain`); dw in some 400 slices. The
 //            order depends only on the sizes: same bits on each run. Exact on integers.
 // Backward   dx assigned; dw assigned or added to
-// Choices    8 x 8 accumulators: per (c, r) 6 vector loads of x (R = 7, stride 2) and 2 R of w for
-//            64 R products: shared memory needs less time than the multipliers. With window and
-//            operands about 110 registers, so two blocks of 256 threads fit on an SM
-//            100 KB of shared memory: the same two blocks
-//            2 x 8 x 3 accumulators for dx: a vector load of w for (r, s) serves 12 products or
-//            more
+// Choices    A thread has 8 x 8 accumulators. For each (c, r) it makes 64 R products from 6 vector
+//            loads of x (R = 7, stride 2) and 2 R vector loads of w, so shared memory needs less
+//            time than the multipliers. With window and operands a thread has about 110 registers,
+//            so two blocks of 256 threads fit on an SM.
+//            A block has 100 KB of shared memory, so that two blocks fit there, too.
+//            For dx a thread has 2 x 8 x 3 accumulators: a vector load of w for (r, s) serves at
+//            least 12 products.
 // Source     the tiles: V. Volkov, J. Demmel: Benchmarking GPUs to Tune Dense Linear Algebra, 2008
 //            (registers before shared memory); the rest is our own
 // Read next  im2col_gemm_cuda.cu (the same products as a matrix product),
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-// One warp for each element of dw.
+// A warp computes one element of dw.
 __global__ void __launch_bounds__(kBlockThreads)
     weight_any_kernel(const Sizes z, Index count, const float* x, const float* dy, bool accumulate,
                       float* dw) {
@@ -155,7 +156,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // ---- selection ----------------------------------------------------------------------------------
 
-// Returns a problem that one block computes for a sample as a stage without pooling.
+// Returns the problem as a stage without pooling, which one block computes for a sample.
 FewChannelStage stage_of(const Conv2dProblem& z, bool relu) {
   const Sizes s(z);
   return {.c = s.c,
@@ -208,7 +209,7 @@ std::size_t bytes_of(int floats) { return static_cast<std::size_t>(floats) * siz
 void forward_by_tiles(const Sizes& z, const ForwardPointers& at) {
   const ForwardTiles t = forward_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q);
   const int tiles = z.n * t.tiles_p * t.tiles_q;
-  // A block that keeps all of w processes several tiles in turn.
+  // A block that holds all of w in shared memory processes several tiles in turn.
   const int resident = 2 * cuda_device_facts().multiprocessors;
   const int blocks = t.chunks > 1 ? tiles : least(tiles, most(1, resident / t.tiles_k));
   const LaunchShape shape{
@@ -372,8 +373,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Fitted to one H200: rates of the tiles of a kernel, and the microseconds of a chunk of channels,
-// whose loads are not hidden.
+// Fitted to one H200: rates of a kernel's tiles, and the microseconds of a chunk of channels whose
+// loads are not hidden.
 struct TileTimes {
   device_time::TileRate rate;
   double chunk_us;
@@ -389,7 +390,7 @@ TileTimes forward_times(int r, int stride) {
   return {{0.57, 0.66}, 0.04};
 }
 constexpr TileTimes kDataTimes{{1.0, 0.89}, 1.4};
-TileTimes weight_times(int r, int stride) {  // for a step: a piece of a row
+TileTimes weight_times(int r, int stride) {  // a step is a segment of a row
   if (stride == 1) {
     if (r == 3) return {{0.32, 0.84}, 1.2};
     if (r == 5) return {{0.9, 1.3}, 2.1};
@@ -399,25 +400,26 @@ TileTimes weight_times(int r, int stride) {  // for a step: a piece of a row
   if (r == 5) return {{0.91, 1.3}, 1.9};
   return {{0.83, 1.3}, 4.2};
 }
-// For each block on an SM, in addition to its products: first loads and last stores.
+// Time of each block on an SM, in addition to its products: first loads and last stores.
 constexpr double kForwardTileUs = 0.24, kDataTileUs = 0.11;
-// For three blocks that share an SM: their threads add up their results, channel by channel.
+// Time in which the threads of three blocks on an SM add up their results, channel by channel.
 double weight_end_us(int r) { return r == 3 ? 13 : r == 5 ? 2.1 : 10; }
-constexpr double kSliceUs = 0.043;  // to add a slice to the previous ones
-// For threads that share an item: one thread adds their results in turn, in each round of two
-// blocks on an SM.
+constexpr double kSliceUs = 0.043;  // to add one slice to the previous slices
+// Time for each further thread that shares an item: one thread adds the others' results in turn. It
+// is counted for each round of two blocks on an SM.
 constexpr double kSplitUs = 0.5;
 double each_holds(double blocks) { return blocks / device_time::processors(); }
-// For samples that one block computes; chunk_us is the time in addition to the products.
+// For one block per sample; chunk_us is the time in addition to the products.
 TileTimes sample_times(Direction direction) {
   if (direction == Direction::forward) return {{0.5, 5.0}, 0.41};
   if (direction == Direction::backward_data) return {{0.5, 0.5}, 2.0};
   return {{0.36, 0.54}, 4.5};
 }
-// For an element of y or dx, on one SM: stored in fours, or one at a time.
+// For each element of y or dx on an SM: elements are stored in groups of four, or one at a time.
 constexpr double kFourStoreUs = 0.00013;
 constexpr double kSingleStoreUs = 0.0009;
-constexpr double kScatteredStoreUs = 0.0013;  // of dx, between pixels of other phases of the stride
+constexpr double kScatteredStoreUs = 0.0013;  // of dx, when other phases of the stride are between
+                                              // its elements
 
 // Returns the microseconds of the general kernels: base time of a thread's reduction step, plus
 // extra time per round of 2048 threads on each SM. dw has a warp for each element; its step is 32
@@ -434,8 +436,8 @@ double any_us(const Conv2dProblem& z, Direction direction) {
   const double taps = number(z.r * z.s);
   if (direction == Direction::backward_data) {
     const double rounds = number(z.x_shape().numel()) / at_once;
-    // A tap is tested once, and its channels are added where it reaches a pixel. A whole warp does
-    // so if any of its threads does, so a stride saves nothing.
+    // A tap is tested once. Where it reaches a pixel, its channels are added. A warp does so if any
+    // of its threads does, so a stride saves nothing.
     const double terms = number(z.k_per_group()) * taps;
     return taps * (0.21 + 1.0 * rounds) + terms * (0.016 + 0.17 * rounds) +
            0.075 * number(z.k_per_group()) + kAroundUs;
@@ -444,7 +446,7 @@ double any_us(const Conv2dProblem& z, Direction direction) {
   return number(z.c_per_group()) * (taps * (0.061 + 0.29 * rounds) + 0.28) + kAroundUs;
 }
 
-// Kernels with tiles: the SMs process the blocks in rounds.
+// Time of the kernels with tiles; the SMs process the blocks in rounds.
 double tiles_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const Sizes s(z);
@@ -498,7 +500,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const double samples = device_time::number(z.n);
     const TileTimes times = sample_times(direction);
     const double each = cost.flops / samples;
-    // Samples of y are spread over several blocks, so rounds are not whole.
+    // Samples of y are split over several blocks, so the number of rounds is not rounded up.
     us = times.chunk_us + (direction == Direction::forward
                                ? 1e6 * each / peak *
                                      std::max(device_time::processors() / times.rate.alone,

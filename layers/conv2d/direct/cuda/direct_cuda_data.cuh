@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_data.cuh: a tile of dx of few channels in registers, dy and w in shared memory;
-// products with the zeros of a stride are skipped. The header of direct_cuda.cu explains it.
+// direct_cuda_data.cuh: computes a tile of dx of few channels in registers, from dy and w in shared
+// memory. It skips products with the zeros of a stride. The header of direct_cuda.cu explains it.
 // Read next  direct_cuda_forward.cuh; direct_cuda_weight.cuh
 #pragma once
 
@@ -10,9 +10,9 @@ namespace convscope::direct_cuda {
 
 constexpr int kDataThreads = 128;
 
-// In padded coordinates h' = h + pad_top: h' = p stride + r. A thread has rows 2 i, 2 i + 1 and
-// columns 8 j .. 8 j + 7 of the tile. The tile begins on a multiple of the stride, so the pairs of
-// (r, s) and pixel are known at compile time.
+// In padded coordinates h' = h + pad_top = p stride + r. A thread has rows 2 i, 2 i + 1 and columns
+// 8 j .. 8 j + 7 of the tile. The tile begins at a multiple of the stride, so the pairs of (r, s)
+// and pixel are known at compile time.
 template <int R, int kStride, int kDataChannels>
 __global__ void __launch_bounds__(kDataThreads, 3)
     data_tile_kernel(const Sizes z, const DataTiles t, const float* dy, const float* w,
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kDataThreads, 3)
   constexpr int kBefore = (R - 1) / kStride;
   constexpr int kLeft = round_up(kBefore, 4);
   constexpr int kWindow = kLeft + kPixels / kStride;
-  constexpr int kRows = kBefore + 2 / kStride;  // of dy that a thread reads
+  constexpr int kRows = kBefore + 2 / kStride;  // rows of dy that a thread reads
   float* const buffers = dynamic_shared<float>();
   const int thread = static_cast<int>(threadIdx.x);
   const int column = thread % t.columns;
@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(kDataThreads, 3)
   const int tile = static_cast<int>(blockIdx.x) - n * tiles_image;
   const int tile_h = tile / t.tiles_w;
   const int tile_w = tile - tile_h * t.tiles_w;
-  // The first rows and columns after the padding, rounded down to a multiple of the stride, and in
-  // a row to four of dy.
+  // The first row and column after the padding, rounded down to a multiple of the stride. Columns
+  // are also rounded down to groups of four columns of dy.
   const int h_first = z.pad_top / kStride * kStride + tile_h * t.rows * 2;
   const int w_first = z.pad_left / (4 * kStride) * (4 * kStride) + tile_w * t.columns * kPixels;
   const int plane = t.dy_rows * t.dy_pitch;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_forward.cuh: a tile of y in registers, x and w in shared memory. The header of
-// direct_cuda.cu explains it.
+// direct_cuda_forward.cuh: computes a tile of y in registers, from x and w in shared memory. The
+// header of direct_cuda.cu explains it.
 // Read next  direct_cuda_tiles.h; direct_cuda_data.cuh
 #pragma once
 
@@ -24,8 +24,9 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
   for (int i = 0; i < kFloats; i += 4) load_four(from + i, to + i);
 }
 
-// Copies a patch of an image [channels][h][w] from row `top` and column `left` on to shared memory;
-// zeros outside. kFloats = 4: rows of the image are 16-byte aligned, left and w are multiples of 4.
+// Copies a patch of an image [channels][h][w], from row `top` and column `left` on, to shared
+// memory; elements outside the image become 0. kFloats = 4 requires 16-byte aligned rows, and that
+// left and w are multiples of 4.
 template <int kFloats>
 __device__ inline void copy_patch(const float* from, int channels, int h, int w, int top, int left,
                                   const Patch& patch, float* to) {
@@ -42,8 +43,8 @@ __device__ inline void copy_patch(const float* from, int channels, int h, int w,
   }
 }
 
-// The weights w[out][in][tap] of the products. Turned: taps in reverse order; with `out` and `in`
-// exchanged, the gradient of x is then a convolution of dy.
+// The weights w[out][in][tap] of the products. With `turned`, taps are in reverse order. If `out`
+// and `in` are exchanged as well, the gradient of x is a convolution of dy.
 struct WeightView {
   const float* w = nullptr;
   int out_step = 1, in_step = 1;
@@ -56,7 +57,7 @@ struct ForwardPointers {
   const float* b = nullptr;         // may be null
   const float* residual = nullptr;  // may be null
   bool relu = false;
-  bool by_fours = false;  // rows of y (and of the residual) are 16-byte aligned
+  bool by_fours = false;  // rows of y and of the residual are 16-byte aligned
   float* y = nullptr;
 };
 

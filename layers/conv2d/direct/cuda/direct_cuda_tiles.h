@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // direct_cuda_tiles.h: the tiling of direct_cuda.cu into blocks and threads: only sizes, computed
-// on the host and passed to the kernels. Tested on the CPU.
+// on the host and passed to the kernels. Tests check them on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ constexpr int kBlockBytes = 100 * 1024;  // of shared memory: two blocks on an S
 
 constexpr int least(int a, int b) { return a < b ? a : b; }
 constexpr int most(int a, int b) { return a > b ? a : b; }
-// Returns the floats of a row in shared memory: an odd number of fours, so that neighbouring rows
+// Returns the floats of a row in shared memory: an odd multiple of four, so that neighbouring rows
 // begin in different banks.
 constexpr int row_pitch(int columns) {
   const int fours = ceil_div(columns, 4);
   return 4 * (fours % 2 == 0 ? fours + 1 : fours);
 }
 
-// The sizes of a problem in the kernels: each fits an int; products of them may not.
+// The sizes of a problem, for the kernels. Each fits an int; their products may not.
 struct Sizes {
   int n = 0, c = 1, h = 1, w = 1, k = 1, r = 1, s = 1, p = 1, q = 1;
   int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0, dilation_h = 1, dilation_w = 1;
@@ -51,19 +51,19 @@ struct Sizes {
         k_group(static_cast<int>(z.k_per_group())) {}
 };
 
-// Returns whether register tiles support it: square kernels of 3, 5 or 7 at stride 1 or 2, no
-// dilation or groups.
+// Returns whether the register tiles support the problem: square kernels of 3, 5 or 7, stride 1 or
+// 2, no dilation, no groups.
 inline bool has_tiles(const Conv2dProblem& z) {
   return z.r == z.s && (z.r == 3 || z.r == 5 || z.r == 7) && z.stride_h == z.stride_w &&
          (z.stride_h == 1 || z.stride_h == 2) && z.dilation_h == 1 && z.dilation_w == 1 &&
          z.groups == 1;
 }
 
-// Returns the floats that kPixels outputs of a row read: from an aligned start, in fours.
+// Returns the floats of a row that kPixels outputs read, from an aligned start and in fours.
 constexpr int window_floats(int r, int stride) { return round_up((kPixels - 1) * stride + r, 4); }
 
-// A piece of an image that is copied to shared memory: channels of `rows` rows of `columns`
-// elements, or of fours of them, `pitch` floats apart.
+// A part of an image that is copied to shared memory: for some channels, `rows` rows of `columns`
+// elements (or of `columns` groups of four), `pitch` floats apart.
 struct Patch {
   int rows = 1, pitch = 4;
   FastDivisor by_columns{}, by_rows{};
@@ -72,14 +72,14 @@ struct Patch {
       : rows(rows_), pitch(pitch_), by_columns(columns), by_rows(rows_) {}
 };
 
-// Forward: a block computes tile_p x tile_q pixels of one image for k_lanes * kChannels channels.
+// Forward: a block computes tile_p x tile_q pixels of one image, for k_lanes * kChannels channels.
 struct ForwardTiles {
   int k_lanes = 1;            // threads along the output channels: 1, 2, 4, 8
-  int columns = 1, rows = 1;  // of threads; one thread has kPixels columns
+  int columns = 1, rows = 1;  // of threads; a thread has kPixels columns
   int tiles_p = 1, tiles_q = 1, tiles_k = 1;
   int x_rows = 1, x_pitch = 4;     // of one channel in shared memory
-  int w_pitch = 8;                 // floats of one (c, r, s)
-  int depth = 1, chunks = 1;       // input channels at a time, and how many times
+  int w_pitch = 8;                 // floats for one (c, r, s)
+  int depth = 1, chunks = 1;       // input channels of a chunk; number of chunks
   int x_floats = 0, w_floats = 0;  // of one buffer
   Patch x{};
   FastDivisor by_weights{};  // `depth` R R
@@ -91,7 +91,7 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   ForwardTiles t;
   while (t.k_lanes < 8 && t.k_lanes * kChannels < k) t.k_lanes *= 2;
   const int threads = kBlockThreads / t.k_lanes;
-  // As square as possible: fewest pixels of x around the tile.
+  // Makes the tile as square as possible, so that it reads the fewest pixels of x around it.
   int fewest = 1 << 30;
   for (int columns = 1; columns <= threads; columns *= 2) {
     const int rows = threads / columns;
@@ -109,7 +109,7 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   t.x_rows = (t.rows - 1) * stride + r;
   t.x_pitch = row_pitch((t.columns - 1) * kPixels * stride + window_floats(r, stride));
   t.w_pitch = t.k_tile() + 4;
-  // Shared memory has all of w and two buffers of x, or two buffers of both for some channels.
+  // Shared memory holds all of w and two buffers of x, or two buffers of both for some channels.
   const int x_channel = t.x_rows * t.x_pitch;
   const int w_channel = r * r * t.w_pitch;
   t.depth = c;
@@ -126,7 +126,7 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
 }
 
 // dx: a thread computes 2 x kPixels pixels of dx for up to four channels; dy is loaded in chunks of
-// output channels. Coordinates are those of the padded image, so that tiles begin on multiples of
+// output channels. Coordinates are those of the padded image, so that tiles begin at multiples of
 // the stride.
 struct DataTiles {
   int columns = 1, rows = 1;  // of threads
@@ -134,8 +134,8 @@ struct DataTiles {
   int dy_rows = 1, dy_pitch = 4;
   int dy_left = 4;  // columns of dy before the tile
   int depth = 1, chunks = 1;
-  int w_floats = 0;   // of one output channel: [R][S][4]
-  int dy_floats = 0;  // of one buffer, with the weights
+  int w_floats = 0;   // for one output channel: [R][S][4]
+  int dy_floats = 0;  // floats of a buffer, including its weights
   Patch dy{}, dy_fours{};
 };
 inline DataTiles data_tiles(int r, int stride, int k, int h_padded, int w_padded) {
@@ -169,23 +169,24 @@ inline DataTiles data_tiles(int r, int stride, int k, int h_padded, int w_padded
 }
 
 // dw: a thread has kernel_rows x R accumulators for kChannels output channels of one input channel.
-// A block has k_tile x c_tile channels and a slice of the rows of y, one row at a time.
+// A block has k_tile x c_tile channels and a slice of the rows of y; it processes one row at a
+// time.
 struct WeightTiles {
-  int kernel_rows = 1;  // of one thread
+  int kernel_rows = 1;  // kernel rows of a thread
   int k_groups = 1, c_tile = 1, items = 1, splits = 1, threads = 32;
   int tiles_k = 1, tiles_c = 1;
   int x_pitch = 4, dy_pitch = 4;  // of a row in shared memory
-  int fours = 1;                  // of a row of y
-  int columns = 4;                // of y at a time
-  int pieces = 1;                 // of a row of y
+  int fours = 1;                  // groups of four in a row of y
+  int columns = 4;                // columns of y that are processed at a time
+  int pieces = 1;                 // segments of a row of y
   int x_floats = 0, dy_floats = 0;
   int slices = 1;  // blocks that share the rows of y
   Patch x{};
   FastDivisor by_columns{}, by_fours{};
 
   constexpr int k_tile() const { return k_groups * kChannels; }
-  // Returns the size of two buffers, or at the end of the sums of one output channel of all
-  // threads.
+  // Returns the floats of shared memory: two buffers, or, at the end, the results of all threads
+  // for one output channel.
   constexpr int floats() const { return most(2 * (x_floats + dy_floats), kBlockThreads * 9); }
 };
 inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, std::int64_t n) {
@@ -197,7 +198,7 @@ inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, s
   t.c_tile = ceil_div(c, t.tiles_c);
   t.tiles_k = ceil_div(k, t.k_tile());
   t.items = t.k_groups * t.c_tile * (r / t.kernel_rows);
-  // The largest piece of a row that fits into a buffer.
+  // Finds the largest segment of a row that fits into a buffer.
   t.pieces = 0;
   do {
     ++t.pieces;

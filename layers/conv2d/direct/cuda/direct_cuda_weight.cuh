@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_weight.cuh: accumulators of dw over a slice of the rows of y, with rows of x and dy
-// in shared memory. The header of direct_cuda.cu explains it.
+// direct_cuda_weight.cuh: accumulates dw over a slice of the rows of y, with rows of x and dy in
+// shared memory. The header of direct_cuda.cu explains it.
 // Read next  direct_cuda_forward.cuh
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace convscope::direct_cuda {
 
-// sums [slice][K][C][R][R]
+// Writes the results of each slice to sums [slice][K][C][R][R].
 template <int R, int kStride>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     weight_tile_kernel(const Sizes z, const WeightTiles t, const float* x, const float* dy,
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   };
 
   float acc[kChannels][kKernelRows][R] = {};
-  // Channels beyond those of x are zeros, written once to both buffers.
+  // Channels after the last channel of x are zeros, which are written once to both buffers.
   for (int i = thread; i < 2 * buffer_floats; i += threads) buffers[i] = 0.0f;
   __syncthreads();
   begin_step(0);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     __syncthreads();
   }
   async_copy_wait<0>();
-  // The threads of one item add up in order, a few sums of each at a time.
+  // Adds the results of the threads that share an item, in order, a few results at a time.
   constexpr int kSums = kKernelRows * R;
   const std::int64_t weights = static_cast<std::int64_t>(z.k) * z.c * R * R;
   float* const own_sums = sums + static_cast<std::int64_t>(blockIdx.x) * weights;
@@ -135,7 +135,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   }
 }
 
-// dw (+)= sum over slices of sums[slice][i]: 32 elements for each block, 8 warps share the slices.
+// Computes dw = or += sum over slices of sums[slice][i]: a block has 32 elements, and 8 warps share
+// the slices.
 static __global__ void __launch_bounds__(kBlockThreads)
     add_slices_kernel(const float* sums, std::int64_t count, int slices, bool accumulate,
                       float* dw) {

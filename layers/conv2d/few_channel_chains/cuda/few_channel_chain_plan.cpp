@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_channel_chain_plan.cpp: convolutions of few channels with their activations and 2x2 pooling
-// as one operation of a compiled step on a GPU: one kernel forward, two backward for both
-// convolutions of a LeNet (few_channel_conv.h). Two stages are joined where the gradient of the
-// input is not needed. In half precision values stay f32 [N,C,H,W], and the kernels round operands.
+// few_channel_chain_plan.cpp: runs convolutions of few channels with their activations and 2x2
+// pooling as one operation of a compiled step on a GPU. Both convolutions of a LeNet take one
+// kernel forward and two backward (few_channel_conv.h). Two stages are joined where the gradient of
+// the input is not needed. In half precision values stay f32 [N,C,H,W], and the kernels round
+// operands.
 #include <algorithm>
 
 #include "framework/distributed/process_group.h"
@@ -19,7 +20,8 @@ struct Link {
   std::string layer;
 };
 
-// Reports the chain. The kernels do not report, because the algorithm `direct` runs them too.
+// Reports that the chain runs. Its kernels do not report, because the algorithm `direct` shares
+// them.
 void say_what_runs(const FewChannelForward& a) {
   for (int i = 0; i < a.stages; ++i) {
     kernel_ran(kFewChannelChain, "forward", few_channel_problem(a.stage[i], a.batch, a.factors));
@@ -105,7 +107,7 @@ class FewChannelChainOp final : public PlanOp {
   void backward(PlanBuilder& builder) override {
     FewChannelBackward a;
     a.factors = factors_;
-    // At least the loss precedes: its kernel began when the forward pass had ended.
+    // At least the loss precedes, and its kernel began after the forward pass had ended.
     a.only_dy_is_new = true;
     a.stages = count();
     a.batch = batch_;
@@ -125,7 +127,8 @@ class FewChannelChainOp final : public PlanOp {
     a.dy = builder.gradient(output).data<float>();
     const std::int64_t floats =
         few_channel_chunks(batch_) * few_channel_piece_floats(a.stage, a.stages);
-    // Where only the update waits for the gradients, the end of the backward pass adds the pieces.
+    // If only the update waits for the gradients, the partial sums are added at the end of the
+    // backward pass.
     a.adds_pieces = !builder.takes_sums() || process_group() != nullptr ||
                     !weights_are_parameters(builder.graph());
     const Slot pieces = builder.slot({floats}, DType::f32);
@@ -158,8 +161,9 @@ class FewChannelChainOp final : public PlanOp {
 
  private:
   int count() const { return static_cast<int>(links_.size()); }
-  // Returns whether y of a stage is used only as an operand, of the next stage or of the one
-  // operation after it that says so. The activation's slope must follow from the pooling.
+  // Returns whether y of a stage is read only as an operand: by the next stage, or by the single
+  // following operation if that operation rounds its input to the same type. The activation's slope
+  // must follow from the pooling.
   bool keeps_y_rounded(const PlanGraph& graph, int i) const {
     const FewChannelStage& z = at(i).stage;
     if (!is_half(factors_) || !z.pools() || z.curve == FewChannelCurve::tanh) return false;
@@ -174,7 +178,7 @@ class FewChannelChainOp final : public PlanOp {
     }
     return false;
   }
-  // Uses the rounded copies of the weights if all of them exist.
+  // Reads the rounded copies of the weights if all of these copies exist.
   bool take_copies(const float* (&w)[2]) const {
     const auto is_there = [](const PlanBuilder::CopyOfWeight& copy) {
       return copy.now() != nullptr;
@@ -185,8 +189,9 @@ class FewChannelChainOp final : public PlanOp {
     }
     return true;
   }
-  // No operation of the step computes the weights, and kernels that change them have ended, because
-  // the copy of images and labels precedes this one.
+  // Returns whether only x may still be written when the kernel starts: no operation of the step
+  // computes the weights, and kernels that change weights have ended before the step's images and
+  // labels are copied.
   bool only_x_is_new(const PlanGraph& graph) const {
     return graph.has_loss() && weights_are_parameters(graph);
   }
@@ -200,7 +205,7 @@ class FewChannelChainOp final : public PlanOp {
   Tensor y(PlanBuilder& builder, int i) {
     return i + 1 < count() ? builder.use(y_[static_cast<std::size_t>(i)]) : builder.value(output);
   }
-  // Null: the step's input images, whose address may change.
+  // Returns the input; null for the step's input images, because their address may change.
   const float* input(PlanBuilder& builder) {
     return inputs[0] == PlanGraph::input() ? nullptr : builder.value(inputs[0]).data<float>();
   }
@@ -210,7 +215,7 @@ class FewChannelChainOp final : public PlanOp {
   DType factors_;
   std::vector<Slot> y_, passes_;
   std::vector<PlanBuilder::CopyOfWeight> copies_;
-  bool x_is_rounded_ = false;  // in the running step: rounded when it was gathered
+  bool x_is_rounded_ = false;  // in this step: images were rounded when gathered
 };
 
 bool is_small(const Conv2dProblem& z) {
@@ -257,7 +262,7 @@ void form_chains(PlanGraph& graph) {
   auto& ops = graph.ops();
   for (std::size_t i = 0; i < ops.size();) {
     std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, 2);
-    // Without pooling the chain saves no large value in memory: the single algorithm is as good.
+    // Without pooling the chain avoids no large tensor in memory, so single layers are as fast.
     const bool pools = !links.empty() && links.front().pools;
     if (pools && links.size() == 2 && !accepts(graph, links)) links.pop_back();
     if (!pools || !accepts(graph, links)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_pixels_cuda.cu: the gradient of the weights of a layer with few pixels, in one launch: images
-// and gradients are copied to shared memory unchanged, and f32 is split into two TF32 there.
+// few_pixels_cuda.cu: computes the weight gradient of a layer with few pixels in one launch. Images
+// and gradients are copied to shared memory unchanged; there f32 is split into two TF32 numbers.
 //
 // Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], x = 0 outside
@@ -10,26 +10,29 @@
 //                for 8 pixels, for 16 k, for 8 c of a tap (r,s):      # a warp
 //                  sums [16 x 8] += dy [16 x 8] x [8 x 8]             # high and low parts
 // Method     few_pixels_plan.h defines piece, plane, fragment, step and share, and chooses the
-//            tile; few_pixels_weight.cuh is the kernel. No maxima, no packed operands and no parts
-//            in memory: with few pixels the launches for them take longer than the product
-// Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q] f32 row-major, any alignment: 16-byte aligned
+//            tile; few_pixels_weight.cuh is the kernel. It computes no maxima, packs no operands
+//            and writes no partial results to memory, because with few pixels the launches for
+//            these steps take longer than the product
+// Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q] f32 row-major, any alignment; 16-byte aligned
 //            rows are copied faster
 // Supports   f32 as f32, only backward_weight; one group; at most 49 taps and 4096 pixels of y in
 //            all images; every stride, padding and dilation; sm_80 and newer
 // Cost       FLOPs = 3 x 2 N K P Q C R S; bytes = x, dy and dw. A block of k x c reads k rows of dy
 //            and c planes of x. Lower bound of 256->256, 3x3, 14x14, one image: 0.69 GFLOP, 2.8 MB.
 //            No workspace. Compute-bound with 3x3 taps
-// Numerics   v = high + low + at most 2^-21 |v|, high rounded to TF32, low = v - high as the tensor
-//            cores cut it. low high + high low + high high are exact products. low low, which is
-//            left out, is 2^-22 of a product: together 10 eps of 2^-23 in the worst case. A sum is
-//            rounded towards zero after each product, with an error of at most 1 eps of a sum that
-//            grows from zero. So 42 products, the longest chain, have an error of at most half of
-//            42 eps, and less than half of that on average. Then a chain's sum is added in f32.
-//            Same bits on each run; exact on integers up to 2^11, sums below 2^24. The low part of
-//            an infinity is infinite, so infinities yield NaN
+// Numerics   v = high + low + at most 2^-21 |v|. high is v rounded to TF32; low is v - high,
+//            truncated to TF32 by the tensor cores. low high + high low + high high are exact
+//            products. The omitted product low low is 2^-22 of a product. Together these errors are
+//            10 eps of 2^-23 in the worst case. A sum is rounded towards zero after each product,
+//            with an error of at most 1 eps of a sum that grows from zero. So 42 products, the
+//            longest chain, have an error of at most half of 42 eps, and less than half of that on
+//            average. Then the sum of a chain is added in f32. Same bits on each run; exact on
+//            integers up to 2^11, sums below 2^24. The low part of an infinity is infinite, so
+//            infinities yield NaN
 // Backward   dw assigned or added to
-// Choices    single words of shared memory: ldmatrix requires 16 aligned bytes, which taps do not
-//            have; warps split the K dimension where a tile has fewer fragments than they take
+// Choices    Shared memory is read in 4-byte words: ldmatrix requires 16 aligned bytes, but taps
+//            are not aligned. Where a tile has fewer fragments than the warps take, warps split the
+//            K dimension
 // Source     H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
 //            arXiv 2203.03341 (the split); own work (the kernel)
 // Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, a simpler step
@@ -66,11 +69,12 @@ bool on_16_bytes(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
 }
 
-// Groups of four words are inside one image and 16-byte aligned.
+// Returns the operands. Copies have 16 bytes where groups of four elements are inside one image and
+// 16-byte aligned.
 Operands operands_of(const Conv2dBackwardWeightArgs& args, const Plan& plan) {
   const Sizes& s = plan.sizes;
   const int area = s.height * s.width, out_area = s.out_height * s.out_width;
-  const int apart = s.pieces_of_image == 1 ? 0 : s.piece_lines;  // lines from piece to piece
+  const int apart = s.pieces_of_image == 1 ? 0 : s.piece_lines;  // lines from one piece to the next
   Operands of{
       .x = static_cast<const float*>(args.x),
       .dy = static_cast<const float*>(args.dy),
@@ -162,8 +166,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// The tiling estimates the waits of a block. In addition all blocks share the bandwidth of L2, and
-// take longer the more often they read the same pixels.
+// The tiling estimates the waits of a block. In addition, all blocks share the bandwidth of L2; the
+// more often they read the same pixels, the longer they take.
 constexpr double kCacheBytesPerUs = 11.6e6, kWithoutCacheUs = 0.47;
 double cost_us(const few_pixels::Plan& plan) {
   const few_pixels::Sizes& s = plan.sizes;
@@ -172,7 +176,7 @@ double cost_us(const few_pixels::Plan& plan) {
   return plan.us - kWithoutCacheUs + 4 * words * s.pieces * s.blocks() / kCacheBytesPerUs;
 }
 
-// Expresses that time as a share of the tensor cores' peak.
+// Returns the cost; the estimated time becomes a share of the tensor cores' peak.
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const double flops = 3 * z.nominal_flops();
   return {
@@ -197,7 +201,7 @@ const Conv2dAlgorithm kAlgorithm{
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
-    .error_growth = 32,  // 10 of the split, 21 of a chain, 1 of adding chains
+    .error_growth = 32,  // 10 for the split, 21 for a chain, 1 for adding chains
     .exact_on_integers = true,
     .backward_weight = backward_weight,
 };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_pixels_plan.h: how the algorithm few_pixels cuts dw into blocks of threads, and the pixels
-// into pieces that fit into shared memory.
+// few_pixels_plan.h: the tiling of few_pixels: how dw is split into blocks of threads, and the
+// pixels into pieces that fit into shared memory.
 //
 // A `tile` is the output of a block: rows (output channels) times octets (8 input channels) times
-// all taps. A `fragment` is one octet of one tap: 8 columns of an instruction [16 x 8] += [16 x 8]
-// [8 x 8], whose K dimension of 8 pixels is a `step`. A `piece` is whole images or some lines of y
-// of one image. In a piece, a channel of x is a `plane` with the zeros around the image. Each line
-// of it is sorted by column modulo the stride, so that neighbours in y are neighbours there, and a
-// tap is one offset for all pixels. Lines and columns that no tap reads are left out. A `share` is
-// a warp's part of the steps.
+// all taps. A `step` is 8 pixels, the K dimension of an instruction [16 x 8] += [16 x 8] [8 x 8]. A
+// `fragment` is one octet of one tap, the 8 columns of that instruction. A `piece` is whole images
+// or some lines of y of one image. In a piece, a channel of x is a `plane`, which includes the
+// zeros around the image. Each line of a plane is sorted by column modulo the stride. So neighbours
+// in y read neighbours in a line, and a tap is one offset for all pixels. Lines and columns that no
+// tap reads are not stored. A `share` is the steps that one warp computes.
 // Read next  few_pixels_weight.cuh, the kernel
 #pragma once
 
@@ -27,11 +27,11 @@ inline constexpr int kRows = 16, kOctet = 8, kStepPixels = 8;  // of a product
 inline constexpr int kMaxTaps = 49;
 inline constexpr int kMaxPixels = 4096;  // of y, in all images
 inline constexpr int kMaxWarps = 8, kMaxOctets = 16, kMaxStages = 3;
-// Steps in one accumulator. Tensor cores round towards zero, so longer sums are cut.
+// Steps in one accumulator. Tensor cores round towards zero, so longer sums are split.
 inline constexpr int kChainSteps = 14;
 
-// Rows of 16 and fragments of a warp; whether a second set of accumulators fits, which cuts chains;
-// how many blocks fit into an SM's registers.
+// A template instance of the kernel: rows of 16 and fragments of a warp; whether a second set of
+// accumulators fits, which shortens chains; how many blocks fit into an SM's registers.
 struct Instance {
   int row_tiles, fragments;
   bool cuts;
@@ -42,10 +42,10 @@ inline constexpr Instance kInstances[] = {
 
 struct Machine {
   int multiprocessors = 132;
-  int shared_bytes = 227 * 1024;  // of a block, and nearly all of an SM's
+  int shared_bytes = 227 * 1024;  // limit of a block; nearly all of an SM's memory
 };
 
-// Arguments of the kernel. Sizes in memory are words of 4 bytes.
+// Arguments of the kernel. Sizes in memory are counted in words of 4 bytes.
 struct Sizes {
   int images = 1, in_channels = 1, height = 1, width = 1;  // x
   int out_channels = 1, out_height = 1, out_width = 1;     // y
@@ -53,18 +53,18 @@ struct Sizes {
   int taps = 1;
   int extent_h = 1, extent_w = 1;  // of a kernel with its dilation
   int step_h = 1, step_w = 1;      // stored lines and columns for one pixel of y
-  int columns = 1;                 // of a line with one remainder modulo step_w
+  int columns = 1;                 // columns of a line with equal remainder modulo step_w
   int line = 1;                    // words of a stored line
   // Pieces.
   int piece_images = 1, piece_lines = 1;  // lines of y
-  int pieces_of_image = 1, pieces = 1;    // with several images in a piece the first is 1
-  int plane_words = 1;                    // of one image
-  int plane_pitch = 4, dy_pitch = 4;      // from a channel to the next
+  int pieces_of_image = 1, pieces = 1;    // the first is 1 if a piece has several images
+  int plane_words = 1;                    // words of one image
+  int plane_pitch = 4, dy_pitch = 4;      // words from a channel to the next
   // Tile.
-  int rows = kRows, row_groups = 1;   // a warp has rows / row_groups
+  int rows = kRows, row_groups = 1;   // a warp computes rows / row_groups rows
   int octets = 1, column_groups = 1;  // a warp has its instance's fragments
   int shares = 1;
-  int row_blocks = 1;  // tiles along the rows
+  int row_blocks = 1;  // tiles in the direction of rows
   // Shared memory: stages of [dy][x], then the table of offsets; results reuse the stages.
   int stages = 1, stage_words = 0, x_at = 0;
   int sum_pitch = 4;
@@ -91,8 +91,8 @@ struct Sizes {
            ((pieces_of_image - 1) * piece_steps() + ceil_div(lines_left * out_width, kStepPixels));
   }
   constexpr int table_at() const { return stages * stage_words; }
-  // Returns the line of x, below 0 in the padding, of a stored line of a plane, in a piece that
-  // begins with line 0 of y; likewise the column.
+  // Returns the line of x that a stored line of a plane holds, for a piece that begins with line 0
+  // of y; negative in the padding. column_of() does the same for columns.
   constexpr int row_of(int stored_line) const {
     const int window = by_step_h.divide(stored_line);
     return window * stride_h + stored_line - window * step_h - pad_top;
@@ -101,14 +101,14 @@ struct Sizes {
     const int remainder = by_columns.divide(place);
     return (place - remainder * columns) * stride_w + remainder - pad_left;
   }
-  // Returns where the window of a pixel of a piece begins in a plane.
+  // Returns the offset in a plane of the first tap of a pixel of a piece.
   constexpr int window_at(int pixel) const {
-    const int of_lines = by_out_width.divide(pixel);  // of all images of the piece
+    const int of_lines = by_out_width.divide(pixel);  // line, counted over the images of the piece
     const int image = by_piece_lines.divide(of_lines);
     return image * plane_words + (of_lines - image * piece_lines) * step_h * line + pixel -
            of_lines * out_width;
   }
-  // Returns whether the words of a piece's planes have the same order in x.
+  // Returns whether the words of a plane have the same order as in x.
   bool planes_as_in_memory() const {
     return step_w == 1 && stride_w == 1 && stride_h == 1 && pad_left == 0 && pad_top == 0 &&
            line == width;
@@ -124,7 +124,7 @@ struct Plan {
   bool exists() const { return shared_bytes > 0; }
 };
 
-// Returns the next pitch with which 8 rows of 4 neighbouring words use all banks.
+// Returns the smallest pitch >= `words` for which 8 rows of 4 neighbouring words use all banks.
 constexpr int pitch_of(int words) { return round_up(std::max(words - 4, 0), 8) + 4; }
 
 inline Sizes sizes_of(const Conv2dProblem& z) {
@@ -166,7 +166,8 @@ inline Sizes with_piece(Sizes s, int images, int lines) {
   return s;
 }
 
-// Calls visit(images, lines) for whole images, from all to one, then for parts of one.
+// Calls visit(images, lines) for pieces of whole images, from all to one, then for parts of an
+// image.
 template <class Visit>
 void visit_pieces(const Sizes& s, const Visit& visit) {
   int last = 0;
@@ -199,13 +200,13 @@ inline int sum_pitch_of(int columns, int taps) {
   return best;
 }
 
-// How a block copies `rows` rows of `positions` words, or groups of words: `groups` rows at a time,
-// with `lanes` threads for each. A thread keeps its positions for all of its rows.
+// How a block copies `rows` rows of `positions` copies. It copies `groups` rows at a time, with
+// `lanes` threads for each row. A thread keeps its positions for all of its rows.
 struct Spread {
   int positions = 1, lanes = 1, groups = 1;
   FastDivisor by_lanes;
 };
-inline constexpr int kPositionWork = 5;  // computing a position, in copies
+inline constexpr int kPositionWork = 5;  // time to compute a position, in copies
 inline Spread spread(int positions, int rows, int threads) {
   Spread best;
   best.positions = positions;
@@ -223,19 +224,19 @@ inline Spread spread(int positions, int rows, int threads) {
 
 // ---- time --------------------------------------------------------------------------------------
 
-// Microseconds on one NVIDIA H200, fitted to 154 tilings of 22 layers (a fit to half of the layers
-// predicts the others within 15 %). `alone`: time of a block on an idle SM; `shared`: time that
-// each block on its SM adds.
+// Microseconds on one NVIDIA H200, fitted to 154 tilings of 22 layers. A fit to half of the layers
+// predicts the times of the other half within 15 %. `Alone`: time of a block on an idle SM;
+// `Shared`: time that each block adds on its SM.
 inline constexpr double kBlockUs = 2.8;     // launch, first bytes, last bytes
 inline constexpr double kPieceUs = 0.55;    // barriers, computing positions
 inline constexpr double kStageUs = 0.24;    // a wait for a free stage
-inline constexpr double kNoStageUs = 0.25;  // no copies overlap with products
+inline constexpr double kNoStageUs = 0.25;  // when copies and products do not overlap
 inline constexpr double kCopyAlone = 0.0165, kCopyShared = 0.00099;  // for a thread; for a warp
 inline constexpr double kProductAlone = 0.0091, kProductShared = 0.00025;
 inline constexpr double kInstructionShared = 0.000114;
 inline constexpr double kStoreAlone = 0.062, kSumBytes = 66e3, kOutBytes = 7.3e6;
 
-// Returns the copies of a thread for one piece.
+// Returns the number of copies that a thread makes for one piece.
 inline double copies_of(int positions, int rows, int threads) {
   const Spread by = spread(positions, rows, threads);
   return ceil_div(by.positions, by.lanes) * (ceil_div(rows, by.groups) + kPositionWork);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_pixels_weight.cuh: the kernel of few_pixels: dw of a few channels from all pixels, in one
-// launch. few_pixels_plan.h defines piece, plane, fragment, step and share.
+// few_pixels_weight.cuh: the kernel of few_pixels. It computes dw of some channels from all pixels
+// in one launch. few_pixels_plan.h defines piece, plane, fragment, step and share.
 //
 //   dy [rows][pixels]            row l/4 of a fragment, pixel l%4: pitches are 4 modulo 8 words, so
 //   x  [channels][plane]         32 lanes meet 32 banks
@@ -9,7 +9,7 @@
 //     for a warp's steps of 8 pixels:
 //       split dy [16 x 8] once for all fragments, x [8 x 8] once for all rows
 //       sums [16 x 8] += low high + high low + high high
-//   the shares' sums, in the order of dw, through shared memory
+//   at the end: add the results of all shares in the order of dw, through shared memory
 // Read next  few_pixels_cuda.cu, the algorithm
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace convscope::few_pixels {
 
-// Copies of x and dy, and stores of dw, have 16 bytes where a flag says so.
+// A flag for each tensor says whether its copies or stores have 16 bytes.
 struct Operands {
   const float* x;
   const float* dy;
@@ -45,7 +45,7 @@ __device__ inline Piece piece_of(const Sizes& z, int index) {
   return {image, 1, line, min(z.piece_lines, z.out_height - line) * z.out_width};
 }
 
-// place(position): the offset of the words in a row, or -1 for zeros.
+// place(position) returns the offset in the row of the words to copy, or -1 to write zeros.
 template <int kWords, class Place>
 __device__ inline void copy_rows(const Spread& by, const float* from, int from_pitch, float* to,
                                  int to_pitch, int rows, const Place& place) {
@@ -103,7 +103,7 @@ __device__ inline void copy_piece(const Sizes& z, const Operands& of, const Piec
   }
 }
 
-// Waits for the oldest of `stages` groups of copies.
+// Waits for the oldest of `stages` groups of asynchronous copies.
 __device__ inline void wait_for_oldest(int stages) {
   switch (stages) {
     case 1:
@@ -115,7 +115,8 @@ __device__ inline void wait_for_oldest(int stages) {
   }
 }
 
-// Adds the shares' results in shared memory in order and writes dw: `kWords` of a row at a time.
+// Adds the results of all shares in shared memory, in order, and writes dw: `kWords` words at a
+// time.
 template <int kWords>
 __device__ inline void store_sums(const Sizes& z, const Operands& of, const float* sums, int row,
                                   int channel) {
@@ -158,7 +159,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kResident)
   const int first_channel = channel_block * z.octets * kOctet;
   let_next_kernel_start();
 
-  // Byte offsets, so that an address is one addition.
+  // Stores byte offsets, so that an address takes one addition.
   for (int i = static_cast<int>(threadIdx.x); i < z.piece_pixels();
        i += static_cast<int>(blockDim.x)) {
     table[i] = 4 * z.window_at(i);
@@ -180,7 +181,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kResident)
     int octet = first_fragment / z.taps, tap = first_fragment - octet * z.taps;
 #pragma unroll
     for (int f = 0; f < kFragments; ++f) {
-      // Fragments after the last one repeat the first; their results are not stored.
+      // Fragments after the last one repeat the first fragment; their results are not stored.
       fragment_at[f] = octet < z.octets ? 4 * (octet * kOctet * z.plane_pitch + z.tap_at[tap]) : 0;
       if (++tap == z.taps) tap = 0, ++octet;
     }
@@ -199,8 +200,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kResident)
     const auto* const x = reinterpret_cast<const char*>(shared + stage * z.stage_words + z.x_at +
                                                         lane / 4 * z.plane_pitch);
     for (; step < steps; step += z.shares) {
-      // After the last pixel dy is zero, and a pixel of the piece is read again, so that values
-      // that are not finite do not reach other results.
+      // After the last pixel dy is zero, and x is read from an existing pixel of the piece, so that
+      // no infinity or NaN from unused memory reaches a result.
       const int pixel = step * kStepPixels + lane % 4;
       const char* const x0 = x + table[min(pixel, piece.pixels - 1)];
       const char* const x4 = x + table[min(pixel + 4, piece.pixels - 1)];
@@ -259,7 +260,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kResident)
         }
       }
     }
-    step -= steps;  // the shares continue in turn
+    step -= steps;  // the next piece continues with the next share
     if (index + z.stages < z.pieces) {
       __syncthreads();
       copy_piece(z, of, piece_of(z, index + z.stages), first_row, first_channel,

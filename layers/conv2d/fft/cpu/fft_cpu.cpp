@@ -66,7 +66,7 @@ using fft::Index;
 using fft::Plan;
 using fft::Tile;
 
-// Shared by all directions: transforms of rows and their inverses.
+// Transforms of rows and their inverses, which all directions share.
 class Passes {
  protected:
   Passes(const Plan& plan, void* workspace)
@@ -74,7 +74,7 @@ class Passes {
         z_(plan.z),
         kernels_(point_kernels.get()),
         fft_(fft_kernels.get()),
-        rows_(fft_.lengths[plan.columns.kernels]),  // along a row, across columns
+        rows_(fft_.lengths[plan.columns.kernels]),  // rows_ transforms along a row
         columns_(fft_.lengths[plan.rows.kernels]),
         h_(static_cast<float*>(workspace)),
         g_(h_ + plan.pairs() * plan.in_pair()),
@@ -89,8 +89,8 @@ class Passes {
     return std::min(plan_.block_tiles, plan_.tiles() - first_tile(block));
   }
 
-  // Step 1: spectra [pairs, channels/L, tiles, rows, 2, L] of the pixels from [row + top, column +
-  // left] on, for each tile of a block, in one group's channels of planes [h, w].
+  // Step 1: computes spectra [pairs, channels/L, tiles, rows, 2, L] for each tile of a block. The
+  // pixels start at [row + top, column + left] in planes [h, w] of one group's channels.
   struct Source {
     const float* data;
     Index channels, h, w, top, left, rows, columns;
@@ -122,7 +122,8 @@ class Passes {
     });
   }
 
-  // Returns the arguments for V of one pair: columns of `blocks` blocks of channels, all tiles.
+  // Returns the arguments for V of one pair: the columns of `blocks` blocks of channels, for all
+  // tiles.
   FftColumns column_of(Index pair, Index count) const {
     FftColumns columns;
     columns.two_real = pair == 0;
@@ -142,7 +143,7 @@ class Passes {
     }
   }
 
-  // Returns whether a row holds two real numbers: rows 0 and T / 2 of two real columns.
+  // Returns whether a row holds two real numbers: true for rows 0 and T / 2 of two real columns.
   bool is_real(Index pair, Index row) const {
     return pair == 0 && (row == 0 || 2 * row == plan_.rows.length);
   }
@@ -160,7 +161,7 @@ class Passes {
 
 // ---- weights: spectra of the kernels' rows -----------------------------------------------------
 
-// W of group g: [pairs, channels/L, depth, R, 2, L].
+// Computes W of group g: [pairs, channels/L, depth, R, 2, L].
 void transform_kernel_rows(const Plan& plan, const float* w, Index g, float* spectra,
                            float* workspace) {
   const PointKernels& kernels = point_kernels.get();
@@ -237,7 +238,8 @@ class Convolution : private Passes {
   }
 
  private:
-  // Step 2 of one pair: V, then for each L output channels U, M = V U and the inverse transform.
+  // Step 2 of one pair: computes V, then for each L output channels U, M = V U and the inverse
+  // transform.
   void multiply(Index g, Index pair, Index count, float* v) const {
     const Index lanes = plan_.lanes;
     float* const u = v + 3 * plan_.rows.length * plan_.v_point();
@@ -275,7 +277,8 @@ class Convolution : private Passes {
     }
   }
 
-  // m [2, tiles, L] = v [3, C/L, tiles, L] u [2, C, L]; real: the two points are two products.
+  // Computes m [2, tiles, L] = v [3, C/L, tiles, L] u [2, C, L]; with `real` the two points are
+  // separate products.
   void multiply_row(const float* v, const float* u, Index count, bool real, float* m) const {
     const Index block_step = plan_.block_tiles * plan_.lanes;
     const RowTiles tiles(count, real ? kernels_.rows : fft_.rows);
@@ -304,7 +307,7 @@ class Convolution : private Passes {
     }
   }
 
-  // Step 3: inverse transform of rows.
+  // Step 3: the inverse transform of rows.
   void transform_rows_back(Index g, Index block) const {
     const Index lanes = plan_.lanes;
     const Index plane = plan_.out_h * plan_.out_w;
@@ -336,7 +339,7 @@ class Convolution : private Passes {
     });
   }
 
-  const DataPass data_;  // prepared: the spectra of the kernels' rows
+  const DataPass data_;  // data_.prepared: the spectra of the kernels' rows
 };
 
 // ---- backward_weight ---------------------------------------------------------------------------
@@ -379,8 +382,8 @@ class WeightGradient : private Passes {
   }
 
  private:
-  // Step 2 of one pair: V of x and dy, then for some output channels at a time the sums of their
-  // products over the block's tiles, and the inverse transform to rows of kernels.
+  // Step 2 of one pair: computes V of x and dy. Then, for some output channels at a time, it sums
+  // the products over the block's tiles and transforms them back to rows of kernels.
   void sum(Index pair, Index count, bool accumulate, float* v) const {
     const Index lanes = plan_.lanes;
     float* const v_dy = v + 3 * plan_.rows.length * plan_.v_point();
@@ -415,7 +418,8 @@ class WeightGradient : private Passes {
     }
   }
 
-  // sums [2, C, L] = v [3, C/L, tiles, L] dy [2, tiles, L]; real: the two points are two sums.
+  // Computes sums [2, C, L] = v [3, C/L, tiles, L] dy [2, tiles, L]; with `real` the two points are
+  // separate sums.
   void sum_row(const float* v, const float* dy, Index count, bool real, float* sums) const {
     const Index lanes = plan_.lanes;
     const Index step = real ? kernels_.sum_rows : fft_.sum_rows;

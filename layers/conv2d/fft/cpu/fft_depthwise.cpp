@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_depthwise.cpp: channels in the lanes are independent, so a tile of L channels stays in L2
-// from pixels to outputs. Rows become spectra; then for each pair the column is transformed,
-// multiplied by the kernel's and transformed back; rows are transformed back.
+// fft_depthwise.cpp: depthwise convolution by FFT. Channels in the lanes are independent, so a tile
+// of L channels stays in L2 from pixels to outputs. Rows become spectra. Then the column of each
+// pair is transformed, multiplied by the kernel's column and transformed back. Finally rows are
+// transformed back.
 #include "layers/conv2d/fft/cpu/fft_depthwise.h"
 
 #include "framework/parallel.h"
@@ -19,13 +20,13 @@ class Depthwise {
         columns_(fft_.lengths[plan.rows.kernels]),
         own_(static_cast<float*>(workspace)) {}
 
-  // Returns the size of all kernels' spectra [C/L, pairs, 2 T, L]; the gradient keeps its sums in
-  // the thread.
+  // Returns the floats of all kernels' spectra [C/L, pairs, 2 T, L]. For the gradient, the thread
+  // keeps the sums.
   static Index prepared_floats(const Plan& plan) {
     return plan.of_weights ? 0 : plan.channel_blocks * spectrum_floats(plan);
   }
-  // Returns the size of a thread's spectra of a tile's rows [pairs, T, 2, L], of the same for dy,
-  // one pair's columns, and pixels.
+  // Returns the floats of a thread: spectra of the rows of a tile [pairs, T, 2, L], spectra of the
+  // same size for dy, the columns of one pair, and pixels.
   static Index thread_floats(const Plan& plan) {
     const Index spectra = plan.of_weights ? 3 : 1;
     return spectra * spectrum_floats(plan) + 4 * plan.rows.length * plan.lanes +
@@ -160,7 +161,7 @@ class Depthwise {
     }
   }
 
-  // Transforms the rows of a tile: of the inputs, or of the outputs when of_dy.
+  // Computes the spectra of a tile's rows, from the inputs, or from the outputs when of_dy.
   void read_tile(const float* from, bool of_dy, Index block, const Tile& tile, float factor,
                  float* panel, float* spectrum) const {
     const Index h = of_dy ? plan_.out_h : plan_.in_h;

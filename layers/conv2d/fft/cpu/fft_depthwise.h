@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_depthwise.h: depthwise convolution by FFT, one channel with one kernel; called by
+// fft_depthwise.h: depthwise convolution by FFT, with one kernel for each channel; called by
 // fft_cpu.cpp.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace convscope::fft {
 
 std::size_t depthwise_bytes(const Plan& plan);
-// Returns the size of the spectra of all kernels, for depthwise_pass().
+// Returns the bytes of the spectra of all kernels, which depthwise_pass() reads.
 std::size_t depthwise_prepared_bytes(const Plan& plan);
 void depthwise_prepare(const Plan& plan, const float* w, float* prepared, float* workspace);
 // Computes forward and backward_data.

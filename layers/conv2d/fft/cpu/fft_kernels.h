@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_kernels.h: Fourier transforms of short rows and columns with channels in the lanes, for each
-// instruction set.
+// fft_kernels.h: Fourier transforms of short rows and columns with channels in the lanes, compiled
+// for each instruction set.
 //
-// L is the number of lanes, T the length of a transform. The spectrum of a real row is T / 2 pairs
-// [2, L] of numbers: pair j > 0 is the complex bin j; pair 0 holds the two bins that are real, 0
-// and T / 2. The pairs 0 of all rows of a tile are two real columns: they are transformed as one
-// complex column (`two_real`).
+// L is the number of lanes, T the length of a transform. The spectrum of a real row has T / 2 pairs
+// [2, L]. Pair j > 0 is the complex bin j; pair 0 holds bins 0 and T / 2, which are real. So the
+// pairs 0 of all rows of a tile are two real columns, which are transformed as one complex column
+// (`two_real`).
 //
-// A complex product takes three real ones (Gauss): with a + ib of the data and c + id of a kernel
+// A complex product takes three real products (Gauss). With a + ib of the data and c + id of a
+// kernel,
 //   m0 = (a + b) c,  m1 = a (d - c),  m2 = b (c + d):   real part m0 - m2, imaginary part m0 + m1.
-// So row i of a transformed column of data is three points, (a + b, a, b) at 3 i, 3 i + 1, 3 i + 2.
-// For kernels and products it is two points, the real and the imaginary part, at 2 i and 2 i + 1.
-// For two real columns A and B: row i is A's i and row T - i is B's i, for 0 < i < T / 2; rows 0
-// and T / 2 are real numbers, A's in the first point and B's in the second.
+// So row i of a transformed column of data has three points, (a + b, a, b) at 3 i, 3 i + 1, 3 i +
+// 2. For kernels and products it has two points, the real and the imaginary part, at 2 i and 2 i +
+// 1. With two real columns A and B, row i is row i of A and row T - i is row i of B, for 0 < i < T
+// / 2. Rows 0 and T / 2 are real; the first point belongs to A and the second to B.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@
 
 namespace convscope {
 
-// Transforms real rows: row i is at from + i from_row, its pair j goes to to + j pair_step + 2 i L.
+// Transforms real rows. Row i is read at from + i from_row; its pair j is written at to + j
+// pair_step + 2 i L.
 struct FftRows {
   int rows = 0, columns = 0;  // further columns are 0, up to T
   const float* from = nullptr;
@@ -31,24 +33,24 @@ struct FftRows {
   std::int64_t pair_step = 0;
 };
 
-// Inverse: columns [first, first + columns) of each real row go to to + i to_row.
+// The inverse: columns [first, first + columns) of each real row are written at to + i to_row.
 struct FftRowsBack {
   int rows = 0, first = 0, columns = 0;
   const float* from = nullptr;
   std::int64_t pair_step = 0;
   float* to = nullptr;
   std::int64_t to_row = 0;
-  const float* bias = nullptr;  // `lanes` numbers to add, or null
+  const float* bias = nullptr;  // `lanes` elements to add, or null
   int lanes = 0;
-  bool accumulate = false;  // adds to the output
+  bool accumulate = false;  // whether the result is added to the output
 };
 
-// Transforms `count` columns of `rows` complex numbers (0 below, up to T), from_step apart, to 3 T
-// points each (kernels: 2 T).
+// Transforms `count` columns of `rows` complex numbers, from_step apart, to 3 T points each
+// (kernels: 2 T). Rows from `rows` to T are 0.
 struct FftColumns {
   int rows = 0;
   bool two_real = false;
-  bool conjugate = false;  // conjugates the result
+  bool conjugate = false;  // whether the result is conjugated
   std::int64_t count = 0;
   const float* from = nullptr;
   std::int64_t from_step = 0;
@@ -56,11 +58,11 @@ struct FftColumns {
   std::int64_t to_step = 0, point_step = 0;
 };
 
-// Inverse: rows [first, first + rows) of each column are kept.
+// The inverse, which keeps rows [first, first + rows) of each column.
 struct FftColumnsBack {
   int first = 0, rows = 0;
   bool two_real = false;
-  bool accumulate = false;  // adds to the output
+  bool accumulate = false;  // whether the result is added to the output
   std::int64_t count = 0;
   const float* from = nullptr;
   std::int64_t from_step = 0, point_step = 0;
@@ -68,7 +70,8 @@ struct FftColumnsBack {
   std::int64_t to_step = 0;
 };
 
-// No division by T: a transform and its inverse multiply by 2 T for rows and by T for columns.
+// The transforms of one length. They do not divide by T: a transform and its inverse multiply by 2
+// T for rows and by T for columns.
 struct FftLength {
   int length = 0;  // T
   void (*rows)(const FftRows& z) = nullptr;
@@ -78,9 +81,9 @@ struct FftLength {
   void (*columns_back)(const FftColumnsBack& z) = nullptr;
 };
 
-// Products of one row of columns, summed over channels: for i < rows
-//   (re, im)[i L + lane] = sum over c < depth of v[c, i] (u[c L + lane], u[c L + lane + u_point]),
-// v[c, i] the three points at v + s v_point + c / L block_step + i L + c % L; im at out +
+// Arguments of the products of one row of columns, summed over channels: for i < rows
+//   (re, im)[i L + lane] = sum over c < depth of v[c, i] (u[c L + lane], u[c L + lane + u_point]).
+// v[c, i] has three points, at v + s v_point + c / L block_step + i L + c % L; im is at out +
 // out_point.
 struct FftProduct {
   int rows = 0;
@@ -96,8 +99,8 @@ struct FftProduct {
 inline constexpr int kFftLengths[] = {12, 16, 20, 24, 32, 48, 64};
 inline constexpr int kFftLengthCount = 7;
 
-// Products without a sum, of columns in the layout of kernels: out[2 T, L] (+)= v[2 T, L] u[2 T,
-// L].
+// Products without a sum, of columns in the layout of kernels: out[2 T, L] = v[2 T, L] u[2 T, L],
+// or the product is added to out.
 struct FftPoints {
   int length = 0;  // T
   bool two_real = false;
@@ -109,10 +112,11 @@ struct FftPoints {
 
 struct FftKernels {
   FftLength lengths[kFftLengthCount];
-  int rows = 0;      // most tiles of a product
-  int sum_rows = 0;  // channels whose sums are computed at once; divides L
+  int rows = 0;      // maximum number of tiles of a product
+  int sum_rows = 0;  // channels that are summed at once; divides L
   void (*product)(const FftProduct& z) = nullptr;
-  // As product(), with the sum over t < `depth` of v[t L + i] (u[t L + lane], ..) for i < sum_rows.
+  // As product(), but for i < sum_rows with the sum over t < `depth` of v[t L + i] (u[t L + lane],
+  // ..).
   void (*sum)(const FftProduct& z) = nullptr;
   void (*points)(const FftPoints& z) = nullptr;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_plan.h: the tiling of convolution by FFT into tiles and blocks of tiles, and its cost; only
-// numbers, computed from the problem.
+// fft_plan.h: the tiling of convolution by FFT: tiles, blocks of tiles, and the cost; computed from
+// the problem's sizes.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ namespace convscope::fft {
 
 using Index = std::int64_t;
 
-inline constexpr Index kBlockFloats = 1 << 20;  // spectra of a block of tiles: 4 MiB of L3
+inline constexpr Index kBlockFloats = 1 << 20;  // 4 MiB of L3 for a block's spectra
 inline constexpr Index kLeastTiles = 27;        // of a block: three register tiles of a product
-inline constexpr Index kKernelsAtOnce = 8;      // taps in lanes: 8 x 121 x 64 B = 61 KiB of L2
+inline constexpr Index kKernelsAtOnce = 8;      // 8 x 121 taps x 64 B = 61 KiB of L2
 
-// One of the two axes: `count` tiles of `out` outputs each, which read `in` = out + taps - 1
-// pixels. The rest of the transform's length is 0.
+// One of the two axes: `count` tiles with `out` outputs each. A tile reads `in` = out + taps - 1
+// pixels; the rest of the transform's length is 0.
 struct Axis {
   Axis(int which, Index taps, Index outputs)
       : kernels(which),
@@ -33,22 +33,23 @@ struct Axis {
   Index length, count, out, in;
 };
 
-// Measured costs, in units of one vector FMA: a complex transform with loads and stores, a
-// pixel moved into its lane, a vector moved to or from L3, a point of a product without a
-// sum. Depthwise takes their sum / share; products with a sum reach this share of the peak.
+// Measured costs, in units of one vector FMA: a complex transform with loads and stores, moving a
+// pixel into its lane, moving a vector to or from L3, a point of a product without a sum. The
+// estimate for depthwise is the sum of these costs divided by a share of the peak. Products with a
+// sum reach a measured share of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {170, 230, 320, 390, 560, 900, 1250};
 inline constexpr double kPixelOperations = 5;
 inline constexpr double kSpectrumOperations = 4;      // from L2
-inline constexpr double kFarSpectrumOperations = 14;  // from L3 that other data use as well
-inline constexpr double kFarFloats = 2.5e6;           // 10 MB; twice as many cost twice as much
+inline constexpr double kFarSpectrumOperations = 14;  // from L3, when other data use it as well
+inline constexpr double kFarFloats = 2.5e6;           // 10 MB; for twice as many the cost doubles
 inline constexpr double kPointOperations = 3;
 inline constexpr double kDepthwiseShare = 0.7;
 inline constexpr double kProductShare = 0.92;
-inline constexpr double kGradientShare = 0.78;  // of backward_weight
+inline constexpr double kGradientShare = 0.78;  // share of the peak in backward_weight
 
-// Channels of one group. forward: in = x, out = y; backward_data: in = dy, out = dx; the sum has
-// `depth` channels, the result has `channels`. backward_weight: in = x (`depth`), out = dy
-// (`channels`), and the kernels are computed.
+// The sizes of one group. In forward in = x, out = y; in backward_data in = dy, out = dx; the sum
+// is over `depth` channels, and the result has `channels`. In backward_weight in = x (`depth`
+// channels) and out = dy (`channels`); the result is the kernels.
 struct Plan {
   Plan(const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -91,26 +92,27 @@ struct Plan {
     block_tiles = ceil_div(tiles(), blocks);
   }
 
-  // Returns the pairs of a block's H [pairs, `depth`/L, tiles, in rows, 2, L], of G [pairs,
-  // channels/L, tiles, out rows, 2, L] and of W [pairs, channels/L, `depth`, R, 2, L].
+  // Returns the number of pairs in the arrays of a block: H [pairs, `depth`/L, tiles, in rows, 2,
+  // L], G [pairs, channels/L, tiles, out rows, 2, L] and W [pairs, channels/L, `depth`, R, 2, L].
   Index pairs() const { return columns.length / 2; }
   Index tiles() const { return z.n * rows.count * columns.count; }
   Index in_pair() const { return odd_lines(depth_blocks * block_tiles * rows.in * 2 * lanes); }
   Index out_pair() const { return odd_lines(channel_blocks * block_tiles * rows.out * 2 * lanes); }
   Index weight_pair() const { return odd_lines(channel_blocks * depth_padded() * z.r * 2 * lanes); }
-  // Returns the channels that are summed: in backward_weight even lanes of x without a channel.
+  // Returns the number of summed channels; in backward_weight it includes lanes of x without a
+  // channel.
   Index depth_padded() const { return of_weights ? depth_blocks * lanes : depth; }
   Index weight_floats() const { return pairs() * weight_pair(); }  // W of a group
-  // Returns the shared floats: W is prepared before the call, except in backward_weight, which
-  // computes it.
+  // Returns the floats that threads share. W is not among them when it is prepared before the call;
+  // backward_weight computes W.
   Index shared_floats() const {
     return pairs() * (in_pair() + out_pair()) + (of_weights ? weight_floats() : 0);
   }
 
-  // Returns distances in one pair's transformed column, one for each thread. forward and
-  // backward_data: V [3 T, `depth`/L, tiles, L], then for each L output channels U [2 T, `depth`,
-  // L] and M [2 T, tiles, L]; backward_weight: V, the same of dy [2 T, channels/L, tiles, L], sums
-  // [2 T, `depth`, L].
+  // Returns the distance between two points of V. A thread has the arrays of one pair's transformed
+  // column. forward and backward_data: V [3 T, `depth`/L, tiles, L], and for each L output channels
+  // U [2 T, `depth`, L] and M [2 T, tiles, L]. backward_weight: V, its counterpart for dy [2 T,
+  // channels/L, tiles, L], and sums [2 T, `depth`, L].
   Index v_point() const { return odd_lines(depth_blocks * block_tiles * lanes); }
   Index u_point() const {
     return odd_lines((of_weights ? channel_blocks * block_tiles : depth) * lanes);
@@ -125,7 +127,7 @@ struct Plan {
     return odd_lines(std::max(points, panel_floats()));
   }
 
-  // Work of the whole problem with these tiles: FLOPs, and their time as a number of vector FMAs.
+  // The work of the whole problem with this tiling: FLOPs, and their time in vector FMAs.
   struct Work {
     double flops, operations;
   };
@@ -138,7 +140,7 @@ struct Plan {
     const double blocks_of_channels = number(depth_blocks + channel_blocks);
     const double rows_of_data = all * number(depth_blocks * down.in + channel_blocks * down.out);
     const double columns_of_data = all * blocks_of_channels * number(across.length) / 2;
-    // A complex transform of length T: about 4 T log2(T).
+    // Returns the FLOPs of a complex transform of length T, about 4 T log2(T).
     const auto transform_flops = [&](Index length) {
       return 4 * number(length) * std::log2(number(length)) * number(lanes);
     };
@@ -158,7 +160,7 @@ struct Plan {
     const double floats = number(tiles_with(down, across) * tile_floats(down, across)) +
                           weights * number(z.r * across.length * lanes);
     const double far = std::min(2.0, floats / kFarFloats);
-    const double vector =  // of a row's spectrum: transform and inverse
+    const double vector =  // cost of a row's spectrum: transform and inverse
         2 * number(across.length) *
         (kSpectrumOperations + far * (kFarSpectrumOperations - kSpectrumOperations));
     const double transforms =
@@ -174,10 +176,10 @@ struct Plan {
 
   const Conv2dProblem& z;
   bool forward;
-  bool depthwise;  // a kernel for each channel: no sum, `depth` = channels = C
+  bool depthwise;  // one kernel for each channel, no sum; `depth` = channels = C
   Index depth, channels;
   Index in_h, in_w, out_h, out_w;
-  Index top, left;  // the pixel of `in` that the first tap of output 0 reads
+  Index top, left;  // pixel of `in` that the first tap of output 0 reads
   Index lanes, depth_blocks, channel_blocks;
   bool of_weights;
   Axis rows, columns;

@@ -33,7 +33,7 @@ CONVSCOPE_INLINE Complex add_turned(Complex a, float f, Complex b) {
   return {fma(broadcast(f), b.im, a.re), fma(broadcast(-f), b.re, a.im)};
 }
 // Prefetches two cache lines of a vector each (more lines when a vector is smaller). The spectra of
-// a block of tiles are scattered over L3 or memory, where the hardware does not predict the next
+// a block of tiles are scattered over L3 or memory, and the hardware does not predict the next
 // access.
 CONVSCOPE_INLINE void prefetch(const float* p) {
   __builtin_prefetch(p);
@@ -180,7 +180,7 @@ CONVSCOPE_INLINE void transform<8>(Complex* z) {
 
 constexpr int first_factor(int length) { return length <= 32 ? 4 : length == 48 ? 6 : 8; }
 
-// Calls store(k, X[k]) for x[n] = load(n); k is in the order of the second step.
+// Calls store(k, X[k]) with x[n] = load(n), for k in the order of the second step.
 template <int N, class Load, class Store>
 CONVSCOPE_INLINE void transform_long(const Load& load, const Store& store) {
   constexpr int kA = first_factor(N);
@@ -353,7 +353,7 @@ void columns_back(const FftColumnsBack& z) {
       transform_long<N>(get, put);
       continue;
     }
-    Complex spectrum[N];  // of A + iB, likewise; rows 0 and T / 2 contain (A, B) directly
+    Complex spectrum[N];  // of A + iB, exchanged; rows 0 and T / 2 are (A, B)
     spectrum[0] = get(0);
     spectrum[N / 2] = get(N / 2);
     for (int k = 1; k < N / 2; ++k) {
@@ -368,8 +368,8 @@ void columns_back(const FftColumnsBack& z) {
 
 // ---- products ----------------------------------------------------------------------------------
 
-// Rows x 3 accumulators: AVX-512 9 x 3 = 27 and 3 of u of 32 registers, AVX2 4 x 3 and 3 of 16; d -
-// c and c + d run on the ports for additions, which are idle.
+// A product has Rows x 3 accumulators. AVX-512: 9 x 3 and 3 registers for u, of 32; AVX2: 4 x 3 and
+// 3, of 16. d - c and c + d are computed on the ports for additions, which are idle.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kRows = 9;
 constexpr int kSumRows = 8;
@@ -391,7 +391,7 @@ struct Sums {
       for (int part = 0; part < 3; ++part) m[i][part] = zero();
     }
   }
-  // v: three points, read `step` apart.
+  // v has three points, `step` apart.
   CONVSCOPE_INLINE void add(const float* v, Index v_point, Index step, const float* u,
                             Index u_point) {
     const Vec c = load(u);

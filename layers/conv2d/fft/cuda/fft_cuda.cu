@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_cuda.cu: convolution by Fourier transforms of tiles: each frequency is one complex product of
+// fft_cuda.cu: convolution by Fourier transforms of tiles. Each frequency is one product of complex
 // matrices [images, C] x [C, K] instead of R S taps.
 //
 // Formula    Y_f[n,k] = sum over c of X_f[n,c] conj(W_f[k,c]) for each frequency f of the
@@ -7,12 +7,12 @@
 // Textbook   for each tile: X = FFT2(x_tile), for each kernel: W = FFT2(w, then zeros)
 //            for each f: Y_f = X_f * W_f^H           # [N tiles, C] [C, K]
 //            y_tile = FFT2^-1(Y), the first L - R + 1 rows and columns; + b
-// Method     two passes over memory and one product: spectra of x and of w in one launch (of w
-//            before the call: prepare_weights), one batched complex product of cuBLAS for all
-//            frequencies, and the inverse transform from spectra of y to pixels (fft_passes.cuh:
-//            padding, transforms of rows and columns and the change of order in one kernel). An
-//            image of up to L + pad pixels is one tile, because only padding wraps around. Dilated
-//            kernels have zeros between their taps.
+// Method     Two passes over memory and one product. The first launch computes spectra of x and of
+//            w (of w before the call: prepare_weights). One batched complex product of cuBLAS
+//            covers all frequencies. The last pass is the inverse transform from spectra of y to
+//            pixels. A pass (fft_passes.cuh) does padding, transforms of rows and columns and the
+//            change of order in one kernel. An image of up to L + pad pixels is one tile, because
+//            only padding wraps around. Dilated kernels have zeros between their taps.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; spectra [L (L/2 +
 //            1)][N tiles][C] of complex f32, L = 16, 32 or 64; f32 accumulators
 // Supports   f32; groups 1, or depthwise (fft_depthwise_cuda.cu, also fp16/bf16); kernels of 2 to
@@ -26,10 +26,10 @@
 //            digits. Same bits on each run on one GPU. A NaN spreads over its tile and one
 //            neighbouring plane.
 // Backward   DX_f = DY_f W_f, assigned; DW_f = sum over tiles of DY_f^H X_f, assigned or added to
-// Choices    L: the least time of transforms and products; 64 x 68 complex numbers of a pair of
-//            planes are 34 KiB, two pairs in a block make stores of 32 bytes, three blocks fit on
-//            an SM
-//            kSpectraBytes 256 MiB: spectra of x and y at a time
+// Choices    L has the least estimated time of transforms and products. A pair of planes has 64 x
+//            68 complex numbers (34 KiB); two pairs in a block make stores of 32 bytes, and three
+//            blocks fit on an SM.
+//            kSpectraBytes 256 MiB: limit of the spectra of x and y at a time
 // Source     M. Mathieu, M. Henaff, Y. LeCun 2014, arXiv 1312.5851; N. Vasilache et al.: fbfft,
 //            2015, arXiv 1412.7580 (custom small transforms, as here); two real planes at once:
 //            Numerical Recipes, 12.3
@@ -86,19 +86,19 @@ struct Plan {
     return ceil_div(down.virtual_out(), tile_rows) * ceil_div(across.virtual_out(), tile_columns);
   }
   Index points() const { return fft::frequencies(length); }
-  // Returns complex numbers between frequencies; blocks store whole groups.
+  // Returns the complex numbers from one frequency to the next; blocks store groups of four.
   static Index stride_of(Index planes) { return ceil_div(planes, 4) * 4; }
   Index in_stride() const { return stride_of(images * tiles() * depth); }
   Index out_stride() const { return stride_of(images * tiles() * channels); }
   Index weight_stride() const { return stride_of(z.k * z.c); }
-  // Returns the size with the spectra of w, or of dw.
+  // Returns the bytes of all spectra, including those of w or dw.
   std::size_t bytes() const { return piece(in_stride()) + piece(out_stride()) + prepared_bytes(); }
   std::size_t prepared_bytes() const { return piece(weight_stride()); }
   std::size_t piece(Index stride) const {
     return ScratchArena::round_up(static_cast<std::size_t>(points() * stride) * sizeof(float2));
   }
 
-  // Returns the tiles that a product reads, and those that forward and backward_data compute.
+  // Returns the tiles that a product reads; the next function returns those that it computes.
   fft::PlaneSet read(Index n) const {
     return {down.read(tile_rows), across.read(tile_columns), int(depth), n * tiles() * depth};
   }
@@ -114,7 +114,7 @@ struct Plan {
   Span down, across;
   int length = 0;                         // 0: no transform is long enough
   Index tile_rows = 1, tile_columns = 1;  // outputs of a tile, without stride
-  Index images = 1;                       // at a time
+  Index images = 1;                       // images that are processed at a time
 
  private:
   Index spectrum_bytes(Index n) const {
@@ -125,8 +125,8 @@ struct Plan {
     const double f = fft::frequencies(candidate);
     const double count =
         number(z.n * ceil_div(down.virtual_out(), rows) * ceil_div(across.virtual_out(), columns));
-    // Long transforms have more steps, and blocks that store fewer bytes together: times of one
-    // H200.
+    // Long transforms have more steps, and their blocks store fewer bytes together. These are
+    // relative times of one H200.
     const double passes = candidate == 16 ? 1.0 : candidate == 32 ? 1.5 : 2.0;
     const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
     // Complex products reach about 0.7 of the peak of real ones.
@@ -163,7 +163,7 @@ struct Spectra {
         out(in + plan.piece(plan.in_stride()) / sizeof(float2)),
         weights(out + plan.piece(plan.out_stride()) / sizeof(float2)) {}
   float2 *in, *out;
-  float2* weights;  // or of dw; not used when they are prepared before the call
+  float2* weights;  // of w or dw; unused when w is prepared before the call
 };
 
 fft::ToSpectra spectra_of_weights(const Plan& plan, const void* w, void* to) {
@@ -176,13 +176,13 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   return Plan(z, direction).prepared_bytes();
 }
 
-// Computes the spectra of w once for many calls.
+// Computes the spectra of w, which many calls then read.
 void prepare_weights(const Conv2dPrepareArgs& args) {
   if (fft::is_depthwise(args.problem)) return fft::depthwise_prepare(args);
   const Plan plan(args.problem, args.direction);
   to_spectra(plan.length, spectra_of_weights(plan, args.w, args.prepared));
 }
-// For one call they are computed in the launch of the image's spectra.
+// For a single call, the launch that computes the image's spectra also computes those of w.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return fft::is_depthwise(z); }
 
 // Computes y from x, or dx from dy. w is read when `prepared` is null.
@@ -301,9 +301,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Time of the transforms of a length, in addition to a copy of their bytes: they are bound by
-// instructions, and by the steps of one tile. This includes backward_weight. Fitted to one H200:
-// shapes/gpu_dense.txt with 1, 32 and 128 images.
+// Time of the transforms of one length, in addition to a copy of their bytes: instructions and the
+// steps of one tile limit them. The times include backward_weight. They were fitted to one H200,
+// for shapes/gpu_dense.txt with 1, 32 and 128 images.
 struct TransformTimes {
   double bytes, launches, dw_bytes, dw_launches;
 };

@@ -8,12 +8,12 @@
 
 namespace convscope::fft {
 
-// Returns whether each channel has a group and one kernel.
+// Returns whether each group has one channel and one kernel.
 bool is_depthwise(const Conv2dProblem& problem);
 
 Conv2dCost depthwise_cost(const Conv2dProblem& problem, Direction direction);
 std::size_t depthwise_workspace_bytes(const Conv2dProblem& problem, Direction direction);
-// Returns the size of the spectra of all kernels.
+// Returns the bytes of the spectra of all kernels.
 std::size_t depthwise_prepared_bytes(const Conv2dProblem& problem, Direction direction);
 void depthwise_prepare(const Conv2dPrepareArgs& args);
 void depthwise_forward(const Conv2dForwardArgs& args);

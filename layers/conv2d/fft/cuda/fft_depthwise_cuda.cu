@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_depthwise_cuda.cu: depthwise convolution by FFT on the GPU: there is no sum over channels, so
-// a tile stays in its block from pixels to spectrum to pixels.
+// fft_depthwise_cuda.cu: depthwise convolution by FFT on the GPU. There is no sum over channels, so
+// one block takes a tile from pixels to the spectrum and back to pixels.
 //
 // Formula    Y_f[n,c] = X_f[n,c] conj(W_f[c]) for each frequency f of the transforms of tiles
 // Textbook   for each c: W = FFT2(w_c, then zeros)
@@ -25,8 +25,8 @@
 //            partner, the next image: a small result near large ones loses digits, and a NaN
 //            spreads over both. Same bits on each run
 // Backward   DX_f = DY_f W_f, assigned; dw assigned or added to
-// Choices    slices of dw: as many as let all blocks run at the same time, 3 on an SM; each further
-//            slice is a spectrum to be written and read
+// Choices    dw has as many slices as let all blocks run at the same time, 3 on an SM; each further
+//            slice is a spectrum that must be written and read
 // Source     as fft_cuda.cu; RepLKNet: X. Ding et al. 2022, arXiv 2203.06717, for kernels of that
 //            size; D. Y. Fu et al. 2023: FlashFFTConv, arXiv 2311.05908, the same fusion in 1-d
 // Read next  fft_passes.cuh, the transforms; depthwise_large_cuda.cu, direct sums
@@ -70,8 +70,8 @@ struct DepthwisePlan {
   Index tiles() const { return Index{read.rows.tiles} * read.columns.tiles; }
   Index items() const { return z.n * tiles(); }  // tiles of a channel
   Index spectrum() const { return frequencies(length); }
-  Index slots() const { return 128 / length; }  // pairs of a block
-  // dw: parts of a channel's tiles, each in a separate slot.
+  Index slots() const { return 128 / length; }  // pairs that a block holds
+  // Returns the slices of dw: parts of a channel's tiles, each in a separate pair of a block.
   Index slices() const {
     const Index wanted = Index{cuda_device_facts().multiprocessors} * 3 * slots();
     return std::clamp<Index>(wanted / z.c, 1, items());
@@ -85,7 +85,7 @@ struct DepthwisePlan {
   PlaneSet read, made;
 };
 
-// Returns the position of tile `item` of a channel: in image item / tiles.
+// Returns the position of tile `item` of a channel; the tile is in image item / tiles.
 __device__ inline Place place_of_item(const PlaneSet& z, Index item, Index channel, bool real) {
   const Index columns = z.columns.tiles, rows = z.rows.tiles;
   const Index row = item / columns;
@@ -97,7 +97,7 @@ __device__ inline Place place_of_item(const PlaneSet& z, Index item, Index chann
 template <class T>
 struct DepthwiseWork {
   PlaneSet read, made;
-  Index items = 0, pairs = 0;  // of a channel
+  Index items = 0, pairs = 0;  // counts for a channel
   const T* from = nullptr;
   const float2* weights = nullptr;  // [C, frequencies]
   int shift_rows = 0, shift_columns = 0;
@@ -142,7 +142,8 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
     float2* const plane = shared + pair * Z::kPlane;
     float2& here = plane[row * Z::kPitch + column];
     here = times(here, w);
-    if (column != 0 && column != L / 2) {  // else -f is in this half and has a separate thread
+    if (column != 0 && column != L / 2) {  // else -f is in this half, too, and another thread
+                                           // computes it
       float2& there = plane[(L - row) % L * Z::kPitch + L - column];
       there = times(there, make_float2(w.x, -w.y));
     }
@@ -156,7 +157,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
                   work.to);
 }
 
-// Separates the spectra of planes a and b from that of a + i b, at one frequency.
+// The spectra of planes a and b at one frequency, separated from the spectrum of a + i b.
 struct Parted {
   float2 a, b;
 };
@@ -257,7 +258,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   }
 }
 
-// Adds the sums of all slices and transforms them to dw: two channels at a time.
+// Adds the spectra of all slices and transforms them to dw, two channels at a time.
 template <int L, class T>
 __global__ void __launch_bounds__(kBlockThreads, 3)
     depthwise_taps_kernel(PlaneSet z, const float2* sums, Index slices, Finish<T> finish, T* dw) {
@@ -386,19 +387,20 @@ std::size_t depthwise_workspace_bytes(const Conv2dProblem& z, Direction directio
   return static_cast<std::size_t>(z.c * plan.slices() * plan.spectrum()) * sizeof(float2);
 }
 
-// A block takes long, because each of its passes waits for the previous one, and three blocks on an
-// SM take hardly longer. So the time is the number of rounds. Cycles fitted on an H200.
+// Returns the cost. A block takes long, because each of its passes waits for the previous pass, and
+// three blocks on an SM take hardly longer than one. So the time is the number of rounds times the
+// time of a block. Cycles were fitted on an H200.
 Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   const DepthwisePlan plan(z, direction);
   const auto number = [](Index value) { return static_cast<double>(value); };
   const double points = number(plan.length) * plan.length;
   const double log_points = plan.length == 16 ? 8 : plan.length == 32 ? 10 : 12;
   const double written = number(plan.made.rows.limit) / plan.length;
-  // Cycles of a block from pixels to pixels, when three blocks share an SM.
+  // Cycles of a block from pixels to pixels when three blocks share an SM.
   const double of_block = plan.length == 16   ? 9e3
                           : plan.length == 32 ? 16e3
                                               : 17e3 + 34e3 * written;
-  // The share of these cycles from pixels of both images to a product of spectra.
+  // The share of these cycles for the transforms of both images and the product of their spectra.
   const double of_product = plan.length == 16 ? 0.75 : plan.length == 32 ? 0.77 : 0.8;
   const auto rounds = [&](Index blocks) {
     const double all = number(blocks) / cuda_device_facts().multiprocessors;
@@ -407,9 +409,9 @@ Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   };
   const bool weight = direction == Direction::backward_weight;
   const Index pairs = ceil_div(plan.items(), Index{2});
-  constexpr double kOfSlice = 250;  // cycles: slices are added one after another
+  constexpr double kOfSlice = 250;  // cycles for each slice: slices are added in sequence
   constexpr double kClock = 1.75e9, kLaunches = 1.2;
-  // Spectra of w, or the inverse transform from the slices' spectra to dw.
+  // The other launch: spectra of w, or the inverse transform from the slices' spectra to dw.
   const double other = 0.45 * of_block + (weight ? kOfSlice * number(plan.slices()) : 0);
   const double made = weight
                           ? of_product * of_block * number(ceil_div(plan.items(), plan.slices())) *

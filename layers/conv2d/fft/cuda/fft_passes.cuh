@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_passes.cuh: Fourier transforms of real L x L tiles, L = 16, 32 or 64, each in one pass over
-// memory: a kernel reads pixels, pads, transforms rows and columns in shared memory and writes the
-// spectrum frequency by frequency. A second kernel is the inverse.
+// fft_passes.cuh: Fourier transforms of real L x L tiles, L = 16, 32 or 64, in one pass over
+// memory. A kernel reads pixels, pads, transforms rows and columns in shared memory and writes the
+// spectrum frequency by frequency. A second kernel computes the inverse.
 //
-// Two planes a and b are transformed at once as a + i b. Their spectra can be separated because
-// those of real numbers are symmetric: Z(-f) = conj A(f) + i conj B(f). A block holds a few such
-// pairs.
+// Two planes a and b are transformed at once as a + i b. Their spectra can be separated, because
+// the spectrum of a real plane is symmetric: Z(-f) = conj A(f) + i conj B(f). A block holds a few
+// such pairs of planes.
 //
 // A line of L = 8 B points (B = 2, 4, 8) is transformed by B lanes with 8 points each: a transform
 // of 8 points, twiddle factors exp(-2 pi i j k / L), an exchange among the B lanes through the
@@ -23,14 +23,14 @@ namespace convscope::fft {
 
 using Index = std::int64_t;
 
-// One axis of a set of planes: point j of tile t is position start + t * tile + j of the axis with
-// `step` - 1 zeros between its elements (stride of dy, dilation of w), j < limit.
+// One axis of a set of planes. Point j < limit of tile t is position start + t * tile + j of the
+// axis. On the axis there are `step` - 1 zeros between elements (stride of dy, dilation of w).
 struct Axis {
   int size, step, start, tile, limit, tiles;
 };
 
-// The points of one tile that are elements: `low`, and every step-th point after it, within `count`
-// points.
+// The points of one tile that are elements: `low` and every step-th point after `low`, within
+// `count` points.
 struct Points {
   int low, count;
 
@@ -38,19 +38,19 @@ struct Points {
     return static_cast<unsigned>(point - low) < static_cast<unsigned>(count);
   }
 };
-// Returns the points; sets first to the element at `low`.
+// Returns the points of tile t, and writes the index of the element at `low` to `first`.
 __device__ inline Points points_of(const Axis& axis, int t, int* first) {
   const int start = axis.start + t * axis.tile;
   int low = start < 0 ? -start : 0;
   const int behind = (start + low) % axis.step;
   if (behind != 0) low += axis.step - behind;
   *first = (start + low) / axis.step;
-  const int end = (axis.size - 1) * axis.step + 1 - start;  // after the last element
+  const int end = (axis.size - 1) * axis.step + 1 - start;  // position after the last element
   return {low, max(0, min(axis.limit, end) - low)};
 }
 
-// Plane (n, tile row, tile column, channel), channel fastest; the memory layout is
-// [n][channel][rows][columns].
+// A set of planes (n, tile row, tile column, channel), in which the channel changes fastest. The
+// memory layout is [n][channel][rows][columns].
 struct PlaneSet {
   Axis rows, columns;
   int channels;
@@ -63,12 +63,12 @@ struct PlaneSet {
   __device__ bool dense() const { return rows.step == 1 && columns.step == 1; }
 };
 
-struct Place {   // of one plane
-  Index offset;  // of the element at the first of its points
+struct Place {   // position of one plane
+  Index offset;  // offset of the element at its first point
   Points rows, columns;
   int channel;
 };
-// Returns the position of a plane. A plane that does not exist is all zeros and is not stored.
+// Returns the position of a plane. A plane that does not exist reads as zeros and is not stored.
 __device__ inline Place place_of(const PlaneSet& z, Index image, int channel, int tile_row,
                                  int tile_column, bool real) {
   Place out;
@@ -80,7 +80,7 @@ __device__ inline Place place_of(const PlaneSet& z, Index image, int channel, in
   out.offset = ((image * z.channels + channel) * z.rows.size + row) * z.columns.size + column;
   return out;
 }
-// Number is as wide as the planes' count needs: a GPU divides 32 bits in a fifth of the time.
+// Number is as wide as the number of planes requires: a GPU divides 32 bits in a fifth of the time.
 template <class Number>
 __device__ inline Place place_of(const PlaneSet& z, Number plane, bool real) {
   const auto channels = static_cast<Number>(z.channels);
@@ -100,17 +100,19 @@ constexpr int frequencies(int length) { return length * (length / 2 + 1); }
 template <int L>
 struct Lines {
   static constexpr int kLanes = L / 8;                 // B
-  static constexpr int kPitch = L == 16 ? 18 : L + 4;  // complex numbers from row to row
-  static constexpr int kPairs = 128 / L;               // of planes in a block
+  static constexpr int kPitch = L == 16 ? 18 : L + 4;  // complex numbers from one row to the next
+  static constexpr int kPairs = 128 / L;               // pairs of planes in a block
   static constexpr int kPlanes = 2 * kPairs;
-  // Threads of a half warp that read the same point of each pair use different banks, too.
+  // The extra elements give other banks to threads of a half warp that read the same point of each
+  // pair.
   static constexpr int kPlane = L * kPitch + 16 / kPairs;
   static constexpr std::size_t kSharedBytes = (kPairs * kPlane + L) * sizeof(float2);
 
   static __device__ int at(bool rows, int line, int point) {
     return rows ? line * kPitch + point : point * kPitch + line;
   }
-  // Returns the line, of the warp's 32 / B, and the j < B that a lane works on.
+  // Returns which of the warp's 32 / B lines a lane works on; the next function returns the lane's
+  // j < B.
   static __device__ int line_of(bool rows, int lane) {
     if (rows) return L == 64 ? (lane / 8 % 2) * 2 + lane / 16 : lane / kLanes;
     return L == 16 ? lane % 16 : lane % 4 + (L == 32 ? lane / 16 * 4 : 0);
@@ -164,8 +166,8 @@ __device__ inline void points_8(float2* v) {
   }
 }
 
-// Transforms a line whose points j + B i are in v[i] of its B lanes; the result is in order in
-// `plane`. All lanes of the warp call it.
+// Transforms a line; lane j of its B lanes holds the points j + B i in v[i]. The result is stored
+// in order in `plane`. All lanes of the warp must call it.
 template <int L, bool BACK, bool ROWS>
 __device__ inline void transform_line(float2* v, const float2* roots, float2* plane, int line,
                                       int j) {
@@ -199,8 +201,8 @@ __device__ inline void transform_line(float2* v, const float2* roots, float2* pl
   }
 }
 
-// Transforms all lines of all pairs in shared memory. Along rows a warp transforms only the `count`
-// rows from `first` on, with wrap-around, when it has no other.
+// Transforms all lines of all pairs in shared memory. Along rows, a warp skips its lines when all
+// of them are outside the `count` rows from `first` on, with wrap-around.
 template <int L, bool BACK, bool ROWS>
 __device__ inline void transform_lines(float2* shared, const float2* roots, int first = 0,
                                        int count = L) {
@@ -231,7 +233,7 @@ __device__ inline void make_roots(float2* roots) {
   }
 }
 
-// Finds the positions of planes; from z.planes on there are only zeros.
+// Finds the positions of `count` planes; planes from z.planes on are zeros.
 __device__ inline void find_places(const PlaneSet& z, Index first, int count, Place* places) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= count) return;
@@ -264,8 +266,8 @@ __device__ inline bool read_row(const PlaneSet& z, const Place& place, const T* 
   return any;
 }
 
-// Reads planes 2 i of the places from x_even and 2 i + 1 from x_odd, each with its axes, pads the
-// rows and transforms them. Barriers precede (places, roots) and follow.
+// Reads planes 2 i from x_even and planes 2 i + 1 from x_odd, each with its axes, pads the rows and
+// transforms them. Needs barriers before the call (after writing places and roots) and after it.
 template <int L, class T>
 __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const PlaneSet& odd,
                                    const T* x_odd, const Place* places, const float2* roots,
@@ -292,7 +294,7 @@ __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const 
       any = any || own;
     }
     float2* const plane = shared + line / L * Z::kPlane;
-    if (__ballot_sync(kAllLanes, any) == 0) {  // rows of zeros, after the taps of a kernel
+    if (__ballot_sync(kAllLanes, any) == 0) {  // skips rows of zeros, after the taps of a kernel
 #pragma unroll
       for (int i = 0; i < 8; ++i) plane[Z::at(true, line % L, j + Z::kLanes * i)] = v[i];
       continue;
@@ -301,17 +303,19 @@ __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const 
   }
 }
 
-// Planes whose pixels become spectra [frequency][stride], frequency = row (L/2 + 1) + column.
+// Arguments: planes of pixels, and their spectra [frequency][stride], frequency = row (L/2 + 1) +
+// column.
 struct ToSpectra {
   PlaneSet planes = {};
   const float* x = nullptr;
   float2* spectra = nullptr;
   Index stride = 0;
 };
-// Two sets in one launch, so that the blocks of the second set overlap the last ones of the first.
+// Two sets of planes in one launch, so that blocks of the second set overlap the last blocks of the
+// first.
 struct TwoToSpectra {
   ToSpectra set[2];
-  int blocks = 0;  // of set[0]
+  int blocks = 0;  // blocks of set[0]
 };
 
 template <int L>
@@ -351,7 +355,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   }
 }
 
-// How results are finished: out = relu(value + bias + residual), or added to out.
+// The last step of a result: out = relu(value + bias + residual), or value is added to out.
 template <class T>
 struct Finish {
   const T* bias;
@@ -360,21 +364,22 @@ struct Finish {
 };
 
 // Writes planes 2 i and 2 i + 1, the real and imaginary parts of the points after the inverse
-// transform; position i of a tile is at point (i + shift) % L. Plain: no residual, not added to y,
-// no zeros between elements.
+// transform. Position i of a tile is at point (i + shift) % L. Plain means: no residual, no
+// addition to y, no zeros between elements.
 template <int L, bool kPlain, class T>
 __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, int shift_rows,
                                        int shift_columns, const Finish<T>& finish,
                                        const float2* shared, T* y) {
   using Z = Lines<L>;
-  // Groups of threads write rows of both planes of a pair. Their width is the least power of two
-  // that covers a row.
+  // Groups of threads write rows of both planes of a pair. A group has the smallest power of two of
+  // threads that covers a row.
   int width_log2 = 2;
   while ((1 << width_log2) < z.columns.limit && width_log2 < 5) ++width_log2;
   const int thread = static_cast<int>(threadIdx.x);
   const int group = thread >> width_log2;
   const int rows_apart = (kBlockThreads / Z::kPairs) >> width_log2;  // groups of a pair
-  static_assert(kBlockThreads / Z::kPairs >= 32);                    // a group for each at least
+  static_assert(kBlockThreads / Z::kPairs >= 32);                    // at least one group for each
+                                                                     // pair
   const int pair = group / rows_apart;
   const float2* const plane = shared + pair * Z::kPlane;
   const Place own[2] = {places[2 * pair], places[2 * pair + 1]};
@@ -410,7 +415,8 @@ __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, i
           const int row = r - rows[part].low;
           if (!rows[part].hold(r) || row % z.rows.step != 0) continue;
           const Index to = at[part] + Index{row / z.rows.step} * z.columns.size;
-          // The residual is added to y rounded as it would be stored: the bits of a separate pass.
+          // The residual is added to y rounded to its type, so that the bits equal those of a
+          // separate pass.
           if (finish.residual != nullptr) value = to_float(from_float<T>(value));
           value = finished(value, finish.residual, to, finish.relu);
           y[to] = from_float<T>(finish.accumulate ? to_float(y[to]) + value : value);
@@ -447,7 +453,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   make_roots<L>(roots);
   constexpr int kAtOnce = 5;  // loads in flight of each thread
   const int pair = thread % Z::kPairs;
-  const Index left = z.planes - (first + 2 * pair);  // planes from the pair's first one on
+  const Index left = z.planes - (first + 2 * pair);  // planes from the pair's first plane on
   float2* const plane = shared + pair * Z::kPlane;
   const float2* from = spectra + thread / Z::kPairs * stride + first + 2 * pair;
   for (int begin = thread / Z::kPairs; begin < frequencies(L); begin += kAtOnce * kTogether) {
@@ -468,7 +474,8 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
       const int column = f - row * (L / 2 + 1);
       const float4 ab = loaded[u];
       plane[row * Z::kPitch + column] = make_float2(ab.x - ab.w, ab.y + ab.z);
-      if (column != 0 && column != L / 2) {  // else -f is in this half and has a separate thread
+      if (column != 0 && column != L / 2) {  // else -f is in this half, too, and another thread
+                                             // computes it
         plane[(-row & (L - 1)) * Z::kPitch + L - column] = make_float2(ab.x + ab.w, ab.z - ab.y);
       }
     }

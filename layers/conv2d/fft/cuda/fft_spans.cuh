@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_spans.cuh: one axis of a convolution without strides, its tiling for transforms, and the axes
-// of the planes that are read and computed.
+// fft_spans.cuh: one axis of a convolution: its tiling for transforms, and the axes of the planes
+// that are read and computed.
 // Read next  fft_passes.cuh, the transforms; fft_cuda.cu and fft_depthwise_cuda.cu
 #pragma once
 
@@ -15,11 +15,11 @@ namespace convscope::fft {
 inline constexpr int kLengths[] = {16, 32, 64};
 inline constexpr Index kLargestKernel = 33;
 
-// `in` positions from -pad on, `out` outputs, `taps`; a step is a stride.
+// `in` positions from -pad on, `out` outputs, and `taps`; `step` is the stride.
 struct Span {
   Index in = 1, in_step = 1, out = 1, out_step = 1, taps = 1, pad = 0;
 
-  // Returns the span of x and y, or of dy and dx.
+  // Returns the span from x to y, or from dy to dx.
   static Span of(Index in, Index out, Index stride, Index taps, Index pad, bool forward) {
     if (forward) return {in, 1, out, stride, taps, pad};
     return {out, stride, in, 1, taps, taps - 1 - pad};
@@ -33,9 +33,9 @@ struct Span {
   Index virtual_out() const { return (out - 1) * out_step + 1; }
   Index virtual_in() const { return (in - 1) * in_step + 1; }
 
-  // Returns the outputs of a tile for transforms of this length; 0 when it is too short. All
-  // outputs are in one tile when only padding wraps around: positions [a, b) of the window contain
-  // numbers, [0, window) are read.
+  // Returns the outputs of a tile for transforms of this length, or 0 when the length is too short.
+  // All outputs are in one tile when only padding wraps around. Positions [a, b) of the window
+  // contain elements; [0, window) are read.
   Index outputs(Index transform) const {
     const Index all = virtual_out();
     const Index window = all + taps - 1;
@@ -47,7 +47,7 @@ struct Span {
     const Index count = ceil_div(all, most);
     return ceil_div(all, count);
   }
-  // Returns what a transform reads, and what it computes, for tiles with `tile` outputs.
+  // Returns the axis that a transform reads, for tiles with `tile` outputs.
   Axis read(Index tile) const {
     return {int(in),   int(in_step),         int(-pad),
             int(tile), int(tile + taps - 1), int(ceil_div(virtual_out(), tile))};
@@ -57,7 +57,7 @@ struct Span {
   }
 };
 
-// Returns the taps of `planes` kernels.
+// Returns the taps of `planes` kernels as a set of planes.
 inline PlaneSet kernel_planes(const Conv2dProblem& z, Index planes) {
   const auto taps = [](Index size, Index dilation) {
     return Axis{int(size), int(dilation), 0, 0, int((size - 1) * dilation + 1), 1};
@@ -65,7 +65,7 @@ inline PlaneSet kernel_planes(const Conv2dProblem& z, Index planes) {
   return {taps(z.r, z.dilation_h), taps(z.s, z.dilation_w), int(planes), planes};
 }
 
-// Calls body with the length as a constant.
+// Calls body with the length as a compile-time constant.
 template <class Body>
 void with_length(int length, Body&& body) {
   if (length == 16) body(std::integral_constant<int, 16>{});

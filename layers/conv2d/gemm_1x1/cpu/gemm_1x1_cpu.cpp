@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_1x1_cpu.cpp: pointwise convolution: for a 1x1 kernel an image of NCHW planes is already a
-// matrix [C, P Q], so the convolution is one matrix product for each image, without columns.
+// gemm_1x1_cpu.cpp: pointwise convolution. For a 1x1 kernel an image of NCHW planes is already a
+// matrix [C, P Q], so the convolution is one matrix product for each image, without im2col.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c of w[k,c] x[n, g C/G + c, p stride_h, q stride_w]
 // Textbook   for n: y[n] = w x[n] + b           # [K,C] [C,PQ]
 //                   dx[n] = w^T dy[n]           # [C,K] [K,PQ]
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
-// Method     one product for forward and backward_data: weights are packed in tiles of rows before
-//            the call (prepare_weights); a panel is one register tile's width of pixels and all
+// Method     Forward and backward_data are one product. Weights are packed in tiles of rows before
+//            the call (prepare_weights). A panel is the pixels of one register tile with all
 //            channels of the reduction.
-//              large planes   panels are read without a copy, a group at a time, so that a tile
-//                             of weights stays in L1 and stores go to long pieces of a row. The
-//                             next group is prefetched meanwhile, because each channel is on a
-//                             new page and the hardware's prefetcher stops there
-//              small planes   (and stride > 1) panels continue over all images and are packed
+//            On large planes, panels are read without a copy. A group of panels uses a tile of
+//            weights in turn, so the tile stays in L1 and stores go to long runs of a row. The next
+//            group is prefetched meanwhile, because each channel is on a new page and the
+//            hardware's prefetcher stops there.
+//            On small planes and with stride > 1, panels continue over all images and are packed.
 //            The lines of y that a tile stores to are prefetched before its products. backward_data
 //            with stride > 1 computes the pixels that were read, then spreads them.
 //            In backward_weight dy is transposed to k in the lanes, pixels of 14 planes of x are
-//            broadcast, and 28 accumulators stay in registers over a run of pixels.
-//            In NCHW16c only w is packed: blocked_pass.cpp.
+//            broadcast, and 28 accumulators stay in registers over a run of pixels. In NCHW16c only
+//            w is packed: blocked_pass.cpp.
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major or x and y NCHW16c
 //            (layers/dispatch/activation_layout.h), any alignment; f32 accumulators
 // Supports   f32 with a 1x1 kernel and no padding; every stride and number of groups
@@ -62,7 +62,7 @@ constexpr Index kSlices = 8;
 constexpr double kChunkFlops = 1e6;
 constexpr Index kMaxPanels = 8;
 constexpr Index kMaxPixels = kMaxPanels * 32;  // no instruction set has wider panels
-constexpr int kMaxRows = 16;                   // of a tile, on any instruction set
+constexpr int kMaxRows = 16;                   // maximum rows of a tile on any instruction set
 
 bool strided(const Conv2dProblem& z) { return z.stride_h != 1 || z.stride_w != 1; }
 
@@ -79,13 +79,13 @@ struct Plan {
         spread(!forward && strided(z)),
         in_place(spread || (plane >= kLargePlane && (!forward || !strided(z)))),
         tiles(rows, gemm_kernels.get().rows) {
-    const double flops = 2.0 * static_cast<double>(rows * depth * width);  // of a panel
+    const double flops = 2.0 * static_cast<double>(rows * depth * width);  // FLOPs of a panel
     const auto worth = static_cast<Index>(kChunkFlops / flops) + 1;
     if (in_place) {
       panels = ceil_div(plane, width);
       group = std::clamp<Index>(kPanelFloats / (depth * width), 1, kMaxPanels);
       panels_at_once = std::min(panels, std::max<Index>(worth, 4 * group));
-      if (spread) panels_at_once = panels;  // a chunk is a whole plane of dx
+      if (spread) panels_at_once = panels;  // a chunk of work is a whole plane of dx
       chunks = z.n * ceil_div(panels, panels_at_once);
     } else {
       panels = ceil_div(z.n * plane, width);
@@ -93,7 +93,7 @@ struct Plan {
       panels_at_once = std::min(panels_at_once, ceil_div(panels, kSlices));
       chunks = ceil_div(panels, panels_at_once);
     }
-    // Few chunks: each has only a part of the rows.
+    // With few chunks of pixels, each chunk computes only a part of the rows.
     splits = std::clamp<Index>(ceil_div(kSlices, chunks * z.groups), 1, tiles.tiles);
     if (z.nominal_flops() < kChunkFlops) splits = 1;
   }
@@ -110,12 +110,12 @@ struct Plan {
   bool spread, in_place;
   RowTiles tiles;
   Index panels = 0, panels_at_once = 1, chunks = 0, splits = 1;
-  Index group = 1;  // panels, read without a copy, that use a tile of weights in turn
+  Index group = 1;  // panels read without a copy that share a tile of weights
 };
 
 // ---- weights -----------------------------------------------------------------------------------
 
-// Packs tiles of [`depth`, height], in the order in which a product reads them.
+// Packs tiles of [`depth`, height] in the order in which a product reads them.
 void pack_weights(const Plan& plan, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   parallel_for(plan.z.groups * plan.tiles.tiles, std::max<Index>(1, 4096 / plan.depth),
@@ -234,7 +234,7 @@ class Product {
     }
   }
 
-  // Writes dx: the computed pixels, and zeros between them.
+  // Writes dx: the computed pixels, with zeros between them.
   void spread_plane(const float* from, float* dx) const {
     std::fill_n(dx, z_.h * z_.w, 0.0f);
     const Index q = z_.q();
@@ -281,9 +281,9 @@ class Product {
       }
     }
   }
-  // Lists pieces of `count` pixels that are neighbours in `in` and in one panel.
+  // Lists runs of `count` pixels that are neighbours in `in` and belong to one panel.
   Index list_runs(Index g, Index pixel, Index count, std::array<PixelRun, kMaxPixels>& runs) const {
-    const bool gaps = strided(z_);  // then a run ends with its row
+    const bool gaps = strided(z_);  // then a run ends at the end of its row
     const Index row = gaps ? z_.q() : plan_.plane;
     const Index in_plane = plan_.forward ? z_.h * z_.w : plan_.plane;
     std::size_t found = 0;
@@ -336,7 +336,8 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// A chunk computes one block of output channels over one slice of the runs of pixels of all images.
+// A chunk of work is one block of output channels over one slice of the runs of pixels of all
+// images.
 struct WeightPlan : WeightBlocks {
   explicit WeightPlan(const Conv2dProblem& problem)
       : WeightBlocks(problem),
@@ -348,7 +349,7 @@ struct WeightPlan : WeightBlocks {
         columns_at_once(rows == 1 ? std::min(columns, kRun) : columns) {
     runs_of_row = ceil_div(columns, columns_at_once);
     runs = ceil_div(rows, rows_at_once) * runs_of_row;
-    // A run adds one total to each accumulator (framework/simd/sum_chain.h).
+    // Each run adds one value to each accumulator in memory (framework/simd/sum_chain.h).
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
     slices = std::min(std::max(wanted, ceil_div(z.n * runs, Index{kSumChain})), z.n * runs);
   }
@@ -402,7 +403,7 @@ class WeightGradient {
     }
   }
 
-  // Adds one run of pixels, all channels of x.
+  // Adds the products of one run of pixels, for all channels of x.
   void sum_run(WeightTile& tile, const float* x, float* sums) const {
     const RowTiles tiles(plan_.channels, kernels_.rows);
     std::array<const float*, kMaxRows> pixels;
@@ -453,10 +454,11 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// In addition to its products, a tile of few rows waits for its loads, and a short reduction for
-// its stores; panels of small planes are packed and continue over several rows of y. Weights are
-// transposed at 0.8 cycles a float; in backward_data they are copied, 20 cycles for the rows of a
-// tile. The constants are fitted to layers of ResNet and MobileNet on AVX2 and AVX-512.
+// Returns the cost. In addition to its products, a tile of few rows waits for its loads, and a
+// short reduction for its stores. Panels of small planes are packed and continue over several rows
+// of y. Transposing weights takes 0.8 cycles a float; backward_data copies weights in 20 cycles for
+// the rows of a tile. The constants are fitted to layers of ResNet and MobileNet on AVX2 and
+// AVX-512.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_blocked(z)) return blocked::cost(z, direction);
   double share = 0.9;

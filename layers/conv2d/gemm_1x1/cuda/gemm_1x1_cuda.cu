@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_1x1_cuda.cu: pointwise convolution: for a 1x1 kernel an image of NCHW planes is already a
-// matrix [C, P Q], so the convolution is one product for each image: one batched call of cuBLAS.
+// gemm_1x1_cuda.cu: pointwise convolution. For a 1x1 kernel an image of NCHW planes is already a
+// matrix [C, P Q], so the convolution is one product for each image, in a batched call of cuBLAS.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G of w[k,c] x[n, g C/G + c, p, q]
 // Textbook   for n: y[n] = w x[n] + b           # [K,C] [C,PQ]
 //                   dx[n] = w^T dy[n]           # [C,K] [K,PQ]
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
-// Method     forward and backward_data: one batched product over the images, with the same weights
-//            (step 0) for each; with groups one for each group, or for each image where there are
-//            fewer images. A bias is written to y first and the product adds to it; in half
-//            precision it is added to f32 results, so that y is rounded once. backward_weight: a
-//            product for each image with a separate result; a second kernel adds the results in the
-//            order of the images.
+// Method     Forward and backward_data are one batched product over the images, with the same
+//            weights for each image (step 0). With groups there is one batched product for each
+//            group, or for each image where there are fewer images than groups. A bias is written
+//            to y first, and the product is added to it. In half precision the bias is added to f32
+//            results, so that y is rounded once. backward_weight is a product with a separate
+//            result for each image; a second kernel adds the results in the order of the images.
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], row-major, any alignment, f32, f16 or bf16;
 //            f32 accumulators
 // Supports   f32, f16, bf16; 1x1 kernels with stride 1 and no padding; every number of groups
@@ -48,7 +48,7 @@ __global__ void bias_kernel(const T* b, Index kernels, Index plane, Index count,
   for (Index i = global_thread(); i < count; i += global_threads()) y[i] = b[i / plane % kernels];
 }
 
-// Adds the bias to sums [images][K][P Q] in f32 and rounds once.
+// Adds the bias to f32 `sums` [images][K][P Q] and rounds the results once.
 template <class T>
 __global__ void round_kernel(const float* sums, const T* b, Index kernels, Index plane, Index count,
                              T* y) {
@@ -57,7 +57,7 @@ __global__ void round_kernel(const float* sums, const T* b, Index kernels, Index
   }
 }
 
-// Adds sums [images][K, C/G] f32 in order.
+// Adds the images of f32 `sums` [images][K, C/G] in order.
 template <class T>
 __global__ void add_images_kernel(const float* sums, int images, Index count, bool accumulate,
                                   T* dw) {
@@ -111,7 +111,7 @@ void products(const Conv2dProblem& z, bool transpose, const void* in, const void
 
 bool is_half(const Conv2dProblem& z) { return z.dtype != DType::f32; }
 
-// Returns the images at a time whose f32 results fit kHalfSumBytes, for half precision with a bias.
+// Returns how many images' f32 results fit in kHalfSumBytes, for half precision with a bias.
 Index half_images(const Conv2dProblem& z) {
   const Index bytes = z.k * z.h * z.w * Index(sizeof(float));
   return std::clamp<Index>(kHalfSumBytes / std::max<Index>(1, bytes), 1, std::max<Index>(1, z.n));
@@ -129,7 +129,7 @@ void forward(const Conv2dForwardArgs& args) {
       launch(bias_kernel<T>, grid_for(z.y_shape().numel()), b, z.k, plane, z.y_shape().numel(), y);
       return products(z, false, args.x, args.w, 1.0, args.y, z.dtype);
     }
-    // Added to fp16/bf16, the product would be rounded before the bias is added and again after it.
+    // Adding the product to an fp16/bf16 bias would round it once more.
     auto* const sums = static_cast<float*>(args.workspace);
     Conv2dProblem part = z;
     for (Index n = 0; n < z.n; n += part.n) {
@@ -172,8 +172,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
                   .dtype = z.dtype,
                   .beta = n == 0 ? 0.0 : 1.0,
                   .math = z.math};
-    // For image n and group g all three operands are n G + g matrices after the first, so one call
-    // is enough.
+    // For image n and group g, all three operands are n G + g matrices after the first one, so one
+    // call is enough.
     gemm.a = offset(args.dy, n * z.k * plane, z.dtype);
     gemm.b = offset(args.x, n * z.c * plane, z.dtype);
     gemm.c = sums;
@@ -208,7 +208,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 // Time of fp16/bf16 products relative to those of im2col_gemm, in forward, backward_data and
-// backward_weight: with rows aligned to 16 bytes, to 8, and others.
+// backward_weight. There are three cases: rows aligned to 16 bytes, to 8 bytes, and other rows.
 constexpr double kEvenTimes[] = {1.4, 1.3, 1.2}, kFourTimes[] = {0.77, 0.88, 0.96},
                  kOddTimes[] = {1.2, 1.1, 1};
 double half_times(Direction direction, Index apart) {
@@ -232,7 +232,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double us = number(calls) * device_time::products_us(products, z) *
                     (is_half(z) ? half_times(direction, apart) : 1);
   const double sums = weight ? 4.0 * number(z.n) * number(z.w_shape().numel()) : 0;
-  // f32: a short reduction does not hide the loads and stores around it.
+  // In f32 a short reduction does not hide the loads and stores of operands and results.
   const double images = 4.0 * number(z.x_shape().numel() + z.y_shape().numel());
   const double made = 4.0 * number((forward ? z.y_shape() : z.x_shape()).numel());
   const Index narrow = weight ? std::min(z.k_per_group(), z.c_per_group()) : depth;
