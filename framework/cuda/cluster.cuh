@@ -83,8 +83,8 @@ __device__ inline void cluster_sync() {
   cluster_wait();
 }
 
-// The last barrier: this thread has finished reading other blocks. It does not wait for this
-// thread's writes, so results may still be on their way to memory.
+// Waits at the last barrier of the kernel, where all threads have finished reading other blocks.
+// The barrier does not wait for writes, so results may not have reached memory yet.
 __device__ inline void cluster_leave() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   cluster_sync();
@@ -98,7 +98,7 @@ __device__ inline void cluster_leave() {
 #endif
 }
 
-// Reads block `rank`'s value at the place that has address `at` in this block's dynamic memory.
+// Reads from the dynamic shared memory of block `rank`, at the offset that `at` has in this block.
 __device__ inline float4 load_from_block(const float4* at, unsigned rank) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   return *static_cast<const float4*>(

@@ -26,7 +26,7 @@ void check_cuda(cudaError_t status, const char* what);
 #define CONVSCOPE_CUDA(call) ::convscope::check_cuda((call), #call)
 
 // Returns the stream of the current device: all kernels, copies and library calls use it in order,
-// so memory may be reused as soon as its last user is queued.
+// so a block of memory may be reused as soon as its last user is queued.
 cudaStream_t cuda_stream();
 
 struct CudaDeviceFacts {

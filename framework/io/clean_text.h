@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// clean_text.h: makes text of files, names and configs safe for a terminal. Control characters
-// there could move the cursor, change colours, overwrite text, or rename the window.
+// clean_text.h: makes text from files, names and configs safe for a terminal. Otherwise, control
+// characters in such a text could move the cursor, change colours, overwrite text, or rename the
+// window.
 #pragma once
 
 #include <string>

@@ -18,8 +18,9 @@ class CONVSCOPE_API Inflater {
   Inflater(Bytes compressed, DeflateFormat format, std::string name);
   ~Inflater();
 
-  // Unpacks up to `bytes` bytes. Returns fewer only at the end of the stream (for gzip, of its last
-  // member). Throws for a truncated or damaged stream (checksum included).
+  // Unpacks up to `bytes` bytes to `to` and returns their number. It is below `bytes` only at the
+  // end of the stream (for gzip, of its last member). Throws for a truncated or damaged stream, or
+  // a wrong checksum.
   std::size_t read(std::uint8_t* to, std::size_t bytes);
   // Returns the number of unused compressed bytes.
   std::size_t left() const;

@@ -13,8 +13,8 @@ namespace convscope {
 // The content of such a file.
 using CacheText = std::optional<std::string>;
 
-// Returns nothing when there is no such file. For an unreadable one (a folder, a pipe) prints a
-// warning and returns nothing.
+// Returns the text of a cache file, or nothing when there is no such file. When `path` cannot be
+// read (a folder, a pipe), prints a warning and returns nothing.
 CONVSCOPE_API CacheText read_cache_file(const std::string& path);
 
 // Replaces a file's text by change(text). A lock on <path>.lock serialises updates, so no addition

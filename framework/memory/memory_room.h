@@ -17,9 +17,9 @@ struct MemoryRoom {
   std::string whose;       // "this machine has", "/sys/fs/cgroup/job/memory.max allows"
 };
 
-// Where the system lists this process's control group and the limits of groups. Reads both versions
-// of the interface: memory.max, and memory/<group>/memory.limit_in_bytes. A group's limit also
-// applies to the groups inside it.
+// The paths under which the system lists the control group of this process and the limits of all
+// groups. Both versions of the interface are read: memory.max, and
+// memory/<group>/memory.limit_in_bytes. A group's limit also applies to the groups inside it.
 struct ControlGroups {
   std::string own = "/proc/self/cgroup";
   std::string folder = "/sys/fs/cgroup";

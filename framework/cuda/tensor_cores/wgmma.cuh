@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wgmma.cuh: matrix products of a warp group (128 threads); B is in shared memory, A usually too
-// (sm_90a).
+// wgmma.cuh: matrix products of a warp group (128 threads) on sm_90a. B is in shared memory; A is
+// in shared memory or in registers.
 //
 // One instruction multiplies [64 x 16] by [16 x N] 16-bit elements. A descriptor specifies an
 // operand's place in shared memory: rows of 128 bytes whose 16-byte pieces are swizzled
@@ -133,7 +133,8 @@ __device__ inline void wgmma(float (&d)[kColumns / 2], std::uint64_t a, std::uin
   if constexpr (kColumns == 256 && !kBFloat) CONVSCOPE_WGMMA_256("f16");
 }
 
-// The same with A in registers, 16 rows per warp, laid out as in mma.cuh. B is K-major.
+// Computes the same product with A in registers, 16 rows per warp, laid out as in mma.cuh. B is
+// K-major.
 #define CONVSCOPE_WGMMA_ROWS_16(TYPE)                             \
   asm volatile(                                                   \
       "{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\n"                \
@@ -178,8 +179,9 @@ __device__ inline void wgmma_rows(float (&d)[kColumns / 2], const unsigned (&a)[
   if constexpr (kColumns == 64 && !kBFloat) CONVSCOPE_WGMMA_ROWS_64("f16");
 }
 
-// Sets the registers per thread, a multiple of 8. All warps of a warp group call it together, each
-// role in one branch of an if/else. An increase waits until other groups have released enough.
+// Sets the registers per thread, a multiple of 8. All warps of a warp group call it together. Call
+// it at the start of the branch of each role. An increase waits until other groups have released
+// enough registers.
 template <int kRegisters>
 __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
