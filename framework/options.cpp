@@ -13,14 +13,14 @@ namespace {
 
 std::string quoted(const OptionValue& value) { return "'" + to_text(value) + "'"; }
 
-// Prints the value as given: 0.9999999, where six digits would print 1.
+// Prints all digits of the value: 0.9999999, where six digits would print 1.
 std::string range_refusal(const OptionField& field, const OptionValue& value, double number) {
   if (number >= field.min && number <= field.max) return "";
   return cat("expected ", interval_text(field.min, field.max), ", got ", to_text(value));
 }
 
-// Kernels use configured numbers in f32. A number that becomes 0 or infinite in f32 would train
-// with another value than the config says.
+// Kernels use configured numbers in f32. A value that becomes 0 or infinite in f32 would not be the
+// value in the config.
 std::string f32_refusal(double number) {
   const auto rounded = static_cast<float>(number);
   if (number == 0 || (rounded != 0 && std::isfinite(rounded))) return "";

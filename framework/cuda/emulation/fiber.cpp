@@ -61,7 +61,7 @@ constexpr std::size_t kStackBytes = 512 << 10;  // stack frames are several time
 constexpr std::size_t kStackBytes = 128 << 10;  // only touched pages consume memory
 #endif
 
-// Facts about the switch for the new stack and for arrived().
+// State of the current switch, read on the new stack and by arrived().
 Fiber* came_from = nullptr;
 Fiber* going_to = nullptr;
 
@@ -117,8 +117,8 @@ void Fiber::restart() {
 #endif
 }
 
-// Runs first on a stack that continues. The sanitizer reports the position of the previous stack;
-// for the scheduler's stack there is no other source for it.
+// Runs first on a stack that continues. The sanitizer reports the position of the previous stack,
+// which for the scheduler's stack is not known otherwise.
 void Fiber::arrived([[maybe_unused]] Fiber& at) {
 #if defined(CONVSCOPE_ASAN)
   __sanitizer_finish_switch_fiber(at.fake_stack_, &came_from->stack_bottom_,
