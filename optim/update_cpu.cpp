@@ -20,7 +20,8 @@ std::int64_t chunk_count(const UpdateTable& table) {
   return ceil_div(table.elements(), kChunkElements);
 }
 
-// Calls piece(row, begin, count) for each part of a row that is inside the chunk, in order.
+// Calls piece(row, begin, count) in order for each row that overlaps the chunk, with the range of
+// the row's elements that is inside the chunk.
 template <class Piece>
 void for_each_piece(const UpdateTable& table, std::int64_t chunk, Piece&& piece) {
   const std::int64_t begin = chunk * kChunkElements;

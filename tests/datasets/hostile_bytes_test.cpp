@@ -14,8 +14,8 @@ using testing::FuzzTarget;
 
 class HostileBytes : public ::testing::TestWithParam<FuzzTarget> {
  protected:
-  // Long inputs are sampled. A config takes about a millisecond, a folder with its pages and
-  // figures several.
+  // Returns the step between tested positions of a long input: an input takes a millisecond
+  // (config) or several (folder with pages and figures).
   static std::size_t step(const std::string& seed) {
     const std::string_view name = GetParam().name;
     const bool of_folders = name.ends_with("_folder") || name == "bench" || name == "checkpoint";

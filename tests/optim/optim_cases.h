@@ -50,7 +50,7 @@ inline OptimParameter parameter(const std::string& name, const std::vector<doubl
   return {name, Variable(w, true)};
 }
 
-// Returns parameters of kSizes in two groups; the second has another decay and rate.
+// Returns parameters of kSizes in two groups; the second group has another decay and rate.
 inline std::vector<ParameterGroup> noisy_groups(DType dtype) {
   std::vector<ParameterGroup> groups(2);
   groups[0] = {.name = "weights", .parameters = {}, .lr_scale = 1.0, .weight_decay = 0.01};
@@ -65,7 +65,8 @@ inline std::vector<ParameterGroup> noisy_groups(DType dtype) {
   return groups;
 }
 
-// Returns the gradient of step `step` per parameter: floats in double, the same for both types.
+// Returns the gradient of a parameter in step `step`: values of float, stored as double, so that
+// both element types get the same gradient.
 inline std::vector<double> noisy_gradient(std::size_t parameter, std::size_t count, int step) {
   std::vector<double> values(count);
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// channels_last.h: fp16/bf16 layer problems as compiled steps on a GPU have them.
+// channels_last.h: the fp16/bf16 NHWC problems that compiled steps run on a GPU.
 #pragma once
 
 #include "experiments/check/matrix/convolution_case.h"
 
 namespace convscope::testing {
 
-// Returns the NHWC version of the problem in `half`; the problem itself when there is none.
+// Returns the NHWC version, in the type `half`, of the problem in `text`. If there is none, returns
+// the problem itself.
 inline Conv2dProblem halves_with_channels_last(const char* text, DType half) {
   Conv2dProblem problem = Conv2dProblem::parse(text);
   problem.dtype = half;
