@@ -70,7 +70,7 @@ def note_and_run(stage, folder):
 
 
 def killed_writer(stage, folder):
-    """Killed while the disk is slow: only the older file may be there."""
+    """Kills a writer while the disk is slow: only the older file may exist."""
     stage.copy(folder, "runs/q")
     (folder / "out").mkdir()
     (folder / "out/old.md").write_text("an older result")
@@ -86,7 +86,7 @@ def killed_writer(stage, folder):
 
 
 def failed_rename(stage, folder, place):
-    """Whichever call fails, exit code and status.json agree, and the run can continue."""
+    """Checks that whichever rename fails, exit code and status.json agree, and the run can continue."""
     name, nth = WRITTEN[place % len(WRITTEN)], 1 + place // len(WRITTEN)
     stage.copy(folder, "q.yaml")
     first = stage.train(folder, "q", more_env=shim(stage, f"rename {name} {nth} fail"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by all cases: the program, the sound files, the environment of a call."""
+"""Shared by all cases: the program, the valid files ("sound files"), the environment of a call."""
 import os
 import pathlib
 import random
@@ -66,7 +66,7 @@ class Stage:
                          **options)
 
     def copy(self, folder, *names):
-        """Copies sound files or folders to the same places below the folder of a case."""
+        """Copies valid files or folders to the same relative paths in the folder of a case."""
         for name in names:
             to = folder / name
             to.parent.mkdir(parents=True, exist_ok=True)
