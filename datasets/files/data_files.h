@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // data_files.h: finds the files of a data set.
 //
-// With a root: searches `root` and `root`/<set> only. Without: searches $CONVSCOPE_DATA/<set>, then
-// ./data/<set>. For CIFAR-10 also searches cifar-10-batches-bin below these.
+// With a root, the functions search only `root` and `root`/<set>. Without a root, they search
+// $CONVSCOPE_DATA/<set>, then ./data/<set>. For CIFAR-10, they also search the subfolder
+// cifar-10-batches-bin of these folders.
 #pragma once
 
 #include <string>

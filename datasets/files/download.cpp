@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // download.cpp: downloads a file over HTTP and resumes interrupted downloads. libcurl and its
-// twenty libraries are opened by name at the first download. So other commands do not wait for
-// them, and the program runs where they are not installed.
+// twenty dependencies are opened by name at the first download. So other commands start faster, and
+// the program runs where libcurl is not installed.
 #include "datasets/files/download.h"
 
 #include <curl/curl.h>

@@ -106,8 +106,9 @@ if(CONVSCOPE_FUZZERS)
   set_property(SOURCE ${convscope_reading_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endif()
 
-# The emulation of CUDA, without kernels: notebook cells define kernels. The compiler of the cells looks its names up in
-# the library, and the headers, which replace CUDA's, export nothing.
+# The library contains the emulation of CUDA without kernels, because notebook cells define kernels.
+# The compiler of the cells looks up the functions of the emulation in the library. The emulation's
+# headers, which replace CUDA's, export no symbols, so all symbols of these files are exported here.
 set(convscope_emulation_sources fiber threads cluster overlap host_api)
 list(TRANSFORM convscope_emulation_sources
   REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/framework/cuda/emulation/\\1.cpp")
@@ -140,8 +141,8 @@ target_include_directories(convscope PRIVATE
   $<TARGET_PROPERTY:CURL::libcurl,INTERFACE_INCLUDE_DIRECTORIES>)
 convscope_precompile(convscope)
 
-# One object library per instruction set; without a precompiled header, because these files use nothing of the standard
-# library.
+# Adds one object library per instruction set, without a precompiled header, because these files do
+# not use the standard library.
 set(convscope_isa_flags_scalar "")
 set(convscope_isa_flags_avx2 -mavx2 -mfma)
 set(convscope_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma

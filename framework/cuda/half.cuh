@@ -82,9 +82,10 @@ __device__ inline float2 floats_from_pair(unsigned pair) {
   return make_float2(to_float(first), to_float(second));
 }
 
-// Returns a value rounded to half precision, as f32. A bf16 in the upper half of a word already is
-// an f32: one instruction of fixed latency. (For a single bf16 the compiler would emit a
-// conversion, whose latency varies, and a shift.)
+// Returns a value rounded to half precision, as f32. For bf16 it converts a pair whose upper
+// element is the value: the resulting word is the f32, so this takes one instruction of fixed
+// latency. For a single bf16 the compiler would emit a conversion, whose latency varies, and a
+// shift.
 template <class Half>
 __device__ inline float rounded(float value) {
 #if !defined(CONVSCOPE_CUDA_EMULATED)

@@ -34,8 +34,9 @@ enum class SumOrder : std::uint8_t {
   // number of processes.
   any,
   // A tree of pairs: ((g0+g1)+(g2+g3))+... If each process sums an aligned part of 2^k terms in
-  // this order, the total has the same bits for any power of two of processes. Sends log2(P) times
-  // the data; MPI's own algorithm sends less than twice the data.
+  // this order, the total has the same bits for any power of two of processes. Each process sends
+  // up to log2(P) times the data for P processes; MPI's own algorithm sends less than twice the
+  // data.
   tree,
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// inflater.h: decompresses deflate streams (gzip files, entries of zip archives) piece by piece, so
+// inflater.h: decompresses deflate streams (gzip files, entries of zip archives) in steps, so
 // that a caller can check a header before it decides how much to unpack.
 #pragma once
 

@@ -85,7 +85,7 @@ inline constexpr GpuCeilings kMeasuredH200{.f32_flops = 51.4e12,
 CONVSCOPE_API std::optional<GpuCeilings> remembered_gpu_ceilings();
 CONVSCOPE_API void remember_gpu_ceilings(const GpuCeilings& ceilings);
 CONVSCOPE_API std::string gpu_ceilings_path();
-// Discards the cached values of this process, so that the file is read again. For tests.
+// Discards the peaks cached in this process, so that tests can read the file again.
 CONVSCOPE_API void forget_cpu_ceilings();
 
 // Returns false with CONVSCOPE_MEASURE=off in the environment, for results that must not depend on

@@ -34,7 +34,7 @@ class CONVSCOPE_API WorkClock {
   struct Share {
     const void* who;
     double seconds;
-    std::int64_t kept_bytes;  // live bytes at its end minus those at its beginning, as the host
+    std::int64_t kept_bytes;  // live bytes at its end minus live bytes at its start; for a
                               // saw them: what a dynamic graph has kept
   };
   std::vector<Share> shares() const;

@@ -61,7 +61,8 @@ struct JoinedUpdate {
   std::vector<JoinedRow> rows;
   UpdateRule rule;
   UpdateGate gate;
-  // If set, gradients are divided by it and checked for overflow; the update comes later.
+  // If set, gradients are only divided by this scale and checked for overflow; the update comes
+  // later.
   DeviceLossScale* unscale = nullptr;
 };
 

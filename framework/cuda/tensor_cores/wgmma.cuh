@@ -179,9 +179,9 @@ __device__ inline void wgmma_rows(float (&d)[kColumns / 2], const unsigned (&a)[
   if constexpr (kColumns == 64 && !kBFloat) CONVSCOPE_WGMMA_ROWS_64("f16");
 }
 
-// Sets the registers per thread, a multiple of 8. All warps of a warp group call it together. Call
-// it at the start of the branch of each role. An increase waits until other groups have released
-// enough registers.
+// Sets the registers per thread, a multiple of 8. All warps of a warp group call it together, each
+// group in its branch of an if/else. An increase waits until other groups have released enough
+// registers.
 template <int kRegisters>
 __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
