@@ -37,8 +37,7 @@ constexpr DType factor_type(ComputePrecision precision) {
 // on request. In either mode, fp16 and bf16 operands are multiplied exactly and accumulated in f32.
 enum class MathMode : std::uint8_t { f32, tf32 };
 constexpr std::string_view name_of(MathMode mode) { return mode == MathMode::f32 ? "f32" : "tf32"; }
-// Returns the math mode of a ComputePrecision, which combines a math mode and a type of the
-// operands.
+// Returns the math mode of a precision. (A ComputePrecision is a type of operands and a math mode.)
 constexpr MathMode math_mode(ComputePrecision precision) {
   return precision == ComputePrecision::tf32 ? MathMode::tf32 : MathMode::f32;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_cpu.cpp: processes the table of parameters in chunks. f32 parts use the kernels of the
-// instruction set (update_simd.cpp); f64 parts use the plain loops here, which are also the lesson.
+// update_cpu.cpp: processes the table of parameters in chunks. f32 rows use the kernels of the
+// instruction set (update_simd.cpp). f64 rows use the plain loops here, which also serve as the
+// lesson.
 #include <algorithm>
 #include <cmath>
 

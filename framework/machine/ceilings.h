@@ -80,8 +80,8 @@ inline constexpr GpuCeilings kMeasuredH200{.f32_flops = 51.4e12,
                                            .half_flops = 808e12,
                                            .copy_bytes = 2.76e12,
                                            .launch_seconds = 2.77e-6};
-// Returns the stored peaks of the current CUDA device; nothing when there is none. The file's keys
-// name the GPU and the CUDA version that its driver supports.
+// Returns the stored peaks of the current CUDA device; nothing without a device or stored peaks.
+// The file's keys name the GPU and the CUDA version that its driver supports.
 CONVSCOPE_API std::optional<GpuCeilings> remembered_gpu_ceilings();
 CONVSCOPE_API void remember_gpu_ceilings(const GpuCeilings& ceilings);
 CONVSCOPE_API std::string gpu_ceilings_path();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // memory_room.h: the maximum memory of a process on this machine: the installed memory, or less
 // where a control group (of a container, a batch system) sets a limit. CONVSCOPE_MEMORY_MIB
-// overrides it, for machines whose memory grows while in use; 0: unknown.
+// overrides this maximum, for machines whose memory grows while in use; 0: unknown.
 #pragma once
 
 #include <cstdint>

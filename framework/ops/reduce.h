@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// A set of axes; negative axes count from the end. {} in the functions below: all axes.
+// A set of axes; negative axes count from the end. In the functions below, {} means all axes.
 class CONVSCOPE_API Axes {
  public:
   Axes() = default;

@@ -94,7 +94,7 @@ def failed_rename(stage, folder, place):
     runs = run_files.runs_below(folder / "runs")
     status = run_files.read_json(runs[0] / "status.json") if runs else {}
     state, code = status.get("state"), status.get("exit_code")
-    # RUNNING: even the final status could not be written; nobody takes such a run for a finished one.
+    # RUNNING: even the final status could not be written; no command treats such a run as finished.
     if state in ("DONE", "FAILED") and code != first.code or state == "DONE" and first.code != 0:
         found.append(f"exit code {first.code}, but status.json says {json.dumps(status)}")
     if name == "report.html" and (first.code != 0 or state != "DONE"):

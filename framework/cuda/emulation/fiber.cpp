@@ -101,8 +101,8 @@ void Fiber::restart() {
 #endif
   fake_stack_ = nullptr;
 #if defined(__x86_64__)
-  // Six registers, then the address to which the switch "returns". There the stack pointer must be
-  // 8 below a multiple of 16, as after a call.
+  // The new stack holds six registers, then the address to which the switch "returns". At that
+  // address, the stack pointer must be 8 below a multiple of 16, as after a call.
   auto* top = reinterpret_cast<void**>(memory_ + memory_bytes_ - first_line_ * 64);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&fiber_begins);

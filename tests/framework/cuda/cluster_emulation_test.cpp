@@ -29,7 +29,7 @@ __device__ unsigned block_number() { return blockIdx.y * gridDim.x + blockIdx.x;
 
 // ---- kernels ----
 
-// Thread t of every block gets the sum over the blocks' values of thread t.
+// Thread t of every block gets the sum of the values that threads t of all blocks have.
 __global__ void sum_over_cluster(const float* x, float4* sums) {
   auto* const mine = dynamic_shared<float4>();
   const unsigned place = block_number() * blockDim.x + threadIdx.x;
