@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel_sums.cuh: iterates over NHWC images [pixels][pieces], a piece being 16 bytes: eight
-// fp16/bf16 or four f32 channels. Also sums over all pixels for each channel.
+// channel_sums.cuh: iterates over NHWC images [pixels][pieces]. A piece is 16 bytes: eight
+// fp16/bf16 or four f32 channels. Also computes sums over all pixels for each channel.
 //
 // Method    A block has 256 threads: up to eight adjacent pieces times consecutive pixels, so a
 //           warp reads lines of 128 bytes or more. A thread has the same piece in all of its

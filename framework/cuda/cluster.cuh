@@ -11,7 +11,8 @@
 //   cluster_leave();                                 // no block reads mine any more
 //
 // - A block must not read other blocks before the cluster's first barrier: they may not have begun.
-// - A block must not exit while others read its memory. So such a kernel ends with a barrier.
+// - A block must not exit while others read its memory. So a kernel that reads other blocks ends
+// with a barrier.
 // - Work that needs no other block can be placed between cluster_arrive() and cluster_wait().
 // - All threads of a warp call a cluster barrier together. Exited threads count as arrived.
 // - Cluster kernels use dynamic shared memory only. In the emulation, all blocks share one copy

@@ -94,8 +94,8 @@ class CONVSCOPE_API ProcessGroup {
   void on_lost(std::function<void(int, const std::string&)> call);
 
   // Reports that this process has failed, and ends all processes with `exit_code`. One sentence is
-  // printed for all: that of process 0 if it fails, too. Mostly it does, because a non-finite loss
-  // is non-finite in all processes. Does not return.
+  // printed for all: that of process 0 if it fails, too. Process 0 usually fails, because a
+  // non-finite loss is non-finite in all processes. Does not return.
   [[noreturn]] void fail_all(int exit_code, const std::string& sentence);
 
  private:

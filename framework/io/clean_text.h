@@ -11,8 +11,8 @@
 
 namespace convscope {
 
-// Replaces by U+FFFD: control characters except line end and tab, marks that reverse the writing
-// direction, and bytes that are not valid UTF-8.
+// Returns the text with unsafe characters replaced by U+FFFD: control characters except line end
+// and tab, marks that reverse the writing direction, and bytes that are not valid UTF-8.
 CONVSCOPE_API std::string clean_text(std::string_view text);
 // Does the same in one line: line ends and tabs become spaces.
 CONVSCOPE_API std::string clean_line(std::string_view text);

@@ -17,14 +17,14 @@
 // Errors of one direction occur with equal terms, as for a black image and constant weights. While
 // the sum is between two powers of two, the same number is added to a multiple of the same unit, so
 // each addition rounds in the same direction. Then errors grow like the terms. Let M be the sum
-// over magnitudes of a chain of L terms. For any numbers its error is at most L eps / 2 of M,
-// because no partial sum exceeds M in size. The errors of all chains together are at most L eps / 2
-// of the whole sum over magnitudes. The chain of m = n / L totals adds m eps / 2. The rounding of
-// the products and the addition of a bias add eps / 2 each. So the error of n terms is at most (L +
-// m + 2) / 2 eps: 83 eps for 700 terms, 95 eps for 4608. In one chain the error is at most (n / 2 +
-// 1) eps: 81 eps for 160 terms. Equal terms have an error of 3/16 n eps instead of n / 2 eps,
-// because the partial sums grow from 0: 30 eps for 160 terms. One large term before many small
-// terms comes close to n / 2 eps.
+// over magnitudes of a chain of L terms. For any numbers, the error of the chain is at most L eps /
+// 2 times M, because no partial sum exceeds M in size. The errors of all chains together are at
+// most L eps / 2 of the whole sum over magnitudes. The chain of m = n / L totals adds m eps / 2.
+// The rounding of the products and the addition of a bias add eps / 2 each. So the error of n terms
+// is at most (L + m + 2) / 2 eps: 83 eps for 700 terms, 95 eps for 4608. In one chain the error is
+// at most (n / 2 + 1) eps: 81 eps for 160 terms. Equal terms have an error of 3/16 n eps instead of
+// n / 2 eps, because the partial sums grow from 0: 30 eps for 160 terms. One large term before many
+// small terms comes close to n / 2 eps.
 //
 // The limit of 160 costs about 1 % of a register tile's instructions (a load, an addition and a
 // store per 160 FMAs). 150 terms, as in LeNet's second convolution, still are one chain.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// empty_batch.h: the result of a convolution algorithm for a batch without images, in all ways that
-// a layer requests it: by name, with tensors, and through the differentiable operation.
+// empty_batch.h: checks a convolution algorithm with a batch without images. Calls it in all ways
+// that a layer does: by name, with tensors, and through the differentiable operation.
 #pragma once
 
 #include <string>

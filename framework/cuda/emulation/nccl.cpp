@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl.cpp: replaces NCCL: sums over the emulated GPUs of the processes of one host. So steps of
-// several processes, also recorded ones, are tested on a machine without a GPU:
+// nccl.cpp: replaces NCCL. Computes sums over the emulated GPUs of several processes on one host.
+// So steps of several processes, also recorded ones, are tested on a machine without a GPU:
 //
 //   export CONVSCOPE_CUDA_LIBRARY=build/release/lib/libconvscope_cuda_emulated.so
 //   export CONVSCOPE_NCCL_LIBRARY=$CONVSCOPE_CUDA_LIBRARY

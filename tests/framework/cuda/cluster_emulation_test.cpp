@@ -195,7 +195,8 @@ enum class Wrong {
   traps,
   throws,
 };
-// Block 1 of each cluster makes the mistake, and only its thread 5 where one thread is enough.
+// Block 1 of each cluster makes the mistake: only thread 5 where one thread is enough, else all
+// threads.
 __global__ void goes_wrong(Wrong wrong, float* out) {
   auto* const mine = dynamic_shared<float4>();  // 32 values, then an mbarrier
   auto* const phases = reinterpret_cast<std::uint64_t*>(mine + 32);
