@@ -157,7 +157,7 @@ void for_batches(const UpdateTable& table, const Body& body, std::int64_t chunk 
       blocks += static_cast<unsigned>(ceil_div(from.count, chunk));
     }
     // The bisection finds the last row that begins at or before a block. An empty row begins where
-    // the next row begins, so it is never the result.
+    // the next row begins, so the bisection never returns an empty row.
     rows.count = static_cast<int>(end - first);
     unsigned behind = blocks;
     for (int i = rows.count - 1; i >= 0; --i) {

@@ -38,8 +38,8 @@ class CONVSCOPE_API Variable {
   void set_requires_grad(bool wanted);  // leaves only
   bool is_leaf() const;
 
-  // Returns the accumulated gradient of a leaf; undefined before the first backward pass. It
-  // accumulates over backward passes until zero_grad(). Intermediate gradients are not kept.
+  // Returns the gradient of a leaf; undefined before the first backward pass. Backward passes add
+  // to the gradient until zero_grad(). Gradients of other variables are not kept.
   const Tensor& grad() const;
   Tensor& grad();
   void zero_grad();  // keeps the memory; the next backward starts from zero

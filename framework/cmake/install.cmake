@@ -39,7 +39,8 @@ install(FILES ${convscope_guide}/_convscope DESTINATION ${CMAKE_INSTALL_DATADIR}
 install(FILES ${convscope_guide}/convscope.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
-# <convscope/notebook.h>: the same in the build folder and after installation, except for the path to the library.
+# Makes <convscope/notebook.h> for the build folder and for the installed tree; only the path to the
+# library differs.
 file(RELATIVE_PATH convscope_notebook_to_library ${PROJECT_BINARY_DIR}/notebook/include/convscope
   ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libconvscope.so)
 configure_file(framework/cmake/notebook.h.in notebook/include/convscope/notebook.h @ONLY)

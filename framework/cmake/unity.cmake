@@ -160,8 +160,8 @@ $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stri
   set(${sources_variable} ${left} PARENT_SCOPE)
 endfunction()
 
-# Finds the first of the caller's units with fewer than `most` files and none of the names, neither declared nor
-# imported; else makes a new unit.
+# Finds the first unit with fewer than `most` files that neither declares nor imports any of the
+# names. Without such a unit, makes a new one.
 function(convscope_unit_for names used out)
   foreach(unit RANGE ${units})
     list(LENGTH files_${unit} count)

@@ -140,8 +140,8 @@ __device__ inline T warp_sum(T value) {
   return value;
 }
 
-// Sums over the block; valid in every thread. `scratch` is shared memory for 32 values. All threads
-// call it; it begins and ends with a barrier.
+// Returns the sum over the block to every thread. `scratch` is shared memory for 32 values. All
+// threads call the function, which begins and ends with a barrier.
 template <class T>
 __device__ inline T block_sum(T value, T* scratch) {
   const unsigned lane = threadIdx.x % 32;

@@ -347,8 +347,8 @@ void ProcessGroup::Impl::fail_together(const Failure& failure) {
   end(failure.exit_code, life->all_gone());
 }
 
-// Handles the failure of another process. All processes may fail for the same reason: then this one
-// reports its own failure soon.
+// Handles the failure of another process. All processes may fail for the same reason; then this
+// process soon reports its own failure.
 void ProcessGroup::Impl::follow_failure() {
   const double start = now_s();
   while (now_s() - start < kGraceSeconds) {

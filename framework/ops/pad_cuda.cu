@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad_cuda.cu: forward, each pixel of y looks up its source. Backward, each pixel of x looks up its
-// destinations (at most three rows times three columns without replication) and adds them in
-// reading order, as on the CPU. No two threads write to one pixel.
+// pad_cuda.cu: pads images. In the forward kernel, each pixel of y looks up its source. In the
+// backward kernel, each pixel of x looks up its destinations (at most three rows times three
+// columns without replication) and adds them in reading order, as on the CPU. No two threads write
+// to one pixel.
 #include "framework/cuda/map.cuh"
 #include "framework/ops/pad.h"
 

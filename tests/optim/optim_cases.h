@@ -11,7 +11,7 @@
 
 namespace convscope::optim_test {
 
-// Sizes near the vector widths, an empty one, and one that crosses the 64 Ki chunk border.
+// Sizes near the vector widths, an empty size, and a size beyond the chunk of 64 Ki elements.
 inline const std::vector<std::int64_t> kSizes = {1, 7, 8, 9, 15, 16, 17, 0, 31, 66000, 33};
 
 // Returns a value in [-1, 1) that depends only on the arguments.

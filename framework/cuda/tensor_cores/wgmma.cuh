@@ -20,9 +20,10 @@
 
 namespace convscope {
 
-// Makes a descriptor. Rows of 128 (64, 32) bytes are swizzled in units of 1024 (512, 256) bytes:
-// mode 1 (2, 3) in the top bits. K-major: 1024 bytes between groups of 8 rows. M/N-major: 1024
-// bytes between groups of 8 in K, `block_bytes` between blocks of 64 columns.
+// Makes a descriptor. Rows of 128 (64, 32) bytes are swizzled in units of 1024 (512, 256) bytes,
+// which is mode 1 (2, 3) in the top bits. In a K-major operand, groups of 8 rows are 1024 bytes
+// apart. In an M/N-major operand, groups of 8 indices of K are 1024 bytes apart, and blocks of 64
+// columns are `block_bytes` apart.
 __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned block_bytes,
                                                  unsigned row_bytes = 128) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
