@@ -29,8 +29,8 @@ inline void append_little_endian(std::string& out, std::uint64_t value, std::siz
   for (std::size_t i = 0; i < count; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
 }
 
-// Returns the whole file. Throws kIo with the system's reason when it cannot be read, and with the
-// sizes when it is larger than the machine's memory.
+// Returns the whole file. Throws kIo with the system's reason when the file cannot be read, and
+// with both sizes when the file is larger than the machine's memory.
 CONVSCOPE_API std::vector<std::uint8_t> read_file(const std::string& path);
 
 // Returns a text of at most `most_bytes` from a file or a pipe. Throws kIo with both sizes for a
