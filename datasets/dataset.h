@@ -21,7 +21,8 @@ struct Dataset {
   Tensor labels;     // i32 [N], 0..classes-1
   int classes = 0;
   std::vector<std::string> class_names;
-  // Per channel of the training images, on the 0..1 scale: a network sees (pixel/255 - mean)/std.
+  // Mean and standard deviation of each channel of the training images, on the 0..1 scale. A
+  // network sees (pixel/255 - mean)/std.
   std::vector<double> mean, std;
   // For samples that are points: `images` is undefined, mean and std are empty, and the features
   // are not normalised.
@@ -52,8 +53,8 @@ struct DatasetType {
   // without files, so that a network can be built and explained without the data.
   std::function<Shape(const Options&)> sample_shape = {};
   int classes = 0;
-  // Optional: the number of images, if the options determine it. Then no image is created for a set
-  // that does not fit into memory.
+  // Optional: the number of images, if the options determine it. A set that does not fit into
+  // memory can then be refused before any image is created.
   struct Sizes {
     std::int64_t train = 0, test = 0;
   };
@@ -67,7 +68,7 @@ CONVSCOPE_API Registry<DatasetType>& dataset_types();
 // outside of 0..classes-1.
 CONVSCOPE_API void check_labels(const Tensor& labels, int classes, const std::string& set,
                                 const std::string& file);
-// Computes mean and std of the images.
+// Sets dataset.mean and dataset.std from the images.
 CONVSCOPE_API void set_channel_statistics(Dataset& dataset);
 
 }  // namespace convscope

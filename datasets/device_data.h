@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_data.h: a whole data set as bytes in device memory, with the order of the samples in the
 // current epoch. A kernel gathers and normalises batches there without the host
-// (experiments/trainer/next_batch.h): the samples, their order and every bit are those of the
-// Loader. Augmentation is done only by the Loader.
+// (experiments/trainer/next_batch.h). The samples, their order and every bit are those of the
+// Loader. Only the Loader does augmentation.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class CONVSCOPE_API DeviceData {
 
   const Tensor& images() const { return images_; }  // u8 [N,C,H,W]
   const Tensor& labels() const { return labels_; }  // i32 [N]
-  const Tensor& order() const { return order_; }    // i32 [N]: sample at each place in the epoch
+  const Tensor& order() const { return order_; }    // i32 [N]: sample index at each position
   const Tensor& levels() const { return levels_; }  // f32 [C,256]
   std::int64_t bytes() const;                       // held on the device
 

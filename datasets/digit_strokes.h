@@ -12,7 +12,7 @@ struct StrokePoint {
 };
 
 struct PenStroke {
-  enum class Form { corners, curve, loop };  // straight lines; a smooth curve; a closed one
+  enum class Form { corners, curve, loop };  // lines; a smooth curve; a closed curve
   Form form = Form::corners;
   std::vector<StrokePoint> points;
 };

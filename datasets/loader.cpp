@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// loader.cpp: a ring of preallocated batches that a background thread fills in advance.
+// loader.cpp: a ring of kSlots preallocated batches (slots) that a background thread fills in
+// advance.
 //
-// Batch b is in slot b % kSlots. The caller holds the latest batch, so the thread may be at most
-// kSlots - 1 batches ahead. Nothing is allocated after construction.
+// Batch b is in slot b % kSlots. The caller holds the slot of the latest batch, so the thread may
+// be at most kSlots - 1 batches ahead. Nothing is allocated after construction.
 #include "datasets/loader.h"
 
 #include <array>
@@ -39,7 +40,7 @@ struct Loader::Impl {
   std::int64_t whole_of(std::int64_t b) const {
     return std::min(options.batch_size, dataset.size() - b * options.batch_size);
   }
-  // Index of the first sample of this part in batch b.
+  // Returns the position in the epoch of this process's first sample in batch b.
   std::int64_t first_of(std::int64_t b) const {
     return first_of_part(whole_of(b), options.part, options.parts);
   }
@@ -114,7 +115,8 @@ Loader::Impl::Impl(Dataset dataset_in, const LoaderOptions& options_in)
     try {
       thread = std::thread([this] { work(); });
     } catch (const std::system_error&) {
-      // No thread is available: slower, but the same batches.
+      // No thread is available. The caller fills the slots, which is slower but gives the same
+      // batches.
     }
   }
 }

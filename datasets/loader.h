@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // loader.h: batches from a Dataset: deterministic shuffle, normalisation, augmentation, prefetch.
-// The same augmentation moves and mirrors points as it does pixels.
+// Augmentation crops and mirrors images, and moves and mirrors points in the same way.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ struct LoaderOptions {
   // Augmentation, training only: random crop with zero padding (in pixels), random mirror.
   std::int64_t crop_padding = 0;
   bool mirror = false;
-  // Several processes share each batch: this is part number `part` of `parts`. A batch of n samples
-  // gives it the samples from n * part / parts to n * (part + 1) / parts.
+  // Several processes share each batch: each takes one of `parts` parts, and this process takes
+  // part number `part`. In a batch of n samples, it takes samples n * part / parts to n * (part +
+  // 1) / parts - 1.
   std::int64_t part = 0, parts = 1;
 };
 
@@ -61,8 +62,8 @@ class CONVSCOPE_API Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns the memory of a loader for so many samples, in addition to the samples: the prepared
-// batches and the order.
+// Returns the bytes that a loader for `samples` samples allocates for prepared batches and the
+// order of the samples, without the data set.
 CONVSCOPE_API std::int64_t loader_bytes(std::int64_t samples, const Shape& sample,
                                         const LoaderOptions& options);
 

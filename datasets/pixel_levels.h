@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pixel_levels.h: the network's input for a pixel value: (value/255 - mean)/std, per channel. One
-// table for the loader and for devices that normalise batches, so that the bits are the same.
+// pixel_levels.h: the network's input for a pixel value: (value/255 - mean)/std, per channel. The
+// loader and devices that normalise batches use this one table, so that the bits are the same.
 #pragma once
 
 #include <array>

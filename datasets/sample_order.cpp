@@ -50,7 +50,7 @@ std::vector<std::int64_t> balanced_order(const std::int32_t* labels, std::int64_
                     classes, ", got ", labels[i], " at index ", i);
     of_class[static_cast<std::size_t>(labels[i])].push_back(i);
   }
-  // The r-th of n samples of a class is placed at the fraction (r + 1/2) / n.
+  // Samples are sorted by a fraction: the r-th of n samples of a class has (r + 1/2) / n.
   struct Place {
     std::int64_t odd, twice;  // 2r + 1 and 2n: compared as fractions, without rounding
     std::int64_t index;

@@ -21,8 +21,8 @@ struct Augmentation {
 CONVSCOPE_API Augmentation augmentation(std::uint64_t seed, std::int64_t epoch, std::int64_t sample,
                                         std::int64_t padding);
 
-// Returns the indices of all samples in an order whose every prefix has about the class proportions
-// of the whole: for limits and splits.
+// Returns the indices of all samples in an order in which every prefix has about the class
+// proportions of the whole set. Limits and splits use this order.
 CONVSCOPE_API std::vector<std::int64_t> balanced_order(const std::int32_t* labels,
                                                        std::int64_t count, int classes,
                                                        std::uint64_t seed);

@@ -6,8 +6,8 @@
 // and adds noise. Sample i of a part is a pure function of (seed, part, i, image size, warp): the
 // same bytes on any machine, with any number of threads.
 // The elastic distortion follows P. Simard, D. Steinkraus, J. Platt: Best Practices for
-// Convolutional Neural Networks Applied to Visual Document Analysis, ICDAR 2003. Here it moves the
-// strokes, not the pixels, by a sum of a few waves.
+// Convolutional Neural Networks Applied to Visual Document Analysis, ICDAR 2003. Here the
+// distortion is a sum of a few waves, and moves the strokes, not the pixels.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,9 @@ struct SyntheticDigitsOptions {
   std::int64_t test_size = 2000;
   std::uint64_t seed = 1;
   std::int64_t image_size = 28;  // pixels
-  // 0: like handwriting. Up to 1: each digit is rotated by up to 60 degrees in either direction,
-  // shrunk down to half its size, and slanted by up to 0.5 to either side, each times this number.
+  // Strength of an additional distortion, 0 to 1; 0: digits look like handwriting. With 1, each
+  // digit is rotated by up to 60 degrees in either direction, shrunk to at least half its size, and
+  // slanted by up to 0.5 to either side. Limits are proportional to `warp`.
   double warp = 0;
 };
 

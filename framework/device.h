@@ -49,14 +49,15 @@ struct DeviceBackend {
   void (*system_free)(int index, void* pointer, std::size_t bytes) = nullptr;
   // Waits until the copy has finished.
   void (*copy_to_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
-  // Returns at once when `from` is pinned. Then `from` must not change before a mark that was set
-  // after the copy is reached.
+  // Returns at once when `from` is pinned. Then set a mark after the copy, and do not change `from`
+  // before the device has reached the mark.
   void (*copy_from_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
-  // Returns at once. `to` is pinned; it is valid when a mark that was set afterwards is reached.
+  // Returns at once. `to` is pinned. Set a mark after the copy: `to` is valid when the device has
+  // reached the mark.
   void (*queue_copy_to_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
   void (*copy_within)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
   void (*fill_bytes)(int index, void* to, int value, std::size_t bytes) = nullptr;
-  void (*synchronize)(int index) = nullptr;  // waits for all that is queued
+  void (*synchronize)(int index) = nullptr;  // waits for all queued work
   int (*device_count)() = nullptr;
 
   // Allocates pinned host memory, which the device can access asynchronously.
@@ -81,7 +82,8 @@ struct DeviceBackend {
   DeviceFacts (*facts)(int index) = nullptr;
 };
 
-// Registers a backend. A backend's library calls it while it is being loaded.
+// Registers the backend of a kind of device. Each device library calls this function while the
+// library is being loaded.
 CONVSCOPE_API void register_device_backend(DeviceType type, const DeviceBackend& backend);
 
 // Returns the backend of a device. Throws kUnavailable, with the reason, when there is none.

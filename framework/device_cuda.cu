@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_cuda.cu: the CUDA DeviceBackend: memory, copies, timing marks, recorded graphs.
 //
-// All work of a process goes to one custom stream, because the legacy default stream cannot be
-// captured. So a freed block may be reused at once: its next user is queued after its last user.
+// All work of a process goes to one stream that this file creates, because the legacy default
+// stream cannot be captured. So a freed block may be reused at once: its next user is queued after
+// its last user.
 #include <array>
 #include <cstring>
 

@@ -16,8 +16,9 @@ namespace convscope {
 struct SideQueues {
   void* (*make)(int index) = nullptr;  // CUDA: a cudaStream_t
   void (*free)(int index, void* queue) = nullptr;
-  // fork: later work in the side queue waits for the present work in the first queue. join: the
-  // reverse. Both may be recorded. All side queues must be joined before a recording ends.
+  // fork: later work in the side queue waits for the present work in the first queue. join: later
+  // work in the first queue waits for the present work in the side queue. A recording may contain
+  // forks and joins; all side queues must be joined before it ends.
   void (*fork)(int index, void* queue) = nullptr;
   void (*join)(int index, void* queue) = nullptr;
   bool is_emulated = false;  // the CPU emulates the device: any number of processes may share it

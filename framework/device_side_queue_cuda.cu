@@ -13,7 +13,7 @@ constexpr bool kEmulated = true;
 constexpr bool kEmulated = false;
 #endif
 
-// Its few kernels have priority where both queues have work, because other kernels wait for them.
+// Makes the side queue with high priority: it has few kernels, and other kernels wait for them.
 void* make(int) {
   int least = 0;
   int greatest = 0;

@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// Returns a / b rounded up, for a >= 0 and b > 0. Also for -b < a < 0, where / rounds to zero.
+// Returns a / b rounded up, for a > -b and b > 0.
 template <class A, class B>
 [[gnu::always_inline]] constexpr auto ceil_div(A a, B b) {
   return (a + b - 1) / b;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_slot.h: one function pointer per kind of device. An operation's front function checks the
-// arguments once and calls slot.get(device). `<op>_cpu.cpp` fills the cpu entry; `<op>_cuda.cu`
-// fills the cuda entry when the CUDA library is opened. Callers never change.
+// kernel_slot.h: a slot is a table with one function pointer per kind of device. The public
+// function of an operation checks the arguments once and calls slot.get(device). `<op>_cpu.cpp`
+// fills the cpu entry; `<op>_cuda.cu` fills the cuda entry when the CUDA library is opened. A new
+// kind of device changes no caller.
 #pragma once
 
 #include "framework/check.h"

@@ -19,7 +19,7 @@ namespace convscope {
 enum class OptionType { boolean, integer, number, text, integers, texts };
 CONVSCOPE_API std::string_view name_of(OptionType type);
 
-// std::monostate is YAML's null: "not given".
+// std::monostate is YAML's null: the key has no value.
 using OptionValue = std::variant<std::monostate, bool, std::int64_t, double, std::string,
                                  std::vector<std::int64_t>, std::vector<std::string>>;
 CONVSCOPE_API std::string to_text(const OptionValue& value);  // as written in YAML

@@ -64,8 +64,9 @@ class ChunkLoop {
   std::exception_ptr error_;
 };
 
-// Threads that wait for the loops of a region. The first thread does not wait for a late thread (on
-// a busy machine): it finds the loop closed. Only threads inside a loop keep it open.
+// Threads that wait for the loops of a region. On a busy machine, the first thread does not wait
+// for a late thread: the late thread finds the loop closed. Only threads inside a loop keep it
+// open.
 class Team {
  public:
   // Runs in each thread except the first, until close().

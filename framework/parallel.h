@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallel.h: loops over independent chunks on OpenMP threads with dynamic scheduling.
 //
-// Rule: the division of a sum into chunks depends only on the problem and the cache sizes, not on
-// the number of threads, and partial sums are added in chunk order. So results are bit-identical
-// for any number of threads. A division that splits no sum may depend on the number of threads.
+// Rule: a loop that divides a sum chooses its chunks by the problem and the cache sizes only, and
+// adds partial sums in chunk order. So results are bit-identical for any number of threads. A loop
+// whose chunks divide no sum may choose them by the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -46,11 +46,12 @@ CONVSCOPE_API void parallel_chunks(std::int64_t chunks, FunctionRef<void(std::in
 // Runs body() with a team of threads ready for its parallel loops. The team is forked once before
 // body() and joined once after it; each loop inside only wakes the threads. Use it for a phase of
 // many short loops, such as the forward pass of a compiled step. Waiting threads consume processor
-// time (they yield), so avoid slow work inside. Inside a parallel loop or another region, only
-// calls body().
+// time (they yield), so avoid slow work inside. Inside a parallel loop or another region,
+// parallel_region() only calls body().
 CONVSCOPE_API void parallel_region(FunctionRef<void()> body);
 
-// Calls body(begin, end) over [0, count) in pieces of at most `grain`.
+// Divides [0, count) into ranges of at most `grain` indices, and calls body(begin, end) for each
+// range.
 template <class F>
 void parallel_for(std::int64_t count, std::int64_t grain, F&& body) {
   const std::int64_t chunks = count == 0 ? 0 : ceil_div(count, grain);

@@ -32,12 +32,12 @@ constexpr DType factor_type(ComputePrecision precision) {
          : precision == ComputePrecision::f16 ? DType::f16
                                               : DType::f32;
 }
-// How f32 operands are multiplied. f32: with the error of f32 products, on any unit. tf32: rounded
-// to 10 bits of mantissa first (tensor cores); used only on request. In either mode, fp16 and bf16
-// operands are multiplied exactly and accumulated in f32.
+// How f32 operands are multiplied. f32: products have the rounding error of f32, on any hardware
+// unit. tf32: tensor cores first round the operands to 10 bits of mantissa; this mode is used only
+// on request. In either mode, fp16 and bf16 operands are multiplied exactly and accumulated in f32.
 enum class MathMode : std::uint8_t { f32, tf32 };
 constexpr std::string_view name_of(MathMode mode) { return mode == MathMode::f32 ? "f32" : "tf32"; }
-// Returns the mode of products; a ComputePrecision combines it with the operands' type.
+// Returns the math mode of a precision. (A ComputePrecision is a type of operands and a math mode.)
 constexpr MathMode math_mode(ComputePrecision precision) {
   return precision == ComputePrecision::tf32 ? MathMode::tf32 : MathMode::f32;
 }

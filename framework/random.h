@@ -52,7 +52,7 @@ CONVSCOPE_HOST_DEVICE inline float uniform_from_bits(std::uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }
 
-// Two standard normal numbers, made from two words.
+// Two standard normal numbers, computed from two 32-bit words.
 struct NormalPair {
   float a, b;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // registry.h: a generic table by name: algorithms, layers, optimisers, schedules, data sets.
 //
-// An entry registers itself from its own file, so adding one edits no other file. Entries are
-// sorted by name, never in link order. The table is a function in a .cpp file:
+// An entry registers itself in the file that defines it, so a new entry changes no other file.
+// Entries are sorted by name, never in link order. The table is a function in a .cpp file:
 //   Registry<LayerType>& layer_types() { static Registry<LayerType> table("layer"); return table; }
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shape.h: the sizes of a tensor, row-major, stored in place (no allocation), at most kMaxRank.
+// shape.h: the sizes of a row-major tensor: at most kMaxRank axes, stored without an allocation.
 #pragma once
 
 #include <array>

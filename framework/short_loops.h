@@ -26,8 +26,9 @@ class CONVSCOPE_API ShortLoops {
   const bool before_;
 };
 
-// Operations from which other threads are used; a tenth of it inside parallel_region(), where the
-// threads are awake. Tests that compare thread counts on small problems set it to 0.
+// The number of operations from which a loop uses other threads. A tenth of it is enough inside
+// parallel_region(), where the threads are awake. Tests that compare thread counts on small
+// problems set the limit to 0.
 inline constexpr double kFlopsWorthThreads = 5e5;
 CONVSCOPE_API void set_flops_worth_threads(double flops);
 

@@ -7,9 +7,10 @@
 
 namespace convscope {
 
-// Sets every element to `value`, converted as by Tensor::to.
+// Sets every element to `value`, converted in the same way as by Tensor::to().
 extern CONVSCOPE_API KernelSlot<void(const Tensor& to, double value)> fill_kernel;
-// Converts between any two types; element counts are equal. To integers: saturates, NaN becomes 0.
+// Converts between any two types; both tensors have the same number of elements. A conversion to
+// integers saturates, and NaN becomes 0.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& from, const Tensor& to)> convert_kernel;
 
 }  // namespace convscope

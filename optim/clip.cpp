@@ -16,7 +16,7 @@ double clip_gradient_norm(const std::vector<OptimParameter>& parameters, double 
   for (const OptimParameter& parameter : parameters) table.add(parameter.variable);
   if (table.rows().empty()) return 0.0;
   const double norm = gradient_norm_kernel.get(table.device())(table);
-  // A norm that is not finite cannot be corrected: the caller sees it in the result.
+  // A norm that is not finite cannot be corrected. The caller sees it in the returned norm.
   if (norm > max_norm && std::isfinite(norm)) {
     scale_gradients_kernel.get(table.device())(table, max_norm / norm);
   }

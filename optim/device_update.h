@@ -4,7 +4,7 @@
 // that change from step to step (learning rate, Adam's corrections) are in device memory and are
 // uploaded for several steps at once.
 //
-// The numbers are those of Optimizer::step(). The state (momentum, counts) stays in the optimiser,
+// Results have the bits of Optimizer::step(). The state (momentum, counts) stays in the optimiser,
 // so checkpoints and dynamic steps use the same state.
 //
 // Usage   DeviceUpdate update(*optimizer, device, 32);   // the gradients are allocated
@@ -26,30 +26,32 @@ struct DeviceLossScale;  // loss_scale.h
 
 class CONVSCOPE_API DeviceUpdate {
  public:
-  // Updates every parameter with an allocated gradient in every step, so no step may skip a
-  // parameter. At most `most_steps` steps per upload.
+  // Makes an update in which every step updates every parameter whose gradient is allocated now, so
+  // no step may skip a parameter. An upload holds at most `most_steps` steps.
   DeviceUpdate(Optimizer& optimizer, Device device, int most_steps);
   ~DeviceUpdate();
   DeviceUpdate(const DeviceUpdate&) = delete;
   DeviceUpdate& operator=(const DeviceUpdate&) = delete;
 
-  // Returns false when a tensor has moved or a gradient was added: then make and record a new one.
+  // Returns false when a tensor has moved or a gradient was added. Then make and record a new
+  // DeviceUpdate.
   bool is_current();
-  // Uploads the learning rates of the next `steps` steps and counts these steps as done in the
-  // optimiser. Queued: later replays read them. Allocates nothing.
+  // Queues the upload of the learning rates of the next `steps` steps, and counts these steps as
+  // done in the optimiser. Later replays read the rates. Allocates nothing.
   void upload(const double* rates, int steps);
   // Queues the update of step `step` of the upload. For recordings: neither allocates nor waits.
-  // Weights and state do not change when the gate's loss is not finite, or when one of its words is
-  // not 0.
+  // Weights and state do not change when the loss of `gate` is not finite, or when one of its flags
+  // is not 0.
   void launch(int step, const UpdateGate& gate = {}) const;
-  // Returns the same update for kernels that compute the gradients and update the weights with
-  // them. Null when such kernels cannot do it: a parameter is not f32.
+  // Returns the update of step `step` for kernels that compute gradients and update the weights at
+  // once. Returns null when a parameter is not f32, because such kernels support f32 only.
   std::unique_ptr<JoinedUpdate> joined(int step, const UpdateGate& gate = {}) const;
-  // Queues the division of all gradients by the scale, before clip(); records any non-finite one.
+  // Queues the division of all gradients by the scale, before clip(). Sets scale->overflow when a
+  // gradient is not finite.
   void unscale(DeviceLossScale* scale) const;
   // Queues the scaling of all gradients to a joint norm of at most max_norm, before launch().
   void clip(double max_norm) const;
-  // Returns the norm before the last clip(); waits.
+  // Waits, and returns the joint norm before the last clip().
   double norm() const;
 
  private:

@@ -107,8 +107,9 @@ void GradientExchange::begin_backward(float weight) {
   send(packed_averages_, partial_averages_);
 }
 
-// Adds the terms of the step's chunks in tree order, like carries in a binary counter: chunk i is
-// merged with as many partial sums as it completes pairs. Then the sum is sent.
+// Adds the gradients of the step's chunks in tree order, then sends the sum. The partial sums are
+// merged like carries in a binary counter: a chunk is added to the last chunk, their sum to the sum
+// of the two chunks before, and so on.
 void GradientExchange::send(const Tensor& data, std::vector<Tensor>& partial) {
   if (options_.order == SumOrder::any) return reducer_->sum(data, weight_);
   scale_kernel.get(data.device())(weight_, data, data);

@@ -6,9 +6,10 @@
 //           complete first. They are adjacent in one block of memory, in that order, cut into
 //           buckets. A bucket is sent when its last gradient is complete.
 //           Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704
-// Gradients The block is the memory of the gradients (Variable::grad), so nothing is copied. A step
-//           gives the gradient of the mean loss over this process's images. Weighted by its share
-//           of the batch and summed, it is that of the mean over all images.
+// Gradients The block is the memory of the gradients (Variable::grad), so nothing is copied. A
+//           process computes the gradient of the mean loss over its images. The sum over all
+//           processes, weighted by their shares of the batch, is the gradient of the mean loss over
+//           all images.
 // Averages  Running statistics of batch norm, which each process computes from its images, become
 //           their weighted mean in each step. So all processes always have the same network.
 // Chunks    With SumOrder::tree, a process computes several chunks of a batch in sequence and adds
@@ -73,7 +74,7 @@ class CONVSCOPE_API GradientExchange {
  private:
   struct Slot {  // per parameter
     OptimParameter parameter;
-    Tensor view;  // its part of the block
+    Tensor view;  // the parameter's range of the block
     std::size_t bucket = 0;
     bool is_ready = false;
     bool has_gradient = false;  // in the last step in which this process had images

@@ -3,10 +3,10 @@
 // layers that multiply in fp16.
 //
 // The loss is multiplied by a power of two S before the backward pass, and the parameters'
-// gradients are divided by S before the update. This changes no bit of a gradient that neither
-// under- nor overflows. S is adapted: when a gradient is infinite or NaN, that step's update is
-// skipped and S is halved; after 2000 good steps in a row, S is doubled. A skipped step counts as a
-// step, also for Adam's corrections. In recorded steps, S and the counts are on the device
+// gradients are divided by S before the update. A gradient that neither underflows nor overflows
+// keeps its bits. S is adapted: when a gradient is infinite or NaN, that step's update is skipped
+// and S is halved; after 2000 good steps in a row, S is doubled. A skipped step counts as a step,
+// also for Adam's corrections. In recorded steps, S and the counts are on the device
 // (DeviceLossScale). The kernels that compute the gradients, or DeviceUpdate::unscale(), divide and
 // check; the end of the step chooses the next S.
 // Source: Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740
@@ -31,7 +31,7 @@ class CONVSCOPE_API LossScale {
   const State& state() const { return state_; }
   void restore(const State& state) { state_ = state; }
   // Divides the gradients by the scale and chooses the next scale. Returns false when a gradient
-  // was not finite: then the update must be skipped.
+  // was not finite; the caller must then skip the update.
   bool unscale(const std::vector<OptimParameter>& parameters);
 
  private:

@@ -39,15 +39,15 @@ class CONVSCOPE_API Optimizer {
   virtual ~Optimizer();
   virtual std::string kind() const = 0;
   // Updates all parameters with learning rate `lr` (times each group's lr_scale), from the
-  // gradients accumulated since zero_grad(). A parameter without a gradient does not change, nor
-  // does its momentum.
+  // gradients accumulated since zero_grad(). A parameter without a gradient keeps its value and its
+  // momentum.
   virtual void step(double lr) = 0;
-  // Writes into `table` the rows, and into `rule` the common settings, of the update that step(lr)
-  // would do; with `counts` the step counts as done. For recorded steps (device_update.h). Returns
-  // false when this optimiser does not support it.
+  // Describes the update that step(lr) would do, for recorded steps (device_update.h). Writes its
+  // rows into `table` and its common settings into `rule`. With `counts`, the step counts as done.
+  // Returns false when this optimiser does not support recorded steps.
   virtual bool list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule);
-  // Returns everything except the parameters on which the next step depends, for checkpoints. The
-  // tensors are the live ones: loading copies into them.
+  // Returns the state for checkpoints: all tensors on which the next step depends, except the
+  // parameters. They are not copies; loading a checkpoint writes into them.
   virtual std::vector<OptimState> state() = 0;
   const std::vector<ParameterGroup>& groups() const { return groups_; }
 
@@ -56,7 +56,8 @@ class CONVSCOPE_API Optimizer {
   std::vector<ParameterGroup> groups_;
 };
 
-// Throws unless every parameter is in exactly one group; the error names the others.
+// Throws unless every parameter is in exactly one group. The error names all parameters that are
+// not.
 CONVSCOPE_API void check_groups_cover(const std::vector<ParameterGroup>& groups,
                                       const std::vector<OptimParameter>& all);
 
@@ -68,8 +69,8 @@ struct OptimizerType {
 };
 CONVSCOPE_API Registry<OptimizerType>& optimizer_types();
 
-// Clips all gradients to a joint L2 norm of at most max_norm; returns the norm before. The sum is
-// computed in double in a fixed order.
+// Clips all gradients to a joint L2 norm of at most max_norm. Returns the norm before clipping.
+// The sum of squares is computed in double in a fixed order.
 CONVSCOPE_API double clip_gradient_norm(const std::vector<OptimParameter>& parameters,
                                         double max_norm);
 

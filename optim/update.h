@@ -41,8 +41,8 @@ class CONVSCOPE_API UpdateTable {
   void clear();
   // Adds a parameter and its gradient; returns null without a gradient. Set the row's other fields.
   UpdateRow* add(const Variable& parameter);
-  // With `on`, accepts gradients that zero_grad() has marked as empty: for steps that are listed
-  // before their backward pass has run (device_update.h).
+  // Sets whether add() accepts gradients that zero_grad() has marked as empty. Needed for steps
+  // that are listed before their backward pass has run (device_update.h).
   void take_empty_gradients(bool on) { takes_empty_ = on; }
   const std::vector<UpdateRow>& rows() const { return rows_; }
   std::int64_t elements() const { return elements_; }
@@ -61,14 +61,16 @@ extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_
 extern CONVSCOPE_API KernelSlot<double(const UpdateTable&)> gradient_norm_kernel;
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double factor)> scale_gradients_kernel;
 
-// The same updates for recordings: the device reads `factors` [rows] when the kernel runs.
+// The same updates for recordings. Kernels read the values that change in each step from device
+// memory, `factors` [rows], when they run.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const UpdateRule&,
                                      const UpdateFactors* factors, const UpdateGate& gate)>
     recorded_update_kernel;
 struct DeviceLossScale;  // loss_scale.h
-// Divides gradients by the scale; a gradient that is not finite sets the word `overflow`.
+// Divides gradients by the scale. A gradient that is not finite sets the flag `overflow`.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, DeviceLossScale*)> recorded_unscale_kernel;
-// norm[0] = the joint norm; scales gradients if it exceeds max_norm and is finite.
+// Writes the joint norm to norm[0]. Scales the gradients if the norm exceeds max_norm and is
+// finite.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double max_norm, double* norm)>
     recorded_clip_kernel;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_cpu.cpp: processes the table of parameters in chunks. f32 parts use the kernels of the
-// instruction set (update_simd.cpp); f64 parts use the plain loops here, which are also the lesson.
+// update_cpu.cpp: processes the table of parameters in chunks. f32 rows use the kernels of the
+// instruction set (update_simd.cpp). f64 rows use the plain loops here, which also serve as the
+// lesson.
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +21,8 @@ std::int64_t chunk_count(const UpdateTable& table) {
   return ceil_div(table.elements(), kChunkElements);
 }
 
-// Calls piece(row, begin, count) for each part of a row that is inside the chunk, in order.
+// Calls piece(row, begin, count) in order for each row that overlaps the chunk, with the range of
+// the row's elements that is inside the chunk.
 template <class Piece>
 void for_each_piece(const UpdateTable& table, std::int64_t chunk, Piece&& piece) {
   const std::int64_t begin = chunk * kChunkElements;

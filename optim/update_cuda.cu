@@ -2,11 +2,13 @@
 // update_cuda.cu: all parameters of a network in one launch.
 //
 // Method    The rows of the table are kernel parameters, 64 per launch, so nothing is copied to or
-//           kept on the device. A block has kChunk elements of one row and finds its row by
-//           bisection. The values of a step (learning rate, corrections of Adam) are parameters
-//           too, or, for recordings, are read from device memory when the kernel runs.
-// Numerics  the formulas of update_simd.cpp with the same fused multiply-adds: the same bits as the
-//           CPU with AVX2 or AVX-512, except for contractions by the compiler.
+//           kept on the device. A block updates kChunk elements of one row and finds the row by
+//           bisection. The values of a step (learning rate, corrections of Adam) are kernel
+//           parameters too. In recordings, kernels read these values from device memory when they
+//           run.
+// Numerics  The formulas are those of update_simd.cpp with the same fused multiply-adds. So the
+//           bits are those of the CPU with AVX2 or AVX-512, except where the compiler contracts
+//           other operations.
 // Choices   kChunk = 2048: 8 elements per thread (256 threads), two 16-byte loads in flight for
 //           each operand. LeNet-5 is 36 blocks.
 #include <algorithm>
@@ -155,7 +157,7 @@ void for_batches(const UpdateTable& table, const Body& body, std::int64_t chunk 
       blocks += static_cast<unsigned>(ceil_div(from.count, chunk));
     }
     // The bisection finds the last row that begins at or before a block. An empty row begins where
-    // the next row begins, so it is never the result.
+    // the next row begins, so the bisection never returns an empty row.
     rows.count = static_cast<int>(end - first);
     unsigned behind = blocks;
     for (int i = rows.count - 1; i >= 0; --i) {
@@ -296,7 +298,8 @@ __global__ void __launch_bounds__(kThreads)
 
 LaunchShape blocks_of(unsigned blocks) { return {.grid = dim3(blocks), .block = dim3(kThreads)}; }
 
-// Writes norm[0]; returns the factor. Scratch memory: the factor, then the partial sums.
+// Writes norm[0] and returns a pointer to the factor. The scratch memory holds the factor, then the
+// partial sums.
 const double* queue_norm(const UpdateTable& table, double max_norm, double* norm) {
   std::int64_t all = 0;
   for (const UpdateRow& row : table.rows()) all += ceil_div(row.count, kSumChunk);

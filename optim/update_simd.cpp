@@ -79,7 +79,7 @@ void adam(const UpdateSpan& s, const UpdateRow& row, const AdamRule& rule) {
 }
 
 // The square of a float is exact in double, so these sums have the same bits with every instruction
-// set. Sixteen partial sums, so that additions do not wait for one another.
+// set. It has sixteen partial sums, so that additions do not wait for one another.
 double square_sum(const float* x, std::int64_t count) {
   constexpr int kSums = 16;
   double sums[kSums] = {};

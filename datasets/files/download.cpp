@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // download.cpp: downloads a file over HTTP and resumes interrupted downloads. libcurl and its
-// twenty libraries are opened by name at the first download. So other commands do not wait for
-// them, and the program runs where they are not installed.
+// twenty dependencies are opened by name at the first download. So other commands start faster, and
+// the program runs where libcurl is not installed.
 #include "datasets/files/download.h"
 
 #include <curl/curl.h>
@@ -19,7 +19,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::int64_t kLargestBytes = std::int64_t{1} << 30;  // larger than all known files
+constexpr std::int64_t kLargestBytes = std::int64_t{1} << 30;  // no known file is larger
 
 struct Transfer {
   int descriptor = -1;
@@ -52,7 +52,7 @@ void look_up(void* library, const char* name, Function& function) {
 Curl open_curl() {
   void* library = nullptr;
   std::string reason;
-  // The second is Debian's name of the version that uses GnuTLS.
+  // libcurl-gnutls is Debian's name of the libcurl that uses GnuTLS.
   for (const char* const name : {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
     library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) break;
@@ -157,7 +157,8 @@ CURLcode transfer_once(const std::string& url, const std::string& part, Transfer
   if (transfer.write_error != 0) fail_writing(part, transfer.write_error);
   if (code == CURLE_HTTP_RETURNED_ERROR) {
     reason = cat("the server answered ", static_cast<int>(answer));
-    // 416 (libcurl usually treats it as success): the part is as long as the file, or longer.
+    // The server answers 416 when `part` is as long as the file, or longer. libcurl usually treats
+    // 416 as success.
     return answer == 416 ? CURLE_RANGE_ERROR : code;
   }
   if (transfer.too_large) {

@@ -13,9 +13,9 @@ namespace convscope {
 // Called periodically; total is 0 while unknown. Sizes in bytes.
 using DownloadProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
-// Downloads `url` into `part`; appends when the file exists and the server supports ranges. Returns
-// "" when the file is complete, else the reason (the part is kept). Throws kIo when the file cannot
-// be written.
+// Downloads `url` into the file `part`. Appends when the file exists and the server supports
+// ranges. Returns "" when the download is complete; otherwise keeps the file and returns the
+// reason. Throws kIo when the file cannot be written.
 CONVSCOPE_API std::string download(const std::string& url, const std::string& part,
                                    const DownloadProgress& progress);
 

@@ -120,13 +120,15 @@ void remove(const std::string& path) {
   std::filesystem::remove(path, ignored);
 }
 
-// Stores a verified copy in `part` and returns which checksum matched.
+// Downloads the file, stores a verified copy in `part`, and returns the name of the matching
+// checksum.
 std::string fetch_file(const PublishedSet& set, const PublishedFile& file, const std::string& part,
                        const FetchEvents& events) {
   std::string reasons;
   for (const std::string& mirror : set.mirrors) {
     const std::string url = cat(mirror, mirror.ends_with('/') ? "" : "/", file.name);
-    // A part of an earlier attempt may belong to another file: then it tries once more.
+    // A partial file of an earlier attempt may belong to another version of the file. Then the
+    // download is repeated once from the beginning.
     for (const bool may_retry : {true, false}) {
       const bool resumed = exists(part);
       std::string reason = download(url, part, [&](std::int64_t done, std::int64_t total) {

@@ -15,8 +15,9 @@ struct FetchEvents {
   std::function<void(const std::string& file, std::int64_t done, std::int64_t total)> progress;
 };
 
-// Returns the folder of `data fetch SET --root ROOT`: ROOT/SET, or ROOT itself if it has that name
-// or contains files of the set. Without a root: $CONVSCOPE_DATA/SET or ./data/SET.
+// Returns the folder that `data fetch SET --root ROOT` uses. This is ROOT itself if its name is SET
+// or it contains files of the set, else ROOT/SET. Without a root, it is $CONVSCOPE_DATA/SET or
+// ./data/SET.
 CONVSCOPE_API std::string fetch_folder(const PublishedSet& set, const std::string& root);
 
 // Fetches missing or incomplete files. A file gets its name only after its checksum has matched.

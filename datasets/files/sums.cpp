@@ -32,7 +32,8 @@ void add_blocks(Bytes bytes, std::array<std::uint8_t, 64>& rest, std::uint64_t& 
   }
 }
 
-// Appends a one bit and zeros up to 8 bytes before the end of a block; the length in bits follows.
+// Pads the message: a one bit, zeros up to 8 bytes before the end of a block, and the length in
+// bits.
 template <class Sum>
 void pad(Sum& sum, std::uint64_t length) {
   const std::array<std::uint8_t, 64> padding{0x80};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tar.h: reads the regular files of a tar archive from a stream, for the only data set that is
-// published as an archive. It writes no files and drops folders in names: an archive cannot choose
-// where its files are stored.
+// published as an archive. The reader writes no files and drops folders from names, so an archive
+// cannot choose where its files are stored.
 // Format: POSIX.1-1988 ustar.
 #pragma once
 
@@ -14,7 +14,8 @@
 
 namespace convscope {
 
-// Fills up to `bytes` bytes; fewer only at the end (compatible with Inflater::read).
+// Writes up to `bytes` bytes to `to` and returns their number, which is smaller only at the end of
+// the stream (as Inflater::read does).
 using ByteSource = std::function<std::size_t(std::uint8_t* to, std::size_t bytes)>;
 
 // Calls on_file(name without folders, content) for each regular file of at most `largest` bytes.

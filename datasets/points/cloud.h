@@ -22,10 +22,11 @@ struct Cloud {
   std::vector<double> positions = {};     // [n, axes]
   std::vector<std::string> names = {};    // of the features, e.g. "intensity"
   std::vector<float> features = {};       // [n, names]
-  std::vector<std::int32_t> labels = {};  // of the points, or none
+  std::vector<std::int32_t> labels = {};  // of the points; may be empty
 
   std::int64_t size() const { return static_cast<std::int64_t>(positions.size()) / axes; }
-  // Returns only these features, in this order; throws kData with the missing names.
+  // Returns a copy with only the features `wanted`, in this order. Throws kData with the missing
+  // names.
   CONVSCOPE_API Cloud with_features(const std::vector<std::string>& wanted) const;
 };
 

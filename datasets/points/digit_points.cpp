@@ -6,12 +6,12 @@
 namespace convscope {
 namespace {
 
-// Above the noise of the drawn digits.
+// The default threshold for ink: above the noise of the drawn digits.
 constexpr std::int64_t kThreshold = 64;
 
 const DatasetType& digits() { return dataset_types().get("synthetic_digits"); }
 
-// All other options are those of synthetic_digits.
+// Returns the options of synthetic_digits: all options except `threshold`.
 Options of_images(const Options& options) {
   Options out(digits().fields);
   for (const OptionField& field : digits().fields) out.set(field.name, options.get(field.name));

@@ -185,8 +185,8 @@ class PlyReader {
     }
   }
 
-  // In ascii, a row is a separate line: the next one that is not empty. Its numbers never come from
-  // another line; otherwise a row with a missing number would shift all later rows.
+  // In ascii, a row is the next line that is not empty. A row never takes numbers from another
+  // line; otherwise a row with a missing number would shift all later rows.
   void begin_row(const Element& element, std::uint64_t row) {
     element_ = &element;
     row_ = row;

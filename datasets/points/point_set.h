@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// point_set.h: samples that consist of points: places in a grid, each with features.
+// point_set.h: samples that consist of points. A point has a place (a cell of a grid) and features.
 //
 // Samples have different numbers of points, but a batch is one tensor [N,M,D+C], like all other
-// batches. Row i of a sample is its point i: its place, (h,w) or (t,h,w), and its C features. M is
-// the same for all batches of a set. Rows after the last point hold -1.
+// batches. Row i of a sample has the place of its point i, (h,w) or (t,h,w), then the C features of
+// the point. M is the same for all batches of a set. Rows after the last point hold -1.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct CONVSCOPE_API PointSet {
     return begin[static_cast<std::size_t>(sample + 1)] - begin[static_cast<std::size_t>(sample)];
   }
   std::int64_t places_of_grid() const;
-  // Returns the points of all samples divided by the places of all grids.
+  // Returns the mean fraction of a sample's grid cells that hold a point.
   double density() const;
   Shape sample_shape() const;  // [M,D+C]
 

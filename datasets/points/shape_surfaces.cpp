@@ -40,7 +40,7 @@ struct Panel {
   }
 };
 
-// The sides of a box; without a bottom where it rests on something.
+// The sides of a box. A box that rests on something has no bottom side.
 struct Block {
   SpacePoint low, high;
 };
@@ -120,7 +120,7 @@ std::vector<SpacePoint> torus(int count, Generator& random) {
   while (static_cast<int>(out.size()) < count) {
     const Direction2 a = any_turn(random), b = any_turn(random);
     const double r = ring + tube * b.c;
-    // The outside has more area than the inside.
+    // The outer part of a torus has more area than the inner part.
     if (between(random, 0, ring + tube) < r) out.push_back({r * a.c, r * a.s, tube * b.s});
   }
   return out;

@@ -6,10 +6,11 @@
 //   5 stairs  6 room (floor, walls, furniture)        rotated about the vertical
 //   7 scan    a rotating laser scanner's view of ground, boxes and posts: rings with shadows
 //
-// A sample is a number of points on a surface with normal errors, plus some random points, in a
-// grid of size^3 voxels (z up, along the axis T). Its only feature is 1. A voxel counts once, so a
-// sample has at most as many sites as points. Sample i of a part is a pure function of (seed, part,
-// i, size, points, noise): the same places on any machine, with any number of threads.
+// A sample is made of points on a surface with normally distributed errors, plus some random
+// points. They are in a grid of size^3 voxels (z up, along the axis T). The only feature is 1.
+// Points in the same voxel count once, so a sample has at most as many sites as points. Sample i of
+// a part is a pure function of (seed, part, i, size, points, noise): the same places on any
+// machine, with any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ struct SyntheticShapesOptions {
   std::uint64_t seed = 1;
   std::int64_t size = 32;      // voxels along each axis
   std::int64_t points = 1200;  // per sample
-  // Standard deviation of the error in voxels; a fiftieth of it is the fraction of random points.
+  // Standard deviation of the error in voxels. The fraction of random points is noise / 50.
   double noise = 0.5;
 };
 

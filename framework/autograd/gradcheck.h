@@ -31,8 +31,8 @@ struct CONVSCOPE_API GradcheckResult {
   std::string str() const;  // "input 1 index 7: tape 0.5, difference 0.25, error 0.25"
 };
 
-// Checks f at `inputs`: f64 leaves, of which those with requires_grad are checked. f must be
-// deterministic and compute in f64. Restores the values and gradients of the inputs.
+// Checks the gradients of f at `inputs`, which are f64 leaves, for each input with requires_grad. f
+// must be deterministic and compute in f64. Restores the values and gradients of the inputs.
 CONVSCOPE_API GradcheckResult
 gradcheck(const std::function<Variable(const std::vector<Variable>&)>& f,
           const std::vector<Variable>& inputs, const GradcheckOptions& options = {});

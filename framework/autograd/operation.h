@@ -76,18 +76,19 @@ class CONVSCOPE_API Operation : public RefCounted {
   virtual bool takes_channels_last() const { return false; }
 
   // Returns true for an element-wise operation on x[0] with f(0) = 0 and at most one learned
-  // number. It may run on pieces of x[0] in any layout, on the CPU. keeps().inputs must be set.
+  // scalar. On the CPU it may then run on pieces: ranges of the elements of x[0], in any layout.
+  // keeps().inputs must be set.
   virtual bool runs_on_pieces() const { return false; }
   virtual void begin(const OperationForward&) const {}  // called before the first piece
   virtual void forward_piece(const OperationForward&, const float*, float*, std::int64_t) const {}
-  // Writes dv (null: not needed; never dy); returns the piece's part of the number's gradient.
+  // Writes dv (null: not needed; never dy). Returns the piece's share of the scalar's gradient.
   virtual double backward_piece(const OperationBackward&, const float* dy, const float* v,
                                 float* dv, std::int64_t count) const;
   virtual void end(const OperationBackward&, double) const {}  // with the sum over all pieces
 
   // Returns true when `other` may run together with this operation. Independent operations may be
-  // merged where a kernel launch costs more than its work. `all` and `a` have `count` elements;
-  // each does what its own forward() or backward() would.
+  // merged where a kernel launch costs more than its work. `all` and `a` have `count` elements.
+  // Each operation computes what its forward() or backward() would compute.
   virtual bool runs_with(const Operation& /*other*/) const { return false; }
   virtual void forward_together(const Operation* const* all, const OperationForward* a,
                                 int count) const;

@@ -38,8 +38,8 @@ class CONVSCOPE_API Variable {
   void set_requires_grad(bool wanted);  // leaves only
   bool is_leaf() const;
 
-  // Returns the accumulated gradient of a leaf; undefined before the first backward pass. It
-  // accumulates over backward passes until zero_grad(). Intermediate gradients are not kept.
+  // Returns the gradient of a leaf; undefined before the first backward pass. Backward passes add
+  // to the gradient until zero_grad(). Gradients of other variables are not kept.
   const Tensor& grad() const;
   Tensor& grad();
   void zero_grad();  // keeps the memory; the next backward starts from zero
@@ -49,7 +49,7 @@ class CONVSCOPE_API Variable {
   // Computes gradients of this one-element variable for every leaf with requires_grad. Frees the
   // graph; throws when called again for the same graph.
   void backward() const;
-  // Does the same with a given gradient of this variable (same shape).
+  // Does the same, beginning with `gradient` as the gradient of this variable (same shape).
   void backward(const Tensor& gradient) const;
 
   // Returns the same tensor without a history.
@@ -75,11 +75,11 @@ class CONVSCOPE_API GradientSink {
  public:
   // Returns false when the gradient of input i is not needed; then do not compute it.
   bool wants(int input) const;
-  // Adds `gradient` to the gradient of input i; takes over the first one without a copy. The
-  // closure must own the tensor exclusively, because it may be modified later.
+  // Adds `gradient` to the gradient of input i. The first gradient is stored without a copy and may
+  // be modified later, so the closure must pass a tensor that nothing else uses.
   void add(int input, Tensor gradient);
-  // For kernels that can add into a buffer: the tensor that collects the gradient of input i, and
-  // whether it already holds a value (then add to it; otherwise overwrite it).
+  // The tensor that collects the gradient of input i, for kernels that can add into a buffer. If it
+  // already holds a value, add to the tensor; otherwise overwrite the tensor.
   struct Target {
     Tensor tensor;
     bool accumulate;
@@ -160,8 +160,8 @@ bool needs_record(const Inputs&... inputs) {
 //     });
 //   }
 //
-// The closure's captures are what the operation saves for the backward pass. Undefined inputs (an
-// absent bias) are allowed and never need a gradient.
+// The operation saves the closure's captures for the backward pass. Undefined inputs (an absent
+// bias) are allowed and never need a gradient.
 template <class Backward>
 Variable record(const char* name, Tensor value, std::initializer_list<Variable> inputs,
                 Backward&& backward) {

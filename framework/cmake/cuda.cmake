@@ -33,8 +33,8 @@ if(NOT convscope_cuda_sources)
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  # H100 and H200 natively (90a has additional instructions), and PTX that all other GPUs from 8.0 on compile at the
-  # first run.
+  # Native code for H100 and H200 (90a has additional instructions), and PTX that the driver
+  # compiles for all other GPUs from 8.0 on at the first run.
   set(CMAKE_CUDA_ARCHITECTURES 90a-real 80-virtual CACHE STRING
     "GPU architectures to compile for")
 endif()

@@ -13,8 +13,9 @@ foreach(peer IN ITEMS onednn)  # opened the same way
   endif()
 endforeach()
 file(RELATIVE_PATH convscope_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-# Relative to the program, in the build folder and in the installed tree. Without BUILD_WITH_INSTALL_RPATH, CMake pads
-# the shorter path of the build folder with ':', and an empty entry means the current folder.
+# The RPATH is relative to the program, in the build folder and in the installed tree. Without
+# BUILD_WITH_INSTALL_RPATH, CMake pads the shorter path of the build folder with ':', and an empty
+# entry means the current folder.
 set_target_properties(convscope_cli PROPERTIES BUILD_WITH_INSTALL_RPATH ON
   INSTALL_RPATH "$ORIGIN/${convscope_bin_to_lib};$ORIGIN/../lib")
 install(TARGETS convscope_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -38,7 +39,8 @@ install(FILES ${convscope_guide}/_convscope DESTINATION ${CMAKE_INSTALL_DATADIR}
 install(FILES ${convscope_guide}/convscope.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
-# <convscope/notebook.h>: the same in the build folder and after installation, except for the path to the library.
+# Makes <convscope/notebook.h> for the build folder and for the installed tree; only the path to the
+# library differs.
 file(RELATIVE_PATH convscope_notebook_to_library ${PROJECT_BINARY_DIR}/notebook/include/convscope
   ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libconvscope.so)
 configure_file(framework/cmake/notebook.h.in notebook/include/convscope/notebook.h @ONLY)

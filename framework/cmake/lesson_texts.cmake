@@ -1,5 +1,5 @@
-# The text of the lessons, for pages that show the running line: the text of the compiled files, on every machine.
-# Called as a script: cmake -DOUT=FILE -DLESSONS="a;b" -P lesson_texts.cmake
+# Stores the source text of the lessons in the library, for pages that show the running line. Called
+# as a script: cmake -DOUT=FILE -DLESSONS="a;b" -P lesson_texts.cmake
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   file(GLOB_RECURSE convscope_lessons CONFIGURE_DEPENDS
     ${CMAKE_CURRENT_SOURCE_DIR}/layers/*_lesson_cpu.cpp ${CMAKE_CURRENT_SOURCE_DIR}/layers/*_lesson.h)

@@ -11,7 +11,7 @@ file(GLOB_RECURSE convscope_sources CONFIGURE_DEPENDS ${convscope_globs})
 list(FILTER convscope_sources EXCLUDE REGEX
   "/(experiments/(cli/main\\.cpp|peers/|python/)|framework/cuda/emulation/)")
 if(NOT CONVSCOPE_EXPERIMENTS)
-  # All except the test matrix, which the layers' tests use.
+  # All files except the test matrix, which only the tests of layers use.
   set(convscope_matrix_sources ${convscope_sources})
   list(FILTER convscope_matrix_sources INCLUDE REGEX "/experiments/check/matrix/")
   list(FILTER convscope_sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/experiments/")
@@ -106,8 +106,9 @@ if(CONVSCOPE_FUZZERS)
   set_property(SOURCE ${convscope_reading_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endif()
 
-# The emulation of CUDA, without kernels: notebook cells define kernels. The compiler of the cells looks its names up in
-# the library, and the headers, which replace CUDA's, export nothing.
+# The library contains the emulation of CUDA without kernels, because notebook cells define kernels.
+# The compiler of the cells looks up the functions of the emulation in the library. The emulation's
+# headers, which replace CUDA's, export no symbols, so all symbols of these files are exported here.
 set(convscope_emulation_sources fiber threads cluster overlap host_api)
 list(TRANSFORM convscope_emulation_sources
   REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/framework/cuda/emulation/\\1.cpp")
@@ -134,13 +135,14 @@ target_compile_definitions(convscope PRIVATE CONVSCOPE_VERSION="${PROJECT_VERSIO
 target_link_libraries(convscope PRIVATE $<BUILD_INTERFACE:convscope_flags> OpenMP::OpenMP_CXX
   Eigen3::Eigen yaml-cpp::yaml-cpp CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json ZLIB::ZLIB
   Threads::Threads ${CMAKE_DL_LIBS})
-# Only its header: the library is opened when data is fetched (datasets/files/download.cpp).
+# Only libcurl's header is needed: libcurl is opened when data is fetched
+# (datasets/files/download.cpp).
 target_include_directories(convscope PRIVATE
   $<TARGET_PROPERTY:CURL::libcurl,INTERFACE_INCLUDE_DIRECTORIES>)
 convscope_precompile(convscope)
 
-# One object library per instruction set; without a precompiled header, because these files use nothing of the standard
-# library.
+# Adds one object library per instruction set, without a precompiled header, because these files do
+# not use the standard library.
 set(convscope_isa_flags_scalar "")
 set(convscope_isa_flags_avx2 -mavx2 -mfma)
 set(convscope_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
@@ -168,7 +170,7 @@ if(CONVSCOPE_ISAS STREQUAL "widest" AND convscope_widest_isa STREQUAL "avx512")
   list(REMOVE_ITEM convscope_isas avx2)
   list(APPEND convscope_isa_definitions CONVSCOPE_LACKS_AVX2=1)
 endif()
-# Files that multiply bytes are compiled once more per instruction set that may have VNNI.
+# Files that multiply int8 values are compiled once more per instruction set that may have VNNI.
 set(convscope_isa_flags_avx2_vnni ${convscope_isa_flags_avx2} -mavxvnni)
 set(convscope_isa_flags_avx512_vnni ${convscope_isa_flags_avx512} -mavx512vnni)
 set(convscope_int8_simd_sources ${convscope_simd_sources})
@@ -204,7 +206,8 @@ if(CONVSCOPE_SANITIZE)
     "/(block_sparse|depthwise_(forward|backward|blocked|blocked_weight)|batch_lanes_gradient)_simd")
   set_property(SOURCE ${slow} APPEND PROPERTY COMPILE_OPTIONS -O0)
 endif()
-# Its loop over pixels has conditions: GCC converts them to masks when both sides may be computed.
+# The loop over pixels of this file has conditions. GCC converts them to masks when both sides may
+# be computed.
 set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/layers/deform_conv2d/fused/cpu/deform_fused_simd.cpp
   APPEND PROPERTY COMPILE_OPTIONS -fno-trapping-math)
 foreach(isa IN LISTS convscope_isas)

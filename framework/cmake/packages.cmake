@@ -26,7 +26,8 @@ set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
 "Computes two-dimensional convolution by different algorithms, forward and
 backward, trains networks from YAML configs, and measures both. Holds the
 program, its configs, shapes and notebooks, the shared library and its headers.")
-# Computed from the files (dpkg-shlibdeps). libcurl is opened by name when data is fetched.
+# Dependencies are computed from the files (dpkg-shlibdeps). libcurl is opened by name when data is
+# fetched.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libcurl4t64 | libcurl4 | libcurl3-gnutls")

@@ -43,9 +43,9 @@ function(convscope_declared_names file out used)
   set(${out} "${names}" PARENT_SCOPE)
 endfunction()
 
-# A file that defines a type whose name a header also uses could not be compiled with it. `aliases`: names of standard
-# types, which both may define. Only kernels and the tests of their emulation include the headers of the emulation and
-# of kernels.
+# Collects the type names in headers. A file that defines a type of the same name could not be
+# compiled together with the header. `aliases` gets names of standard types, which both may define.
+# Only kernels and the tests of their emulation include the headers of the emulation and of kernels.
 function(convscope_header_types of_kernels out aliases)
   set(globs ${convscope_folders} tests)
   list(TRANSFORM globs APPEND /*.*h)  # .h, .cuh
@@ -160,8 +160,8 @@ $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stri
   set(${sources_variable} ${left} PARENT_SCOPE)
 endfunction()
 
-# Finds the first of the caller's units with fewer than `most` files and none of the names, neither declared nor
-# imported; else makes a new unit.
+# Finds the first unit with fewer than `most` files that neither declares nor imports any of the
+# names. Without such a unit, makes a new one.
 function(convscope_unit_for names used out)
   foreach(unit RANGE ${units})
     list(LENGTH files_${unit} count)

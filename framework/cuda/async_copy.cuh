@@ -22,8 +22,8 @@
 namespace convscope {
 
 // Copies kBytes; both addresses are multiples of kBytes. With `inside` false it reads nothing and
-// writes zeros. 16-byte copies bypass L1 unless kKeepInL1, which is for data that other blocks of
-// this SM or later steps of this block read again.
+// writes zeros. 16-byte copies bypass L1 unless kKeepInL1 is set. Set it for data that other blocks
+// of this SM, or later steps of this block, read again.
 template <int kBytes, bool kKeepInL1 = true>
 __device__ inline void async_copy(void* shared, const void* global, bool inside = true) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
@@ -89,7 +89,7 @@ __device__ inline void expect_bytes(std::uint64_t* barrier, unsigned bytes) {
 #endif
 }
 
-// Addresses and sizes are multiples of 16.
+// Starts a bulk copy. Addresses and sizes are multiples of 16 bytes.
 __device__ inline void bulk_copy(void* shared, const void* global, unsigned bytes,
                                  std::uint64_t* barrier) {
 #if defined(CONVSCOPE_CUDA_EMULATED)

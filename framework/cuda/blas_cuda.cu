@@ -19,8 +19,9 @@ void check_cublas(cublasStatus_t status, const char* what) {
   fail(ErrorKind::kRun, "cuda", cat(what, " failed: ", cublasGetStatusString(status)));
 }
 
-// One handle per host thread, for the life of the process. It has a custom workspace, so that calls
-// in a captured graph allocate nothing. NVIDIA recommends 32 MiB for Hopper.
+// Returns the cuBLAS handle of this host thread, which is never destroyed. It has a custom
+// workspace, so that calls in a captured graph allocate nothing. NVIDIA recommends 32 MiB for
+// Hopper.
 cublasHandle_t handle() {
   constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
   static cublasHandle_t made = [] {

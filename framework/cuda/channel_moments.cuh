@@ -2,21 +2,23 @@
 // channel_moments.cuh: mean and variance of each channel, collected in parts while NHWC images are
 // written; the parts are added later in a fixed order.
 //
-// Parts     f32 [part][4][lanes]. A part is a set of pixels; for each channel it has
-//             0  the count of numbers, at most 2^24
-//             1  a shift, close to the numbers
-//             2  the sum of (number - shift)
-//             3  the sum of (number - shift)^2
-//           A kernel that merges sets uses their mean as the shift, and 0 as the first sum.
-// Merging   two sets with counts m and n, means a and b, and sums of squared deviations A and B:
+// Parts     The result is an f32 array [part][4][lanes], with one lane per channel. A part is a set
+//           of pixels; for each channel the array holds
+//             0  the number of elements, at most 2^24
+//             1  a shift, close to the elements
+//             2  the sum of (element - shift)
+//             3  the sum of (element - shift)^2
+//           A kernel that merges sets stores their mean as the shift, so it stores 0 as sum 2.
+// Merging   Two sets have counts m and n, means a and b, and sums of squared deviations A and B:
 //             mean = a + (b - a) n / (m + n),   squares = A + B + (b - a)^2 m n / (m + n)
 //           No subtraction has operands that an offset of the data makes large.
-// Numerics  u = 2^-24, M the largest magnitude, L merges between a number and its part. A mean has
-//           an error e <= (L + 2) u M. Squares about such a mean are too large by n e^2, and each
-//           merge takes the difference of two such means, so the error of a part's squares S is at
-//           most (2 L + 4) u S + 4 e sqrt(n S) + n e^2. So for data with an offset of k deviations
-//           the relative error of the deviation is about 2 (L + 2) k u; sums of plain squares lose
-//           k^2 u. The parts are added in double, about the shift of the first.
+// Numerics  Let u = 2^-24, M the largest magnitude, and L the number of merges between an element
+//           and its part. A mean has an error e <= (L + 2) u M. The sum of squares about such a
+//           mean is too large by n e^2, and each merge uses the difference of two such means. So
+//           the error of a part's sum of squares S is at most (2 L + 4) u S + 4 e sqrt(n S) + n
+//           e^2. So for data with an offset of k standard deviations, the relative error of the
+//           standard deviation is about 2 (L + 2) k u; with sums of plain squares it is k^2 u. The
+//           parts are added in double, about the shift of the first part.
 // Paper     T. F. Chan, G. H. Golub, R. J. LeVeque: Updating Formulae and a Pairwise Algorithm for
 //           Computing Sample Variances, COMPSTAT 1982
 // Read next channel_sums.cuh
@@ -28,12 +30,13 @@ namespace convscope {
 
 inline constexpr int kMomentSums = 4;
 
-// The weights of a merge: of the difference of the means, and of its square.
+// The weights in a merge of the difference of the means, and of the square of this difference.
 struct MomentShares {
   float mean, squares;
 };
-// Sets `own` to the count of both sets. The quotient may be off by two units: it scales a
-// difference, so an offset of the data does not increase the error.
+// Returns the weights for merging a set of `coming` elements into a set of `own` elements; sets
+// `own` to the count of both. The approximate quotient may be off by two units in the last place:
+// it scales a difference, so an offset of the data does not increase the error.
 __device__ inline MomentShares shares_of(float& own, float coming) {
   const float both = own + coming;
 #if defined(CONVSCOPE_CUDA_EMULATED)
@@ -54,7 +57,7 @@ __device__ inline void merge_moments(float& mean, float& squares, float coming_m
 
 // Returns the shift of the first part, and the sums over all parts of this thread's channel about
 // this shift: sums[0] of differences, sums[1] of squares. For kernels with walk.finish_shape(): all
-// threads call it, is_finisher() gets the sums.
+// threads call it, and the thread with is_finisher() gets the sums.
 template <int kLanes>
 __device__ inline float add_moment_parts(const float* part, int parts,
                                          const PieceWalk<kLanes>& walk, double (&sums)[2]) {

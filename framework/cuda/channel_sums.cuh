@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel_sums.cuh: iterates over NHWC images [pixels][pieces], a piece being 16 bytes: eight
-// fp16/bf16 or four f32 channels. Also sums over all pixels for each channel.
+// channel_sums.cuh: iterates over NHWC images [pixels][pieces]. A piece is 16 bytes: eight
+// fp16/bf16 or four f32 channels. Also computes sums over all pixels for each channel.
 //
 // Method    A block has 256 threads: up to eight adjacent pieces times consecutive pixels, so a
-//           warp reads lines of 128 bytes or more. A thread keeps its piece and processes at most
-//           64 pixels (more only in tensors with billions of elements), several loads in flight.
-//           The threads of a piece add their sums. Each block writes its sums as a part, and a
-//           second, small launch adds the parts in order.
-// Numerics  sums of 64 numbers in f32, across threads in f32 pairwise, across parts in double. Two
-//           runs give the same bits; the division of work depends only on the sizes.
-// Choices   about 528 blocks, 4 per SM of an H100 or H200: a thread has enough pixels to
-//           amortise the sum of the block, and there are few parts. 32 threads per channel add the
-//           parts: about ten parts per thread, all loads in flight
+//           warp reads lines of 128 bytes or more. A thread has the same piece in all of its
+//           pixels: at most 64 pixels (more only in tensors with billions of elements), with
+//           several loads in flight. The threads with the same piece add their sums. Each block
+//           writes its sums as a part, and a second, small launch adds the parts in order.
+// Numerics  A thread sums up to 64 elements in f32. Sums of threads are added pairwise in f32, and
+//           parts in double. Two runs give the same bits; the division of work depends only on the
+//           sizes.
+// Choices   About 528 blocks, 4 per SM of an H100 or H200: a thread has enough pixels to amortise
+//           the sum over the block, and there are few parts. 32 threads per channel add the parts,
+//           so each has about ten parts and all their loads in flight.
 #pragma once
 
 #include "framework/cuda/half_piece.cuh"
@@ -56,7 +57,7 @@ struct PieceWalk {
             .block = dim3(kThreads),
             .overlaps_previous = true};
   }
-  // For kernels that add the parts: kFinishers channels per block.
+  // Returns the launch shape of kernels that add the parts: kFinishers channels per block.
   LaunchShape finish_shape() const {
     return {.grid = dim3(static_cast<unsigned>(ceil_div(lanes(), kFinishers))),
             .block = dim3(kThreads),
@@ -91,7 +92,7 @@ struct PieceWalk {
       }
     }
   }
-  // Calls use(place, load(place)) for every piece of this thread.
+  // Calls use(index, load(index)) for every piece of this thread, with the index of the piece in x.
   template <class Load, class Use>
   __device__ void run(const Load& load, const Use& use) const {
     const int own = piece();

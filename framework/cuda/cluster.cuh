@@ -11,7 +11,8 @@
 //   cluster_leave();                                 // no block reads mine any more
 //
 // - A block must not read other blocks before the cluster's first barrier: they may not have begun.
-// - A block must not exit while others read its memory. So such a kernel ends with a barrier.
+// - A block must not exit while others read its memory. So a kernel that reads other blocks ends
+// with a barrier.
 // - Work that needs no other block can be placed between cluster_arrive() and cluster_wait().
 // - All threads of a warp call a cluster barrier together. Exited threads count as arrived.
 // - Cluster kernels use dynamic shared memory only. In the emulation, all blocks share one copy
@@ -83,8 +84,8 @@ __device__ inline void cluster_sync() {
   cluster_wait();
 }
 
-// The last barrier: this thread has finished reading other blocks. It does not wait for this
-// thread's writes, so results may still be on their way to memory.
+// Waits at the last barrier of the kernel, where all threads have finished reading other blocks.
+// The barrier does not wait for writes, so results may not have reached memory yet.
 __device__ inline void cluster_leave() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   cluster_sync();
@@ -98,7 +99,7 @@ __device__ inline void cluster_leave() {
 #endif
 }
 
-// Reads block `rank`'s value at the place that has address `at` in this block's dynamic memory.
+// Reads from the dynamic shared memory of block `rank`, at the offset that `at` has in this block.
 __device__ inline float4 load_from_block(const float4* at, unsigned rank) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   return *static_cast<const float4*>(

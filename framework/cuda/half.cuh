@@ -57,7 +57,8 @@ __device__ inline BFloat16 from_float<BFloat16>(float value) {
 #endif
 }
 
-// Packs two floats into the word that two neighbours in memory form, and unpacks such a word.
+// Packs two floats into a 32-bit word of two fp16/bf16 elements, in memory order, and unpacks a
+// word.
 template <class Half>
 __device__ inline unsigned pair_from_floats(float first, float second) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
@@ -81,9 +82,10 @@ __device__ inline float2 floats_from_pair(unsigned pair) {
   return make_float2(to_float(first), to_float(second));
 }
 
-// Returns a value rounded to half precision, as f32. A bf16 in the upper half of a word already is
-// an f32: one instruction of fixed latency. (For a single bf16 the compiler would emit a
-// conversion, whose latency varies, and a shift.)
+// Returns a value rounded to half precision, as f32. For bf16 it converts a pair whose upper
+// element is the value: the resulting word is the f32, so this takes one instruction of fixed
+// latency. For a single bf16 the compiler would emit a conversion, whose latency varies, and a
+// shift.
 template <class Half>
 __device__ inline float rounded(float value) {
 #if !defined(CONVSCOPE_CUDA_EMULATED)
@@ -99,7 +101,7 @@ __device__ inline float rounded_to(DType factors, float value) {
   return value;
 }
 
-// Two products, or two sums of products, at once; each is rounded to half precision once.
+// Computes two products (or a b + c) on words of two elements; each result is rounded once.
 __device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   const float2 x = floats_from_pair<Float16>(a), y = floats_from_pair<Float16>(b);

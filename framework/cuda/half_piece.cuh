@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_piece.cuh: 16-byte pieces of NHWC images, loaded and stored as one: eight adjacent fp16/bf16
-// or four f32. Also maps over fp16/bf16 arrays: computed in f32, rounded once.
+// half_piece.cuh: a piece is 16 bytes of an NHWC image, loaded or stored by one instruction: eight
+// adjacent fp16/bf16 channels or four f32 channels. Also maps operations over fp16/bf16 arrays,
+// computed in f32 and rounded once.
 #pragma once
 
 #include "framework/cuda/half.cuh"

@@ -26,7 +26,7 @@ void check_cuda(cudaError_t status, const char* what);
 #define CONVSCOPE_CUDA(call) ::convscope::check_cuda((call), #call)
 
 // Returns the stream of the current device: all kernels, copies and library calls use it in order,
-// so memory may be reused as soon as its last user is queued.
+// so a block of memory may be reused as soon as its last user is queued.
 cudaStream_t cuda_stream();
 
 struct CudaDeviceFacts {
@@ -140,8 +140,8 @@ __device__ inline T warp_sum(T value) {
   return value;
 }
 
-// Sums over the block; valid in every thread. `scratch` is shared memory for 32 values. All threads
-// call it; it begins and ends with a barrier.
+// Returns the sum over the block to every thread. `scratch` is shared memory for 32 values. All
+// threads call the function, which begins and ends with a barrier.
 template <class T>
 __device__ inline T block_sum(T value, T* scratch) {
   const unsigned lane = threadIdx.x % 32;

@@ -16,7 +16,7 @@
 
 namespace convscope {
 
-// kWidth neighbouring elements, loaded or stored as one.
+// kWidth neighbouring elements, loaded or stored by one instruction.
 template <class T, int kWidth>
 struct alignas(kWidth * sizeof(T)) Pack {
   T v[kWidth];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // scratch.cuh: device memory for the partial sums of one operation.
 //
-// One block for the life of the process. All work is queued in order, so the next operation may use
-// the block as soon as it is queued, and a replayed recording finds it at the same address.
+// There is one block for the life of the process. All work is queued in order, so each operation
+// may use the whole block. A replayed recording finds the block at the same address.
 #pragma once
 
 #include <cstddef>

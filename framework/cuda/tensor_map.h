@@ -6,9 +6,9 @@
 //   const TensorMap map = encode_tensor_map(x, shape);   // then a __grid_constant__ parameter
 //
 // A tensor has five dimensions, innermost first; unused dimensions have size 1. A row of a box in
-// shared memory has 64, 32 or 16 elements, whose 16-byte pieces are swizzled (swizzled_place).
-// Elements outside of the tensor arrive as zeros. f32 tensors have rows of 32, 16 or 8 elements,
-// which arrive rounded to tf32.
+// shared memory has 64, 32 or 16 elements, or 32, 16 or 8 of f32, which arrive rounded to tf32. A
+// piece is 16 adjacent bytes of a row; the pieces of a row are swizzled (swizzled_place). Elements
+// outside of the tensor arrive as zeros.
 // Read next  tma.cuh: moves the boxes
 #pragma once
 
@@ -21,7 +21,7 @@ inline constexpr int kTensorMapRow = 64;  // elements at most
 
 struct TensorMapShape {
   std::int64_t sizes[kTensorMapRank] = {1, 1, 1, 1, 1};
-  // In elements, each a multiple of 8; that of dimension 0 is 1 and ignored.
+  // Strides in elements, each a multiple of 8. The stride of dimension 0 is 1 and is ignored.
   std::int64_t strides[kTensorMapRank] = {1, 8, 8, 8, 8};
   // Elements of the box per dimension, at most 256 steps long; the innermost has 64, 32 or 16.
   int box[kTensorMapRank] = {kTensorMapRow, 1, 1, 1, 1};
@@ -29,15 +29,17 @@ struct TensorMapShape {
   bool f32 = false;                             // elements are f32 instead of fp16/bf16
 };
 
-// The format that the hardware reads; in the emulation a TensorMapShape and a pointer.
+// The map in the format that the hardware reads. In the emulation it contains a TensorMapShape and
+// a pointer.
 struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
 // Makes the map of a tensor. A map without a tensor is never read.
 TensorMap encode_tensor_map(const void* tensor, const TensorMapShape& shape);
 
-// Returns the place of a byte in rows of 128, 64 or 32 bytes. The order of the 16-byte pieces
-// changes every 128 bytes, so that the same piece of eight rows uses all banks.
+// Returns the address at which the byte of `address` is stored, in rows of 128, 64 or 32 bytes. The
+// order of the 16-byte pieces changes every 128 bytes, so that the same piece of eight rows uses
+// all banks.
 constexpr std::uint64_t swizzled_place(std::uint64_t address, int row_bytes) {
   const std::uint64_t pieces = static_cast<std::uint64_t>(row_bytes) / 16 - 1;  // 7, 3 or 1
   return address ^ (address >> 7 & pieces) << 4;

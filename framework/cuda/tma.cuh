@@ -144,7 +144,8 @@ __device__ inline void start_phases(std::uint64_t* barrier, unsigned arrivals) {
 __device__ inline void fetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// Called by the threads that started the barriers, before the barrier of the block.
+// Makes started barriers visible to TMA. The threads that have called start_phases() call it before
+// the block's __syncthreads().
 __device__ inline void phases_are_started() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -167,7 +168,8 @@ __device__ inline void wait_phase(std::uint64_t* barrier, unsigned parity) {
       "r"(parity)
       : "memory");
 }
-// A __syncthreads() of some of the block's warps; barrier 1 to 15.
+// Waits like __syncthreads(), for some of the block's warps only: `threads` threads, barrier 1 to
+// 15.
 __device__ inline void group_sync(unsigned barrier, unsigned threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }

@@ -34,7 +34,8 @@ class LifeSigns {
   const std::string& failed_text() const { return failed_text_; }
   // Returns a signal that another process has received; 0: none.
   int heard_signal() const { return heard_signal_; }
-  // Returns true when all partners have failed or said goodbye, and the own status has been sent.
+  // Returns true when all partners have failed or reported that they leave, and this process has
+  // sent its status.
   bool all_gone() const;
 
  private:

@@ -3,9 +3,10 @@
 // machines without either.
 //
 // MPI specifies the names of functions and leaves the binary interface to each library: a
-// communicator is a pointer in Open MPI and a number in MPICH. Both fit into a word and are passed
-// in the same register, so a table of the constants of each is enough. The interfaces have been
-// stable since Open MPI 1.10 and MPICH 3.1 (https://www.mpich.org/abi).
+// communicator is a pointer in Open MPI and a number in MPICH. Both kinds of handle fit into a
+// machine word and are passed in the same register, so one table of constants per library is
+// enough. The interfaces have been stable since Open MPI 1.10 and MPICH 3.1
+// (https://www.mpich.org/abi).
 #pragma once
 
 #include <cstdint>
@@ -50,9 +51,9 @@ struct MpiLibrary {
                     Request* request) = nullptr;
 };
 
-// Opens the library that works with the launcher: "Open MPI", "MPICH" or "" (either).
-// CONVSCOPE_MPI_LIBRARY names another file. Throws kUnavailable with the list of files that it
-// tried. The library stays open.
+// Opens the MPI library. `wanted` is the one that works with the launcher: "Open MPI", "MPICH" or
+// "" (either). CONVSCOPE_MPI_LIBRARY names another file. When no file can be opened, throws
+// kUnavailable with the list of these files. The library stays open.
 CONVSCOPE_API const MpiLibrary& open_mpi_library(const std::string& wanted);
 
 }  // namespace convscope

@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// Returns "" or the problem with the file.
+// Fills the table of functions. Returns "", or what the file lacks.
 std::string fill(NcclLibrary& nccl, void* library) {
   std::string missing;
   find_function(library, "ncclGetVersion", nccl.get_version, missing);

@@ -46,7 +46,8 @@ struct NcclLibrary {
 };
 
 // Opens CONVSCOPE_NCCL_LIBRARY, or the system's libnccl.so.2, or that of PyTorch in the active
-// Python environment. Returns null, with the reason in `why_not`, when all fail. Stays open.
+// Python environment. Returns null, with the reason in `why_not`, when none can be opened. The
+// library stays open.
 CONVSCOPE_API const NcclLibrary* open_nccl_library(std::string* why_not);
 
 }  // namespace convscope

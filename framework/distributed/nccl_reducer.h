@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl_reducer.h: sums over the GPUs of a group with NCCL; each process has one GPU.
 //
-// Method    The sums go to a side queue of the device (framework/device_side_queue.h). Each waits
-//           for the work that the main queue holds when sum() is called, and overlaps later work
-//           there. join() makes the main queue wait for the sums. All of this is device work, so it
-//           is recorded like kernels: a replayed step sums without the host.
-// Weights   A sum with pre-multiplied terms (ncclRedOpCreatePreMulSum): no kernel scales first.
-// Processes A lost process leaves the others waiting in NCCL's kernels forever. NCCL needs no
+// Method    sum() queues each sum in a side queue of the device (framework/device_side_queue.h).
+//           The sum waits for the present work of the main queue, and overlaps later work of the
+//           main queue. join() makes the main queue wait for the sums. All of this is device work,
+//           so it is recorded like kernels, and a replayed step needs no host.
+// Weights   NCCL multiplies the terms by the weight (ncclRedOpCreatePreMulSum), so no kernel scales
+// them first. Processes A lost process leaves the others waiting in NCCL's kernels forever. NCCL
+// needs no
 //           watchdog here: the group's thread detects the loss and ends the process.
-// Order     Recordings that contain sums must be freed before the reducer: NCCL waits for that.
+// Order     Recordings that contain sums must be freed before the reducer, because NCCL waits for
+// them.
 #pragma once
 
 #include <map>

@@ -75,8 +75,9 @@ struct ProcessGroup::Impl {
     int exit_code = 1;
     std::string sentence;
   };
-  // A request. `begin` does all of it, or starts `request`. Then either thread polls until it
-  // completes and calls `next`, which starts the next part, or returns false to end the job.
+  // A request of the caller. `begin` does all of it, or starts the MPI operation `request`. Then
+  // either thread polls `request` until it completes, and calls `next`. `next` starts another MPI
+  // operation, or returns false to end the job.
   struct Job {
     std::function<void()> begin;
     std::function<bool()> next;  // null: begin() does it all
@@ -103,8 +104,8 @@ struct ProcessGroup::Impl {
 
   ProcessGroup& group;
   const MpiLibrary* mpi = nullptr;
-  // The holder makes MPI calls: the group's background thread, or a waiting thread. A waiting
-  // thread already has a core, so the background thread need not be woken.
+  // Only the thread that holds this mutex calls MPI: the background thread or a waiting thread. A
+  // waiting thread already has a core, so the background thread need not be woken.
   std::mutex turn;
   std::optional<LifeSigns> life;
   std::optional<Job> current;
@@ -309,7 +310,7 @@ void ProcessGroup::Impl::finish_job() {
   changed.notify_all();
 }
 
-// The waiting thread makes the calls itself.
+// Waits for a ticket; meanwhile, this thread makes the MPI calls itself.
 void ProcessGroup::Impl::wait_here(Ticket ticket) {
   is_waited_for = true;
   for (int looks = 0; done < ticket; ++looks) {
@@ -346,8 +347,8 @@ void ProcessGroup::Impl::fail_together(const Failure& failure) {
   end(failure.exit_code, life->all_gone());
 }
 
-// Handles the failure of another process. All processes may fail for the same reason: then this one
-// reports its own failure soon.
+// Handles the failure of another process. All processes may fail for the same reason; then this
+// process soon reports its own failure.
 void ProcessGroup::Impl::follow_failure() {
   const double start = now_s();
   while (now_s() - start < kGraceSeconds) {
@@ -456,7 +457,7 @@ ProcessGroup::Ticket ProcessGroup::queue_sum(float* data, std::int64_t count, fl
       impl.exchange_tree(data, count);
     });
   }
-  // In parts: large sums ran at a quarter of the rate, because they exceed the caches.
+  // Sums in parts, because a sum that exceeds the caches runs at a quarter of the rate.
   const auto next = [&impl, scale, data, count, at = std::int64_t{0}]() mutable {
     if (at >= count) return false;
     const std::int64_t part = std::min(kSumElements, count - at);

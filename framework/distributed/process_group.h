@@ -7,8 +7,8 @@
 //
 // Signs of life   Process 0 and every other process exchange a short message twice a second. A
 //                 process that is silent for kPatienceSeconds is lost: it was stopped, or its host
-//                 is gone. Process 0 reports it in one sentence, and all exit with code 8. A stop
-//                 signal (SIGTERM) at one process is forwarded to the others.
+//                 is gone. Process 0 reports the loss in one sentence, and all processes exit with
+//                 code 8. A stop signal (SIGTERM) at one process is forwarded to the others.
 // Order           Every process makes the same requests in the same order.
 // Usage           auto group = ProcessGroup::join(*rank_environment());
 //                 const std::string config = group->broadcast(text);    // process 0's
@@ -34,8 +34,9 @@ enum class SumOrder : std::uint8_t {
   // number of processes.
   any,
   // A tree of pairs: ((g0+g1)+(g2+g3))+... If each process sums an aligned part of 2^k terms in
-  // this order, the total has the same bits for any power of two of processes. Sends log2(P) times
-  // the data; MPI's own algorithm sends less than twice the data.
+  // this order, the total has the same bits for any power of two of processes. Each process sends
+  // up to log2(P) times the data for P processes; MPI's own algorithm sends less than twice the
+  // data.
   tree,
 };
 
@@ -67,8 +68,8 @@ class CONVSCOPE_API ProcessGroup {
   std::string name_of(int rank) const;
   const std::string& host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
 
-  // Sends process 0's bytes to all; gathers bytes of all by rank; sums doubles in rank order. All
-  // three calls wait.
+  // Sends the bytes of process 0 to all, gathers the bytes of all processes by rank, or sums
+  // doubles in rank order. All three calls wait.
   std::string broadcast(const std::string& bytes);
   std::vector<std::string> gather(const std::string& bytes);
   void sum(double* values, std::int64_t count);
@@ -92,9 +93,9 @@ class CONVSCOPE_API ProcessGroup {
   // is lost or has failed. Its arguments are the common exit code and the sentence.
   void on_lost(std::function<void(int, const std::string&)> call);
 
-  // Reports that this process has failed while others may continue: ends all of them with this exit
-  // code. One sentence is printed for all: process 0's own if it fails, too. This is by far the
-  // most common case (a non-finite loss is non-finite in all processes). Does not return.
+  // Reports that this process has failed, and ends all processes with `exit_code`. One sentence is
+  // printed for all: that of process 0 if it fails, too. Process 0 usually fails, because a
+  // non-finite loss is non-finite in all processes. Does not return.
   [[noreturn]] void fail_all(int exit_code, const std::string& sentence);
 
  private:

@@ -20,8 +20,8 @@ struct RankEnvironment {
   std::string mpi;       // the matching library: "Open MPI", "MPICH", "" = either
 };
 
-// Returns nothing when this process runs by itself: also when CONVSCOPE_ALONE is set, and in a
-// group of one. `get` reads a variable; null: from this process. Throws when the variables
+// Returns nothing when this process runs by itself, in a group of one, or with CONVSCOPE_ALONE set.
+// `get` reads an environment variable; null reads those of this process. Throws when the variables
 // contradict each other.
 CONVSCOPE_API std::optional<RankEnvironment> rank_environment(
     const std::function<const char*(const char*)>& get = {});

@@ -29,8 +29,9 @@ class CONVSCOPE_API Reducer {
   virtual std::string text() const = 0;
 };
 
-// Makes a reducer for tensors on `device`. CPU: MPI. GPU: NCCL, or MPI with copies through host
-// memory where NCCL cannot be opened (text() gives the reason), and always for tree order.
+// Makes a reducer for tensors on `device`. On the CPU it uses MPI. On a GPU it uses NCCL. Where
+// NCCL cannot be opened (text() gives the reason), and always for tree order, it uses MPI with
+// copies through host memory.
 CONVSCOPE_API std::unique_ptr<Reducer> make_reducer(ProcessGroup& group, Device device,
                                                     SumOrder order);
 

@@ -30,7 +30,8 @@ class CONVSCOPE_API StagedReducer : public Reducer {
   std::string text() const override;
 
  private:
-  // One per sum between two joins; reused in the next step.
+  // The host memory of one sum. There is one stage per sum between two joins; the next step reuses
+  // it.
   struct Stage {
     float* host = nullptr;  // pinned
     std::size_t bytes = 0;

@@ -129,7 +129,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (is_there && !S_ISREG(status.st_mode)) {  // never rename over /dev/null or a pipe
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    // In the meantime, nobody may read it who may not read the final file.
+    // While the file is written, users who may not read the final file must not read it.
     const mode_t mode = is_there ? 0600 : 0666;
     descriptor_ = open_nameless(path_, mode);
     if (descriptor_ < 0) descriptor_ = open_temporary(path_, mode, temporary_);

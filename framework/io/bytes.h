@@ -29,13 +29,13 @@ inline void append_little_endian(std::string& out, std::uint64_t value, std::siz
   for (std::size_t i = 0; i < count; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
 }
 
-// Returns the whole file. Throws kIo with the system's reason when it cannot be read, and with the
-// sizes when it is larger than the machine's memory.
+// Returns the whole file. Throws kIo with the system's reason when the file cannot be read, and
+// with both sizes when the file is larger than the machine's memory.
 CONVSCOPE_API std::vector<std::uint8_t> read_file(const std::string& path);
 
-// Returns a text of at most `most_bytes` from a file or a pipe. Throws kIo: for a longer text with
-// both sizes, before reading; with the system's reason otherwise, also for a pipe without a writer
-// for two seconds.
+// Returns a text of at most `most_bytes` from a file or a pipe. Throws kIo with both sizes for a
+// longer text, before reading it. Throws kIo with the system's reason when reading fails, or when a
+// pipe has no writer for two seconds.
 CONVSCOPE_API std::string read_text(const std::string& path, std::size_t most_bytes);
 // Does the same for an optional file: returns nothing when it cannot be read, is too long, or is
 // not a regular file.

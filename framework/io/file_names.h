@@ -7,8 +7,8 @@
 
 namespace convscope {
 
-// Returns true for names that begin with '.': they belong to editors, notebooks and file systems,
-// so readers of folders skip them.
+// Returns true for names that begin with '.'. Readers of folders skip such files, because they
+// belong to editors, notebooks and file systems.
 inline bool is_hidden(const std::filesystem::path& path) {
   return path.filename().string().starts_with('.');
 }

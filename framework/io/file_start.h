@@ -16,13 +16,14 @@ struct FileStart {
   std::uint64_t size = 0;  // of the whole file
   std::vector<std::uint8_t> bytes = {};
 };
-// Returns the first bytes of a regular file, at most `most_bytes`; errors as in read_file().
+// Returns the first bytes of a regular file, at most `most_bytes`. Throws the errors of
+// read_file().
 CONVSCOPE_API FileStart read_start(const std::string& path, std::size_t most_bytes);
 
 // Calls `take` with each line of a regular file from byte `from`, without the line end. `whole` is
-// false for a last line without a line end: it may still be written. Holds one line at a time and
-// skips lines longer than kMaxLineBytes. Returns the offset after the last whole line; `from` when
-// the file cannot be read.
+// false for a last line without a line end, because a program may still be writing the line. Holds
+// one line at a time in memory, and skips lines longer than kMaxLineBytes. Returns the offset after
+// the last whole line, or `from` when the file cannot be read.
 inline constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;
 CONVSCOPE_API std::uint64_t for_each_line(
     const std::string& path, std::uint64_t from,

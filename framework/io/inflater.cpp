@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// inflater.cpp: decompresses deflate streams (gzip files, entries of zip archives) piece by piece,
-// so that a caller can check a header before it decides how much to unpack.
+// inflater.cpp: decompresses deflate streams (gzip files, entries of zip archives) in steps, so
+// that a caller can check a header before it decides how much to unpack.
 #include "framework/io/inflater.h"
 
 #include <zlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// inflater.h: decompresses deflate streams (gzip files, entries of zip archives) piece by piece, so
+// inflater.h: decompresses deflate streams (gzip files, entries of zip archives) in steps, so
 // that a caller can check a header before it decides how much to unpack.
 #pragma once
 
@@ -18,8 +18,9 @@ class CONVSCOPE_API Inflater {
   Inflater(Bytes compressed, DeflateFormat format, std::string name);
   ~Inflater();
 
-  // Unpacks up to `bytes` bytes. Returns fewer only at the end of the stream (for gzip, of its last
-  // member). Throws for a truncated or damaged stream (checksum included).
+  // Unpacks up to `bytes` bytes to `to` and returns their number. It is below `bytes` only at the
+  // end of the stream (for gzip, of its last member). Throws for a truncated or damaged stream, or
+  // a wrong checksum.
   std::size_t read(std::uint8_t* to, std::size_t bytes);
   // Returns the number of unused compressed bytes.
   std::size_t left() const;

@@ -2,7 +2,7 @@
 // npz.h: NumPy's archive of named arrays: a zip file of .npy files.
 //
 // Reads stored and deflated entries, as np.savez and np.savez_compressed write them. Checks sizes,
-// sums and positions. Refuses zip64 beyond 4 GiB, encryption, and overlapping entries. Writes
+// checksums and positions. Refuses zip64 beyond 4 GiB, encryption, and overlapping entries. Writes
 // stored entries, atomically, with a fixed date: the same content gives the same bytes.
 // Format: PKWARE APPNOTE 6.3, https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 #pragma once

@@ -6,8 +6,8 @@
 //   8      JSON {"name": {"dtype": "F32", "shape": [2,3], "data_offsets": [begin, end]}, ...,
 //                "__metadata__": {text: text}}, padded with spaces
 //   8 + H  the data of all tensors, one after the other
-// The reader is strict: a header of at most 100 MB, unique names, known dtypes, and offsets that
-// are inside the file, agree with the shapes, and leave neither gap nor overlap.
+// The reader is strict. It requires a header of at most 100 MB, unique names and known dtypes.
+// Offsets must be inside the file, agree with the shapes, and leave neither gap nor overlap.
 // Format: https://github.com/huggingface/safetensors
 #pragma once
 

@@ -13,13 +13,14 @@ namespace convscope {
 // The content of such a file.
 using CacheText = std::optional<std::string>;
 
-// Returns nothing when there is no such file. For an unreadable one (a folder, a pipe) prints a
-// warning and returns nothing.
+// Returns the text of a cache file, or nothing when there is no such file. When `path` cannot be
+// read (a folder, a pipe), prints a warning and returns nothing.
 CONVSCOPE_API CacheText read_cache_file(const std::string& path);
 
 // Replaces a file's text by change(text). A lock on <path>.lock serialises updates, so no addition
-// is lost; after waiting for ten seconds, it proceeds without the lock. An unwritable file causes a
-// warning that begins with `what`. Does nothing for an empty path (there is no cache folder).
+// is lost. After waiting for ten seconds, the function proceeds without the lock. If the file
+// cannot be written, prints a warning that begins with `what`. Does nothing for an empty path
+// (there is no cache folder).
 CONVSCOPE_API void change_cache_file(const std::string& path, const std::string& what,
                                      const std::function<std::string(const CacheText&)>& change);
 

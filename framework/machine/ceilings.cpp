@@ -150,9 +150,9 @@ constexpr GpuField kGpuFields[] = {
 
 }  // namespace
 
-// Without VNNI, pairs of 16 bits are multiplied: four instructions make as many products as four
-// FMAs. AVX-512 runs them on two ports, as it does FMAs. AVX2 and SSE2 have a third port for the
-// additions, and SSE2 has no FMA.
+// Without VNNI, pairs of 16-bit values are multiplied: four instructions compute as many products
+// as four FMAs. With AVX-512, these instructions and FMAs run on two ports. With AVX2 and SSE2, the
+// additions run on a third port, and SSE2 has no FMA.
 double peak_of_bytes() {
   if (uses_vnni()) return 4;
   return current_isa() == Isa::avx512 ? 1 : current_isa() == Isa::avx2 ? 1.5 : 2;
@@ -243,8 +243,9 @@ MachineCeilings machine_ceilings(DeviceType device) {
             .half_flops_per_second = believed(&GpuCeilings::half_flops),
             .launch_seconds = believed(&GpuCeilings::launch_seconds)};
   }
-  // The peaks of one thread times the number of threads, although threads share the memory: the
-  // order of the estimates, and so every bit of a result, must not depend on the number of threads.
+  // Uses the peaks of one thread times the number of threads, although threads share the memory.
+  // The order of the estimates, and so every bit of a result, must not depend on the number of
+  // threads.
   const auto measured = remembered_cpu_ceilings();
   if (measured && believes_measured_ceilings()) {
     return {.flops_per_second = measured->flops.one_thread * num_threads(),

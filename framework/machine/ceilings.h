@@ -39,19 +39,20 @@ struct CpuCeilings {
   // versions lack it).
   Ceiling int8 = {};
 
-  // Returns the peak for operands of this type. For bytes the measured peak, or else
-  // peak_of_bytes() times the f32 peak.
+  // Returns the peak for operands of type `factors`. For int8 it is the measured peak, or without a
+  // measurement peak_of_bytes() times the f32 peak.
   CONVSCOPE_API Ceiling peak(DType factors) const;
 };
 
-// Returns how many byte products the current instruction set computes in the time of one f32
+// Returns how many int8 products the current instruction set computes in the time of one f32
 // product: 4 with VNNI.
 CONVSCOPE_API double peak_of_bytes();
 
 // Returns the stored peaks of this machine with the current instruction set; nothing when not
 // measured or when the file is damaged. Reads the file once per process and path.
 CONVSCOPE_API std::optional<CpuCeilings> remembered_cpu_ceilings();
-// Stores in this process and on disk. Prints a warning on stderr when the disk cannot be written.
+// Stores the peaks in this process and on disk. Prints a warning on stderr when the file cannot be
+// written.
 CONVSCOPE_API void remember_cpu_ceilings(const CpuCeilings& ceilings);
 CONVSCOPE_API std::string cpu_ceilings_path();
 
@@ -71,20 +72,20 @@ inline constexpr GpuCeilings kUnmeasuredGpu{.f32_flops = 50e12,
                                             .half_flops = 740e12,
                                             .copy_bytes = 4.2e12,
                                             .launch_seconds = 2e-6};
-// The results of `info --measure` on that H200, with its short products, copy and launches. Costs
-// use the scale of kUnmeasuredGpu. So for a measured GPU, `auto` multiplies kUnmeasuredGpu by the
-// ratio of the GPU's measurement to these numbers.
+// The results of `info --measure`, which runs only short products, copies and launches, on the H200
+// of kUnmeasuredGpu. Cost functions are fitted to kUnmeasuredGpu. So for another measured GPU,
+// `auto` multiplies kUnmeasuredGpu by the ratio of the GPU's measurement to kMeasuredH200.
 inline constexpr GpuCeilings kMeasuredH200{.f32_flops = 51.4e12,
                                            .tf32_flops = 409e12,
                                            .half_flops = 808e12,
                                            .copy_bytes = 2.76e12,
                                            .launch_seconds = 2.77e-6};
-// Returns the stored peaks of the current CUDA device; nothing when there is none. The file's keys
-// name the GPU and the CUDA version that its driver supports.
+// Returns the stored peaks of the current CUDA device; nothing without a device or stored peaks.
+// The file's keys name the GPU and the CUDA version that its driver supports.
 CONVSCOPE_API std::optional<GpuCeilings> remembered_gpu_ceilings();
 CONVSCOPE_API void remember_gpu_ceilings(const GpuCeilings& ceilings);
 CONVSCOPE_API std::string gpu_ceilings_path();
-// Discards the cached values of this process, so that the file is read again. For tests.
+// Discards the peaks cached in this process, so that tests can read the file again.
 CONVSCOPE_API void forget_cpu_ceilings();
 
 // Returns false with CONVSCOPE_MEASURE=off in the environment, for results that must not depend on
@@ -92,9 +93,9 @@ CONVSCOPE_API void forget_cpu_ceilings();
 // only on request.
 CONVSCOPE_API bool believes_measured_ceilings();
 
-// The peaks that `auto` assumes, all threads together: set by the caller, or measured, or the
-// numbers of one modern server core for each thread, which rank algorithms well enough. Both
-// numbers are proportional to the threads, so that the ranking does not change.
+// The peaks of all threads together that `auto` assumes. They are set by the caller, or measured,
+// or those of a modern server core times the number of threads. Peak arithmetic and bandwidth are
+// proportional to the number of threads, so that it does not change the ranking of algorithms.
 struct MachineCeilings {
   double flops_per_second = 0;
   double bytes_per_second = 0;

@@ -16,7 +16,7 @@
 
 namespace convscope {
 
-// Needed in calls first <= call <= last; last < first: never needed.
+// A tensor that is needed in calls first <= call <= last. It is never needed when last < first.
 struct ArenaRequest {
   std::size_t bytes = 0;
   int first = 0;
@@ -29,8 +29,8 @@ struct ArenaPlan {
 };
 CONVSCOPE_API ArenaPlan plan_arena(const std::vector<ArenaRequest>& requests);
 
-// Returns the largest sum of live requests over all calls, each request rounded up: a lower bound
-// of every plan.
+// Returns the maximum over all calls of the bytes that are live in the call, each request rounded
+// up. No block can be smaller.
 CONVSCOPE_API std::size_t arena_lower_bound(const std::vector<ArenaRequest>& requests);
 
 }  // namespace convscope

@@ -38,8 +38,8 @@ constexpr std::size_t kClasses = 8 + 61 * 8;
 // Rounding to a size class could overflow above this limit; no real request is that large.
 constexpr std::size_t kLargestBytes = std::size_t{1} << 60;
 
-// For tests: new blocks are filled with NaN. So reads of unwritten elements are detected, and no
-// number of an earlier tensor is used by mistake.
+// Returns true if new blocks are filled with NaN, for tests. Then a read of an unwritten element
+// gives NaN, not a plausible value of an earlier tensor.
 bool fills_with_nan() {
   static const bool wanted = std::getenv("CONVSCOPE_MEMORY_NAN") != nullptr;
   return wanted;

@@ -70,7 +70,8 @@ class CONVSCOPE_API Workspace {
   std::size_t bytes_;
 };
 
-// Hands out 64-byte aligned pieces of one block in order; the pieces end with the block.
+// Divides one block into 64-byte aligned arrays, in order of the calls. The arrays are valid until
+// the block is freed.
 class ScratchArena {
  public:
   ScratchArena(void* memory, std::size_t bytes)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // memory_room.h: the maximum memory of a process on this machine: the installed memory, or less
 // where a control group (of a container, a batch system) sets a limit. CONVSCOPE_MEMORY_MIB
-// overrides it, for machines whose memory grows while in use; 0: unknown.
+// overrides this maximum, for machines whose memory grows while in use; 0: unknown.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct MemoryRoom {
   std::string whose;       // "this machine has", "/sys/fs/cgroup/job/memory.max allows"
 };
 
-// Where the system lists this process's control group and the limits of groups. Reads both versions
-// of the interface: memory.max, and memory/<group>/memory.limit_in_bytes. A group's limit also
-// applies to the groups inside it.
+// The paths under which the system lists the control group of this process and the limits of all
+// groups. Both versions of the interface are read: memory.max, and
+// memory/<group>/memory.limit_in_bytes. A group's limit also applies to the groups inside it.
 struct ControlGroups {
   std::string own = "/proc/self/cgroup";
   std::string folder = "/sys/fs/cgroup";

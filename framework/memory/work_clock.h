@@ -34,8 +34,8 @@ class CONVSCOPE_API WorkClock {
   struct Share {
     const void* who;
     double seconds;
-    std::int64_t kept_bytes;  // live bytes at its end minus those at its beginning, as the host
-                              // saw them: what a dynamic graph has kept
+    std::int64_t kept_bytes;  // live bytes at the end minus those at the start, counted on
+                              // the host: the memory that a dynamic graph has kept
   };
   std::vector<Share> shares() const;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_cuda.cu: element-wise operations; all are memory-bound.
 //
-// Operands of one shape, or one element against many, use a plain map (map.cuh). Other broadcasts
-// compute each operand's place from the index of y, four elements at a time where the innermost
-// axis permits. fp16/bf16 operands must have one shape; they are computed in f32 and rounded once.
+// Operands of one shape, or a tensor and a single element, use a plain map (map.cuh). Other
+// broadcasts compute each operand's offset from the index of y, four elements at a time where the
+// innermost axis permits. fp16/bf16 operands must have one shape; they are computed in f32 and
+// rounded once.
 #include <cmath>
 
 #include "framework/cuda/half_piece.cuh"
@@ -34,7 +35,7 @@ struct Binary {
   __device__ T operator()(const T* x) const { return of(x[0], x[1]); }
 };
 
-// One operand is a single element in device memory.
+// An operation in which one operand is a single element in device memory.
 template <class T, bool kFirst>
 struct BinaryWithOne {
   Binary<T> binary;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_simd.cpp: plain loops that the compiler vectorises, once per instruction set. All are
-// memory-bound, not compute-bound.
+// elementwise_simd.cpp: plain loops that the compiler vectorises, once per instruction set. All
+// loops are memory-bound.
 #include "framework/ops/elementwise_simd.h"
 
 #include "framework/simd/simd.h"

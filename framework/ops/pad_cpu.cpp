@@ -9,8 +9,9 @@
 namespace convscope {
 namespace {
 
-// Returns which of `size` pixels is at place i of the padded axis, i = 0 at the first real pixel;
-// -1: none (zeros). The limits that pad.cpp checks make one reflection enough.
+// Returns the index of the source pixel (of `size` pixels) for index i of the padded axis, where i
+// = 0 is the first real pixel. Returns -1 for a zero. The limits that pad.cpp checks make one
+// reflection enough.
 std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {

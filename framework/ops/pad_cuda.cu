@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad_cuda.cu: forward, each pixel of y looks up its source. Backward, each pixel of x looks up its
-// destinations (at most three rows times three columns without replication) and adds them in
-// reading order, as on the CPU. No two threads write to one pixel.
+// pad_cuda.cu: pads images. In the forward kernel, each pixel of y looks up its source. In the
+// backward kernel, each pixel of x looks up its destinations (at most three rows times three
+// columns without replication) and adds them in reading order, as on the CPU. No two threads write
+// to one pixel.
 #include "framework/cuda/map.cuh"
 #include "framework/ops/pad.h"
 
@@ -12,8 +13,8 @@ struct PadSizes {
   std::int64_t h, w, p, q, top, left;
 };
 
-// As in pad_cpu.cpp: returns which of `size` pixels is at place i, i = 0 at the first real pixel;
-// -1: none.
+// Returns the index of the source pixel for index i of the padded axis, as in pad_cpu.cpp; -1:
+// none.
 __device__ std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {
@@ -29,7 +30,8 @@ __device__ std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mod
   return -1;
 }
 
-// The place of element `at` in images with rows of `width` and planes of `height` rows.
+// The column, row and plane of element `at` in images with rows of `width` and planes of `height`
+// rows.
 struct Place {
   std::int64_t plane;
   std::int64_t i, j;
@@ -59,7 +61,7 @@ __device__ void step_right(Place& at, std::int64_t height, std::int64_t width) {
   ++at.plane;
 }
 
-// A thread has kWidth adjacent elements of y, and stores them as one.
+// A thread computes kWidth adjacent elements of y, and stores them by one instruction.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     pad_elements(const T* x, PadSizes s, PadMode mode, T* y, std::int64_t count) {
@@ -77,7 +79,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The places of the padded axis that hold pixel i: ranges [begin, end) in ascending order.
+// The indices of the padded axis that hold pixel i: ranges [begin, end) in ascending order.
 struct Places {
   std::int64_t begin[3], end[3];
 };
@@ -111,7 +113,7 @@ __device__ Places places_of(std::int64_t i, std::int64_t size, std::int64_t befo
   return out;
 }
 
-// Computes dx at one place: the sum over all its destinations, in reading order.
+// Computes one element of dx: the sum of dy over all destinations of the pixel, in reading order.
 template <class T>
 __device__ T gathered(const T* dy, const PadSizes& s, PadMode mode, const Place& at) {
   const T* const in = dy + at.plane * s.p * s.q;

@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// A set of axes; negative axes count from the end. {} in the functions below: all axes.
+// A set of axes; negative axes count from the end. In the functions below, {} means all axes.
 class CONVSCOPE_API Axes {
  public:
   Axes() = default;
@@ -27,7 +27,8 @@ class CONVSCOPE_API Axes {
 // Returns sums (and means) over axes. keepdim: the axes remain, with size 1.
 CONVSCOPE_API Variable sum(const Variable& x, const Axes& axes = {}, bool keepdim = false);
 CONVSCOPE_API Variable mean(const Variable& x, const Axes& axes = {}, bool keepdim = false);
-// Returns the maxima. NaN wins; among equals, the first in memory gets the gradient. No empty axis.
+// Returns the maxima over axes, of size at least 1. NaN counts as the largest value. The gradient
+// of a maximum goes to the first equal element in memory.
 CONVSCOPE_API Variable max(const Variable& x, const Axes& axes = {}, bool keepdim = false);
 
 // Does the same without a history.
@@ -36,7 +37,7 @@ CONVSCOPE_API Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = 
 // Overwrites y with the sums of x over the axes whose bit is set in `mask`. y has as many elements
 // as the remaining axes.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, unsigned mask, const Tensor& y)> sum_kernel;
-// The same for maxima; `places` (i32, size of y) gets the index in x of each maximum.
+// Overwrites y with the maxima; `places` (i32, size of y) gets the index in x of each maximum.
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& x, unsigned mask, const Tensor& y, const Tensor& places)>
         max_kernel;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce_cpu.cpp: expresses a set of axes as sums of rows or columns (reduce_simd.cpp) in f32; f64
-// uses plain loops. Chunks depend only on the sizes, so any number of threads gives the same bits.
+// reduce_cpu.cpp: in f32, computes a sum over a set of axes by sums of rows or columns
+// (reduce_simd.cpp); f64 uses plain loops. Chunks depend only on the sizes, so any number of
+// threads gives the same bits.
 #include <algorithm>
 
 #include "framework/int_math.h"
@@ -18,7 +19,8 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 15;
 
-// Adjacent axes of one kind form a group; groups alternate between kept and summed.
+// A group consists of adjacent axes that are all kept or all summed. Groups alternate between kept
+// and summed.
 struct Groups {
   int count = 0;
   std::int64_t size[Shape::kMaxRank] = {};

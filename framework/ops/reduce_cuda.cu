@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce_cuda.cu: sums and maxima over axes.
 //
-// Method    Adjacent axes of one kind form a group; groups alternate between kept and summed.
-//           Innermost group summed ("rows"): a block computes one output; its threads run along the
-//           rows. Innermost group kept ("columns"): a warp has 32 adjacent columns, and the warps
-//           of a block share the rows. Where there would be too few blocks, the summed elements are
-//           cut into pieces. Their sums go to a workspace, and a second kernel adds them in order.
+// Method    A group consists of adjacent axes that are all kept or all summed; groups alternate. If
+//           the innermost group is summed ("rows"), a block computes one output and its threads run
+//           along the rows. If it is kept ("columns"), a warp has 32 adjacent columns and the warps
+//           of a block share the rows. Where there would be too few blocks, the summed elements of
+//           an output are cut into pieces. The sums of the pieces go to a workspace, and a second
+//           kernel adds them in order.
 // Numerics  Sums are computed in double, in an order that depends only on the sizes.
 // Choices   kPiece = 8192 elements: 16 per thread (512 threads), four loads of 16 bytes. The sum
-//           over a block takes as long as these, so there are at most about 1024 pieces in total.
+//           over a block takes as long as these loads, so there are at most about 1024 pieces in
+//           total.
 #include <algorithm>
 
 #include "framework/cuda/launch.cuh"
@@ -114,7 +116,8 @@ __device__ double sum_of_rows(const T* x, const Geometry& g, std::int64_t k, std
   return block_sum(total, scratch);
 }
 
-// Block (k, piece). Writes y if there is one piece, else part[k][piece].
+// Block (k, piece) sums one piece of output k. It writes y if there is one piece, else
+// part[k][piece].
 template <int kWidth, class T>
 __global__ void row_kernel(const T* x, Geometry g, std::int64_t piece_size, int pieces,
                            double* part, T* y, bool accumulate) {
@@ -247,7 +250,7 @@ void sum_typed(const Tensor& x, unsigned mask, const Tensor& out, bool accumulat
   if (all == 1) {
     return map<2, T>(CopyOrAdd<T>{accumulate}, {{from, accumulate ? y : from}}, y, outputs);
   }
-  // Pieces only where there would be fewer than about 500 blocks without them.
+  // Cuts into pieces only where there would be fewer than about 500 blocks otherwise.
   const std::int64_t wanted = std::min(ceil_div(all, kPiece), ceil_div(1024, outputs));
   if (g.inner_summed) {
     constexpr int kWidth = kPackWidth<T>;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce_simd.cpp: sums of rows and of columns.
 //
-// Numerics: float sums have blocks of at most kBlock terms per lane. The blocks of a row are added
-// in double, those of columns in float. So the error grows with kBlock + (number of blocks), not
-// with the number of terms. Sums of 16 columns (the channels of a pixel): at most kFoldRows terms
-// are added in float, and their sums in double.
+// Numerics: Float sums have blocks of at most kBlock terms per lane. The sums of blocks are added
+// in double for rows, and in float for columns. So the error grows with kBlock + (number of
+// blocks), not with the number of terms. In sums of 16 columns (the channels of a pixel), at most
+// kFoldRows terms are added in float, and these float sums are added in double.
 #include "framework/ops/reduce_simd.h"
 
 #include "framework/simd/row_folds.h"

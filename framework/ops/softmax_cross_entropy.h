@@ -17,7 +17,8 @@ namespace convscope {
 CONVSCOPE_API Variable softmax_cross_entropy(const Variable& logits, const Tensor& labels);
 
 CONVSCOPE_API Tensor softmax(const Tensor& logits);  // [N,K] -> [N,K], rows sum to 1
-// Returns the index of each row's largest entry, first among equals, NaN first: [N,K] -> i32 [N].
+// Returns the index of each row's largest entry: [N,K] -> i32 [N]. Among equal entries, the first
+// wins; a NaN counts as the largest.
 CONVSCOPE_API Tensor argmax(const Tensor& logits);
 // Returns the number of rows whose largest entry is at their label.
 CONVSCOPE_API std::int64_t count_correct(const Tensor& logits, const Tensor& labels);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax_cross_entropy_cuda.cu: a warp processes a row; its lanes have adjacent classes.
 //
-// Numerics  as on the CPU: exp of x - max in T, their sum in double (within lanes, then a tree over
-//           the lanes). A label outside of [0,K) causes no read and makes the row's loss NaN.
+// Numerics  As on the CPU, exp of x - max is computed in T and summed in double: within lanes, then
+//           by a tree over the lanes. A label outside of [0,K) causes no read and makes the row's
+//           loss NaN.
 #include <cmath>
 #include <limits>
 
@@ -153,7 +154,7 @@ void gradient_cuda(const Tensor& y, const Tensor& labels, double factor, const T
   gradient_typed<float>(y, labels, factor, dx);
 }
 
-// NaN before all others, then the largest, then the first.
+// Computes argmax of each row: NaN counts as the largest, and among equals the first wins.
 template <class T>
 __device__ bool comes_first(T a, std::int64_t at_a, T b, std::int64_t at_b) {
   const bool nan_a = a != a;

@@ -9,7 +9,8 @@
 namespace convscope {
 
 struct SoftmaxKernels {
-  // For `rows` rows of k entries: y = softmax(x); losses (may be null) per row, labels in range.
+  // Computes y = softmax(x) for `rows` rows of k classes, and the loss of each row unless `losses`
+  // is null. Labels are in [0, k).
   void (*forward)(const float* x, const std::int32_t* labels, std::int64_t rows, std::int64_t k,
                   float* y, float* losses);
   // dx = (y - onehot(labels)) factor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_rule.h: the numbers of an optimiser's update of a parameter: for the kernels of optim/,
-// and for kernels that compute gradients and update the weights with them at once.
+// update_rule.h: the settings and values of an optimiser's update of a parameter. The kernels of
+// optim/ use them, and so do kernels that compute gradients and update the weights at once.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct UpdateRule {
   AdamRule adam_rule;
 };
 
-// The numbers of a row that change from step to step, in device memory.
+// The values of one parameter's update (a row of the update table) that change in each step. They
+// are in device memory.
 struct UpdateFactors {
   double rate, decay, shrink, keep, gain,
       v_scale;  // see UpdateRow in optim/update.h
@@ -39,8 +40,8 @@ struct UpdateGate {
   const std::int32_t* overflow = nullptr;  // of this step (DeviceLossScale)
 };
 
-// A copy of a weight as kernels multiply it: rounded to `factors` (fp16 or bf16), and stored in
-// this type or as f32, in the weight's element order.
+// A copy of a weight that kernels multiply: rounded to `factors` (fp16 or bf16), and stored in this
+// type or as f32, in the weight's element order.
 struct WeightCopy {
   void* to = nullptr;  // null: no copy
   DType factors = DType::f32;
@@ -60,7 +61,8 @@ struct JoinedUpdate {
   std::vector<JoinedRow> rows;
   UpdateRule rule;
   UpdateGate gate;
-  // If set, gradients are divided by it and checked for overflow; the update comes later.
+  // If set, gradients are only divided by this scale and checked for overflow; the update comes
+  // later.
   DeviceLossScale* unscale = nullptr;
 };
 

@@ -12,11 +12,13 @@
 //   // gemm_cpu.cpp: constinit IsaTable<GemmKernels> gemm_kernels;   use:
 //   gemm_kernels.get().tile(...)
 //
-// The entry is constant data in a separate section, which current_isa() reads once. A start-up
-// function would be compiled for the instruction set, and would crash older CPUs at load time.
+// Each table is constant data in a separate section of the library, which current_isa() reads once.
+// A start-up function would itself be compiled for the instruction set, and would crash older CPUs
+// at load time.
 //
-// Files named *_int8_simd.cpp multiply bytes. They are compiled twice for AVX2 and for AVX-512:
-// without and with VNNI, whose instruction adds four byte products. The table holds both.
+// Files named *_int8_simd.cpp multiply int8 values. They are compiled twice for AVX2 and for
+// AVX-512: without and with VNNI, whose instruction adds four int8 products. An IsaTable holds both
+// versions.
 #pragma once
 
 #include <string>
@@ -35,14 +37,15 @@ constexpr std::string_view name_of(Isa isa) {
   return kNames[static_cast<int>(isa)];
 }
 
-// Returns the best one that this CPU supports, or the one set by CONVSCOPE_ISA or set_isa().
+// Returns the widest instruction set that this CPU supports, or the one set by CONVSCOPE_ISA or
+// set_isa().
 CONVSCOPE_API Isa current_isa();
 CONVSCOPE_API bool supports_isa(Isa isa);
 // Forces an instruction set; throws when this CPU lacks it. For tests and comparisons.
 CONVSCOPE_API void set_isa(Isa isa);
 CONVSCOPE_API Isa parse_isa(std::string_view text);
-// Returns true if byte kernels use VNNI with this instruction set: the CPU has VNNI, and neither
-// CONVSCOPE_VNNI=off nor set_vnni(false) disables it.
+// Returns true if int8 kernels use VNNI with the current instruction set: the CPU has VNNI, and
+// neither CONVSCOPE_VNNI=off nor set_vnni(false) disables it.
 CONVSCOPE_API bool uses_vnni();
 CONVSCOPE_API bool supports_vnni(Isa isa);
 // Allows or forbids VNNI, for tests and comparisons; true has no effect on a CPU without VNNI.
@@ -71,7 +74,7 @@ class IsaTable {
   const void* vnni_[kIsaCount]{};  // null: one table serves both
 };
 
-// The entry of a *_simd.cpp file in the section: store `kernels` in `slot`.
+// An entry in the section, made by each *_simd.cpp file: current_isa() stores `kernels` in `slot`.
 struct IsaEntry {
   const void** slot;
   const void* kernels;

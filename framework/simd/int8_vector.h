@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_vector.h: vectors for byte products; include it in *_int8_simd.cpp files only. They are
-// compiled without and with VNNI (cpu_isa.h).
+// int8_vector.h: vectors for products of u8 activations and i8 weights ("bytes" in this file).
+// Include it in *_int8_simd.cpp files only, which are compiled without and with VNNI (cpu_isa.h).
 //
 //   Ints         kLanes accumulators, i32
 //   Quad         four adjacent bytes x0 x1 x2 x3 of activations, 0..255, in every lane
@@ -9,7 +9,7 @@
 // The lanes may exchange roles: load_quads() loads different bytes into each lane,
 // broadcast_weights() the same weights into all lanes.
 //
-// VNNI does this with one instruction. Without VNNI, `vpmaddubsw` is unsuitable, because it
+// VNNI computes dot() with one instruction. Without VNNI, `vpmaddubsw` is unsuitable, because it
 // saturates: two products of 255 * 127 exceed 16 bits. So the bytes are extended to 16 bits, even
 // and odd ones separately, and multiplied by `vpmaddwd`, which adds two products exactly. Weights
 // are stored extended (kSpread); activations are extended once for all lanes.
@@ -31,8 +31,8 @@ inline constexpr bool kVnni = CONVSCOPE_ISA_VNNI;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
 
-// The weights of one lane and four inputs: i8 w0 w1 w2 w3. Extended: first all lanes' i16 w0 w2,
-// then all lanes' w1 w3.
+// With VNNI, the weights of a lane for four inputs are i8 w0 w1 w2 w3. Without VNNI, weights are
+// extended: first i16 w0 w2 of all lanes, then i16 w1 w3 of all lanes.
 inline constexpr bool kSpread = !kVnni;
 
 CONVSCOPE_INLINE std::int32_t four_bytes(const std::uint8_t* p) {
@@ -71,7 +71,7 @@ CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) {
   const __m512i bytes = _mm512_permutexvar_epi32(from, _mm512_shuffle_epi8(a.v, three));
   _mm512_mask_storeu_epi32(p, 0x0fff, bytes);
 }
-// Returns every second lane of a, then of b: the even ones, or the odd ones.
+// Returns the even (or odd) lanes of a, then those of b.
 CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints b) {
   const __m512i from = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   return {_mm512_permutex2var_epi32(a.v, from, b.v)};
@@ -82,7 +82,7 @@ CONVSCOPE_INLINE Ints odd_lanes(Ints a, Ints b) {
 }
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
-// Rounds half to even; out of range gives the lowest integer.
+// Rounds half to even. Values out of range give the lowest integer.
 CONVSCOPE_INLINE Ints round_to_ints(Vec a) { return {_mm512_cvtps_epi32(a.v)}; }
 CONVSCOPE_INLINE Vec load_codes(const std::uint8_t* p) {
   return {_mm512_cvtepi32_ps(
@@ -127,12 +127,12 @@ CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, i
   for (int i = 0; i < count; ++i)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i * step), parts[i]);
 }
-// Returns per lane the minimum of the low halves seen so far, in the low halves; start with
-// set_ints(-1).
+// Returns in the low half of each lane the minimum of `least` and the low half of a. Start with
+// least = set_ints(-1).
 CONVSCOPE_INLINE Ints least_low_halves(Ints least, Ints a) {
   return {_mm512_mask_min_epu16(least.v, 0x55555555, least.v, a.v)};
 }
-// Returns a bit per lane: its low half is at most `bound`.
+// Returns one bit per lane, set where the low half of the lane is at most `bound`.
 CONVSCOPE_INLINE unsigned lanes_up_to(Ints a, int bound) {
   const __m512i low = _mm512_and_si512(a.v, _mm512_set1_epi32(0xffff));
   return _mm512_cmple_epi32_mask(low, _mm512_set1_epi32(bound));
@@ -376,7 +376,7 @@ CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints) { return a; }
 CONVSCOPE_INLINE Ints odd_lanes(Ints, Ints b) { return b; }
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {static_cast<float>(a.v)}; }
-// Rounds as the other versions: half to even; out of range, and NaN, give the lowest integer.
+// Rounds half to even. NaN and values out of range give the lowest integer.
 CONVSCOPE_INLINE Ints round_to_ints(Vec a) {
   if (!(a.v >= -2147483648.0f && a.v < 2147483648.0f)) return {-2147483647 - 1};
   return {static_cast<std::int32_t>(__builtin_rintf(a.v))};

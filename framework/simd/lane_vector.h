@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lane_vector.h: the vectors of batch_lanes_simd.cpp: those of simd.h (four lanes instead of one
-// without a wider instruction set), comparisons, and interleaved pixels.
+// lane_vector.h: the vectors of batch_lanes_simd.cpp. They add comparisons and interleaved pixels
+// to the vectors of simd.h, and have four lanes instead of one in the scalar version.
 //
 // kWide lanes of a vector hold one pixel of kWide samples, or Ratio pixels of kWide / Ratio
 // samples.
@@ -257,8 +257,8 @@ CONVSCOPE_INLINE Wide rectified(Wide a) { return keep(passes_relu(a), a); }
 // Returns the lanes where b beats a: it is larger, or NaN.
 CONVSCOPE_INLINE WideMask beats(Wide b, Wide a) { return or_mask(greater(b, a), is_nan(b)); }
 
-// Stores the largest of four pixels (after ReLU if `relu`), and which one it is. `ordered`: there
-// is no NaN among them, so fewer comparisons are needed.
+// Stores the largest of four pixels (after ReLU if `relu`), and the index of that pixel. With
+// `ordered`, no pixel is NaN, so fewer comparisons are needed.
 CONVSCOPE_INLINE void store_largest(Wide a, Wide b, Wide c, Wide d, bool relu, bool ordered,
                                     float* y, std::uint8_t* winners) {
   const WideMask right_above = ordered ? greater(b, a) : beats(b, a);

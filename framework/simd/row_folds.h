@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_folds.h: column sums over rows of 16 numbers, such as the 16 channels of a pixel in NCHW16c
+// row_folds.h: column sums over rows of 16 elements, such as the 16 channels of a pixel in NCHW16c
 // ([N,C/16,H,W,16]); for *_simd.cpp files.
 //
-// At most kFoldRows numbers are added in float, and these sums in double. Several rows are summed
-// in parallel, because an add takes 3 to 4 cycles and two can start per cycle: eight sums at once.
+// At most kFoldRows elements are added in float, and the resulting float sums are added in double.
+// An addition takes 3 to 4 cycles, and two can start per cycle, so eight independent sums of
+// different rows run in parallel.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,9 @@ namespace convscope::CONVSCOPE_ISA {
 inline constexpr int kRowLanes = 16;
 inline constexpr std::int64_t kFoldRows = 64;
 
-// Adds to total[k 16 + c] the sum over the rows of the values that add() adds to part[k] in lane c,
-// k < kSums. add(part, at, lane) gets the place of one vector in the rows: at = 16 row + lane.
+// Computes kSums sums over the rows for each of 16 columns. add(part, at, lane) adds one vector of
+// terms to each part[k], k < kSums; the vector begins at element at = 16 row + lane of the rows.
+// Adds sum k of column c to total[16 k + c].
 template <int kSums, class Add>
 CONVSCOPE_INLINE void fold_rows(std::int64_t rows, double* total, const Add& add) {
   constexpr int kVectors = kLanes == 1 ? 4 : kRowLanes / kLanes;  // vectors of a row, at once

@@ -2,8 +2,9 @@
 // row_vector.h: vectors of adjacent pixels of one image row, for depthwise_strips.h: loads with
 // zeros beyond the borders, every second pixel, and interleaving of two vectors.
 //
-// A lane type L has L::kCount lanes and the same functions for each width. AVX-512 has two of them:
-// an image of 7 columns would use less than half of a 16-lane vector.
+// A lane type L has L::kCount lanes, and each lane type has the same functions. AVX-512 has two
+// lane types, with 16 and 8 lanes, because an image of 7 columns would use less than half of 16
+// lanes.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 
 namespace convscope::CONVSCOPE_ISA {
 
-// Transposes 16 rows of 16: pairs, fours, then quarters of vectors.
+// Transposes a matrix of 16 rows with 16 elements. Interleaves single elements, then pairs, then
+// exchanges quarters of vectors.
 CONVSCOPE_INLINE void transpose_16x16(__m512 (&v)[16]) {
   __m512 t[16];
 #pragma GCC unroll 8

@@ -25,7 +25,7 @@ class Watched;
 
 class CONVSCOPE_API Recorder {
  public:
-  // sum: an addition to a number outside of all arrays.
+  // sum: an addition to a variable that is not in an array.
   enum class Kind : std::uint8_t { step, read, write, sum };
   // Where an array is stored. Accesses to arrays in memory pass through the caches.
   enum class Lies : std::uint8_t { in_memory, in_shared_memory, in_registers };
@@ -50,7 +50,7 @@ class CONVSCOPE_API Recorder {
     int line;
   };
 
-  // Keeps every event, so it refuses, with an error, a problem with more events.
+  // Keeps every event. Throws when the program has more than `most_events` events.
   explicit Recorder(std::int64_t most_events = 10'000'000) : most_events_(most_events) {}
   // Counts events without keeping them.
   static Recorder that_counts() { return Recorder(0, true); }
@@ -61,14 +61,14 @@ class CONVSCOPE_API Recorder {
   const std::vector<Event>& events() const { return events_; }
   const std::vector<Place>& places() const { return places_; }
   std::int64_t event_count() const { return event_count_; }
-  // Returns the number of products of two numbers from arrays. scalings(): of products with a
-  // constant of the program or a 0 of the padding, which is not stored.
+  // Returns the number of products of two array elements. scalings() returns the number of products
+  // of an array element with a constant of the program, or with a 0 of the padding.
   int products() const { return products_; }
   int scalings() const { return scalings_; }
   // Returns the number of reads and writes of an array; 0 for an unknown name.
   std::int64_t reads(std::string_view array) const { return count(Kind::read, array); }
   std::int64_t writes(std::string_view array) const { return count(Kind::write, array); }
-  // Returns the same number inside one step, over all its executions.
+  // Returns the number of reads and writes inside one step, over all executions of the step.
   std::int64_t reads(std::string_view array, std::string_view step) const {
     return count(Kind::read, array, step);
   }
@@ -115,7 +115,7 @@ class CONVSCOPE_API Recorder {
   std::vector<std::pair<const char*, unsigned>> place_keys_;  // per place
 };
 
-// Replaces a recorder when nothing is recorded: views use plain pointers, and a step does nothing.
+// Replaces a recorder when nothing is recorded: views use plain pointers, and step() does nothing.
 struct Unwatched {
   static void step(std::string_view, const std::source_location&) {}
   template <class T, class... Sizes>

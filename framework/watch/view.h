@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// The types that a view needs for its pointer.
+// The types that a view uses with a pointer of type Pointer.
 template <class Pointer>
 struct PointerTo;
 template <class T>
@@ -26,7 +26,7 @@ struct PointerTo<T*> {
   static constexpr void put(T* data, std::int64_t i, Filling value) { data[i] = value; }
 };
 
-// Returns the number itself, without its recorder.
+// Returns the value of an element, without its recorder.
 template <class T>
 requires std::is_arithmetic_v<T>
 constexpr T plain(T number) { return number; }
@@ -63,7 +63,7 @@ class View {
     return has(static_cast<Index>(first), rest...) ? Value((*this)(first, rest...)) : Value(0);
   }
 
-  // Returns the number itself, read once: a value that a loop keeps.
+  // Reads the element once and returns its value, which a loop can keep.
   template <class... Rest>
   constexpr Value value(First first, Rest... rest) const {
     return (*this)(first, rest...);

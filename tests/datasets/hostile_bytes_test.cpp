@@ -14,8 +14,8 @@ using testing::FuzzTarget;
 
 class HostileBytes : public ::testing::TestWithParam<FuzzTarget> {
  protected:
-  // Long inputs are sampled. A config takes about a millisecond, a folder with its pages and
-  // figures several.
+  // Returns the step between the tested positions of an input. Not all positions of a long input
+  // are tested, because one test takes about a millisecond for a config, and several for a folder.
   static std::size_t step(const std::string& seed) {
     const std::string_view name = GetParam().name;
     const bool of_folders = name.ends_with("_folder") || name == "bench" || name == "checkpoint";

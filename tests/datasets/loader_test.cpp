@@ -349,7 +349,7 @@ TEST(Dataset, StatisticsAreThoseOfThePixels) {
   EXPECT_EQ(data.std[1], 1.0);  // a single value
 }
 
-// The parts of a batch are its samples in order, for any number of processes.
+// Concatenated, the parts of all processes are the batch, for any number of processes.
 TEST(Loader, PartsOfABatchMakeTheWhole) {
   const Dataset dataset = numbered_dataset(23);
   for (const std::int64_t parts : {2, 3, 8}) {

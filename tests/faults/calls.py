@@ -32,8 +32,8 @@ class Outcome:
 
 
 class Call:
-    """A running call. Its output goes to files, so that no reader can block it; with a limit on
-    files to pipes, which hold 64 KiB."""
+    """A running call. Its output goes to files, so that no reader can block it. With a limit on
+    files, output goes to pipes, which hold 64 KiB."""
     number = 0
 
     def __init__(self, words, folder, cwd=None, memory=MEMORY_BYTES, file_bytes=None, streams="",

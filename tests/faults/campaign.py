@@ -34,7 +34,7 @@ PARTS = [part_kills, part_signals, part_mutated, part_disk, part_streams, part_r
 
 
 def run_case(stage, part, number, keep):
-    """"passed", "failed" or "skipped" (run() gives None: not possible on this machine)."""
+    """"passed", "failed" or "skipped" (run() returned None: the machine cannot run the case)."""
     folder = stage.folder / f"{part.NAME}-{number}"
     folder.mkdir()
     try:

@@ -58,7 +58,7 @@ def empty(data, random):
 
 
 def beginning(data, random):
-    """Damages headers: they are small and hold the sizes."""
+    """Damages the start of a file: headers are small and hold the sizes."""
     head = data[:64]
     return random.choice((flip_bits, zero_piece, remove_piece, random_bytes))(head, random) + data[64:]
 

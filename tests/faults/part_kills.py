@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 at random moments of a run or a sweep: the resumed one ends with the same bits."""
+"""Kills a run or a sweep at random moments (kill -9). When resumed, it ends with the same bits."""
 import shutil
 import signal
 

@@ -70,7 +70,7 @@ def note_and_run(stage, folder):
 
 
 def killed_writer(stage, folder):
-    """Killed while the disk is slow: only the older file may be there."""
+    """Kills a writer while the disk is slow: only the older file may exist."""
     stage.copy(folder, "runs/q")
     (folder / "out").mkdir()
     (folder / "out/old.md").write_text("an older result")
@@ -86,7 +86,7 @@ def killed_writer(stage, folder):
 
 
 def failed_rename(stage, folder, place):
-    """Whichever call fails, exit code and status.json agree, and the run can continue."""
+    """Checks that whichever rename fails, exit code and status.json agree, and the run can continue."""
     name, nth = WRITTEN[place % len(WRITTEN)], 1 + place // len(WRITTEN)
     stage.copy(folder, "q.yaml")
     first = stage.train(folder, "q", more_env=shim(stage, f"rename {name} {nth} fail"))
@@ -94,7 +94,7 @@ def failed_rename(stage, folder, place):
     runs = run_files.runs_below(folder / "runs")
     status = run_files.read_json(runs[0] / "status.json") if runs else {}
     state, code = status.get("state"), status.get("exit_code")
-    # RUNNING: even the final status could not be written; nobody takes such a run for a finished one.
+    # RUNNING: even the final status could not be written; no command treats such a run as finished.
     if state in ("DONE", "FAILED") and code != first.code or state == "DONE" and first.code != 0:
         found.append(f"exit code {first.code}, but status.json says {json.dumps(status)}")
     if name == "report.html" and (first.code != 0 or state != "DONE"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""INT, TERM, HUP and PIPE at random moments: a checkpoint, exit code 128 + n, the same bits later."""
+"""Sends INT, TERM, HUP or PIPE at random moments: a run writes a checkpoint, ends with 128 + n, resumes."""
 import signal
 import time
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which file of which format is damaged, and which commands then read it.
 
-A reader names the sound files that a case takes, the file that it damages (a pattern; one of the
+A reader names the valid files that a case takes, the file that it damages (a pattern; one of the
 matching files is drawn), and the commands. RUN denotes the run folder of the damaged file.
 """
 import dataclasses

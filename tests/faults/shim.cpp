@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // shim.cpp: loaded before the C library (LD_PRELOAD), delays one system call or lets it fail.
 //
-// FAULT_SHIM="CALL NAME NUMBER WHAT": the NUMBERth call of `close` or `rename` for a file whose
-// name ends with NAME (rename: the new name), 0: every call; or of `fsync`, for any file. WHAT:
-// "fail", as on a broken disk, or the milliseconds to wait before the call.
+// FAULT_SHIM="CALL NAME NUMBER WHAT". CALL is `close`, `rename` or `fsync`. The shim affects the
+// NUMBERth such call (0: every call) for a file whose name ends with NAME (rename: the new name;
+// fsync: any file). WHAT is "fail", as on a broken disk, or the milliseconds to wait before the
+// call.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes one sound file of each format that the program reads, in one folder; cases take copies."""
+"""Makes one valid file of each format that the program reads, in one folder; cases take copies."""
 import gzip
 import io
 import json

@@ -66,7 +66,7 @@ class Stage:
                          **options)
 
     def copy(self, folder, *names):
-        """Copies sound files or folders to the same places below the folder of a case."""
+        """Copies valid files or folders to the same relative paths in the folder of a case."""
         for name in names:
             to = folder / name
             to.parent.mkdir(parents=True, exist_ok=True)

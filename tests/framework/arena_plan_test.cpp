@@ -33,7 +33,7 @@ TEST(ArenaPlan, what_is_never_used_or_empty_takes_no_room) {
 }
 
 TEST(ArenaPlan, fills_a_gap_between_two_that_stay) {
-  // c fits into the place of b while a is alive.
+  // c fits into the memory of b while a is alive.
   const ArenaPlan plan = plan_arena({{.bytes = 3 * kLine, .first = 0, .last = 9},
                                      {.bytes = 2 * kLine, .first = 0, .last = 4},
                                      {.bytes = 2 * kLine, .first = 5, .last = 9}});
@@ -42,7 +42,7 @@ TEST(ArenaPlan, fills_a_gap_between_two_that_stay) {
 }
 
 TEST(ArenaPlan, what_is_large_is_placed_first) {
-  // In the opposite order, the second is above the first, and the large one above both.
+  // In the opposite order, the second tensor is above the first, and the large tensor above both.
   const ArenaPlan plan = plan_arena({{.bytes = kLine, .first = 0, .last = 1},
                                      {.bytes = kLine, .first = 1, .last = 2},
                                      {.bytes = 7 * kLine, .first = 2, .last = 3}});

@@ -10,7 +10,7 @@
 namespace convscope {
 namespace {
 
-// Kernels use the sizes from the environment; a text that is not two sizes has no effect.
+// Kernels use the sizes in CONVSCOPE_CACHE_SIZES. A text other than two sizes has no effect.
 TEST(CacheSizes, AreGivenByTheEnvironment) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process reads them again
   const auto exits_with = [](const char* given, std::size_t l1, std::size_t l2) {

@@ -47,8 +47,8 @@ void check_all() {
     ASSERT_EQ(Half(static_cast<float>(half)).bits, bits) << "there and back";
     if (bits < 0x8000 && std::isfinite(want)) values.push_back(want);
   }
-  // Rounding: between neighbours a < b, the middle goes to the one with even bits; numbers below or
-  // above the middle go to a or b.
+  // Rounding between neighbours a < b: the middle goes to the neighbour with even bits, numbers
+  // below the middle to a, and numbers above the middle to b.
   for (std::uint32_t bits = 0; bits + 1 < values.size(); ++bits) {
     const double middle = (values[bits] + values[bits + 1]) / 2;
     const auto at = static_cast<float>(middle);
@@ -62,7 +62,7 @@ void check_all() {
   const auto infinity = static_cast<std::uint32_t>(values.size());
   EXPECT_EQ(Half(INFINITY).bits, infinity);
   EXPECT_EQ(Half(-INFINITY).bits, infinity | 0x8000u);
-  // Half a step past the largest value is a tie between it (odd bits) and infinity.
+  // Half a step past the largest value (odd bits) is a tie between this value and infinity.
   const double step = values.back() - values[values.size() - 2];
   const auto edge = static_cast<float>(values.back() + step / 2);
   EXPECT_EQ(Half(edge).bits, infinity);

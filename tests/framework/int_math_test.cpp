@@ -46,8 +46,9 @@ void expect_exact_at_steps(int d, const std::initializer_list<std::int64_t>& quo
   ASSERT_EQ(by.divide(0x7fffffff), 0x7fffffff / d) << d;
 }
 
-// The error of the multiplier grows with n, so the last steps below 2^31 decide. Tests all divisors
-// up to 2^16, and those near each power of two and near each 2^31 / i, where the steps are few.
+// The error of the multiplier grows with n, so the last steps below 2^31 decide. The test covers
+// all divisors up to 2^16, and divisors near each power of two and near each 2^31 / i, where the
+// steps are few.
 TEST(IntMath, FastDivisionIsExactAtTheEdges) {
   const auto all_edges = [](std::int64_t d) {
     if (d < 1 || d > 0x7fffffff || HasFatalFailure()) return;

@@ -73,7 +73,8 @@ TEST(Random, NormalNumbersHaveTheRightMoments) {
     }
     tail += std::abs(x) > 3 ? 1 : 0;
   }
-  // Standard errors for 2^20 draws: 1/1024 times sqrt(1, 2, 15, 96); the bound is five of them.
+  // The standard errors of the moments for 2^20 draws are sqrt(1), sqrt(2), sqrt(15) and sqrt(96)
+  // times 1/1024. The bound is five standard errors.
   EXPECT_NEAR(sum[1] / kCount, 0, 5 * 1.0 / 1024);
   EXPECT_NEAR(sum[2] / kCount, 1, 5 * 1.42 / 1024);
   EXPECT_NEAR(sum[3] / kCount, 0, 5 * 3.88 / 1024);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// peer_target.h: the answers of a plug-in (experiments/bench/peer.h), drawn from bytes: its table,
-// texts and numbers, and what its functions return and write. A plug-in has no other input. Writes
-// beyond its buffers cannot be prevented. tests/experiments/bench/bad_plugins_test.cpp covers other
-// defects.
+// peer_target.h: a plug-in (experiments/bench/peer.h) whose answers are drawn from the fuzzer's
+// bytes: its table, texts and numbers, and the results of its functions. A plug-in has no other
+// effect on the program. Writes beyond its buffers cannot be prevented.
+// tests/experiments/bench/bad_plugins_test.cpp covers other defects.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace convscope::testing {
 
-// The unused bytes; peer_byte() returns 0 when none are left.
+// Returns the bytes that are not used yet; peer_byte() returns 0 when none are left.
 inline Bytes& peer_bytes() {
   static Bytes left;
   return left;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/fuzz and runs each for SECONDS
-# (60), JOBS (2) at once; prints one line for each target. Exit code 1 when one found something: its input is kept in
-# build/fuzz/findings. CXX names the clang to use.
+# (60), JOBS (2) at once; prints one line for each target. The exit code is 1 when a fuzzer found an
+# error; the input is kept in build/fuzz/findings. CXX names the clang to use.
 set -eu
 seconds=${1:-60}
 [ $# -gt 0 ] && shift

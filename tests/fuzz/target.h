@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// target.h: a parser of untrusted files as a function of bytes, with valid inputs to begin from.
+// target.h: a fuzz target is a parser of untrusted files as a function of bytes, with valid inputs
+// from which a fuzzer begins.
 #pragma once
 
 #include <fstream>

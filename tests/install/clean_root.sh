@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Tests the installation on an empty system: makes a minimal Debian (mmdebstrap), installs Convscope
-# there by the named method, uses it, and prints what that took. The root is deleted at the end.
-# Without root rights it needs the package uidmap (user namespaces); it always needs a network, for
-# Debian's packages.
+# there by the named method, uses it, and prints the time and the disk space. The minimal system is
+# deleted at the end. Without root rights the script needs the package uidmap (user namespaces). It
+# always needs a network, for Debian's packages.
 set -euo pipefail
 source=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 

@@ -16,7 +16,7 @@ grown() { awk -v from="$1" -v to="$(disk)" 'BEGIN { printf "%.0f", (to - from) /
 # as_user COMMAND...: runs as a user who is not root.
 as_user() { runuser -u convscope -- env HOME=/home/convscope FIRST_USE_BEGAN="$began" "$@"; }
 
-# tools_for_cpp: the tools that every program needs that uses the library.
+# tools_for_cpp: installs the tools that a C++ program needs to use the library.
 tools_for_cpp() {
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends g++ cmake make >/dev/null 2>&1

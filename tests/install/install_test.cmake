@@ -28,8 +28,8 @@ if(NOT output MATCHES "${VERSION}")
   message(FATAL_ERROR "expected the installed program to print ${VERSION}, got '${output}'")
 endif()
 
-# The shipped configs are found by name, from any folder; man and the shells find the manual page and
-# the completions.
+# The program finds the shipped configs by name, from any folder. The manual page and the
+# completions are where man and the shells look for them.
 run(${CMAKE_COMMAND} -E chdir ${work} ${work}/moved/bin/convscope config show quickstart)
 if(NOT output MATCHES "# ${work}/moved/share/convscope/configs/quickstart.yaml:")
   message(FATAL_ERROR "expected the installed quickstart.yaml, got '${output}'")

@@ -17,7 +17,8 @@ namespace {
 
 Tensor filled(const Shape& shape, double value) { return Tensor::full(shape, value, DType::f32); }
 
-// Records what is sent, and multiplies as if `processes` others had sent the same.
+// Records the sums that are requested, and multiplies as if `processes` processes had the same
+// terms.
 class NotingReducer final : public Reducer {
  public:
   NotingReducer(std::vector<std::int64_t>& sizes, float factor) : sizes_(sizes), factor_(factor) {}
@@ -54,7 +55,7 @@ struct Network {
 TEST(GradientBuckets, GoFromTheLastParameterToTheFirst) {
   const Network net({1000, 10, 1000, 10});
   const auto buckets = gradient_buckets(net.parameters, 4000);
-  // The smallest part has 16 numbers, so p3 and p2 fill a bucket of 4000 bytes.
+  // A gradient occupies a multiple of 16 elements, so p3 and p2 fill a bucket of 4000 bytes.
   ASSERT_EQ(buckets.size(), 2u);
   EXPECT_EQ(buckets[0], (std::vector<std::size_t>{3, 2}));
   EXPECT_EQ(buckets[1], (std::vector<std::size_t>{1, 0}));

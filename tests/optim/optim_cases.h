@@ -11,7 +11,7 @@
 
 namespace convscope::optim_test {
 
-// Sizes near the vector widths, an empty one, and one that crosses the 64 Ki chunk border.
+// Sizes near the vector widths, an empty size, and a size beyond the chunk of 64 Ki elements.
 inline const std::vector<std::int64_t> kSizes = {1, 7, 8, 9, 15, 16, 17, 0, 31, 66000, 33};
 
 // Returns a value in [-1, 1) that depends only on the arguments.
@@ -50,7 +50,7 @@ inline OptimParameter parameter(const std::string& name, const std::vector<doubl
   return {name, Variable(w, true)};
 }
 
-// Returns parameters of kSizes in two groups; the second has another decay and rate.
+// Returns parameters of kSizes in two groups; the second group has another decay and rate.
 inline std::vector<ParameterGroup> noisy_groups(DType dtype) {
   std::vector<ParameterGroup> groups(2);
   groups[0] = {.name = "weights", .parameters = {}, .lr_scale = 1.0, .weight_decay = 0.01};
@@ -65,7 +65,8 @@ inline std::vector<ParameterGroup> noisy_groups(DType dtype) {
   return groups;
 }
 
-// Returns the gradient of step `step` per parameter: floats in double, the same for both types.
+// Returns the gradient of a parameter in step `step`: values of float, stored as double, so that
+// both element types get the same gradient.
 inline std::vector<double> noisy_gradient(std::size_t parameter, std::size_t count, int step) {
   std::vector<double> values(count);
   for (std::size_t i = 0; i < count; ++i) {

@@ -237,7 +237,7 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
     EXPECT_LT(group.parameters[0].variable.value().at(0), 0.99) << each.name;
     EXPECT_EQ(group.parameters[1].variable.value().at(0), 1.0) << each.name;
     EXPECT_EQ(group.parameters[2].variable.value().at(0), 1.0) << each.name;
-    // Its first real update still counts as the first.
+    // The parameter's first real update still counts as its first step.
     set_gradient(group.parameters[1].variable, {1.0});
     optimizer->step(0.1);
     EXPECT_EQ(optimizer->state().back().tensor.at(1), 1.0) << each.name;
@@ -245,8 +245,8 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
   }
 }
 
-// The bias correction counts the steps of each parameter. With a constant gradient, both corrected
-// means equal it, so each step has the length of the rate.
+// The bias correction counts the steps of each parameter. With a constant gradient g, the corrected
+// means are g and g^2, so each step has the length of the rate.
 TEST(Optimizer, AdamCorrectsEachParameterForItsOwnSteps) {
   ParameterGroup group;
   group.parameters = {parameter("early", {0.0}, DType::f64), parameter("late", {0.0}, DType::f64)};

@@ -12,7 +12,8 @@ namespace {
 using testing::normal;
 using UpdateOnCuda = testing::CudaTest;
 
-// Sizes near the pack and the chunk of a block, an empty one, and more rows than one launch takes.
+// Returns parameters with sizes near a 16-byte pack and near the chunk of a block, an empty
+// parameter, and more rows than one launch takes.
 std::vector<ParameterGroup> groups_on(Device device, DType dtype, int rows) {
   const std::int64_t sizes[] = {1, 3, 4, 5, 0, 2047, 2048, 2049, 4099, 17};
   std::vector<ParameterGroup> groups(2);

@@ -65,7 +65,7 @@ LABEL = re.compile(r"(\s*\S+(?: \S+){0,3})\s{2,}(?=\S)")  # "Method     tiles of
 
 
 def plain(text):
-    """Code and addresses become a mark of the same length, links their text."""
+    """Replaces code and addresses by a mark of the same length, and links by their text."""
     if "`" in text:
         text = BACKTICKS.sub(lambda match: MARK.ljust(len(match.group()), "_"), text)
     if "](" in text:
@@ -109,7 +109,7 @@ BLOCK = re.compile(r"^[ \t]*/\*.*?\*/", re.DOTALL | re.MULTILINE)
 
 
 def cpp_comments(text):
-    """(line, column, text, alone on its line) of each comment line."""
+    """Yields (line, column, text, alone on its line) of each comment line."""
     if 'R"' in text:
         text = RAW.sub(lambda match: '""' + "\n" * match.group().count("\n"), text)
     if "/*" in text:
@@ -184,7 +184,7 @@ PLAIN_WORD = re.compile(r"(?:^|(?<= ))[^\s\[\]=(){}<>*]*[A-Za-z]{2}[^\s\[\]=(){}
 
 
 def is_prose(content):
-    """No formula, table row or piece of code: most of its tokens are words."""
+    """Tells whether text is prose, not a formula, table row or code: most of its tokens are words."""
     if "   " in content and re.search(r"\S\s{3,}\S", content):
         return False
     return 2 * len(PLAIN_WORD.findall(content)) >= len(content.split())
@@ -220,7 +220,7 @@ def text_findings(path, units):
     low = "\n".join(texts).lower()
 
     def matches(needles, pattern):
-        """Looks only into the units that hold a needle: a pattern is slow, str.find() is not."""
+        """Yields matches. A pattern is slow, so it runs only on units that contain its `needle`."""
         hits = set()
         for needle in needles:
             at = low.find(needle)
@@ -261,7 +261,7 @@ def in_formula(text, match):
 
 
 def allowed(path, word, text, match):
-    """Uses that ALLOWED lists: (word, part of the path, words around the match)."""
+    """Returns the uses that ALLOWED lists: (word, part of the path, words around the match)."""
     around = text[max(0, match.start() - 40):match.end() + 40]
     return any(word == entry[0] and entry[1] in path and entry[2] in around for entry in ALLOWED)
 
@@ -342,7 +342,7 @@ def is_public(path):
 
 
 def findings(root, path):
-    """Sorted (line, rule, message) of one file; path is relative to root."""
+    """Returns sorted (line, rule, message) of one file; path is relative to root."""
     name = path.as_posix()
     text = (root / path).read_text(errors="replace")
     found = list(text_findings(name, units_of(path, text)))
@@ -378,7 +378,7 @@ def files_of(root, places=None):
 
 
 def folder_of(path):
-    """The folder that a file counts for: two levels, three below layers/conv2d and tests/layers."""
+    """Returns the folder that a file counts for: two levels, three below layers/conv2d and tests/layers."""
     parts = path.parts[:-1]
     deep = parts[:2] in (("layers", "conv2d"), ("tests", "layers"))
     return "/".join(parts[:3 if deep else 2]) or "."
@@ -394,7 +394,7 @@ def counts_of(root, places=None):
 
 
 def problems(root):
-    """What differs from the baseline: findings of folders that have more, and counts that fell."""
+    """Returns what differs from the baseline: findings of folders that have more, and counts that fell."""
     counts, listed = counts_of(root)
     noted = json.loads((root / BASELINE).read_text()) if (root / BASELINE).exists() else {}
     found = []
@@ -444,7 +444,7 @@ def table(counts):
 
 
 def root_of(start):
-    """The repository around a folder: the nearest one above with a tests/repo."""
+    """Returns the repository of a folder: the nearest parent that has a tests/repo."""
     return next((folder for folder in (start, *start.parents) if (folder / "tests" / "repo").is_dir()), start)
 
 

@@ -18,7 +18,7 @@ struct Called {
   std::string out, err;
 };
 
-// Calls in `folder`; "": the current folder.
+// Runs a command line in `folder`; "": the current folder.
 inline Called call_shell(const std::string& line, const std::string& folder = "") {
   const TemporaryFolder results;
   const std::string command = (folder.empty() ? "" : "cd '" + folder + "' && ") + "{ " + line +
@@ -29,7 +29,7 @@ inline Called call_shell(const std::string& line, const std::string& folder = ""
           text_of(results / "err")};
 }
 
-// Calls the program; `environment` is "NAME=value" before it.
+// Calls the program. `environment` has "NAME=value" words that precede the command.
 inline Called call_program(const std::string& arguments, const std::string& folder = "",
                            const std::string& environment = "") {
   return call_shell(environment + " " CONVSCOPE_BINARY_DIR "/bin/convscope " + arguments, folder);

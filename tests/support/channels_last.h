@@ -6,7 +6,8 @@
 
 namespace convscope::testing {
 
-// Returns the NHWC version of the problem in `half`; the problem itself when there is none.
+// Returns the NHWC version, in the type `half`, of the problem in `text`. If there is none, returns
+// the problem itself.
 inline Conv2dProblem halves_with_channels_last(const char* text, DType half) {
   Conv2dProblem problem = Conv2dProblem::parse(text);
   problem.dtype = half;

@@ -41,9 +41,9 @@ inline constexpr bool is_sanitized() {
   return false;
 }
 
-// Returns true if entry `i` of a long list of problems is tested. A GPU tests all: each change of
-// device code is tested on one (repo_gpu_record). The emulation tests every third, and all with
-// CONVSCOPE_TEST_LISTS=long (.ci/nightly).
+// Returns true if entry `i` of a long list of problems is tested. A GPU tests all entries, because
+// each change of device code must pass on a GPU (repo_gpu_record). The emulation tests every third
+// entry, or all entries with CONVSCOPE_TEST_LISTS=long (.ci/nightly).
 inline bool takes_entry(std::size_t i) {
   const char* const lists = std::getenv("CONVSCOPE_TEST_LISTS");
   return !is_emulated() || (lists != nullptr && std::strcmp(lists, "long") == 0) || i % 3 == 0;

@@ -16,7 +16,7 @@ struct Bound {
   double absolute = 0;
   double relative = 0;
 };
-// For formulas with the same number of roundings, in another order or with fused products.
+// A bound for two formulas with about the same number of roundings, in another order or with FMAs.
 inline Bound few_ulp(DType dtype, double ulps = 4) {
   const double eps = dtype == DType::f64 ? 0x1p-52 : 0x1p-23;
   return {ulps * eps, ulps * eps};
@@ -28,7 +28,8 @@ inline std::vector<Tensor> on(const std::vector<Tensor>& tensors, Device device)
   return out;
 }
 
-// compute(inputs) -> results; runs twice on the device: the second run must give the same bits.
+// Compares compute(inputs) -> results on the device with the CPU. Runs it twice on the device; the
+// second run must give the same bits.
 template <class Compute>
 void expect_like_cpu(Compute&& compute, const std::vector<Tensor>& inputs, const Bound& bound) {
   const std::vector<Tensor> want = compute(on(inputs, Device{}));
@@ -43,7 +44,7 @@ void expect_like_cpu(Compute&& compute, const std::vector<Tensor>& inputs, const
   }
 }
 
-// f(variables) -> y; compares y and the gradients of sum(y r), r random.
+// Compares y = f(variables), and the gradients of sum(y r) for a random r, with the CPU.
 template <class F>
 void expect_gradients_like_cpu(F&& f, const std::vector<Tensor>& inputs, const Bound& bound) {
   expect_like_cpu(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// empty_batch.h: the result of a convolution algorithm for a batch without images, in all ways that
-// a layer requests it: by name, with tensors, and through the differentiable operation.
+// empty_batch.h: checks a convolution algorithm with a batch without images. Calls it in all ways
+// that a layer does: by name, with tensors, and through the differentiable operation.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ inline std::string differs_from(double value, const Tensor& tensor, const std::s
   return "";
 }
 
-// Tests one direction by itself. Outputs to assign, or to add to, hold seven before.
+// Tests one direction by itself. All outputs hold seven before the call.
 inline std::string fault_in_direction(const Conv2dAlgorithm& algorithm,
                                       const Conv2dProblem& problem, Direction direction) {
   const Device device{algorithm.device, 0};
@@ -47,7 +47,8 @@ inline std::string fault_in_direction(const Conv2dAlgorithm& algorithm,
   return differs_from(7, w, "w");  // all outputs are empty: returning without an error is enough
 }
 
-// Tests all directions as one operation; `auto` does a direction that the algorithm refuses.
+// Tests all directions as one operation; `auto` chooses another algorithm for a direction that this
+// algorithm refuses.
 inline std::string fault_in_operation(const Conv2dAlgorithm& algorithm,
                                       const Conv2dProblem& problem) {
   const Device device{algorithm.device, 0};

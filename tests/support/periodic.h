@@ -17,8 +17,8 @@
 
 namespace convscope::testing {
 
-// Random numbers on the device that repeat with a prime period. So the host can compute each of
-// them without storing them, and no two rows or images are equal.
+// Random numbers on the device that repeat with a prime period. So the host can compute each number
+// without storing all numbers, and no two rows or images are equal.
 class Periodic {
  public:
   static constexpr std::int64_t kPeriod = 999983;

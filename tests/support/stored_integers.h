@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stored_integers.h: small integers as operands of NHWC convolutions on a GPU. Sums of a few of
-// them are exact in fp16/bf16, so one rounding and two roundings give the same number.
+// stored_integers.h: small integers as operands of NHWC convolutions on a GPU. Sums of a few small
+// integers are exact in fp16/bf16, so it does not matter whether a result is rounded once or twice.
 #pragma once
 
 #include <cstdint>

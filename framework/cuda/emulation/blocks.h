@@ -34,7 +34,8 @@ struct Thread {
   const char* name = "";
   const void* argument = nullptr;
   void* result = nullptr;
-  // The round of the cluster barrier in which it arrived and has not waited yet; 0: none.
+  // The round of the cluster barrier in which the thread has arrived without having waited; 0:
+  // none.
   unsigned arrived_in = 0;
 };
 
@@ -80,7 +81,7 @@ struct Cluster {
   Thread* current = nullptr;
   Fiber* current_fiber = nullptr;
   Fiber scheduler;
-  // A ring buffer of threads that can continue, in this order. Each thread is in it at most once.
+  // A ring buffer of the threads that can continue, in order. Each thread occurs at most once.
   unsigned ready_first = 0, ready_count = 0;
   unsigned ready_last_place = kMaxThreads - 1;  // of the part used by the running blocks
   // The cluster barrier. Rounds count from 1.
@@ -103,7 +104,7 @@ extern Block* the_block;
 inline Block& block() { return *the_block; }
 
 bool reverse_order();
-// Returns the place of item i of `count`.
+// Returns the index of the i-th of `count` items in the order of the launch.
 inline unsigned in_order(unsigned i, unsigned count) { return reverse_order() ? count - 1 - i : i; }
 
 void back_to_scheduler();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// environment.h: environment variables that choose between two words. A mistyped word must be an
-// error: otherwise tests that ask for the other word would pass without testing anything.
+// environment.h: environment variables that choose between two words. A mistyped word is an error:
+// otherwise tests that set the variable could pass without testing anything.
 #pragma once
 
 #include <cstdlib>

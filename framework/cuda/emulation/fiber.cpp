@@ -61,7 +61,7 @@ constexpr std::size_t kStackBytes = 512 << 10;  // stack frames are several time
 constexpr std::size_t kStackBytes = 128 << 10;  // only touched pages consume memory
 #endif
 
-// Facts about the switch for the new stack and for arrived().
+// State of the current switch, read on the new stack and by arrived().
 Fiber* came_from = nullptr;
 Fiber* going_to = nullptr;
 
@@ -101,8 +101,8 @@ void Fiber::restart() {
 #endif
   fake_stack_ = nullptr;
 #if defined(__x86_64__)
-  // Six registers, then the address to which the switch "returns". There the stack pointer must be
-  // 8 below a multiple of 16, as after a call.
+  // The new stack holds six registers, then the address to which the switch "returns". At that
+  // address, the stack pointer must be 8 below a multiple of 16, as after a call.
   auto* top = reinterpret_cast<void**>(memory_ + memory_bytes_ - first_line_ * 64);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&fiber_begins);
@@ -117,8 +117,8 @@ void Fiber::restart() {
 #endif
 }
 
-// Runs first on a stack that continues. The sanitizer reports the position of the previous stack;
-// for the scheduler's stack there is no other source for it.
+// Runs first on a stack that continues. The sanitizer reports the position of the previous stack,
+// which for the scheduler's stack is not known otherwise.
 void Fiber::arrived([[maybe_unused]] Fiber& at) {
 #if defined(CONVSCOPE_ASAN)
   __sanitizer_finish_switch_fiber(at.fake_stack_, &came_from->stack_bottom_,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl.cpp: replaces NCCL: sums over the emulated GPUs of the processes of one host. So steps of
-// several processes, also recorded ones, are tested on a machine without a GPU:
+// nccl.cpp: replaces NCCL. Computes sums over the emulated GPUs of several processes on one host.
+// So steps of several processes, also recorded ones, are tested on a machine without a GPU:
 //
 //   export CONVSCOPE_CUDA_LIBRARY=build/release/lib/libconvscope_cuda_emulated.so
 //   export CONVSCOPE_NCCL_LIBRARY=$CONVSCOPE_CUDA_LIBRARY
 //   mpirun -n 2 convscope run ... device=cuda
 //
-// Method    The processes share a memory segment with one slot per process. A sum passes through it
-//           in pieces: each process writes its terms, all synchronise, each adds all slots in rank
-//           order, and all synchronise again. During a stream capture, the sum becomes part of the
-//           capture.
+// Method    The processes share a memory segment with one slot (an array of kPiece elements) per
+//           process. A sum is computed in ranges of kPiece elements. Each process writes its terms
+//           to its slot, all synchronise, each process adds all slots in rank order, and all
+//           synchronise again. During a stream capture, the sum becomes part of the capture.
 // A process that waits for a lost process waits forever, as with NCCL.
 #include <fcntl.h>
 #include <sched.h>
@@ -33,10 +33,10 @@ namespace {
 constexpr int kSuccess = 0, kSystemError = 2, kInvalidArgument = 4;
 constexpr int kFloat32 = 7;
 constexpr int kFirstOwnOp = 5;              // after NCCL's operations
-constexpr std::size_t kPiece = 64 << 10;    // numbers
+constexpr std::size_t kPiece = 64 << 10;    // elements
 constexpr std::size_t kHeaderBytes = 4096;  // before the slots
 
-// Kept in the shared memory, which is zero at first.
+// The header of the shared memory, which initially is zero.
 struct Meeting {
   std::atomic<int> arrived;
   std::atomic<int> round;

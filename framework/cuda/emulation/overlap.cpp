@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// overlap.cpp: keeps the device memory as it was before the kernels that may still be running, and
-// as it is now.
+// overlap.cpp: keeps two copies of the device memory: before the kernels that may still be running,
+// and now.
 #include "framework/cuda/emulation/overlap.h"
 
 #include <algorithm>

@@ -27,7 +27,8 @@ bool set_overlap(bool on);
 void wait_for_previous();
 void let_next_start();
 
-// A block of device memory, by address. `serial` changes when a place is freed and allocated again.
+// A block of device memory, by address. `serial` changes when memory at the same address is freed
+// and allocated again.
 struct DeviceBlock {
   std::byte* at;
   std::size_t bytes;
@@ -51,14 +52,15 @@ class Grid {
   ~Grid();
   Grid(const Grid&) = delete;
   Grid& operator=(const Grid&) = delete;
-  // Returns "", or the error of an overlapping kernel that has not waited while others ran.
+  // Returns "", or the error of an overlapping kernel that has not waited while earlier kernels
+  // ran.
   const char* end();
 };
 
 // Prepares the state of blocks that run together.
 void begin_blocks();
-// Returns true if a thread waits. When nothing else can continue, go_on() makes the earlier writes
-// visible. go_on() and end_blocks() return "" or the error.
+// Returns true if a thread waits for the previous kernel. When no other thread can continue,
+// go_on() makes the earlier writes visible. go_on() and end_blocks() return "" or an error text.
 bool somebody_waits();
 const char* go_on();
 const char* end_blocks();

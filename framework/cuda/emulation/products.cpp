@@ -86,7 +86,7 @@ bool decode(DType dtype, bool outer, const unsigned char* const* pieces, int lin
   return special == 0;
 }
 
-// A tile of a small problem is mostly padding, so lines of zeros are not multiplied.
+// A tile of a small problem is mostly padding, so rows and columns of zeros are not multiplied.
 CONVSCOPE_COPIES
 void multiply(const float* a, int a_stride, bool a_finite, int row, const float* b, int b_stride,
               bool b_finite, int depths, float* sums) {

@@ -65,7 +65,7 @@ Block* next_to_begin() {
   return c.beginning += reverse_order() ? -1 : 1;
 }
 
-// Runs on a fiber: begins thread after thread while there are threads that have not begun. So a
+// Runs on a fiber: executes thread after thread while there are threads that have not begun. So a
 // kernel without barriers needs one fiber, and no switch per thread.
 void fiber_main() {
   Cluster& c = cluster();
@@ -220,7 +220,7 @@ void forget_fibers() {
 
 std::string in_brackets(uint3 v) { return cat("(", v.x, ",", v.y, ",", v.z, ")"); }
 
-// `all`: an error of all running blocks, not only of the block that ran last.
+// Ends the launch. With `all`, the error names all running blocks, else the block that ran last.
 [[noreturn]] void give_up(const std::string& sentence, bool all = false) {
   const Cluster& c = cluster();
   const std::string grid = cat(" of grid ", gridDim.x, "x", gridDim.y, "x", gridDim.z, ", ");
@@ -361,7 +361,8 @@ void run_grid(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigned bl
         }
       }
     }
-    // Exactly the requested bytes, so that the address sanitizer detects an access to the next one.
+    // Allocates exactly the requested bytes, so that the address sanitizer detects accesses beyond
+    // them.
     void* shared = nullptr;
     if (shared_bytes > 0 && posix_memalign(&shared, 128, shared_bytes) != 0) {
       convscope::fail(convscope::ErrorKind::kRun, "cuda emulation", "no memory for a block");

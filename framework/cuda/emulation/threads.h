@@ -59,11 +59,11 @@ void* dynamic_shared();
 enum class Barrier { plain, any, all, count };
 int barrier(Barrier kind, bool predicate);
 
-// Waits until wake(which) is called; `name` is the operation that an error message names.
+// Waits until wake(which) is called. `name` is the operation, for error messages.
 void wait_for(const void* which, const char* name);
 void wake(const void* which);
-// Calls `whole(object, fact)` when the block ends; false ends the launch with `sentence`. For
-// objects in shared memory that must never be overwritten.
+// Calls `whole(object, fact)` when the block ends; if it returns false, the launch ends with
+// `sentence`. For objects in shared memory that must never be overwritten.
 void watch(const void* object, unsigned fact, bool (*whole)(const void*, unsigned),
            const char* sentence);
 // Waits until `threads` threads have reached this barrier (bar.sync).
@@ -74,8 +74,8 @@ unsigned cluster_rank();
 unsigned cluster_size();
 void cluster_arrive();
 void cluster_wait();
-// Returns block `rank`'s copy of the place `at` in the calling block's dynamic shared memory; `at`
-// is a multiple of `bytes`. `name` is the reader's name in the error of an invalid read.
+// Returns the address in block `rank` that corresponds to `at` in the calling block's dynamic
+// shared memory. `at` is a multiple of `bytes`. `name` is the reading function, for error messages.
 const void* in_block(const char* name, const void* at, std::size_t bytes, unsigned rank);
 
 unsigned lane();            // 0..31: place of the calling thread in its warp
@@ -86,8 +86,8 @@ struct Meeting {
   std::array<const void*, 32> arguments{};
   std::array<void*, 32> results{};
 };
-// Waits for the existing lanes of `mask`. Returns null, except in the last lane to arrive, which
-// writes all results and then releases the others with part().
+// Waits for the existing lanes of `mask`. Returns null in all lanes except the last lane to arrive.
+// The last lane writes all results and then releases the other lanes with part().
 const Meeting* meet(unsigned mask, const void* which, const char* name, const void* argument,
                     void* result);
 void part(unsigned lanes);
@@ -144,7 +144,8 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) {
 }
 
 namespace emulation {
-// Returns the value of lane `source(lane)`, or the own value when it is outside of the segment.
+// Returns the value of lane `source(lane)`, or the calling lane's value when that lane is outside
+// of the segment.
 template <class T, class Source>
 T shuffle(const char* name, unsigned mask, T value, const Source& source) {
   struct Argument {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // byte_tile.cuh: D [64 x N] += A [64 x 128] B [128 x N] by one warp group (128 threads) on the
-// tensor cores: A is u8 or i8, B is i8, D has exact 32-bit accumulators. The byte version of
-// matrix_tile.cuh: the same swizzled rows of 128 bytes (K-major), the same layout of the
-// accumulators in registers, the same order of begin(), multiply(), commit() and wait().
+// tensor cores: A is u8 or i8, B is i8, D has exact 32-bit accumulators. It is the int8 version of
+// matrix_tile.cuh, with the same swizzled rows of 128 bytes (K-major), the same layout of
+// accumulators in registers, and the same order of begin(), multiply(), commit() and wait().
 //
-// wgmma on sm_90a, ldmatrix and mma.sync on every other GPU from sm_80 on, plain loops over the
-// same bytes in the emulation.
+// It uses wgmma on sm_90a, ldmatrix and mma.sync on every other GPU from sm_80 on, and plain loops
+// over the same bytes in the emulation.
 #pragma once
 
 #include "framework/cuda/tensor_cores/matrix_tile.cuh"

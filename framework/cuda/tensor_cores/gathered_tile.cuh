@@ -4,11 +4,12 @@
 // per row and loads A into registers; wgmma (sm_90a) or mma.sync (other GPUs from sm_80) multiplies
 // it from there. Plain loops in the emulation.
 //
-// Rows       a warp has 16 rows. Lane l gives the places of pieces (16 bytes) of row l % 16: piece
-//            2 k + l / 16 of the 64 elements in K is at[k] bytes after `base`
-// Columns    B as in matrix_tile.cuh, K-major
-// Registers  D and the order of begin, multiply, commit and wait as in matrix_tile.cuh; A must
-//            not change before wait either
+// Rows       A warp has 16 rows. A row has 64 elements of K, which are 8 pieces of 16 bytes. Lane l
+//            supplies the addresses of four pieces of row l % 16: piece 2 k + l / 16 is at[k] bytes
+//            after `base`.
+// Columns    B is stored as in matrix_tile.cuh, K-major.
+// Registers  D, and the order of begin, multiply, commit and wait, are as in matrix_tile.cuh. The
+//            rows of A must not change before wait either.
 #pragma once
 
 #include "framework/cuda/tensor_cores/matrix_tile.cuh"

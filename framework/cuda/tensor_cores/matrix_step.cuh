@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // matrix_step.cuh: D [64 x N] += A [64 x 16] B [16 x N] by one warp group (128 threads), A and B in
-// fp16/bf16 in shared memory: wgmma on sm_90a, loops over the same bytes in the emulation. Other
-// GPUs have no such instruction.
+// fp16/bf16 in shared memory. It uses wgmma on sm_90a, and loops over the same bytes in the
+// emulation. Other GPUs have no such instruction.
 //
 // Operands are rows of 128, 64 or 32 bytes (kRow: 64, 32, 16 elements), swizzled by the bits of
 // their address (swizzled_place). So an operand may begin at any row of a larger tile: rows of an
@@ -10,8 +10,9 @@
 //   K-major     + bytes(32)     16 elements of K further in the same rows
 //   M/N-major   + rows(16)      16 elements of K further; more than 64 columns of B are blocks of
 //                               64 columns, kTileBlockBytes apart
-// Registers and order are those of matrix_tile.cuh. f32 operands are read as tf32: then a step has
-// 8 elements of K, also 32 bytes, and operands are K-major.
+// The layout of D in registers and the order of the calls are those of matrix_tile.cuh. f32
+// operands are read as tf32. Then a step has 8 elements of K, which also are 32 bytes, and operands
+// are K-major.
 #pragma once
 
 #include <array>
@@ -63,7 +64,7 @@ __device__ inline void give_registers() {
 }
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
-// Returns the piece that begins with element (line, K index `depth`) of an operand.
+// Returns the 16-byte piece that begins with element (line, K index `depth`) of an operand.
 template <class Half, bool kOuter, int kRow>
 inline const unsigned char* piece(Place factor, int line, int depth) {
   constexpr int kBytes = static_cast<int>(sizeof(Half));

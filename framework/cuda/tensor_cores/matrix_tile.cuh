@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // matrix_tile.cuh: D [64 x N] += A [64 x 64] B [64 x N] by one warp group (128 threads) on the
-// tensor cores, A and B in fp16/bf16 in shared memory: wgmma on sm_90a, ldmatrix and mma.sync on
-// all other GPUs from sm_80, plain loops over the same bytes in the emulation.
+// tensor cores, A and B in fp16/bf16 in shared memory. It uses wgmma on sm_90a, ldmatrix and
+// mma.sync on all other GPUs from sm_80, and plain loops over the same bytes in the emulation.
 //
-// Shared memory   a tile is rows of 128 bytes; piece c (16 bytes, 8 elements) of row r is stored
-//                 at place c ^ (r % 8), so that eight rows use all banks (swizzle_tile). Base
-//                 addresses are multiples of 1024 bytes.
+// Shared memory   A tile has rows of 128 bytes, each of eight pieces of 16 bytes (8 elements).
+//                 Piece c of row r is stored as piece c ^ (r % 8), so that eight rows use all banks
+//                 (swizzle_tile). Base addresses are multiples of 1024 bytes.
 //                 depth inner   K-major: row = a row of A or a column of B, with 64 elements of K
 //                 depth outer   row = an index of K, with 64 rows of A or columns of B; further
 //                               columns are further blocks of 64 rows, kTileBlockBytes apart
 // Registers       thread t of the group (warp t/32, lane l = t%32) has D[row][column] for
 //                 row = 16 warp + l/4 + 8 i, column = 8 j + 2 (l%4) + e in d[4 j + 2 i + e]
-// Order           begin(); multiply()...; commit(); wait<groups>(): do not access d or the tiles
+// Order           begin(); multiply()...; commit(); wait<groups>(). Do not access d or the tiles
 //                 before wait. Accumulators are f32; the unit rounds them towards zero.
 #pragma once
 
@@ -130,7 +130,7 @@ __device__ inline void multiply(float (&d)[kColumns / 2], const unsigned char* a
         }
       });
 #elif defined(CONVSCOPE_WGMMA)
-  // 16 elements of K further: 32 bytes in a row, or 16 rows.
+  // The distance to the next 16 elements of K: 32 bytes in a row, or 16 rows.
   constexpr unsigned kStep = (kDepthOuter ? 16 * kTileRowBytes : 32) >> 4;
   const std::uint64_t from_a = wgmma_descriptor(a, kTileBlockBytes);
   const std::uint64_t from_b = wgmma_descriptor(b, kTileBlockBytes);

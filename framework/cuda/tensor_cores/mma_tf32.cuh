@@ -24,8 +24,8 @@ __device__ inline float rounded_tf32(float v) {
 // Rounds in the same way; NaN stays NaN.
 __device__ inline float to_tf32(float v) { return v == v ? rounded_tf32(v) : v; }
 
-// Computes d += A B of one warp: d[0], d[1] in row l/4, d[2], d[3] in row l/4 + 8; a: {row l/4, row
-// l/4 + 8} for k = l%4, then for k = l%4 + 4.
+// Computes d += A B of one warp. d[0] and d[1] are in row l/4, d[2] and d[3] in row l/4 + 8. a has
+// {row l/4, row l/4 + 8} for k = l%4, then for k = l%4 + 4.
 __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, float b1) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   struct Factors {
@@ -63,8 +63,9 @@ __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, fl
 #endif
 }
 
-// As read by the unit, v = high + low with an error of at most 2^-21 |v|. high is rounded, so low
-// has either sign and the unit's truncation of low has no bias. For an infinity, low is NaN.
+// Splits v into two TF32 operands: high + low, as tensor cores read them, differs from v by at most
+// 2^-21 |v|. high is rounded, so low has either sign and the unit's truncation of low has no bias.
+// For an infinity, low is NaN.
 struct HighLow {
   float high, low;
 };

@@ -6,11 +6,11 @@
 //   load_matrices<false>(a, row_of_this_lane);    // rows of 16 bytes, at any address
 //   mma<BFloat16>(sums, a, b0, b1);               // sums[0..3] += A [16 x 16] B [16 x 8]
 //
-// Places in shared memory are SharedAddress here: 32 bits on a GPU, where an addition of pointers
-// takes three instructions instead of one.
+// Addresses in shared memory have the type SharedAddress. It has 32 bits on a GPU, where an
+// addition of 64-bit pointers takes three instructions instead of one.
 //
-// The same instruction loads a tile of rows of four f32: lane l gets number l%4 of row l/4, as
-// mma_tf32() requires.
+// load_matrices() also loads tiles whose rows have four f32 elements: lane l gets element l%4 of
+// row l/4, as mma_tf32() requires.
 // Source: PTX ISA, "Warp level matrix instructions"
 // Read next  mma.cuh: the layout of fragments in lanes
 #pragma once

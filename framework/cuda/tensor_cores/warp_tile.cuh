@@ -3,12 +3,13 @@
 // fp16/bf16 in shared memory: ldmatrix and mma.sync from sm_80, plain loops over the same bytes in
 // the emulation. For small products, where each warp has its own few tiles.
 //
-// Shared memory   A: rows of `pitch` elements, K inner; transposed: `pitch` elements per k, rows
-//                 inner. B: columns of `pitch` elements, K inner. Rows and columns begin at
-//                 multiples of 16 bytes; with (pitch / 8) odd, eight of them use all banks.
+// Shared memory   A has rows of `pitch` elements, K inner. A transposed A has `pitch` elements per
+//                 k, rows inner. B has columns of `pitch` elements, K inner. Rows and columns begin
+//                 at multiples of 16 bytes. With (pitch / 8) odd, eight rows use all banks.
 // Registers       lane l has D[row][column] for row = l/4 + 8 i, column = 2 (l%4) + e in
 //                 d[2 i + e]
-// Numerics        products are exact, accumulators f32; the unit rounds them towards zero
+// Numerics        Products are exact and accumulators are f32; tensor cores round accumulators
+// towards zero.
 // Read next  matrix_tile.cuh: the larger product of four warps; mma.cuh: the instructions
 #pragma once
 
@@ -24,8 +25,8 @@ namespace convscope::warp_tile {
 
 inline constexpr int kRows = 16, kColumns = 8, kDepth = 16;
 
-// Returns the elements from row to row: `count` rounded up to whole K steps and to an odd number of
-// 16-byte pieces.
+// Returns the distance between rows in elements: `count` rounded up to whole K steps, then to an
+// odd number of 16-byte units.
 constexpr int pitch_of(int count) { return round_up(count, kDepth) + 8; }
 
 template <class Half, bool kTurned>

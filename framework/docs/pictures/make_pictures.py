@@ -44,7 +44,7 @@ def chunks(png):
 
 
 def unfiltered(data, width, height, depth):
-    """Rows of a PNG whose filters are undone."""
+    """Returns the rows of a PNG with its filters undone."""
     stride, rows = width * depth, []
     before = bytearray(stride)
     for y in range(height):
@@ -71,7 +71,7 @@ def unfiltered(data, width, height, depth):
 
 
 def smaller(png):
-    """The same picture with at most 256 colours."""
+    """Returns the picture with at most 256 colours."""
     parts = list(chunks(png))
     width, height, bits, colour = struct.unpack(">IIBB", parts[0][1][:10])
     if bits != 8 or colour not in (2, 6):

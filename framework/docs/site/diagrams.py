@@ -106,7 +106,7 @@ STYLE = (
 
 
 class Problem(Exception):
-    """What a diagram shows and the repository does not have, in a sentence."""
+    """An error: a diagram shows something that the repository does not have."""
 
 
 def folder_of(name):
@@ -118,7 +118,7 @@ def folder_of(name):
 
 
 def includes(root):
-    """All pairs (folder, folder that it includes)."""
+    """Returns all pairs (folder, folder that it includes)."""
     found = set()
     for top in TOP:
         for base, below, names in os.walk(root / top):
@@ -136,7 +136,7 @@ def includes(root):
 
 
 def reduced(pairs):
-    """The pairs without those that follow from others."""
+    """Returns the pairs without those that follow from other pairs."""
     nodes = {node for pair in pairs for node in pair}
     reach = {node: {b for a, b in pairs if a == node} for node in nodes}
     for middle in nodes:
@@ -173,7 +173,7 @@ def arrow(x1, y1, x2, y2, both=False):
 
 
 def shape(name):
-    """(left, top, width, height) of a folder's box."""
+    """Returns (left, top, width, height) of a folder's box."""
     if name in TOP:
         row, left, width, _ = TOP[name]
         return left, ROW_TOP[row], width, ROW_HEIGHT[row]
@@ -182,7 +182,7 @@ def shape(name):
 
 
 def between(a, b):
-    """The ends of an arrow from the edge of box a to the edge of box b."""
+    """Returns the ends of an arrow from the edge of box a to the edge of box b."""
     al, at, aw, ah = shape(a)
     bl, bt, bw, bh = shape(b)
     low, high = max(al, bl), min(al + aw, bl + bw)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notebooks as pages, with what their cells put out when they are run.
+"""Makes pages of the notebooks, with the outputs of their cells.
 
 They are run by experiments/notebooks/run_notebooks.py in the environment of the notebooks, and
 again only when a notebook or the library changed. Where that environment cannot be made the pages
@@ -19,7 +19,7 @@ PLACE = "CONVSCOPE-HTML-{}"
 
 
 def environment_of(program):
-    """What the kernel needs, as `notebook --paths` prints it."""
+    """Returns the environment variables that the kernel needs, as `notebook --paths` prints it."""
     text = subprocess.run(
         [program, "notebook", "--paths"], capture_output=True, text=True, check=True
     ).stdout
@@ -91,7 +91,7 @@ def output_html(output):
 
 
 def page(repository, pages, name, build, store):
-    """Writes the page of a notebook; whether it has outputs. HTML goes into `store`, because
+    """Writes the page of a notebook; returns whether it has outputs. HTML goes into `store`, because
     Markdown would change it."""
     done = build / "notebooks" / os.path.basename(name)
     ran = done.is_file()

@@ -30,7 +30,7 @@ LANGUAGES = {
 
 
 def page_of(name):
-    """The page that holds a file of the repository."""
+    """Returns the page that shows a file of the repository."""
     suffix = pathlib.PurePosixPath(name).suffix
     if suffix == ".md":
         return name
@@ -53,7 +53,7 @@ class Pages:
         self.written.add(page)
 
     def link(self, name, page):
-        """The relative link from a page to the page of a file or folder, or None."""
+        """Returns the relative link from a page to the page of a file or folder, or None."""
         if name in self.repository.folders:
             inside = "README.md" if name == "." else f"{name}/README.md"
             if inside not in self.repository.known:
@@ -107,7 +107,7 @@ class Pages:
         return "".join(pieces) + line[end:]
 
     def converted(self, text, name):
-        """A document's text as mkdocs needs it."""
+        """Returns a document's text in the form that mkdocs needs."""
         out, fenced, before = [], False, ""
         in_list = False
         for line in text.split("\n"):
@@ -209,7 +209,7 @@ class Pages:
         self.write(index, "\n".join(lines) + "\n")
 
     def rest(self):
-        """Pages of what other pages name, until nothing new is named."""
+        """Makes pages of the files and folders that other pages name, until nothing new is named."""
         done = set()
         while True:
             new = [

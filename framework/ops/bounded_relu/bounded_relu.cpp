@@ -16,7 +16,7 @@ constinit KernelSlot<void(const Tensor&, const Tensor&, double, const Tensor&, c
 
 namespace {
 
-// Returns the piece of the scratch memory that holds one tensor of x's shape.
+// Returns row `row` of the scratch memory as a tensor of `shape`.
 Tensor row_of(const Tensor& scratch, std::int64_t row, const Shape& shape) {
   return scratch.slice_rows(row, 1).reshape(shape);
 }

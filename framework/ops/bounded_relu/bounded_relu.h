@@ -35,7 +35,7 @@ extern CONVSCOPE_API KernelSlot<void(const Tensor& y, const Tensor& dy, double m
                                      const Tensor& scratch, const Tensor& dx)>
     bounded_relu_gradient_kernel;
 
-// Does the same with kernels of elementwise.h, on any device.
+// Computes y with kernels of elementwise.h only, on any device.
 CONVSCOPE_API void bounded_relu_composed(const Tensor& x, double most, const Tensor& scratch,
                                          const Tensor& y);
 CONVSCOPE_API void bounded_relu_gradient_composed(const Tensor& y, const Tensor& dy, double most,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bounded_relu_simd.cpp: plain loops that the compiler vectorises, once per instruction set. Both
-// are memory-bound.
+// loops are memory-bound.
 #include "framework/ops/bounded_relu/bounded_relu_simd.h"
 
 #include "framework/simd/simd.h"

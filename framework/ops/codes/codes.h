@@ -20,7 +20,7 @@ inline constexpr int kCodeBlock = 16;  // channels per block
 // NaN gets the lowest code. low <= 0 <= high.
 struct RoundedImages {
   std::int64_t images = 0, channels = 0, pixels = 0;
-  bool in_blocks = false;  // the numbers are NCHW16c, too; else [N,C,pixels]
+  bool in_blocks = false;  // the f32 are NCHW16c, too; else [N,C,pixels]
   const float* from = nullptr;
   const double* step = nullptr;
   std::int32_t low = 0, high = 255;
@@ -39,7 +39,7 @@ struct RealImages {
 };
 extern CONVSCOPE_API KernelSlot<void(const RealImages&)> real_images_kernel;
 
-// Computes the largest code of each window.
+// Computes the largest code of each pooling window.
 extern CONVSCOPE_API KernelSlot<void(const CodesPool&)> pool_codes_kernel;
 
 }  // namespace convscope

@@ -2,10 +2,11 @@
 // codes_cuda.cu: arrays of codes on a GPU: rounding from f32, conversion to f32, and max pooling,
 // all at memory bandwidth.
 //
-// Method     Between planes [N,C,P] and NCHW16c [N,C/16,P,16], a thread has one pixel of a block:
-//            it reads (or writes) 16 planes there, adjacent threads have adjacent pixels, and the
-//            16 codes are one access of 16 bytes. Between two NCHW16c arrays, a thread has four
-//            adjacent numbers, 16 bytes of f32 and 4 of codes, four times.
+// Method     Conversions between planes [N,C,P] and NCHW16c [N,C/16,P,16] assign one pixel of a
+//            block of 16 channels to a thread. The thread reads (or writes) this pixel in 16
+//            planes, and the 16 codes are one access of 16 bytes. Adjacent threads have adjacent
+//            pixels. Between two NCHW16c arrays, a thread converts four adjacent elements (16 bytes
+//            of f32, 4 bytes of codes), four times.
 // Numerics   The codes are those of the CPU, bit by bit (code_rounding.cuh)
 #include "framework/cuda/map.cuh"
 #include "framework/ops/codes/code_rounding.cuh"
@@ -14,7 +15,7 @@
 namespace convscope {
 namespace {
 
-// The distances between elements of one thread; see for_pixels().
+// Distances between the elements that one thread of for_pixels() accesses.
 struct BlockSizes {
   std::int64_t images, channels, pixels, blocks;
 };
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A thread has one pixel of y and reads 16 bytes per pixel of its window.
+// A thread computes one pixel of y, and reads 16 bytes per pixel of its pooling window.
 template <class T>
 __global__ void __launch_bounds__(kThreads) pool_pixels(const CodesPool z) {
   using Codes = Pack<T, kCodeBlock>;

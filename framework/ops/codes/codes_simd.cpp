@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // codes_simd.cpp: arrays of codes: rounding from f32, conversion to f32, and max pooling.
 //
-// Numerics   v / step is computed in f32 as a product with 1 / step, with an error below 3 units of
-//            2^-24 of it. Where its fraction is closer to 1/2, the vector is recomputed in double
-//            with a division.
+// Numerics   v / step is computed in f32 as a product with 1 / step, with a relative error below 3
+//            units of 2^-24. Where the fraction of a quotient is closer to 1/2 than this error, the
+//            vector is recomputed in double with a division.
 #include "framework/ops/codes/codes_simd.h"
 
 #include "framework/simd/int8_vector.h"
@@ -54,7 +54,8 @@ class Rounding {
   const Ints offset_;
 };
 
-// Each lane holds up to four bytes of a pixel, the first in the lowest byte.
+// Stores pixels of `bytes` channels. A lane holds up to four bytes of a pixel, the first byte
+// lowest.
 CONVSCOPE_INLINE void store_pixels(const std::int32_t* lanes, int count, int bytes,
                                    std::int64_t pixel, std::uint8_t* to) {
   if (bytes == 4) {

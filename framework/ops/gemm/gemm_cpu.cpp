@@ -4,16 +4,17 @@
 //
 // Formula    C[i,j] (+)= sum over k of op(A)[i,k] op(B)[k,j]
 // Textbook   for i: for j: for k: c[i][j] += a[i][k] * b[k][j]
-// Method     K is cut into blocks of kDepth, so that a tile's slice of A stays in L1; rows and
-//            columns into blocks so that one round of packing fits L2/L3. An operand is packed into
-//            panels (tile height or tile width wide, k running slowest) only when it has the wrong
-//            layout or its rows are far apart; otherwise tiles read it in place. Threads get
-//            rectangles of tiles, which depend only on the sizes.
+// Method     K is cut into blocks of kDepth, so that a tile's slice of A stays in L1. Rows and
+//            columns are cut into blocks, so that one round of packing fits L2/L3. An operand is
+//            packed into panels only when it has the wrong layout or its rows are far apart;
+//            otherwise tiles read the operand itself. A panel is as wide as a tile is high (A) or
+//            wide (B), and k runs slowest. Threads get rectangles of tiles, which depend only on
+//            the sizes.
 // Shapes     row-major f32, any leading dimension, any alignment. Accumulates in f32.
 // Cost       FLOPs = 2 M N K; workspace = at most (kBlockRows + kBlockColumns) kDepth floats
-// Numerics   each element is summed in the order of k, in chains of at most kSumChain terms whose
-//            totals are added up in C; same bits on each run and with any number of threads; exact
-//            while sums stay below 2^24.
+// Numerics   Each element is summed in the order of k, in chains of at most kSumChain terms whose
+//            totals are added up in C. The bits are the same on each run and with any number of
+//            threads. Results on integers are exact while sums stay below 2^24.
 // Choices    kDepth 384: A tile 14 x 384 x 4 B = 21 KiB of a 32 KiB L1.
 //            A rectangle is at most 8 tiles x 12 panels: 168 KiB + 576 KiB of a 1 MiB L2.
 // Source     see gemm_simd.cpp
@@ -38,7 +39,7 @@ constexpr std::int64_t kBlockColumns = 2048;
 // An operand whose rows are farther apart than this is packed even if its layout is suitable: each
 // step of k would access another page.
 constexpr std::int64_t kFarRow = 1024;
-// A second thread does not pay for less work than this (about 2 us).
+// One thread is faster for less work than this (about 2 us).
 constexpr double kSmallFlops = 2e5;
 
 struct Operands {
@@ -54,7 +55,8 @@ struct Block {
   std::int64_t i0, mb, j0, nb, k0, kb;
 };
 
-// Panels of A: tile t starts at begin(t) * kb, and is kb x height. From A: [M x K] or [K x M].
+// Packs tile `tile` of A, which is [M x K] or [K x M], to packed + begin(tile) * kb as [kb,
+// height].
 void pack_a_tile(const GemmKernels& kernels, const Operands& in, const Block& block,
                  const RowTiles& tiles, std::int64_t tile, float* packed) {
   const std::int64_t row = block.i0 + tiles.begin(tile);
@@ -70,7 +72,7 @@ void pack_a_tile(const GemmKernels& kernels, const Operands& in, const Block& bl
   }
 }
 
-// Panels of B: panel j is kb x kernels.columns.
+// Packs one panel of B as [kb, kernels.columns].
 void pack_b_panel(const GemmKernels& kernels, const Operands& in, const Block& block,
                   std::int64_t panel, float* packed) {
   const std::int64_t width = kernels.columns;

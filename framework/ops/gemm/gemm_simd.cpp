@@ -10,8 +10,9 @@
 //            (packed: the full width); c: row-major. f32, accumulated in f32. No alignment needed.
 // Cost       FLOPs = 2 K rows columns; per k: Vectors vector loads + rows broadcasts for
 //            rows x Vectors FMAs, so loads never limit a full tile.
-// Numerics   one rounding per FMA; chains of at most kSumChain products in the order of k, their
-//            totals added up in c (framework/simd/sum_chain.h); same bits on each run.
+// Numerics   Each FMA rounds once. Products are added in the order of k, in chains of at most
+//            kSumChain products whose totals are added up in c (framework/simd/sum_chain.h). The
+//            bits are the same on each run.
 // Choices    AVX-512: 14 x 2 vectors = 28 accumulators + 2 of b + 1 broadcast = 31 of 32 registers.
 //            AVX2: 6 x 2 = 12 + 2 + 1 = 15 of 16. Both hide the FMA latency (4 cycles x 2 ports = 8
 //            independent accumulators needed) down to a tile of 4 rows.
@@ -39,7 +40,8 @@ constexpr int kRows = 3;
 constexpr int kVectors = 4;
 #endif
 
-// One chain of products; advances a and b past it. `add`: adds its total to the content of c.
+// Computes one chain of products, and advances a and b to the next chain. Stores the total in c, or
+// with `add`, adds the total to c.
 template <int Rows, int Vectors, bool Partial>
 CONVSCOPE_INLINE void multiply_chain(const GemmTile& tile, const float*& a, const float*& b,
                                      std::int64_t depth, bool add) {

@@ -3,8 +3,8 @@
 //
 // Formula    packed[begin_p + i] = part_p[i], or the reverse
 // Textbook   for each part: cudaMemcpyAsync(packed + begin, part, bytes); each is a launch of 2 us
-// Method     The table of parts is a kernel parameter, so a recording contains it. A row of blocks
-//            processes one part; its threads copy one element at a time.
+// Method     The table of parts is a kernel parameter, so a recording contains the table. A row of
+//            the grid's blocks copies one part, and a thread copies one element at a time.
 // Shapes     parts f32, of any sizes; packed f32 [sum of the sizes]
 // Supports   any number of parts
 // Cost       bytes = 8 per element; launch-bound: ResNet-18 has 9600 elements
@@ -59,7 +59,7 @@ void copy_cuda(const std::vector<Tensor>& parts, const Tensor& packed) {
       table.part[i] = {part.data<float>(), part.numel()};
       elements += part.numel();
     }
-    // Does not overlap the previous kernel: this kernel also joins a side queue (Reducer).
+    // The copy does not overlap the previous kernel, because it also joins a side queue (Reducer).
     launch(copy_parts<kInto>,
            {.grid = dim3(kBlocks, static_cast<unsigned>(count)), .block = dim3(kThreads)}, table,
            at);

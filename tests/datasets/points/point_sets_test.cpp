@@ -38,7 +38,7 @@ TEST(SyntheticShapes, AreTheSameOnEveryMachineWithAnyNumberOfThreads) {
   set_num_threads(2);
   EXPECT_EQ(draw().train.points->places, one.train.points->places);
   set_num_threads(threads);
-  // Results depend on every place: a change here changes results.
+  // A change of this hash changes every result measured on this data set.
   EXPECT_EQ(hash_of(one.train.points->places), 12009659018299419680u);
   // No sample of the test part is a sample of the training part.
   const auto sample = [](const Dataset& part, std::int64_t i) {

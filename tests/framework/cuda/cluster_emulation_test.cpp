@@ -29,7 +29,7 @@ __device__ unsigned block_number() { return blockIdx.y * gridDim.x + blockIdx.x;
 
 // ---- kernels ----
 
-// Thread t of every block gets the sum over the blocks' values of thread t.
+// Thread t of every block gets the sum of the values that threads t of all blocks have.
 __global__ void sum_over_cluster(const float* x, float4* sums) {
   auto* const mine = dynamic_shared<float4>();
   const unsigned place = block_number() * blockDim.x + threadIdx.x;
@@ -44,7 +44,7 @@ __global__ void sum_over_cluster(const float* x, float4* sums) {
   sums[place] = sum;
 }
 
-// Values move from block to block, one place per round, until each is back in its first block.
+// In each round, every value moves to the next block, until each value is back in its first block.
 __global__ void around_the_cluster(int rounds, float* out) {
   auto* const mine = dynamic_shared<float4>();
   float4 value = four(static_cast<float>(global_thread()));
@@ -87,8 +87,8 @@ __global__ void indices_behind_barriers(int* out) {
   mine[6] = who_am_i();
 }
 
-// Half of a block's threads reach a block barrier early. The others wait for all blocks, so early
-// threads of several blocks are at that barrier at the same time.
+// Half of a block's threads reach a block barrier early. The other threads wait for all blocks, so
+// early threads of several blocks are at their block barriers at the same time.
 enum class Meets { block, named, warp };
 __global__ void early_and_late(Meets meets, int* out) {
   auto* const phases = dynamic_shared<std::uint64_t>();
@@ -147,8 +147,8 @@ __global__ void one_block_works(int* out) {
   out[global_thread()] = static_cast<int>(__float_as_uint(said.x));
 }
 
-// Threads 32 to 63 of each block exit: before they arrive, or (`arrive`) before they wait. Block 1
-// exits as a whole: last in one order and first in the other.
+// Threads 32 to 63 of each block exit before they arrive, or with `arrive`, before they wait. All
+// threads of block 1 exit; it runs last in one order and first in the other order.
 __global__ void some_leave(bool arrive, float* out) {
   auto* const mine = dynamic_shared<float4>();
   if (cluster_rank() == 1) return;
@@ -195,7 +195,8 @@ enum class Wrong {
   traps,
   throws,
 };
-// Block 1 of each cluster makes the mistake, and only its thread 5 where one thread is enough.
+// Block 1 of each cluster makes the mistake: only thread 5 where one thread is enough, else all
+// threads.
 __global__ void goes_wrong(Wrong wrong, float* out) {
   auto* const mine = dynamic_shared<float4>();  // 32 values, then an mbarrier
   auto* const phases = reinterpret_cast<std::uint64_t*>(mine + 32);

@@ -153,7 +153,7 @@ __global__ void traps(int) {
   if (threadIdx.x == 3) __trap();
 }
 
-// An mbarrier between numbers, and writes that begin at place `first`.
+// An array in shared memory with an mbarrier in the middle, and writes that begin at index `first`.
 __global__ void writes_beside_a_barrier_of_phases(int first) {
   auto* const numbers = dynamic_shared<std::uint64_t>();
   if (threadIdx.x == 0) tma::start_phases(numbers + 8, 1);

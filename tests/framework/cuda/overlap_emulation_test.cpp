@@ -181,7 +181,7 @@ TEST_F(EmulatedOverlap, ARecordingOverlapsWithinItself) {
   expect_seen(2, 4);
 }
 
-// Freed memory belongs to nobody, and new memory in its place must not get old values.
+// Freed memory must not be written, and new memory at the same address must not get old values.
 TEST_F(EmulatedOverlap, FreedMemoryIsLeftAlone) {
   void* memory = nullptr;
   CONVSCOPE_CUDA(cudaMalloc(&memory, 256));

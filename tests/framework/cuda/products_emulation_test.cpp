@@ -79,7 +79,7 @@ TEST(EmulatedProducts, DecodeFloats) {
   }
 }
 
-// Lines of zeros are skipped, unless they meet numbers that are not finite.
+// Rows and columns of zeros are skipped, unless the other operand has numbers that are not finite.
 template <int kRows, int kColumns, int kDepths>
 void compare_sums(float in_a, float in_b, int row) {
   using A = emulation::Factor<kRows, kDepths>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// file_bounds_test.cpp: files of any size are refused or read in pieces, never as a whole by
-// mistake. The large ones are sparse and take no disk space.
+// file_bounds_test.cpp: files of any size are refused or read in parts, never as a whole by
+// mistake. The large files are sparse and take no disk space.
 #include <gtest/gtest.h>
 
 #include <filesystem>

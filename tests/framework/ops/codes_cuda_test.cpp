@@ -23,8 +23,8 @@ const std::vector<Shape>& shapes() {
   return all;
 }
 
-// Plain numbers, alternating with numbers that are hard to round: odd multiples of half a step,
-// NaN, infinities, numbers beyond all codes, and -0.
+// Returns plain numbers that alternate with numbers that are hard to round: odd multiples of half a
+// step, NaN, infinities, numbers beyond all codes, and -0.
 Tensor numbers(const Shape& shape, double step) {
   const Tensor out = Tensor::empty(shape);
   const float infinity = std::numeric_limits<float>::infinity();

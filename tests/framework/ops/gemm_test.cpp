@@ -64,9 +64,9 @@ struct Case {
     return out;
   }
 
-  // Chains of at most 160 products: the bound is 8 eps sum |a b| (framework/simd/sum_chain.h) for
-  // sums of any length here, and larger when all roundings have one direction. One lost product
-  // among up to 2^20 average ones exceeds the former.
+  // Products are added in chains of at most 160, so the bound is 8 eps sum |a b| for all sums here
+  // (framework/simd/sum_chain.h). The bound is larger when all roundings have one direction. One
+  // lost product among up to 2^20 products of average size exceeds 8 eps sum |a b|.
   void check(const std::vector<float>& out, const char* what) const {
     for (std::int64_t i = 0; i < sizes.m; ++i) {
       for (std::int64_t j = 0; j < ldc; ++j) {

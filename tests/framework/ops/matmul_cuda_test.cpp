@@ -25,7 +25,8 @@ TEST_F(MatmulOnCuda, MultipliesInAllFourTranspositions) {
       for (const Transpose tb : {Transpose::no, Transpose::yes}) {
         const Tensor a = normal(ta == Transpose::no ? Shape{5, 17} : Shape{17, 5}, dtype, 1);
         const Tensor b = normal(tb == Transpose::no ? Shape{17, 9} : Shape{9, 17}, dtype, 2);
-        // 17 products of size 1: a few ulp of the sum of their magnitudes.
+        // An element adds 17 products of size 1: the error is a few ulp of the sum of their
+        // magnitudes.
         expect_gradients_like_cpu([&](const auto& v) { return matmul(v[0], v[1], ta, tb); }, {a, b},
                                   few_ulp(dtype, 64));
       }

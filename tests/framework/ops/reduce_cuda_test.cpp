@@ -14,9 +14,9 @@ using ReduceOnCuda = testing::CudaTest;
 
 constexpr DType kTypes[] = {DType::f32, DType::f64};
 
-// Sums are computed in double and then rounded once, also for neighbours of a pack. The CPU uses
-// another order: the bound is 2^-23 of the sum of magnitudes. Here these are at most a few hundred
-// numbers of size 1 on the short axes and 70 thousand on the long one.
+// The GPU computes sums in double and rounds once. The CPU adds in another order, so the bound is
+// 2^-23 times the sum of magnitudes. A sum has at most a few hundred terms of size 1 over short
+// axes, and 70 thousand over the long axis.
 testing::Bound bound_of(DType dtype, std::int64_t count) {
   const double eps = dtype == DType::f64 ? 0x1p-50 : 0x1p-23;
   return {eps * static_cast<double>(count), eps * 4};

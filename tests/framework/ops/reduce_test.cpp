@@ -43,8 +43,8 @@ TEST(Reduce, SumsOverEverySetOfAxesMatchTheTextbook) {
   const Tensor x = normal(shape, DType::f32);
   for (unsigned mask = 1; mask < 16; ++mask) {
     const Tensor want = sum_reference(x, mask);
-    // Blocks of 64 terms per lane, then at most 16 blocks: the error is below (64 + 16) eps sum|x|,
-    // and sum|x| is below the number of terms here.
+    // A sum has blocks of 64 terms per lane, and at most 16 blocks. So the error is below (64 + 16)
+    // eps sum|x|, and here sum|x| is below the number of terms.
     const double terms = static_cast<double>(x.numel() / want.numel());
     on_every_machine(
         [&] {
