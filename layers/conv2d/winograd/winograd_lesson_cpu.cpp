@@ -13,9 +13,8 @@
 //              y0 = d0 g0 + d1 g1 + d2 g2 = m1 + m2 + m3    m1 = (d0 - d2) g0
 //              y1 = d1 g0 + d2 g1 + d3 g2 = m2 - m3 - m4    m2 = (d1 + d2) (g0 + g1 + g2) / 2
 //                                     m4 = (d1 - d3) g2     m3 = (d2 - d1) (g0 - g1 + g2) / 2
-// Method     U once; then tile after tile. The additions of B^T d B are paid once for all K
-//            kernels, those of A^T M A once for all C channels: with many of both, products
-//            dominate.
+// Method     U once; then tile after tile. B^T d B is computed once for all K kernels, A^T M A once
+//            for all C channels: with many of both, products dominate.
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], b [K], y [N,K,P,Q], row-major, f32, sums too
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding and number of groups
 // Cost       FLOPs = 2 * 16 tiles K C/G, and 2 * 256 for each transform, written as four loops (32
