@@ -13,9 +13,9 @@
 //              y0 = d0 g0 + d1 g1 + d2 g2 = m1 + m2 + m3    m1 = (d0 - d2) g0
 //              y1 = d1 g0 + d2 g1 + d3 g2 = m2 - m3 - m4    m2 = (d1 + d2) (g0 + g1 + g2) / 2
 //                                     m4 = (d1 - d3) g2     m3 = (d2 - d1) (g0 - g1 + g2) / 2
-// Method     U once; then tile after tile. The additions of B^T d B are paid once for all K
-//            kernels, those of A^T M A once for all C channels: with many of both, products
-//            dominate.
+// Method     computes U once, then tile after tile. The additions of B^T d B are done once for all
+//            K kernels, those of A^T M A once for all C channels. With many kernels and channels,
+//            the products dominate.
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], b [K], y [N,K,P,Q], row-major, f32, sums too
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding and number of groups
 // Cost       FLOPs = 2 * 16 tiles K C/G, and 2 * 256 for each transform, written as four loops (32
@@ -37,7 +37,7 @@ using Index = std::int64_t;
 constexpr float kBt[4][4] = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}};
 constexpr float kG[4][3] = {{1, 0, 0}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {0, 0, 1}};
 constexpr float kAt[2][4] = {{1, 1, 1, 0}, {0, 1, -1, -1}};
-// For backward: columns of G in reverse order flip the kernel; A and G^T take dy to dw.
+// Used in backward: the columns of G in reverse order flip the kernel; A and G^T turn dy into dw.
 constexpr float kGTurned[4][3] = {{0, 0, 1}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {1, 0, 0}};
 constexpr float kA[4][2] = {{1, 0}, {1, 1}, {1, -1}, {0, -1}};
 constexpr float kGt[3][4] = {{1, 0.5f, 0.5f, 0}, {0, 0.5f, -0.5f, 0}, {0, 0.5f, 0.5f, 1}};
@@ -56,7 +56,7 @@ void transform(const float (&m)[kRows][kColumns], auto in, auto out) {
   }
 }
 
-// Computes tile = plane from row `top` and column `left` on, 0 outside.
+// Copies into `tile` the part of `plane` from row `top` and column `left` on, 0 outside.
 void cut(auto plane, Index top, Index left, auto tile) {
   for (Index i = 0; i < tile.size(0); ++i) {
     for (Index j = 0; j < tile.size(1); ++j) tile(i, j) = plane.or_zero(top + i, left + j);
