@@ -74,7 +74,7 @@ struct Lesson {
           a(i, j) = in_a ? a_at(g, top + i, d + j) : a.zero();
           b(i, j) = in_b ? b_at(g, d + i, left + j) : b.zero();
         });
-        board.step("sum += a b");  // a barrier before and after it
+        board.step("sum += a b");  // a barrier before it, and one behind it
         for (Index t = 0; t < kTile; ++t) {
           for_each_thread([&](Index i, Index j) { sum(i, j) += a(i, t) * b(t, j); });
         }

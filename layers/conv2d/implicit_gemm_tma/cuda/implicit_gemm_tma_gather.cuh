@@ -153,7 +153,7 @@ __device__ inline void with_count(int count, Body&& body) {
   }
 }
 
-// Exchanges a tile row among four lanes. Before, a lane has a pair of columns of each of four
+// Exchanges a tile row among four lanes. A lane begins with a pair of columns of each of four
 // blocks of 8; afterwards it has all 8 columns of one block.
 __device__ inline uint4 exchange_in_fours(const unsigned (&pair)[4], int lane) {
   const bool odd = (lane & 1) != 0;

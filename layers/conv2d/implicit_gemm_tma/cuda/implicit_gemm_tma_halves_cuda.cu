@@ -32,7 +32,7 @@
 //            of their tensor's largest magnitude lose bits. Same bits on each run; exact on
 //            integers up to 2^11, sums below 2^24
 // Backward   dx assigned, dw assigned or added to
-// Choices    A tile has 32 or 64 channels: the tensor cores' accumulators and as many f32 sums take
+// Choices    A tile has 32 or 64 channels: the tensor cores' accumulators and as many in f32 take
 //            128 of 232 registers. With 32 channels, high and low weights are columns of one
 //            product, so that the patch is read twice, not three times: 3 to 14 % less time. Where
 //            two planes of a patch of 64 channels exceed shared memory, chunks have 32 channels

@@ -49,9 +49,9 @@ constexpr double kMemoryBytesPerUs = 3.2e6;
 constexpr double kWeightStepCycles = 530, kWeightTileCycles = 3100, kSlotCycles = 330;
 constexpr double kStoreBytesPerCycle = 22, kPiecesBytesPerCycle = 10;
 constexpr double kDirectLaunchUs = 2.2, kTwoLaunchesUs = 2.9;
-// Factors of the time to load rows, by sharing: boxes of one tap load slowest.
+// Ratios of the time to load rows, by sharing: boxes of one tap load slowest.
 constexpr double kSlowerRows[] = {1.3, 1.1, 0.6};
-// The same factors for two planes, cycles of each box, and the factor of the products. Fitted to
+// The same ratios for two planes, cycles of each box, and the ratio of the products. Fitted to
 // 176 times of one H200, with every kernel and sharing of 13 layers, N = 1 and 32.
 constexpr double kRowsOfTwo[] = {0.87, 0.87, 1.3};
 constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;

@@ -71,7 +71,7 @@ __device__ inline int2 place_of_pixel(const SparseBytes& z, const TileOrigin& fi
                        : -1);
 }
 
-// A lane's share of a pair of halves: the offsets of its two entries, and its part of operand B.
+// A lane's share of a pair: the offsets of its two entries, and its part of operand B.
 struct SparsePair {
   int2 at;
   uint4 w;

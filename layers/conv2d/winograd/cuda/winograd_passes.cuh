@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(128)
   for (int tap = 0; tap < 9; ++tap) dw[i * 9 + tap] = out[tap] + (accumulate ? dw[i * 9 + tap] : 0);
 }
 
-// Computes dw for few weights, or without any image. A block adds the slots of 32 weights; each
+// The same for few weights, or without any image. A block adds the slots of 32 weights; each
 // warp takes some points, and the first warp transforms the sums.
 constexpr unsigned kGradientWarps = 8;
 template <int M>
