@@ -80,6 +80,7 @@ std::size_t OutputFactors::bytes(Index channels) {
 // The last step, to integers, adds one half. A code that is not clipped has |result| <= top = 257,
 // including bias and half, so |product| <= top + |shift| + |residual|. 5 % cover the omitted terms:
 // products of two errors, and the double arithmetic itself.
+//
 // Let E be this bound, rounded up, and V the true value. E is added to `fixed`, so V <= fixed <= V
 // + 2 E. If the low half of `fixed` is above 2 E, there is no multiple of 2^16 between V and
 // `fixed`, and V is not such a multiple (a tie). Then V and `fixed` have the same high half.
