@@ -15,17 +15,18 @@
 //              g h i                       (1,0)   d e g h     the matrix has R S numbers for each
 //                                          (1,1)   e f h i     number of x
 //
-// Method     one image and one group at a time; the whole matrix of columns is written, then read
-//            by three loops. w is stored as a matrix [K, C/G R S] already.
+// Method     processes one image and one group at a time. It writes the whole matrix of columns;
+//            then three loops read the matrix. w is stored as a matrix [K, C/G R S] already.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32;
 //            columns [C/G R S, P Q]; sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = the tensors, and the columns, written once and
 //            read K/G times; workspace = columns of one image and group; bound by one scalar sum
-// Numerics   a sum of C/G R S terms (dw: of P Q) one after the other: errors of random sign grow
-//            like the root of their number; same bits on each run; exact on integers below 2^24
-// Backward   dx = col2im(w^T dy): each number of a column is added to the pixel that it came from;
-//            assigned. dw = dy columns^T, added to
+// Numerics   the C/G R S terms of a sum (in dw: P Q terms) are added one after the other: errors of
+//            random sign grow like the root of the number of terms; same bits on each run; exact on
+//            integers below 2^24
+// Backward   dx = col2im(w^T dy): each element of a column is added to the pixel that it came from;
+//            dx is assigned. dw = dy columns^T is added to
 // Choices    none
 // Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
 //            Document Processing, 2006, hal inria-00112631
@@ -39,8 +40,8 @@ namespace {
 using Index = std::int64_t;
 
 struct Lesson {
-  // Calls visit(row, pixel, c, h, column) for each element of the matrix of columns: it is the
-  // pixel x(n, c, h, column), or 0 when that is outside.
+  // Calls visit(row, pixel, c, h, column) for each element of the matrix of columns. The element is
+  // the pixel x(n, c, h, column), or 0 when that pixel is outside of the image.
   static void for_each_element(const Conv2dProblem& z, Index g, auto visit) {
     for (Index c = 0; c < z.c_per_group(); ++c) {
       for (Index r = 0; r < z.r; ++r) {
@@ -60,7 +61,7 @@ struct Lesson {
   static void forward(const Conv2dProblem& z, auto x, auto w, auto b, auto y, auto& board) {
     const Index depth = z.c_per_group() * z.r * z.s, pixels = z.p() * z.q();
     const auto columns = board.array("columns", depth, pixels);
-    const auto weights = w.as(z.k, depth);        // the same numbers as a matrix
+    const auto weights = w.as(z.k, depth);        // the same elements as a matrix
     const auto outputs = y.as(z.n, z.k, pixels);  // [N, K, P Q]
     for (Index n = 0; n < z.n; ++n) {
       for (Index g = 0; g < z.groups; ++g) {
@@ -98,7 +99,7 @@ struct Lesson {
             columns(row, pixel) = sum;
           }
         }
-        board.step("col2im");  // a pixel of x was in several columns: their gradients are added
+        board.step("col2im");  // a pixel of x is in several columns: their gradients are added
         for_each_element(z, g, [&](Index row, Index pixel, Index c, Index h, Index column) {
           if (dx.has(n, c, h, column)) dx(n, c, h, column) += columns(row, pixel);
         });
@@ -138,7 +139,8 @@ const Conv2dAlgorithm kAlgorithm{
     .idea = "lesson: the inputs of each output pixel in one column, then one product of matrices",
     .paper = "Chellapilla, Puri, Simard 2006: High Performance CNNs, hal inria-00112631",
     .supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); },
-    // A sum waits for its last addition: 2 FLOPs in 4 cycles, where a core can do 32 in each.
+    // Each addition waits for the previous one: 2 FLOPs in 4 cycles, where a core can do 32 in each
+    // cycle.
     .cost =
         [](const Conv2dProblem& z, Direction) {
           const double columns = z.nominal_flops() / 2 / static_cast<double>(z.k_per_group());

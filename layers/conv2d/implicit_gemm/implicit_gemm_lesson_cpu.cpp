@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_lesson_cpu.cpp: the GPU's lesson on one core, block after block and thread after
-// thread, so that one can watch which number each thread loads into shared memory.
+// thread, so that the reader can watch which element each thread loads into shared memory.
 //
 // Formula    Y[i,j] = sum over d of A[i,d] B[d,j]; forward: i = k, j = (n,p,q), d = (c,r,s),
 //            A = w, B[(c,r,s),(n,p,q)] = x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -16,15 +16,16 @@
 //              A              [   ]               times column j of b. Elements beyond the edge
 //              [ a ][   ]     [ Y ]  <- a block   of a matrix are 0 in its tile.
 //
-// Method     loops where a GPU has blocks and threads. Between two barriers the threads of a GPU
-//            run in any order; here they take turns, each a line of code at a time.
+// Method     Loops replace the blocks and threads of a GPU. Between two barriers the threads of a
+//            GPU run in any order; here each thread runs a line of code, then the next thread runs
+//            the same line.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; a, b, sum [16,16];
 //            sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S, rounded up to whole tiles; bytes = x and w once for each
 //            16 rows or columns of Y; workspace = three tiles; bound by loads and stores
-// Numerics   one sum of all d, one after the other: errors of random sign grow like the root of
-//            their number; same bits on each run; exact on integers below 2^24
+// Numerics   all terms d are added one after the other: errors of random sign grow like the root of
+//            the number of terms; same bits on each run; exact on integers below 2^24
 // Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy of the output that tap (r,s) connects, or
 //            0; assigned. dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; added to
 // Choices    16 x 16: as on the GPU, where this makes a block of 256 threads
@@ -152,7 +153,7 @@ const Conv2dAlgorithm kAlgorithm{
     .idea = "lesson: the blocks and threads of a GPU with tiles of 16 x 16, simulated in turns",
     .paper = "Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759",
     .supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); },
-    .cost = one_product_in<8>,  // a sum in memory waits for its last store
+    .cost = one_product_in<8>,  // each sum is in memory and waits for its last store
     .workspace_bytes =
         [](const Conv2dProblem& z, Direction) {
           return static_cast<std::size_t>(3 * kTile * kTile) * size_of(z.dtype);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_lesson_cuda.cu: convolution as a matrix product whose matrix of columns is never
-// stored: a block gathers the piece that it needs from x, uses it 16 times, and discards it.
+// stored: a block gathers the tile that it needs from x, uses each element 16 times, and discards
+// it.
 //
 // Formula    Y[i,j] = sum over d of A[i,d] B[d,j]; forward: i = k, j = (n,p,q), d = (c,r,s),
 //            A = w, B[(c,r,s),(n,p,q)] = x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -25,8 +26,8 @@
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = x and w once for each 16 rows or columns of Y; no
 //            workspace. 2 loads from shared memory for 2 FLOPs: bound by shared memory, and by the
 //            divisions that turn d into (c,r,s)
-// Numerics   one sum of all d, one after the other: errors of random sign grow like the root of
-//            their number; same bits on each run; exact on integers below 2^24
+// Numerics   all terms d are added one after the other: errors of random sign grow like the root of
+//            the number of terms; same bits on each run; exact on integers below 2^24
 // Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy of the output that tap (r,s) connects, or
 //            0; assigned. dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; assigned or added to
 // Choices    16 x 16: 256 threads, and each loaded number is used 16 times
@@ -43,8 +44,8 @@ using namespace lesson;  // NOLINT(google-build-using-namespace): sizes and view
 
 constexpr int kTile = 16;
 
-// Each of the three structs: g is the group; `rows`, `columns` and `depth` are those of its
-// product.
+// In each of the three structs g is the group. `rows`, `columns` and `depth` are the sizes of the
+// product that the struct defines.
 struct Forward {
   Sizes z;
   In x, w, bias;
@@ -139,8 +140,8 @@ void run(const Product& product) {
          product);
 }
 
-// Each product is rounded to the last place of the sum so far. After 2^20 products of one sign that
-// place is 20 bits above theirs, and 4 of their 24 bits are left.
+// Each product is rounded to the last bit of the sum so far. After 2^20 products of one sign that
+// bit is 20 places above the last bit of a product, so a product keeps 4 of its 24 bits.
 constexpr std::int64_t kMaxTerms = std::int64_t{1} << 20;
 
 std::int64_t terms_of(const Conv2dProblem& z, Direction direction) {

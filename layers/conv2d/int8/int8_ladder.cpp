@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_ladder.cpp: the steps from integers one by one to four products in one instruction.
+// int8_ladder.cpp: the steps from one integer product at a time to four products in one
+// instruction.
 #include "layers/conv2d/ladder.h"
 
 namespace convscope {

@@ -2,11 +2,11 @@
 // int8_lesson_cpu.cpp: a convolution of real numbers computed with integers, one product after the
 // other.
 //
-// Formula    A code q represents the real number s q: s is the step of its array, of w one for each
-//            output channel. Then
+// Formula    A code q represents the real number s q, where s is the step of its array; w has one
+//            step for each output channel. Then
 //              y[n,k,p,q] = b[k] + sum s_x x s_w[k] w = b[k] + s_x s_w[k] (sum x w)
-//            and the sum in brackets is one of integers: exact, in 32 bits. The next layer takes
-//            codes with another step s_y: round(y / s_y), clipped to the range of the bits.
+//            and the sum in brackets has integer terms, so it is exact in 32 bits. The next layer
+//            takes codes with another step s_y: round(y / s_y), clipped to the range of the bits.
 // Textbook   for n, k, p, q:
 //              sum = 0
 //              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])
@@ -17,9 +17,10 @@
 //              [ 3 200]    [-1   2]    3*-1+200*2   0.02*0.01*397      round(0.079 / 0.01)
 //                                        = 397         = 0.079             = 8
 //
-// Method     seven loops; integers inside, a double for each y outside. A real network runs the
-//            inner loops billions of times and the outer line a thousand times less often. That is
-//            why integers pay off. Zeros around the image need no care: 0 has the code 0.
+// Method     seven loops: integers in the inner ones, one double for each y in the outer ones. A
+//            real network runs the inner loops billions of times, and the outer statements a
+//            thousand times less often. So fast integer arithmetic pays off. Zeros around the image
+//            need no special case: 0 has the code 0.
 // Shapes     x u8 or i8 and y u8, i8 or f32 in blocks [N,C/16,H,W,16], w i8 [K,C/G,R,S], b f64 [K]
 // Supports   forward; u8 and i8 codes; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = a quarter of those of f32; no workspace
@@ -52,7 +53,7 @@ double residual_at(const Conv2dForwardArgs& args, Index at) {
   return args.views.residual.scale(0) * code;
 }
 
-// Returns what y stores for a real number: the number, or its code.
+// Returns what is stored in y for a real number: the number itself, or its code.
 double stored(const Conv2dForwardArgs& args, double real) {
   if (args.epilogue.relu) real = std::clamp(real, 0.0, static_cast<double>(args.epilogue.most));
   const DType type = args.problem.types->y;
@@ -63,7 +64,7 @@ double stored(const Conv2dForwardArgs& args, double real) {
   return std::nearbyint(std::clamp(real / args.views.y.scale(0), low, high));
 }
 
-// Images [N,C/16,H,W,16] are [N C/16,H,W,16] here: views have four axes.
+// Views have four axes, so images [N,C/16,H,W,16] are [N C/16,H,W,16] here.
 struct Lesson {
   static void forward(const Conv2dForwardArgs& args, auto x, auto w, auto b, auto y, auto& board) {
     const Conv2dProblem& z = args.problem;
@@ -87,10 +88,10 @@ struct Lesson {
     }
   }
 
-  // Returns the exact sum of products of one y; x begins at block `first` of its channels.
+  // Returns the exact sum of products of one y. The channels of x begin at block `first`.
   static auto sum_of(const Conv2dProblem& z, auto x, auto w, Index first, Index k, Index p,
                      Index q) {
-    auto sum = x.zero() * w.zero();  // an int: the product of two bytes is one
+    auto sum = x.zero() * w.zero();  // an int, as the product of two bytes
     for (Index c = 0; c < z.c_per_group(); ++c) {
       const Index from = k / z.k_per_group() * z.c_per_group() + c;
       const Index block = first + from / kChannelBlock, lane = from % kChannelBlock;

@@ -2,9 +2,10 @@
 // int8_lesson_cuda.cu: a convolution of real numbers computed with integers on a GPU: a thread for
 // each y, one product after the other.
 //
-// Formula    y[n,k,p,q] = b[k] + s_x s_w[k] sum over c, r, s of x[n,c,h,w] w[k,c,r,s], the sum one
-//            of integers; then the residual, the activation, and the code of the next layer:
-//            clip(round(y / s_y)). int8_lesson_cpu.cpp derives it
+// Formula    y[n,k,p,q] = b[k] + s_x s_w[k] sum over c, r, s of x[n,c,h,w] w[k,c,r,s], where the
+//            terms of the sum are integers. Then the residual is added, the activation applied, and
+//            the code of the next layer is clip(round(y / s_y)). int8_lesson_cpu.cpp derives the
+//            formula
 // Textbook   for each element of y, including lanes after the last channel:      # a thread
 //              sum = 0
 //              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])
@@ -14,10 +15,10 @@
 //              y in blocks:  [ k=0 1 2 .. 15 | k=0 1 2 .. 15 | .. ]   thread 0 1 2 .. 15 | 16 ..
 //                              pixel (0,0)     pixel (0,1)            one warp: two pixels
 //
-// Method     A thread's number is the place of its y, so a warp writes contiguous y. Its 16 threads
-//            of one pixel read the same x, which is one access, and each another row of w. The rest
-//            is the loops. Threads lose their time here: each product costs two loads and the
-//            arithmetic of two offsets.
+// Method     A thread's index is the offset of its y, so a warp writes contiguous y. The 16 threads
+//            of one pixel read the same x, which is one access; each of them reads another row of
+//            w. The code is otherwise the loops of the textbook. It is slow, because each product
+//            costs two loads and the arithmetic of two offsets.
 // Shapes     x u8 or i8 and y u8, i8 or f32 in blocks [N,C/16,H,W,16], w i8 [K,C/G,R,S], b f64 [K],
 //            scales f64; all of them on the device
 // Supports   forward; u8 and i8 codes; every stride, dilation, padding and number of groups
@@ -25,7 +26,7 @@
 //            loads from the caches
 // Numerics   exact sums; one rounding of double at the end, half to even. The same bits on each run
 // Backward   none: rounding has no useful derivative
-// Choices    256 threads in a block, as all simple kernels here
+// Choices    256 threads in a block, as in all simple kernels here
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877
 // Read next  int8_lesson_cpu.cpp, the same without threads; cuda/int8_gemm_cuda.cu, tiles of bytes
 //            on the tensor cores
@@ -36,7 +37,7 @@ namespace {
 
 using namespace lesson;  // NOLINT(google-build-using-namespace): sizes and views of all lessons
 
-// Arguments of a kernel besides the sizes. All pointers are on the device.
+// Arguments of a kernel in addition to the sizes. All pointers are on the device.
 struct Arrays {
   const std::uint8_t* x;  // codes
   const std::int8_t* w;
@@ -46,8 +47,8 @@ struct Arrays {
   const double *x_step, *w_steps, *y_step, *residual_step;
   bool x_is_signed, relu;
   DType y_type, residual_type;
-  int low, high;  // of the codes of y
-  double most;    // of the activation
+  int low, high;  // bounds of the codes of y
+  double most;    // upper bound of the activation
 };
 
 // Returns the offset of element (n,c,h,w) in blocks of 16 channels.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_small_net.cpp: the slots of the kernels that run a small network on integers in one launch.
+// int8_small_net.cpp: pointers to the kernels that run a small network on int8 values in one
+// launch.
 #include "layers/conv2d/int8_small_net.h"
 
 namespace convscope {

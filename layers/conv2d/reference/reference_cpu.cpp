@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reference_cpu.cpp: the convolution exactly as its formula, seven loops with double sums: slow,
-// and the oracle of every test.
+// reference_cpu.cpp: the convolution exactly as its formula, seven loops with double sums. It is
+// slow, and every test compares results with it.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -9,16 +9,18 @@
 //              sum = b[k]
 //              for c, r, s: sum += x[n][g*C/G+c][p*stride_h-pad_top+r*dilation_h][..] w[k][c][r][s]
 //              y[n][k][p][q] = sum
-// Method     no tiles, no packing. Threads share out images x channels, or kernels.
+// Method     no tiles, no packing. Each thread takes some pairs of image and channel, or some
+//            kernels.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32 or f64; sums in f64
 // Supports   f32 and f64; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = x, w, y once if the caches hold them;
 //            no workspace; bound by scalar arithmetic and address computation
-// Numerics   each product of two f32 is exact in f64, so a result is wrong by half a unit in the
-//            last place and 2^-29 of the sum of magnitudes; same bits on each run; exact
-//            on integers
-// Backward   dx gathers: pixel (h,w) got its share from every (p,r), (q,s) with
-//            p stride_h - pad_top + r dilation_h = h. dx is assigned; dw is assigned or added to.
+// Numerics   each product of two f32 is exact in f64, so a result is wrong by at most half a unit
+//            in the last place plus 2^-29 of the sum of magnitudes; same bits on each run; exact on
+//            integers
+// Backward   dx gathers: pixel (h,w) adds the shares of every (p,r), (q,s) with p stride_h -
+//            pad_top + r dilation_h = h, and likewise for w. dx is assigned; dw is assigned or
+//            added to.
 // Choices    none
 // Source     V. Dumoulin, F. Visin: A guide to convolution arithmetic for deep learning, 2016,
 //            arXiv 1603.07285
@@ -35,8 +37,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
       cat("expects elements of type f32 or f64, got ", name_of(problem.dtype)));
 }
 
-// One scalar sum uses 1 of 32 FLOPs that a core could do in a cycle, and less than half of the time
-// goes into them: the rest is address computation.
+// One scalar sum does 1 FLOP in a cycle, where a core could do 32. Less than half of the time goes
+// into these FLOPs; the rest is address computation.
 Conv2dCost cost(const Conv2dProblem& problem, Direction) {
   return {.flops = problem.nominal_flops(), .bytes = problem.nominal_bytes(), .peak_share = 0.01};
 }

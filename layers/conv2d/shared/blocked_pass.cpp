@@ -2,11 +2,11 @@
 // blocked_pass.cpp: forward and backward_data in NCHW16c: a tile of pixels x output channels stays
 // in registers over its whole sum, and reads whole blocks of 16 channels in place.
 //
-// Method     A line is a row of out (of one residue modulo stride_w in backward_data; a run of
-//            pixels when the kernel is 1x1). Tiles walk along it. A tile has a list of taps, each
-//            with the pixels for which it is inside the image. The sum is cut into chains of
-//            kSumChain products at most; a group of tiles takes one chain after the other, so that
-//            its weights stay in L1. Threads take (images, rows, group, channels).
+// Method     A line is a row of out (of one residue modulo stride_w in backward_data), or a run of
+//            pixels when the kernel is 1x1. Tiles walk along the line. A tile has a list of taps,
+//            each with the pixels for which the tap is inside the image. The sum is cut into chains
+//            of at most kSumChain products. A group of tiles computes one chain after another, so
+//            that the chain's weights stay in L1. Threads take (images, rows, group, channels).
 // Cost       No copy: the traffic is the three tensors, and the weights once for each chunk of
 //            pixels; blocked_plan.h describes repeated reads and their caches.
 // Read next  blocked_tiles_simd.cpp, the tiles; blocked_weights.cpp, dw
@@ -27,8 +27,8 @@ constinit IsaTable<BlockedKernels> blocked_kernels;
 namespace blocked {
 namespace {
 
-// Packs, for each group and block of `width` channels, [blocks, taps, tap_channels, width], with
-// zeros for missing channels.
+// Packs w as [blocks, taps, tap_channels, width] for each group and each block of `width` channels,
+// with zeros for missing channels.
 void pack(const Pass& pass, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const Conv2dProblem& z = pass.z;
@@ -69,7 +69,7 @@ void pack(const Pass& pass, const float* w, float* packed) {
   });
 }
 
-// A group of tiles of one block of channels, and their taps.
+// A group of tiles that have the same block of channels, and the taps of these tiles.
 class TileGroup {
  public:
   TileGroup(const Pass& pass, const BlockedTiles& tiles, Index width)
@@ -78,7 +78,7 @@ class TileGroup {
         tiles_(tiles),
         width_(static_cast<int>(width)) {}
 
-  // Starts a group: its tiles have at most `taps` taps; those at the border have fewer.
+  // Starts a group whose tiles have at most `taps` taps. Tiles at the border have fewer.
   void start(Index taps) {
     const int most =
         static_cast<int>(kSumChain / (pass_.depth == 1 ? pass_.last_channels() : kChannelBlock));
@@ -130,9 +130,9 @@ class TileGroup {
   }
 
  private:
-  // Returns the prefetch distance. While a group reads the weights of a chain, it prefetches those
-  // of the next one, which follow them: each tile one line of each channel, the first tile the
-  // first line.
+  // Returns the prefetch distance. While a group reads the weights of a chain, it prefetches the
+  // weights of the next chain, which follow in memory. Each tile prefetches one line of each
+  // channel, the first tile the first line.
   Index ahead_of(int tile) const {
     constexpr Index kLine = 16;
     if (tile >= width_ / kLine) return 0;
@@ -189,7 +189,7 @@ class Convolution {
   }
 
  private:
-  struct LineTap {  // as BlockedTap, for all pixels of a line
+  struct LineTap {  // a BlockedTap for all pixels of a line
     Index in, w, first, end;
   };
   using LineTaps = std::array<LineTap, kMaxTaps>;
@@ -238,7 +238,7 @@ class Convolution {
       }
       return;
     }
-    // Tiles of a group have equal chains, so rows of one residue come in succession.
+    // Tiles of a group have equal chains, so rows of one residue are computed in succession.
     for (Index row_part = 0; row_part < pass_.row_parts; ++row_part) {
       for (Index part = 0; part < pass_.parts; ++part) {
         group.start(pass_.taps_of(row_part, part));
@@ -288,7 +288,7 @@ class Convolution {
   }
 
   // Lists the taps of `count` pixels of out from (row, column) on, each with the pixels that use
-  // it.
+  // the tap.
   int list_taps(Index row, Index column, Index count, Index step, Index width,
                 LineTaps& taps) const {
     const Index steps = step / kChannelBlock;  // distance of two pixels in columns of `in`
@@ -351,8 +351,8 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// The share of the peak is that of full tiles; padded output channels are summed too. A tap of few
-// channels pays for its loop.
+// Estimates the share of the peak from full tiles, where padded output channels count, too. A tap
+// with few channels also pays for its loop.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   double share = 0.93;
   const auto filled = [](Index channels) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_pass.h: convolution on tensors in NCHW16c (layers/dispatch/activation_layout.h), for the
-// algorithms `direct` and `gemm_1x1`: their functions call these for problems with layout=blocked.
-// (Winograd's algorithms share supports().)
+// blocked_pass.h: convolution on tensors in NCHW16c (layers/dispatch/activation_layout.h). The
+// algorithms `direct` and `gemm_1x1` call these functions for problems with layout=blocked.
+// (Winograd's algorithms call supports(), too.)
 //
 // No tensor is copied, transposed or padded: tiles read x and dy in place and store whole blocks.
 // Only w is packed, in the order in which a tile reads it.
@@ -11,7 +11,7 @@
 
 namespace convscope::blocked {
 
-// Checks the problem: f32; one group, or groups of whole blocks.
+// Checks whether the problem has f32, and one group or groups of whole blocks.
 Conv2dSupport supports(const Conv2dProblem& problem);
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction);
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction);

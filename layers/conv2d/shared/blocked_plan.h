@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_plan.h: the tiling of a convolution in NCHW16c into lines, tiles and chunks; numbers
-// only.
+// blocked_plan.h: the tiling of a convolution in NCHW16c into lines, tiles and chunks. It only
+// computes sizes.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@ namespace convscope::blocked {
 
 using Index = std::int64_t;
 
-inline constexpr Index kChunks = 16;        // of dw, for the threads
-inline constexpr double kChunkFlops = 1e6;  // a smaller chunk costs more than it gains
+inline constexpr Index kChunks = 16;        // least number for the threads, in backward_weight
+inline constexpr double kChunkFlops = 1e6;  // a smaller chunk costs more than it saves
 inline constexpr Index kMaxTaps = 1024;     // of a kernel
 inline constexpr Index kMaxTiles = 64;      // in a group
 inline constexpr Index kKeptFloats = 4096;
 
-// forward: in = x, out = y. backward_data: in = dy, out = dx; columns of dx fall into `parts`,
-// the residues modulo stride_w: those of one part read neighbouring columns of dy.
+// forward: in = x, out = y. backward_data: in = dy, out = dx. The columns of dx are divided into
+// `parts` by their residue modulo stride_w: columns of one part read neighbouring columns of dy.
 //
 // Repeated reads, and the caches that serve them (sizes of L1 and L2 of a core):
 //   x chunk   the pixels of `in` of a chunk (images x rows), once for each block of output
@@ -61,7 +61,8 @@ struct Pass {
     lanes = kernels.lanes;
     line = flat ? std::min<Index>(out_w, kFlatTiles * kernels.pixels) : ceil_div(out_w, parts);
     rows = flat ? ceil_div(out_w, line) : out_h;
-    // Four vectors of channels by few pixels on narrow images, otherwise two by many.
+    // Tiles have four vectors of channels and few pixels on narrow images, else two vectors and
+    // many pixels.
     const bool narrow = lanes > 1 && 2 * line <= kernels.pixels && channels > 2 * lanes &&
                         padded % (4 * lanes) != 3 * lanes;  // no tile is three vectors wide
     widest = (narrow ? 4 : 2) * lanes;
@@ -86,7 +87,7 @@ struct Pass {
   Index out_plane() const { return out_h * out_w * kChannelBlock; }
   Index in_blocks() const { return ceil_div(forward ? z.c : z.k, kChannelBlock); }  // of an image
   Index out_blocks() const { return ceil_div(forward ? z.k : z.c, kChannelBlock); }
-  // Returns the most taps that pixels of a part may have; those at the border have fewer.
+  // Returns the most taps that pixels of a part may have. Pixels at the border have fewer.
   Index taps_of(Index row_part, Index part) const {
     if (forward) return taps;
     return taps_of_axis(row_part + z.pad_top, z.r, z.dilation_h, z.stride_h) *
@@ -104,10 +105,10 @@ struct Pass {
   Index taps;
   Index in_h, in_w, out_h, out_w;
   Index row_parts, parts;  // rows and columns of out, by residue
-  // A row is one of out, or a run of pixels if flat; a line is a part of it.
+  // A row is a row of out, or a run of pixels if flat. A line is a part of a row.
   Index lanes = 0, line = 0, rows = 0;
   Index widest = 0, blocks = 0;  // channels of a tile; tiles of all channels
-  // Sizes of a chunk; `splits` chunks share its pixels, each with some of the blocks.
+  // Sizes of a chunk. `splits` chunks read the same pixels; each computes some of the blocks.
   Index images_at_once = 1, rows_at_once = 1, splits = 1;
   Index image_chunks = 1, row_chunks = 1;
   Index tiles_at_once = 1;  // in a group
@@ -122,15 +123,15 @@ struct Pass {
   void cut(const BlockedKernels& kernels) {
     const CacheSizes& caches = cache_sizes();
     // Floats of `in` that a row of out reads and the previous row did not. With a stride larger
-    // than the kernel, some rows stay untouched. Pixels do not, because caches fetch lines in
-    // pairs.
+    // than the kernel, some rows are never read. Every pixel of a row is loaded, because caches
+    // fetch lines in pairs.
     const Index high = std::min(z.stride_h, (z.r - 1) * z.dilation_h + 1);
     const Index of_row = flat ? line : forward ? in_w * high : ceil_div(in_w, z.stride_h);
     const auto l2 = static_cast<Index>(caches.l2 / sizeof(float));
     const Index room = group_weights() > l2 / 4 ? l2 / 2 : l2 / 4;
     const Index fit = std::max<Index>(1, room / (depth * tap_channels * of_row));
-    // Threads take blocks of channels first, then fewer images and rows. The cut changes no sum, so
-    // it may depend on the number of threads.
+    // Threads take blocks of channels first, then fewer images and rows. The size of chunks does
+    // not change a sum, so it may depend on the number of threads.
     const int threads = num_threads();
     const auto worth = std::max<Index>(1, static_cast<Index>(z.nominal_flops() / kChunkFlops));
     const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);

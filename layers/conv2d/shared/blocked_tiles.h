@@ -13,18 +13,18 @@
 
 namespace convscope {
 
-// One (r, s) of the kernel. For pixels [first, end) of the tile it is inside the image.
+// One tap (r, s) of the kernel. For pixels [first, end) of the tile the tap is inside the image.
 struct BlockedTap {
   std::int64_t in;  // offset of pixel 0, in floats
   std::int32_t w;
   std::int16_t first, end;
 };
 
-// out[j out_step + lane(k)] = start[k] + residual + sum (if relu, at least 0 and at most `most`);
-// the sum runs over
+// Computes out[j out_step + lane(k)] = start[k] + residual + sum (if relu, at least 0 and at most
+// `most`), where the sum of
 //   w[d w_block + w_t + c width + k] in[d in_block + in_t + j in_step + c]
-// for blocks d < `depth`, taps t with j in [first, end) and channels c < 16, in the last block
-// c < last; for pixels j < pixels, channels k < width and lane(k) = k / 16 out_block + k % 16.
+// runs over blocks d < `depth`, taps t with j in [first, end) and channels c < 16 (c < last in the
+// last block), for pixels j < pixels and channels k < width; lane(k) = k / 16 out_block + k % 16.
 struct BlockedTiles {  // what many tiles have in common
   std::int64_t depth = 0;
   int last = 16;
@@ -46,14 +46,14 @@ struct BlockedTile {
   const float* residual;  // as `out`, or null
 };
 
-// A part of the sum: `depth` blocks from `block` on, taps [tap, end) of the tile's list. The first
-// part starts from `start`, the last one stores. In between, the sums of pixel j are kept in kept[j
-// width ..].
+// A chain: `depth` blocks from `block` on, taps [tap, end) of the tile's list. The first chain of a
+// sum starts from `start`, the last chain stores the result. In between, the sums of pixel j are
+// kept in kept[j width ..].
 struct BlockedChain {
   std::int64_t block, depth;
   int tap, end;
   bool first, last;
-  std::int64_t ahead;  // distance from the weights to those prefetched into L2 meanwhile
+  std::int64_t ahead;  // distance from the weights to those that are prefetched into L2
 };
 
 // A row of sums of backward_weight: the offsets of its channel in `in` and in `sums`.
@@ -61,20 +61,20 @@ struct BlockedWeightRow {
   std::int64_t in, sums;
 };
 
-// sums[c sums_row + k] += sum over n < images, p < rows, q < columns of
+// Computes sums[c sums_row + k] += sum over n < images, p < rows, q < columns of
 //   in[n in_image + p in_row + q in_step + c]
 //     beside[n beside_image + p beside_row + q beside_step + lane(k)]
-// for channels c < channels <= 16 and lanes k < width. lane(k) = k / 16 beside_block + k % 16. With
-// `row`, channel c and its sums begin at row[c] instead of c and c sums_row. With `start`, the sums
-// are assigned. One of `in` and `beside` is x, the other one dy.
+// for channels c < channels <= 16 and lanes k < width, with lane(k) = k / 16 beside_block + k % 16.
+// With `row`, channel c and its sums begin at row[c] instead of c and c sums_row. With `start`, the
+// sums are assigned. One of `in` and `beside` is x, the other one is dy.
 struct BlockedWeightTile {
   int channels = 0;
   const BlockedWeightRow* row = nullptr;
   std::int64_t images = 1, rows = 0, columns = 0;
   const float* in = nullptr;
   std::int64_t in_image = 0, in_row = 0, in_step = 0;
-  std::int64_t ahead = 0;  // distance from a pixel of `in` to the one needed after this tile
-  // Data for later tiles, prefetched while this tile multiplies: so many floats a pixel.
+  std::int64_t ahead = 0;  // from a pixel of `in` to the one needed after this tile
+  // Data for later tiles, prefetched while this tile multiplies: some floats for each pixel.
   const float* next = nullptr;
   std::int64_t next_step = 0;
   const float* beside = nullptr;
@@ -86,9 +86,9 @@ struct BlockedWeightTile {
 
 struct BlockedKernels {
   int lanes = 0;   // of a vector
-  int pixels = 0;  // most pixels of a tile of one or two vectors; half of it of four
-  // width: 1, 2 or 4 vectors of channels. Up to 16 channels of a tile are in one block; more begin
-  // with a block.
+  int pixels = 0;  // most pixels of a tile of one or two vectors; half as many with four
+  // Runs tiles of `width` vectors of channels: 1, 2 or 4. Up to 16 channels of a tile are in one
+  // block; more channels begin with a block.
   void (*tile)(const BlockedTiles& tiles, const BlockedTile& tile, const BlockedChain& chain,
                float* kept, int width) = nullptr;
   void (*weight_tile)(const BlockedWeightTile& tile, int width) = nullptr;  // 1 or 2 vectors

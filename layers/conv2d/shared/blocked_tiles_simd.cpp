@@ -41,8 +41,8 @@ struct PartOfBlock {
   int channels;
 };
 
-// Adds the products of one tap and one block, for pixels [First, End), or for those of them in
-// [first, end).
+// Adds the products of one tap and one block for pixels [First, End). If not All, only pixels in
+// [first, end) count.
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, const float* w,
                               Index ahead, int first, int end, Vec (&sums)[Pixels][Vectors]) {
@@ -64,9 +64,9 @@ CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, c
   }
 }
 
-// Adds the taps of a chain in one block. Some taps reach over the border by at most one pixel, as
-// in a 3x3 kernel, or in whole blocks by two, as in a 5x5 kernel. Their pixels are known at compile
-// time.
+// Adds the taps of a chain in one block. Some taps reach beyond the border by at most one pixel, as
+// in a 3x3 kernel, or in whole blocks by two, as in a 5x5 kernel. The pixels of these taps are
+// known at compile time.
 template <int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_taps(const BlockedTile& tile, const BlockedChain& chain, Index step,
                                const float* in, const Block& block, const float* w,
@@ -136,9 +136,8 @@ void add_chain(const BlockedTiles& tiles, const BlockedTile& tile, const Blocked
   for (Index d = chain.depth; d > 0; --d, in += tiles.in_block, w += tiles.w_block) {
     const bool is_last = chain.block + chain.depth == tiles.depth && d == 1;
     const int channels = is_last ? tiles.last : kBlock;
-    // A 1x1 kernel reads each line of `in` once for each tile, a plane away from the previous one.
-    // The hardware prefetcher does not foresee that. The last block is followed by the next tile's
-    // first one.
+    // A 1x1 kernel reads each line of `in` once for each tile. Lines are a plane apart, which the
+    // hardware prefetcher does not foresee. The next tile's first block follows the last block.
     if (tile.taps == 1) {
       const float* const next =
           d > 1 ? in + tiles.in_block

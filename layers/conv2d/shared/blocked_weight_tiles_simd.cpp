@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_weight_tiles_simd.cpp: register tiles of backward_weight in NCHW16c: up to 16 channels of
-// one operand by one or two vectors of the other one stay in registers over some pixels.
-// blocked_weights.cpp combines them into dw.
+// blocked_weight_tiles_simd.cpp: register tiles of backward_weight in NCHW16c: the sums of up to 16
+// channels of one operand x one or two vectors of the other operand stay in registers over some
+// pixels. blocked_weights.cpp combines the tiles into dw.
 //
 // Choices    With two vectors: AVX-512 8 channels x 2 = 16 accumulators + 2 vectors + 1 broadcast,
 //            10 loads for 16 FMAs; AVX2 6 x 2 = 12 + 2 + 1 of 16 registers. With one vector: 16
@@ -27,7 +27,7 @@ constexpr int most_channels(int vectors) {
   return fit < kBlock ? fit : kBlock;
 }
 
-// The pixels of one chain of products, and the first of the tile's channels that it sums.
+// The pixels of one chain of products, and the first of the tile's channels whose sums it computes.
 struct Chain {
   const float* in;
   const float* beside;
@@ -94,8 +94,8 @@ CONVSCOPE_INLINE void add_chain(const BlockedWeightTile& tile, const Chain& chai
   }
 }
 
-// The images, rows and columns of a chain: whole images, whole rows of one image, or a part of one
-// row (framework/simd/sum_chain.h), in nearly equal parts.
+// Cuts the images, rows and columns into chains: whole images, whole rows of one image, or a part
+// of one row (framework/simd/sum_chain.h), in nearly equal parts.
 struct Cut {
   Index images, rows, columns;
 };

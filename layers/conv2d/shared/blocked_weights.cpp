@@ -3,10 +3,10 @@
 // in registers over rows of pixels; x and dy are read in place.
 //
 // Method     `blocked/weight_plan.h` describes the tiling. Each tap (r, s) skips the rows and
-//            columns for which it is outside the image. The first unit of a chunk assigns its sums,
-//            the others add to them; then they are written to dw. Slices are added up before.
-//            Where x is [N,C,H,W] with few channels, the kernel rows r that are inside the image
-//            for a row of dy fill the tile, too.
+//            columns for which the tap is outside the image. The first unit of a chunk assigns its
+//            sums, the following units add to them. Then the slices are added up, and the sums are
+//            written to dw. Where x is [N,C,H,W] with few channels, the tile's rows also include
+//            the kernel rows r that are inside the image for a row of dy.
 // Bits       Chunks depend on the problem and the caches only, so dw has the same bits with any
 //            number of threads.
 // Read next  blocked_weight_tiles_simd.cpp, the tiles; `blocked/weight_plan.h`
@@ -64,7 +64,7 @@ class WeightGradient {
   }
 
  private:
-  // A tensor in NCHW16c; steps in floats, for neighbours of dy.
+  // A tensor in NCHW16c. Steps are in floats, between pixels that neighbouring pixels of dy read.
   struct Operand {
     const float* data;
     Index image, row, step, block;
@@ -73,14 +73,15 @@ class WeightGradient {
       return data + n * image + channel / kChannelBlock * block + channel % kChannelBlock;
     }
   };
-  // A part of a group: blocks of lanes [lane, lane_end), blocks of rows, channels of all rows.
+  // A part of a group: blocks of lanes [lane, lane_end), blocks of rows, and the channels of all
+  // rows.
   struct Part {
     Index g, lane, lane_end, row, row_end, first, channels;
   };
   struct Unit {
     Index n, n_end, p, p_end;
   };
-  // Prefetches pixels that later tiles need, a few at a time during the preceding tiles: a single
+  // Prefetches pixels that later tiles need, a few during each of the preceding tiles. A single
   // tile would have to wait for memory.
   class Ahead {
    public:
@@ -128,8 +129,8 @@ class WeightGradient {
     unit.p_end = std::min(unit.p + plan_.rows, plan_.p);
     return unit;
   }
-  // Returns the data after a unit and block of lanes: the next lanes, or the next unit. Pixels of a
-  // strided x are not contiguous.
+  // Returns the data that are needed after a unit and block of lanes: the next block of lanes, or
+  // the next unit. Pixels of a strided x are not contiguous.
   Ahead after(Index u, const Part& part, Index lane) const {
     const Operand& beside = plan_.lanes_are_inputs ? x_ : dy_;
     const bool last = lane + 1 == part.lane_end;
@@ -228,8 +229,8 @@ class WeightGradient {
     }
   }
 
-  // Returns true where whole lanes of the only unit are sums of dw: they are written there
-  // directly.
+  // Returns true where the sums of whole lanes of the only unit are elements of dw. Then the tile
+  // writes dw directly.
   bool is_there(Index lane) const {
     return plan_.lanes_are_inputs && plan_.units == 1 && !accumulate_ &&
            lane_count(lane) == tile_width(lane);
@@ -294,8 +295,8 @@ class WeightGradient {
     }
   }
 
-  // A row of sums is a channel and a row of the kernel, for one s. Some of them at a time are
-  // listed, once for all lanes and all s.
+  // A row of sums is a channel and a row of the kernel, for one s. A run lists some of these rows,
+  // once for all lanes and all s.
   struct Run {
     Index p, p_end, r, r_end;
   };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// columns.h: columns of inputs, the parts that depend on the instruction set: copying image rows
-// into column panels, summing columns back into the image, and the product along pixels.
+// columns.h: columns of inputs, the parts that depend on the instruction set: they copy image rows
+// into column panels, sum columns back into the image, and multiply along pixels.
 //
-// Terms: a kernel row is one (c, r) of a group; it produces S rows of columns, one for each s. A
-// pixel is one output position, counted through n, p, q.
+// A kernel row is one (c, r) of a group. It produces S rows of columns, one for each s. A pixel is
+// one output position, counted through n, p, q.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,9 @@ struct ColumnKernels {
   void (*pack)(const ColumnMap& map, const float* x, std::int64_t pixel, std::int64_t count,
                std::int64_t row_begin, std::int64_t row_end, float* to,
                std::int64_t to_step) = nullptr;
-  // Unpacks one sample, the transpose of pack: image[channels,H,W] = sum of the columns [channels R
-  // S, P Q] that read each pixel; `from_step` elements between rows of columns.
+  // Unpacks one sample, the transpose of pack: each element of image[channels,H,W] is the sum of
+  // the elements of columns [channels R S, P Q] that were read from it. Rows of columns are
+  // `from_step` elements apart.
   void (*unpack)(const ColumnMap& map, const float* columns, std::int64_t from_step,
                  std::int64_t channels, float* image) = nullptr;
   // Computes sums[i * sums_step + j] += sum over t < count of left[i * left_step + t] right[j *

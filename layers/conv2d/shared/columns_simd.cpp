@@ -37,8 +37,8 @@ using Index = std::int64_t;
 CONVSCOPE_INLINE Index least(Index a, Index b) { return a < b ? a : b; }
 CONVSCOPE_INLINE Index most(Index a, Index b) { return a > b ? a : b; }
 
-// Copies exactly `count` elements: panels are packed tightly. The last vector overlaps the previous
-// one.
+// Copies exactly `count` elements, because panels are packed without gaps. The last vector overlaps
+// the previous one.
 CONVSCOPE_INLINE void copy(float* to, const float* from, Index count) {
   if (count >= kLanes) {
     Index i = 0;
@@ -85,8 +85,8 @@ CONVSCOPE_INLINE void copy_run(float* to, const float* row, Index left, Index st
   for (; j < count; ++j) to[j] = 0.0f;
 }
 
-// Packs all rows of columns for one run of pixels inside the image: copy_one(to, from) copies the
-// run. A caller that knows its length passes straight-line code.
+// Packs all rows of columns for one run of pixels inside the image. copy_one(to, from) copies the
+// run. A caller that knows the length of the run passes straight-line code.
 template <class CopyOne>
 CONVSCOPE_INLINE void pack_inside(const ColumnMap& map, const float* x, Index p, Index left,
                                   Index row_begin, Index row_end, float* out, Index to_step,
@@ -180,7 +180,7 @@ void pack(const ColumnMap& map, const float* x, Index pixel, Index count, Index 
   }
 }
 
-// Lanes of a vector of pixels w .. w + kLanes that read column q = w + shift, 0 <= q < Q.
+// The lanes of pixels w .. w + kLanes that read column q = w + shift, 0 <= q < Q.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 using Lanes = __mmask16;
 CONVSCOPE_INLINE Lanes lanes_between(int begin, int end) {
@@ -206,7 +206,7 @@ CONVSCOPE_INLINE Vec load_lanes(const float* p, Lanes lanes) { return lanes ? lo
 // Gathers one vector of pixels (w .. w + count) of every row of one channel.
 void gather_vector(const ColumnMap& map, const float* columns, Index from_step, Index w,
                    float* image) {
-  constexpr Index kKept = 16;  // taps with stored masks; wider kernels compute them again
+  constexpr Index kKept = 16;  // taps with stored masks; wider kernels recompute them
   const auto count = static_cast<int>(least(kLanes, map.w - w));
   const auto lanes_of = [&](Index s) __attribute__((always_inline)) {
     const Index q = w + map.pad_left - s * map.dilation_w;
@@ -215,7 +215,7 @@ void gather_vector(const ColumnMap& map, const float* columns, Index from_step, 
   };
   Lanes kept[kKept];
   for (Index s = 0; s < least(map.s, kKept); ++s) kept[s] = lanes_of(s);
-  const Index rows = most(1, kSumChain / map.s);  // of the kernel, in a chain
+  const Index rows = most(1, kSumChain / map.s);  // kernel rows in a chain
   for (Index h = 0; h < map.h; ++h) {
     Vec sum_of_all = zero();
     for (Index first = 0; first < map.r; first += rows) {
@@ -286,8 +286,8 @@ constexpr int kRight = 3;
 #endif
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
-// Returns the sums of four vectors, one in each lane: quarters of two vectors are added in one
-// step, so each step halves the work. (_maskz_: GCC 12 warns about the other intrinsics.)
+// Returns a vector with the sums of four vectors, one in each lane. Each step adds quarters of two
+// vectors, so it halves the work. (_maskz_: GCC 12 warns about the other intrinsics.)
 CONVSCOPE_INLINE __m512 add_quarters(__m512 a, __m512 b) {
   return _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x88),
                        _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xdd));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // data_pass.h: the tensors that forward and backward_data read and write, under common names. Both
-// are a pass over the data with given weights, so the same code computes either of them.
+// directions multiply an image by weights, so the same code computes either of them.
 //
 //   forward         in = x  [N,C,H,W], out = y  [N,K,P,Q], with a bias and an epilogue
 //   backward_data   in = dy [N,K,P,Q], out = dx [N,C,H,W]

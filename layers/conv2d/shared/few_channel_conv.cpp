@@ -38,14 +38,14 @@ constexpr int kMaxSharedBytes = 160 * 1024;
 // Limit for a block when an SM of 227 KB should hold two.
 constexpr int kTwoBlocksFloats = 112 * 1024 / 4;
 
-// Returns the channels of dx (those of the first stage's dw) that one thread computes.
+// Returns how many channels of dx (the input channels of the first stage's dw) a thread computes.
 int channels_for(int slice, int r) {
   // Kernels of 7x7 leave no registers for three.
   return slice % 3 == 0 && r < 7 ? 3 : slice == 1 ? 1 : 2;
 }
 
-// Returns a plan with as many samples at a time as let two blocks fit on an SM, and no more than
-// kMaxBlocks blocks need.
+// Returns a plan whose blocks take as many samples at a time as let two blocks fit on an SM, and no
+// more than kMaxBlocks blocks need.
 template <class Plan, class Make>
 Plan with_most_samples(std::int64_t batch, int parts, Make&& make) {
   int samples = 1;
@@ -189,8 +189,8 @@ int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last, i
   return wanted < possible ? static_cast<int>(wanted) : possible;
 }
 
-// Returns the blocks for a sample: as many as run at the same time, and enough for all sums of dw;
-// 0: impossible.
+// Returns the number of blocks for a sample: as many as run at the same time, and enough for all
+// sums of dw. Returns 0 where that is impossible.
 int few_channel_backward_parts(const FewChannelStage* stage, int stages, std::int64_t batch) {
   const FewChannelStage& z = stage[stages - 1];
   const std::int64_t wanted =

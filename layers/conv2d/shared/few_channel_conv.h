@@ -4,13 +4,13 @@
 // layout of tiles in shared memory, and the kernels. Used by the algorithm in direct_cuda.cu and by
 // a rewrite of compiled steps (few_channel_chain_plan.cpp).
 //
-// All data of a sample are in the shared memory of one block, so only x, the pooled y and four bits
-// for each of its elements are in global memory. All sizes are small numbers: int. Functions here
-// are constexpr, so that kernels and the CPU's tests share them.
+// All data of a sample are in the shared memory of one block. Global memory has only x, the pooled
+// y, and four bits for each element of y. All sizes fit in int. The functions here are constexpr,
+// so that kernels and the CPU's tests share them.
 //
-// `factors` is the type of the operands. With a half type, x, w and dy are rounded to it in shared
-// memory, where they are multiplied, or were rounded by their producer. Global memory holds f32,
-// and numbers that are only added (b, dy in db) are not rounded.
+// `factors` is the type of the operands. With a half-precision type, x, w and dy are rounded to it
+// in shared memory before they are multiplied, unless their producer has rounded them. Global
+// memory holds f32. Numbers that are only added (b, dy in db) are not rounded.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,8 @@ constexpr int kMaxSamples = 4;                  // in a block at a time
 constexpr int least(int a, int b) { return a < b ? a : b; }
 constexpr int most(int a, int b) { return a > b ? a : b; }
 
-// Returns the floats of a row of x that a tile of four columns reads, in pieces of four: 4 + R - 1
-// rounded up.
+// Returns the floats of a row of x that a tile of four columns reads: 4 + R - 1, rounded up to a
+// multiple of four.
 constexpr int row_floats(int r) { return round_up(kTileColumns + r - 1, 4); }
 // Returns the floats of a row of weights in shared memory.
 constexpr int weight_row(int r) { return round_up(r, 4); }
@@ -84,10 +84,11 @@ constexpr XTile x_tile(const FewChannelStage& z) {
           .pitch = row_pitch(most(columns, z.w + z.pad_left))};
 }
 
-// dy of one channel before the pooling, dense. Row i, column j is dy[i][j - left]. The gradient of
-// x is a convolution with the flipped kernel. It reads zeros in columns around dy, which are
-// stored, and in `frame` rows above and below, which are not: the threads handle them. `left` is a
-// multiple of four, so tiles of dx begin `shift` columns before a multiple of four.
+// dy of one channel before the pooling, stored densely. Row i, column j is dy[i][j - left]. The
+// gradient of x is a convolution with the flipped kernel. It reads zeros in columns around dy,
+// which are stored, and zeros in `frame` rows above and below, which are not stored: the threads
+// skip them. `left` is a multiple of four, so tiles of dx begin `shift` columns before a multiple
+// of four.
 struct DyTile {
   int frame = 0, left = 0, shift = 0;
   int rows = 0, pitch = 0;
@@ -119,9 +120,9 @@ constexpr int weight_k(const FewChannelStage& z, int channels) {
 }
 constexpr int weight_k(const FewChannelStage& z) { return weight_k(z, z.c); }
 
-// How the outputs of a stage's convolution are distributed: an item is one tile of one sample for a
-// few channels. Its sum over the input channels is cut into `splits` when that keeps more threads
-// busy.
+// How the outputs of a stage's convolution are distributed over threads. An item is one tile of one
+// sample for a few channels. The item's sum over input channels is cut into `splits` parts when
+// that keeps more threads busy.
 struct Deal {
   int tiles_w = 0, tiles = 0, groups = 0, samples = 1, splits = 1;
   constexpr int each() const { return tiles * groups; }  // items in a sample
@@ -134,8 +135,8 @@ struct DealDivisors {
   constexpr explicit DealDivisors(const Deal& d)
       : items(d.items()), each(d.each()), tiles(d.tiles), tiles_w(d.tiles_w) {}
 };
-// Returns the number of pieces with the shortest time: rounds of all threads times the length of a
-// piece.
+// Returns the number of parts of a sum with the shortest time: the rounds of all threads times the
+// length of a part.
 constexpr int splits_for(int items, int depth) {
   int best = 1;
   int least_time = 1 << 30;
@@ -177,8 +178,8 @@ constexpr Deal data_deal(const FewChannelStage& z, int c_count, int channels, in
 struct WeightDivisors {
   FastDivisor items, channels, fours;  // of the block; its input channels; groups of four in a row
 };
-// Returns the distribution of dw: an item is (a few k, one c, one r), S sums for each k; its
-// pixels, in groups of four, are cut into splits.
+// Returns the distribution of dw. An item is (a few k, one c, one r), with S sums for each k. The
+// pixels of an item, in groups of four, are cut into splits.
 constexpr Deal weight_deal(const FewChannelStage& z, int k_count, int channels, int c_count) {
   Deal d;
   d.tiles_w = ceil_div(z.used_q(), kTileColumns);
@@ -191,8 +192,8 @@ constexpr Deal weight_deal(const FewChannelStage& z, int k_count, int channels, 
 
 }  // namespace few_channel
 
-// Four bits for each pooled output: the pixels of its window that get its gradient, in the order
-// (0,0) (0,1) (1,0) (1,1); for the maximum one bit or none.
+// `passes` has four bits for each pooled output: the pixels of its window that get its gradient, in
+// the order (0,0) (0,1) (1,0) (1,1). For a maximum at most one bit is set.
 struct FewChannelForward {
   int stages = 1;  // 1 or 2
   FewChannelStage stage[2];
@@ -234,8 +235,8 @@ struct FewChannelBackward {
   bool all_is_rounded = false;  // to `factors`: x, w, and y[0] of two stages; never dy
 };
 
-// Parameters of the kernels besides the pointers: the distribution of work, and the offset of each
-// piece of shared memory, in floats.
+// Parameters of the kernels in addition to the pointers: the distribution of work, and the offset
+// of each array in shared memory, in floats.
 struct FewChannelForwardPlan {
   FewChannelForward a;
   // Blocks that share a sample: each has some output channels and tile rows of the last stage.
@@ -273,14 +274,14 @@ struct FewChannelBackwardPlan {
 CONVSCOPE_API FewChannelForwardPlan few_channel_plan(const FewChannelForward& a, int parts);
 CONVSCOPE_API FewChannelBackwardPlan few_channel_plan(const FewChannelBackward& a, int parts);
 
-// Returns the blocks for each sample, so that about 132 SMs have one block each, or two.
+// Returns the number of blocks for each sample, so that each of about 132 SMs has one block or two.
 CONVSCOPE_API int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last,
                                             int blocks_each);
-// Returns the blocks for each sample; 0: the accumulators of dw exceed the registers of a block.
+// Returns the number of blocks for each sample, or 0: the accumulators of dw exceed the registers.
 CONVSCOPE_API int few_channel_backward_parts(const FewChannelStage* stage, int stages,
                                              std::int64_t batch);
 
-// Returns "" or why the kernels do not compute this.
+// Returns "", or why the kernels do not compute these stages.
 CONVSCOPE_API const char* few_channel_refusal(const FewChannelStage* stage, int stages,
                                               bool wants_dx);
 

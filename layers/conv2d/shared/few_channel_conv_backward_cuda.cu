@@ -64,8 +64,8 @@ __device__ inline float pixel_gradient(const FewChannelStage& z, float dy, float
   return z.pools() || curve_slope(z.curve, y) != 0.0f ? dy : 0.0f;
 }
 
-// Distributes the threads of the block over planes, by_threads.d for each: this thread's plane and
-// its place there.
+// Distributes the threads of the block over planes, by_threads.d threads for each plane: this
+// thread's plane and its index among the plane's threads.
 struct PlaneShare {
   int plane, first, step;
 };
@@ -74,15 +74,14 @@ __device__ inline PlaneShare share_of_plane(const FastDivisor& by_threads) {
   return {plane, static_cast<int>(threadIdx.x) - plane * by_threads.d, by_threads.d};
 }
 
-// Returns how many neighbouring threads share one of `jobs` sums of `parts` parts each: a power of
-// two.
+// Returns how many neighbouring threads share each of `jobs` sums of `parts` parts: a power of two.
 __device__ inline int sharers_of(int jobs, int parts) {
   int sharers = 1;
   while (sharers < 32 && sharers < parts && 2 * sharers * jobs <= kBlockThreads) sharers *= 2;
   return sharers;
 }
 
-// Sums over the threads of each plane into to[plane]. scratch [thread].
+// Sums the values of each plane's threads into to[plane]. `scratch` has one value for each thread.
 __device__ void write_plane_sums(const float* scratch, int step, int planes, float* to) {
   const int sharers = sharers_of(planes, step);
   const int share = static_cast<int>(threadIdx.x) % sharers;

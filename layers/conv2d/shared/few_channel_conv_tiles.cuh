@@ -93,7 +93,7 @@ __device__ inline void convolve_tile(const float* x, int pitch, int plane, int c
 }
 
 // Adds acc[j][s] += sum over pixels of dy[j][p][q] x[p + r][q + s], for pixels first, first + step,
-// ... counted in groups of four columns; by_fours.d groups are a row. x points to row r of its
+// ... counted in groups of four columns. A row has by_fours.d groups. x points to row r of its
 // channel, dy to the first output channel.
 template <int R, int kChannels>
 __device__ inline void weight_tile(const float* x, int x_pitch, const float* dy, int dy_pitch,
@@ -232,8 +232,8 @@ __device__ inline void write_gathered(const BatchGather& g, const FewChannelStag
   });
   if (threadIdx.x == 0) g.labels[n] = g.image_labels[sample];
 }
-// Results of the previous step, handled by one thread of the grid: read early, with the copies in
-// flight, and written late, so that no thread waits for them.
+// Results of the previous step, which one thread of the grid handles. It reads them early, while
+// copies are in flight, and writes them late, so that no thread waits for them.
 struct LastStep {
   float loss;
   std::int32_t correct, halted, overflow;
@@ -286,7 +286,7 @@ __device__ inline void round_factors(float* to, int count) {
   }
 }
 
-// Fills with zeros; the same requirements as round_factors().
+// Fills with zeros. `to` and `count` must meet the requirements of round_factors().
 __device__ inline void fill_zeros(float* to, int count) {
   const float zeros[4] = {};
 #pragma unroll 1

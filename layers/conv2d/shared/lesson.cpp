@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson.cpp: turns an algorithm that is written as on a blackboard into one that can be watched.
+// lesson.cpp: lets a reader watch an algorithm that is written as on a blackboard.
 #include "layers/conv2d/shared/lesson.h"
 
 #include "framework/memory/memory.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson.cuh: shared by the lessons on a GPU: the sizes of a problem for a kernel, and views of its
-// tensors. (A GPU's threads cannot be watched; the lessons on the CPU can.)
+// lesson.cuh: code that the lessons on a GPU share: the sizes of a problem for a kernel, and views
+// of its tensors. (The threads of a GPU cannot be watched; the lessons on the CPU can.)
 // Read next  the files *_lesson_cuda.cu of the algorithm folders
 #pragma once
 
@@ -41,7 +41,8 @@ struct Sizes {
     return q * stride_w - pad_left + s * dilation_w;
   }
 
-  // Returns the inverse: p with row(p, r) = h, or -1 when the stride skips that row; q likewise.
+  // Returns the inverse of row(): p with row(p, r) = h, or -1 when the stride skips row h. Likewise
+  // for q.
   constexpr Index output_row(Index h, Index r) const {
     const Index at = h + pad_top - r * dilation_h;
     return at < 0 || at % stride_h != 0 ? -1 : at / stride_h;
@@ -54,7 +55,7 @@ struct Sizes {
   In x(const void* data) const { return {static_cast<const float*>(data), n, c, h, w}; }
   In weights(const void* data) const { return {static_cast<const float*>(data), k, c_group, r, s}; }
   In y(const void* data) const { return {static_cast<const float*>(data), n, k, p, q}; }
-  // Returns the bias; without one it has no element, and b.or_zero(k) is right in both cases.
+  // Returns a view of the bias. Without a bias the view is empty, and b.or_zero(k) is 0.
   In bias(const void* data) const {
     return {static_cast<const float*>(data), data == nullptr ? 0 : k};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson.h: turns an algorithm that is written as on a blackboard into one that can be watched.
+// lesson.h: lets a reader watch an algorithm that is written as on a blackboard.
 //
 // A lesson is a struct of three function templates. They get views of their tensors (view.h) and a
 // blackboard, on which they write additional arrays and the names of their steps:
@@ -15,11 +15,11 @@
 //   CONVSCOPE_CONV2D_ALGORITHM(kAlgorithm)
 //   CONVSCOPE_CONV2D_LESSON(kAlgorithm, Lesson, "n=1,c=2,h=6,w=6,k=2,r=3,s=3")
 //
-// The problem is a small one that shows the idea: `convscope look` plays the lesson on it. Views of
-// x, w, y and the gradients have four axes. Block-sparse w and dw are [blocks,rows,columns,1];
-// board.blocks() has the places of the blocks. The bias b has one axis, and no element when there
-// is none, so b.or_zero(k) is always right. The lesson adds to dw, which holds zeros or the sum so
-// far.
+// The problem in the last line is a small one that shows the idea: `convscope look` plays the
+// lesson on it. Views of x, w, y and the gradients have four axes. Block-sparse w and dw are
+// [blocks,rows,columns,1]; board.blocks() has the positions of the blocks. The bias b has one axis,
+// and no element when there is no bias, so b.or_zero(k) is always right. The lesson adds to dw,
+// which holds zeros or the sum so far.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@
 
 namespace convscope {
 
-// T: float. Watch: Unwatched or Recorder. Arrays are stored one after the other in the workspace of
+// T: float. Watch: Unwatched or Recorder. Arrays are stored one after another in the workspace of
 // the algorithm.
 template <class T, class Watch>
 class Blackboard {
@@ -131,7 +131,8 @@ void unwatched(const Args& args) {
   Unwatched nobody;
   lesson::run<Lesson, float>(args, nobody);
 }
-// Runs a lesson for a watcher. It is cold: the compiler optimises the loops that compute.
+// Runs a lesson for a watcher. It is marked cold, so that the compiler optimises the unwatched
+// loops.
 template <class Lesson, class Args>
 [[gnu::cold]] void watched(const Args& args, Recorder& recorder) {
   lesson::run<Lesson, float>(args, recorder);
@@ -141,7 +142,7 @@ template <class Lesson, class Args>
 CONVSCOPE_API Conv2dSupport lesson_takes(DType dtype);
 
 // Returns the cost of a lesson that computes one product in kCycles cycles. A core can compute 16
-// in each cycle: two vectors of eight.
+// products in each cycle: two vectors of eight.
 template <int kCycles>
 Conv2dCost one_product_in(const Conv2dProblem& z, Direction) {
   return {

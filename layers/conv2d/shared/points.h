@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// points.h: shared by convolutions in a transformed domain (Winograd, FFT): tiles are transformed
-// to points, each point is a matrix product over channels, and the sums are transformed back.
+// points.h: code shared by convolutions in a transformed domain (Winograd, FFT): tiles are
+// transformed to points, each point is a matrix product over channels, and the sums are transformed
+// back.
 //
 // L is the number of lanes; channels are in the lanes. A panel holds pixels of L channels:
 // [rows, columns, L].

@@ -4,7 +4,7 @@
 // channels into the lanes.
 //
 // A reduction channel is a channel that a sum runs over: c in forward, k in backward_data. A tap is
-// one (r, s) of the kernel; its place in a row of pixels and in the weights is a pair of offsets.
+// one (r, s) of the kernel. It has an offset in a row of pixels and an offset in the weights.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +78,7 @@ struct TileKernels {
   void (*pixel_tile)(const SumTile& tile) = nullptr;
   void (*weight_tile)(const WeightTile& tile) = nullptr;
   void (*copy)(const RowCopy& copy, const float* from, float* to) = nullptr;
-  // Copies `runs` of each of `channels` planes; step 1 is the fastest, then 2.
+  // Copies `runs` of each of `channels` planes. Step 1 is the fastest, step 2 the next.
   void (*copy_runs)(const float* from, std::int64_t from_step, std::int64_t channels,
                     const PixelRun* runs, std::int64_t count, std::int64_t step, float* to,
                     std::int64_t to_step) = nullptr;

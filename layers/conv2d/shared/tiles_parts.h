@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tiles_parts.h: shared by the tiles_*_simd.cpp files: the functions of TileKernels that are
-// defined outside of tiles_simd.cpp.
+// tiles_parts.h: declares the functions of TileKernels that are defined outside of tiles_simd.cpp,
+// for the tiles_*_simd.cpp files.
 #pragma once
 
 #include "framework/simd/simd.h"

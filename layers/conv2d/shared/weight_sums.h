@@ -16,14 +16,13 @@
 
 namespace convscope {
 
-// Returns `floats` of a piece of scratch, rounded up to whole cache lines.
+// Returns the size of an array in scratch memory: `floats`, rounded up to whole cache lines.
 inline std::int64_t piece_floats(std::int64_t floats) {
   const std::size_t bytes = static_cast<std::size_t>(floats) * sizeof(float);
   return static_cast<std::int64_t>(ScratchArena::round_up(bytes) / sizeof(float));
 }
 
-// The tiling of dw. The plan of an algorithm adds how it reads x and dy, and how many slices it
-// uses.
+// The tiling of dw. Each algorithm adds how it reads x and dy, and how many slices it uses.
 struct WeightBlocks {
   explicit WeightBlocks(const Conv2dProblem& problem);
 
@@ -34,8 +33,9 @@ struct WeightBlocks {
     const std::int64_t rest = kernels - block % blocks * width;
     return rest < width ? rest : width;
   }
-  // Returns at least so many slices that none adds more than kSumChain totals to a sum, when each
-  // image contributes `totals` of them (framework/simd/sum_chain.h); at most one for each image.
+  // Returns a number of slices, at least `wanted` and at most one for each image. No slice adds
+  // more than kSumChain totals to a sum, when each image contributes `totals`
+  // (framework/simd/sum_chain.h).
   std::int64_t slices_for(std::int64_t wanted, std::int64_t totals) const;
   std::int64_t block_floats() const { return piece_floats(width * depth); }
   std::int64_t sums_floats() const { return slices * z.groups * blocks * block_floats(); }

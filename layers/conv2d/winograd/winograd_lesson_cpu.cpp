@@ -36,7 +36,7 @@ using Index = std::int64_t;
 constexpr float kBt[4][4] = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}};
 constexpr float kG[4][3] = {{1, 0, 0}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {0, 0, 1}};
 constexpr float kAt[2][4] = {{1, 1, 1, 0}, {0, 1, -1, -1}};
-// For backward: columns of G in reverse order flip the kernel; A and G^T take dy to dw.
+// Used in backward: the columns of G in reverse order flip the kernel; A and G^T turn dy into dw.
 constexpr float kGTurned[4][3] = {{0, 0, 1}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {1, 0, 0}};
 constexpr float kA[4][2] = {{1, 0}, {1, 1}, {1, -1}, {0, -1}};
 constexpr float kGt[3][4] = {{1, 0.5f, 0.5f, 0}, {0, 0.5f, -0.5f, 0}, {0, 0.5f, 0.5f, 1}};
@@ -55,7 +55,7 @@ void transform(const float (&m)[kRows][kColumns], auto in, auto out) {
   }
 }
 
-// Computes tile = plane from row `top` and column `left` on, 0 outside.
+// Copies into `tile` the part of `plane` from row `top` and column `left` on, 0 outside.
 void cut(auto plane, Index top, Index left, auto tile) {
   for (Index i = 0; i < tile.size(0); ++i) {
     for (Index j = 0; j < tile.size(1); ++j) tile(i, j) = plane.or_zero(top + i, left + j);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_lesson_cuda.cu: the simplest version of Winograd's F(2x2,3x3) on a GPU: a thread
-// computes one tile of 2x2 outputs of one channel, from the first number of x to the last of y.
+// computes one tile of 2x2 outputs of one channel, from reading x to writing y.
 //
 // Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B^T d[c] B) ] A + b[k], tile by tile: 2x2
 //            outputs from d, the 4x4 inputs around them, 0 outside; "." is element by element
@@ -8,10 +8,10 @@
 //            for each image, k and tile:                    # a thread
 //              M = sum over c of U[k,c] . (B^T d[c] B)      # 16 accumulators in registers
 //              y_tile = A^T M A + b[k]
-// Method     nothing is shared: the K threads of a tile transform the same d K times, 32 additions
-//            for 16 products. Neighbouring threads have neighbouring tiles, so that a warp reads
-//            whole cache lines of x and the same U. backward_weight: a thread for each (k,c) walks
-//            over all tiles of all images.
+// Method     nothing is shared: the K threads of a tile each transform the same d, which takes 32
+//            additions for 16 products. Neighbouring threads have neighbouring tiles, so that a
+//            warp reads whole cache lines of x and the same U. backward_weight: a thread for each
+//            (k,c) walks over all tiles of all images.
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], b [K], y [N,K,P,Q], row-major, f32; U [K C/G,16]; sums f32
 // Supports   f32 (tf32 is computed as f32); kernel 3x3, stride 1, dilation 1; every padding and
 //            number of groups

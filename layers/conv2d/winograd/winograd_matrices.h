@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_matrices.h: the matrices of Winograd's convolution, and their derivation.
 //
-// A tile of M outputs of a kernel of 3 taps reads T = M + 2 inputs. Read the taps g as a polynomial
-// of degree 2 and the outputs' weights u as one of degree M - 1: their product has T coefficients.
-// Values at T points determine a polynomial of degree T - 1, and the value of a product is the
-// product of the values. So T multiplications replace the 3 M of the textbook's sums. The last
-// "point" is infinity: the highest coefficient. Evaluation at a point a is the row
+// A tile of M outputs of a kernel of 3 taps reads T = M + 2 inputs. Take the taps g as the
+// coefficients of a polynomial of degree 2, and the outputs' weights u as those of a polynomial of
+// degree M - 1. The product of the two polynomials has T coefficients. Values at T points determine
+// a polynomial of degree T - 1, and the value of a product is the product of the values. So T
+// multiplications replace the 3 M of the textbook's sums. The last "point" is infinity, which
+// stands for the highest coefficient. Evaluation at a point a is the row
 //   A_a = (1, a, .., a^(M-1))        G_a = (1, a, a^2) / N_a       at infinity (0, .., 0, 1),
 // and interpolation assigns each point its Lagrange polynomial. Row B_a has the coefficients of
 //   product over points b != a of (z - b),     N_a = product over b != a of (a - b);
 // at infinity of the product over all points b of (z - b). The sum to compute is
 //   sum over i, j of u_i g_j d_(i+j) = sum over points of (A u)(G g)(B d).
-// It holds for all u, g and d, so each of the three can be the result (Winograd 1980):
+// This holds for all u, g and d, so each of the three can be the result (Winograd 1980):
 //   y  = A^T [(G g) . (B d)]    forward; for dx the same with flipped, transposed weights
 //   dg = G^T [(A dy) . (B d)]   the gradient of the weights: F(3, M), with the very same matrices
 // In two dimensions each matrix is applied to columns and then to rows.
@@ -22,11 +23,11 @@
 // (S. A. Alam et al. 2022, arXiv 2201.10369, on points c, -c, 1/c, -1/c; the inference library
 // ncnn uses the same points).
 //
-// M = 6: 0, +-1, +-2, +-1/2, infinity; of ten triples tried these lost least, but four times as
-// much as M = 4 does.
+// M = 6: 0, +-1, +-2, +-1/2, infinity. Ten triples were tried. These points had the smallest
+// errors, four times those of M = 4.
 //
-// Points come in pairs a, -a, in rows 2 i - 1 and 2 i. These rows differ only in the sign of the
-// odd columns, so that each pair needs its even and its odd half once.
+// Points come in pairs a, -a, in rows 2 i - 1 and 2 i. The two rows differ only in the sign of the
+// odd columns, so the sums over even and over odd columns are computed once for each pair.
 #pragma once
 
 namespace convscope::winograd {

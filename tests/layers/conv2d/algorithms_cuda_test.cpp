@@ -30,7 +30,7 @@ const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceT
 
 class Conv2dOnCuda : public testing::CudaTest {};
 
-// Returns the problem in all types and, for f32, in both math modes.
+// Returns variants of the problem in all types and, for f32, in both math modes.
 std::vector<Conv2dProblem> in_all_types(const Conv2dProblem& problem) {
   std::vector<Conv2dProblem> out(4, problem);
   out[1].math = MathMode::tf32;
@@ -39,7 +39,7 @@ std::vector<Conv2dProblem> in_all_types(const Conv2dProblem& problem) {
   return out;
 }
 
-// Returns all types; on the emulation f32 and, in turn, one of the others.
+// Returns all types. On the emulation, returns f32 and, in turn, one of the other types.
 std::vector<Conv2dProblem> in_some_types(const Conv2dProblem& problem, std::size_t turn) {
   const std::vector<Conv2dProblem> all = in_all_types(problem);
   if (!testing::is_emulated()) return all;
@@ -47,8 +47,8 @@ std::vector<Conv2dProblem> in_some_types(const Conv2dProblem& problem, std::size
 }
 
 // Returns "" or a report. On a GPU, where threads run in any order, a second run must produce the
-// same bits. The emulation is slow: there an algorithm that is exact on integers runs these and, in
-// turn, one of the other two cases.
+// same bits. The emulation is slow. There an algorithm that is exact on integers runs the integer
+// case and, in turn, one of the other two cases.
 std::string check_algorithm(ConvolutionCase& exact, ConvolutionCase& bounded,
                             ConvolutionCase& skewed, const Conv2dAlgorithm& algorithm,
                             Direction direction, int turn) {
@@ -79,9 +79,9 @@ std::string check_algorithm(ConvolutionCase& exact, ConvolutionCase& bounded,
 
 bool every_one(std::size_t) { return true; }
 
-// Checks all algorithms that accept the problems; `only` names one of them. Returns the number of
-// checks. For each algorithm, direction and type only the first failure is reported. Problems that
-// are not `mine` are counted but not checked: so a problem has the same numbers in every share.
+// Checks all algorithms that accept the problems, or only the one named `only`. Returns the number
+// of checks. For each algorithm, direction and type only the first failure is reported. Problems
+// that are not `mine` are counted but not checked, so a problem has the same number in every share.
 int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nullptr,
               const std::function<bool(std::size_t)>& mine = every_one) {
   int checks = 0;
@@ -340,7 +340,7 @@ TEST_F(Conv2dOnCuda, AFusedEpilogueHasTheBitsOfTheSeparatePass) {
 enum class Mistake { none, one_sum, one_element, behind, in_front, workspace, unwritten, input };
 Mistake mistake = Mistake::none;
 
-// im2col_gemm with one mistake; each is made by a copy, because the host cannot write to device
+// im2col_gemm with one mistake. A copy makes the mistake, because the host cannot write to device
 // memory.
 void wrong_forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& problem = args.problem;
@@ -420,7 +420,7 @@ TEST_F(Conv2dOnCuda, TheCheckCatchesADeliberatelyWrongKernel) {
   mistake = Mistake::none;
 }
 
-// f32 that is silently computed in TF32 exceeds the bounds of f32.
+// Computing f32 silently in TF32 exceeds the bounds of f32.
 TEST_F(Conv2dOnCuda, TheCheckCatchesProductsInTf32ThatShouldBeF32) {
   Conv2dAlgorithm rounded = algorithms().get("im2col_gemm");
   rounded.forward = [](const Conv2dForwardArgs& args) {
@@ -434,7 +434,7 @@ TEST_F(Conv2dOnCuda, TheCheckCatchesProductsInTf32ThatShouldBeF32) {
   EXPECT_NE(one.check(rounded, Direction::forward), "");
 }
 
-// Each problem is in one share; an invalid share is not read as all of them.
+// Each problem is in one share. An invalid share is rejected, not read as all shares.
 TEST(RandomShare, HasEachProblemOnce) {
   constexpr const char* kName = "CONVSCOPE_TEST_RANDOM_SHARE";
   std::vector<int> taken(25, 0);

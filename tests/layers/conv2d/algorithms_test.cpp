@@ -27,8 +27,8 @@ const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceT
 
 bool is_lesson(std::string_view name) { return name.ends_with("_lesson"); }
 
-// Runs one algorithm on one case with each instruction set. One and two threads, and a second run,
-// must produce the same bits. With most_threads 1 the bits are not compared.
+// Runs one algorithm on one case with each instruction set. Runs with one thread, with two threads,
+// and a second run must produce the same bits. With most_threads 1 the bits are not compared.
 std::string check_on_every_machine(ConvolutionCase& one, const Conv2dAlgorithm& algorithm,
                                    Direction direction, int most_threads = 2) {
   const bool lesson = is_lesson(algorithm.name);  // uses neither threads nor instruction sets
@@ -66,7 +66,7 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
   for (const Conv2dProblem& problem : problems) {
     if (problem.is_empty()) continue;  // no algorithm is called: Algorithm.TakesAnEmptyBatch
     check_formats(problem, false);
-    // Lessons are slow: the same problems, smaller.
+    // Lessons are slow, so they get smaller versions of the same problems.
     const Conv2dProblem small = testing::shrunk(problem, 1e5);
     if (lessons_seen.insert(small.text()).second) check_formats(small, true);
     if (::testing::Test::HasFailure()) return;  // one report is enough
@@ -149,7 +149,7 @@ TEST(Conv2dAlgorithms, HoldTheirBoundWhereAllErrorsHaveOneDirection) {
   }
 }
 
-// Numbers from a bug report: 1936 equal terms, whose roundings have one direction.
+// Data from a bug report: 1936 equal terms, whose roundings all have the same direction.
 TEST(Conv2dAlgorithms, AgreeWhereACheckSeesEqualNumbers) {
   const Conv2dProblem problem = Conv2dProblem::parse("c=16,h=12,w=12,k=4,r=11,s=11,pad=5");
   for (const Direction direction : kDirections) {
@@ -167,8 +167,8 @@ TEST(Conv2dAlgorithms, AgreeWhereACheckSeesEqualNumbers) {
   }
 }
 
-// Winograd prepares no U above 4 MiB for many tiles or for a single call: then each thread makes
-// its part in the call. It is the same U.
+// For many tiles or for a single call, Winograd prepares no U above 4 MiB: each thread makes its
+// part of U in the call. Both kinds of U must be equal.
 TEST(Conv2dAlgorithms, WinogradTransformsManyWeightsInTheCall) {
   const Conv2dAlgorithm& algorithm = algorithms().get("winograd_f4x3");
   const Conv2dProblem problem = Conv2dProblem::parse("c=176,h=17,w=17,k=176,r=3,s=3,pad=1");

@@ -23,8 +23,8 @@ const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cuda).get("block_sparse");
 }
 
-// An unaligned y is stored number by number, otherwise in pairs if images have an even size; dy is
-// read the same way, or four at a time.
+// An unaligned y is stored one element at a time, otherwise in pairs if images have an even size.
+// dy is read in the same way, or four elements at a time.
 void check(const Conv2dProblem& problem, Tier tier, std::int64_t shift = 1) {
   ConvolutionCase one(problem, tier);
   one.set_shift(shift);
@@ -64,7 +64,7 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReference) {
   }
 }
 
-// Enough pixels and channels that each tile of each direction is the cheapest one once.
+// There are enough pixels and channels that each tile of each direction is the cheapest one once.
 TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceInEveryTile) {
   for (const char* text : {
            "n=1,c=4,h=100,w=90,k=32,r=3,s=3,pad=1,weights=blocks16x1:20",
@@ -105,7 +105,7 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceOnRandomProblems) {
   EXPECT_GT(checks, count / 2);
 }
 
-// A CUDA graph does not contain the sizes of lists: they are on the device.
+// A CUDA graph does not contain the sizes of lists: these sizes are on the device.
 TEST_F(BlockSparseOnCuda, CanBeRecordedAndReplayed) {
   for (const char* text : {"n=2,c=20,h=9,w=10,k=40,r=3,s=3,pad=1,weights=blocks4x1:400",
                            "n=2,c=24,h=9,w=10,k=32,weights=blocks16x1:20"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // blocked_cuts_test.cpp: the tiling of dw in NCHW16c and of a first layer's forward pass depends on
-// the cache sizes. Small caches force every cut on small problems.
+// the cache sizes. With small caches, small problems reach every kind of cut.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -68,7 +68,7 @@ TEST(Conv2d, WeightGradientsAccumulateUntilZeroGrad) {
   const Tensor once = v[1].grad().clone();
   const Tensor bias_once = v[2].grad().clone();
   conv2d(v[0], v[1], v[2]).backward(dy);
-  // Twice the sum, added in another order: one more rounding.
+  // The result is twice the sum, added in another order, so it has one more rounding.
   for (std::int64_t i = 0; i < once.numel(); ++i) {
     EXPECT_NEAR(v[1].grad().at(i), 2 * once.at(i), 1e-5);
   }

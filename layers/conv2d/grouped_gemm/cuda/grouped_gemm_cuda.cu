@@ -12,18 +12,18 @@
 // Method     grouped_gemm_plan.h defines bundle, slice, tile, patch and slot, and chooses them.
 //            prepare_weights stores w in the order in which lanes hold it, with zeros between the
 //            groups of a bundle.
-//              forward, backward_data    grouped_gemm_gather.cuh
-//              backward_weight           grouped_gemm_weight.cuh
+//              forward, backward_data    are in grouped_gemm_gather.cuh
+//              backward_weight           is in grouped_gemm_weight.cuh
 // Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp] fp16, bf16 or f32 (tf32), 16-byte aligned; w,
 //            dw [K,C/G,R,S], b [K] f32; sums in f32
 // Supports   layout NHWC with fp16, bf16, or f32 with precision tf32; weights in f32; bundles of at
 //            most 64 channels on either side; kernels of at most 49 taps; strides of dx up to 4
-// Cost       FLOPs = 2 N K P Q (C/G) R S, times bundled / G; bytes = x, y and w; workspace = the
-//            partial sums of dw. Memory-bound
-// Numerics   operands rounded to fp16, bf16 or tf32 (to nearest), sums in f32 by the tensor cores,
-//            which round towards zero. Same bits on each run; exact on integers up to 2^8 (bf16) or
-//            2^11 (f16, tf32) while sums stay below 2^24. An infinity or NaN of one group makes the
-//            others in its bundle NaN, because their weights for it are 0
+// Cost       FLOPs = 2 N K P Q (C/G) R S, times bundled / G; bytes = those of x, y and w; workspace
+//            = the partial sums of dw. The algorithm is memory-bound
+// Numerics   operands are rounded to nearest to fp16, bf16 or tf32; the tensor cores accumulate in
+//            f32 and round towards zero. Same bits on each run; exact on integers up to 2^8 (bf16)
+//            or 2^11 (f16, tf32) while sums stay below 2^24. An infinity or NaN in one group makes
+//            the other groups of its bundle NaN, because it is multiplied by their zero weights
 // Backward   dx assigned; dw assigned or added to
 // Choices    described in the plan and in the two files above
 // Source     Xie et al. 2017: Aggregated Residual Transformations for Deep Neural Networks, arXiv
@@ -79,13 +79,14 @@ struct Packing {
   int groups, bundled;
   int kernel;    // taps, including those that no phase uses (images shorter than the stride)
   bool turned;   // true: w is read as [in][out] of a group, for backward_data
-  int products;  // of all octets together
+  int products;  // MMAs of all octets of y together
   FastDivisor by_in_channels, by_out_channels;  // channels of a group on each side
   FastDivisor by_bundle_in, by_bundle_out, by_steps;
 };
 
-// Packs words [bundle, octet of y][product][lane][2]: column l/4 of operand B, its reduction
-// indices 2 (l%4) + {0, 1, 8, 9}, in f32 l%4 + {0, 4}. One warp packs one product.
+// Packs words [bundle, octet of y][product][lane][2]. A lane's two words hold column l/4 of operand
+// B at the reduction indices 2 (l%4) + {0, 1, 8, 9}, in f32 at l%4 + {0, 4}. One warp packs one
+// product.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pack_kernel(const __grid_constant__ Sizes z, const __grid_constant__ Packing to, const float* w,
@@ -165,7 +166,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 template <int kValue>
 using Number = std::integral_constant<int, kValue>;
 
-// Calls body(octets): turns the value into a template argument.
+// Calls body(octets) with the value as a template argument.
 template <class Body>
 void with_octets(int octets, const Body& body) {
   switch (octets) {
@@ -179,7 +180,8 @@ void with_octets(int octets, const Body& body) {
       return body(Number<4>{});
   }
 }
-// Calls body(octets, bundles) for the pairs (1; 2 or 4), (2; 1 or 2), (3 or 4; 1).
+// Calls body(octets, bundles) for the supported pairs: 1 octet with 2 or 4 bundles, 2 octets with 1
+// or 2 bundles, 3 or 4 octets with 1 bundle.
 template <class Body>
 void with_octets_of_bundles(int octets, int bundles, const Body& body) {
   with_octets(octets, [&](auto known) {
@@ -231,7 +233,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   auto* const part = static_cast<float4*>(args.workspace);
   auto* const dw = static_cast<float*>(args.dw);
   const int quads = narrow(plan.quads());
-  // More threads share a quad when it has more partial sums.
+  // A quad with more partial sums is shared by more threads.
   int rows_log2 = 0;
   while ((1 << rows_log2) < grouped::kMaxSumRows && 4 << rows_log2 <= plan.parts) ++rows_log2;
   const grouped::WeightSums sums{.groups = narrow(z.groups),
@@ -357,7 +359,7 @@ const Conv2dAlgorithm kAlgorithm{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
-    .error_growth = 32,  // as implicit_gemm_tma; the tensor cores round towards zero
+    .error_growth = 32,  // the same bound as implicit_gemm_tma; the tensor cores round towards zero
     .one_chain = true,
     .exact_on_integers = true,
     .fuses_epilogue = true,

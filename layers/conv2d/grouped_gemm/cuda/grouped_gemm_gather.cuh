@@ -11,20 +11,23 @@
 //                B [16 x 8]  = the weights of the two slots
 //                accumulators += A B
 // Method     A block of 8 warps has a slice of the channels and a tile of positions. It copies the
-//            weights of the slice and the patch into shared memory, both once. A row of A is 16
-//            bytes of a pixel at any place, so ldmatrix reads each tap from the same patch and
-//            nothing is gathered. Warps share out (phase, 32 positions, octets of y).
-//            backward_data is the same with x and y exchanged: with a stride its output has phases
+//            weights of the slice and the patch into shared memory, each once. A row of A is 16
+//            bytes of a pixel, and these may be anywhere in the patch. So ldmatrix reads every tap
+//            from the same patch, and no thread gathers. Each warp takes a combination of phase, 32
+//            positions and octets of y.
+//            backward_data exchanges x and y. With a stride its output has phases
 //            (shared/cuda/gather_lines.h), all of which read one patch of dy.
 //            fp16/bf16 results are exchanged among four lanes, so that each lane stores 16 bytes.
 // Shapes     x [N,H,W,Cp], y [N,P,Q,Kp] in T (Cp, Kp multiples of 8); weights [bundle, octet of
 //            y][product][lane][2 words], as lanes hold B (tensor_cores/mma.cuh); b [K] f32
 // Cost       bytes = x, y and w, plus the overlaps of the patches. A product of a bundle of small
-//            groups has zeros: half of it with 4 channels in a group. That costs little, because
-//            shared memory limits the block: 16 bytes of it for each tap of an octet
-// Numerics   sums in f32 by the tensor cores, one chain; tf32 rounds x and w to nearest
-// Choices    32 positions at once: a fragment of weights is read once for two products. 8 warps:
-//            two or more blocks share an SM, so that one loads while the other multiplies
+//            groups contains zeros: half of its terms are 0 with 4 channels in a group. These zeros
+//            cost little, because reads of shared memory limit the speed: 16 bytes for each tap of
+//            an octet
+// Numerics   the tensor cores accumulate in f32, in one chain; tf32 rounds x and w to nearest
+// Choices    A warp takes 32 positions at once, so it reads a fragment of weights once for two
+//            products. With 8 warps in a block, an SM holds two or more blocks: one loads while
+//            another multiplies
 // Read next  grouped_gemm_weight.cuh
 #pragma once
 
@@ -72,25 +75,25 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
   const int slice = static_cast<int>(blockIdx.x) - tile_index * z.slices;
   const TilePlace tile = place_of_tile(z, tile_index);
   const int steps = z.steps();
-  const int first_octet = slice * z.slice_out();  // of y
+  const int first_octet = slice * z.slice_out();  // index of an octet of y
   const int octets = min(z.slice_out(), z.bundles * z.bundle_out - first_octet);
   const int pieces = z.slice_in() * kOctetPieces<T>;
   const int first_piece = slice * pieces;
 
-  // Weights [product][octet of y][lane], the patch, and three tables.
+  // Shared memory: weights [product][octet of y][lane], the patch, and three tables.
   auto* const shared = dynamic_shared<unsigned char>();
   const int step_bytes = z.slice_out() * 256;
   unsigned char* const patch = shared + steps * step_bytes;
   int* const slot_at = reinterpret_cast<int*>(patch + z.patch_bytes());
   int* const from = slot_at + steps * kSlots;   // offsets of positions in the patch
-  int* const to = from + z.padded_positions();  // their pixels of y, one for each phase; -1: none
+  int* const to = from + z.padded_positions();  // pixels of y, for each phase; -1 = no pixel
 
   const Lanes lanes(pieces);
   wait_for_previous_kernel();
   copy_patch<T>(z, tile, first_piece, lanes, x, shared_address(patch));
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   {
-    // Half a warp copies the 256 bytes of one product and octet.
+    // Each half-warp copies the 256 bytes of one product and octet.
     const uint4* const source =
         weights + static_cast<std::int64_t>(first_octet) * steps * 16 + lane % 16;
     const SharedAddress target = shared_address(shared + lane % 16 * 16);
@@ -131,7 +134,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
   const FastDivisor by_columns = z.by_columns;
   for (int unit = warp; unit < units; unit += kWarps) {
     const int above = by_columns.divide(unit);
-    const int octet = (unit - above * column_blocks) * kAll;  // in the slice
+    const int octet = (unit - above * column_blocks) * kAll;  // octet within the slice
     if (octet >= octets) continue;
     const int phase = z.by_row_blocks.divide(above);
     const int row = (above - phase * row_blocks) * kRows;
@@ -186,7 +189,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
     for (int step = begin; step < whole; ++step) add_step(step, std::false_type{});
     if (has_half) add_step(whole, std::true_type{});
 
-    // Accumulators of row 8 i + lane / 4, channels 2 (lane % 4) + {0, 1}.
+    // A lane's accumulators belong to row 8 i + lane / 4 and channels 2 (lane % 4) + {0, 1}.
     const int* const pixels = to + phase * z.padded_positions() + row + lane / 4;
     const auto stores = [&](int o) {
       return octet + o < octets && first_octet + octet + o < z.out_octets;
@@ -244,7 +247,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
         }
       }
     } else {
-      // An item is an octet of a row: first all octets of one row, then those of the next.
+      // An item is one octet of one row. All octets of a row come before those of the next row.
 #pragma unroll
       for (int first = 0; first < 4 * kAll; first += 4) {
         unsigned words[4];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_patch.cuh: shared by the kernels of grouped_gemm: a tile's place in the image, the
-// copies of its patch, and the offsets of positions and slots in shared memory.
+// grouped_gemm_patch.cuh: code shared by the kernels of grouped_gemm: the position of a tile in the
+// image, the copies of its patch, and the offsets of positions and slots in shared memory.
 // Read next  grouped_gemm_plan.h: the terms; grouped_gemm_gather.cuh, grouped_gemm_weight.cuh
 #pragma once
 
@@ -19,7 +19,7 @@ template <class T>
 inline constexpr int kStepSlots = sizeof(T) == 4 ? 1 : 2;
 
 struct TilePlace {
-  int image, h, w;  // the first image and position
+  int image, h, w;  // first image, and first position (row h, column w) of the tile
 };
 __device__ inline TilePlace place_of_tile(const Sizes& z, int tile) {
   const int row = z.by_tiles_w.divide(tile);
@@ -29,7 +29,7 @@ __device__ inline TilePlace place_of_tile(const Sizes& z, int tile) {
 }
 
 struct Position {
-  int image, h, w;  // in the tile
+  int image, h, w;  // image and position relative to the tile
 };
 __device__ inline Position position_of(const Sizes& z, int i) {
   const int row = z.by_tile_w.divide(i);
@@ -43,9 +43,9 @@ __device__ inline int patch_offset(const Sizes& z, const Position& at) {
   return (line * z.columns * z.step_w + at.w) * z.pitch;
 }
 
-// Distributes the 16-byte pieces of an image row, `pieces` for each pixel, over the lanes of a
-// warp. Each lane keeps its piece and walks over pixels. visit(pixel of the row, its place in the
-// patch row): the two differ as described under Patch in the plan.
+// Distributes an image row over the lanes of a warp. A pixel of the row has `pieces` units of 16
+// bytes. Each lane keeps one unit index and walks over pixels. It calls visit(pixel of the row,
+// pixel of the patch row); the two differ as described under Patch in the plan.
 struct Lanes {
   int side_by_side, first, piece;
 
@@ -66,8 +66,8 @@ struct Lanes {
   }
 };
 
-// Issues the asynchronous copies of a patch. `first` is the slice's first piece of a pixel. Each
-// warp copies whole rows.
+// Issues the asynchronous copies of a patch. `first` is the index of the slice's first 16-byte unit
+// in a pixel. Each warp copies whole rows.
 template <class T>
 __device__ inline void copy_patch(const Sizes& z, const TilePlace& tile, int first,
                                   const Lanes& lanes, const uint4* image, SharedAddress patch) {
@@ -100,8 +100,8 @@ __device__ inline void round_piece(unsigned char* at) {
   *piece = make_float4(to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w));
 }
 
-// Rounds the f32 that this thread has copied, in place, once for all taps. Call it after
-// async_copy_wait().
+// Rounds the f32 elements that this thread has copied to tf32, in place, once for all taps. Call it
+// after async_copy_wait().
 template <class T>
 __device__ inline void round_patch(const Sizes& z, const Lanes& lanes, unsigned char* patch) {
   if constexpr (sizeof(T) == 4) {
@@ -116,8 +116,9 @@ __device__ inline void round_patch(const Sizes& z, const Lanes& lanes, unsigned 
   }
 }
 
-// Returns the byte offset of slot `slot` of a phase from a position's offset. Octets vary fastest,
-// then taps. A slot that only fills the last product is read from place 0 and is not used.
+// Returns the byte offset of slot `slot` of a phase relative to a position's offset. Octets vary
+// fastest, then taps. A slot that only fills up the last product has offset 0, and its values are
+// not used.
 template <class T>
 __device__ inline int slot_offset(const Sizes& z, int phase, int slot) {
   const int tap = z.tap_begin[phase] + slot / z.bundle_in;

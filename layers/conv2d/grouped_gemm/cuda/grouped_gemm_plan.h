@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // grouped_gemm_plan.h: the tiling of grouped_gemm: which groups share a product, which part of the
-// image a block has in shared memory, and the estimated time. It needs no CUDA, so tests check it
-// on the CPU.
+// image a block keeps in shared memory, and the estimated time. The file needs no CUDA, so tests
+// check it on the CPU.
 //
 // Octet     8 neighbouring channels: 16 bytes in fp16/bf16, 32 in f32. Tensor cores take operands
 //           and accumulators by octets.
-// Bundle    neighbouring groups that fill octets together, on both sides: one group of 8 channels,
-//           two of 4, four of 6. Its weights are 0 where input and output belong to two groups.
-// Slice     the bundles of one block of threads, about 128 bytes of a pixel.
-// Tile      the positions of one block: some rows of an image, or whole images.
-// Patch     the pixels that a tile reads, in shared memory. Where positions are `step_w` pixels
-//           apart, the columns 0, step_w, 2 step_w, .. of a row are stored first, then 1,
-//           step_w + 1, ..: so neighbours of an output row are neighbours in the patch, too.
-// Slot      one octet of one tap: 8 terms of the reduction. A product takes two of them (fp16,
-//           bf16) or one (f32).
+// Bundle    neighbouring groups that together fill whole octets of input and of output: one group
+//           of 8 channels, two groups of 4, four groups of 6. A bundle's weight is 0 where its
+//           input and output channels belong to different groups.
+// Slice     the bundles that one block of threads computes, about 128 bytes of a pixel.
+// Tile      the output positions of one block: some rows of an image, or whole images.
+// Patch     the pixels that a tile reads, in shared memory. Positions are `step_w` pixels apart.
+//           The columns 0, step_w, 2 step_w, .. of a row are stored first, then 1, step_w + 1, ..
+//           So the pixels that neighbouring outputs read are neighbours in the patch.
+// Slot      one octet of one tap: 8 terms of the reduction. An MMA takes two slots (fp16, bf16) or
+//           one slot (f32).
 // Read next  grouped_gemm_gather.cuh, grouped_gemm_weight.cuh
 #pragma once
 
@@ -29,20 +30,20 @@
 namespace convscope::grouped_gemm {
 
 inline constexpr int kOctet = 8;
-inline constexpr int kMaxOctets = 8;  // of a bundle, on either side
-inline constexpr int kMaxTaps = 49;   // of a kernel
-inline constexpr int kMaxStride = 4;  // of backward_data, one phase each
+inline constexpr int kMaxOctets = 8;  // octets of a bundle, on either side
+inline constexpr int kMaxTaps = 49;   // taps of a kernel
+inline constexpr int kMaxStride = 4;  // stride of backward_data; each remainder is a phase
 inline constexpr int kMaxPhases = kMaxStride * kMaxStride;
 inline constexpr int kMaxPositions = 1024;
 inline constexpr int kRows = 32;       // positions that a warp computes at once
-inline constexpr int kWarps = 8;       // of forward and backward_data
+inline constexpr int kWarps = 8;       // warps of a block in forward and backward_data
 inline constexpr int kChunkSteps = 5;  // pairs of slots of a warp in backward_weight: 9 taps of an
                                        // octet are 5 pairs
 inline constexpr int kMaxWarps = 16;   // of backward_weight
 
 struct Machine {
   int multiprocessors = 132;
-  int shared_bytes = 227 * 1024;  // of a block, which may use all that an SM has
+  int shared_bytes = 227 * 1024;  // shared memory that one block may use: all of an SM's
 
   // Returns how many blocks an SM holds. Each block reserves another 1024 bytes.
   double blocks_of(int bytes) const { return (shared_bytes + 1024.0) / (bytes + 1024.0); }
@@ -51,13 +52,13 @@ struct Machine {
 // Parameters of a kernel.
 struct Sizes {
   int images, in_h, in_w, out_h, out_w;
-  int in_octets, out_octets;           // of a stored pixel
-  int out_channels;                    // without padding channels
-  int bundles, bundle_in, bundle_out;  // octets of a bundle
+  int in_octets, out_octets;           // octets of a stored pixel
+  int out_channels;                    // output channels without padding channels
+  int bundles, bundle_in, bundle_out;  // bundles, and the octets of one bundle
   int slice_bundles, slices;
   FastDivisor by_slices, by_bundle_out, by_steps;
   FastDivisor by_columns, by_row_blocks;  // forward: see the kernel's units of a warp
-  // The tile, and its cuts of the image.
+  // The tile, and how it cuts the image.
   int tile_images, tile_h, tile_w, positions;
   FastDivisor by_tile_h, by_tile_w, by_tiles_h, by_tiles_w;
   // The patch.
@@ -69,7 +70,7 @@ struct Sizes {
   // The reduction: taps of all phases, one phase after the other.
   int phases_h, phases_w, out_step_h, out_step_w;
   short tap_begin[kMaxPhases + 1];
-  short step_begin[kMaxPhases + 1];  // products of an output octet
+  short step_begin[kMaxPhases + 1];  // first product of each phase, for one octet of y
   short tap_kernel[kMaxTaps];        // r S + s
   int tap_at[kMaxTaps];              // offset from the position's pixel, in pixels of the patch
 
@@ -85,11 +86,11 @@ struct Sizes {
   }
 };
 
-// Returns the bytes of a pixel in shared memory: an odd number of 16-byte pieces. Then eight
-// neighbouring pixels have the same piece in different banks.
+// Returns the bytes that a pixel takes in shared memory: `bytes` rounded to an odd number of
+// 16-byte units. Then the same unit of eight neighbouring pixels is in eight different banks.
 constexpr int odd_pieces(int bytes) { return (bytes / 16 | 1) * 16; }
-// Returns the same for lanes that read single words, lane l those of pixel l%4 and channel l/4
-// (backward_weight of tf32): an odd multiple of eight words.
+// Returns the bytes of a pixel for lanes that read single words (backward_weight of tf32), an odd
+// multiple of eight words. Lane l reads pixel l%4 and channel l/4.
 constexpr int odd_eight_words(int bytes) { return (bytes / 32 | 1) * 32; }
 
 // Returns how many groups form a bundle.
@@ -99,7 +100,7 @@ inline int bundled(const Conv2dProblem& z) {
 }
 inline int octet_bytes(const Conv2dProblem& z) { return kOctet * (z.dtype == DType::f32 ? 4 : 2); }
 inline int slots_of_step(const Conv2dProblem& z) { return z.dtype == DType::f32 ? 1 : 2; }
-// Returns how many octets of outputs share fragments of an image; they are of one bundle.
+// Returns how many octets of y, all of one bundle, are computed from the same fragments of x.
 constexpr int octets_at_once(int bundle_out) {
   for (int i = 4; i > 1; --i) {
     if (bundle_out % i == 0) return i;
@@ -162,7 +163,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   for (int i = 0; i < out.phases_h; ++i) rows.add(line_h(i));
   for (int i = 0; i < out.phases_w; ++i) columns.add(line_w(i));
   out.low_h = rows.low, out.low_w = columns.low;
-  out.patch_h = rows.high - rows.low + 1;  // for one position; set_tile() enlarges it
+  out.patch_h = rows.high - rows.low + 1;  // rows for one position; set_tile() enlarges it
   out.patch_w = columns.high - columns.low + 1;
   int taps = 0, steps = 0;
   for (int i = 0; i < out.phases(); ++i) {
@@ -172,7 +173,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
     for (int t = 0; t < a.taps; ++t) {
       for (int u = 0; u < b.taps; ++u) {
         out.tap_kernel[taps] = static_cast<short>(a.kernel(t) * s + b.kernel(u));
-        // Row and column for now; set_tile() makes an offset of them.
+        // Row and column for now; set_tile() converts them to an offset.
         out.tap_at[taps++] = (a.in_first + t * a.tap_step - rows.low) << 16 |
                              (b.in_first + u * b.tap_step - columns.low);
       }
@@ -250,16 +251,16 @@ struct GatherPlan {
 inline int weight_bytes(const Sizes& z) { return z.slice_out() * z.steps() * 256; }
 inline int slot_count(const Sizes& z, int slots) { return z.steps() * slots; }
 
-// Limits of one SM of an NVIDIA H200, per microsecond: bytes loaded and stored, bytes of shared
-// memory, instructions of its warps. Then bytes of the whole GPU's memory, and the time until a
-// block receives its first bytes.
+// Peak rates of one SM of an NVIDIA H200, per microsecond: bytes loaded and stored, bytes of shared
+// memory, instructions of its warps. The following constants are the bytes per microsecond of the
+// whole GPU's memory, and the time until a block receives its first bytes.
 inline constexpr double kLoadBytes = 3.1e4, kSharedBytes = 2.3e5, kInstructions = 4400;
 inline constexpr double kMemoryBytes = 4.2e6, kWaitUs = 1.2;
-inline constexpr double kAloneBytes = 2.5e4;  // loads of a single block
+inline constexpr double kAloneBytes = 2.5e4;  // bytes per microsecond when an SM has a single block
 inline constexpr double kCycleUs = 1.0 / 1800;
 
-// Work of a block. The first three add up over all blocks of an SM; alone_us is a lower bound even
-// on an idle SM.
+// Work of one block. The first three members add up over all blocks of an SM. `alone_us` is the
+// least time of a block on an otherwise idle SM.
 struct Work {
   double loads = 0, shared = 0, instructions = 0;
   double alone_us = 0;
@@ -269,16 +270,17 @@ struct Work {
   }
 };
 
-// Returns the bytes that memory transfers for a slice of a pixel: whole sectors of 32.
+// Returns the bytes that memory transfers for `bytes` of a pixel: whole sectors of 32 bytes.
 constexpr double sectors(int bytes) { return bytes % 32 == 0 ? bytes : round_up(bytes, 32) + 16; }
-// Returns the instructions that copy `lines` rows of `pixels`, `pieces` each, and round them.
+// Returns the instructions that copy `lines` rows of `pixels` with `pieces` 16-byte units each.
+// `rounds` adds those that round to tf32.
 constexpr double copy_instructions(int lines, int pixels, int step, int pieces, bool rounds) {
   const int copies = ceil_div(ceil_div(pixels, step), 32 / pieces);
   return lines * (64.0 + step * (20.0 + copies * (rounds ? 52.0 : 16.0)));
 }
-// Returns the time of two things that overlap, but not wholly.
+// Returns the time of two activities that overlap only in part.
 inline double together_us(double a, double b) { return std::max(a, b) + 0.35 * std::min(a, b); }
-// Returns the time of `blocks` equal blocks, `resident` of them at once on an SM.
+// Returns the time of `blocks` equal blocks of which an SM runs `resident` at once.
 inline double blocks_us(double blocks, const Work& work, double resident, double wait_us,
                         const Machine& machine) {
   const double here = std::ceil(blocks / machine.multiprocessors);
@@ -353,10 +355,10 @@ inline GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const
 // ---- backward_weight ---------------------------------------------------------------------------
 
 struct WeightPlan {
-  Sizes sizes = {};           // of forward
-  int dy_pitch = 0;           // bytes
-  int dy_pieces = 0;          // of 16 bytes
-  int at_once = 1;            // octets of dy that a warp takes
+  Sizes sizes = {};           // sizes of the forward pass
+  int dy_pitch = 0;           // bytes between two pixels of dy
+  int dy_pieces = 0;          // 16-byte units of a pixel of dy
+  int at_once = 1;            // octets of dy that a warp takes at once
   int pairs = 0, chunks = 0;  // pairs of slots, and the number of warps that share them
   int jobs = 0, shares = 1;   // warps for octets of dy and chunks; warps that split the positions
   int parts = 1;
@@ -364,14 +366,14 @@ struct WeightPlan {
   double us = std::numeric_limits<double>::infinity();
 
   bool exists() const { return shared_bytes > 0; }
-  // Groups of four accumulators for each lane: [bundle, octet of dy][pair][lane].
+  // Returns the number of float4 of accumulators: [bundle, octet of dy][pair][lane].
   std::int64_t quads() const { return std::int64_t{sizes.bundles} * sizes.bundle_out * pairs * 32; }
   int threads() const { return jobs * shares * 32; }
   std::size_t part_bytes() const { return static_cast<std::size_t>(quads() * parts) * 16; }
 };
 
 inline constexpr int kMaxParts = 512;
-inline constexpr double kPartBytes = 3.9e6;                 // written and read per microsecond
+inline constexpr double kPartBytes = 3.9e6;                 // bytes of parts per microsecond
 inline constexpr double kSumUs = 1.5, kScatterBytes = 5e6;  // the launch that adds the partial sums
 
 template <class Visit>
@@ -413,7 +415,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     const double memory =
         z.nominal_bytes() * std::max(sectors(row) / row, sectors(dy_row) / dy_row) / kMemoryBytes;
     const double part = static_cast<double>(plan.quads()) * 16;
-    // Neighbours in a partial sum are not neighbours in dw.
+    // Neighbouring elements of a partial sum are not neighbours in dw.
     const double scatter_us = 32 * static_cast<double>(z.w_shape().numel()) / kScatterBytes;
     for (const int shares : {1, 2, 4}) {
       const int warps = plan.jobs * shares;
@@ -421,14 +423,14 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
       if (warps > kMaxWarps || exchanged > 2 * plan.stage_bytes) break;
       plan.shares = shares;
       plan.shared_bytes = 2 * plan.stage_bytes + 4 * depth;
-      // Limit by registers: 128 for each thread.
+      // Registers limit the resident blocks: each thread has 128.
       const double resident =
           std::max(1.0, std::floor(std::min(machine.blocks_of(plan.shared_bytes), 16.0 / warps)));
       const double cycles = std::ceil(depth / 32.0 / shares) *
                                 (f32 ? 4 * (66 + kChunkSteps * (20.0 + 20 * plan.at_once))
                                      : 120 + kChunkSteps * (20.0 + 36 * plan.at_once)) +
                             copies / warps * 3 + 200;
-      // The next tile is loaded meanwhile, but not earlier.
+      // The next tile is loaded during the products of this tile, but not earlier.
       work.alone_us = std::max(cycles * kCycleUs, kWaitUs + work.loads / kAloneBytes);
       for (int parts = 1; parts <= kMaxParts && parts <= s.tiles(); parts += 1 + parts / 8) {
         const double tiles = std::ceil(static_cast<double>(s.tiles()) / parts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_weight.cuh: backward_weight of grouped_gemm: it reduces over pixels, and the taps of
-// an octet of x are the rows of a product.
+// grouped_gemm_weight.cuh: backward_weight of grouped_gemm: the kernel reduces over pixels. The
+// rows of a product are the channels of two slots.
 //
 // Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], k and c of one group
@@ -12,17 +12,18 @@
 //                  accumulators[pair] += A B
 // Method     A block has a slice of the channels and every `parts`-th tile. It copies the patch of
 //            x and the tile of dy into shared memory while it multiplies those of the previous
-//            tile. Its warps share out octets of dy and pairs of slots. Where these are few,
-//            several warps split the positions, too. Each block stores its sums as a part. A second
-//            launch adds the parts in a fixed order, writes the sums to their places in dw and
-//            drops those that mix two groups.
+//            tile. Each warp takes some octets of dy and a chunk of the pairs of slots. Where there
+//            are few octets and pairs, several warps also split the positions. Each block stores
+//            its accumulators as one part. A second launch adds the parts in a fixed order, writes
+//            each sum to its element of dw and drops the sums that mix two groups.
 //            ldmatrix transposes fp16/bf16; in f32 each lane reads single words.
 // Shapes     x [N,H,W,Cp], dy [N,P,Q,Kp] in T; part [bundle, octet of dy][pair][lane][4] f32
-// Cost       bytes = x, dy and dw, the overlaps of patches, and the parts, written and read
-// Numerics   sums in f32 by the tensor cores, one chain for each part; tf32 rounds x and dy to
-//            nearest
-// Choices    5 pairs for a warp: nine taps of an octet are 5 pairs, those of a bundle of 32
-//            channels 18; with four octets of dy that is 80 accumulators in a lane
+// Cost       bytes = x, dy, dw and the overlaps of patches, plus the parts, which are written and
+//            read
+// Numerics   the tensor cores accumulate in f32, in one chain for each part; tf32 rounds x and dy
+//            to nearest
+// Choices    A warp takes up to 5 pairs: the nine taps of one octet make 5 pairs, those of a bundle
+//            of 32 channels make 18. With four octets of dy, a lane has 80 accumulators
 // Read next  grouped_gemm_cuda.cu
 #pragma once
 
@@ -65,8 +66,8 @@ __device__ inline void round_dy(const WeightPlan& plan, const Lanes& lanes, unsi
   }
 }
 
-// Adds a warp's share of a tile to its accumulators: every `shares`-th group of 32 positions.
-// `rows` has the offset of each position's patch.
+// Adds a warp's share of a tile to its accumulators: every `shares`-th run of 32 positions. `rows`
+// has, for each position, its byte offset in the patch.
 template <class T, int kOctets>
 __device__ inline void add_tile(const WeightPlan& plan, unsigned char* x, unsigned char* dy,
                                 const int* rows, const int (&offset)[kChunkSteps][2], int share,
@@ -124,7 +125,7 @@ __device__ inline void add_tile(const WeightPlan& plan, unsigned char* x, unsign
   }
 }
 
-// Block (x: part and slice); plan.jobs x plan.shares warps.
+// Kernel: block x is a part and a slice; a block has plan.jobs x plan.shares warps.
 template <class T, int kOctets>
 __global__ void __launch_bounds__(kMaxWarps * 32, 1)
     weight_kernel(const __grid_constant__ WeightPlan plan, const uint4* x, const uint4* dy,
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
        i += static_cast<int>(blockDim.x)) {
     rows[i] = patch_offset(z, position_of(z, min(i, z.positions - 1)));
   }
-  // Positions that only fill the last 32 get dy = 0.
+  // Positions that only fill up the last run of 32 get dy = 0.
   const int filled = z.positions * plan.dy_pitch / 16;
   for (int i = filled + static_cast<int>(threadIdx.x);
        i < z.padded_positions() * plan.dy_pitch / 16; i += static_cast<int>(blockDim.x)) {
@@ -164,10 +165,10 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
   // (grouped_gemm_plan.h).
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int share = warp / plan.jobs, job = warp - share * plan.jobs;
-  const int octet = job / plan.chunks * kOctets;  // in the slice
+  const int octet = job / plan.chunks * kOctets;  // octet within the slice
   const int chunk = job % plan.chunks;
   const int bundle = octet / z.bundle_out;
-  int offset[kChunkSteps][2];  // of both slots; fp16/bf16: of the slot of this lane's row, twice
+  int offset[kChunkSteps][2];  // for both slots; in fp16/bf16 twice that of the lane's row's slot
 #pragma unroll
   for (int k = 0; k < kChunkSteps; ++k) {
 #pragma unroll
@@ -196,7 +197,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
     __syncthreads();  // the stage may be overwritten now
   }
 
-  // The shares of a job are added in a fixed order, through the memory of the stages.
+  // The shares of a job are added in a fixed order. They are exchanged in the memory of the stages.
   auto* const others = reinterpret_cast<float4*>(stages) + lane;
   if (share > 0) {
 #pragma unroll
@@ -243,19 +244,19 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
   }
 }
 
-// How the parts are ordered, and where their sums go in dw.
+// How the parts are stored, and where each sum belongs in dw.
 struct WeightSums {
-  int groups, in_channels;  // of a group
+  int groups, in_channels;  // groups, and input channels of one group
   int bundled, bundle_in, taps, parts;
   int quads, rows_log2;  // see sum_parts_kernel
   bool accumulate;
   FastDivisor by_in_channels, by_out_channels, by_bundle_in, by_bundle_out, by_pairs;
 };
 
-// Place in dw of a row of the sums (a slot, channel lane / 4 of its octet) or of a column (an octet
-// of dy, its channel). group -1: no place.
+// Location in dw of a row of the sums (a slot, channel lane / 4 of its octet) or of a column (an
+// octet of dy, its channel). `group` is -1 where dw has no such element.
 struct PlaceInWeights {
-  int group;  // of the bundle
+  int group;  // group within the bundle
   std::int64_t at;
 };
 __device__ inline PlaceInWeights place_of_x(const WeightSums& z, int slot, int lane) {
@@ -283,7 +284,8 @@ __device__ inline void put(const WeightSums& z, const PlaceInWeights& x, const P
 inline constexpr int kSumQuads = 256, kMaxSumRows = 8;  // threads of a block; most threads that
                                                          // share the parts of a quad
 
-// Block (x: 256 / rows quads, a multiple of 32). A thread adds every `rows`-th part of one quad.
+// Kernel: block x has 256 / rows quads, a multiple of 32. A thread adds every `rows`-th part of a
+// quad.
 __global__ void __launch_bounds__(kSumQuads)
     sum_parts_kernel(const __grid_constant__ WeightSums z, const float4* part, float* dw) {
   __shared__ float4 shares[kSumQuads];
@@ -307,7 +309,7 @@ __global__ void __launch_bounds__(kSumQuads)
   const int lane = quad % 32;
   const int octet = z.by_pairs.divide(quad / 32);
   const int pair = quad / 32 - octet * z.by_pairs.d;
-  // The rows share out the four sums of a quad.
+  // The four sums of a quad are divided among its rows.
   for (int e = row; e < 4; e += 1 << z.rows_log2) {
     float total = 0;
     for (int i = 0; i < 1 << z.rows_log2; ++i) {

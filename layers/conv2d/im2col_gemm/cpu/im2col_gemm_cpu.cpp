@@ -8,21 +8,22 @@
 // Textbook   for each image: col = im2col(x)      # [C/G R S, P Q]
 //                            y = w * col + b      # [K/G, P Q]
 //            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
-// Method     forward: pixels run through all images; kPanels panels of one register tile's width
-//            are packed for kDepth rows of columns. Then every tile of weights, packed before the
-//            call (prepare_weights), passes over them. A panel that crosses into the next image
-//            goes through a small buffer.
+// Method     forward: pixels run through all images. kPanels panels, each as wide as a register
+//            tile, are packed for kDepth rows of columns. Then every tile of weights, packed before
+//            the call (prepare_weights), is multiplied with these panels. A panel that crosses into
+//            the next image goes through a small buffer.
 //            backward_data: for one image and a few channels, columns = w^T dy by the same tile,
-//            with w and dy read in place; then each pixel of dx gathers its columns.
-//            backward_weight: pixels are in the vector lanes; columns of a block of kernel rows
-//            and of pixels are packed; dot products of dy rows with column rows stay in registers
-//            over the whole block. Threads take chunks that depend on the problem's sizes only.
+//            with w and dy read in place. Then each pixel of dx gathers its columns.
+//            backward_weight: pixels are in the vector lanes. Columns are packed for a block of
+//            kernel rows and a block of pixels. Dot products of dy rows with column rows stay in
+//            registers over the whole block. Threads take chunks that depend on the problem's sizes
+//            only.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S in each direction, including columns that are in the
-//            padding; bytes = the three tensors once, panels stay in L2; workspace = panels of
-//            each thread; compute-bound once K/G >= 16; below that, packing (2 cycles a vector
-//            against K/G FMAs) is visible
+//            padding; bytes = the three tensors once, since panels stay in L2; workspace = the
+//            panels of each thread. Compute-bound from K/G = 16 on. With fewer kernels the time of
+//            packing is visible: 2 cycles for a vector, which K/G FMAs then use
 // Numerics   one rounding per FMA, in chains (framework/simd/sum_chain.h); backward_weight sums
 //            pixels in lanes, then blocks in order. Same bits on each run and for any number of
 //            threads; exact on integers below 2^24.
@@ -31,9 +32,9 @@
 //            kPanels 4: 4 x 384 x 32 x 4 B = 192 KiB of L2
 //            kPixels 768, kColumnRows 48: 144 KiB of columns in L2, 6 rows of dy (18 KiB) in L1
 // Source     K. Chellapilla, S. Puri, P. Simard 2006, hal inria-00112631; M. Cho, D. Brand: MEC,
-//            2017, arXiv 1706.06873 argues, as here, against the whole matrix
+//            2017, arXiv 1706.06873, which also argues against storing the whole matrix
 // Read next  reference_cpu.cpp, the same sums without panels; framework/ops/gemm/gemm_simd.cpp, the
-//            tile
+//            register tile
 #include <algorithm>
 
 #include "framework/int_math.h"
@@ -57,8 +58,8 @@ constexpr Index kPanels = 4;                // panels packed at a time
 constexpr Index kPixels = 768;              // backward_weight: pixels packed at a time
 constexpr Index kColumnRows = 48;           // backward_weight: rows of columns packed at a time
 constexpr Index kColumnFloats = 64 * 1024;  // backward_data: columns held at a time, 256 KiB
-constexpr Index kDataChunks = 8;            // backward_data: at least, where there is work
-constexpr double kChunkFlops = 1e6;         // about 10 us of one core: worth handing to a thread
+constexpr Index kDataChunks = 8;            // backward_data: least number of chunks
+constexpr double kChunkFlops = 1e6;         // about 10 us of one core, enough work for a thread
 
 std::size_t piece_bytes(Index floats) {
   return ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float));
@@ -104,7 +105,7 @@ Index thread_floats_forward(const Sizes& z, Index width) {
   return kPanels * width * z.block_depth + kPanels * width * z.kernels;
 }
 
-// Packs weights: for each group and block of the reduction, tiles of [block length, tile height].
+// Packs weights as tiles of [block length, tile height], for each group and block of the reduction.
 void pack_weights(const Sizes& z, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const RowTiles tiles(z.kernels, gemm.rows);
@@ -263,8 +264,8 @@ void forward(const Conv2dForwardArgs& args) { Forward(args).run(); }
 
 // ---- backward_data -----------------------------------------------------------------------------
 
-// Returns how many channels of x a chunk has: as many as fit, and few enough that one image
-// occupies several threads. Channels are independent, so the cut changes no sum.
+// Returns how many channels of x a chunk has: as many as fit, but so few that one image has chunks
+// for several threads. Channels are independent, so the chunk size does not change any sum.
 Index channels_at_once(const Conv2dProblem& problem, const Sizes& z) {
   const Index fit = std::max<Index>(1, kColumnFloats / (z.taps * round_up(z.plane, 16)));
   const auto worth = static_cast<Index>(problem.nominal_flops() / kChunkFlops);
@@ -317,9 +318,9 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// Cuts pixels into blocks, each a part of one image or several whole images; consecutive blocks
-// form a slice. A chunk sums one slice for one block of kernel rows. With several slices each has
-// its own copy of dw; the copies are added in order.
+// Cuts pixels into blocks; each is a part of one image or several whole images. Consecutive blocks
+// form a slice. A chunk computes the sums of one slice for one block of kernel rows. With several
+// slices each slice has its own copy of dw, and the copies are added in order.
 struct WeightPlan {
   explicit WeightPlan(const Conv2dProblem& problem) : WeightPlan(problem, Sizes(problem)) {}
   WeightPlan(const Conv2dProblem& problem, const Sizes& z)
@@ -443,11 +444,12 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Costs beyond the FMAs of the K/G kernels: packing a vector of columns; in backward_data gathering
-// it, which is slower with strides and when a channel's columns exceed L2. A short plane leaves
-// lanes empty. Each image passes over w again and costs some cycles for each tap and row. Half of
-// the memory traffic is hidden. In backward_weight a small plane pays for sums across lanes. The
-// constants fit measurements from edge cases of a microsecond to VGG.
+// Adds to the FMAs of K/G kernels the costs of packing and of memory. Every direction packs vectors
+// of columns. backward_data also gathers them, which is slower with strides and when a channel's
+// columns exceed L2. A short plane leaves lanes empty. Each image reads w again and costs some
+// cycles for each tap and row. Half of the memory traffic is hidden. In backward_weight small
+// planes add the cost of sums across lanes. The constants fit measurements from cases of a
+// microsecond to VGG.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Sizes z(problem);
   const auto fmas = static_cast<double>(z.kernels);

@@ -8,24 +8,25 @@
 // Textbook   for each image: col = im2col(x)      # [C/G R S, P Q]
 //                            y = w * col + b      # [K/G, P Q]
 //            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
-// Method     as the textbook, but columns are made for a panel of pixels (forward, backward_weight)
-//            or for a few channels (backward_data) at a time, so they stay in the cache. Threads
-//            take images, or blocks of kernel rows in backward_weight.
+// Method     as the textbook, but only for a panel of pixels (forward, backward_weight) or a few
+//            channels (backward_data) at a time, so the columns stay in the cache. Threads take
+//            images, or blocks of kernel rows in backward_weight.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = the three tensors once; workspace = one panel
 //            for each thread (Eigen packs it once more). Compute-bound, but Eigen is compiled for
 //            baseline x86-64 here: SSE2, four lanes and no FMA.
-// Numerics   Eigen sums each element in f32, in chains whose length depends on its cache sizes:
-//            with equal terms, errors of 259 eps on one machine and 82 on another. So the
-//            algorithm promises no chains (`one_chain`): 8 sqrt(terms / 160) eps where roundings
-//            have random signs, 11.7 measured for 11,200 terms, and terms / 2 eps on any numbers.
-//            Same bits on each run and for any number of threads; exact on integers below 2^24
+// Numerics   Eigen sums each element in f32, in chains whose length depends on its cache sizes.
+//            With the same terms, the error was 259 eps on one machine and 82 eps on another. So
+//            the algorithm does not promise short chains (`one_chain`). Its error is 8 sqrt(terms /
+//            160) eps where roundings have random signs (measured: 11.7 eps for 11,200 terms), and
+//            at most terms / 2 eps on any data. Same bits on each run and for any number of
+//            threads; exact on integers below 2^24
 // Backward   dx = col2im(w^T dy), assigned; dw = dy col^T, assigned or added to
 // Choices    kPanelFloats 64 Ki: 256 KiB of columns, a quarter of a 1 MiB L2
 // Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
 //            Document Processing, 2006, hal inria-00112631; Eigen 3, https://eigen.tuxfamily.org
-// Read next  reference_cpu.cpp, without a matrix; im2col_gemm_cpu.cpp, with our own product
+// Read next  reference_cpu.cpp, without a matrix; im2col_gemm_cpu.cpp, with a custom product
 #include <algorithm>
 
 #include "framework/memory/memory.h"
@@ -157,8 +158,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// SSE2 without FMA does 8 FLOPs in a cycle where AVX does 32, and Eigen's product reaches about
-// three quarters of that.
+// SSE2 without FMA computes 8 FLOPs in a cycle, AVX with FMA 32. Eigen's product reaches about
+// three quarters of the SSE2 rate.
 Conv2dCost cost(const Conv2dProblem& problem, Direction) {
   const double share = current_isa() == Isa::scalar ? 0.7 : 0.18;
   const double rows =

@@ -8,37 +8,39 @@
 // Textbook   for each image: col = im2col(x)      # [C/G R S, P Q]
 //                            y = w * col + b      # [K/G, P Q]
 //            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
-// Method     Pixels run through all images; the columns of a chunk of them fit kColumnBytes.
-//              forward          columns of the chunk, one product for all groups, then y[K][pixels]
-//                               is copied to [N,K,P,Q], with the bias added during the copy
-//              backward_data    dy of some images next to each other, columns = w^T dy, then each
-//                               pixel of dx gathers the columns that contain it
-//              backward_weight  columns and dy of the chunk, cut into slots of pixels: one product
-//                               for each slot and group, added up over the chunks, then slots in
-//                               order
-//            One thread makes the R S elements of one pixel and one channel. Neighbours in a warp
-//            are neighbours in the image: loads hit L1, stores are whole cache lines.
+// Method     Pixels run through all images. A chunk has as many pixels as have columns of
+//            kColumnBytes.
+//              forward          makes the columns of a chunk, then one product for all groups;
+//                               y[K][pixels] is copied to [N,K,P,Q], and the copy adds the bias
+//              backward_data    copies dy of some images next to each other, computes columns = w^T
+//                               dy, then each pixel of dx gathers the columns that contain it
+//              backward_weight  cuts columns and dy of a chunk into slots of pixels. Each slot and
+//                               group has one product, which is accumulated over the chunks; then
+//                               the slots are added in order
+//            One thread writes the R S elements of one pixel and one channel. Neighbouring threads
+//            of a warp take neighbouring pixels: loads hit L1, and stores are whole cache lines.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, f16 or bf16;
 //            columns [slot][C R S][pixels of a slot] of the same type (backward_data: f32);
 //            sums in f32
 // Supports   f32, f16, bf16; every stride, dilation, padding and number of groups; planes below
 //            2^31
-// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = columns written and read, 2 R S times those of x
-//            at stride 1, plus the three tensors; workspace = one chunk of columns and of y.
-//            Memory-bound: 50 TFLOP/s against 4.2 TB/s need K/G > 12 in f32, > 90 in TF32
+// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = the columns, written and read (2 R S times the
+//            bytes of x at stride 1), plus the three tensors; workspace = one chunk of columns and
+//            of y. Memory-bound on small K/G: 50 TFLOP/s with 4.2 TB/s need K/G > 12 in f32, > 90
+//            in TF32
 // Numerics   f32: cuBLAS without TF32 (TF32 only when the problem asks); one rounding per FMA.
 //            Chunks and slots depend on the problem only: same bits on each run on one GPU.
 //            Exact on integers below 2^24 in f32.
 // Backward   dx assigned; dw assigned or added to, summed in f32 also for fp16 and bf16
-// Choices    kColumnBytes 256 MiB: smaller chunks that fit the L2 cache (50 MB) cost more in
-//            launches and partly filled waves of products than they save
-//            kSlotPixels 4096: long enough for a product's inner loop, short enough that the slots
-//            of 64 x 576 weights (5 tiles of 128 x 128) fill the GPU
-//            kSlotBytes 256 MiB: sums of all slots together
+// Choices    kColumnBytes 256 MiB: smaller chunks would fit the L2 cache (50 MB), but they cost
+//            more time in launches and partly filled waves than they save
+//            kSlotPixels 4096: long enough for a product's inner loop, and short enough that the
+//            slots of 64 x 576 weights (5 tiles of 128 x 128) fill the GPU
+//            kSlotBytes 256 MiB: limit for the sums of all slots together
 // Source     K. Chellapilla, S. Puri, P. Simard 2006, hal inria-00112631; Y. Jia et al. 2014:
-//            Caffe, arXiv 1408.5093, image by image; here whole batches
-// Read next  gemm_1x1_cuda.cu, without columns; implicit_gemm_cuda.cu, columns in shared memory
-//            only
+//            Caffe, arXiv 1408.5093 (a product for each image; here one for many images)
+// Read next  gemm_1x1_cuda.cu, without columns; implicit_gemm_cuda.cu, where columns exist in
+//            shared memory only
 #include <algorithm>
 #include <climits>
 
@@ -58,7 +60,7 @@ using Index = std::int64_t;
 constexpr Index kColumnBytes = Index{256} << 20;
 constexpr Index kSlotPixels = 4096;
 constexpr Index kSlotBytes = Index{256} << 20;
-constexpr Index kPixelStep = 64;  // chunks and slots are multiples: rows are aligned
+constexpr Index kPixelStep = 64;  // chunks and slots are multiples of it, so rows are aligned
 constexpr Index kChannelsPerThread = 4;
 
 // Sizes for the kernels; all fit into 32 bits, except the pixels of a whole tensor.
@@ -83,8 +85,8 @@ struct Geometry {
   int c, h, w, k, r, s, p, q, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
 };
 
-// `count` pixels from `begin` on, in slots of `slot` pixels: pixel j of row i of a matrix with
-// `rows` rows is at ((j / slot) rows + i) slot + j % slot.
+// A chunk: `count` pixels from `begin` on, in slots of `slot` pixels. In a matrix with `rows` rows,
+// element (i, j) is at ((j / slot) rows + i) slot + j % slot.
 struct Chunk {
   Index begin;
   int count, slot;
@@ -100,7 +102,7 @@ __global__ void im2col_kernel(Geometry z, Chunk chunk, const T* x, T* columns) {
   const int plane = z.p * z.q;
   const int first = static_cast<int>(chunk.begin % plane) + static_cast<int>(j);
   const Index n = chunk.begin / plane + first / plane;
-  const bool real = chunk.begin + j < z.pixels;  // the last chunk ends with zeros
+  const bool real = chunk.begin + j < z.pixels;  // the last chunk is filled up with zeros
   const int top = first % plane / z.q * z.stride_h - z.pad_top;
   const int left = first % plane % z.q * z.stride_w - z.pad_left;
   const int taps = z.r * z.s;
@@ -139,7 +141,7 @@ __global__ void side_by_side_kernel(Geometry z, Chunk chunk, const T* dy, T* out
   }
 }
 
-// Copies sums [K][pixels of the chunk] to y [N,K,P,Q] and adds the bias.
+// Copies y of the chunk, [K][pixels of the chunk], to y [N,K,P,Q] and adds the bias.
 template <class T>
 __global__ void in_place_kernel(Geometry z, Chunk chunk, const float* sums, const T* b, T* y) {
   const Index j = global_thread();
@@ -153,8 +155,9 @@ __global__ void in_place_kernel(Geometry z, Chunk chunk, const float* sums, cons
   }
 }
 
-// Sums the columns of each pixel of dx, in the order of the taps. columns [channels R S][pixels]
-// hold `images` images from n on and channels from c on (`channels` in each of `groups` groups).
+// Sums the columns that contain each pixel of dx, in the order of the taps. `columns` [channels R
+// S][pixels] holds `images` images from n on, and `channels` channels of each of `groups` groups
+// from c on.
 template <class T>
 __global__ void col2im_kernel(Geometry z, Index n, int c, int channels, int group_channels,
                               int slot, const float* columns, T* dx) {
@@ -164,7 +167,7 @@ __global__ void col2im_kernel(Geometry z, Index n, int c, int channels, int grou
   const int column = pixel % z.w;
   const int image = static_cast<int>(blockIdx.z);
   const int taps = z.r * z.s;
-  const int here = static_cast<int>(blockIdx.y);  // channel among those of this product
+  const int here = static_cast<int>(blockIdx.y);  // index of the channel within this product
   const int channel = here / channels * group_channels + c + here % channels;
   const float* const from = columns + Index{here} * taps * slot + Index{image} * z.p * z.q;
   float sum = 0;
@@ -409,8 +412,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Sums the passes by their bytes, each weighted with its measured time on one H200: kernels that
-// gather, or write single elements, are far slower than a copy.
+// Adds the times of all passes: bytes, each weighted with the time measured on one H200. Kernels
+// that gather, or that write single elements, are far slower than a copy.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   using device_time::number;
   const Sizes z(problem);
@@ -433,11 +436,11 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
              : Products{z.kernels, at_once, z.depth, z.groups, z.depth};
   const double us = number(chunks) * device_time::products_us(products, problem);
   const double sums = 4.0 * number(slots.slots) * number(problem.w_shape().numel());
-  // A thread makes the columns of a pixel and some channels, one element after the other.
+  // A thread writes the columns of a pixel and some channels, one element after the other.
   const double chain =
       number(z.taps) * (data ? 0.062 : 0.025 * number(std::min(kChannelsPerThread, problem.c)));
   const double halves = problem.dtype == DType::f32 ? 1 : 1.7;  // fp16/bf16 are not twice as fast
-  const bool one_tap = z.taps == 1;  // a column for each channel: x is not read again
+  const bool one_tap = z.taps == 1;  // one column for each channel: x is read only once
   return {.flops = problem.nominal_flops(),
           .bytes = columns + y,
           .peak_share =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_choice.cuh: the sizes of one call of implicit_gemm, and its choice of a compiled
-// tile and a number of parts of the reduction: those with the lowest estimated time.
+// tile and of a number of reduction parts: the pair with the lowest estimated time.
 // Read next  implicit_gemm_instances.cuh; implicit_gemm_cuda.cu
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace convscope::implicit_gemm {
 
-inline constexpr int kFewestSteps = 4;  // of one part, at least
+inline constexpr int kFewestSteps = 4;  // least number of steps of one part
 inline constexpr int kMaxParts = 256;
 inline constexpr double kMaxPartBytes = 256e6;
 
@@ -82,8 +82,7 @@ class Plan {
     return z.n * area * z.groups * pieces_in_group;
   }
   bool is_last() const { return z.layout == ActivationLayout::channels_last; }
-  // Returns true when pixels are already stored as the product reads them. Then only weights are
-  // packed.
+  // Returns true when the product can read pixels as they are stored. Then only weights are packed.
   bool is_packed() const { return is_last() && is_half(z.dtype); }
   std::int64_t weight_pieces() const {
     return std::int64_t{phases_h} * phases_w * z.groups * rows * depth_pieces();
@@ -97,7 +96,7 @@ class Plan {
   }
 
   const Conv2dProblem& z;
-  int rows = 0, channels = 0, pieces = 0, planes = 1;  // of a group
+  int rows = 0, channels = 0, pieces = 0, planes = 1;  // sizes of a group; pieces of 16 bytes
   int phases_h = 1, phases_w = 1, most_blocks = 0, most_steps = 0;
   Line high[kMaxPhases] = {}, wide[kMaxPhases] = {};
   std::span<const Instance> instances;
@@ -106,7 +105,7 @@ class Plan {
   const Instance* instance = nullptr;
   int splits = 1;
   double blocks = 1;
-  double us = 0;  // estimated, of the product and the sum of its parts
+  double us = 0;  // estimated time of the product and of adding its parts
 
  private:
   void consider(const Instance& candidate) {
@@ -114,8 +113,8 @@ class Plan {
     const TileTime& tile_time = weight ? candidate.weight_us : candidate.gather_us;
     const double alone = weight ? 1 : kAloneSteps[std::min(candidate.blocks, 3)];
     const double row_tiles = ceil_div(rows, candidate.rows) * static_cast<double>(z.groups);
-    double tiles = 0, steps = 0;  // of all tiles together
-    int longest = 0;              // steps of a tile
+    double tiles = 0, steps = 0;  // steps of all tiles together
+    int longest = 0;              // steps of the longest tile
     if (weight) {
       tiles = row_tiles * ceil_div(columns(), candidate.columns);
       steps = tiles * (longest = most_steps);

@@ -11,19 +11,21 @@
 //            dx: the same with dy for x and the flipped, transposed w for w
 //            dw = dy B^T                                    # [K, C R S], reduction length N P Q
 // Method     1 (f32) the largest magnitude of both operands, for their scales
-//            2 both operands in fp16/bf16 with the channels innermost: 8 channels of a pixel are a
-//              piece of 16 bytes, so that 32 channels of a tap are 64 bytes at any pixel. For the
-//              weights, steps 1 and 2 run before the call (prepare_weights). For a single f32 call
-//              they run in it: then one launch does step 1 for both operands. In backward_weight
-//              one launch does step 2 for dy and x where a block has equally many channels of both
+//            2 both operands in fp16/bf16 with the channels innermost. A piece is 8 channels of a
+//              pixel, 16 bytes; so 32 channels of a tap are 64 contiguous bytes of any pixel. For
+//              weights, steps 1 and 2 run before the call (prepare_weights). A single f32 call runs
+//              steps 1 and 2 itself; then one launch does step 1 for both operands. In
+//              backward_weight one launch does step 2 for dy and x, if a block has equally many
+//              channels of dy and of x
 //            3 the product: a block computes a tile of 64..128 rows x 64..256 pixels. Each thread
 //              copies pieces of the same reduction index for several pixels. A table, written by
-//              the pass over the weights, has the offset of the next step from a pixel's place. A
-//              mask of 2 x 15 bits for each pixel tells which taps are in the padding. Copies run
-//              one to three steps of 64 numbers ahead (cp.async). On sm_90a the tensor cores read
-//              shared memory directly (wgmma); elsewhere fragments go through registers (mma.sync)
-//            4 few tiles: the reduction is split into parts, and one pass adds them in order.
-//            In backward_weight the product reduces over pixels. They are the outer dimension of
+//              the pass over the weights, has the offset of each step relative to a pixel. A mask
+//              of 2 x 15 bits for each pixel tells which taps are in the padding. Copies run one to
+//              three steps of 64 reduction indices ahead (cp.async). On sm_90a the tensor cores
+//              read shared memory directly (wgmma); elsewhere fragments go through registers
+//              (mma.sync)
+//            4 with few tiles, the reduction is split into parts, and one pass adds them in order.
+//            In backward_weight the product reduces over pixels. Pixels are the outer dimension of
 //            both operands, which the tensor cores accept in fp16/bf16. Each kernel starts while
 //            the previous one ends.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q] row-major, any alignment; f32, f16, bf16;
@@ -32,21 +34,23 @@
 // Supports   f32 (as f32 or tf32), f16, bf16; kernels up to 15x15; strides up to 8; every padding
 //            and dilation; groups of at least 8 channels, in NHWC of a multiple of 8;
 //            sm_80 and newer
-// Cost       FLOPs = 2 N K P Q C/G R S, three times that for f32 as f32; bytes = the tensors and
-//            both packed operands; workspace = packed pixels (backward_weight: and dy), the f32
-//            weights of a single call, and parts. Compute-bound above about 64 channels
+// Cost       FLOPs = 2 N K P Q C/G R S, and three times as many for f32 in full precision; bytes =
+//            the tensors and both packed operands; workspace = packed pixels (backward_weight: also
+//            packed dy), the f32 weights of a single call, and parts. Compute-bound above about 64
+//            channels
 // Numerics   f32: an operand times a power of two is high + low, two fp16 numbers of 11 bits each,
-//            22 together; low high + high low + high high are exact products; the omitted term is
-//            2^-22 of a product. The tensor cores round sums towards zero. So after 256 terms they
-//            restart from zero, and their sum is added in f32. Numbers below 2^-27 of their
-//            tensor's largest lose bits: the error is small against the largest sums, as with
-//            every bound of this kind. tf32: one fp16 product, with the 10 bits of tf32. f16,
-//            bf16: exact products. Same bits on each run; exact on integers up to 2^11, sums below
-//            2^24. In f32 an infinity has an infinite rest and gives NaN
+//            22 together. The three products low high, high low and high high are exact; the
+//            omitted product low low is 2^-22 of the whole. The tensor cores round sums towards
+//            zero. So after 256 terms they restart from zero, and their sum is added in f32.
+//            Numbers below 2^-27 of their tensor's largest magnitude lose bits: the error is small
+//            relative to the largest sums, as with every bound of this kind. tf32: one fp16
+//            product, with the 10 mantissa bits of tf32. f16, bf16: exact products. Same bits on
+//            each run; exact on integers up to 2^11, sums below 2^24. In f32 an infinity has an
+//            infinite low part and gives NaN
 // Backward   dx assigned, by phases of the stride without zero taps; dw assigned or added to
-// Choices    64 fp16 numbers a step: one swizzled row of 128 bytes. Two planes of 128 x 128 are 64
-//            KiB a step, three steps fit into 227 KiB. Tiles and parts: lowest estimated time, in
-//            whole waves
+// Choices    A step has 64 fp16 numbers: one swizzled row of 128 bytes. Two planes of 128 x 128
+//            take 64 KiB in a step, so three steps fit into 227 KiB. The tile and the number of
+//            parts have the lowest estimated time in whole waves
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
 //            1410.0759;
 //            H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
@@ -68,9 +72,9 @@ namespace {
 
 using namespace implicit_gemm;  // NOLINT(google-build-using-namespace): this file's own parts
 
-constexpr int kMaxSide = 16000;  // of an image, for 16-bit coordinates
+constexpr int kMaxSide = 16000;  // largest side of an image, for 16-bit coordinates
 
-// Allocates pieces of 16 bytes of a block, or only counts them.
+// Allocates 16-byte pieces in a block of memory, or only counts them.
 struct Pieces {
   explicit Pieces(void* memory) : arena(memory, std::numeric_limits<std::size_t>::max() / 2) {}
   uint4* take(std::int64_t count) {
@@ -81,8 +85,8 @@ struct Pieces {
   std::size_t bytes = 0;
 };
 
-// Layout of the prepared weights of forward and backward_data: one or two planes of fp16/bf16 in
-// the order of the reduction, the maxima that set the scale of f32, and the table of offsets.
+// Layout of the prepared weights of forward and backward_data: one or two fp16/bf16 planes in the
+// order of the reduction, the maxima that determine the scale of f32, and the table of offsets.
 struct PreparedLayout {
   PreparedLayout() = default;
   PreparedLayout(const Plan& plan, const void* memory) {
@@ -104,14 +108,14 @@ struct PreparedLayout {
   std::int64_t plane = 0;
 };
 
-// Returns how many numbers an image tensor has in memory.
+// Returns how many elements an image tensor has in memory, padding channels included.
 std::int64_t stored_count(const Conv2dProblem& z, const Shape& images) {
   return stored_shape(images, z.layout).numel();
 }
 
 // Lays out the workspace, or only counts it. In forward and backward_data `other` points into the
-// prepared block. f32 weights that were not prepared get a place here. Their maxima follow those of
-// the image, so that one launch finds both.
+// prepared block. f32 weights that were not prepared are packed in the workspace. Their maxima
+// follow those of the image, so that one launch finds the maxima of both.
 struct Layout {
   Layout(const Plan& plan, Direction direction, void* memory, const void* prepared) {
     const Conv2dProblem& z = plan.z;
@@ -149,8 +153,8 @@ struct Layout {
   }
 
   std::size_t bytes = 0;
-  Maxima maxima, other_maxima;  // of `pixels`; of the other operand
-  float2* unscale = nullptr;    // undoes the scales in the sums
+  Maxima maxima, other_maxima;  // maxima of `pixels`, and of the other operand
+  float2* unscale = nullptr;    // factor that undoes the scales in the sums
   const int2* table = nullptr;
   const uint4* pixels = nullptr;
   const uint4* other = nullptr;  // weights, or dy
@@ -177,7 +181,7 @@ LaunchShape sums_shape(std::int64_t count) {
   return shape;
 }
 
-// `writes_unscale`: set for the pass that has both maxima.
+// `writes_unscale` is true for the pass that runs when the maxima of both operands are known.
 PackPixels pack_of(const Plan& plan, const Layout& at, const void* from, int channels,
                    std::int64_t area, bool other, bool writes_unscale) {
   return {.from = from,
@@ -204,7 +208,7 @@ void run_pack(const Plan& plan, const PackPixels& pack) {
   plan.planes == 2 ? launch_pack<float, 2>(pack, plan.z.n) : launch_pack<float, 1>(pack, plan.z.n);
 }
 
-// Packs pixels, unless they are stored as the product reads them.
+// Packs pixels, unless the product can read them as they are stored.
 void pack_pixels(const Plan& plan, Layout& at, const void* from, int channels, std::int64_t area) {
   if (plan.is_packed()) {
     at.pixels = static_cast<const uint4*>(from);
@@ -271,7 +275,7 @@ void pack_weights(const Plan& plan, const PreparedLayout& at, const void* from, 
   plan.planes == 2 ? run.operator()<float, 2, Float16>() : run.operator()<float, 1, Float16>();
 }
 
-// Runs forward or backward_data: out = weights x pixels.
+// Runs forward or backward_data: `out` = weights x pixels.
 void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out,
                 std::int64_t out_width, std::int64_t out_area) {
   const Conv2dProblem& z = plan.z;
@@ -336,7 +340,7 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
   });
 }
 
-// Runs backward_weight: parts = dy x pixels, and their sum.
+// Runs backward_weight: computes the parts dy x pixels, then adds them.
 void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
   const Conv2dProblem& z = plan.z;
   const Instance& by = *plan.instance;
@@ -381,7 +385,8 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   return PreparedLayout(Plan(z, direction), nullptr).bytes;
 }
 
-// f32 is scaled and split into halves (implicit_gemm_plan.h); fp16/bf16 are only reordered.
+// f32 is scaled and split into high and low parts (implicit_gemm_plan.h); fp16/bf16 are only
+// reordered.
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Plan plan(args.problem, args.direction);
   const PreparedLayout at(plan, args.prepared);
@@ -394,7 +399,7 @@ bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return z.dtype !
 
 // ---- the three directions ----------------------------------------------------------------------
 
-// Packs the image, and the weights `w` where they were not prepared.
+// Packs the image. Packs the weights `w`, too, where they were not prepared.
 void pack_factors(const Plan& plan, Layout& at, Direction direction, const void* image,
                   const void* w, const void* prepared) {
   const Conv2dProblem& z = plan.z;
@@ -493,9 +498,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Ratios of times of one H200 to the estimates, for forward, backward_data and backward_weight.
-// They apply to the product, to launches that overlap with their predecessor, to the bytes that
-// products do not hide, and to the bytes of packing.
+// Fitted ratios of times on one H200 to the estimates, for forward, backward_data and
+// backward_weight. They scale the time of the product, of launches that overlap with their
+// predecessor, of the bytes that products do not hide, and of the bytes of packing.
 struct CostWeights {
   double product[3], launches[3], bytes[3], packing;
 };
@@ -503,10 +508,10 @@ constexpr CostWeights kF32Weights{{1, 1, 1}, {0.77, 0.81, 0.86}, {0.57, 0.73, 0.
 constexpr CostWeights kTf32Weights{{1.16, 1.2, 1}, {0.55, 0.47, 0.79}, {0.68, 0.52, 0.5}, 0.94};
 constexpr CostWeights kHalfWeights{{1.14, 1, 1}, {0.34, 0.43, 0.39}, {1.3, 2.1, 0.86}, 0.77};
 constexpr CostWeights kChannelsLastWeights{{1.1, 1.1, 1}, {0.22, 0.22, 0.2}, {0.27, 0.27, 0.05}, 0};
-constexpr double kPhaseLaunches = 0.37;  // for tiles of several phases in a grid, with packing
+constexpr double kPhaseLaunches = 0.37;  // a grid that has tiles of several phases, with packing
 
-// Expresses the estimated time of the product as a share of the tensor cores' peak. f32 is measured
-// by the TF32 peak. fp16 has twice that rate, so three products count as 1.5.
+// Expresses the estimated time of the product as a share of the tensor cores' peak. f32 is compared
+// with the TF32 peak. fp16 has twice that rate, so three fp16 products count as 1.5.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const Plan plan(z, direction);
   const bool f32 = z.dtype == DType::f32;
@@ -524,8 +529,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       (direction != Direction::forward && packs ? elements(z.y_shape()) : 0);
   const double flops = z.nominal_flops() * (!f32 ? 1 : plan.planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  // Bytes: read for the maxima, read again, written as one or two fp16 numbers. Groups of one piece
-  // are packed at a third of the speed.
+  // f32 images are read for the maxima, read again, and written as one or two fp16 numbers. Groups
+  // of one piece are packed at a third of the speed.
   const double few = z.groups > 1 && plan.pieces == 1 ? 3 : 1;
   const double bytes = few * (f32 ? 2 * element + 2 * plan.planes : 2 * element);
   const bool at_once = f32 && weight && !plan.is_last() &&
@@ -544,7 +549,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       .launches = weights.launches[at] * launches + (has_phases ? kPhaseLaunches : 0),
       .tensor_cores = true};
   if (weight) return cost;
-  const double pack_launches = packs ? 0.76 : 0.95;  // for w
+  const double pack_launches = packs ? 0.76 : 0.95;  // launches that pack w
   // In NHWC fp16/bf16, the estimate of the product already includes part of the packing time.
   const double in_call_us = packs || f32 ? 0 : prepared_us(plan);
   return device_time::with_preparation(cost, peak,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_forecast.cuh: corrections of the estimated time: sums of backward_weight, packing
-// w, and bytes read. Fitted to times of one H200: listed layers and random layers; each half of
-// them alone gave similar numbers.
+// implicit_gemm_forecast.cuh: corrections of the estimated time: storing the sums of
+// backward_weight, packing w, and bytes read. They are fitted to times of one H200 on listed and
+// random layers. A fit to either half of the layers gave similar numbers.
 // Read next  implicit_gemm_cuda.cu: cost()
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace convscope::implicit_gemm {
 
-// Constants of backward_weight without packing: ratio of the grid to its estimate; storing a number
-// with at most kTurnTaps taps (LastStore) or more distant ones (LastApart). Adding parts: a thread
-// reads sixteen at a time.
+// Constants of backward_weight without packing. LastGrid is the ratio of the grid's time to its
+// estimate. LastStore is the time to store an element with at most kTurnTaps taps, LastApart with
+// more taps, whose elements are farther apart. A thread that adds parts reads sixteen at a time.
 inline constexpr double kLastGrid = 0.87, kLastStoreUs = 8.4e-6, kLastApartUs = 12.5e-6;
 inline constexpr double kLastSumUs = 1.1, kSixteenPartsUs = 0.77;
 inline double last_weight_us(const Plan& plan) {
@@ -25,8 +25,8 @@ inline double last_weight_us(const Plan& plan) {
          kLastSumUs + kSixteenPartsUs * ceil_div(plan.splits, 16);
 }
 
-// Returns the copied bytes for each byte of w to pack. w is read in order, or by single numbers at
-// distant addresses, with few or with many taps.
+// Returns the bytes that count for each byte of w to pack. w is read in order, or by single
+// elements at distant addresses; the factor also depends on whether there are few or many taps.
 inline double pack_bytes(const Plan& plan, Direction direction) {
   const bool forward = direction == Direction::forward;
   const bool few = plan.z.r * plan.z.s <= kTurnTaps;
@@ -34,10 +34,10 @@ inline double pack_bytes(const Plan& plan, Direction direction) {
   return !few ? 6 : forward && plan.z.w_shape().numel() >= kTurnLeast ? 1.65 : 3.2;
 }
 
-// NHWC fp16/bf16, fitted to forward of two sets of random layers with 1, 8 and 32 images, checked
-// on two other sets. Taps whose pixels are not adjacent are read with gaps: slower. Beyond the
-// packing itself, prepared weights save time where some SMs have no block, and where parts are
-// added.
+// NHWC fp16/bf16: fitted to the forward times of two sets of random layers with 1, 8 and 32 images,
+// and checked on two other sets. Taps whose pixels are not adjacent are read with gaps, which is
+// slower. Prepared weights save the packing itself, and further time where some SMs have no block
+// and where parts are added.
 inline constexpr double kGapsTimes = 1.09, kFewBlocksUs = 0.8, kSummedUs = 0.5;
 inline double gaps_times(const Plan& plan, Direction direction) {
   const Conv2dProblem& z = plan.z;

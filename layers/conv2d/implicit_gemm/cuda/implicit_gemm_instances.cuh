@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_instances.cuh: the compiled kernels of implicit_gemm_tiles.cuh, by type of
-// operands. They are spread over four files because each takes a while to compile.
+// implicit_gemm_instances.cuh: the compiled kernels of implicit_gemm_tiles.cuh, by operand type.
+// They are spread over four files because each type takes a while to compile.
 // Read next  implicit_gemm_tiles.cuh
 #pragma once
 
@@ -16,8 +16,8 @@ inline constexpr std::size_t kMaxStages = 5;
 struct Instance {
   int rows, columns;  // of a block's tile
   unsigned threads;
-  std::size_t shared_bytes;  // of gather; backward_weight adds rows of the reduction
-  int blocks;                // that share an SM
+  std::size_t shared_bytes;  // of the gather kernel; backward_weight adds rows of the reduction
+  int blocks;                // blocks that share an SM
   TileTime gather_us, weight_us;
   void (*gather)(const Gather);
   void (*weight)(const WeightGather);  // null: the tile's columns do not divide the threads
@@ -35,8 +35,9 @@ inline Instance instance(TileTime gather_us, TileTime weight_us) {
   return out;
 }
 
-// Microseconds of one H200 for the pass that adds parts, and numbers stored per microsecond: in
-// pairs; singly; scattered outputs of a phase; weights, whose tap must be looked up.
+// Time of the pass that adds parts on one H200, in microseconds, and elements stored per
+// microsecond: in pairs; singly; for the scattered outputs of a phase; for weights, whose tap must
+// be looked up.
 inline constexpr double kPartsUs = 1.7, kPartBytesPerUs = 2.5e6;
 inline constexpr double kPairedPerUs = 2.5e6, kSinglePerUs = 0.37e6, kScatteredPerUs = 0.33e6;
 inline constexpr double kWeightPerUs = 0.17e6;

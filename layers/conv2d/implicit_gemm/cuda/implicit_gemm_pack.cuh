@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_pack.cuh: two passes around implicit_gemm's products: weights in the order of the
-// reduction, and the sum of the parts of dw.
+// implicit_gemm_pack.cuh: two passes around implicit_gemm's products: one packs weights in the
+// order of the reduction, the other adds the parts of dw. A piece is 8 fp16/bf16 values, 16 bytes.
 // Read next  layers/conv2d/shared/cuda/half_pack.cuh, the other passes; implicit_gemm_tiles.cuh
 #pragma once
 
@@ -17,18 +17,18 @@ struct PackWeights {
   const void* from = nullptr;  // [G K, C, R, S]
   uint4* to = nullptr;         // [planes][phase][group][row][depth_pieces], see piece_at()
   std::int64_t plane = 0;
-  int rows = 0, channels = 0;  // of a group; forward: K and C, backward: C and K
+  int rows = 0, channels = 0;  // rows and channels of a group; forward: K and C, backward: C and K
   int groups = 1, pieces = 0, depth_pieces = 0, kernel_h = 1, kernel_w = 1;
   bool backward = false;
   int phases_h = 1, phases_w = 1;
   Line high[kMaxPhases] = {}, wide[kMaxPhases] = {};
   int2* table = nullptr;  // [phase][depth_pieces], see place_of()
-  int pixel_pieces = 0;   // of the other operand
+  int pixel_pieces = 0;   // pieces of a pixel of the other operand
   Maxima maxima;
 };
 
-// Returns the offset of a piece of the reduction from tap (0, 0) and channel 0 of a pixel, and its
-// taps.
+// Returns the offset of a piece of the reduction relative to tap (0, 0) and channel 0 of a pixel,
+// and the row and column of its tap.
 __device__ inline int2 place_of(int index, const Line& high, const Line& wide, int pieces,
                                 int pixel_pieces) {
   if (index >= high.taps * wide.taps * pieces) {
@@ -41,7 +41,7 @@ __device__ inline int2 place_of(int index, const Line& high, const Line& wide, i
       piece.tap_h | piece.tap_w << 8);
 }
 
-// Block (x: 32 pieces, y: 8 rows, z: phase and group).
+// Kernel: block x is 32 pieces, y is 8 rows, z is a phase and a group.
 template <class In, int kPlanes, class Half = Float16>
 __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant__ PackWeights z) {
   const int group = static_cast<int>(blockIdx.z) % z.groups;
@@ -80,16 +80,16 @@ __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant
   write_piece<In, kPlanes, Half>(values, scale, to, z.plane);
 }
 
-// Forward with many weights: a block reads rows of w in memory order, where the taps of a channel
-// are adjacent, and transposes them in shared memory. It has few rows, so that there are many
-// blocks; with fewer weights the other kernel has more blocks.
+// Packs weights of the forward pass when there are many. A block reads rows of w in memory order,
+// where the taps of a channel are adjacent, and transposes them in shared memory. A block takes few
+// rows, so that there are many blocks. With fewer weights the kernel above has more blocks.
 constexpr int kTurnThreads = 256;
 constexpr int kTurnRows = 8;
-constexpr int kTurnTaps = 9;                                  // at most
+constexpr int kTurnTaps = 9;                                  // most taps
 constexpr int kTurnChannels = kChannelPieces * kPieceHalves;  // a block of them, see piece_at()
-constexpr std::int64_t kTurnLeast = 1 << 16;                  // weights
+constexpr std::int64_t kTurnLeast = 1 << 16;                  // least number of weights
 
-// Block (x: kTurnChannels channels, y: rows, z: group).
+// Kernel: block x is kTurnChannels channels, y is some rows, z is a group.
 template <class In, int kPlanes, class Half = Float16>
 __global__ __launch_bounds__(kTurnThreads) void turn_weights_kernel(
     const __grid_constant__ PackWeights z) {
@@ -117,7 +117,7 @@ __global__ __launch_bounds__(kTurnThreads) void turn_weights_kernel(
   float scale = 1;
   if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
   __syncthreads();
-  const int width = min(kChannelPieces, z.pieces - first_piece);  // pieces of a tap
+  const int width = min(kChannelPieces, z.pieces - first_piece);  // pieces of a tap in this block
   // After the last channels the row is filled with zeros.
   const int begin = first_piece * taps;
   const int end = first_piece + width == z.pieces ? z.depth_pieces : begin + width * taps;
@@ -147,7 +147,7 @@ __global__ __launch_bounds__(kTurnThreads) void turn_weights_kernel(
   }
 }
 
-// Sums dw [G K, C, taps] from parts [split][G K][columns], columns in the order of piece_at().
+// Sums dw [G K, C, taps] from parts [split][G K][columns]. Columns are in the order of piece_at().
 template <class Out>
 __global__ void sum_weight_parts_kernel(const float* parts, int splits, std::int64_t rows,
                                         int columns, int channels, int pieces, int taps_h,

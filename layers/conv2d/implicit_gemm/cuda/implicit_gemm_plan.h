@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_plan.h: the sizes of implicit_gemm's pieces and steps, the scale of f32 as two fp16
-// numbers, and the time of a grid of tiles. It needs no CUDA, so tests check it on the CPU.
-// Read next  layers/conv2d/shared/cuda/gather_lines.h: where each number comes from and goes to
+// implicit_gemm_plan.h: the sizes of implicit_gemm's steps, the scale of f32 as two fp16 numbers,
+// and the time of a grid of tiles. The file needs no CUDA, so tests check it on the CPU.
+// Read next  layers/conv2d/shared/cuda/gather_lines.h: the source and destination of each element
 #pragma once
 
 #include <algorithm>
@@ -30,23 +30,25 @@ using half_tiles::kPieceHalves;
 using half_tiles::pieces_of;
 using half_tiles::scale_exponent;
 
-// Microseconds of one SM of an H200: `step` for each step of a tile, `around` for its beginning and
-// end.
+// Time of a tile on one SM of an H200, in microseconds: `step` for each step, `around` for its
+// beginning and end.
 struct TileTime {
   double step = 1, around = 1;
 };
 
-// Number of tiles, their steps together, and the steps of the longest tile.
+// The number of tiles, the sum of their steps, and the steps of the longest tile.
 struct Grid {
   double tiles = 1, steps = 1;
   int longest = 1;
 };
-// Indexed by the blocks that can share an SM. A step of a `gather` block that is alone on its SM
-// waits for its own loads and takes as long as this many steps at full speed.
+// Indexed by the number of blocks that can share an SM. When a `gather` block is the only one on
+// its SM, its steps wait for their own loads. One such step takes as long as this many steps at
+// full speed.
 inline constexpr double kAloneSteps[] = {1, 1, 1.4, 1.75};
 
-// Returns the time of whole waves of blocks, plus the rest. The rest takes as long as its fullest
-// SM or its longest tile, which runs alone: its steps take `alone` steps.
+// Returns the time of all full waves of blocks, plus that of the last wave. The last wave takes as
+// long as its fullest SM or its longest tile. That tile runs alone, where each step counts as
+// `alone` steps.
 inline double grid_us(int processors, int blocks, const TileTime& tile, double alone,
                       const Grid& grid, int parts) {
   const double each = std::ceil(grid.steps / grid.tiles / parts) * tile.step;

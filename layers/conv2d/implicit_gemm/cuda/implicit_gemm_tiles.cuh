@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tiles.cuh: the two kernels of implicit_gemm_cuda.cu, whose header explains the
-// idea. Both copy 64 reduction indices a step into shared memory, asynchronously and several steps
-// ahead, and multiply them with matrix_tile.cuh.
+// idea. In each step both kernels copy 64 reduction indices into shared memory, asynchronously and
+// several steps ahead, and multiply them with matrix_tile.cuh. A piece is 8 values, 16 bytes.
 // Read next  implicit_gemm_plan.h; layers/conv2d/shared/cuda/half_steps.cuh
 #pragma once
 
@@ -20,26 +20,26 @@ struct Gather {
   const uint4* pixels = nullptr;  // PackPixels::to
   std::int64_t pixels_plane = 0;
   void* out = nullptr;     // [N, G rows, out_area], or [N, out_area, lanes]
-  float* parts = nullptr;  // [splits] of the same, when splits > 1
+  float* parts = nullptr;  // [splits] arrays shaped like `out`, when splits > 1
   std::int64_t out_count = 0;
   const int2* table = nullptr;      // PackWeights::table
   const float2* unscale = nullptr;  // null: the sums are not scaled
   Finish end;
-  int images = 0, groups = 1, rows = 0;          // rows of a group
+  int images = 0, groups = 1, rows = 0;          // rows: of a group
   int pieces = 0, depth_pieces = 0, splits = 1;  // pieces of a group's pixel, of a weight row
   int out_width = 0, out_area = 0;
   int lanes = 0;        // channels of an output pixel in NHWC; 0: NCHW
   bool paired = false;  // output pixels 2i and 2i + 1 are adjacent, 2i aligned for two
-  // The phases of a tile run at the same time: each writes only some elements of a sector, and L2
-  // combines them where it cannot hold the whole output.
+  // The phases of a tile run at the same time. Each phase writes only some elements of a sector; L2
+  // combines them even where it cannot hold the whole output.
   bool phases_first = false;
   int phases_w = 1;
   FastDivisor by_row_tiles, by_phases_w, by_groups;
   Line high[kMaxPhases] = {}, wide[kMaxPhases] = {};
 };
 
-// Block (x: row tiles inside pixel tiles, y: groups inside phases, z: split). With phases_first, x
-// and y are exchanged.
+// Kernel: block x is a row tile inside a pixel tile, y a group inside a phase, z a split. With
+// phases_first, x and y are exchanged.
 template <class V>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void gather_kernel(const __grid_constant__ Gather z) {
@@ -184,7 +184,7 @@ struct WeightGather {
   int steps = 0, columns = 0;
   FastDivisor by_row_tiles;
   int images = 0, groups = 1, rows = 0, row_pieces = 0, pieces = 0, splits = 1;
-  Line high, wide;  // forward
+  Line high, wide;  // lines of the forward pass
 };
 
 // A row of the reduction: an output pixel, and the input pixel at its tap (0, 0).
@@ -202,12 +202,12 @@ __device__ inline DepthRow depth_row(const WeightGather& z, int pixel) {
           static_cast<short>(h), static_cast<short>(w)};
 }
 
-// Block (x: row tiles inside column tiles, y: group, z: split).
+// Kernel: block x is a row tile inside a column tile, y is a group, z is a split.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
     const __grid_constant__ WeightGather z) {
   unsigned char* const stages = aligned_shared();
-  // The rows of the step that is copied next, and of the one after it.
+  // The rows of the step that is copied next, and of the step after that.
   DepthRow* const depth_rows = reinterpret_cast<DepthRow*>(stages + V::kStages * V::kStageBytes);
   constexpr int kRing = V::kStages + 1;
   const int thread = static_cast<int>(threadIdx.x);
@@ -221,8 +221,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   const int steps = part_begin(z.steps, split + 1, z.splits) - first_step;
   const int pixels = z.images * z.high.outputs * z.wide.outputs;
 
-  // In both tiles a thread copies one piece (8 numbers) at a time. It keeps its place in the row
-  // and advances along the reduction in steps of kRowStep (kColumnStep).
+  // In both tiles a thread copies one piece at a time. It keeps its column and advances along the
+  // reduction in steps of kRowStep (kColumnStep) rows.
   constexpr int kRowPieces = V::kTileRows / kPieceHalves;
   constexpr int kColumnPieces = V::kTileColumns / kPieceHalves;
   constexpr int kRowStep = V::kThreads / kRowPieces;

@@ -12,37 +12,37 @@
 //                  sums[pixel][k] += patch[pixel + r pitch + s][c] w[k][r,s][c]
 //            dx: the same with dy for x and w read transposed; strides by phases
 //            dw: sums[k][c] of a tap += dy[pixel][k] patch[pixel + r pitch + s][c], over all pixels
-// Method     weights once as fp16/bf16 [K][R S][C] for both directions (prepare_weights)
-//            One warp loads patches, one loads weights (tensor maps, mbarriers), as far ahead as
-//            shared memory allows; two warp groups multiply (wgmma); blocks are persistent. A patch
-//            in shared memory has a row of 128 bytes (32 or 64 with few channels) for each pixel.
-//            Another tap begins some rows later, so nine taps need one patch instead of nine. The
-//            last pixels of each image row then belong to no output: of 30, 28 count. Where that
-//            or a stride costs more than it saves, a row of taps shares a patch, or none does
-//            (implicit_gemm_tma_taps.h).
-//            Few tiles: the reduction is split, and a pass adds the parts in order.
+// Method     prepare_weights packs w once as fp16/bf16 [K][R S][C] for both directions.
+//            One warp loads patches, another loads weights (tensor maps, mbarriers), as far ahead
+//            as shared memory allows; two warp groups multiply (wgmma); blocks are persistent. A
+//            patch in shared memory has a row of 128 bytes (32 or 64 with few channels) for each
+//            pixel. Another tap begins some rows later, so nine taps need one patch instead of
+//            nine. The last pixels of each image row then belong to no output: of 30 pixels, 28
+//            count. Where these pixels or a stride cost more than sharing saves, only a row of taps
+//            shares a patch, or no taps do (implicit_gemm_tma_taps.h).
+//            With few tiles the reduction is split, and a pass adds the parts in order.
 //            backward_weight: a block keeps up to 9 taps x 64 k x 64 c in registers; pixels are the
 //            outer dimension of both operands. Boxes of dy are as long as those of x, with zeros
-//            outside. Without a split the blocks transpose and store dw.
-// Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Kp], Cp and Kp channels rounded up to 8, 16-byte aligned,
-//            f16 or bf16, as dx and dy; w, dw [K,C,R,S], b [K] f32, or in x's type; sums in f32.
-//            tf32: all of them f32. Operands are then f16 times a power of two (half_factors.h),
-//            given or made before the product, and the sums are scaled back. If not given, TMA may
-//            round f32 to tf32 instead
+//            outside. Without a split the blocks transpose and store dw themselves.
+// Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Kp], where Cp and Kp are the channels rounded up to 8;
+//            16-byte aligned; f16 or bf16, like dx and dy; w, dw [K,C,R,S], b [K] in f32 or in x's
+//            type; sums in f32. tf32: all tensors are f32. The operands are f16 times a power of
+//            two (half_factors.h), passed in by the caller or made before the product, and the sums
+//            are scaled back. If they are not passed in, TMA may round f32 to tf32 instead
 // Supports   layout NHWC; f16, bf16, also with w and accumulators in f32; tf32; one group; kernels
 //            up to 15x15; strides up to 8, in backward_data up to 4; every padding and dilation up
 //            to 127; GPUs of compute capability 9.0
 // Cost       FLOPs = 2 N K P Q C R S; bytes = the tensors; workspace = the parts. Compute-bound
 //            above about 64 channels, where loading a tile from L2 takes less time than its
-//            products. tf32: two passes over each image whose operands are not given
-// Numerics   products of fp16/bf16 are exact; sums are f32, one chain, which the tensor cores round
-//            towards zero. Same bits on each run: parts are added in order. Exact on integers while
-//            sums stay below 2^24; tf32: on integers up to 2^11. There numbers below 2^-27 of their
-//            image's largest lose bits, and NaN and infinities stay
+//            products. tf32 adds two passes over each image whose fp16 operands are not passed in
+// Numerics   products of fp16/bf16 are exact. Sums are f32, in one chain, which the tensor cores
+//            round towards zero. Same bits on each run: parts are added in order. Exact on integers
+//            while sums stay below 2^24; tf32: on integers up to 2^11. In tf32, numbers below 2^-27
+//            of their image's largest magnitude lose bits, and NaN and infinities are kept
 // Backward   dx assigned; dw assigned or added to, in w's type
-// Choices    64 channels: one swizzled row of 128 bytes. 256 x 128 accumulators are 128 registers
-//            of each of 256 threads; the producers release theirs (setmaxnreg). Tiles: the lowest
-//            time of a small model (implicit_gemm_tma_plan.cpp)
+// Choices    64 channels make one swizzled row of 128 bytes. 256 x 128 accumulators are 128
+//            registers of each of 256 threads; the producer warps release their registers
+//            (setmaxnreg). Tiles have the lowest time by a small model (implicit_gemm_tma_plan.cpp)
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
 //            1410.0759; PTX ISA, cp.async.bulk.tensor and wgmma. TMA also has an im2col mode; plain
 //            boxes are used here, because taps can share them
@@ -78,18 +78,18 @@ struct Plans {
   Conv2dProblem as_run;
   GatherPlan gather;
   WeightPlan weight;
-  // For f32 images: a tiling that reads them directly, at half the rate of the tensor cores,
-  // without passes that make fp16 operands; and whether it takes less time when these are not
-  // given.
+  // For f32 images: `from_f32` is a tiling that reads f32 directly, at half the rate of the tensor
+  // cores, without passes that make fp16 operands. `reads_f32` tells whether that takes less time
+  // when the caller passes no fp16 operands.
   GatherPlan from_f32;
   bool reads_f32 = false;
 };
 
-// Cost of making the fp16 operands of an image and the weights: launches beyond those that
-// transpose weights, and bytes per microsecond. An image is read twice.
+// Cost of making the fp16 operands of an image and the weights: the time of the additional launches
+// in microseconds, and bytes per microsecond. Each image is read twice.
 constexpr double kFactorsUs = 3.5, kFactorsBytesPerUs = 4e6;
-// Reading f32, forward takes less time than estimated: images are few and reductions short. Phases
-// of a stride, whose outputs are not adjacent, take longer.
+// Ratios of measured to estimated time where f32 is read directly. Forward takes less time with few
+// images and short reductions. Phases of a stride, whose outputs are not adjacent, take longer.
 constexpr double kForwardTimes = 0.9;
 constexpr double kPhasesTimes = 1.25;
 double phases_times(const GatherPlan& plan) { return plan.taps.phases > 1 ? kPhasesTimes : 1; }
@@ -134,11 +134,12 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
     turn_weights(z, args.direction, static_cast<const float*>(args.w), turned_in(z, args.prepared));
   }
 }
-// Returns false for f32 images: a single call needs only one of the two, and makes it itself.
+// Returns false for f32 images: a single call needs only one of the two kinds of weights, and makes
+// it itself.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return !is_scaled(z); }
 
-// The workspace: parts of the sums; for f32 images a block of fp16 operands for each image; the
-// weights of a single call.
+// The workspace: parts of the sums; for f32 images, a block of fp16 operands for each image; in a
+// single call, the packed weights.
 struct Work {
   float* parts = nullptr;
   void* x_block = nullptr;
@@ -173,10 +174,10 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return work_in(z, direction, *plans_of(z, direction), nullptr).bytes;
 }
 
-// Operands of the product, and its tiling.
+// The operands of the product, and its tiling.
 struct Factor {
   const GatherPlan& plan;
-  HalfFactors image;  // x or dy; no scale: f32 read directly
+  HalfFactors image;  // x or dy; without a scale: f32, read directly
   const void* weights;
 };
 Factor factor_of(const Conv2dProblem& z, Direction direction, const Plans& plans, const void* image,
@@ -196,8 +197,8 @@ Factor factor_of(const Conv2dProblem& z, Direction direction, const Plans& plans
 }
 
 // Returns true where a gradient is one cuBLAS product without passes before it. With a 1x1 kernel,
-// no stride and no padding, f32 images are matrices [pixels][channels], and so is w. The forward
-// pass does not use this: its numbers must not depend on the epilogue.
+// no stride and no padding, f32 images are matrices [pixels][channels], and w is a matrix, too. The
+// forward pass does not use cuBLAS: its results must not depend on the epilogue.
 bool is_one_product(const Conv2dProblem& z) {
   return is_scaled(z) && as_one_line(z).h == 1 && z.r == 1 && z.s == 1 && z.c % 8 == 0 &&
          z.k % 8 == 0 && z.stride_h == 1 && z.stride_w == 1 && z.p() == z.h && z.q() == z.w;
@@ -209,13 +210,13 @@ BlasGemm product_of(const Conv2dProblem& z) {
   return gemm;
 }
 
-// moments: null, or as described in forward_moments.h.
+// `moments` is null, or a buffer as described in forward_moments.h.
 void run_forward(const Conv2dForwardArgs& args, float* moments) {
   const Conv2dProblem& z = args.problem;
   const auto plans = plans_of(z, Direction::forward);
   const Work work = work_in(z, Direction::forward, *plans, args.workspace);
-  // The size of the statistics follows the tiling with fp16 operands; the workspace may be too
-  // small for the other one.
+  // The size of the statistics follows the tiling with fp16 operands. The workspace may be too
+  // small for the tiling that reads f32.
   CONVSCOPE_CHECK(moments == nullptr || !plans->reads_f32 || args.x_factors.given(),
                   "implicit_gemm_tma",
                   "expected x in fp16 or bf16 where statistics of y are requested");
@@ -349,38 +350,39 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Packing the weights of forward and backward_data: launches with few and with many weights, and
-// bytes of each weight. Weights in f32 are transposed in tiles, which takes as long as many.
-// kPreparedTaps: the share of packing in the estimate of fp16/bf16 sums over several taps.
+// Time of packing the weights of forward and backward_data: launches with few and with many
+// weights, and the bytes of each weight. f32 weights are transposed in tiles, which takes as long
+// as packing many weights. kPreparedTaps: the share of packing in the estimate of fp16/bf16 sums
+// over several taps.
 constexpr double kPreparedTaps = 0.07;
 constexpr double kFewLaunches = 0.6, kPackLaunches = 1.25, kPackBytes = 4;
-// A gradient by cuBLAS waits for the kernel before it. Its sums are short, so they do not hide
-// reading and writing the images.
+// Time that a gradient by cuBLAS waits for the kernel before it. Its sums are short, so they do not
+// hide the reads and writes of the images.
 constexpr double kProductAloneUs = 0.9;
 double one_product_us(const Conv2dProblem& z) {
   return device_time::products_us({z.c, z.n * z.h * z.w, z.k, 1, 8}, z) + kProductAloneUs +
          1e6 * z.nominal_bytes() / kUnmeasuredGpu.copy_bytes;
 }
 
-// Expresses the estimated time as a share of the tensor cores' peak. For f32 images the fp16
-// operands are assumed to be given, as in a compiled step.
+// Expresses the estimated time as a share of the tensor cores' peak. For f32 images, the caller is
+// assumed to pass in the fp16 operands, as in a compiled step.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto plans = plans_of(z, direction);
   const bool weight = direction == Direction::backward_weight;
   const bool scaled = is_scaled(z);
-  // For f32 images: given fp16 operands, or f32 read directly where that takes less time.
+  // f32 images: fp16 operands from the caller, or f32 read directly where that takes less time.
   const GatherPlan& gather = plans->reads_f32 ? plans->from_f32 : plans->gather;
   const double launch_us = weight ? plans->weight.launch_us : gather.launch_us;
   const double times = !plans->reads_f32                 ? 1
                        : direction == Direction::forward ? kForwardTimes
                                                          : phases_times(gather);
   double us = (weight ? plans->weight.algorithm_us : gather.algorithm_us * times) - launch_us;
-  // A cuBLAS product, which reads the weights as they are.
+  // A cuBLAS product reads the weights as they are stored.
   const bool one_product = direction == Direction::backward_data && is_one_product(z);
   if (one_product) {
     us = std::min(us, one_product_us(z) - launch_us);
   }
-  // f32 is measured by the TF32 peak; fp16 runs at twice that rate.
+  // f32 is compared with the TF32 peak; fp16 runs at twice that rate.
   const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
   const double peak = scaled ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const Conv2dCost cost{
@@ -413,7 +415,7 @@ const Conv2dAlgorithm kAlgorithm{
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
     .prepares_for_one_call = prepares_for_one_call,
-    .error_growth = 32,  // as implicit_gemm; the tensor cores round towards zero
+    .error_growth = 32,  // the same bound as implicit_gemm; the tensor cores round towards zero
     .one_chain = true,
     .exact_on_integers = true,
     .fuses_epilogue = true,

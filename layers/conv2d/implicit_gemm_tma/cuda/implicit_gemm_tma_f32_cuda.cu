@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_f32_cuda.cu: the kernels of implicit_gemm_tma that read f32 images directly:
-// TMA rounds their numbers to tf32, which the tensor cores multiply at half the rate of fp16. This
-// saves the passes that make fp16 operands. The reduction dimension of the weights is innermost in
-// both directions, so forward's kernels serve backward_data, too.
+// TMA rounds f32 to tf32, which the tensor cores multiply at half the rate of fp16. These kernels
+// need no passes that make fp16 operands. The reduction dimension of the weights is innermost in
+// both directions, so forward's kernels also compute backward_data.
 // Read next  implicit_gemm_tma_instances.cuh, implicit_gemm_tma_f32_weights.cuh
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_instances.cuh"
 

@@ -15,18 +15,18 @@
 namespace convscope::implicit_gemm_tma {
 
 constexpr int kTurnThreads = 256;
-constexpr int kTurnedNumbers = 8192;  // of a block, in shared memory
-constexpr int kTurnedGoal = 2304;     // per block, so that there are many blocks
+constexpr int kTurnedNumbers = 8192;  // most elements of a block, in shared memory
+constexpr int kTurnedGoal = 2304;     // fewer elements per block, for many blocks
 
-// A block has `k_tile` output and `c_tile` input channels with all their taps. `pitch` is the
-// distance of two output channels in shared memory: odd, so that neighbours in k use different
-// banks.
+// Shape of a block's part: `k_tile` output and `c_tile` input channels with all their taps. `pitch`
+// is the distance of two output channels in shared memory. It is odd, so that neighbours in k use
+// different banks.
 struct TurnShape {
   int k = 0, c = 0, kernel = 1;
-  int depth = 8;        // C, or K, rounded up
+  int depth = 8;        // C or K, rounded up
   bool across = false;  // true: K is innermost
   int k_tile = 1, c_tile = 8, pitch = 1;
-  FastDivisor by_kernel, by_row;  // by_row: numbers of an output channel of a whole block
+  FastDivisor by_kernel, by_row;  // by_row: elements of an output channel of a block
 
   TurnShape(int k_, int c_, int kernel_, bool across_, int most_c = 256)
       : k(k_), c(c_), kernel(kernel_), depth(round_up(across_ ? k_ : c_, 8)), across(across_) {
@@ -47,10 +47,11 @@ struct TurnShape {
   CONVSCOPE_HOST_DEVICE int blocks_of_c() const { return ceil_div(across ? c : depth, c_tile); }
 };
 
-// The part of w that the block (x: input channels, y: output channels) reads, and what it writes.
+// The part of w that block (x: input channels, y: output channels) reads, and the part of the
+// result that it writes.
 struct TurnBlock {
-  int first_c, first_k, real_c, real_k;  // 0 after the last channel
-  // Rows of the result, one for each outer channel and tap; their reduction is contiguous.
+  int first_c, first_k, real_c, real_k;  // the counts are 0 after the last channel
+  // Rows of the result: one for each outer channel and tap. The reduction of a row is contiguous.
   int first_depth, depths, real, rows;
   std::int64_t first_row;
 
@@ -65,12 +66,12 @@ struct TurnBlock {
         rows((z.across ? real_c : real_k) * z.kernel),
         first_row(static_cast<std::int64_t>(z.across ? first_c : first_k) * z.kernel) {}
 
-  // Loads into `turned` [k][c][tap], with z.pitch between output channels. The loops are not
-  // nested: a thread's loads do not wait for each other.
+  // Loads into `turned` [k][c][tap], where output channels are z.pitch apart. The loops are not
+  // nested, so that a thread's loads do not wait for each other.
   __device__ void bring(const TurnShape& z, const float* __restrict__ w, float* turned) const {
     const int row = real_c * z.kernel;
-    // Not `real_c == z.c_tile`: nvcc 13.0 (sm_90a) miscompiles the comparison of a minimum, clamped
-    // at 0, with one of its arguments.
+    // `real_c == z.c_tile` would be wrong: nvcc 13.0 (sm_90a) miscompiles the comparison of a
+    // minimum, clamped at 0, with one of its arguments.
     const bool whole = z.c - first_c >= z.c_tile;
     const float* const from = w + (static_cast<std::int64_t>(first_k) * z.c + first_c) * z.kernel;
     const std::int64_t apart = static_cast<std::int64_t>(z.c) * z.kernel;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_floats.cuh: converts sums of scaled operands back to f32 and stores them from
-// the registers of a warp group in 16-byte pieces.
+// implicit_gemm_tma_floats.cuh: converts sums of scaled operands back to f32, and stores them from
+// the registers of a warp group, 16 bytes at a time.
 // Read next  layers/dispatch/layout/half_factors.h, the operands; implicit_gemm_tma_gather.cuh
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace convscope::implicit_gemm_tma {
 
-// Returns e of 2^e, the factor that undoes the scales of two operands. The scales are powers of
-// two, 2^-114 to 2^126.
+// Returns the exponent e of the factor 2^e that undoes the scales of two operands. The scales are
+// powers of two, 2^-114 to 2^126.
 __device__ inline int unscale_exponent(float a, float b) {
   return 254 - static_cast<int>(__float_as_uint(a) >> 23) -
          static_cast<int>(__float_as_uint(b) >> 23);
@@ -28,10 +28,10 @@ __device__ inline void times_power_of_two(int e, float (&sums)[kCount]) {
   for (int i = 0; i < kCount; ++i) sums[i] = sums[i] * first * second;
 }
 
-// Stores one row of a tile: four lanes have two columns each of every block of 8. Adds the residual
-// and applies ReLU. Then neighbours exchange half of two blocks, so that each lane stores four
-// columns. Call it with all lanes of a warp. `half`: which of a lane's two rows. `columns_left`:
-// columns of the result, a multiple of 8.
+// Stores one row of a tile. Four lanes hold the row, two columns each of every block of 8. Adds the
+// residual and applies ReLU. Then neighbouring lanes exchange half of two blocks, so that each lane
+// stores four columns. Call it with all lanes of a warp. `half` says which of a lane's two rows is
+// stored, `columns_left` how many columns the result has from here on, a multiple of 8.
 template <int kSums>
 __device__ inline void store_floats(float (&sums)[kSums], int half, int columns_left, bool relu,
                                     const float* residual, float* to) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_gather.cuh: the kernel of forward and backward_data: a tile of 128 or 256
-// pixels x 16 to 256 channels is summed over patches of the image and taps of the kernel. Warp 8
-// issues the TMA loads of patches, warp 9 those of weights, each as far ahead as stages are free;
-// two warp groups multiply. A block takes one tile after another.
+// implicit_gemm_tma_gather.cuh: the kernel of forward and backward_data: it sums a tile of 128 or
+// 256 pixels x 16 to 256 channels over patches of the image and taps of the kernel. Warp 8 issues
+// the TMA loads of patches, warp 9 those of weights, each as far ahead as stages are free; two warp
+// groups multiply. A block computes one tile after another.
 // Read next  implicit_gemm_tma_taps.h; implicit_gemm_tma_weight.cuh
 #pragma once
 
@@ -24,11 +24,11 @@ namespace convscope::implicit_gemm_tma {
 constexpr int kGatherThreads = 384;
 constexpr int kProducerRegisters = 40;
 
-// Half: type of the operands; float: f32 that TMA rounds to tf32. Out: type of the stored result.
-// f32 results come from f32 operands, or from scaled fp16 ones (half_factors.h).
-// kPlanes 2: f32 in full precision, as high and low planes in fp16. Three of their four products
-// are added, and results are planes (implicit_gemm_tma_halves.cuh).
-// kMoments: also stores mean and spread of its channels (implicit_gemm_tma_moments.cuh).
+// Half: type of the operands; float means f32 that TMA rounds to tf32. Out: type of the stored
+// result. f32 results come from f32 operands, or from scaled fp16 operands (half_factors.h).
+// kPlanes 2: f32 in full precision, with each operand as a high and a low plane in fp16. Three of
+// the four products of planes are added, and results are planes (implicit_gemm_tma_halves.cuh).
+// kMoments: the kernel also stores mean and spread of y's channels (implicit_gemm_tma_moments.cuh).
 template <class Half_, int kTiles_, int kColumns_, int kBlocks_, int kChunk_, bool kBackward_,
           class Out_ = Half_, int kPlanes_ = 1, bool kMoments_ = false>
 struct GatherVariant {
@@ -38,27 +38,27 @@ struct GatherVariant {
   using StoredHalf = std::conditional_t<std::is_same_v<Half, float>, Float16, Half>;
   static constexpr bool kFloats = std::is_same_v<Out, float>;
   static constexpr bool kScaled = kFloats && !std::is_same_v<Half, float>;
-  static constexpr int kTiles = kTiles_;  // of 64 pixels, for each warp group
+  static constexpr int kTiles = kTiles_;  // tiles of 64 pixels, for each warp group
   static constexpr int kRows = 128 * kTiles_;
   static constexpr int kColumns = kColumns_;
-  static constexpr int kBlocks = kBlocks_;   // that share an SM
+  static constexpr int kBlocks = kBlocks_;   // blocks that share an SM
   static constexpr int kPatchRow = kChunk_;  // capacity of a patch row in fp16 numbers
   static constexpr int kChunk = kChunk_ * 2 / static_cast<int>(sizeof(Half));  // its channels
   static constexpr int kDepths = 32 / static_cast<int>(sizeof(Half));  // channels of one MMA
   static constexpr int kWeightRow = kBackward_ ? 64 : kChunk_;
   static constexpr bool kBackward = kBackward_;
   static constexpr bool kMoments = kMoments_;
-  // Two planes with few columns: high and low weights are the columns of one product, which reads
-  // the patch once for both, because shared memory limits the speed. The third product has its own
+  // Two planes with few columns: high and low weights are the columns of one product. It reads the
+  // patch once for both, because shared memory limits the speed. The third product has its own
   // accumulators: the tensor cores start a product of another width in the same registers only
-  // after the last one has ended. Wider tiles have no registers left for this.
+  // after the previous product has ended. Wider tiles have no registers left for that.
   static constexpr bool kBeside = kPlanes_ == 2 && kColumns_ == 32;
   static_assert(!kBeside || kColumns_ * kChunk_ * 2 >= 1024);  // low weights follow high ones
-  // 384 threads begin with 168 registers each, or with 80 when two blocks share an SM. The
-  // producers keep 40. A request beyond what is left in the block would wait forever.
+  // 384 threads begin with 168 registers each, or with 80 when two blocks share an SM. The producer
+  // warps keep 40. A request for more registers than are left in the block would wait forever.
   static constexpr int kRegisters = kBlocks_ == 1 ? 232 : 96;
   static_assert(40 + 2 * kRegisters <= 3 * (kBlocks_ == 1 ? 168 : 80));
-  // backward_data: the channels of the result are innermost, 64 of them in a block of rows.
+  // backward_data: the channels of the result are innermost; a block of rows has 64 of them.
   static constexpr int kWeightBoxes = kBackward_ ? (kColumns_ + 63) / 64 : 1;
   static constexpr int kWeightBytes =
       kBackward_ ? kWeightBoxes * kChunk_ * 128 : kColumns_ * kChunk_ * 2;
@@ -71,11 +71,11 @@ struct GatherVariant {
 struct Gather {
   TensorMap pixels, weights;
   void* out = nullptr;       // [N, out_h, out_w, out_channels]
-  float* parts = nullptr;    // [splits] of the same, when splits > 1
+  float* parts = nullptr;    // [splits] arrays shaped like `out`, when splits > 1
   float* moments = nullptr;  // [parts][4][out_channels]; null: no statistics
   const void* bias = nullptr;
   const void* residual = nullptr;
-  const float* pixels_scale = nullptr;  // of scaled operands
+  const float* pixels_scale = nullptr;  // scale of scaled operands, else null
   const float* weights_scale = nullptr;
   std::int64_t out_count = 0;
   int bias_channels = 0;
@@ -84,9 +84,9 @@ struct Gather {
   int every_h = 1, every_w = 1;  // distance of two outputs of a phase, in pixels
   int depth = 0;                 // channels of `pixels`
   int step_h = 1, step_w = 1;    // distance of the pixels read for two outputs
-  int width = 1, height = 1, tile_images = 1;  // of a tile
+  int width = 1, height = 1, tile_images = 1;  // outputs of a tile
   int patch_bytes = 0, patch_stage_bytes = 0, patch_stages = 1, weight_stages = 1;
-  // If not 0, each tap and chunk has its own place, chunk resident_taps + tap, and is loaded once.
+  // If not 0, each tap and chunk has its own stage, chunk resident_taps + tap, and is loaded once.
   int resident_taps = 0;
   bool zeros_behind = false;  // rows after a patch are read, and must be zero
   int splits = 1, tiles = 0, column_tiles = 1;
@@ -94,11 +94,11 @@ struct Gather {
   FastDivisor by_column_tiles, by_splits, by_pitch, by_lines;
   TapSets taps;
 };
-static_assert(sizeof(Gather) <= 4096);  // limit for parameters of a kernel
+static_assert(sizeof(Gather) <= 4096);  // limit for the parameters of a kernel
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// Place of the block's tile, and the patches of the sum that are the block's.
+// The position of a tile, and the patches of the reduction that the block sums.
 struct GatherTile {
   int column, part, phase, w, h, image;  // first column; w, h: first output of the phase
   int begin, end;                        // patches
@@ -139,7 +139,7 @@ struct Ring {
   }
 };
 
-// Calls body(std::integral_constant<int, count>), with `count` clamped to kLeast..kMax.
+// Calls body(std::integral_constant<int, n>), where n is `count` clamped to kLeast..kMax.
 template <int kLeast, int kMax, class Body>
 __device__ inline void with_count(int count, Body&& body) {
   if constexpr (kMax == kLeast) {
@@ -153,14 +153,14 @@ __device__ inline void with_count(int count, Body&& body) {
   }
 }
 
-// Exchanges a tile row among four lanes, 8 columns each: from pairs of columns in each of four
-// blocks of 8 to one block for each lane.
+// Exchanges a tile row among four lanes. A lane begins with a pair of columns of each of four
+// blocks of 8; afterwards it has all 8 columns of one block.
 __device__ inline uint4 exchange_in_fours(const unsigned (&pair)[4], int lane) {
   const bool odd = (lane & 1) != 0;
   const bool high = (lane & 2) != 0;
   const unsigned near0 = __shfl_xor_sync(kAllLanes, odd ? pair[0] : pair[1], 1);
   const unsigned near1 = __shfl_xor_sync(kAllLanes, odd ? pair[2] : pair[3], 1);
-  // Blocks lane % 2 and 2 + lane % 2, each with the words of two neighbours.
+  // The blocks lane % 2 and 2 + lane % 2, each with the words of two neighbouring lanes.
   const unsigned a0 = odd ? near0 : pair[0], a1 = odd ? pair[1] : near0;
   const unsigned b0 = odd ? near1 : pair[2], b1 = odd ? pair[3] : near1;
   const unsigned far0 = __shfl_xor_sync(kAllLanes, high ? a0 : b0, 2);
@@ -168,8 +168,8 @@ __device__ inline uint4 exchange_in_fours(const unsigned (&pair)[4], int lane) {
   return high ? make_uint4(far0, far1, b0, b1) : make_uint4(a0, a1, far0, far1);
 }
 
-// Adds the bias; residual and ReLU follow in separate loops. So no branch separates conversions,
-// exchanges and stores, and their latencies overlap.
+// Adds the bias; separate loops add the residual and apply ReLU. So no branch separates
+// conversions, exchanges and stores, and their latencies overlap.
 template <class V>
 __device__ inline void add_bias(const Gather& z, int first_column,
                                 float (&sums)[V::kTiles][V::kColumns / 2]) {
@@ -192,8 +192,8 @@ __device__ inline void add_bias(const Gather& z, int first_column,
   }
 }
 
-// One of this thread's rows: a pixel of the result, and the number of columns from the tile's first
-// one on; 0: not a pixel.
+// One of this thread's rows: a pixel of the result, and how many columns the result has from the
+// tile's first column on. 0 columns: the row is not a pixel.
 struct GatherRow {
   std::int64_t pixel;
   int columns_left;
@@ -311,7 +311,7 @@ __device__ void store_planes(const Gather& z, const GatherTile& tile,
 
 #endif
 
-// Grid: as many blocks as run at once; each takes every gridDim.x-th tile.
+// Kernel: the grid has as many blocks as run at once; each takes every gridDim.x-th tile.
 template <class V>
 __global__ __launch_bounds__(kGatherThreads,
                              V::kBlocks) void gather_kernel(const __grid_constant__ Gather z) {
@@ -327,7 +327,7 @@ __global__ __launch_bounds__(kGatherThreads,
   std::uint64_t* const weight_empty = barriers + 3 * kMaxStages;
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
-  if (z.zeros_behind) {  // no box writes them
+  if (z.zeros_behind) {  // TMA does not write these rows
     const int pieces = (z.patch_stage_bytes - z.patch_bytes) / 16;
     for (int stage = 0; stage < z.patch_stages * V::kPlanes; ++stage) {
       unsigned char* const behind = patches + stage * z.patch_stage_bytes + z.patch_bytes;
@@ -341,7 +341,8 @@ __global__ __launch_bounds__(kGatherThreads,
     tma::fetch_map(z.pixels);
     tma::fetch_map(z.weights);
   }
-  // One lane of each warp initialises only the barriers in use: lanes would do so one by one.
+  // One lane of each warp initialises only the barriers in use: several lanes would do it one by
+  // one.
   if (thread % 32 == 0) {
     for (int i = warp; i < z.patch_stages; i += kGatherThreads / 32) {
       tma::start_phases(patch_full + i, 1);
@@ -428,7 +429,7 @@ __global__ __launch_bounds__(kGatherThreads,
     Ring patch_ring, weight_ring;
     [[maybe_unused]] const step::Place low_patch = step::bytes(z.patch_stage_bytes);
     const int first_row = thread / 128 * V::kTiles * 64;
-    const bool speaks = thread % 32 == 0;  // signals for its warp
+    const bool speaks = thread % 32 == 0;  // the lane that signals for its warp
     std::conditional_t<V::kMoments, WarpMoments<V>, NoMoments> moments;
     for (int i = first_tile; i < z.tiles; i += next_tile) {
       const GatherTile tile = tile_at(z, i, V::kColumns, V::kChunk);
@@ -438,8 +439,8 @@ __global__ __launch_bounds__(kGatherThreads,
       [[maybe_unused]] float whole[V::kPlanes == 2 ? V::kTiles : 1][V::kColumns / 2];
       if constexpr (V::kPlanes == 2) clear(whole);
       if (tile.begin == tile.end) clear(sums);
-      // Terms in `sums` since these were last added to `whole`. The warp groups start at different
-      // counts: while one adds its sums to `whole`, the other multiplies.
+      // Terms in `sums` since `sums` was last added to `whole`. The warp groups start at different
+      // counts: while one group adds its sums to `whole`, the other group multiplies.
       [[maybe_unused]] int depths = thread / 128 * (kWholeDepths / 2);
       bool add = false;
       int used_patch = -1, used_weights = -1;  // stages that the previous products read
@@ -451,9 +452,9 @@ __global__ __launch_bounds__(kGatherThreads,
         const step::Place from = step::place<V::kPatchRow>(patches + patch_ring.stage * V::kPlanes *
                                                                          z.patch_stage_bytes) +
                                  step::rows<V::kPatchRow>(first_row);
-        // The products of a tap are straight-line code up to their commit. A branch between them,
-        // or a loop around them, makes the compiler commit each piece and add an empty group:
-        // wait<1> then waits for the products that have just begun.
+        // The products of a tap are straight-line code up to their commit. With a branch or a loop
+        // around them, the compiler commits each product separately and adds an empty group.
+        // wait<1> then waits for products that have just begun.
         with_count<1, V::kChunk / V::kDepths>(ceil_div(left, V::kDepths), [&](auto steps) {
           for (int t = group.first; t < group.last; ++t) {
             if (z.resident_taps > 0) weight_ring = {chunk * z.resident_taps + t, 0};
@@ -547,7 +548,8 @@ __global__ __launch_bounds__(kGatherThreads,
 #endif
 }
 
-// Computes y: the sum of its parts in order, with the epilogue. Thread per 8 channels of a pixel.
+// Computes y: adds its parts in order and applies the epilogue. A thread takes 8 channels of a
+// pixel.
 template <class Half>
 __global__ void sum_gathered_kernel(const __grid_constant__ Gather z) {
   let_next_kernel_start();

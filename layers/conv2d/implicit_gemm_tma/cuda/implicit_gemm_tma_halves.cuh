@@ -11,8 +11,8 @@
 
 namespace convscope::implicit_gemm_tma {
 
-// Weights [K,C,R,S] and the destination of their high and low parts: planes of `plane` pieces,
-// ordered as in turn_weights_kernel.
+// Weights [K,C,R,S] and the destination of their high and low parts. A plane has `plane` 16-byte
+// pieces, in the order of turn_weights_kernel.
 struct TurnHalves {
   const float* w = nullptr;
   uint4* out = nullptr;
@@ -21,7 +21,7 @@ struct TurnHalves {
   TurnShape shape;
 };
 
-// Transposes the part of block (x, y), through shared memory [k][c][tap].
+// Transposes the weights of block (x, y) through shared memory [k][c][tap].
 __device__ inline void turn_halves(const TurnHalves& of, int x, int y, float* turned) {
   constexpr int kPiece = half_tiles::kPieceHalves;
   const TurnShape& z = of.shape;
@@ -54,8 +54,8 @@ __global__ __launch_bounds__(kTurnThreads) inline void turn_halves_kernel(
   turn_halves(weights, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), turned);
 }
 
-// Packs the image and the weights of a single call. Blocks (x, 0) up to `blocks_of_image` pack the
-// image; the following blocks transpose weights.
+// Kernel: packs the image and the weights of a single call. Blocks (x, 0) below `blocks_of_image`
+// pack the image; the following blocks transpose weights.
 template <int kChannelsLog2>
 __global__ __launch_bounds__(kTurnThreads) void pack_and_turn_kernel(
     const __grid_constant__ half_tiles::PackPixels image, int blocks_of_image,
@@ -73,8 +73,8 @@ __global__ __launch_bounds__(kTurnThreads) void pack_and_turn_kernel(
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// Stores the tile of a warp group as planes. Eight lanes have neighbouring pixels of a channel: a
-// sector.
+// Stores the tile of a warp group as planes. Eight lanes store neighbouring pixels of a channel,
+// which are one sector.
 template <class V>
 __device__ inline void store_planes(const Gather& z, const GatherTile& tile,
                                     const float (&sums)[V::kTiles][V::kColumns / 2]) {
@@ -104,8 +104,8 @@ __device__ inline void store_planes(const Gather& z, const GatherTile& tile,
         (static_cast<std::int64_t>(tile.image + image) * z.out_channels + first) * area +
         static_cast<std::int64_t>(phase.first_h + h * z.every_h) * z.out_w + phase.first_w +
         w * z.every_w;
-    // Issues all loads before the first store. The compiler must assume that a store changes them,
-    // so each load would wait for the store before it.
+    // Issues all loads before the first store. The compiler must assume that a store changes the
+    // loaded memory. So a later load would wait for the store before it.
     float more[V::kColumns / 4] = {};
     if (residual != nullptr) {
 #pragma unroll

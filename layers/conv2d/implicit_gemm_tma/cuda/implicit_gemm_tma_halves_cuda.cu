@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_halves_cuda.cu: convolution of f32 in full precision by TMA and the tensor
-// cores: three fp16 products for each product, from patches of the image that all taps share.
+// cores: three fp16 products replace each f32 product, and all taps share patches of the image.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of
 //                         x[n, c, p stride_h - pad_top + r dilation_h, ...] w[k,c,r,s]
@@ -13,28 +13,29 @@
 //                  sums[pixel][k] += low high + high low + high high
 //            dx: the same with dy for x and w transposed; strides by phases
 //            dw: 64 k x 64 c of some taps in registers; it reduces over pixels
-// Method     1 the largest magnitude of the image, for its scale; 2 the image as two fp16 planes
-//            [2][N][H][W][C]; 3 the kernel of implicit_gemm_tma_gather.cuh with two planes of
-//            patches and of weights, which writes planes [N,C,H,W]. Weights before the call
-//            (prepare_weights): their scale, then [2][K][R S][C], for dx [2][C][R S][K].
-//            dw: steps 1 and 2 treat both images at once, then implicit_gemm_tma_weight.cuh with
-//            two planes of each, and a pass that adds the parts of a split sum
+// Method     1 finds the largest magnitude of the image, for its scale; 2 writes the image as two
+//            fp16 planes [2][N][H][W][C]; 3 runs the kernel of implicit_gemm_tma_gather.cuh with
+//            two planes of patches and of weights, which writes planes [N,C,H,W]. prepare_weights
+//            makes the weights before the call: their scale, then [2][K][R S][C], for dx [2][C][R
+//            S][K].
+//            dw: steps 1 and 2 treat x and dy at once. Then implicit_gemm_tma_weight.cuh runs with
+//            two planes of x and of dy, and a pass adds the parts of a split sum
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q] row-major f32, any alignment; sums in f32
-// Supports   f32 in full precision; kernels of 2 to 225 taps, up to 15x15, in backward_weight 1x1,
-//            too; one group; strides up to 8, in backward_data up to 4; padding and dilation up to
+// Supports   f32 in full precision; kernels of 2 to 225 taps, up to 15x15; in backward_weight also
+//            1x1; one group; strides up to 8, in backward_data up to 4; padding and dilation up to
 //            127; GPUs of compute capability 9.0
 // Cost       FLOPs = 6 N K P Q C R S in fp16; bytes = the tensors and the packed images; workspace
 //            = the packed images, and the weights of a single call or the parts of dw. Bound by the
 //            tensor cores from about 5x5 on, in backward_weight from 3x3 on
-// Numerics   as implicit_gemm in f32: 22 bits of each product; the tensor cores round sums towards
-//            zero, so after 256 terms they are added to separate f32 sums. Numbers below 2^-27 of
-//            their tensor's largest lose bits. Same bits on each run; exact on integers up to 2^11,
-//            sums below 2^24
+// Numerics   as implicit_gemm in f32: 22 bits of each product. The tensor cores round sums towards
+//            zero, so after 256 terms the sums are added to separate f32 sums. Numbers below 2^-27
+//            of their tensor's largest magnitude lose bits. Same bits on each run; exact on
+//            integers up to 2^11, sums below 2^24
 // Backward   dx assigned, dw assigned or added to
-// Choices    32 and 64 channels of a tile: accumulators of the tensor cores and as many in f32 take
+// Choices    A tile has 32 or 64 channels: the tensor cores' accumulators and as many in f32 take
 //            128 of 232 registers. With 32 channels, high and low weights are columns of one
-//            product, so that the patch is read twice, not three times: 3 to 14 % less time. Chunks
-//            of 32 channels where two planes of a patch of 64 exceed shared memory
+//            product, so that the patch is read twice, not three times: 3 to 14 % less time. Where
+//            two planes of a patch of 64 channels exceed shared memory, chunks have 32 channels
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
 //            1410.0759;
 //            H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
@@ -92,7 +93,7 @@ std::shared_ptr<const GatherPlan> plan_of(const Conv2dProblem& z, Direction dire
   });
 }
 
-// Tiling of backward_weight: a 1x1 kernel without stride and padding reads no neighbours.
+// Tiling of backward_weight. A 1x1 kernel without stride and padding has a tiling as one row.
 struct WeightPlans {
   Conv2dProblem as_run;
   WeightPlan plan;
@@ -108,7 +109,7 @@ std::shared_ptr<const WeightPlans> weight_plan_of(const Conv2dProblem& z) {
   });
 }
 
-// Lays out a block of memory for f32 numbers as high and low parts, or only counts its size.
+// Lays out memory for f32 data as high and low parts, or only counts its bytes.
 struct Halves {
   Halves(void* memory, std::int64_t numbers, std::int64_t packed) {
     ScratchArena arena(memory, std::numeric_limits<std::size_t>::max() / 2);
@@ -125,7 +126,7 @@ struct Halves {
   std::size_t bytes = 0;
   float2* unscale = nullptr;
   half_tiles::Maxima maxima;
-  std::int64_t plane = 0;  // pieces
+  std::int64_t plane = 0;  // 16-byte pieces of a plane
   uint4* halves = nullptr;
 };
 
@@ -147,7 +148,7 @@ std::byte* behind(void* memory, std::size_t bytes) {
 }
 
 // Workspace of forward and backward_data: the image, and the weights where they were not prepared.
-// Their maxima are then adjacent, so that one launch finds both.
+// In that case their maxima are adjacent, so that one launch finds both.
 struct GatherWork {
   GatherWork(const Conv2dProblem& z, Direction direction, const void* prepared, void* memory)
       : image(image_in(z, direction, memory)),
@@ -160,7 +161,7 @@ struct GatherWork {
   std::size_t bytes;
 };
 
-// Workspace of backward_weight: both images and the parts of the sum.
+// Workspace of backward_weight: x, dy, and the parts of the sum.
 struct WeightWork {
   WeightWork(const Conv2dProblem& z, const WeightPlan& plan, void* memory)
       : x(halves_of_image(z.x_shape(), memory)),
@@ -186,7 +187,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return GatherWork(z, direction, nullptr, nullptr).bytes;
 }
 
-// Finds the maximum of one tensor, or of two.
+// Finds the largest magnitude of one tensor, or of two tensors in one launch.
 void find_maxima(const Halves& of, const float* numbers, std::int64_t count,
                  const float* others = nullptr, std::int64_t other_count = 0,
                  int other_blocks = 0) {
@@ -219,7 +220,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
           .overlaps_previous = true},
          turn);
 }
-// A single call splits both operands in one launch.
+// Returns false: a single call splits both operands in one launch.
 bool prepares_for_one_call(const Conv2dProblem&, Direction) { return false; }
 
 half_tiles::PackPixels pack_of(const Halves& to, const Halves& other, const Shape& shape,
@@ -250,7 +251,7 @@ void pack_and_turn(const half_tiles::PackPixels& image, std::int64_t images,
   });
 }
 
-// `w` is read where `prepared` is null.
+// Reads `w` only where `prepared` is null.
 void convolve(const Conv2dProblem& z, Direction direction, const void* from, const void* w,
               const void* prepared, void* workspace, const void* bias, const Conv2dEpilogue& behind,
               void* out) {
@@ -294,7 +295,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   find_maxima(work.x, static_cast<const float*>(args.x), z.x_shape().numel(),
               static_cast<const float*>(args.dy), z.y_shape().numel(), work.dy.maxima.count);
   half_tiles::PackPixels dy = pack_of(work.dy, work.x, z.y_shape(), args.dy);
-  dy.unscale = nullptr;  // the pass over x writes it
+  dy.unscale = nullptr;  // the pass over x writes dy's factor
   half_tiles::launch_pack_two<float, 2>(pack_of(work.x, work.dy, z.x_shape(), args.x), dy, z.n);
   run_weight(kept->as_run, kept->plan,
              {.x = {work.x.halves, nullptr},
@@ -346,23 +347,24 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Fitted to 208 times of one H200: the layers of shapes/gpu_dense.txt, batch 1 and 32, and 36
-// random ones, batch 1, 32 and in part 128. Half of the estimates are within 5 % (backward_weight:
-// 7 % on average) before kAsOthers. Microseconds of all launches; bytes for each number of an image
-// (read twice, written and read as two planes) and of the weights.
+// The constants are fitted to 208 times of one H200: the layers of shapes/gpu_dense.txt with batch
+// 1 and 32, and 36 random layers with batch 1, 32 and in part 128. Half of the estimates are within
+// 5 % (backward_weight: 7 % on average) before kAsOthers. They are the microseconds of all
+// launches, and the bytes for each element of an image (read twice, written and read as two planes)
+// and of the weights.
 constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
-// The estimates of other f32 algorithms are too short by this ratio.
+// Ratio by which the estimates of other f32 algorithms are too short.
 constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;
-// A launch of backward_weight costs more than its tiling estimates: the one that adds parts also
+// A launch of backward_weight costs more than its tiling estimates: the launch that adds parts also
 // waits for the passes.
 constexpr double kWeightCallUs = 1.7, kWeightLaunchTimes = 2.3;
 constexpr double kWeightPassBytes = 14, kPartBytes = 3;
-// The first boxes of a block are late where they have every second pixel.
+// The first boxes of a block arrive late where they take every second pixel.
 constexpr double kFirstSkipsUs = 1.5;
-// Forward with a stride, where TMA loads every second pixel.
+// Ratio for forward with a stride, where TMA loads every second pixel.
 constexpr double kSkipsTimes = 1.15;
-// Phases of a stride in backward_data, whose outputs are not adjacent: a ratio, and bytes for each
-// output that leaves L2 before its neighbours are written.
+// Phases of a stride in backward_data, whose outputs are not adjacent: a time ratio, and the bytes
+// for each output that leaves L2 before its neighbours are written.
 constexpr double kPhasesTimes = 1.1, kScatteredBytes = 20, kScatteredFrom = 4e7;
 
 double launches_of(double us) { return us * 1e-6 / kUnmeasuredGpu.launch_seconds; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_instances.cuh: the kernels of one element type, in the order of kGatherShapes
-// and kWeightShapes. Each type has its own file that includes it, so that they compile in parallel.
+// and kWeightShapes. Each type has its own file that includes this one, so that the types compile
+// in parallel.
 // Read next  implicit_gemm_tma_gather.cuh, implicit_gemm_tma_weight.cuh
 #pragma once
 

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_moments.cuh: mean and spread of the channels of y for a batch norm after the
-// forward. They are computed while the accumulators are in registers, so y is not read again.
+// implicit_gemm_tma_moments.cuh: mean and spread of the channels of y for the following batch norm.
+// They are computed while the accumulators are in registers, so y is not read again.
 //
-// Method    A thread has 2 or 4 pixels of kColumns / 4 columns: their mean, and the squares about
-//           it. The eight lanes with the same columns merge their moments and share the columns:
-//           8 columns become 4, 2 and 1, as in a transposition. So a lane keeps kColumns / 32
-//           columns for its warp, merged over all tiles of the block, which all have the same
-//           columns. The warps are merged in shared memory when the block ends: a part for each
-//           block and column.
-//           With split-K, the pass that adds the parts computes the moments.
-// Numerics  channel_moments.cuh, with L = 3 lanes + 8 warps + the tiles of a block. y is f32, so
-//           the accumulators are what is stored. Tiles, lanes, warps are merged in a fixed order.
+// Method    A thread has 2 or 4 pixels of kColumns / 4 columns. It computes the mean of each
+//           column's pixels and the sum of squares about the mean. The eight lanes with the same
+//           columns merge their moments and divide the columns: 8 columns become 4, 2 and 1, as in
+//           a transposition. So a lane keeps kColumns / 32 columns for its warp. It merges them
+//           over all tiles of the block, which have the same columns. When the block ends, the
+//           warps are merged in shared memory: the result is one part for each block and column.
+//           With split-K, the pass that adds the parts of y computes the moments.
+// Numerics  as channel_moments.cuh, with L = 3 for lanes + 8 for warps + the number of tiles of a
+//           block. y is f32, so the accumulators are the stored values. Tiles, lanes and warps are
+//           merged in a fixed order.
 // Cost      saves a second read of y. fp16/bf16 have no such kernel: y has half as many bytes,
-//           mostly still in L2, and reading them takes no longer than the merges.
+//           mostly still in L2, and reading y takes no longer than the merges.
 // Read next framework/cuda/channel_moments.cuh; implicit_gemm_tma_gather.cuh
 #pragma once
 
@@ -25,7 +26,7 @@ constexpr unsigned kConsumers = 256;  // threads of the two warp groups that mul
 
 struct NoMoments {};
 
-// Moments of one warp, for the columns 32 i + 8 (lane / 8) + 2 (lane % 4) + lane / 4 % 2.
+// Moments of one warp. A lane's column i is 32 i + 8 (lane / 8) + 2 (lane % 4) + lane / 4 % 2.
 template <class V>
 struct WarpMoments {
   static constexpr int kOwn = V::kColumns / 32;
@@ -37,8 +38,8 @@ struct WarpMoments {
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// Keeps half of the first 2 kHalf columns, chosen by a bit of the lane number, and merges them with
-// those of the lane that differs in this bit.
+// Keeps half of the first 2 kHalf columns, chosen by a bit of the lane number. Merges their moments
+// with those of the lane that differs in this bit.
 template <int kHalf>
 __device__ inline void merge_lanes(float (&mean)[8], float (&squares)[8],
                                    const MomentShares& shares) {
@@ -57,9 +58,9 @@ __device__ inline void merge_lanes(float (&mean)[8], float (&squares)[8],
   }
 }
 
-// Adds the moments of a tile. sums: as laid out by matrix_tile.cuh. valid: the rows of this thread
-// that are pixels of y. Call it with all lanes of the warp. The sums are not modified: otherwise
-// they would move to other registers, and the compiler would wait for each product separately.
+// Adds the moments of a tile. `sums` has the layout of matrix_tile.cuh; `valid` marks the rows of
+// this thread that are pixels of y. Call it with all lanes of the warp. It does not modify `sums`:
+// otherwise the compiler would move them to other registers and wait for each product separately.
 template <class V>
 __device__ inline void add_moments(const bool (&valid)[2 * V::kTiles],
                                    const float (&sums)[V::kTiles][V::kColumns / 2],
@@ -121,7 +122,7 @@ __device__ inline void put_moments(const WarpMoments<V>& own, int column, int la
   constexpr int kWarps = kConsumers / 32;
   float* const counts = shared;                         // [warp]
   float* const means = counts + kWarps;                 // [warp][column]
-  float* const squares = means + kWarps * V::kColumns;  // the same
+  float* const squares = means + kWarps * V::kColumns;  // [warp][column]
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32, lane = thread % 32;
   tma::group_sync(1, kConsumers);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_moments_tf32_cuda.cu: the forward of implicit_gemm_tma for tf32 with mean and
-// spread of its channels.
+// implicit_gemm_tma_moments_tf32_cuda.cu: forward kernels of implicit_gemm_tma for tf32 that also
+// compute mean and spread of y's channels.
 // Read next  implicit_gemm_tma_moments.cuh
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace convscope::implicit_gemm_tma {
 namespace {
 
-// Returns null for narrow shapes: their batch norm reads y itself.
+// Returns null for narrow shapes: there the batch norm reads y itself.
 template <int kShape>
 constexpr auto moment_kernel() -> void (*)(Gather) {
   constexpr GatherShape kOf = kGatherShapes[kShape];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_pack.cuh: packs weights [K,C,R,S] as fp16/bf16 [K][R S][C rounded up], which
-// TMA loads in boxes of channels. A block reads whole rows of C R S numbers, one after the other,
+// TMA loads in boxes of channels. A block reads whole rows of C R S elements, one after the other,
 // transposes them in shared memory, and writes 8 channels at once.
 // Read next  implicit_gemm_tma_run_cuda.cu
 #pragma once
@@ -14,16 +14,16 @@
 
 namespace convscope::implicit_gemm_tma {
 
-constexpr int kPackThreads = 192;    // 64 channels of 3x3 are 144 reads of four numbers
-constexpr int kPackedHalves = 6144;  // of a block, in shared memory
-constexpr int kPackedGoal = 2048;    // per block, so that there are many blocks
+constexpr int kPackThreads = 192;    // 64 channels of 3x3 are 144 reads of four elements
+constexpr int kPackedHalves = 6144;  // elements of a block, in shared memory
+constexpr int kPackedGoal = 2048;    // elements per block, so that there are many blocks
 
-// A block has `rows` output channels and `width` input channels of each. `pitch` is the distance of
-// two taps in shared memory, so that four taps use different banks.
+// A block has `rows` output channels, and `width` input channels for each of them. `pitch` is the
+// distance of two taps in shared memory, chosen so that four taps use different banks.
 struct PackShape {
   int k = 0, real_channels = 0, channels = 0, kernel = 1;
   int width = 8, pitch = 16, rows = 1;
-  bool fours = false;  // w can be read four numbers at a time
+  bool fours = false;  // w can be read four elements at a time
   FastDivisor by_kernel, by_row, by_eights;
 
   PackShape(int k_, int real_channels_, int channels_, int kernel_, bool aligned)
@@ -49,7 +49,7 @@ struct alignas(4 * sizeof(In)) FourNumbers {  // one read
   In at[4];
 };
 
-// Block (x: channels, y: output channels).
+// Kernel: block x is some input channels, y some output channels.
 template <class In, class Half>
 __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
     const In* __restrict__ w, const __grid_constant__ PackShape z, Half* packed) {
@@ -64,7 +64,7 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
   const int rows = min(z.rows, z.k - first_k);
   const int row_numbers = real * z.kernel;
   const int row_halves = z.kernel * z.pitch;
-  // One row, or several whole ones.
+  // Reads one row, or several whole rows.
   const In* const from =
       w + (static_cast<std::int64_t>(first_k) * z.real_channels + first_c) * z.kernel;
   const auto place = [&](int number, In value) {
@@ -94,7 +94,7 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
   __syncthreads();
   const int eights = here / 8;
   for (int i = thread; i < rows * z.kernel * eights; i += kPackThreads) {
-    const int row = here == z.width ? z.by_eights.divide(i) : i / eights;  // of taps
+    const int row = here == z.width ? z.by_eights.divide(i) : i / eights;  // index of a row of taps
     const int c = (i - row * eights) * 8;
     *reinterpret_cast<uint4*>(
         packed + (static_cast<std::int64_t>(first_k) * z.kernel + row) * z.channels + first_c + c) =
@@ -102,11 +102,11 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
   }
 }
 
-// The same for kernels of many taps (kManyTaps): numbers keep their memory order in shared memory,
-// and a thread picks the eight channels of a tap from there. Neighbouring lanes have neighbouring
-// taps, so they use different banks for both accesses.
+// Packs kernels of many taps (kManyTaps). Shared memory keeps the elements in memory order, and a
+// thread picks the eight channels of a tap from there. Neighbouring lanes take neighbouring taps,
+// so they use different banks for loads and for stores.
 constexpr int kManyTaps = 10;
-constexpr int kManyNumbers = 6144;  // of a block
+constexpr int kManyNumbers = 6144;  // elements of a block
 constexpr int kManyGoal = 3072;
 constexpr int kManyThreads = 256;
 
@@ -122,7 +122,7 @@ struct ManyTapsShape {
   int blocks_of_channels() const { return ceil_div(channels, width); }
 };
 
-// Block (x: channels, y: output channel).
+// Kernel: block x is some input channels, y is one output channel.
 template <class In, class Half>
 __global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
     const In* __restrict__ w, const __grid_constant__ ManyTapsShape z, Half* packed) {
@@ -140,7 +140,7 @@ __global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
     numbers[i] = i < real ? to_float(from[i]) : 0.0f;
   }
   __syncthreads();
-  // Two pieces of a tap are adjacent, so that whole sectors are written.
+  // Two 8-channel pieces of a tap are adjacent, so that whole sectors are written.
   const int pieces = here / 8;
   for (int i = thread; i < ceil_div(pieces, 2) * 2 * z.kernel; i += kManyThreads) {
     const int pair = z.by_two_taps.divide(i);
@@ -159,8 +159,8 @@ __global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
   }
 }
 
-// The same with a thread per number: for so few weights (kFewWeights) that transposing them takes
-// longer than single reads.
+// Packs with one thread per element. With so few weights (kFewWeights), transposing takes longer
+// than single reads.
 template <class In, class Half>
 __global__ void pack_few_weights_kernel(const In* w, std::int64_t count, int channels,
                                         int real_channels, int kernel, Half* packed) {

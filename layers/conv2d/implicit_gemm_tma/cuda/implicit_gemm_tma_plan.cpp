@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_plan.cpp: the search for tiles: every kernel, every sharing of patches, and a
-// few dozen boxes of pixels. A small model estimates each: a tile takes the longer of its products
-// and its bytes from L2, and the last wave counts like a full one.
+// implicit_gemm_tma_plan.cpp: the search for tiles: it tries every kernel, every sharing of
+// patches, and a few dozen boxes of pixels. By a small time model, a tile takes the longer of its
+// products and its bytes from L2, and the last wave counts like a full one.
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 
 #include <cmath>
@@ -19,11 +19,11 @@ namespace {
 // with every kernel and every sharing that the layers of shapes/gpu_dense.txt allow, N = 1 and 32.
 constexpr double kClock = 1750;        // cycles per microsecond
 constexpr double kBytesPerCycle = 49;  // from L2 to an SM
-constexpr double kStepCycles = 130;    // of a pipeline step, beyond its products
+constexpr double kStepCycles = 130;    // of a pipeline step, in addition to its products
 constexpr double kTileCycles = 1800;   // to begin a tile
-constexpr double kStoreCycles = 0.1;   // per stored number
+constexpr double kStoreCycles = 0.1;   // per stored element
 constexpr double kStoreCyclesF32 = 0.15;
-// Returns the rate of an SM's tensor cores at that clock. Narrow operands are read more often.
+// Returns the FLOPs per cycle of an SM's tensor cores. Narrow operands are read more often.
 double flops_per_cycle(int columns) { return columns >= 128 ? 4500 : 4150; }
 // Returns the cycles that load a row of a chunk of channels.
 double row_cycles(int channels, int chunk, int element_bytes = 2) {
@@ -35,32 +35,32 @@ double last_chunk_part(int channels, int chunk) {
   if (channels % chunk == 0) return 1;
   return (channels / chunk + 2.0) / (2.0 * ceil_div(channels, chunk));
 }
-// f32 as high and low planes, including the step from accumulators to f32 sums.
+// Ratios for f32 as high and low planes, with the addition of accumulators to f32 sums.
 constexpr double kThreeProducts = 3.2;
 constexpr double kNarrowProducts = 1.17;  // 32 columns: shared memory limits the speed
 constexpr double kStoreCyclesPlanes = 0.5;
 constexpr double kGatherLaunchUs = 1.2, kSumLaunchUs = 1.5;
-// Added when large and numerous blocks keep the next kernel from starting early.
+// Added where large and numerous blocks keep the next kernel from starting early.
 constexpr double kAloneUs = 0.95;
 constexpr double kMemoryBytesPerUs = 3.2e6;
-// Cycles of backward_weight: of a step, of a tile, and of each slot whose sums are stored. Then
-// bytes of dw stored per cycle through shared memory, with all taps and with some taps adjacent.
-// Time of one launch, and of it with the pass that adds parts.
+// Cycles of backward_weight: for a step, for a tile, for each slot whose sums are stored. Then
+// bytes of dw stored per cycle through shared memory, with all taps and with some adjacent taps.
+// Then the time of one launch, and of two with the pass that adds parts.
 constexpr double kWeightStepCycles = 530, kWeightTileCycles = 3100, kSlotCycles = 330;
 constexpr double kStoreBytesPerCycle = 22, kPiecesBytesPerCycle = 10;
 constexpr double kDirectLaunchUs = 2.2, kTwoLaunchesUs = 2.9;
-// Ratio for rows, by sharing: boxes of one tap load slowest.
+// Ratios of the time to load rows, by sharing: boxes of one tap load slowest.
 constexpr double kSlowerRows[] = {1.3, 1.1, 0.6};
-// The same for two planes, with cycles of each box, and the products: fitted to 176 times of one
-// H200, every kernel and sharing of 13 layers, N = 1 and 32.
+// The same ratios for two planes, cycles of each box, and the ratio of the products. Fitted to
+// 176 times of one H200, with every kernel and sharing of 13 layers, N = 1 and 32.
 constexpr double kRowsOfTwo[] = {0.87, 0.87, 1.3};
 constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;
-// Bytes stored per cycle, kMorePieces for each adjacent tap: one of 25 took 2, five of nine 4.6.
+// Bytes stored per cycle, plus kMorePieces per adjacent tap: 2 with one of 25, 4.6 with five of 9.
 constexpr double kFirstPiece = 1.35, kMorePieces = 0.65;
 
-// Constants of the algorithm's cost, comparable with other algorithms. From 200 bf16 layers.
+// Constants of the algorithm's cost, comparable with other algorithms; fitted to 200 bf16 layers.
 struct AlgorithmRates {
-  // 2-byte numbers leave a tile as fast as L2 takes them. Shared patches first wait for boxes.
+  // 2-byte elements leave a tile as fast as L2 takes them. Shared patches first wait for boxes.
   double tile_cycles = 2000, store_cycles = 0.041, patch_cycles = 750;
   double launch_us = 0.35, split_us = 0.13;
   // backward_weight: a block with only some of the taps writes dw in separate pieces.
@@ -68,7 +68,7 @@ struct AlgorithmRates {
   double weight_bytes_per_us = 3.8e6, pieces_us = 4.7e-6;
 };
 constexpr AlgorithmRates kAlgorithm;
-constexpr int kBox = 256;                   // the longest box
+constexpr int kBox = 256;                   // longest side of a box
 constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and barriers
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
@@ -95,7 +95,7 @@ struct GatherSearch {
   const Conv2dProblem& z;
   Direction direction;
   const Machine& machine;
-  bool from_f32;  // f32 operands: rows hold half as many channels
+  bool from_f32;  // operands are f32: rows hold half as many channels
   int planes;     // of operands; 2: high and low planes of f32
   Geometry geometry;
   int depth, columns;
@@ -103,14 +103,14 @@ struct GatherSearch {
 
   int element_bytes() const { return from_f32 ? 4 : 2; }
   int chunk_of(const GatherShape& shape) const { return shape.chunk * 2 / element_bytes(); }
-  // Weights that are read transposed: the channels of the result are innermost.
+  // Returns whether weights are read transposed: the channels of the result are innermost.
   bool is_across() const {
     return direction == Direction::backward_data && !from_f32 && planes == 1;
   }
   const GatherShape* shapes() const { return planes == 2 ? kHalvesShapes : kGatherShapes; }
   int shape_count() const { return planes == 2 ? kHalvesShapeCount : kGatherShapeCount; }
 
-  // Pixels from row to row, rows from image to image.
+  // Returns the pixels from row to row of a patch.
   int pitch_of_lines(const Extents& extents, int width) const {
     const bool forward = direction == Direction::forward;
     return pitch_of(geometry.wide[0], geometry.phases_w, narrow(forward ? z.w : z.q()), extents.w,
@@ -147,7 +147,7 @@ struct GatherSearch {
     const int weight_bytes =
         planes * std::max(1024, is_across() ? ceil_div(shape.columns, 64) * 8192
                                             : shape.columns * shape.chunk * 2);
-    // Shared memory for one block of the SM.
+    // Shared memory of one block.
     const int budget = (shape.blocks == 1 ? machine.shared_bytes
                                           : (machine.shared_bytes + 1024) / shape.blocks - 1024) -
                        kBarrierBytes;
@@ -210,8 +210,8 @@ struct GatherSearch {
       const double patch_rows = planes * chunks * groups * box_rows * row;
       const double weight_cycles = planes * chunks * (plan.weights_stay ? 0 : taps * weight_rows) *
                                    (is_across() ? row_cycles(columns, 64) : row);
-      // A patch is released when products of the next one have begun. With two stages the copy of a
-      // third patch waits for that: only the other taps' products hide it.
+      // A patch is released when products of the next one have begun. With two stages, the copy of
+      // a third patch waits for that: only the products of the other taps hide the copy.
       const bool waits = planes == 2 && plan.patch_stages == 2 && taps > 0;
       const double hidden = waits ? products * (taps - groups) / taps : products;
       const auto cycles_with = [&](double rows_cycles) {
@@ -341,7 +341,7 @@ struct GatherSearch {
   }
 };
 
-// Returns the next number of parts with fewer steps in each. Numbers between only add parts.
+// Returns the next number of parts that shortens each part. Numbers in between only add parts.
 int next_split(int steps, int splits) {
   const int most = ceil_div(steps, splits);
   return most == 1 ? steps + 1 : ceil_div(steps, most - 1);
@@ -427,7 +427,7 @@ struct WeightSearch {
         const double rows_of_dy = a * rows * row_cycles(k_channels, 64);
         const double rows_of_x =
             all_boxes / tap_tiles * b * box_rows * row_cycles(c_channels, shape.columns);
-        // With few stages copies wait for products.
+        // With few stages, copies wait for products.
         const double exposed = plan.stages == 2 ? 0.3 : 0.05;
         const auto step_with = [&](double moved_rows, double around) {
           const double rows_cycles =
@@ -438,7 +438,7 @@ struct WeightSearch {
                  around;
         };
         const double step_cycles = step_with(rows_of_dy + rows_of_x, kWeightStepCycles);
-        // Lower bound for every number of parts: all steps, evenly spread.
+        // Lower bound for every number of parts: all steps are spread evenly.
         if (tiles * steps * step_cycles / machine.multiprocessors / kClock > best.us) continue;
         const double algorithm_step_cycles =
             step_with(rows_of_dy * last_chunk_part(k_channels, 64) +
@@ -514,7 +514,7 @@ struct WeightSearch {
               }
               if (images == last) continue;
               last = images;
-              // dy's box needs rows of zeros between images, from outside its tensor.
+              // dy's box needs rows of zeros between images, which come from outside its tensor.
               if (images > 1 && extents.h > 0 && height != out_h) continue;
               consider(i, sharing, extents, taps, width, height, images, apart);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_plan.h: tiles, patches and parts of a problem: the cheapest by a small model of
-// the time. It needs no CUDA, so tests check it on the CPU.
+// implicit_gemm_tma_plan.h: chooses tiles, patches and parts of a problem that have the lowest time
+// by a small model. The file needs no CUDA, so tests check it on the CPU.
 // Read next  implicit_gemm_tma_taps.h
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace convscope::implicit_gemm_tma {
 
-// A kernel of forward and backward_data: rows x columns of a tile, blocks of an SM, and channels of
-// a pixel that are loaded together. With few channels, shorter rows load less padding.
+// A kernel of forward and backward_data: rows x columns of a tile, blocks that share an SM, and the
+// channels of a pixel that are loaded together. With few channels, short rows load less padding.
 struct GatherShape {
   int rows, columns, blocks, chunk;
 };
@@ -23,24 +23,24 @@ inline constexpr GatherShape kGatherShapes[] = {
 };
 inline constexpr int kGatherShapeCount = 9;
 
-// Kernels for f32 as high and low parts, with two planes of everything.
+// Kernels for f32 as high and low parts, with two planes of each operand.
 inline constexpr GatherShape kHalvesShapes[] = {
     {256, 64, 1, 64}, {256, 32, 1, 64}, {256, 64, 1, 32}, {256, 32, 1, 32}};
 inline constexpr int kHalvesShapeCount = 4;
 
-inline constexpr int kMaxStages = 64;  // of patches, and of weights
+inline constexpr int kMaxStages = 64;  // stages of patches, and stages of weights
 
-// Returns a 1x1 problem without stride and padding as one row of all pixels of all images: it reads
-// no neighbours, and tiles cut the row without a remainder.
+// Returns a 1x1 problem without stride and padding as one row of all pixels of all images. It reads
+// no neighbouring pixels, so tiles cut the row without a remainder.
 CONVSCOPE_API Conv2dProblem as_one_line(const Conv2dProblem& problem);
 
 struct Machine {
   int multiprocessors = 132;
-  int shared_bytes = 227 * 1024;  // of a block
+  int shared_bytes = 227 * 1024;  // of one block
 };
 
 struct GatherPlan {
-  int shape = 0;   // of kGatherShapes; two planes: of kHalvesShapes
+  int shape = 0;   // index into kGatherShapes; two planes: kHalvesShapes
   int planes = 1;  // 2: high and low parts, three products
   Sharing sharing = Sharing::tap;
   bool from_f32 = false;                  // reads f32 images directly, not as fp16
@@ -49,11 +49,11 @@ struct GatherPlan {
   int patch_w = 1, patch_h = 1;
   bool zeros_behind = false;  // the rows after a patch are read as zeros (pitch_of)
   int patch_stage_bytes = 0, patch_stages = 2, weight_stages = 2;
-  bool weights_stay = false;  // all of them stay in shared memory
+  bool weights_stay = false;  // all weights stay in shared memory
   int splits = 1;
-  int row_tiles = 0, column_tiles = 0;  // of all phases; of the channels
+  int row_tiles = 0, column_tiles = 0;  // row tiles of all phases; column tiles of the channels
   std::size_t shared_bytes = 0;
-  double us = 0, launch_us = 0;  // estimates of all, and of the launches
+  double us = 0, launch_us = 0;  // estimated time of all, and of the launches
   double algorithm_us = 0;       // the estimate for the algorithm's cost: see AlgorithmRates
   TapSets taps;                  // tiles are filled in
 };
@@ -68,8 +68,8 @@ inline const GatherShape& shape_of(const GatherPlan& plan) {
 }
 
 // A kernel of backward_weight: input channels of a slot (a row of its patch), slots of each of
-// three warp groups, and cycles of a product of reduction length 16. Narrow ones wait for dy, which
-// they read transposed.
+// three warp groups, and cycles of a product of reduction length 16. Products with few channels
+// wait for dy, which they read transposed.
 struct WeightShape {
   int columns, slots, cycles;
 };
@@ -78,10 +78,10 @@ inline constexpr WeightShape kWeightShapes[] = {{64, 3, 26}, {32, 5, 22}, {16, 6
 // Kernels for f32 as high and low parts, with twice the accumulators.
 inline constexpr WeightShape kHalvesWeightShapes[] = {{64, 2, 26}, {32, 4, 22}, {16, 6, 19}};
 
-constexpr int kSumFours = 1024;  // sums of four channels that a block of the last pass holds
+constexpr int kSumFours = 1024;  // sums of four channels in a block of the last pass
 
 struct WeightPlan {
-  int shape = 0;   // of kWeightShapes; two planes: of kHalvesWeightShapes
+  int shape = 0;   // index into kWeightShapes; two planes: kHalvesWeightShapes
   int planes = 1;  // 2: high and low parts, three products
   Sharing sharing = Sharing::tap;
   int width = 1, height = 1, images = 1;
@@ -92,7 +92,7 @@ struct WeightPlan {
   int pixels_stage_bytes = 0, stage_bytes = 0, stages = 2, barriers_at = 0;
   int splits = 1;
   bool direct = false;  // no split: the blocks write dw themselves
-  int store_pitch = 0;  // then: numbers of an output channel in shared memory
+  int store_pitch = 0;  // if direct: elements of an output channel in shared memory
   int sum_width = 8;    // channels of one k that a block of the last pass sums
   std::size_t shared_bytes = 0;
   double us = 0, launch_us = 0;

@@ -23,31 +23,31 @@ const Kernels& bf16_kernels();
 const Kernels& tf32_kernels();  // scaled f16 operands, f32 results
 const Kernels& f32_kernels();   // f32 operands and results; no backward_weight
 
-// The forward kernel of each shape that also stores mean and spread of its channels; null: none.
+// The forward kernel of each shape that also stores mean and spread of y's channels, or null.
 struct MomentKernels {
   void (*gather[kGatherShapeCount])(Gather);
 };
 const MomentKernels& tf32_moment_kernels();
 
 inline DType weight_type(const Conv2dProblem& z) { return z.operand_types().w; }
-// Returns how many numbers packed w [K][R S][C rounded up] has.
+// Returns the number of elements of packed w [K][R S][C rounded up].
 inline std::int64_t packed_count(const Conv2dProblem& z) {
   return z.k * z.r * z.s * ((z.c + 7) / 8 * 8);
 }
-// Fewer weights are packed one by one.
+// Below this number, weights are packed one by one.
 inline constexpr std::int64_t kFewWeights = 1 << 17;
 // Returns whether the operands of a problem are scaled f16 (half_factors.h).
 inline bool is_scaled(const Conv2dProblem& z) { return z.dtype == DType::f32; }
-// Returns the bytes of packed weights; for f32 images with a scale.
+// Returns the bytes of packed weights, for f32 images including a scale.
 inline std::size_t packed_bytes(const Conv2dProblem& z) {
   return is_scaled(z) ? half_factors_bytes(packed_count(z))
                       : static_cast<std::size_t>(packed_count(z)) * 2;
 }
 void pack_weights(const Conv2dProblem& problem, const void* w, void* packed);
-// Transposes f32 weights so that the reduction is innermost, for products that read f32 directly.
+// Returns how many f32 elements the transposed weights have, for products that read f32 directly.
 std::int64_t turned_count(const Conv2dProblem& problem, Direction direction);
 void turn_weights(const Conv2dProblem& problem, Direction direction, const float* w, float* turned);
-// Returns the fp16 operands of an f32 image; makes them in `block` where they are not given.
+// Returns the fp16 operands of an f32 image: `given`, if set; else makes them in `block`.
 HalfFactors factors_of_image(const HalfFactors& given, const void* image, const Shape& shape,
                              void* block);
 struct Factors {
@@ -66,20 +66,20 @@ struct GatherOperands {
   bool relu = false;
   float* parts = nullptr;
   const void* unscale = nullptr;  // float2, for two planes
-  // For a forward without residual and ReLU: f32 [moment_parts()][4][channels], assigned
-  // (framework/cuda/channel_moments.cuh); null: no statistics.
+  // Statistics of a forward without residual and ReLU: f32 [moment_parts()][4][channels], assigned
+  // (framework/cuda/channel_moments.cuh). Null: no statistics.
   float* moments = nullptr;
 };
-void (*halves_kernel(int shape))(Gather);  // of kHalvesShapes
+void (*halves_kernel(int shape))(Gather);  // index into kHalvesShapes
 std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const GatherPlan& plan);
-// Returns the number of parts of the statistics; 0: the forward computes none.
+// Returns the number of parts of the statistics, or 0 where the forward computes no statistics.
 std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan);
 void run_gather(const Conv2dProblem& problem, Direction direction, const GatherPlan& plan,
                 const GatherOperands& operands);
 
 struct WeightOperands {
   HalfFactors x, dy;  // as the kernels read them; scale null: not scaled
-  // Two planes: the second ones, and the factor that undoes their scales (float2).
+  // Two planes: the low planes, and the factor that undoes their scales (float2).
   const void* low_x = nullptr;
   const void* low_dy = nullptr;
   const void* unscale = nullptr;
@@ -87,7 +87,7 @@ struct WeightOperands {
   void* dw = nullptr;
   bool accumulate = false;
 };
-void (*halves_weight_kernel(int shape))(WeightGather);  // of kHalvesWeightShapes
+void (*halves_weight_kernel(int shape))(WeightGather);  // index into kHalvesWeightShapes
 std::int64_t weight_parts(const Conv2dProblem& problem, const WeightPlan& plan);
 void run_weight(const Conv2dProblem& problem, const WeightPlan& plan,
                 const WeightOperands& operands);

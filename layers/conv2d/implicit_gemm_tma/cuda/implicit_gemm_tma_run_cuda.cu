@@ -18,7 +18,7 @@ const Kernels& kernels_of(const Conv2dProblem& z) {
   return is_scaled(z) ? tf32_kernels() : z.dtype == DType::bf16 ? bf16_kernels() : f16_kernels();
 }
 
-// Returns as many blocks as run at once. With moments all tiles of a block have the same columns.
+// Returns as many blocks as run at once. With moments, all tiles of a block need the same columns.
 int gather_blocks(const GatherPlan& plan, bool with_moments) {
   const int at_once = cuda_device_facts().multiprocessors * shape_of(plan).blocks;
   const int most = with_moments ? at_once / plan.column_tiles * plan.column_tiles : at_once;
@@ -131,10 +131,10 @@ std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const Gat
          (direction == Direction::forward ? z.p() * z.q() * eights(z.k) : z.h * z.w * eights(z.c));
 }
 
-// Returns 0 for fp16/bf16: y stays in L2 until the batch norm reads it, which takes no longer than
-// the statistics would here.
+// Returns 0 for fp16/bf16: y stays in L2 until the batch norm reads y, and that takes no longer
+// than computing the statistics here.
 std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan) {
-  constexpr std::int64_t kMaxCounted = 1 << 24;  // f32 counts them
+  constexpr std::int64_t kMaxCounted = 1 << 24;  // counts are f32
   if (!is_scaled(z) || z.n * z.p() * z.q() > kMaxCounted) return 0;
   if (plan.splits > 1) {
     return walk_over_y(z).splits;

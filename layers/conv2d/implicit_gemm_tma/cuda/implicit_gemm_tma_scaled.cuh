@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_scaled.cuh: passes around products of scaled operands (tf32): f32 weights as
-// f16 with a scale, and the sum of the parts of an f32 result.
+// implicit_gemm_tma_scaled.cuh: passes around products of scaled operands (tf32): one stores f32
+// weights as f16 with a scale, the other adds the parts of an f32 result.
 // Read next  implicit_gemm_tma_floats.cuh; layers/dispatch/layout/half_factors.h
 #pragma once
 
@@ -13,17 +13,17 @@ namespace convscope::implicit_gemm_tma {
 
 // ---- weights -----------------------------------------------------------------------------------
 
-inline constexpr int kTurnedFloats = 4096;  // that a block transposes in shared memory
+inline constexpr int kTurnedFloats = 4096;  // elements that a block transposes in shared memory
 
-// Returns the channels of a block: whole pieces, with all taps.
+// Returns how many channels a block has: whole 16-byte pieces, with all taps.
 inline int turned_channels(int channels, int kernel) {
   const int most = kTurnedFloats / kernel / half_tiles::kPieceHalves * half_tiles::kPieceHalves;
   return channels < most ? channels : most;
 }
 static_assert(kTurnedFloats >= kMaxTaps * kMaxTaps * half_tiles::kPieceHalves);
 
-// Packs w [K,C,R,S] times the scale as f16 [K][R S][channels], zeros after the last channel. Block
-// (x: channels, y: k) reads numbers in memory order and transposes them in shared memory.
+// Packs w [K,C,R,S] times the scale as f16 [K][R S][channels], with zeros after the last channel.
+// Block (x: channels, y: k) reads w in memory order and transposes it in shared memory.
 template <int kThreadCount>
 __global__ __launch_bounds__(kThreadCount) void pack_scaled_weights_kernel(
     const float* w, int channels, int real_channels, int kernel, int width,
@@ -57,7 +57,8 @@ __global__ __launch_bounds__(kThreadCount) void pack_scaled_weights_kernel(
 
 // ---- results -----------------------------------------------------------------------------------
 
-// Computes y: the sum of its parts in order, times 2^e, with the epilogue. Thread per 4 channels.
+// Computes y: adds its parts in order, multiplies by 2^e, applies the epilogue. A thread takes 4
+// channels.
 template <class Out>
 __global__ void sum_gathered_floats_kernel(const __grid_constant__ Gather z) {
   let_next_kernel_start();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_summed_moments.cuh: y as the sum of its parts (split-K), and mean and spread of
-// its channels for a batch norm, computed from the stored numbers.
+// implicit_gemm_tma_summed_moments.cuh: adds the parts of y (split-K), and computes mean and spread
+// of y's channels for a batch norm from the stored values.
 //
-// Method    the walk of channel_sums.cuh over y. A block's shift is its first pixel: all threads
-//           that need it sum it once more, one pixel compared with some hundreds.
+// Method    the walk of channel_sums.cuh over y. A block's shift is the value of its first pixel.
+//           All threads that need the shift sum that pixel once more, one pixel compared with some
+//           hundreds.
 // Read next implicit_gemm_tma_moments.cuh; framework/cuda/channel_moments.cuh
 #pragma once
 
@@ -12,11 +13,11 @@
 
 namespace convscope::implicit_gemm_tma {
 
-// Four channels of a pixel: f32, from scaled operands.
+// Four channels of a pixel in f32, the result of scaled operands.
 struct SummedPiece {
   uint4 stored;
   __device__ SummedPiece() = default;
-  // Sums piece `at` of y, the channels from `channel` on.
+  // Sums the four channels from `channel` on, which are element `at` of y in units of four.
   __device__ SummedPiece(const Gather& z, std::int64_t at, int channel, int unscale) {
     constexpr int kLanes = kLanesOf<float>;
     float y[kLanes] = {};

@@ -10,8 +10,8 @@ namespace convscope::implicit_gemm_tma {
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// With two planes, accumulators are added to separate f32 sums after this many terms: the tensor
-// cores round towards zero.
+// With two planes, the accumulators are added to separate f32 sums after this many terms, because
+// the tensor cores round towards zero.
 constexpr int kWholeDepths = 256;
 
 template <int kTiles, int kSums>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_taps.h: which patch of the image each tap of the kernel reads, and from which
-// of its rows on. It needs no CUDA, so tests check it on the CPU.
+// implicit_gemm_tma_taps.h: which patch of the image each tap of the kernel reads, and at which row
+// of the patch the tap begins. The file needs no CUDA, so tests check it on the CPU.
 //
 // A tile has width x height outputs of `images` images. An output at (i, j) reads, for the tap (r,
 // s), the pixel (i step + offset_r, j step + offset_s). Taps whose offsets differ by whole steps
-// can share a patch: it is loaded once, and a tap begins `shift` pixels later in it. Outputs are
-// then counted with the pitch of the patch, so the last ones of each image row have no meaning.
+// can share a patch: the patch is loaded once, and each tap begins `shift` pixels later in it.
+// Outputs are then counted with the pitch of the patch, so the last outputs of each image row are
+// not used.
 //
 //   one row of a patch (pitch 5):    a b c d e      tap s = 0 reads a b c, s = 1 reads b c d,
 //                                    \-3-/            s = 2 reads c d e
@@ -23,11 +24,11 @@
 namespace convscope::implicit_gemm_tma {
 
 inline constexpr int kMaxTaps = 15;    // in each dimension
-inline constexpr int kMaxPhases = 16;  // of backward_data: strides up to 4 x 4
+inline constexpr int kMaxPhases = 16;  // phases of backward_data: strides up to 4 x 4
 
 // One dimension of the image, for one phase of the outputs.
 struct Line {
-  int outputs = 0;           // of the phase
+  int outputs = 0;           // outputs of the phase
   int first = 0, every = 1;  // output i is pixel first + i every of the result
   int step = 1;              // it reads pixel i step + offset
   int taps = 0;
@@ -61,8 +62,8 @@ inline Line backward_line(int phase, int size, int taps, int stride, int pad, in
 enum class Sharing { tap, row, patch };  // one patch for each tap, for a row of taps, for all
 
 struct Tap {
-  std::uint16_t shift;        // rows into its patch
-  std::uint8_t index, group;  // r S + s; the patch
+  std::uint16_t shift;        // rows from the beginning of its patch
+  std::uint8_t index, group;  // r S + s; index of the patch
 };
 struct Group {                // taps that share a patch
   std::int16_t w, h;          // from the first output's pixel to the patch's first pixel
@@ -112,12 +113,12 @@ struct Geometry {
   int outputs_w() const { return wide[0].outputs; }
 };
 
-// Returns the key of a tap. Taps of a row that share a patch have equal keys: their offset, or its
-// remainder modulo the step.
+// Returns the key of a tap: its offset, or the remainder of the offset modulo the step. Taps of a
+// row that share a patch have equal keys.
 inline int key_of(int offset, int step, bool shares) {
   return shares ? ((offset % step) + step) % step : offset;
 }
-// Returns the least offset with this key.
+// Returns the least offset that has this key.
 inline int base_of(const Line& line, int key, bool shares) {
   int base = 1 << 20;
   for (int i = 0; i < line.taps; ++i) {
@@ -125,7 +126,7 @@ inline int base_of(const Line& line, int key, bool shares) {
   }
   return base;
 }
-// Returns by how many pixels a patch is longer than the outputs.
+// Returns how many pixels a patch has in addition to the outputs.
 inline int extent_of(const Line& line, bool shares) {
   int extent = 0;
   for (int i = 0; i < line.taps; ++i) {
@@ -148,10 +149,11 @@ inline Extents extents_of(const Geometry& g, Sharing sharing) {
   return out;
 }
 
-// Returns the pixels from one row of a patch to the next, when it holds `length` outputs of a row;
-// likewise rows from image to image. `size`: of the image that is read. Where a patch holds whole
-// rows, the zeros after a row also precede the next one. So 7 pixels with one zero on each side
-// take 8 pixels of a row, not 9. Zeros must follow the last row, too.
+// Returns the pixels from one row of a patch to the next, when a patch row holds `length` outputs.
+// For the vertical line, returns the rows from image to image. `size` is the size of the image that
+// is read. Where a patch holds whole rows, the zeros after a row also precede the next row. So 7
+// pixels with one zero on each side take 8 pixels of a row, not 9. Zeros must follow the last row,
+// too.
 //   . a b c d e f g | . h i j k l m n | .        ('.' zeros)
 inline int pitch_of(const Line& line, int phases, int size, int extent, int length) {
   if (extent == 0 || phases > 1 || line.step > 1 || length < line.outputs) return length + extent;
@@ -178,7 +180,7 @@ inline TapSets tap_sets(const Geometry& g, Sharing sharing, int pitch) {
              .first_w = wide.first,
              .first_h = high.first,
              .groups_begin = out.groups};
-    // One group for each pair of keys, represented by its first taps.
+    // One group for each pair of keys, represented by the first taps with these keys.
     for (int r = 0; r < high.taps; ++r) {
       const int key_h = key_of(high.offset[r], high.step, rows_share);
       const int base_h = base_of(high, key_h, rows_share);

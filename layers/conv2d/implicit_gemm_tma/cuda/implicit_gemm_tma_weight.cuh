@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_weight.cuh: the kernel of backward_weight: dw = dy^T x, reduced over pixels. A
 // block keeps several products of 64 output channels x 64 (or 16) input channels, one for each
-// "slot": another tap, or other channels. All slots read the same pixels of dy and one patch of x,
-// or a few. The reduction counts pixels with the pitch of the patch. Where a row of the patch is
-// longer than one of dy, dy's box is too, and has zeros from outside its tensor. Warp 12 issues the
-// TMA loads of both; three warp groups multiply.
+// "slot". A slot is a tap with a block of channels. All slots read the same pixels of dy and one
+// patch of x, or a few. The reduction counts pixels with the pitch of the patch. Where a row of the
+// patch is longer than one of dy, dy's box is as long as the patch row, and has zeros from outside
+// its tensor. Warp 12 issues the TMA loads of x and dy; three warp groups multiply.
 // Read next  implicit_gemm_tma_gather.cuh
 #pragma once
 
@@ -19,17 +19,17 @@ namespace convscope::implicit_gemm_tma {
 
 constexpr int kWeightGroups = 3;  // warp groups that multiply
 constexpr int kWeightThreads = 128 * kWeightGroups + 128;
-constexpr int kStepsAtOnce = 4;  // of 16 pixels, whose products are issued together
+constexpr int kStepsAtOnce = 4;  // steps of 16 pixels whose products are issued together
 
-// kPlanes 2: f32 in full precision, as high and low parts of each number. Three of their four
-// products are added.
+// kPlanes 2: f32 in full precision, with each element as a high and a low part. Three of the four
+// products of parts are added.
 template <class Half_, int kColumns_, int kSlots_, int kPlanes_ = 1>
 struct WeightVariant {
   using Half = Half_;
   static constexpr int kColumns = kColumns_;  // input channels of a slot
-  static constexpr int kSlots = kSlots_;      // of a warp group
+  static constexpr int kSlots = kSlots_;      // slots of a warp group
   static constexpr int kPlanes = kPlanes_;
-  // The four warp groups have 512 for each lane. Two planes have twice the accumulators.
+  // The four warp groups have 512 registers for each lane. Two planes have twice the accumulators.
   static constexpr int kRegisters = kPlanes_ == 1 ? 152 : 160;
   static constexpr int kOwnOfProducer = kPlanes_ == 1 ? 40 : 24;
   static_assert(kOwnOfProducer + kWeightGroups * kRegisters <= 512);
@@ -37,7 +37,7 @@ struct WeightVariant {
 
 struct WeightGather {
   TensorMap errors, pixels;             // dy, x
-  TensorMap low_errors, low_pixels;     // two planes: the second ones
+  TensorMap low_errors, low_pixels;     // two planes: the low ones
   float* parts = nullptr;               // [splits][K][R S][channels]
   const float* pixels_scale = nullptr;  // null: operands were not scaled
   const float* errors_scale = nullptr;
@@ -51,27 +51,27 @@ struct WeightGather {
   int k_blocks = 1, c_blocks = 1, tap_count = 1;  // a tile: blocks of 64 (16) channels, taps
   int k_tiles = 1, c_tiles = 1, tap_tiles = 1;
   int tiles_w = 1, tiles_h = 1;
-  int width = 1, height = 1, images = 1;  // of a box of pixels
+  int width = 1, height = 1, images = 1;  // pixels of a box
   int columns_apart = 0;                  // 1: dy's boxes are in dimension 2 of its map
   int step_h = 1, step_w = 1;
-  int depth = 16;  // rows of dy in shared memory: the pixels of a box, whole 16
-  int errors_bytes = 0, pixels_bytes = 0;  // of one box
-  int pixels_stage_bytes = 0;              // of one box, with the following rows that taps read
+  int depth = 16;  // rows of dy in shared memory: a box, rounded up to 16
+  int errors_bytes = 0, pixels_bytes = 0;  // bytes of one box
+  int pixels_stage_bytes = 0;              // one box, with the following rows that taps read
   int stage_bytes = 0, stages = 2;
-  int barriers_at = 0;  // after all other memory, dw in its own order included
+  int barriers_at = 0;  // after all other memory, including dw in its own order
   TapSets taps;
 };
 static_assert(sizeof(WeightGather) <= 4096);
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// Four adjacent numbers of dw as stored.
+// Four adjacent elements of dw, in the type that is stored.
 template <class Out>
 struct alignas(4 * sizeof(Out)) FourOfWeight {
   Out at[4];
 };
 
-// Stores one row of the block's part of dw, by one warp: `count` numbers that are adjacent in dw.
+// Stores one row of the block's part of dw, by one warp: `count` elements that are adjacent in dw.
 template <class Out>
 __device__ inline void store_weight_row(const float* from, Out* to, int count, bool in_fours,
                                         bool accumulate) {
@@ -123,7 +123,7 @@ __device__ inline void store_weights(const WeightGather& z, const float* from, i
 
 #endif
 
-// Block (x: k tile inside c tile inside tap tile, y: split).
+// Kernel: block x is a k tile inside a c tile inside a tap tile, y is a split.
 template <class V>
 __global__ __launch_bounds__(kWeightThreads,
                              1) void weight_kernel(const __grid_constant__ WeightGather z) {
@@ -133,7 +133,8 @@ __global__ __launch_bounds__(kWeightThreads,
   auto* const full = reinterpret_cast<std::uint64_t*>(stages + z.barriers_at);
   std::uint64_t* const empty = full + kMaxStages;
   const int thread = static_cast<int>(threadIdx.x);
-  // Rows after a box are read, times zeros: they must be finite. One warp for each box.
+  // Rows after a box are multiplied by zeros, so they must be finite. One warp clears those of each
+  // box.
   const int of_errors = z.k_blocks * V::kPlanes;
   const int boxes =
       of_errors + (z.stage_bytes - of_errors * z.depth * kTileRowBytes) / z.pixels_stage_bytes;
@@ -233,10 +234,10 @@ __global__ __launch_bounds__(kWeightThreads,
     const int warp_group = thread / 128;
     const int lane = thread % 32;
     int a_at[V::kSlots], b_at[V::kSlots], slot_tap[V::kSlots];
-    int first_k_of[V::kSlots], first_c_of[V::kSlots];  // of a slot, in the tile
+    int first_k_of[V::kSlots], first_c_of[V::kSlots];  // first channels of each slot, in the tile
     const int all_slots = z.k_blocks * z.c_blocks * z.tap_count;
     const int count = ceil_div(all_slots, kWeightGroups);
-    // Dealt round-robin, so that the groups have equally many.
+    // Slots are dealt round-robin, so that the warp groups have equally many.
 #pragma unroll
     for (int i = 0; i < V::kSlots; ++i) {
       const int slot = warp_group + i * kWeightGroups;
@@ -257,8 +258,8 @@ __global__ __launch_bounds__(kWeightThreads,
     clear(sums);
     [[maybe_unused]] float whole[V::kPlanes == 2 ? V::kSlots : 1][V::kColumns / 2];
     if constexpr (V::kPlanes == 2) clear(whole);
-    // Terms in `sums` since these were last added to `whole`. The warp groups start at different
-    // counts: while one adds its sums to `whole`, the others multiply.
+    // Terms in `sums` since `sums` was last added to `whole`. The warp groups start at different
+    // counts: while one group adds its sums to `whole`, the other groups multiply.
     [[maybe_unused]] int depths = warp_group * (kWholeDepths / kWeightGroups);
     // The numbers of slots and steps are compile-time constants here: no branch separates the
     // products (see implicit_gemm_tma_gather.cuh).
@@ -382,9 +383,9 @@ __global__ __launch_bounds__(kWeightThreads,
 
 constexpr int kSumThreads = 256;
 
-// Computes dw[k,c,r,s] = or += the sum of the parts. A block has one k and `width` channels, all
-// taps. With few sums, several threads share the parts of one: each adds its own in order, then one
-// adds the threads' sums. Shared memory transposes [tap][c] to [c][tap].
+// Computes dw[k,c,r,s] = or += the sum of the parts. A block has one k and `width` channels, with
+// all taps. With few sums, several threads divide the parts of one sum: each adds its own parts in
+// order, then one thread adds the threads' results. Shared memory transposes [tap][c] to [c][tap].
 template <class Out>
 __global__ void sum_weights_kernel(const float* parts, int splits, std::int64_t count, int channels,
                                    int real_channels, int kernel, int width, bool accumulate,

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_block_sparse_cpu.cpp: convolution on integers that skips pruned weights: 16 output channels
-// walk along a list of the quads of input channels that any of them keeps.
+// int8_block_sparse_cpu.cpp: convolution on int8 values that skips pruned weights: 16 output
+// channels walk along a list of the quads of input channels that at least one of them keeps.
 //
 // Formula    as int8_direct, over the (c,r,s) that a block of row k holds
 // Textbook   for n, blocks of 16 kernels, p, q: sum[16] = 0
 //              for quads (c..c+3,r,s) in list[block]:
 //                sum[0..15] += w[k..k+15][c..c+3][r][s] * x[n][c..c+3][..]     (exact)
 //              y[n][k..k+15][p][q] = clip(round(real(sum) / s_y))
-// Method     one instruction adds four products of neighbouring input channels, so an entry of the
-//            list is a quad of them: it is kept when one of its 4 x 16 weights is. The rest is
-//            int8_direct: tiles of pixels, borders, chunks, and the epilogue from sums to y.
+// Method     One instruction adds four products of neighbouring input channels, so an entry of the
+//            list is a quad of these channels. A quad is kept when one of its 4 x 16 weights is
+//            kept. Everything else is as in int8_direct: tiles of pixels, borders, chunks, and the
+//            epilogue from sums to y.
 //            16 x 1 blocks, density d:     kept quads   1 - (1 - d)^4:  0.1 -> 0.34, 0.2 -> 0.59
 //            16 x 4 blocks of a 1x1 layer: four channels, kept quads d
 // Shapes     as int8_direct; w blocks of i8 [blocks,rows,columns]
-// Supports   forward; block-sparse weights of every shape of blocks; types as int8_direct; images
-//            of fewer than 2^31 bytes
+// Supports   forward; block-sparse weights of every block shape; types as int8_direct; images of
+//            fewer than 2^31 bytes
 // Cost       FLOPs = 2 N K P Q times four for each entry; bytes = x, the entries, y
 // Numerics   sums are exact: the codes of int8_direct on the same weights, bit by bit
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    16 channels in a tile, because the next 16 have another list. So each load of x serves
-//            one vector of accumulators, in int8_direct two
+// Choices    A tile has 16 channels, because the next 16 have another list. So each load of x
+//            serves one vector of accumulators; in int8_direct it serves two
 // Source     the lists: E. Elsen et al.: Fast Sparse ConvNets, CVPR 2020, arXiv 1911.09723; the
 //            integers: B. Jacob et al., CVPR 2018, arXiv 1712.05877
 // Read next  int8_direct_cpu.cpp; block_sparse_cpu.cpp, the same in f32
@@ -54,8 +55,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 Index columns_of(const Conv2dProblem& z) { return z.c_per_group() * z.r * z.s; }
 
-// Returns an upper bound of the entries: each column of a stored block is in one quad of each block
-// of 16 output channels that it touches.
+// Returns an upper bound of the number of entries: each column of a stored block is in one quad of
+// each block of 16 output channels that it touches.
 Index most_entries(const Int8Plan& plan) {
   const WeightFormat& format = plan.z.weight_format;
   const Index touched = (format.block_rows + kChannelBlock - 2) / kChannelBlock + 1;
@@ -76,11 +77,11 @@ struct Prepared {
     bytes = w + static_cast<std::size_t>(most * kChannelBlock * plan.weight_bytes);
   }
   Index segments, most;
-  std::size_t offset, totals, w, bytes;  // in bytes; the segments come first
+  std::size_t offset, totals, w, bytes;  // in bytes; the segments are stored first
 };
 
-// Returns the bytes for one block of 16 output channels: weights [column][16], and its kept
-// columns.
+// Returns the bytes for one block of 16 output channels: the weights [column][16], and the list of
+// its kept columns.
 std::size_t scratch_bytes(const Conv2dProblem& z) {
   return static_cast<std::size_t>((kChannelBlock + 1) * columns_of(z));
 }
@@ -95,7 +96,7 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
 
 // ---- the list -----------------------------------------------------------------------------------
 
-// Expands weights [column][16] of output channels first .. first + 15, as far as `end`.
+// Expands the weights of output channels first .. first + 15, as far as `end`, to [column][16].
 void spread_block(const BlockSparseView& w, Index first, Index end, Index columns,
                   std::int8_t* dense, std::int8_t* kept) {
   std::fill_n(dense, kChannelBlock * columns, std::int8_t{0});
@@ -180,7 +181,7 @@ void forward(const Conv2dForwardArgs& args) {
             .entries = {.segment = ints(0), .offset = ints(at.offset), .w = prepared + at.w}});
 }
 
-// Returns the expected number of kept quads of 16 output channels, for random blocks.
+// Returns the expected number of kept quads of 16 output channels, if blocks are random.
 double expected_quads(const Conv2dProblem& z, const Int8Plan& plan) {
   const WeightFormat& format = z.weight_format;
   const double density = std::min(1.0, static_cast<double>(format.stored_elements()) /
@@ -203,7 +204,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const auto most = static_cast<double>(plan.most_pixels(plan.widest));
   const auto line = static_cast<double>(plan.line);
   const double height = line / std::ceil(line / most);
-  share *= std::min(1.0, height / 10);  // accumulators wait for themselves
+  share *= std::min(1.0, height / 10);  // few accumulators wait for their own latency
   share *= height / (height + 1);
   // The epilogue of a vector of sums takes about as long as 8 of its products.
   share *= quads / (quads + 8);

@@ -3,9 +3,9 @@
 // weights; int8_block_sparse_cpu.cpp combines them into a convolution.
 //
 // Choices    The weights of an entry, 16 channels x 4 bytes, are loaded once and multiplied with
-//            all pixels of the tile. AVX-512 with VNNI: 28 pixels = 28 accumulators + 1 of weights
-//            + 1 of x, of 32 registers; AVX2 with VNNI: 6 pixels x 2 vectors + 2 + 1 of 16. Without
-//            VNNI x and weights take two registers each: 24 pixels, and 4 x 2.
+//            all pixels of the tile. AVX-512 with VNNI: 28 pixels take 28 accumulators + 1 register
+//            of weights + 1 of x, of 32. AVX2 with VNNI: 6 pixels x 2 vectors + 2 + 1, of 16.
+//            Without VNNI x and weights take two registers each: tiles of 24 pixels, and of 4 x 2.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
 // has an unroll pragma.
 // Read next  int8_sparse_tiles.h; int8_tiles_int8_simd.cpp, the same with all weights
@@ -15,7 +15,7 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-constexpr int kVectors = kBlock / kLanes;  // of an entry
+constexpr int kVectors = kBlock / kLanes;  // vectors of an entry
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kPixels = kSpread ? 24 : 28;
 #elif defined(CONVSCOPE_ISA_IS_AVX2)
@@ -28,7 +28,8 @@ struct Range {
   Index begin, end;
 };
 
-// Adds the products of some entries, for pixels [First, End), or for those of them in [first, end).
+// Adds the products of some entries for pixels [First, End). If not All, only pixels in [first,
+// end) count.
 template <int First, int End, bool All, int Pixels>
 CONVSCOPE_INLINE void add_entries(const std::uint8_t* in, Index step, const Int8Entries& entries,
                                   Range range, int first, int end, Ints (&sums)[Pixels][kVectors]) {
@@ -38,7 +39,7 @@ CONVSCOPE_INLINE void add_entries(const std::uint8_t* in, Index step, const Int8
     WeightQuad weights[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) weights[v] = load_weights(w + v * kLanes * kWeightBytes);
-    // For three pixels, 0, 1 and 2 steps are addressing modes of an instruction.
+    // For three pixels, the distances of 0, 1 and 2 steps are addressing modes of an instruction.
     const std::uint8_t* base = in + entries.offset[e];
 #pragma GCC unroll 28
     for (int j = 0; j < End; ++j) {
@@ -51,8 +52,8 @@ CONVSCOPE_INLINE void add_entries(const std::uint8_t* in, Index step, const Int8
   }
 }
 
-// Taps that reach over the border of the image by no pixel or by one, as in a 3x3 kernel, have
-// their pixels known at compile time.
+// Taps that reach beyond the border of the image by at most one pixel, as in a 3x3 kernel, have
+// pixel ranges that are known at compile time.
 template <int Pixels>
 void run(const Int8Tiles& tiles, const Int8Tile& tile, const Int8Entries& entries) {
   Ints sums[Pixels][kVectors];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_chain.cpp: a chain of convolutions on integers: the contents of the lanes in each stage, the
-// places of its bytes, the packing of its weights; and the loop over images.
+// int8_chain.cpp: a chain of convolutions on int8 values: what the lanes hold in each stage, where
+// its bytes are in memory, how its weights are packed; and the loop over images.
 #include "layers/conv2d/int8_chain.h"
 
 #include <algorithm>
@@ -22,21 +22,21 @@ using namespace int8;
 namespace {
 
 constexpr Index kMaxChannels = 64;  // of y: more channels fill the lanes of the algorithms
-constexpr Index kBehind = 64;       // bytes that vectors may read after an array
-// x and pooled y of an image: at most half of an L1 of 32 KiB each; larger ones gain nothing.
+constexpr Index kBehind = 64;       // bytes after an array that vectors may read
+// Limit for x and for pooled y of an image: half of an L1 of 32 KiB. Larger ones gain nothing.
 constexpr Index kMaxBytes = 16 * 1024;
-// A thread takes whole images. Where there are fewer images than threads, the algorithms divide an
-// image of more work better.
+// A thread takes whole images. With fewer images than threads and much work for each image, the
+// other algorithms are faster, because they divide an image among threads.
 constexpr double kMaxFlops = 5e6;
 
-// A weight; c < 0: none.
+// A weight of the kernel, or none when c < 0.
 struct Weight {
   Index c = -1, r = 0, s = 0;
 };
 using Quad = std::array<Weight, kQuad>;
 
-// Returns the products of a pixel in quads, with columns in the lanes: four rows of one channel, or
-// four channels of one pixel.
+// Returns how many quads one output pixel multiplies, with columns in the lanes. A quad is four
+// rows of one channel, or four channels of one pixel.
 Index row_quads(const Conv2dProblem& z) { return z.c * ceil_div(z.r, kQuad) * z.s; }
 Index channel_quads(const Conv2dProblem& z) { return ceil_div(z.c, kQuad) * z.r * z.s; }
 
@@ -79,17 +79,17 @@ struct Int8Chain::Stage {
     return static_cast<std::size_t>(z.columns ? round_up(z.k, kChannelBlock) * z.line_pitch
                                               : z.q * kChannelBlock);
   }
-  Index y_bytes() const { return ceil_div(z.k, kChannelBlock) * z.y_plane; }  // of an image
+  Index y_bytes() const { return ceil_div(z.k, kChannelBlock) * z.y_plane; }  // bytes of an image
 
   Conv2dProblem problem;
   Int8ChainKernels kernels;
   Int8Stage z;
-  bool four_rows = true;  // a quad has four rows of a channel; else four channels
+  bool four_rows = true;  // a quad has four rows of one channel; else four channels
   std::vector<Index> plane_from, taps;
-  std::size_t x_at = 0;     // in a thread's memory
-  Index y_at = 0;           // of the first code inside the border of the next stage
-  std::int32_t border = 0;  // of x: the code of 0
-  double step = 1;          // of images
+  std::size_t x_at = 0;     // offset in a thread's memory
+  Index y_at = 0;           // offset of the first code inside the next stage's border
+  std::int32_t border = 0;  // the code of 0 in x
+  double step = 1;          // quantisation step of the images
   std::int32_t low = 0, high = 255;
   Int8Outputs outputs;
 };
@@ -106,7 +106,7 @@ Int8Chain::Stage::Stage(const Conv2dProblem& of, bool may_take_columns)
   z.q = of.q() / 2;
   z.row_quads = ceil_div(z.s * z.c, kQuad);
   four_rows = row_quads(of) < channel_quads(of);
-  // Instructions for two rows of sums.
+  // Number of instructions for two rows of sums.
   const Index columns =
       std::min(row_quads(of), channel_quads(of)) * z.k * 4 * ceil_div(z.q, kernels.lanes);
   const Index channels = z.r * z.row_quads * round_up(z.k, kChannelBlock) / kernels.lanes * 4 * z.q;
@@ -124,7 +124,7 @@ void Int8Chain::Stage::find_planes() {
   z.plane_pitch = round_up(2 * round_up(z.q, kernels.lanes) + z.s - 1, kChannelBlock);
   for (Index at = 0; at < z.planes; ++at) {
     for (Index i = 0; i < kQuad; ++i) {
-      // Channels beyond the last one have no weight: any byte will do.
+      // Channels after the last one have zero weights, so any byte may be read.
       plane_from.push_back(four_rows ? at * plane + i * z.w
                                      : std::min(kQuad * at + i, z.c - 1) * plane);
     }
@@ -182,8 +182,8 @@ void Int8Chain::Stage::pack(const std::int8_t* w, std::int8_t* to, std::int32_t*
     totals[k] += value;
     return value;
   };
-  // [groups, quads, width, 4]; spread: for each vector of `lanes` the even inputs as i16, then the
-  // odd ones.
+  // Layout [groups, quads, width, 4]. Spread weights: each vector of `lanes` has the even inputs as
+  // i16, then the odd inputs.
   const Index group = z.columns ? kernels.group : kernels.lanes;
   const Index padded = z.columns ? z.k : round_up(z.k, kChannelBlock);
   const Index lanes = z.columns ? 1 : kernels.lanes;
@@ -314,7 +314,7 @@ void Int8Chain::prepare(std::size_t i, const Conv2dForwardArgs& args, void* to) 
 
 namespace {
 
-// Rounds an image to bytes, inside the border of `x`.
+// Rounds an f32 image to bytes, inside the border of `x`.
 void round_image(const Int8Stage& z, const Conv2dProblem& problem, RoundedRow row,
                  const float* image, std::uint8_t* x) {
   const CodeKernels codes = code_kernels.get();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_chain_int8_simd.cpp: one convolution of a chain on integers with its 2x2 max-pool, for one
-// image (int8_chain_stage.h describes the contents of the lanes).
+// int8_chain_int8_simd.cpp: one convolution of a chain on int8 values with its 2x2 max-pool, for
+// one image (int8_chain_stage.h describes what the lanes hold).
 //
-// Choices    columns: 2 rows x 2 vectors of columns x 6 channels = 24 accumulators + 4 of x + 1 of
-//            weights, of 32 registers (AVX-512 with VNNI): 24 products need 4 loads of x, which
-//            cross cache lines, and 6 of weights. 16 registers hold 2 channels; where x and weights
-//            take two registers each, 4 and 1.
+// Choices    columns: 2 rows x 2 vectors of columns x 6 channels = 24 accumulators + 4 registers of
+//            x + 1 of weights, of 32 (AVX-512 with VNNI). 24 products need 4 loads of x, which
+//            cross cache lines, and 6 of weights. With 16 registers a tile has 2 channels. Where x
+//            and weights take two registers each, it has 4 and 1.
 //            channels: 2 rows x 12 columns x 1 vector = 24 accumulators + 1 + 1 (2 x 6 with 16
-//            registers): 24 broadcasts and a load for 24 products. An accumulator is ready again
+//            registers): 24 broadcasts and one load for 24 products. An accumulator is ready again
 //            after 5 cycles, so 10 of them suffice.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
 // has an unroll pragma.
@@ -22,7 +22,7 @@ using Index = std::int64_t;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kGroup = kSpread ? 4 : 6;
-constexpr int kPooled = kSpread ? 5 : 6;  // columns of y in a tile of channels
+constexpr int kPooled = kSpread ? 5 : 6;  // pooled columns of y in a tile of channels
 #else
 constexpr int kGroup = kSpread ? 1 : 2;
 constexpr int kPooled = kSpread ? 2 : 3;
@@ -45,7 +45,7 @@ void make_quads(const Int8Stage& z, const std::uint8_t* x, std::uint8_t* quads) 
   }
 }
 
-// Rounds one vector of sums of channel k in double, where f32 is too close to a tie.
+// Rounds one vector of sums of channel k in double. It is called where f32 is too close to a tie.
 [[gnu::noinline]] void round_exactly(const Int8Outputs& o, Index k, Ints sums, std::uint8_t* to) {
   std::int32_t kept[kLanes];
   store_ints(kept, sums);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_depthwise.h: rows of a depthwise convolution on integers; the part that depends on the
+// int8_depthwise.h: rows of a depthwise convolution on int8 values; the part that depends on the
 // instruction set.
 #pragma once
 
@@ -7,14 +7,14 @@
 
 namespace convscope {
 
-// A window is 4 `groups` neighbouring pixels of x, which `shared` neighbouring pixels of y read.
-// Pixel d of them multiplies byte b of the window by tap b - d step of its row, and by 0 where no
-// such tap exists: w [rows, shared, groups, 16 channels, 4].
+// A window is 4 `groups` neighbouring pixels of x, from which `shared` neighbouring pixels of y are
+// computed. Pixel d of y multiplies byte b of the window by tap b - d step of the kernel row, and
+// by 0 where there is no such tap. The weights are w [rows, shared, groups, 16 channels, 4].
 struct Int8Window {
   int shared = 1, groups = 1;
 };
 
-// Rows of x in a buffer, with the border of the image: pixels of 16 bytes.
+// A buffer with rows of x and the border of the image. A pixel has 16 bytes.
 struct Int8PaddedRows {
   const std::uint8_t* plane = nullptr;  // [h, w, 16]
   std::int64_t h = 0, w = 0;
@@ -24,14 +24,15 @@ struct Int8PaddedRows {
   std::uint8_t* to = nullptr;
 };
 
-// y[p,j] from start + sum over r < rows and taps of w x, for 16 channels, p < height, j < pixels.
+// Computes y[p,j] from start + sum over r < rows and taps of w x, for 16 channels, p < height, j <
+// pixels.
 struct Int8DepthwiseRows {
   Int8Window window;
-  int rows = 0;                             // of the kernel
-  int step = 1;                             // distance of the pixels of x for two pixels of y
-  std::int64_t height = 0, pixels = 0;      // of y, 16 channels each
+  int rows = 0;                             // rows of the kernel
+  int step = 1;                             // pixels of x from one pixel of y to the next
+  std::int64_t height = 0, pixels = 0;      // size of y, 16 channels a pixel
   const std::uint8_t* in = nullptr;         // first pixel of row 0
-  std::int64_t row_step = 0, tap_step = 0;  // bytes from the row of p to that of p + 1; of r
+  std::int64_t row_step = 0, tap_step = 0;  // bytes from one row of y to the next; of r
   const std::int8_t* w = nullptr;
   const std::int32_t* start = nullptr;  // [16]
   std::int64_t channel = 0;             // channel of lane 0 in the arrays of `outputs`

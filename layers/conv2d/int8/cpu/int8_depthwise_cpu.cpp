@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_depthwise_cpu.cpp: depthwise convolution on integers: 16 channels in the lanes, four
+// int8_depthwise_cpu.cpp: depthwise convolution on int8 values: 16 channels in the lanes, four
 // neighbouring pixels of a row in one product, exact 32-bit sums.
 //
 // Formula    sum[n,k,p,q] = sum over r, s of x[n,k,h,w] w[k,0,r,s], integers, with
@@ -9,9 +9,9 @@
 //              sum = 0
 //              for r, s: sum += int(x[n][k][h][w]) * int(w[k][r][s])
 //              y[n][k][p][q] = clip(round((s_x * s_w[k] * sum + b[k]) / s_y))
-// Method     Some rows of a plane of 16 channels are copied with their border into L1, in bytes
-//            0..255; then windows of four pixels are multiplied by a row of the kernel
-//            (int8_depthwise_int8_simd.cpp). Threads share out planes and runs of rows.
+// Method     Some rows of a plane of 16 channels are copied with their border into L1, as bytes
+//            0..255. Then windows of four pixels are multiplied by a row of the kernel
+//            (int8_depthwise_int8_simd.cpp). Each thread takes some planes and runs of rows.
 // Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [K,1,R,S] with a scale for each k; b f64 [K]; y u8,
 //            i8 or f32 in NCHW16c. Sums i32.
 // Supports   forward; groups = C = K; dilation 1 along the width; see supports_types()
@@ -19,10 +19,10 @@
 //            bound by the epilogue, which takes as long as a 3x3 kernel
 // Numerics   as int8_direct: exact sums, codes of double arithmetic
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    kernels up to 3 wide: windows of 4 pixels for two pixels of y (one with stride 2), up
-//            to 5 wide: 8 pixels for four. Rows at once: what fits into half of L1.
-// Source     the windows are our own idea; the layout: E. Georganas et al., SC 2018, arXiv
-//            1808.05567
+// Choices    A kernel up to 3 wide uses windows of 4 pixels for two pixels of y (one pixel with
+//            stride 2); a kernel up to 5 wide uses 8 pixels for four. As many rows are copied at
+//            once as fit into half of L1.
+// Source     the windows are own work; the layout: E. Georganas et al., SC 2018, arXiv 1808.05567
 // Read next  int8_direct_cpu.cpp; ../../depthwise/cpu/depthwise_blocked.cpp, the same in f32
 #include <cstring>
 
@@ -37,7 +37,7 @@ constinit IsaTable<Int8DepthwiseKernels> int8_depthwise_kernels;
 namespace int8 {
 namespace {
 
-constexpr Index kMaxWidth = 16;  // of a kernel: four groups of four
+constexpr Index kMaxWidth = 16;  // width of a kernel: four groups of four
 
 // Returns the window with the fewest instructions per pixel of y. Each group of a window needs a
 // load, two shuffles, and a product for each of the `shared` pixels of y.
@@ -106,7 +106,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const Plan plan(z);
-  // In units of products of a vector: windows, and the epilogue.
+  // Work in units of one vector product: the windows, and the epilogue.
   const double of_pixel = static_cast<double>(z.r) * plan.window.groups *
                               (3.0 + plan.window.shared) / plan.window.shared +
                           9;
@@ -131,7 +131,8 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
   return memory.factors + memory.starts + static_cast<std::size_t>(num_threads()) * memory.buffer;
 }
 
-// Returns the bytes of the weights, followed by their sum for each channel.
+// Returns the bytes of the packed weights and of the sum of the weights of each channel, which
+// follows.
 std::size_t weights_bytes(const Plan& plan) {
   return ScratchArena::round_up(static_cast<std::size_t>(plan.blocks * plan.packed_block()));
 }
@@ -169,7 +170,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
                 at[kQuad * lane + i] = weight;
                 continue;
               }
-              const std::int16_t wide = weight;  // even inputs of all lanes, then the odd ones
+              const std::int16_t wide = weight;  // even inputs of all lanes first, then odd inputs
               std::memcpy(at + 2 * ((i % 2 * kernels.lanes + lane) * 2 + i / 2), &wide,
                           sizeof(wide));
             }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_depthwise_int8_simd.cpp: rows of a depthwise convolution on integers.
+// int8_depthwise_int8_simd.cpp: rows of a depthwise convolution on int8 values.
 //
-// Idea       The sum of a channel runs over taps, not over channels: one instruction adds four
-//            neighbouring pixels. Four pixels x 16 channels are 64 contiguous bytes; two shuffles
-//            transpose them, so that a lane holds its channel's four pixels. A row of 3 taps then
-//            is one product, and the next pixel of y takes the same window with its weights moved
-//            by one: 3 windows and 6 products make two pixels of a 3x3 kernel.
+// Idea       The sum of a channel runs over taps, not over channels, so one instruction adds four
+//            neighbouring pixels. Four pixels x 16 channels are 64 contiguous bytes. Two shuffles
+//            transpose them, so that each lane holds its channel's four pixels. A row of 3 taps
+//            then is one product. The next pixel of y multiplies the same window by weights that
+//            are moved by one: 3 windows and 6 products make two pixels of a 3x3 kernel.
 // Read next  int8_depthwise.h; int8_depthwise_cpu.cpp, which uses it
 #include "layers/conv2d/int8/cpu/int8_depthwise.h"
 #include "layers/conv2d/int8/cpu/int8_outputs.h"
@@ -18,7 +18,7 @@ using Index = std::int64_t;
 constexpr int kBlock = 16;   // channels of a block
 constexpr int kAtOnce = 32;  // pixels whose sums wait in L1 for the epilogue
 
-// Adds sums of up to kAtOnce pixels from j on, for the channels of vector v. Rows: 0 if unknown.
+// Adds sums of up to kAtOnce pixels from j on, for the channels of vector v. Rows 0: not constant.
 template <int Shared, int Groups, int Rows>
 CONVSCOPE_INLINE void add_rows(const Int8DepthwiseRows& z, const std::uint8_t* in, Index count,
                                int v, std::int32_t* kept) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_direct_cpu.cpp: convolution on integers: bytes in blocks of 16 channels times bytes of
+// int8_direct_cpu.cpp: convolution on int8 values: codes in blocks of 16 channels times int8
 // weights, exact 32-bit sums, rounded to the codes of the next layer while in registers.
 //
 // Formula    sum[n,k,p,q] = sum over c < C/G, r, s of x[n, g C/G + c, h, w] w[k,c,r,s], integers
@@ -10,16 +10,17 @@
 //              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])
 //              y[n][k][p][q] = clip(round((s_x * s_w[k] * sum + b[k]) / s_y))
 // Method     as direct in NCHW16c: a tile of pixels x output channels stays in registers for the
-//            whole reduction; four input channels are adjacent, and one instruction adds their four
-//            products (int8_vector.h). Border taps are skipped. Threads share out blocks of output
-//            channels, images and rows (int8_plan.h). For a 1x1 kernel the image is one line of
-//            pixels; for a layer with one output per image (a linear layer), images are the pixels.
+//            whole reduction. Four input channels are adjacent, and one instruction adds their four
+//            products (int8_vector.h). Taps outside the image are skipped. Threads divide blocks of
+//            output channels, images and rows (int8_plan.h). For a 1x1 kernel the image is one line
+//            of pixels. For a layer with one output per image (a linear layer), the images take the
+//            place of pixels.
 // Shapes     x u8 or i8 [N,C/16,H,W,16], or f32 [N,C,H,W] with fewer than 16 channels, which is
 //            rounded on load; w i8 [K,C/G,R,S] with a scale for each k; b f64 [K]; y u8, i8 or f32
 //            in NCHW16c. Sums i32.
 // Supports   forward; see supports_types(); one group, or groups of whole blocks
-// Cost       FLOPs = 2 N K P Q (C/G) R S, with VNNI four times as many in a cycle as in f32; bytes
-//            = x, w, y once: a quarter of those of f32
+// Cost       FLOPs = 2 N K P Q (C/G) R S; with VNNI a core does four times as many in a cycle as in
+//            f32; bytes = x, w, y once: a quarter of the bytes in f32
 // Numerics   sums are exact: |sum| < 2^31 for up to 65,793 terms. Codes are those of double
 //            arithmetic (int8_outputs.h). Same bits on each run and on each instruction set.
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
@@ -48,8 +49,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const auto part = [](Index of, Index all) {
     return static_cast<double>(of) / static_cast<double>(all);
   };
-  // Share of the peak of byte products. Without vectors single bytes are multiplied, while the peak
-  // is that of SSE2. Zero quads and lanes are multiplied too.
+  // Share of the peak of int8 products. Without vectors one byte at a time is multiplied, while the
+  // peak is that of SSE2. Empty quads and lanes are multiplied, too.
   double share = plan.lanes == 1 ? 0.1 : plan.weight_bytes == 4 ? 0.93 : 0.85;
   const Index terms = z.c_per_group() * z.r * z.s;
   const Index quads = (plan.x.depth - 1) * plan.x.quads + plan.x.last_quads;

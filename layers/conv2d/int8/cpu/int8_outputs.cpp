@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_outputs.cpp: prepares the epilogue from sums to y from the scales of a call (Int8Outputs).
+// int8_outputs.cpp: prepares the epilogue from sums to y (Int8Outputs) from the scales of a call.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,7 +18,7 @@ Residual residual_of(const Conv2dEpilogue& epilogue) {
                                                : Residual::floats;
 }
 
-// Sets the bounds of codes: of their type, of the caller, and of an activation after the sum.
+// Sets the bounds of codes: those of the type, of the caller, and of an activation after the sum.
 void set_codes(const Conv2dForwardArgs& args, Int8Outputs& out) {
   const bool is_signed = args.problem.operand_types().y == DType::i8;
   out.low = std::max(args.views.y.low, is_signed ? -128 : 0);
@@ -71,9 +71,9 @@ std::size_t OutputFactors::bytes(Index channels) {
          2 * ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(float));
 }
 
-// Returns by how much `fixed` in f32 may miss 2^16 (real + bias + 1/2), in units of 2^-16 of a
-// code. With this bound no code is wrong. With u = 2^-24 f32 rounds:
-//   the sum (u |product|; not at all below 2^24) and the factor (u |product|),
+// Returns the largest error of `fixed`: by how much it may miss 2^16 (real + bias + 1/2) in f32, in
+// units of 2^-16 of a code. With this bound no code is wrong. With u = 2^-24, f32 rounds:
+//   the sum (by u |product|; not at all below 2^24) and the factor (u |product|),
 //   the product, where a CPU multiplies and adds in two steps (u |product|),
 //   the shift (u |shift|), and the result (u |result|).
 //   With a residual: its factor, its product and the sum without it, in the same way.
@@ -81,13 +81,13 @@ std::size_t OutputFactors::bytes(Index channels) {
 // including bias and half, so |product| <= top + |shift| + |residual|. 5 % cover the omitted terms:
 // products of two errors, and the double arithmetic itself.
 //
-// Let E be this bound, rounded up. `fixed` has E added, so V <= fixed <= V + 2 E for the true value
-// V. If the low half of `fixed` is above 2 E, no multiple of 2^16 is between V and it, nor is V
-// itself one (a tie): both have the same high half.
+// Let E be this bound, rounded up, and V the true value. E is added to `fixed`, so V <= fixed <= V
+// + 2 E. If the low half of `fixed` is above 2 E, there is no multiple of 2^16 between V and
+// `fixed`, and V is not such a multiple (a tie). Then V and `fixed` have the same high half.
 //
-// Beyond top all errors are below 5 u |result| + 5 u (|shift| + |residual|). While E < 2^14 that is
-// less than half a code: values to be clipped are clipped. Values that do not fit into 32 bits
-// become -2^31, and so does NaN (round_to_ints): its low half is 0, and double arithmetic decides.
+// Beyond top all errors are below 5 u |result| + 5 u (|shift| + |residual|). While E < 2^14, that
+// is less than half a code, so values that must be clipped are clipped. Values beyond 32 bits and
+// NaN become -2^31 (round_to_ints). Their low half is 0, so double arithmetic computes them.
 double error_of_fixed(bool exact_sums, double shift, double residual) {
   const double top = 257, product = top + shift + residual;
   const bool two_steps = current_isa() == Isa::scalar;
@@ -132,13 +132,13 @@ OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, 
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   outputs_.least = args.epilogue.relu ? 0 : -kInfinity;
   outputs_.most = args.epilogue.relu ? args.epilogue.most : kInfinity;
-  double unit = 1, zero = 0;  // of scale and shift
+  double unit = 1, zero = 0;  // unit and zero of scale and shift
   if (outputs_.codes) {
     set_codes(args, outputs_);
     outputs_.bias = 255 - outputs_.high;
     double beside = 0;
     if (outputs_.residual_type == Residual::floats) {
-      beside = 256;  // larger ones are computed in double
+      beside = 256;  // larger residuals are computed in double
       outputs_.residual_sure = static_cast<float>(beside / std::abs(outputs_.exact_residual_scale));
     } else if (outputs_.residual_type != Residual::none) {
       beside = 255 * std::abs(outputs_.exact_residual_scale);

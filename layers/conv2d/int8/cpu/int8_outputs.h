@@ -2,13 +2,14 @@
 // int8_outputs.h: the epilogue from a vector of sums to y (Int8Outputs in int8_tiles.h); for
 // *_int8_simd.cpp files.
 //
-// Numerics   Codes are made in f32 with 16 bits after the binary point (int8_tiles.h). Where f32 is
-//            too close to a tie, a function that is not inlined makes them again in double.
+// Numerics   Codes are computed in f32 with 16 bits after the binary point (int8_tiles.h). Where
+//            f32 is too close to a tie, a function that is not inlined computes the code in double.
 //
-// Choices    For 16 sums: convert to f32, multiply, add, convert to integers, a minimum of low
-//            halves, and a quarter of ten instructions that make bytes of four vectors, 6.5 in all.
-//            (Rounding first takes 11: it needs the distance between the code and `real`.) One
-//            branch for some pixels of a vector detects the few lanes that f32 cannot decide.
+// Choices    16 sums take 6.5 instructions: convert to f32, multiply, add, convert to integers, a
+//            minimum of low halves, and a quarter of the ten instructions that turn four vectors
+//            into bytes. (Rounding first takes 11 instructions: it needs the distance between the
+//            code and `real`.) One branch for some pixels of a vector detects the few lanes that
+//            f32 cannot decide.
 #pragma once
 
 #include "framework/simd/int8_vector.h"
@@ -17,19 +18,19 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// Returns the code of one sum in double; `residual` is the one of this sum.
+// Returns the code of one sum, computed in double. `residual` is the residual of this sum.
 inline std::uint8_t exact_code(const Int8Outputs& o, std::int64_t channel, std::int32_t sum,
                                double residual) {
   constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: pushes the fraction out
   double real = o.exact_scale[channel] * sum + o.exact_shift[channel];
   if (o.residual_type != Int8Outputs::Residual::none) real += o.exact_residual_scale * residual;
-  if (!(real > o.low)) real = o.low;  // NaN too
+  if (!(real > o.low)) real = o.low;  // also true for NaN
   if (real > o.high) real = o.high;
   return static_cast<std::uint8_t>(static_cast<int>((real + kShift) - kShift));
 }
 
-// Converts codes to bytes; the same for all channels. With the bias, `high` is the largest byte:
-// high_halves() clips above it; a saturating difference clips below `low`.
+// Converts codes to bytes. The bounds are the same for all channels. With the bias, `high` is the
+// largest byte: high_halves() clips above it, and a saturating difference clips below `low`.
 class CodeBytes {
  public:
   CONVSCOPE_INLINE explicit CodeBytes(const Int8Outputs& o)
@@ -42,7 +43,7 @@ class CodeBytes {
   const Bytes floor_, low_;
 };
 
-// The kinds of y and of the residual, known at compile time.
+// The kinds of y and of the residual as template arguments.
 template <bool Codes, Int8Outputs::Residual Beside>
 struct OutputKind {
   static constexpr bool kCodes = Codes;
@@ -61,8 +62,8 @@ class ChannelOutputs {
         shift_(load(o.shift + channel)),
         bytes_(o) {}
 
-  // Stores y of `count` pixels, `step` elements apart, from their sums. y and the residual begin at
-  // element `at`.
+  // Computes y of `count` pixels from their sums and stores it, pixels `step` elements apart. y and
+  // the residual begin at element `at`.
   CONVSCOPE_INLINE void store(const std::int32_t* sums, int count, const void* residual, void* y,
                               std::int64_t at, std::int64_t step) const {
     if constexpr (Kind::kCodes) {
@@ -76,7 +77,7 @@ class ChannelOutputs {
     }
   }
 
-  // Makes codes again that f32 could not decide.
+  // Computes in double the codes that f32 could not decide.
   [[gnu::noinline]] void correct(const std::int32_t* sums, int count, const void* residual,
                                  std::uint8_t* y, std::int64_t at, std::int64_t step) const {
     for (int j = 0; j < count; ++j, at += step, sums += kLanes) {
@@ -107,7 +108,7 @@ class ChannelOutputs {
     }
   }
 
-  // Returns whether an element of a vector of the residual is too large for f32.
+  // Returns whether one of a vector's residuals is too large for f32.
   CONVSCOPE_INLINE bool is_large(const void* residual, std::int64_t at) const {
     if constexpr (Kind::kResidual != Beside::floats) return false;
     return any_beyond(load(static_cast<const float*>(residual) + at), broadcast(o_.residual_sure));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_pass.cpp: the parts of a convolution on integers: packs the weights, converts x to bytes,
+// int8_pass.cpp: the steps of a convolution on int8 values: packs the weights, converts x to bytes,
 // runs the tiles.
 #include "layers/conv2d/int8/cpu/int8_pass.h"
 
@@ -44,7 +44,7 @@ void put_weight(const Int8Plan& plan, Index k, Index i, std::int8_t weight, std:
     to[kQuad * k + i] = weight;
     return;
   }
-  // For each vector: even inputs of all lanes as i16, then odd ones.
+  // Each vector stores the even inputs of all lanes as i16, then the odd inputs.
   const Index vector = k / plan.lanes, lane = k % plan.lanes;
   const Index place = ((2 * vector + i % 2) * plan.lanes + lane) * 2 + i / 2;
   const std::int16_t wide = weight;
@@ -187,7 +187,7 @@ class Convolution {
   }
 
  private:
-  struct LineTap {  // as Int8Tap, for all pixels of a line
+  struct LineTap {  // an Int8Tap for all pixels of a line
     Index in, w, first, end;
   };
   struct Pixels {
@@ -200,7 +200,7 @@ class Convolution {
 
   // Computes one block of output channels of some pixels.
   void run_block(const Pixels& pixels, Index g, Index block) const {
-    const Index channel = block * plan_.widest;  // in the group
+    const Index channel = block * plan_.widest;  // first channel, within the group
     const Index width = plan_.width_at(channel);
     const Index first = g * z_.k_per_group() + channel;
     Int8Tiles tiles;
@@ -295,7 +295,7 @@ class Convolution {
 
   // Lists the taps of `count` pixels of row `row` of y, each with the pixels that use it.
   Index list_taps(Index row, Index count, Index width, std::array<LineTap, kMaxTaps>& taps) const {
-    const Index steps = z_.stride_w;  // distance of two pixels in columns of x
+    const Index steps = z_.stride_w;  // columns of x from one pixel of y to the next
     Index found = 0;
     for (Index r = 0; r < z_.r; ++r) {
       const Index h = row * z_.stride_h - plan_.x.pad_top + r * z_.dilation_h;

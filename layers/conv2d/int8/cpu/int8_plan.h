@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_plan.h: how a convolution on integers reads x, and its tiling into lines, tiles and chunks;
-// numbers only.
+// int8_plan.h: how a convolution on int8 values reads x, and its tiling into lines, tiles and
+// chunks. It only computes sizes.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,15 @@ namespace convscope::int8 {
 
 using Index = std::int64_t;
 
-inline constexpr Index kQuad = 4;          // bytes that one instruction adds
-inline constexpr Index kMaxTaps = 1024;    // of a kernel
-inline constexpr double kChunkMacs = 2e6;  // a smaller chunk costs more than it gains
-inline constexpr Index kFlatTiles = 8;     // of a line of a 1x1 kernel
+inline constexpr Index kQuad = 4;          // bytes whose products one instruction adds
+inline constexpr Index kMaxTaps = 1024;    // taps of a kernel
+inline constexpr double kChunkMacs = 2e6;  // a smaller chunk costs more than it saves
+inline constexpr Index kFlatTiles = 8;     // tiles of a line of a 1x1 kernel
 inline constexpr Index kSlack = 16;        // readable bytes after rows that are read in quads
 
-// Sources of the bytes of x. The products take x as 0..255: signed codes get 128 added, and the
-// sums begin at -128 times the sum of the weights.
-//   in_place  u8 in blocks of 16 channels, x itself: taps outside the image are skipped
+// Where the bytes of x come from. The products read x as 0..255: signed codes get 128 added, and
+// the accumulators begin at -128 times the sum of the weights.
+//   in_place  x itself, u8 in blocks of 16 channels; taps outside the image are skipped
 //   copied    i8: a copy in blocks, 128 added, with a border of 128
 //   rows      a first layer: x is f32 [N,C,H,W], rounded to bytes [H,W,C] with a border. The S C
 //             bytes of a row of the kernel are adjacent, so 3 channels waste no lanes.
@@ -66,16 +66,16 @@ struct Int8Image {
   }
 
   Int8Source from;
-  Index pixel, row, block, image;  // distance of two of them in bytes
+  Index pixel, row, block, image;  // bytes from one to the next
   Index depth;                     // blocks in the reduction
-  Index taps_s;                    // taps of a row of the kernel: S, or one for all of them
-  int quads = 4, last_quads;       // for one tap and block
+  Index taps_s;                    // taps of a kernel row: S, or one tap for the whole row
+  int quads = 4, last_quads;       // quads for one tap and block
   Index h, w, pad_top, pad_left;
 };
 
-// Repeated reads: each block of output channels reads the bytes of x of a chunk (images x rows)
-// once. They take a quarter of L2, or half where the weights do not fit next to them. Each tile
-// reads the weights of a block from L1 or L2: 128 bytes in 14 cycles.
+// A chunk is some images x rows. Each block of output channels reads the bytes of x of a chunk
+// once. These bytes take a quarter of L2, or half of it where the weights do not fit next to them.
+// Each tile reads the weights of a block from L1 or L2: 128 bytes in 14 cycles.
 struct Int8Plan {
   explicit Int8Plan(const Conv2dProblem& problem) : z(problem), x(problem) {
     const Int8Kernels& kernels = int8_kernels.get();
@@ -85,8 +85,8 @@ struct Int8Plan {
     pixels = sparse ? int8_sparse_kernels.get().pixels : kernels.pixels;
     taps = z.r * x.taps_s;
     padded = round_up(z.k_per_group(), kChannelBlock);
-    // Pixels have no rows when a 1x1 kernel reads all of them. Images are the pixels when each has
-    // one output, as in a linear layer.
+    // A 1x1 kernel that reads all pixels needs no rows. With one output per image, as in a linear
+    // layer, the images take the place of pixels.
     const bool in_blocks = x.from != Int8Source::rows;
     by_image = z.p() * z.q() == 1 && in_blocks;
     flat = !by_image && in_blocks && z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 &&
@@ -113,8 +113,8 @@ struct Int8Plan {
     return rest <= lanes ? lanes : rest <= 2 * lanes ? 2 * lanes : widest;
   }
   int most_pixels(Index width) const { return !sparse && width > 2 * lanes ? pixels / 2 : pixels; }
-  // Returns the bytes of packed dense weights: for one tap and block, for `width` channels, and for
-  // a group [blocks of `width`, blocks, taps, quads, width, 4].
+  // Returns the bytes of packed dense weights for one tap and block with `width` channels. A group
+  // has [blocks of `width`, blocks, taps, quads, width, 4].
   Index packed_tap(Index width) const {
     return (x.depth == 1 ? x.last_quads : x.quads) * width * weight_bytes;
   }
@@ -122,10 +122,10 @@ struct Int8Plan {
   Index packed_group() const { return packed(round_up(padded, 4 * lanes)); }
   // Returns how many quads of x one output channel reads.
   Index all_quads() const { return taps * ((x.depth - 1) * x.quads + x.last_quads); }
-  // Returns the entries of the arrays by channel: those after the last channel are 0.
+  // Returns the length of arrays that are indexed by channel. Entries after the last channel are 0.
   Index channels() const { return z.groups * padded + 4 * lanes; }
   Index out_plane() const { return z.p() * z.q() * kChannelBlock; }
-  std::size_t copy_bytes() const {  // of all images
+  std::size_t copy_bytes() const {  // bytes of the copy of all images
     return x.from == Int8Source::in_place ? 0 : static_cast<std::size_t>(z.n * x.image + kSlack);
   }
   Index out_image() const { return ceil_div(z.k, kChannelBlock) * out_plane(); }
@@ -135,14 +135,14 @@ struct Int8Plan {
   bool by_image, flat;
   bool sparse = false;  // w is a list (int8_block_sparse_cpu.cpp)
   int pixels = 0;       // most pixels of a tile
-  int unit = 1;         // all tiles of a line except the last have a multiple of it
+  int unit = 1;         // the length of all tiles of a line but the last is a multiple of it
   Index lanes = 0, weight_bytes = 0;
   Index taps = 0;
   Index padded = 0;                       // channels of a group of y, in whole blocks
   Index images = 1;                       // images in the outer loop
   Index line = 0, rows = 0, columns = 0;  // pixels of a line; lines; pixels of all lines (of a row)
   Index widest = 0, blocks = 0;           // channels of a tile; tiles of all channels
-  // Sizes of a chunk; `splits` chunks share its pixels, each with some of the blocks.
+  // Sizes of a chunk. `splits` chunks read the same pixels; each computes some of the blocks.
   Index images_at_once = 1, rows_at_once = 1, splits = 1;
   Index image_chunks = 1, row_chunks = 1;
 
@@ -155,8 +155,8 @@ struct Int8Plan {
     const auto l2 = static_cast<Index>(caches.l2);
     const Index room = packed_group() > l2 / 4 ? l2 / 2 : l2 / 4;
     const Index fit = std::max<Index>(1, room / of_row);
-    // Threads take blocks of channels first, then fewer images and rows. The cut changes no sum, so
-    // it may depend on the number of threads.
+    // Threads take blocks of channels first, then fewer images and rows. The size of chunks does
+    // not change a sum, so it may depend on the number of threads.
     const int threads = num_threads();
     const auto worth = std::max<Index>(1, static_cast<Index>(z.nominal_flops() / 2 / kChunkMacs));
     const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);
@@ -171,7 +171,7 @@ struct Int8Plan {
     if (images_at_once == 1 && images < pixels_wanted) {
       rows_at_once = std::min(rows_at_once, ceil_div(rows, ceil_div(pixels_wanted, images)));
     }
-    rows_at_once = ceil_div(rows, ceil_div(rows, rows_at_once));  // of nearly equal height
+    rows_at_once = ceil_div(rows, ceil_div(rows, rows_at_once));  // chunks of nearly equal height
     row_chunks = ceil_div(rows, rows_at_once);
     const Index chunks = image_chunks * row_chunks * z.groups;
     splits = std::clamp<Index>(ceil_div(wanted, chunks), 1, blocks);

@@ -19,7 +19,7 @@ constexpr CONVSCOPE_INLINE Index lane_offset(int v, Index block) {
   return v * kLanes / kBlock * block + v * kLanes % kBlock;
 }
 
-// Advances to the next of consecutive tiles.
+// Advances to the next of several consecutive tiles.
 template <int Pixels>
 CONVSCOPE_INLINE void advance(const Int8Tiles& tiles, Int8Tile& tile) {
   const Index pixels = Pixels * tiles.out_step;
@@ -45,8 +45,9 @@ CONVSCOPE_INLINE void prefetch_lines(const Int8Tiles& tiles, const Int8Tile& til
   }
 }
 
-// Stores y from the sums of a tile, [vectors, pixels, kLanes]. It is separate from run(): its kinds
-// would multiply the code, and the detour through L1 uses no arithmetic port.
+// Stores y from the sums of a tile, [vectors, pixels, kLanes]. It is a function outside of run(),
+// which would otherwise contain the code of every kind of output. The detour through L1 uses no
+// arithmetic port.
 void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t* kept,
                 int vectors) {
   const Int8Outputs& outputs = *tiles.outputs;
@@ -60,7 +61,8 @@ void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t
   });
 }
 
-// Makes codes of vector v of a tile without a residual again, where f32 could not decide.
+// Computes in double the codes of vector v of a tile without a residual, where f32 could not
+// decide.
 void correct_codes(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t* kept, int v) {
   const ChannelOutputs<OutputKind<true, Int8Outputs::Residual::none>> channels(
       *tiles.outputs, tiles.channel + v * kLanes);

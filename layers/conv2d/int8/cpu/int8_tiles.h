@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_tiles.h: the parts of convolution on integers that depend on the instruction set: tiles of
-// exact 32-bit accumulators, and the epilogue from them to y.
+// int8_tiles.h: the parts of convolution on int8 values that depend on the instruction set: tiles
+// of exact 32-bit accumulators, and the epilogue from accumulators to y.
 //
-// x holds bytes, 0..255. A line is the pixels of y whose neighbours in y read neighbours in x.
+// x holds bytes, 0..255. In a line, pixels that are neighbours in y read neighbours in x.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,21 @@
 
 namespace convscope {
 
-// Epilogue from sums to y, by output channel k and with the residual r, if there is one:
+// Epilogue from sums to y for output channel k, with the residual r, if there is one:
 //   real = exact_scale[k] sum + exact_shift[k] + exact_residual_scale r
 //   codes:   y = min(max(round(real), low), high), rounded half to even, in double
 //   floats:  y = min(max(scale[k] sum + shift[k] + residual_scale r, least), most)
-// Codes are made in f32 first, with 16 bits after the binary point and the error of f32 added:
+// Codes are computed in f32 first, with 16 bits after the binary point and the error of f32 added:
 //   fixed = scale[k] sum + shift[k] + residual_scale r
 //         = 2^16 (real + bias + 1/2) + unsure / 2, wrong by less than unsure / 2
-// The high half of `fixed` is round(real) + bias, if the low half is above `unsure`, its least
-// distance to the next smaller code. Other lanes, one in ten thousand, are made in double.
+// The high half of `fixed` is round(real) + bias, if the low half is above `unsure`. The low half
+// is the distance to the next smaller code. The other lanes, one in ten thousand, are computed in
+// double.
 struct Int8Outputs {
   bool codes = true;
   const float *scale = nullptr, *shift = nullptr;
   const double *exact_scale = nullptr, *exact_shift = nullptr;
-  std::int32_t low = 0, high = 255;  // both of u8, or both of i8
+  std::int32_t low = 0, high = 255;  // both in the range of u8, or both of i8
   std::int32_t bias = 0;             // 255 - high: high + bias is the largest byte
   std::int32_t unsure = 0;           // 65535: all lanes are computed in double
   float least = 0, most = 0;
@@ -34,18 +35,18 @@ struct Int8Outputs {
   double exact_residual_scale = 0;
 };
 
-// One run of bytes of x that all sums of a tile read: a tap (r,s) of the kernel, or a row of it.
-// For pixels [first, end) of the tile it is inside the image.
+// A run of contiguous bytes of x that all sums of a tile read: a tap (r,s) of the kernel, or a row
+// of the kernel. For pixels [first, end) of the tile the run is inside the image.
 struct Int8Tap {
-  std::int64_t in;  // bytes to the place that pixel 0 reads
-  std::int64_t w;   // in bytes
+  std::int64_t in;  // offset in bytes of the run of pixel 0
+  std::int64_t w;   // offset in bytes of its weights
   std::int16_t first, end;
 };
 
-// sum[j, k] = start[k] + sum of w[d w_block + w_t + 4 lanes q + 4 k + i]
-//                             x[d in_block + in_t + j in_step + 4 q + i]
-// over blocks d < `depth`, taps t with j in [first, end), quads q < quads (in the last block
-// last_quads) and i < 4; for pixels j < pixels and channels k < width. (Spread weights:
+// Computes sum[j, k] = start[k] + sum of w[d w_block + w_t + 4 lanes q + 4 k + i]
+//                                         x[d in_block + in_t + j in_step + 4 q + i]
+// over blocks d < `depth`, taps t with j in [first, end), quads q < quads (in the last block q <
+// last_quads) and i < 4, for pixels j < pixels and channels k < width. (For spread weights see
 // framework/simd/int8_vector.h.) The result is y[j out_step + k / 16 out_block + k % 16].
 struct Int8Tiles {  // common to many tiles
   std::int64_t depth = 0;
@@ -70,10 +71,10 @@ struct Int8Tile {
 
 struct Int8Kernels {
   int lanes = 0;         // of a vector of accumulators
-  int pixels = 0;        // most pixels of a tile of one or two vectors; half of it of four
-  int unit = 1;          // pixels stored at once: short sums should have multiples of it
-  int weight_bytes = 0;  // of four inputs and one lane: 4, or 8 where weights are spread
-  // width: 1, 2 or 4 vectors.
+  int pixels = 0;        // most pixels of a tile of one or two vectors; half as many with four
+  int unit = 1;          // pixels stored at once: with short sums, tiles should be multiples
+  int weight_bytes = 0;  // for four inputs and one lane: 4, or 8 where weights are spread
+  // Runs tiles of `width` vectors: 1, 2 or 4.
   void (*tile)(const Int8Tiles& tiles, const Int8Tile& tile, int width) = nullptr;
 };
 

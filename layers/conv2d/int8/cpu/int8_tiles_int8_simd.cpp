@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_tiles_int8_simd.cpp: register tiles of convolution on integers; int8_pass.cpp combines them
-// to a convolution.
+// int8_tiles_int8_simd.cpp: register tiles of convolution on int8 values; int8_pass.cpp combines
+// them to a convolution.
 //
-// Choices    AVX-512 with VNNI: 14 pixels x 2 vectors of accumulators (or 7 x 4) = 28 + 2 (4) of
-//            weights + 1 of x, of 32 registers. AVX2 with VNNI: 6 x 2 = 12 + 2 + 1 of 16. Without
-//            VNNI x and weights take two registers each: 10 x 2 and 4 x 2. Sums are exact, so a
-//            tile runs through the whole reduction at once; its weights come from L1 or L2. With
-//            short sums, 12 pixels x 2 vectors are faster than 14: codes are stored four at a time,
-//            and the epilogue needs registers. Tiles with the same taps run in one call.
+// Choices    AVX-512 with VNNI: 14 pixels x 2 vectors of accumulators (or 7 x 4) = 28 + 2 (4)
+//            registers of weights + 1 of x, of 32. AVX2 with VNNI: 6 x 2 = 12 + 2 + 1, of 16.
+//            Without VNNI x and weights take two registers each: tiles of 10 x 2 and 4 x 2. Sums
+//            are exact, so a tile runs through the whole reduction at once; its weights come from
+//            L1 or L2. With short sums, 12 pixels x 2 vectors are faster than 14: codes are stored
+//            four at a time, and the epilogue needs registers. Tiles with the same taps run in one
+//            call.
 // GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
 // has an unroll pragma. The loop over quads must stay a loop: in straight-line code GCC copies half
 // of the accumulators to other registers where the kinds of taps meet.
@@ -25,7 +26,7 @@ constexpr int kPixels = kSpread ? 4 : 6;
 
 constexpr int kUnit = kLanes == kBlock && !kSpread ? 4 : 1;
 
-// Quads of a block: 4, known at compile time, or any number.
+// The number of quads of a block: 4, known at compile time, or any number.
 struct WholeBlock {
   static constexpr int quads = kBlock / 4;
 };
@@ -33,8 +34,8 @@ struct PartOfBlock {
   int quads;
 };
 
-// Adds the products of one tap and one block, for pixels [First, End), or for those of them in
-// [first, end).
+// Adds the products of one tap and one block for pixels [First, End). If not All, only pixels in
+// [first, end) count.
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const std::uint8_t* in, Index step, const Block& block,
                               const std::int8_t* w, int first, int end,
@@ -56,8 +57,8 @@ CONVSCOPE_INLINE void add_tap(const std::uint8_t* in, Index step, const Block& b
   }
 }
 
-// Adds all taps of a block. Taps that reach over the border of the image by no pixel or by one, as
-// in a 3x3 kernel, have their pixels known at compile time.
+// Adds all taps of a block. Taps that reach beyond the border of the image by at most one pixel, as
+// in a 3x3 kernel, have pixel ranges that are known at compile time.
 template <int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_taps(const Int8Tile& tile, Index step, const std::uint8_t* in,
                                const Block& block, const std::int8_t* w,
@@ -88,7 +89,7 @@ CONVSCOPE_INLINE void begin_sums(const Int8Tiles& tiles, Ints (&sums)[Pixels][Ve
   }
 }
 
-// Computes tiles of a kernel with one tap, which all pixels use: their sums are short.
+// Computes tiles of a kernel with one tap that all pixels use. Their sums are short.
 template <int Pixels, int Vectors>
 [[gnu::noinline]] void run_points(const Int8Tiles& tiles, Int8Tile tile) {
   const Index step = tiles.in_step;
@@ -99,8 +100,8 @@ template <int Pixels, int Vectors>
     const std::uint8_t* in = tile.in + tile.tap->in;
     const std::int8_t* w = tiles.w + tile.tap->w;
     for (Index d = 0; d < tiles.depth; ++d, in += tiles.in_block, w += tiles.w_block) {
-      // Each line of x is read once for each tile, a plane away from the previous one. The hardware
-      // prefetcher does not foresee that.
+      // Each line of x is read once for each tile. Lines are a plane apart, which the hardware
+      // prefetcher does not foresee.
       const std::uint8_t* const next = in + Pixels * step;
 #pragma GCC unroll 16
       for (int j = 0; j < Pixels; j += 4) __builtin_prefetch(next + j * step);

@@ -1,38 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_block_sparse_cuda.cu: convolution on integers that skips pruned weights: warps walk along
-// the lists of the quads of input channels that their 16 output channels keep, and read x from
-// shared memory.
+// int8_block_sparse_cuda.cu: convolution on int8 values that skips pruned weights. Each warp
+// computes 16 output channels: it walks along the list of the quads of input channels that these
+// channels keep, and reads x from shared memory.
 //
 // Formula    as int8_gemm, over the (c,r,s) that a block of row k holds
 // Textbook   for n, blocks of 16 kernels, p, q: sum[16] = 0
 //              for quads (c..c+3,r,s) in list[block]:
 //                sum[0..15] += w[k..k+15][c..c+3][r][s] * x[n][c..c+3][..]     (exact)
 //              y[n][k..k+15][p][q] = clip(round(real(sum) / s_y))
-// Method     1 (once, prepare_weights) the list of each 16 output channels (int8_sparse_lists.cuh):
-//            for each entry the offset of its word of x, and 16 x 4 weights
+// Method     1 prepare_weights makes the list of each 16 output channels once
+//            (int8_sparse_lists.cuh): for each entry the offset of its word of x, and 16 x 4
+//            weights
 //            2 a block copies the pixels that a tile of 16 to 112 pixels reads into shared memory
-//            (int8_sparse_patch.h): each pixel once for all taps, zeros outside the image, a
-//            segment of channels ahead of the sums. There a tap is an offset, for every stride
+//              (int8_sparse_patch.h): each pixel once for all taps, with zeros outside the image.
+//              The copies run a segment of channels ahead of the products. In shared memory a tap
+//              is an offset, for every stride
 //            3 a warp has one list and all pixels of the tile. Eight quads of 16 pixels are operand
-//            A of two MMAs: a load of 32 bits has four channels of a pixel. The quads may be at any
-//            distance, so the only zeros multiplied are those inside the blocks. A thread ends with
-//            four neighbouring channels of a pixel: one word of y
-//            4 few tiles: several warps share a list, each with every n-th pair, and add their sums
-//            in shared memory
-//            A kernel of the image's size is a matrix product: then the images are the pixels of a
-//            row. So are the pixels of an image for a 1x1 kernel
+//              A of two MMAs: a load of 32 bits has four channels of a pixel. The quads may be at
+//              any distance, so the only multiplied zeros are those inside the blocks. A thread
+//              ends with four neighbouring channels of a pixel: one word of y
+//            4 with few tiles, several warps share a list. Each takes every n-th pair of entries,
+//              and they add their sums in shared memory
+//            A kernel of the image's size is a matrix product: the images are then the pixels of a
+//            row. With a 1x1 kernel, all pixels of an image form one row
 // Shapes     as int8_gemm; w blocks of i8 [blocks,rows,columns]
-// Supports   forward; block-sparse weights of every shape of blocks, stride, dilation and padding;
-//            one group; types as int8_gemm; kernels whose reach fits into shared memory; sm_80 and
+// Supports   forward; block-sparse weights of every block shape, stride, dilation and padding; one
+//            group; types as int8_gemm; kernels whose patch fits into shared memory; sm_80 and
 //            newer
 // Cost       FLOPs = 2 N K P Q times four for each entry; bytes = x, the entries, y. Bound by the
-//            loads from shared memory: one of 128 bytes feeds 2048 products
+//            loads from shared memory: a load of 128 bytes feeds 2048 products
 // Numerics   sums are exact: the codes of int8_gemm on the same weights, bit by bit. Same bits on
 //            each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    7, 4, 2 or 1 groups of 16 pixels: 112 are whole rows of 56, 28 and 14 pixels, and two
-//            images of 7x7. A block has 8 lists down to 1, by the lowest estimated time. A segment
-//            has as many channels as fit with two stages of two blocks
+// Choices    A tile has 7, 4, 2 or 1 groups of 16 pixels: 112 pixels are whole rows of 56, 28 and
+//            14 pixels, and two images of 7x7. A block has 8 lists down to 1, whichever has the
+//            lowest estimated time. A segment has as many channels as fit with two stages and two
+//            blocks in an SM
 // Source     the lists: E. Elsen et al.: Fast Sparse ConvNets, CVPR 2020, arXiv 1911.09723; short
 //            columns as one side of a tensor-core product: Z. Chen et al.: Efficient Tensor
 //            Core-Based GPU Kernels for Structured Sparsity, SC 2021, doi 10.1145/3458817.3476182;
@@ -49,9 +52,9 @@
 namespace convscope::int8 {
 namespace {
 
-constexpr int kMaxSide = 16000;           // of an image
+constexpr int kMaxSide = 16000;           // largest side of an image
 constexpr int kFixedSharedBytes = 6144;    // of scales and pixels, and reserved by the system
-constexpr int kMaxListBytes = 160 << 10;  // of shared memory, while a list is made
+constexpr int kMaxListBytes = 160 << 10;  // of shared memory while a list is made
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
@@ -112,12 +115,12 @@ SparseView view_of(const Conv2dProblem& z) {
 // ---- tiles -------------------------------------------------------------------------------------
 
 struct SparseTile {
-  int groups, lists;                         // of 16 pixels; in a block
-  void (*kernels[2][2])(const SparseBytes);  // with a sign; straight
+  int groups, lists;                         // of 16 pixels; lists of a block
+  void (*kernels[2][2])(const SparseBytes);  // [x is signed][straight]
 };
 template <int kGroups, int kLists>
 constexpr SparseTile tile_of() {
-  constexpr bool kCan = kGroups >= 4;  // few pixels need few registers for their offsets
+  constexpr bool kCan = kGroups >= 4;  // few pixels need few registers for offsets
   return {kGroups,
           kLists,
           {{sparse_bytes_kernel<false, kGroups, kLists, false>,
@@ -129,7 +132,7 @@ constexpr SparseTile kTiles[] = {tile_of<7, 8>(), tile_of<7, 4>(), tile_of<4, 8>
                                  tile_of<4, 4>(), tile_of<4, 2>(), tile_of<2, 4>(),
                                  tile_of<2, 1>(), tile_of<1, 1>()};
 
-// Returns the expected quads in the list of 16 output channels, for random blocks.
+// Returns the expected number of quads in the list of 16 output channels, if blocks are random.
 double expected_quads(const Conv2dProblem& z) {
   const WeightFormat& format = z.weight_format;
   const double weights = static_cast<double>(z.k) * static_cast<double>(z.c * z.r * z.s);
@@ -188,7 +191,7 @@ class Plan {
   void consider(const SparseTile& candidate) {
     const Patch cut = patch_of(view, candidate.groups * kGroupPixels);
     const std::int64_t most = cuda_device_facts().shared_bytes_per_block - kFixedSharedBytes;
-    const std::int64_t half = (most - kFixedSharedBytes) / 2;  // two blocks of an SM
+    const std::int64_t half = (most - kFixedSharedBytes) / 2;  // two blocks share an SM
     const std::int64_t table = std::int64_t{8} * cut.used();
     const std::int64_t piece = std::int64_t{kPiece} * cut.slots;
     std::int64_t pieces = (half - table) / 2 / piece;
@@ -213,10 +216,10 @@ class Plan {
   }
 
   // Returns the microseconds of a tile: the longer of two limits. With other blocks on the SM,
-  // loads from shared memory and instructions limit it; a single block is limited by the latency of
-  // its pairs and copies. Fitted on an H100 with twelve layers of ResNet, 0.2 and 0.1 of the 16x1
-  // and 16x4 blocks, batch 32 and 1 (342 times): 11 % mean error; the chosen tile took 1.02 times
-  // the least time.
+  // loads from shared memory and instructions limit the tile. A single block is limited by the
+  // latency of its pairs and copies. The constants are fitted on an H100 to 342 times: twelve
+  // layers of ResNet, densities 0.2 and 0.1 of 16x1 and 16x4 blocks, batch 32 and 1. The mean error
+  // is 11 %; the chosen tile took 1.02 times the least time.
   double estimated_us(const SparseTile& candidate, const Patch& cut, int parts) const {
     constexpr double kClock = 1700;  // cycles per microsecond
     const double all_lists = static_cast<double>(ceil_div(z.k, std::int64_t{kListRows}));
@@ -224,8 +227,8 @@ class Plan {
     const double blocks = list_blocks * std::ceil(static_cast<double>(view.images) / cut.images) *
                           std::ceil(static_cast<double>(view.p) / cut.rows) *
                           std::ceil(static_cast<double>(view.q) / cut.columns);
-    const double lists = all_lists / list_blocks;              // of a block, on average
-    const double pairs = expected_quads(z) / 8 + 0.5 * parts;  // of a list
+    const double lists = all_lists / list_blocks;              // lists of a block, on average
+    const double pairs = expected_quads(z) / 8 + 0.5 * parts;  // pairs of a list
     const double copies = static_cast<double>(cut.used()) * view.pieces;
     const double groups = candidate.groups;
     const double work = lists * groups * (3.6 * pairs + 42) + 0.24 * copies + 2094;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_depthwise_cuda.cu: depthwise convolution on integers: each channel of bytes is summed with
-// its kernel, four channels a thread.
+// int8_depthwise_cuda.cu: depthwise convolution on int8 values: each thread convolves four
+// channels, each with its kernel.
 //
 // Formula    sum[n,c,p,q] = sum over r, s of x[n, c, h, w] w[c,r,s], integers
 //            real = s_x s_w[c] sum + b[c] + s_r residual;  y = clip(round(real / s_y)), or real
@@ -8,16 +8,16 @@
 //              sum = 0
 //              for r, s: sum += x[n][c][p - pad + r][q - pad + s] * w[c][r][s]
 //              y[n][c][p][q] = clip(round((s_x * s_w[c] * sum + b[c]) / s_y))
-// Method     a thread makes four neighbouring pixels of four channels. A word of x holds the four
-//            channels of a pixel. dp4a adds its four products with a word of w in which three bytes
-//            were set to zero before: so one instruction multiplies one channel without unpacking.
-//            Neighbouring threads have neighbouring channels and pixels
+// Method     a thread computes four neighbouring pixels of four channels. A word of x holds the
+//            four channels of a pixel. dp4a adds the four products of two words. The word of w has
+//            three of its bytes set to zero before, so one instruction multiplies one channel
+//            without unpacking. Neighbouring threads have neighbouring channels and pixels
 // Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [C,1,R,S]; b f64 [C]; y u8, i8 or f32 in NCHW16c
 // Supports   forward; every kernel, stride, padding and dilation; sm_80 and newer
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once. Memory-bound with 3x3 kernels
 // Numerics   exact sums; y in double (int8_outputs.cuh). Same bits on each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    four pixels a thread: the word of w is split once for all of them; rows of 3 and 5
+// Choices    four pixels a thread, so that a word of w is split once for all four; rows of 3 and 5
 //            taps with strides 1 and 2 are compile-time constants
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877
 // Read next  int8_lesson_cpu.cpp; depthwise_forward_cuda.cu, the same for real numbers
@@ -35,7 +35,8 @@ constexpr int kMaxThreads = 256;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-// Blocks of threads: each works on one plane of 16 channels; with a small plane it has few threads.
+// Blocks of threads. Each works on one plane of 16 channels, and has few threads if the plane is
+// small.
 struct Blocks {
   explicit Blocks(const Conv2dProblem& z) {
     const std::int64_t strips = z.p() * ceil_div(z.q(), std::int64_t{kStrip});
@@ -80,7 +81,7 @@ __device__ inline void sum_strip(const DepthwiseBytes& z, const unsigned* plane,
   }
 }
 
-// The same for rows of known size: each pixel is loaded once for all its taps.
+// Sums a strip, with rows of known size: each pixel is loaded once for all its taps.
 template <bool kSigned, int kTaps, int kStride>
 __device__ inline void sum_known_strip(const DepthwiseBytes& z, const unsigned* plane,
                                        const unsigned* kernel, int row, int first_q,
@@ -114,7 +115,7 @@ __device__ inline void sum_known_strip(const DepthwiseBytes& z, const unsigned* 
   }
 }
 
-// kTaps 0: any size, stride and dilation. Block (x: parts of a plane inside planes of 16 channels).
+// Kernel: kTaps 0 means any size, stride and dilation. Block x is a part of a plane of 16 channels.
 template <bool kSigned, int kTaps, int kStride>
 __global__ __launch_bounds__(kMaxThreads) void depthwise_bytes_kernel(
     const __grid_constant__ DepthwiseBytes z) {
@@ -124,7 +125,7 @@ __global__ __launch_bounds__(kMaxThreads) void depthwise_bytes_kernel(
   const int thread =
       (static_cast<int>(blockIdx.x) - plane * z.by_parts.d) * static_cast<int>(blockDim.x) +
       static_cast<int>(threadIdx.x);
-  const int strip = thread / 4, four = thread % 4;  // the channels in the block
+  const int strip = thread / 4, four = thread % 4;  // which four channels of the block
   const int row = z.by_strips.divide(strip);
   const int first_q = (strip - row * z.by_strips.d) * kStrip;
   let_next_kernel_start();

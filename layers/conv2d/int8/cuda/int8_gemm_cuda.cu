@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_gemm_cuda.cu: convolution on integers as a matrix product on the tensor cores, whose columns
-// of bytes are gathered straight from the image into shared memory.
+// int8_gemm_cuda.cu: convolution on int8 values as a matrix product on the tensor cores. The
+// columns are gathered straight from the image into shared memory.
 //
 // Formula    sum[n,k,p,q] = sum over c < C/G, r, s of x[n, g C/G + c, h, w] w[k,c,r,s], integers
 //            real = s_x s_w[k] sum + b[k] + s_r residual;  y = clip(round(real / s_y)), or real
@@ -9,24 +9,25 @@
 //              for rsc: A[pixel][rsc] = x[n, c, p - pad + r, q - pad + s], 0 outside
 //            sum = A B                                     # [N P Q, K], B[rsc][k] = w
 //            y[pixel][k] = clip(round((s_x s_w[k] sum + b[k]) / s_y))
-// Method     1 (once, prepare_weights) w in the order of the reduction, and the table of its
-//            offsets
+// Method     1 prepare_weights writes w in the order of the reduction, and the table of offsets,
+//            once
 //            2 a block sums a tile of 64 or 128 pixels x 64 or 128 channels. 16 channels of a pixel
-//            are a piece of 16 bytes, contiguous in memory; eight pieces are a step. Copies run two
-//            steps ahead (cp.async), the tensor cores read shared memory (wgmma on sm_90a, mma.sync
-//            elsewhere). A thread ends with four neighbouring channels of a pixel: one word of y
-//            3 few tiles: the reduction is split, and one more kernel adds the parts and makes y
+//              are a piece of 16 contiguous bytes; eight pieces are a step. Copies run two steps
+//              ahead (cp.async), and the tensor cores read shared memory (wgmma on sm_90a, mma.sync
+//              elsewhere). A thread ends with four neighbouring channels of a pixel: one word of y
+//            3 with few tiles the reduction is split, and one more kernel adds the parts and
+//              computes y
 // Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [K,C/G,R,S] with a scale for each k; b f64 [K]; y u8,
 //            i8 or f32 in NCHW16c. Sums i32. Scales and b are on the device
 // Supports   forward; kernels up to 15x15; every stride, padding, dilation; one group, or groups of
 //            whole blocks of 16 channels; sm_80 and newer
 // Cost       FLOPs = 2 N K P Q C/G R S at twice the rate of fp16; bytes = x, w, y once, a quarter
-//            of those of f32. Channels are rounded up to 16 and the reduction length to 128: an
-//            image of three channels pays for sixteen
+//            of the bytes in f32. Channels are rounded up to 16 and the reduction length to 128: an
+//            image of three channels costs as much as one of sixteen
 // Numerics   sums are exact: |sum| < 2^31 for up to 65,793 terms. y in double (int8_outputs.cuh).
 //            Same bits on each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    tiles and parts: lowest estimated time, of waves or of work
+// Choices    tiles and parts have the lowest estimated time, either in whole waves or by total work
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877 (integer-only inference); S. Chetlur et
 //            al. 2014, arXiv 1410.0759 (the implicit product)
 // Read next  int8_lesson_cpu.cpp; int8_gemm_tiles.cuh
@@ -45,9 +46,9 @@ using gather::blocks_of;
 using gather::kMaxTaps;
 using gather::piece_at;
 
-constexpr int kMaxSide = 16000;   // of an image, for 16-bit coordinates
-constexpr int kRowMultiple = 128;  // rows of the packed weights: no tile reads past them
-constexpr int kFewestSteps = 2;    // of one part
+constexpr int kMaxSide = 16000;   // side of an image, for 16-bit coordinates
+constexpr int kRowMultiple = 128;  // packed rows are a multiple: no tile reads past them
+constexpr int kFewestSteps = 2;    // least steps of one part
 constexpr int kMaxParts = 64;
 constexpr double kMaxPartBytes = 64e6;
 constexpr double kCallUs = 2.5;  // fitted with the tiles (int8_gemm_instances.cuh)
@@ -106,7 +107,8 @@ class Plan {
       const double bytes = 4.0 * static_cast<double>(part_size) * parts;
       if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMaxPartBytes)) break;
       const double each = ceil_div(steps, parts);
-      // Tiles and waves of one SM. Up to three waves count as whole ones; more of them overlap.
+      // Tiles and waves of one SM. Up to three waves count as whole waves; with more, waves
+      // overlap.
       const double share = std::ceil(tiles * parts / cuda_device_facts().multiprocessors);
       double waves = share / candidate.blocks;
       if (waves <= 3) waves = std::ceil(waves);
@@ -128,12 +130,12 @@ struct PackBytes {
   uint4* to = nullptr;             // [group][step][rows][8 pieces]
   int2* table = nullptr;
   int channels = 0, depth = 0, pieces = 0, rows = 0, steps = 0;  // of a group; `depth`: C/G
-  int taps_h = 1, taps_w = 1, tap_down = 0, tap_right = 0;       // in pixels of x
+  int taps_h = 1, taps_w = 1, tap_down = 0, tap_right = 0;       // tap steps in pixels of x
   int in_area = 0;
 };
 
-// Returns the offset of a piece of the reduction from tap (0, 0) and channel 0 of a pixel, and its
-// taps.
+// Returns the offset of a piece of the reduction relative to tap (0, 0) and channel 0 of a pixel,
+// and the row and column of its tap.
 __device__ inline int2 place_of_piece(const PackBytes& z, int index) {
   if (index >= z.taps_h * z.taps_w * z.pieces) return make_int2(0, 15 | 15 << 8);  // outside
   const gather::Piece piece = piece_at(index, z.taps_h, z.taps_w, z.pieces);
@@ -141,7 +143,7 @@ __device__ inline int2 place_of_piece(const PackBytes& z, int index) {
                    piece.tap_h | piece.tap_w << 8);
 }
 
-// Block (x: 32 rows of 8 pieces, y: step, z: group).
+// Kernel: block x is 32 rows of 8 pieces, y is a step, z is a group.
 __global__ void pack_bytes_kernel(const __grid_constant__ PackBytes z) {
   const int piece = static_cast<int>(threadIdx.x) % gather::kBlockPieces;
   const int row = static_cast<int>(blockIdx.x * 32 + threadIdx.x / gather::kBlockPieces);
@@ -200,8 +202,8 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 // ---- forward -----------------------------------------------------------------------------------
 
-// Makes y from the parts of a split reduction: a thread for four channels of a pixel. Block (x: 64
-// pixels inside blocks of channels, inside images).
+// Kernel: computes y from the parts of a split reduction, a thread for four channels of a pixel.
+// Block x is 64 pixels inside a block of channels, inside an image.
 __global__ __launch_bounds__(kThreads) void finish_bytes_kernel(const int* parts, int splits,
                                                                 std::int64_t part_size,
                                                                 int out_blocks, int out_area,

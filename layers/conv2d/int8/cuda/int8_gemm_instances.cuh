@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_gemm_instances.cuh: the compiled kernels of int8_gemm_tiles.cuh, for signed and unsigned
-// codes. Two files, because each takes a while to compile.
+// codes. They are in two files, because each takes a while to compile.
 // Read next  int8_gemm_tiles.cuh
 #pragma once
 
@@ -11,18 +11,18 @@
 
 namespace convscope::int8 {
 
-// Microseconds of a tile: steps * step + around, on an SM full of tiles (work) and on one that
+// Microseconds of a tile: steps * step + around, on an SM full of tiles (work), and on an SM that
 // waits for this tile (wait). Fitted to an H100 on the layers of ResNet-18 and six 1x1 layers, with
-// 1 and 32 images. Only their ratios matter: they choose among the tiles.
+// 1 and 32 images. Only the ratios matter: they choose among the tiles.
 struct ByteTileTime {
   double work_step, work_around, wait_step, wait_around;
 };
 
 struct ByteInstance {
-  int pixels, channels;  // of a block's tile
+  int pixels, channels;  // size of a block's tile
   unsigned threads;
   std::size_t shared_bytes;
-  int blocks;  // that share an SM
+  int blocks;  // blocks that share an SM
   ByteTileTime us;
   void (*kernel)(const ByteGather);
 };

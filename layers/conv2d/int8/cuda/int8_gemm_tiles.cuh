@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_gemm_tiles.cuh: the kernel of int8_gemm_cuda.cu, whose header explains the idea. A block
-// copies 128 bytes of the reduction a step into shared memory, asynchronously and several steps
-// ahead, and multiplies them with byte_tile.cuh. Rows are pixels and columns are output channels:
-// so the sums of a thread are neighbouring channels, and a word of y holds four of them.
+// int8_gemm_tiles.cuh: the kernel of int8_gemm_cuda.cu, whose header explains the idea. In each
+// step a block copies 128 bytes of the reduction into shared memory, asynchronously and several
+// steps ahead, and multiplies them with byte_tile.cuh. Rows are pixels and columns are output
+// channels. So the sums of a thread are neighbouring channels, and a word of y holds four of them.
 // Read next  layers/conv2d/shared/cuda/gather_lines.h; int8_outputs.cuh
 #pragma once
 
@@ -18,18 +18,18 @@ namespace convscope::int8 {
 using gather::kBlockPieces;
 using gather::Line;
 
-inline constexpr int kPieceBytes = 16;  // a block of 16 channels of a pixel
+inline constexpr int kPieceBytes = 16;  // 16 channels of a pixel
 
 // A block: kPixelGroups x kChannelGroups warp groups, each with 64 pixels and kColumns channels.
 template <bool kSigned_, int kPixelGroups_, int kChannelGroups_, int kColumns_, int kStages_,
           int kBlocks_>
 struct ByteVariant {
-  static constexpr bool kSigned = kSigned_;  // x
+  static constexpr bool kSigned = kSigned_;  // whether x is signed
   static constexpr int kPixelGroups = kPixelGroups_;
   static constexpr int kChannelGroups = kChannelGroups_;
-  static constexpr int kColumns = kColumns_;  // of a warp group
+  static constexpr int kColumns = kColumns_;  // columns of a warp group
   static constexpr int kStages = kStages_;
-  static constexpr int kBlocks = kBlocks_;  // that share an SM
+  static constexpr int kBlocks = kBlocks_;  // blocks that share an SM
   // The product of one step may still run when the next one begins; see sum_bytes().
   static constexpr int kUnderWay = kStages >= 3 ? 1 : 0;
   static constexpr int kAhead = kStages - 1 - kUnderWay;  // steps that are copied in advance
@@ -37,7 +37,7 @@ struct ByteVariant {
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kPixels = 64 * kPixelGroups;
   static constexpr int kChannels = kColumns * kChannelGroups;
-  static constexpr int kSums = kColumns / 2;  // of a thread
+  static constexpr int kSums = kColumns / 2;  // accumulators of a thread
   static constexpr int kPixelBytes = kPixels * kTileRowBytes;
   static constexpr int kStageBytes = (kPixels + kChannels) * kTileRowBytes;
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;  // including alignment
@@ -53,20 +53,20 @@ struct ByteGather {
   const uint4* pixels = nullptr;   // x: [N][blocks of 16 channels][H][W] pieces
   const uint4* weights = nullptr;  // [group][step][rows][8 pieces], see pack_bytes_kernel
   const int2* table = nullptr;     // [steps][8 pieces], see place_of_piece()
-  int* parts = nullptr;            // [splits] of y's size, when splits > 1
+  int* parts = nullptr;            // [splits] arrays of y's size, when splits > 1
   std::int64_t part_size = 0;
   CudaOutputs end;
-  int images = 0, groups = 1, channels = 0;  // output channels of a group
+  int images = 0, groups = 1, channels = 0;  // channels: output channels of a group
   int weight_rows = 0, steps = 0, splits = 1;
-  int pieces = 0, all_pieces = 0;  // blocks of input channels, of a group and of all
-  int out_blocks = 0;              // blocks of output channels, of all groups
+  int pieces = 0, all_pieces = 0;  // blocks of input channels in a group, and in all groups
+  int out_blocks = 0;              // blocks of output channels in all groups
   FastDivisor by_channel_tiles;
   Line high, wide;
 };
 
-// Computes sums = the product of `steps` steps. load(step, stage) starts the copies of one step; it
-// is called for steps 0, 1, 2, ... meanwhile() runs during the first copies, and its effects are
-// visible to all threads afterwards.
+// Computes `sums`, the product of `steps` steps. load(step, stage) starts the copies of one step;
+// it is called for steps 0, 1, 2, ... meanwhile() runs during the first copies. Its effects are
+// visible to all threads when the function returns.
 template <class V, class Load, class Meanwhile>
 __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, int steps,
                                  const Load& load, const Meanwhile& meanwhile) {
@@ -105,8 +105,8 @@ __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, i
   async_copy_wait<0>();
 }
 
-// Returns the offset in x, in pieces, of tap (0, 0) of an output pixel, and which of its taps are
-// inside: bit t the rows, bit 16 + t the columns.
+// Returns the offset in x, in pieces, of tap (0, 0) of an output pixel, and a mask of its taps
+// inside the image: bit t for row t, bit 16 + t for column t.
 __device__ inline int2 place_of_pixel(const ByteGather& z, int pixel, int group, int pixels) {
   const int line = z.wide.by_outputs.divide(pixel);
   const int image = z.high.by_outputs.divide(line);
@@ -120,7 +120,7 @@ __device__ inline int2 place_of_pixel(const ByteGather& z, int pixel, int group,
   return make_int2(from, pixel < pixels ? static_cast<int>(inside) : 0);
 }
 
-// Block (x: channel tiles inside pixel tiles, y: group, z: split).
+// Kernel: block x is a channel tile inside a pixel tile, y is a group, z is a split.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
     const __grid_constant__ ByteGather z) {
@@ -137,7 +137,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
   const int steps = gather::part_begin(z.steps, split + 1, z.splits) - first_step;
 
   // The lanes of a warp copy one piece of 32 neighbouring pixels, which are adjacent in memory. A
-  // thread has kTurns of the eight pieces and the same pixels in each.
+  // thread copies kTurns of the eight pieces, from the same pixels in each turn.
   constexpr int kTurns = V::kWarps >= 8 ? 1 : 8 / V::kWarps;
   constexpr int kWarpsBeside = V::kWarps >= 8 ? V::kWarps / 8 : 1;
   constexpr int kRows = V::kPixels / 32 / kWarpsBeside;

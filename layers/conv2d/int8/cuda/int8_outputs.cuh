@@ -3,10 +3,10 @@
 //
 // Formula    real = s_x s_w[k] sum + b[k] + s_r residual;  y = clip(round(real / s_y)), or real
 // Numerics   A sum has 31 bits and f32 has 24, so `real` in f32 is wrong by a few units in the last
-//            place. A code is then right unless the fraction of `real` is very near 1/2; those, one
-//            in some thousands, are computed in double. So the codes are those of double
-//            arithmetic. Computing all of them in double would cost more than the sums: an SM
-//            converts 16 numbers of 64 bits in the time of 128 float products.
+//            place. A code is then right unless the fraction of `real` is very near 1/2. The codes
+//            for which it is near, one in some thousands, are computed in double. So all codes
+//            equal those of double arithmetic. Computing all codes in double would cost more than
+//            the sums: an SM converts 16 numbers of 64 bits in the time of 128 float products.
 // Read next  int8_gemm_tiles.cuh
 #pragma once
 
@@ -21,7 +21,7 @@ namespace convscope::int8 {
 enum class Beside : std::uint8_t { nothing, codes, signed_codes, floats };
 
 // All pointers are on the device. The kernel reads the scales when it runs, so a CUDA graph stays
-// right when they change. y and the residual are in NCHW16c.
+// valid when the scales change. y and the residual are in NCHW16c.
 struct CudaOutputs {
   const double* s_x = nullptr;
   const double* s_w = nullptr;  // [K]; null: 1
@@ -30,7 +30,7 @@ struct CudaOutputs {
   const double* b = nullptr;  // [K], or null
   const void* residual = nullptr;
   void* y = nullptr;
-  float most = 0;  // for relu
+  float most = 0;  // upper bound, for relu
   int low = 0, high = 0, channels = 0;
   bool codes = false, relu = false, w_per_channel = true;
   Beside beside = Beside::nothing;
@@ -66,22 +66,23 @@ __device__ inline double scale_at(const double* scales, int at) {
   return scales == nullptr ? 1.0 : scales[at];
 }
 
-// Scales in units of y's step, for a tile of kCount channels; in shared memory.
+// Scales in units of y's step, for a tile of kCount channels, in shared memory.
 template <int kCount>
 struct Factors {
-  // real = scale * sum + shift (+ beside * residual); a code if its fraction is below `sure`.
+  // real = scale * sum + shift (+ beside * residual); its code is right if the fraction is below
+  // `sure`.
   alignas(16) float scale[kCount], shift[kCount], sure[kCount];
   alignas(16) double exact_scale[kCount], exact_shift[kCount];
   double exact_beside;
   float beside, low, high;
 };
 
-// Returns the largest fraction that is sure. With u = 2^-24 f32 rounds the sum (u |product|), the
-// factor (u |product|), the shift (u |shift|), the residual's factor and the two sums (2 u
-// |residual| + 2 u |real|). A code that is not clipped has |real| <= top = the largest code + 1, so
-// |product| <= top + |shift| + |residual|. Together that is u (4 top + 3 |shift| + 4 |residual|),
-// plus 5 % for omitted terms. Where a sum could leave the range of this rounding, no fraction is
-// sure.
+// Returns the largest fraction with which a code is surely right. With u = 2^-24 f32 rounds the sum
+// (by u |product|), the factor (u |product|), the shift (u |shift|), the residual's factor and the
+// two sums (2 u |residual| + 2 u |real|). A code that is not clipped has |real| <= top = the
+// largest code + 1, so |product| <= top + |shift| + |residual|. The total is u (4 top + 3 |shift| +
+// 4 |residual|), plus 5 % for omitted terms. Where a sum could exceed the range of this rounding,
+// the result is -1: no code is sure.
 __device__ inline float sure_fraction(double top, double scale, double shift, double beside) {
   const double wrong = 1.05 * 0x1p-24 * (4 * top + 3 * fabs(shift) + 4 * beside);
   const double largest = fabs(scale) * 0x1p31 + fabs(shift) + beside;
@@ -123,7 +124,7 @@ __device__ inline void make_factors(const CudaOutputs& z, int first_channel, Fac
   }
 }
 
-// The residual of four channels: four bytes, or four floats.
+// The residual of four channels: four int8 codes, or four floats.
 struct Residual {
   unsigned bytes = 0;
   float4 floats = {0, 0, 0, 0};
@@ -148,7 +149,7 @@ __device__ inline float number_of(const CudaOutputs& z, const Residual& residual
   return static_cast<float>(byte_of(residual.bytes, i, z.beside == Beside::signed_codes));
 }
 
-// Returns the codes of four channels in double; NaN becomes the lowest one.
+// Returns the codes of four channels, computed in double. NaN becomes the lowest code.
 template <int kCount>
 __device__ __attribute__((noinline)) unsigned exact_codes(const CudaOutputs& z,
                                                           const Factors<kCount>& by, int local,
@@ -164,8 +165,8 @@ __device__ __attribute__((noinline)) unsigned exact_codes(const CudaOutputs& z,
   return word;
 }
 
-// Epilogue kinds known at compile time: a branch for each number would cost more than the number.
-// `any` decides at run time.
+// Kinds of epilogue as template arguments: a branch for each element would cost more than the
+// element. `any` decides at run time.
 enum class Kind : std::uint8_t { codes, codes_beside_codes, any };
 template <Kind kKind>
 struct KindOf {
@@ -182,8 +183,8 @@ __device__ inline void with_kind(const CudaOutputs& z, const F& f) {
   }
 }
 
-// Stores y of four channels, `local` of the scales and the next three; `first_channel` + local is
-// the channel of y. The first one is element `at` of y and of the residual.
+// Stores y of four channels. `local` is the index of the first one in the scales, first_channel +
+// local its channel in y, and `at` its element in y and in the residual.
 template <Kind kKind, int kCount>
 __device__ inline void store_four(const CudaOutputs& z, const Factors<kCount>& by,
                                   int first_channel, int local, const int (&sums)[4],
@@ -227,7 +228,7 @@ __device__ inline void store_four(const CudaOutputs& z, const Factors<kCount>& b
   bool all_sure = true;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    // Clipped numbers are sure: low and high are integers.
+    // Clipped values are sure, because `low` and `high` are integers.
     const float clipped = fminf(fmaxf(real[i], by.low), by.high);
     const float pushed = __fadd_rn(clipped, kShift);
     const float fraction = __fsub_rn(clipped, __fsub_rn(pushed, kShift));

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_small_net_cuda.cu: a whole small network on integers in one kernel: a block takes a sample
-// from the image to the logits, with weights and codes in shared memory.
+// int8_small_net_cuda.cu: a whole small network on int8 values in one kernel: a block computes a
+// sample from the image to the logits, with weights and codes in shared memory.
 //
 // Formula    for each layer: sum[k] = sum over its inputs of x w[k];
 //            real = s_x s_w[k] sum + b[k];
 //            y = clip(round(max over the window of relu(real) / s_y))
 // Textbook   for n: x = round(image / s); for each layer: for k, window: y[k] = largest code of its
 //            pixels; x = y
-// Method     a block loads the weights into shared memory once, then takes sample after sample. A
-//            convolution: a thread has a window of 2 x 2 outputs for two channels; four input
+// Method     a block loads the weights into shared memory once, then takes one sample after
+//            another.
+//            Convolution: a thread computes a window of 2 x 2 outputs for two channels. Four input
 //            channels are a word, so one instruction (dp4a) adds four products, and a row of x
-//            serves two kernel rows. With a single channel four neighbouring columns are a word,
-//            and a thread has two windows. A linear layer: its inputs are split into parts, a
-//            thread for each output and part, 16 products for each load of w; the parts are added
-//            through shared memory. Accumulators become codes in registers: rounding keeps the
-//            order, so the largest code of a window is the code of one sum
+//            serves two kernel rows. With a single channel, four neighbouring columns are a word,
+//            and a thread has two windows.
+//            Linear layer: its inputs are split into parts. There is a thread for each output and
+//            part, with 16 products for each load of w; the parts are added through shared memory.
+//            Accumulators become codes in registers: rounding keeps the order, so the largest code
+//            of a window is the code of one sum
 // Shapes     images [N,C,H,W] f32, words of w as in int8_small_net.h, logits [N,K] f32
 // Supports   small_net::refusal(): kernels 3x3, 5x5, 7x7 of stride 1, followed by linear layers,
-//            all in 100 KiB of shared memory
-// Cost       products = N (K P Q C R^2 + ...), four in an instruction; bytes = the images, and the
-//            weights once for a block. Bound by the latency of a sample where samples are few
+//            Cost       products = N (K P Q C R^2 + ...), four in an instruction; bytes = the
+//                       images, and the weights once for each block. With few samples the latency
+//                       of one sample is the limit
 // Numerics   exact sums; codes are those of double arithmetic (int8_outputs.cuh)
 // Backward   none: rounding has no useful derivative
-// Choices    two channels: 4 x 2 sums, and 6 words of x serve 40 products of a row (R = 5). Up to
-//            three blocks on an SM: one waits at a barrier while another computes
+// Choices    Two channels: 4 x 2 sums, and 6 words of x serve 40 products of a row (R = 5). Up to
+//            three blocks share an SM: one waits at a barrier while another computes
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
-//            network); the fusion is our own
+//            network); the fusion is own work
 // Read next  int8_gemm_cuda.cu, one layer of any size; few_channel_conv_forward_cuda.cu, the same
 //            idea in f32
 #include <algorithm>
@@ -46,11 +48,11 @@ using small_net::Tile;
 using small_net::tile_of;
 using small_net::weight_row;
 
-constexpr int kMaxBlocks = 3;  // on an SM
+constexpr int kMaxBlocks = 3;  // blocks on an SM
 
 // ---- weights -----------------------------------------------------------------------------------
 
-// A thread packs a word.
+// Kernel: each thread packs one word.
 __global__ void pack_weights_kernel(const SmallNetStage z, const std::int8_t* codes,
                                     unsigned* words) {
   const int at = static_cast<int>(global_thread());
@@ -90,7 +92,7 @@ struct Factor {
 };
 static_assert(sizeof(Factor) == small_net::kFactorWords * sizeof(unsigned));
 
-// Bounds of the codes of a stage, or of real numbers by the activation. They and the scales are
+// Bounds of the codes of a stage, or of its real outputs by the activation. Bounds and scales are
 // computed once for a block: divisions of doubles take as long as a layer.
 struct Bounds {
   float low, high;
@@ -137,7 +139,7 @@ __device__ inline int code_of_window(const Factor& f, int a, int b, int c, int d
   return code_of_sum(f, f.exact_scale < 0 ? smallest : largest, bounds);
 }
 
-// Offset of y's code in the x of the next stage, in bytes.
+// Where a code of y is stored in the x of the next stage, in bytes.
 struct NextX {
   unsigned char* x;
   bool is_linear, is_planar;
@@ -163,7 +165,8 @@ __device__ inline int place(const NextX& to, int c, int row, int column, int h, 
 
 // ---- layers ------------------------------------------------------------------------------------
 
-// Computes sums[channel][row][column] of a window of 2 x 2 outputs. x points to its first pixel.
+// Computes sums[channel][row][column] of a window of 2 x 2 outputs. x points to the window's first
+// pixel.
 template <int R, bool kSigned>
 __device__ inline void convolve_window(const unsigned* x, const Tile& tile, const unsigned* w,
                                        int w_next, int (&sums)[kChannels][2][2]) {
@@ -212,7 +215,8 @@ __device__ inline void convolve_window(const unsigned* x, const Tile& tile, cons
   }
 }
 
-// The same for a single channel, two rows of four columns. x points to the word of the first pixel.
+// Computes sums of a layer with one input channel, two rows of four columns. x points to the word
+// of the first pixel.
 template <int R, bool kSigned>
 __device__ inline void convolve_planar(const unsigned* x, int pitch, const unsigned* w, int w_next,
                                        int (&sums)[kChannels][2][4]) {
@@ -279,7 +283,7 @@ __device__ inline void store_tile(const SmallNetStage& z, const Factor& f, Bound
   }
 }
 
-// Runs a convolution. A thread takes a tile of outputs for two channels.
+// Runs a convolution. Each thread computes a tile of outputs for two channels.
 template <int R, bool kSigned, bool kPlanar>
 __device__ void conv_stage(const SmallNetStage& z, const unsigned* x, const unsigned* w,
                            const Factor* factors, Bounds bounds, const NextX& to) {
@@ -292,7 +296,7 @@ __device__ void conv_stage(const SmallNetStage& z, const unsigned* x, const unsi
     const int pair = i / tiles, at = i - pair * tiles;
     const int top = at / tiles_w, left = at - top * tiles_w;
     const int k = pair * kChannels;
-    // A pair without a second channel computes its first one twice.
+    // With an odd number of channels, the last pair computes its first channel twice.
     const bool has_other = k + 1 < z.k;
     int sums[kChannels][2][kColumns] = {};
     const unsigned* const from = x + 2 * top * tile.row_words();

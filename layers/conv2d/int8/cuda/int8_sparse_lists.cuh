@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_sparse_lists.cuh: block-sparse weights as one list for each 16 output channels: the quads of
-// input channels that any of its rows keeps, in the order of the multiplication.
+// input channels that at least one of its rows keeps, in the order of the multiplication.
 //
 // Formula    list[k / 16] = the quads (c..c+3,r,s) in blocks of rows 16 (k / 16) .. + 15
 // Textbook   for each list: for each segment of channels: for each quad: if any of its 4 x 16
 //            weights is kept: append it
 // Method     a block of threads makes one list. It marks the quads as bits in shared memory, counts
-//            the bits before each word, and writes entries and weights at their places. The start
-//            of its list is the sum of upper bounds of the previous lists
-// Shapes     four entries are half an MMA, two halves a pair: entries [pair][4] of {first half,
-//            second half}, weights [pair][lane] of four words, as lane l holds B [32 x 8] twice:
-//            weight_place(). A list has segments: the channels that are in shared memory together.
-//            Each begins with a new pair
-// Order      the four entries of a half should be quads 0, 1, 2, 3 of their blocks of 16 channels;
-//            these blocks may differ. Then four quads of eight pixels are 32 banks of shared
-//            memory. Entry t of a half is the next quad t, while one is left; the remaining quads
-//            fill the gaps
+//            the bits before each word, and writes entries and weights to their positions. The list
+//            begins at the sum of the upper bounds of all previous lists
+// Shapes     Four entries are a half (the operand of half an MMA), two halves are a pair. entries
+//            [pair][4] of {first half, second half}; weights [pair][lane] of four words, as lane l
+//            holds B [32 x 8] twice: see weight_place(). A list has segments: the channels that are
+//            in shared memory at the same time. Each segment begins with a new pair
+// Order      The four entries of a half should be quads 0, 1, 2, 3 of their blocks of 16 channels;
+//            these blocks may differ. Then four quads of eight pixels are in 32 different banks of
+//            shared memory. Entry t of a half is the next quad t, while one is left; the remaining
+//            quads fill the gaps
 // Cost       bytes: the blocks, and 32 + 512 for each pair
 // Numerics   copies
 // Choices    256 threads: a list of ResNet has 16 to 1152 quads
@@ -40,13 +40,13 @@ inline constexpr int kPiece = 16;     // adjacent channels of a pixel, and their
 inline constexpr int kListThreads = 256;
 
 struct SparseLists {
-  int* begin = nullptr;      // [lists], the first pair
-  int* end = nullptr;        // [lists][segments], end of the pairs of each
+  int* begin = nullptr;      // [lists], the first pair of each
+  int* end = nullptr;        // [lists][segments], the end of each segment's pairs
   int2* entries = nullptr;   // [pairs][4]: bytes in a stage; y -1: the second half is empty
   uint4* weights = nullptr;  // [pairs][32]
 };
 
-// Returns the most quads that a stored block adds to a list: neighbours in a row of the matrix are
+// Returns the most quads that a stored block adds to a list. Neighbouring columns of the matrix are
 // channels only in a 1x1 kernel.
 inline std::int64_t quads_of_block(const Conv2dProblem& z) {
   const std::int64_t wide = z.weight_format.block_columns;
@@ -90,13 +90,13 @@ struct MakeSparseLists {
   BlockSparseView w;
   SparseLists to;
   Patch patch;
-  int rows = 0, columns = 0;       // of the matrix
+  int rows = 0, columns = 0;       // of the matrix of weights
   int taps = 1, taps_w = 1;        // of a channel
-  int quads = 0, block_quads = 0;  // of a row, at most; of a block
+  int quads = 0, block_quads = 0;  // at most in a row; in a block
   int segments = 1, segment_pieces = 1;
   bool merged = false;  // SparseView::merged
 
-  // Quads t of the pieces of a segment are bits: one for each piece and tap.
+  // The quads t of a segment's pieces are marked as bits, one for each piece and tap.
   __host__ __device__ int bits() const { return segment_pieces * (merged ? 1 : taps); }
   __host__ __device__ int words() const { return (bits() + 31) / 32; }
   std::size_t shared_bytes() const {
@@ -116,8 +116,8 @@ __device__ inline BlockRows block_rows_of(const MakeSparseLists& z, int list) {
   return {list * kListRows / height, last / height + 1};
 }
 
-// Returns the most pairs of a list: eight quads are one pair, and each segment may have one that is
-// not full.
+// Returns the most pairs of a list: eight quads are one pair, and each segment may have one pair
+// that is not full.
 __device__ inline int capacity(const MakeSparseLists& z, int list) {
   const BlockRows rows = block_rows_of(z, list);
   const int blocks = z.w.row_begin[rows.end] - z.w.row_begin[rows.begin];
@@ -126,7 +126,7 @@ __device__ inline int capacity(const MakeSparseLists& z, int list) {
                                        8);
 }
 
-// Calls visit(stored block, its row of blocks); the threads of a block share them out.
+// Calls visit(stored block, its row of blocks). Each thread of the block of threads visits some.
 template <class Visit>
 __device__ inline void for_each_block(const MakeSparseLists& z, int list, const Visit& visit) {
   const BlockRows rows = block_rows_of(z, list);
@@ -138,9 +138,9 @@ __device__ inline void for_each_block(const MakeSparseLists& z, int list, const 
   }
 }
 
-// The bit of a column's quad, and the offset of its x.
+// The bit of a column's quad, and the offset of the x that it reads.
 struct QuadBit {
-  int segment, quad;  // of its block of 16 channels
+  int segment, quad;  // quad: within its block of 16 channels
   int bit;
   int offset;  // in a stage, in bytes
 };
@@ -161,13 +161,14 @@ __device__ inline QuadBit quad_bit(const MakeSparseLists& z, int column) {
           (piece * z.patch.slots + from) * kPiece + quad * kQuad};
 }
 
-// Place of entry `i` of those with this quad: a half of its segment, and one of the four.
+// Position of entry `i` among those with the same quad: a half of its segment, and an entry of the
+// half.
 struct HalfPlace {
   int half, entry;
 };
 __device__ inline HalfPlace half_place(const int* counts, int halves, int quad, int i) {
   if (i < halves) return {i, quad};
-  int left = i - halves;  // index among all without a half
+  int left = i - halves;  // index among all entries without a half
   for (int other = 0; other < quad; ++other) left += max(0, counts[other] - halves);
   for (int other = 0; other < 3; ++other) {
     const int gaps = max(0, halves - counts[other]);
@@ -177,9 +178,9 @@ __device__ inline HalfPlace half_place(const int* counts, int halves, int quad, 
   return {counts[3] + left, 3};
 }
 
-// Returns the byte of the weight of (row of the list, entry, channel of its quad). Column n of B is
-// lane / 4; thread t of four holds columns 2 t and 2 t + 1 of two products. They become the rows 4
-// t .. 4 t + 3, so that the thread ends with four neighbours.
+// Returns the byte offset of the weight of (row of the list, entry, channel of its quad). Column n
+// of B belongs to lane / 4. Thread t of four holds columns 2 t and 2 t + 1 of two products. These
+// columns become the rows 4 t .. 4 t + 3, so that the thread ends with four neighbouring channels.
 __device__ inline std::int64_t weight_place(int first_pair, const HalfPlace& at, int row,
                                             int channel) {
   const int product = row % 4 / 2, column = row / 4 * 2 + row % 2;
@@ -188,7 +189,7 @@ __device__ inline std::int64_t weight_place(int first_pair, const HalfPlace& at,
          channel;
 }
 
-// Block (x: list).
+// Kernel: block x is a list.
 __global__ __launch_bounds__(kListThreads) void write_sparse_lists_kernel(
     const __grid_constant__ MakeSparseLists z) {
   __shared__ int scratch[32];
@@ -262,7 +263,7 @@ __global__ __launch_bounds__(kListThreads) void write_sparse_lists_kernel(
       const QuadBit quad = quad_bit(z, column);
       const HalfPlace at = place_of(quad);
       const int pair = first_of[quad.segment];
-      // Several blocks may add the same quad: they write the same number.
+      // Several blocks may add the same quad; all of them write the same offset.
       offsets[((pair + at.half / 2) * 4 + at.entry) * 2 + at.half % 2] = quad.offset;
       for (int r = max(0, list * kListRows - row * height); r < height && row * height + r <= last;
            ++r) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_sparse_patch.h: the part of an image that a tile of output pixels reads, and its place in
-// shared memory, as plain arithmetic for host and device.
+// int8_sparse_patch.h: the part of an image that a tile of output pixels reads (its patch), and
+// where the patch is in shared memory. The code is arithmetic for host and device.
 //
-// A tap moves all pixels of a tile by the same distance. So the offset of a word of x is a sum: a
-// number of the pixel, and a number of the tap and the channels. A list holds the second one.
+// A tap moves all pixels of a tile by the same distance. So the offset of a word of x is a sum of
+// two terms. One depends on the pixel; the other depends on tap and channels, and is stored in a
+// list.
 //
 //   stride 2, 3 taps, 4 outputs    input      0 1 2 3 4 5 6 7 8
 //                                  tap 0      x   x   x   x
@@ -11,8 +12,8 @@
 //                                  tap 2          x   x   x   x
 //                                  slots      0 2 4 6 8 | 1 3 5 7 (9)     outputs side by side
 //
-// Eight neighbouring pixels of 16 bytes are all 32 banks of shared memory, if their slots differ
-// modulo 8. That holds inside a row of pixels. Where eight pixels reach into the next row or image,
+// Eight neighbouring pixels of 16 bytes fill all 32 banks of shared memory, if their slots differ
+// modulo 8. That holds within a row of pixels. Where eight pixels reach into the next row or image,
 // unused slots are inserted before that row or image.
 #pragma once
 
@@ -23,8 +24,8 @@
 
 namespace convscope::int8 {
 
-// One dimension. A slot is a place of the image that some tap of some output of the tile reads.
-// Slots with the same remainder modulo the stride are adjacent.
+// One dimension. A slot is a row or column of the image that some tap of some output of the tile
+// reads. Slots with the same remainder modulo the stride are adjacent.
 struct PatchLine {
   int in_size = 1, outputs = 1, taps = 1, stride = 1, pad = 0, apart = 1;  // of the layer
   int tile = 1;                                                            // outputs of the tile
@@ -47,10 +48,10 @@ struct PatchLine {
         length(outputs_ + (kernel - 1) * dilation / step) {}
 
   constexpr int slots() const { return remainders * length; }
-  // Returns the slot of a tap: output i of the tile reads i + slot_of_tap(t).
+  // Returns the slot of a tap: output i of the tile reads slot i + slot_of_tap(t).
   constexpr int slot_of_tap(int tap) const { return tap % period * length + tap * apart / stride; }
-  // Returns the place in the image of a slot, for a tile that begins at output `first`; may be
-  // outside.
+  // Returns the row or column of the image that a slot holds, for a tile that begins at output
+  // `first`. It may be outside of the image.
   constexpr int input(int first, int slot) const {
     const int remainder = slot / length;
     return (first + slot - remainder * length) * stride - pad + remainder * apart % stride;
@@ -76,9 +77,9 @@ constexpr int to_remainder(int at_least, int of) {
 struct Patch {
   int images = 1, rows = 1, columns = 1;
   PatchLine high, wide;
-  int pitch = 1;        // distance of two rows of the patch in slots
-  int image_slots = 1;  // distance of two images in slots
-  int slots = 1;        // for one piece of 16 channels
+  int pitch = 1;        // slots from one row of the patch to the next
+  int image_slots = 1;  // slots from one image to the next
+  int slots = 1;        // slots for one piece of 16 channels
   // Pixel i of the tile has slot i, so its offset is known at compile time. There are slots for all
   // pixels that a tile may have, even if some sums are not used.
   bool straight = false;
@@ -90,8 +91,8 @@ struct Patch {
   }
 };
 
-// Returns a patch of at most `most` pixels: several whole images, or rows of one, or a part of a
-// row, in shares of nearly equal size.
+// Returns a patch for a tile of at most `most` pixels: several whole images, rows of one image, or
+// a part of a row. The tiles of a layer have nearly equal sizes.
 inline Patch patch_of(const SparseView& z, int most) {
   const auto share = [](int all, int largest) { return ceil_div(all, ceil_div(all, largest)); };
   Patch out;

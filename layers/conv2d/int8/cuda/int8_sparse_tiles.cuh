@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_sparse_tiles.cuh: the kernel of int8_block_sparse_cuda.cu, whose header explains the idea. A
-// block copies the patch of a tile of pixels into shared memory, one segment of channels after the
-// other, and its warps walk along their lists: 16 pixels and eight quads are operand A of two MMAs.
+// block copies the patch of a tile of pixels into shared memory, one segment of channels after
+// another. Its warps walk along their lists: 16 pixels and eight quads are operand A of two MMAs.
 // Read next  int8_sparse_patch.h; int8_sparse_lists.cuh; int8_outputs.cuh
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace convscope::int8 {
 
-inline constexpr int kSparseWarps = 8;   // of a block
-inline constexpr int kGroupPixels = 16;  // in an MMA
+inline constexpr int kSparseWarps = 8;   // warps of a block
+inline constexpr int kGroupPixels = 16;  // pixels of an MMA
 
 struct SparseBytes {
   const uint4* x = nullptr;  // pieces
@@ -24,8 +24,8 @@ struct SparseBytes {
   int lists_count = 0, segments = 1, segment_pieces = 1;
   int stage_bytes = 0, places_at = 0;  // in shared memory
   FastDivisor by_tiles_down, by_tiles_across;
-  FastDivisor by_used, by_image, by_line;  // slots to copy: in a piece, an image, a row
-  FastDivisor by_tile_image, by_columns;   // pixels of the tile: in an image, in a row
+  FastDivisor by_used, by_image, by_line;  // slots to copy: of a piece, an image, a row
+  FastDivisor by_tile_image, by_columns;   // pixels of the tile: of an image, of a row
 };
 
 // The first pixel of a tile.
@@ -55,8 +55,8 @@ __device__ inline int2 place_of_slot(const SparseBytes& z, const TileOrigin& fir
       image * z.patch.image_slots + line * z.patch.pitch + column);
 }
 
-// Returns the offset of pixel `i` of the tile in a stage, in bytes, and in y, in pieces; -1: none.
-// Pixels after the last one read the same as the last.
+// Returns two offsets of pixel `i` of the tile: in a stage, in bytes, and in y, in pieces (-1: not
+// a pixel). Pixels after the last one read the same x as the last one.
 __device__ inline int2 place_of_pixel(const SparseBytes& z, const TileOrigin& first, int i) {
   const int pixel = min(i, z.patch.pixels() - 1);
   const int image = z.by_tile_image.divide(pixel);
@@ -85,8 +85,8 @@ __device__ inline unsigned word_at(const unsigned char* from, int bytes) {
   return *reinterpret_cast<const unsigned*>(from + bytes);
 }
 
-// Offsets in a stage, in bytes, of a lane's pixels in each group of 16: stored numbers, or one
-// number and compile-time steps.
+// Offsets in a stage, in bytes, of a lane's pixels in each group of 16. They are stored, or
+// computed from one offset and compile-time steps.
 template <int kGroups, bool kStraight>
 class PixelPlaces {
  public:
@@ -106,7 +106,7 @@ class PixelPlaces {
   int at_[kCount];
 };
 
-// Adds the products of a pair to the sums.
+// Adds the products of a pair to the accumulators.
 template <bool kSigned, int kGroups, bool kStraight>
 __device__ inline void add_pair(const SparsePair& pair, const unsigned char* stage,
                                 const PixelPlaces<kGroups, kStraight>& pixels,
@@ -124,8 +124,8 @@ __device__ inline void add_pair(const SparsePair& pair, const unsigned char* sta
   }
 }
 
-// Block (x: tile of pixels, y: kLists lists). kSparseWarps / kLists warps share a list: each takes
-// every n-th pair of it.
+// Kernel: block x is a tile of pixels, y is kLists lists. kSparseWarps / kLists warps share a list;
+// each takes every n-th pair of the list.
 template <bool kSigned, int kGroups, int kLists, bool kStraight>
 __global__ __launch_bounds__(32 * kSparseWarps,
                              2) void sparse_bytes_kernel(const __grid_constant__ SparseBytes z) {
@@ -194,7 +194,7 @@ __global__ __launch_bounds__(32 * kSparseWarps,
 
   const int first_channel = static_cast<int>(blockIdx.y) * kLists * kListRows;
   const int local = local_list * kListRows + lane % 4 * 4;
-  // `eight`: the sums of two pixels and four channels.
+  // `eight` has the sums of two pixels and four channels.
   const auto store_group = [&](auto known, int j, const int(&eight)[8]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -213,7 +213,7 @@ __global__ __launch_bounds__(32 * kSparseWarps,
       for (int j = 0; j < kGroups; ++j) store_group(known, j, sums[j]);
     });
   } else {
-    // Each warp of a list finishes some of its groups of pixels.
+    // Each warp of a list finishes some of the list's groups of pixels.
     int* const parts = reinterpret_cast<int*>(stages) + local_list * (kShare * kGroups * 8 * 32);
     __syncthreads();
 #pragma unroll

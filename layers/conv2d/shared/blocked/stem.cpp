@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stem.cpp: forward of a network's first layer, from [N,C,H,W] to NCHW16c: rows of x are copied
-// with zeros around them, and tiles read that copy by one list of offsets.
+// stem.cpp: forward of a network's first layer, from [N,C,H,W] to NCHW16c. Rows of x are copied
+// with zeros around them, and all tiles read the copy through one list of offsets.
 //
 // Read next  stem.h, the plan; stem_tiles_simd.cpp, the tiles
 #include "layers/conv2d/shared/blocked/stem.h"
@@ -23,7 +23,7 @@ namespace {
 
 using Index = std::int64_t;
 
-constexpr Index kChunks = 16;  // for the threads, when there are fewer images
+constexpr Index kChunks = 16;  // least number for the threads, with few images
 
 struct StemPlan {
   explicit StemPlan(const Conv2dProblem& problem)
@@ -39,7 +39,7 @@ struct StemPlan {
         phases(z.stride_w <= 2 ? 1 : z.stride_w),
         columns((q - 1) * step + (z.s - 1) * z.dilation_w / phases + 1),
         row(phases * columns) {
-    // The copy stays in a quarter of L2.
+    // The copy takes at most a quarter of L2.
     const auto cache = static_cast<Index>(cache_sizes().l2 / sizeof(float) / 4);
     const Index fit = (cache / (channels * row) - halo()) / z.stride_h + 1;
     lines = std::clamp<Index>(fit, 1, p);
@@ -59,11 +59,11 @@ struct StemPlan {
 
   const Conv2dProblem& z;
   Index p, q;
-  Index channels, kernels, products;  // of a group
+  Index channels, kernels, products;  // sizes of a group
   Index width, blocks;                // output channels of a tile; tiles of a group
   // The copy is [channels, rows, phases, columns]. With a stride above 2, a phase holds the columns
-  // of one residue, so that neighbouring pixels read neighbours. A stride of 2 is a step of the
-  // tile.
+  // of one residue, so that neighbouring pixels of y read neighbouring columns. With a stride of 2
+  // the tile steps over columns instead.
   Index step, phases, columns, row;
   Index lines = 1, chunks = 1;  // lines of y of a chunk, chunks of an image
 };
@@ -108,7 +108,7 @@ class Stem {
     }
   }
 
-  // Copies rows [top, top + rows) of x; some of them may be outside the image.
+  // Copies rows [top, top + rows) of x. Some of these rows may be outside the image.
   void copy_rows(Index image, Index top, float* to) const {
     const Index begin = std::clamp<Index>(-top, 0, plan_.rows());
     const Index end = std::clamp<Index>(z_.h - top, begin, plan_.rows());
@@ -147,7 +147,7 @@ class Stem {
     tile.relu = epilogue_.relu;
     tile.most = epilogue_.most;
     for (Index block = 0; block < plan_.blocks; ++block) {
-      const Index channel = block * plan_.width;  // in the group
+      const Index channel = block * plan_.width;  // first channel, within the group
       const Index first = g * plan_.kernels + channel;
       tile.channels = static_cast<int>(std::clamp<Index>(plan_.kernels - channel, 0, plan_.width));
       tile.w = packed_ + (g * plan_.blocks + block) * plan_.products * plan_.width;
@@ -167,7 +167,7 @@ class Stem {
       }
     }
   }
-  // Returns the width of a block. After the last block of channels there may be none to write.
+  // Returns how many channels of a block are written: the last tile may be wider than the output.
   int width_of(Index block) const {
     const Index rest = round_up(plan_.kernels, kChannelBlock) - block * plan_.width;
     return static_cast<int>(std::min(plan_.width, rest));

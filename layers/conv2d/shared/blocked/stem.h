@@ -3,13 +3,13 @@
 // y in NCHW16c. blocked_pass.cpp calls these functions where layout=blocked_y.
 //
 // Method     Threads take (image, group, lines of y). The rows of x for those lines are copied
-//            once, with zeros around them; with 3 channels they are small. Then tiles need no
-//            border cases. Each product of a tile's sum is an offset in that copy, and the same for
-//            all tiles: one list of C R S offsets serves the whole layer, in the order of (r, s,
-//            c).
-// Floor      2 K C R S P Q FLOPs for an image. y is written once; a 3x3 kernel on 3 channels is 27
-//            FMAs for each float of it, so that memory matters: at 160 GFLOP/s they take 0.34 ns a
-//            float, and 4 bytes at 15 GB/s take 0.27 ns.
+//            once, with zeros around them; with 3 channels the copy is small. So tiles need no
+//            border cases. Each product of a tile's sum has an offset in the copy, and these
+//            offsets are the same for all tiles. So one list of C R S offsets, in the order of (r,
+//            s, c), serves the whole layer.
+// Floor      2 K C R S P Q FLOPs for an image. y is written once. A 3x3 kernel on 3 channels has
+//            only 27 FMAs for each float of y, so memory matters: at 160 GFLOP/s the FMAs take 0.34
+//            ns a float, and at 15 GB/s storing 4 bytes takes 0.27 ns.
 // Read next  stem_tiles_simd.cpp, the tiles; stem.cpp
 #pragma once
 

@@ -9,11 +9,11 @@
 
 namespace convscope {
 
-// out[j 16 + lane(k)] = start[k] + residual + sum (if relu, at least 0 and at most `most`); the sum
-// runs over
+// Computes out[j 16 + lane(k)] = start[k] + residual + sum (if relu, at least 0 and at most
+// `most`), where the sum of
 //   w[i width + k] in[at[i] + j in_step]
-// for products i < products; for pixels j < pixels, channels k < width and lane(k) = k / 16
-// out_block + k % 16. Lanes k >= `channels` are written as 0.
+// runs over products i < products, for pixels j < pixels and channels k < width, with lane(k) = k /
+// 16 out_block + k % 16. Lanes k >= `channels` are written as 0.
 struct StemTile {
   int pixels = 0;
   int channels = 0;
@@ -32,7 +32,7 @@ struct StemTile {
 struct StemKernels {
   int lanes = 0;   // of a vector
   int pixels = 0;  // most pixels of a tile
-  // width: 1 or 2 vectors of channels. in_step: 1 or 2.
+  // Runs tiles of `width` vectors of channels, 1 or 2, with in_step 1 or 2.
   void (*tile)(const StemTile& tile, int width, int in_step) = nullptr;
 };
 

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_plan.h: the tiling of backward_weight in NCHW16c into chunks, units and tiles; numbers
-// only.
+// weight_plan.h: the tiling of backward_weight in NCHW16c into chunks, units and tiles. It only
+// computes sizes.
 //
 // Lanes      For a 1x1 kernel the lanes of a sum are input channels: dw [K, C] is written row by
-//            row. For other kernels they are output channels, and each block of sums is transposed
-//            into dw. Rows are the other channels; a block of rows is 16 of them.
-// Unit       Rows of pixels of an image, or a few small images. Both operands of a tile stay in 3/4
-//            of L1 while all taps read them.
-// Chunk      Blocks of lanes x blocks of rows, over a slice of the units. 3/4 of L2 holds two
-//            things: the sums, while all units pass, and the rows' pixels of a unit, while all
-//            blocks of lanes read them. x is loaded from beyond L2 once for each part of one kind
-//            of channels, and dy once for each part of the other kind. The chosen cut has the least
-//            of these loads. With sums of 1 MiB, 512 x 512 channels of a 1x1 kernel, a float from
-//            beyond L2 serves 512 products.
-// Slices     As many as keep each sum to 160 totals (framework/simd/sum_chain.h), and as provide
-//            the threads with some chunks. Each slice has separate sums.
+//            row. For other kernels the lanes are output channels, and each block of sums is
+//            transposed into dw. Rows are the channels that are not in the lanes; a block of rows
+//            has 16 of them.
+// Unit       Rows of pixels of an image, or a few small images. The tile's parts of x and dy stay
+//            in 3/4 of L1 while all taps read them.
+// Chunk      Some blocks of lanes x some blocks of rows, over a slice of the units. 3/4 of L2 holds
+//            two things: the sums, while all units pass, and the rows' pixels of a unit, while all
+//            blocks of lanes read them. One operand is loaded from beyond L2 once for each part of
+//            the lanes, the other operand once for each part of the rows. The chosen cut has the
+//            least of these loads. With sums of 1 MiB, 512 x 512 channels of a 1x1 kernel, a float
+//            from beyond L2 is used for 512 products.
+// Slices     There are enough slices to keep each sum to 160 totals (framework/simd/sum_chain.h),
+//            and to provide the threads with some chunks. Each slice has its own copy of the sums.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +71,7 @@ struct WeightPlan {
   bool planes;  // x is [N,C,H,W]
   bool lanes_are_inputs;
   bool flat;  // pixels have no rows: each row of x and dy is used as one pixel
-  Index lane_channels, row_channels;  // of a group
+  Index lane_channels, row_channels;  // sizes of a group
   Index lanes, width;                 // of a vector; of a tile, one vector or two
   Index lane_blocks, row_blocks;      // of a group: of `width` channels, of 16
   Index rows = 1, images = 1;         // of a unit; several images have all their rows
@@ -126,7 +127,7 @@ struct WeightPlan {
         }
       }
     }
-    // Makes more parts for the threads, unless images provide enough work.
+    // Cuts more parts for the threads, unless the images provide enough work.
     const double flops = z.nominal_flops();
     while ((lane_step > 1 || (row_step > 1 && !planes)) && parts() * most_slices() < kChunks &&
            flops > kChunkFlops * static_cast<double>(2 * parts())) {

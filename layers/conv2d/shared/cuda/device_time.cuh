@@ -3,7 +3,7 @@
 // With small grids some SMs are idle; a share of the peak does not show that.
 //
 // The constants were fitted to times of one NVIDIA H200: half of the layers of the shapes lists and
-// of a hundred random ones, batch 1, 32 and 128. The other half tested them
+// half of a hundred random layers, batch 1, 32 and 128. The other layers tested them
 // (layers/conv2d/README.md). They are shares of an SM's peak, or microseconds.
 // Read next  layers/dispatch/algorithm.h: Cost
 #pragma once
@@ -32,8 +32,8 @@ inline double peak_of(const Conv2dProblem& z) {
                                     : kUnmeasuredGpu.f32_flops;
 }
 
-// Shares of an SM's peak: of all its blocks together, and of a single block, which waits for its
-// own loads.
+// Shares of an SM's peak: of all blocks of an SM together, and of a single block, which waits for
+// its own loads.
 struct TileRate {
   double busy, alone;
 };
@@ -44,14 +44,15 @@ inline double blocks_us(double blocks, double block_flops, double peak, TileRate
   return std::max(each / rate.alone, std::ceil(blocks / processors()) * each / rate.busy);
 }
 
-// `batch` products [m][k] x [k][n] of cuBLAS. `apart`: distance of two rows in memory, in elements.
-// Tensor cores need rows aligned to 16 bytes, f32 prefers 32; other rows use slower kernels.
+// `batch` products [m][k] x [k][n] of cuBLAS. `apart` is the distance of two rows in memory, in
+// elements. Tensor cores need rows aligned to 16 bytes; f32 is faster with 32. Other rows use
+// slower kernels.
 struct Products {
   std::int64_t m, n, k, batch = 1, apart = 4;
 };
 
 // Rates of square tiles of 128, 64, 32 and 16; the time of the call and its last wave; the time to
-// add the parts of a split reduction, one after the other. A rate of 0: no such tile.
+// add the parts of a split reduction. A rate of 0 means that there is no such tile.
 struct ProductTimes {
   TileRate tile[4];
   double around_us, parts_us, part_us = 0;
@@ -68,7 +69,7 @@ inline constexpr ProductTimes kHalfFourProducts{
     {{0.085, 0.2}, {0.24, 0.034}, {0.12, 0.056}}, 2.0, 0.97};  // rows aligned to 8 bytes
 inline constexpr ProductTimes kHalfOddProducts{
     {{0.17, 0.21}, {0.13, 0.081}, {0.069, 0.027}}, 2.2, 0.76};
-// A row or a column: bound by loads, this many times as long as its FLOPs.
+// A product with one row or column is bound by loads. It takes kVectorTimes as long as its FLOPs.
 inline constexpr double kVectorUs = 0.55, kVectorTimes = 25;
 inline constexpr int kMaxParts = 32, kLeastDepth = 64;  // parts of a reduction, and their length
 
@@ -115,15 +116,15 @@ inline double share_of(double flops, double us, double peak) {
   return std::clamp(1e6 * flops / (peak * std::max(us, 1e-3)), 1e-7, 1.0);
 }
 
-// Returns bytes that one pass writes and the next reads, as bytes of a copy: the part that stays in
-// L2 moves faster.
+// Returns the bytes of a copy that takes as long as the bytes that one pass writes and the next
+// pass reads: the part that stays in L2 moves faster.
 inline constexpr double kCacheBytes = 4.0e7, kOfCached = 0.77;
 inline double passed(double bytes) {
   return kOfCached * std::min(bytes, kCacheBytes) + std::max(0.0, bytes - kCacheBytes);
 }
 
-// Returns the cost of a call plus `bytes` and `launches` of prepare_weights(). `peak` is that of
-// the call's flops. in_call_us: microseconds of the call's cost that prepared weights save as well.
+// Returns the cost of a call plus `bytes` and `launches` of prepare_weights(). `peak` is the peak
+// of the call's FLOPs, in_call_us the further microseconds of the call that prepared weights save.
 inline Conv2dCost with_preparation(Conv2dCost cost, double peak, double bytes, double launches,
                                    double in_call_us = 0) {
   const GpuCeilings& gpu = kUnmeasuredGpu;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather_lines.h: the sources and destinations of the numbers of an implicit matrix product on a
-// GPU, as plain arithmetic for host and device. It needs no CUDA, so tests check it on the CPU.
+// gather_lines.h: where the elements of an implicit matrix product on a GPU are read and stored. It
+// needs no CUDA, so tests check it on the CPU.
 //
 // Convolutions of all directions read an image through a "line" for each of its two dimensions:
 //   position i of the output, tap t  ->  element in_first + i in_step + t tap_step of the input.
@@ -9,8 +9,8 @@
 //                with (a + pad - r dilation) divisible by the stride: no zero is multiplied;
 //                in_step = 1, tap_step = -(taps' distance in the kernel) dilation / stride
 //
-// A piece is 16 bytes, adjacent channels of one pixel: what one asynchronous copy moves. A step of
-// the sum takes eight of them, a row of 128 bytes
+// A piece is 16 bytes, adjacent channels of one pixel, which one asynchronous copy moves. A step of
+// the reduction takes eight pieces, a row of 128 bytes
 // (framework/cuda/tensor_cores/matrix_tile.cuh).
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace convscope::gather {
 
-inline constexpr int kBlockPieces = 8;    // pieces of a row that one step of the sum takes
+inline constexpr int kBlockPieces = 8;    // pieces of a row that one step of the reduction takes
 inline constexpr int kMaxTaps = 15;       // in each dimension: bits 0..14 and 16..30 of a mask
 inline constexpr int kChannelPieces = 4;  // whose taps are consecutive, see piece_at()
 
@@ -38,8 +38,8 @@ struct Line {
   constexpr int input(int i, int tap) const { return in_first + i * in_step + tap * tap_step; }
   constexpr int output(int i) const { return out_first + i * out_step; }
   constexpr int kernel(int tap) const { return kernel_first + tap * kernel_step; }
-  // Returns bit t set where tap t of position i is inside the input. It has no loop: on a GPU the
-  // lanes of a warp would wait for the longest one.
+  // Returns a mask: bit t is set where tap t of position i is inside the input. There is no loop,
+  // because the lanes of a warp would wait for the longest one.
   constexpr unsigned inside(int i) const {
     // In the direction of increasing taps: the first one is at `at`.
     const int first = input(i, 0);
@@ -85,9 +85,9 @@ constexpr Line backward_line(int phase, int input, int output, int kernel, int s
   return line;
 }
 
-// The order of the pieces in the sum: four pieces of channels, all taps of them, the next four. So
-// the taps of one block of channels are consecutive and find their pixels in L1. The channels after
-// the last full block form a smaller one.
+// The order of the pieces in the reduction: four pieces of channels with all taps, then the next
+// four. So the taps of one block of channels are consecutive and find their pixels in L1. The
+// channels after the last full block form a smaller block.
 struct Piece {
   int tap_h = 0, tap_w = 0;
   int channel = 0;  // piece of the channels

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_factors.cuh: makes the fp16 operands of a product from an f32 image in the product's layout:
-// finds the largest finite magnitude, then scales and rounds in one pass.
+// half_factors.cuh: makes the fp16 operands of a product from an f32 image in the product's layout.
+// It finds the largest finite magnitude, then scales and rounds in one pass.
 // Read next  layers/dispatch/layout/half_factors.h; half_pack.cuh, the same from planes
 #pragma once
 
@@ -21,7 +21,7 @@ static_assert(kMaximaBlocks <= kHeadMaxima && 2 * kMaximaOfTwo <= kHeadMaxima);
 // An f32 image, the source of its scale, and the destination of its operands.
 struct FactorsPack {
   const float4* image = nullptr;
-  std::int64_t pieces = 0;  // of eight numbers
+  std::int64_t pieces = 0;  // pieces of eight elements
   Maxima maxima;
   float* scale = nullptr;
   uint4* halves = nullptr;
@@ -73,8 +73,8 @@ __global__ __launch_bounds__(kThreads) void pack_factors_kernel(
   if (global_thread() == 0) *z.scale = scale;
 }
 
-// Finds the maxima of `count` numbers, and of other numbers if given, into the head of a block of
-// fp16 operands.
+// Finds the maxima of `count` elements of x, and of a second array if given. Writes them into the
+// head of a block of fp16 operands.
 inline Maxima find_maxima(const float* x, std::int64_t count, void* block, int blocks,
                           const float* more = nullptr, std::int64_t more_count = 0,
                           int more_blocks = 0) {
@@ -105,7 +105,7 @@ inline HalfFactors pack_half_factors(const float* x, std::int64_t count, void* b
   return pack.factors();
 }
 
-// The same for two images, in as many launches as for one.
+// Packs two images, in as many launches as one image takes.
 struct TwoFactors {
   HalfFactors first, second;
 };

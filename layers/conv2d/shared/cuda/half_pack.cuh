@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_pack.cuh: the passes around fp16/bf16 matrix products: largest magnitudes, images with
-// innermost channels as one or two fp16 numbers each, and the sum of the parts of a split.
+// half_pack.cuh: the passes around fp16/bf16 matrix products: they find largest magnitudes, store
+// images with innermost channels as one or two fp16 planes, and add the parts of a split.
 // Read next  half_pieces.h; half_steps.cuh, the products
 #pragma once
 
@@ -21,15 +21,15 @@ inline constexpr int kMaximaThreads = 1024;
 // The maxima of one operand, as bits; null: the operand is not scaled.
 struct Maxima {
   const unsigned* bits = nullptr;
-  int count = 0;  // one from each block
+  int count = 0;  // one from each block of threads
 };
 inline int maxima_blocks(std::int64_t count) {
   const std::int64_t blocks = (count + 8 * kMaximaThreads - 1) / (8 * kMaximaThreads);
   return static_cast<int>(blocks < 1 ? 1 : blocks > kMaximaBlocks ? kMaximaBlocks : blocks);
 }
 
-// maxima[blockIdx.x]: first a_blocks of a, then those of b. As bits: bits of magnitudes have the
-// order of the numbers.
+// Kernel: writes maxima[blockIdx.x], first the a_blocks of a, then those of b. Bits of magnitudes
+// have the order of the magnitudes.
 template <int kThreadCount>
 __global__ __launch_bounds__(kThreadCount) void maxima_kernel(const float* a, std::int64_t a_count,
                                                               int a_blocks, const float* b,
@@ -93,7 +93,7 @@ __device__ inline float power_of_two(int exponent) {  // -126 .. 127
 }
 
 // Writes 2^-(a + b), which undoes the scales, as two numbers, because it may exceed the range of
-// one. All lanes of a warp call it.
+// one float. All lanes of a warp call it.
 template <class Pack>
 __device__ inline void write_unscale(const Pack& z) {
   const int exponent = -(read_exponent(z.maxima) + read_exponent(z.other_maxima));
@@ -102,8 +102,8 @@ __device__ inline void write_unscale(const Pack& z) {
 
 // ---- fp16/bf16 ----------------------------------------------------------------------------------
 
-// Writes eight numbers as one piece of fp16/bf16, and (kPlanes 2) their remainders as another one.
-// f32 numbers are converted to the type Half.
+// Writes eight elements as one piece of fp16/bf16, and (kPlanes 2) their remainders as another
+// piece. f32 elements are converted to the type Half.
 template <class In, int kPlanes, class Half = Float16>
 __device__ inline void write_piece(const In (&values)[kPieceHalves], float scale, uint4* to,
                                    std::int64_t plane) {
@@ -232,8 +232,8 @@ __device__ inline void pack_pixels(const PackPixels& z, int block, In* tile) {
   pack_pixels<In, kPlanes, kChannelsLog2>(z, block / wide, block % wide, tile);
 }
 
-// Two tensors: blocks (x, 0) up to `blocks_of_first` pack the first one, the following blocks the
-// other.
+// Kernel: packs two tensors. Blocks (x, 0) below `blocks_of_first` pack the first tensor, the
+// following blocks the second.
 template <class In, int kPlanes, int kChannelsLog2>
 __global__ __launch_bounds__(256) void pack_two_kernel(const __grid_constant__ PackPixels first,
                                                        const __grid_constant__ PackPixels second,
@@ -245,7 +245,7 @@ __global__ __launch_bounds__(256) void pack_two_kernel(const __grid_constant__ P
       : pack_pixels<In, kPlanes, kChannelsLog2>(second, block - blocks_of_first, tile);
 }
 
-// The same for NHWC images: elements keep their places. Thread per piece.
+// Packs NHWC images without reordering their elements. Each thread packs one piece.
 template <int kPlanes>
 __global__ void pack_last_pixels_kernel(const PackPixels z, std::int64_t pieces) {
   let_next_kernel_start();
@@ -268,8 +268,8 @@ struct Finish {  // y = relu(sum + b + residual), each part if requested
   bool relu = false;
 };
 
-// Finishes eight sums of adjacent channels of NHWC images and stores them to their piece of `out`;
-// the bias is f32. `left` of the channels exist; the remaining sums are unchanged.
+// Adds bias (f32) and residual to eight sums of adjacent channels of NHWC images, and stores them
+// to their piece of `out`. Only the first `left` channels exist; the remaining sums are unchanged.
 template <class Out>
 __device__ inline void finish_piece(const Finish& z, float (&sums)[kPieceHalves], int channel,
                                     int left, void* out, std::int64_t piece_at) {

@@ -38,7 +38,7 @@ void launch_pack(const PackPixels& z, std::int64_t images) {
   });
 }
 
-// Packs both in one launch where their blocks have as many channels.
+// Packs two images in one launch, if their blocks have equally many channels.
 template <class In, int kPlanes>
 void launch_pack_two(const PackPixels& first, const PackPixels& second, std::int64_t images) {
   const std::int64_t of_first = blocks_of(first, images);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_steps.cuh: a tile of an fp16/bf16 matrix product: multiplies it, step by step, while the
-// next steps are copied into shared memory, and writes its sums as images. Each algorithm loads the
-// operands in its own code.
+// half_steps.cuh: multiplies a tile of an fp16/bf16 matrix product, step by step, while the next
+// steps are copied into shared memory, and writes the accumulators as images. Each algorithm has
+// its own code that loads the operands.
 // Read next  framework/cuda/tensor_cores/matrix_tile.cuh; half_pack.cuh
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace convscope::half_tiles {
 
 // A block: kRowGroups x kColumnGroups warp groups, each with accumulators of 64 rows and kColumns
-// columns. kTerms 1: operands as they are. 3: high and low parts, low high + high low + high high.
+// columns. kTerms 1: one product. kTerms 3: low high + high low + high high of split operands.
 template <class Half_, class Out_, int kTerms_, int kRowGroups_, int kColumnGroups_, int kColumns_,
           int kStages_, int kBlocks_, int kUnderWay_ = kStages_ >= 3 ? 1 : 0>
 struct Variant {
@@ -24,9 +24,9 @@ struct Variant {
   static constexpr int kPlanes = kTerms == 3 ? 2 : 1;
   static constexpr int kRowGroups = kRowGroups_;
   static constexpr int kColumnGroups = kColumnGroups_;
-  static constexpr int kColumns = kColumns_;  // of a warp group
+  static constexpr int kColumns = kColumns_;  // columns of a warp group
   static constexpr int kStages = kStages_;
-  static constexpr int kBlocks = kBlocks_;  // that share an SM
+  static constexpr int kBlocks = kBlocks_;  // blocks that share an SM
   // Steps whose product may still run when the next one is issued to the tensor cores; their stage
   // is filled again one step later.
   static constexpr int kUnderWay = kUnderWay_;
@@ -35,7 +35,7 @@ struct Variant {
   static constexpr int kThreads = 128 * kRowGroups * kColumnGroups;
   static constexpr int kTileRows = 64 * kRowGroups;
   static constexpr int kTileColumns = kColumns * kColumnGroups;
-  static constexpr int kSums = kColumns / 2;                          // of a thread
+  static constexpr int kSums = kColumns / 2;                          // accumulators of a thread
   static constexpr int kRowsBytes = kTileRows * kTileRowBytes;        // of a plane
   static constexpr int kColumnsBytes = kTileColumns * kTileRowBytes;  // of a plane
   static constexpr int kStageBytes = kPlanes * (kRowsBytes + kColumnsBytes);
@@ -50,8 +50,8 @@ struct NothingMore {
   __device__ void operator()(int) const {}
 };
 
-// Computes sums = the product of `steps` steps. load(step, stage) starts the copies of one step;
-// arrived(step) waits for those that asynchronous copies do not count.
+// Computes sums = the product of `steps` steps. load(step, stage) starts the copies of one step.
+// arrived(step) waits for the copies that are not counted as asynchronous copies.
 template <class V, bool kDepthOuter, class Load, class Arrived = NothingMore>
 __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages, int steps,
                                  const Load& load, const Arrived& arrived = {}) {
@@ -180,9 +180,10 @@ struct ChannelsLastTile {
 };
 
 // Stores the sums of a block to `z`. They are transposed in shared memory, so that eight channels
-// of a pixel are 16 bytes and neighbouring threads have neighbouring channels. `at`: the offsets of
-// the tile's pixels, relative to first_pixel (-1: no pixel), stored before the memory `turned`.
-// Groups have whole pieces of channels, so a piece belongs to one group. `unscale`: for f32.
+// of a pixel are 16 bytes and neighbouring threads have neighbouring channels. `at` has the offsets
+// of the tile's pixels relative to first_pixel (-1: no pixel); it is stored before the memory
+// `turned`. Groups have whole pieces of channels, so a piece belongs to one group. `unscale` undoes
+// the scales of f32.
 template <class V>
 __device__ inline void store_channels_last(const float (&sums)[V::kSums], const int* at,
                                            float* turned, const ChannelsLastTile& z,

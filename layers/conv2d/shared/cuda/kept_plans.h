@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_plans.h: caches the tilings that an algorithm chose last. A search takes some hundred
-// microseconds of the CPU, longer than a small kernel, and each call needs the result.
+// kept_plans.h: caches the tilings that an algorithm chose last. Choosing one takes some hundred
+// microseconds of the CPU, longer than a small kernel, and each call needs the tiling.
 #pragma once
 
 #include <cstddef>

@@ -12,8 +12,9 @@
 
 namespace convscope {
 
-// Returns the read share of x. A stride skips pixels that a smaller kernel never reads, and so does
-// a dilation that shares a divisor with it. The edges of an image are ignored.
+// Returns the share of x that a convolution reads. With a stride, a small kernel never reads some
+// pixels, and neither does a kernel whose dilation has a common divisor with the stride. The edges
+// of an image are ignored.
 inline double seen_part_of_x(const Conv2dProblem& z) {
   const auto of_line = [](std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
     const std::int64_t places = stride / std::gcd(stride, dilation);  // residues that taps can have

@@ -23,7 +23,7 @@ const WinogradTransforms& transforms(Index m) {
   return m == 2 ? kernels.two : m == 4 ? kernels.four : kernels.six;
 }
 
-// Place of a strip: its image and its first output pixel.
+// A strip of one image, and its first output pixel.
 struct Strip {
   Strip(const Tiling& tiling, Index index)
       : image(index / (tiling.down * tiling.pieces)),
@@ -41,7 +41,7 @@ Index vectors_of(const Pass& pass, Index panel) {
 }
 
 // Transforms the output channels in the lanes of `block` into their panel u [points, channels,
-// vectors, L]. taps: memory for kKernelsAtOnce kernels in lanes.
+// vectors, L]. `taps` is memory for kKernelsAtOnce kernels in lanes.
 void transform_weights(const Pass& pass, const float* w, Index g, Index block, float* u,
                        float* taps) {
   const PointKernels& kernels = point_kernels.get();
@@ -122,8 +122,8 @@ class Convolution {
     return std::min(pass_.lanes, channels - block * pass_.lanes);
   }
 
-  // Computes V of many tiles, then takes one panel of output channels after the other from U to
-  // output.
+  // Computes V of many tiles. Then computes one panel of output channels after another, from U to
+  // the output.
   void run_by_panels() const {
     float* const v = data_.workspace;  // shared by all threads
     for (Index job = 0; job < z_.groups * pass_.blocks; ++job) {
@@ -162,7 +162,8 @@ class Convolution {
     }
   }
 
-  // Computes V of channels c of the group and the tiles of a strip, the `place`-th of its block.
+  // Computes V of channel c of the group for the tiles of a strip, which is strip `place` of its
+  // block.
   void transform_input(Index g, Index c, Index strip, Index place, float* v, float* panel) const {
     const Strip at(tiling_, strip);
     const Index channel = g * pass_.depth + c * pass_.lanes;
@@ -227,7 +228,7 @@ class Convolution {
     }
   }
 
-  // Writes zeros after the last channel of an image. The last vector's empty lanes hold sums of 0
+  // Writes zeros after the last channel of an image. The empty lanes of the last vector hold 0
   // times possible NaNs, and vectors without a channel are not computed.
   void clear_lanes(const Strip& at, float* block) const {
     const Index used = pass_.channels % kChannelBlock;
@@ -246,7 +247,7 @@ class Convolution {
   const Tiling& tiling_;
   const PointKernels& kernels_;
   const WinogradTransforms& transforms_;
-  const DataPass data_;  // prepared: U; null: w is read
+  const DataPass data_;  // prepared: U, or null: w is read
   float* const own_;
 };
 
@@ -300,7 +301,7 @@ class WeightGradient {
     });
   }
 
-  // Computes sums[point, pieces of K/L, C, L] (+)= the products of x and dy over `tiles` tiles of
+  // Computes sums[point, panels of K/L, C, L] (+)= the products of x and dy over `tiles` tiles of
   // the block, for `vectors` vectors of kernels from k on.
   void sum_point(Index point, Index k, int vectors, Index tiles, bool accumulate,
                  float* sums) const {
@@ -319,7 +320,7 @@ class WeightGradient {
     }
   }
 
-  // For few tiles and many weights: all sums of a few kernels stay in a thread's cache.
+  // Used with few tiles and many weights: all sums of a few kernels stay in a thread's cache.
   void run_by_panels() const {
     const RowTiles pieces(plan_.kernel_blocks, kernels_.sum_vectors);
     for (Index g = 0; g < z_.groups; ++g) {
@@ -445,15 +446,16 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return is_blocked(z) ? blocked::supports(z) : Conv2dSupport{};  // groups of whole blocks
 }
 
-// Costs of a tile with m + 2 pixels a side: its transforms are longer, and exceed the registers.
+// Cost of the transforms per pixel. A tile of m + 2 pixels a side with larger m exceeds the
+// registers.
 constexpr double pixel_fmas(int m) { return m == 2 ? 10 : m == 4 ? 14 : 21; }
-constexpr double kTurningFmas = 5;  // part of it, for moving channels into the lanes and back
+constexpr double kTurningFmas = 5;  // the part that moves channels into the lanes and back
 constexpr double kWeightFmas = 10;
 constexpr double kProductShare = 0.85;
 
 // Cycles of one core, in units of one vector FMA: the cost of transforms and copies for each tile
 // and each vector of channels, measured relative to the products. Lanes without a channel cost as
-// much.
+// much as lanes with a channel.
 Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
   const PointKernels& kernels = point_kernels.get();
   const bool data = direction == Direction::backward_data;

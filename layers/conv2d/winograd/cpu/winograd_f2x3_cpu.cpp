@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_f2x3_cpu.cpp: 3x3 convolution by Winograd's F(2x2,3x3): 4 outputs of a channel pair from
-// 16 multiplications instead of 36; the small version of winograd_f4x3, easy to read and to check
-// by hand.
+// 16 multiplications instead of 36. It is the small version of winograd_f4x3, easy to read and to
+// check by hand.
 //
 // Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 2x2
 //            outputs from the 4x4 inputs around them, 0 outside the image. In one dimension,
@@ -22,13 +22,13 @@
 //            least 4 kernels' planes (C/G K/G >= 4)
 // Cost       FLOPs = 2 * 16 tiles K C/G, plus the transforms; bytes = the three tensors once;
 //            workspace = U or V, and V or U + M for each thread; compute-bound
-// Numerics   sums and differences of 2 or 3 numbers and constants 1/2: ||A^T|| ||G|| ||B|| = 3 *
-//            1.5 * 2 in one dimension at worst; measured errors are about those of the direct sum.
-//            Its bound, 8 (framework/simd/sum_chain.h), is doubled: 7.9 measured where roundings
-//            have random signs. On any numbers an error may grow by 25 (see winograd_f4x3_cpu.cpp);
-//            15 eps measured on equal numbers. Same bits on each run and for any number of threads.
-//            Integers stay exact while all sums of quarters do, but the algorithm does not promise
-//            it.
+// Numerics   sums and differences of 2 or 3 values, and constants 1/2. In one dimension an error
+//            grows by at most ||A^T|| ||G|| ||B|| = 3 * 1.5 * 2; measured errors are about those of
+//            the direct sum. The error bound of chains, 8 (framework/simd/sum_chain.h), is doubled,
+//            because 7.9 was measured where roundings have random signs. On any data an error may
+//            grow by 25 (see winograd_f4x3_cpu.cpp); 15 eps were measured on equal values. Same
+//            bits on each run and for any number of threads. Results are exact on integers while
+//            all sums of quarters are, but the algorithm does not promise exact integers.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
 // Choices    as in winograd_plan.h

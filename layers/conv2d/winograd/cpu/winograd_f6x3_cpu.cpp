@@ -16,15 +16,16 @@
 // Cost       FLOPs = 2 * 64 tiles K C/G; bytes = the three tensors once; workspace = U or V, and V
 //            or U + M for each thread; compute-bound
 // Numerics   in one dimension a rounding error may grow by ||A^T|| ||G|| ||B|| = 67 * 1.2 * 15
-//            (largest row sums; A contains the sixth power of the point 2), in two by its square.
-//            The largest measured, in units of the tests' bound: 51 with one channel, 38 over 120
-//            random problems, 15 with 64 channels, 6 to 10 times that of winograd_f4x3. So
-//            error_growth is 128. On any numbers an error grows by at most 41.6^2 = 1730 (see
-//            winograd_f4x3_cpu.cpp); 24 eps measured on equal numbers. Same bits on each run and
-//            for any number of threads. A NaN spreads over its tile.
-//            auto does not take it: 64/36 instead of 36/16 products for an output are 21 % less at
-//            best. Outputs beyond the image (60 rows for 56) and the larger transforms reduce that.
-//            Only 64 channels on 224x224 gained more than 5 % (8 to 10 %).
+//            (largest row sums; A contains the fifth power of the point 2), in two dimensions by
+//            the square of that. The largest measured errors, in units of the tests' bound: 51 with
+//            one channel, 38 over 120 random problems, 15 with 64 channels, 6 to 10 times those of
+//            winograd_f4x3. So error_growth is 128. On any data an error grows by at most 41.6^2 =
+//            1730 (see winograd_f4x3_cpu.cpp); 24 eps were measured on equal values. Same bits on
+//            each run and for any number of threads. A NaN spreads over its tile.
+//            auto does not choose this algorithm: 64/36 products for an output, compared with
+//            36/16, are 21 % less at best. Outputs beyond the image (60 rows for 56) and the larger
+//            transforms reduce this gain. Only 64 channels on 224x224 gained more than 5 % (8 to 10
+//            %).
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
 // Choices    winograd_plan.h

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_images.h: the images of a problem for Winograd's transforms, L channels at a time. Here,
-// and where outputs are stored (winograd.cpp), the layout matters:
+// winograd_images.h: the images of a problem for Winograd's transforms, L channels at a time. The
+// layout matters only here and where outputs are stored (winograd.cpp):
 //
 //   NCHW     pixels of L planes are transposed into the lanes of a panel, and back
 //   NCHW16c  L channels of a pixel are adjacent already: the transforms read and write the
@@ -28,7 +28,7 @@ struct Images {
   }
 
   // Returns a view of the pixels from (row, column) on of the `lanes` channels at `from`. In NCHW
-  // it copies `rows` x `columns` of them into the panel.
+  // it copies `rows` x `columns` pixels into the panel.
   PixelView<const float> read(const PointKernels& kernels, const float* from, std::int64_t lanes,
                               std::int64_t row, std::int64_t column, std::int64_t rows,
                               std::int64_t columns, float* panel) const {

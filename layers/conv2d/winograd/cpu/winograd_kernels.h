@@ -3,7 +3,7 @@
 // points.h has the products between them.
 //
 // L is the number of lanes, M the size of an output tile, T = M + 2. A panel holds pixels of L
-// channels: [rows, columns, L]. A point is one of the T T places in a transformed tile.
+// channels: [rows, columns, L]. A point is one of the T T positions in a transformed tile.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace convscope {
 inline constexpr int kMaxColumns = 66;
 
 // A view of L channels of an image [h, w]. `step` is the distance of two pixels in floats: L in a
-// panel, 16 in NCHW16c. Pixel (0, 0) of the view is (row, column) of the image. Pixels outside the
-// image read as 0 and are not written.
+// panel, 16 in NCHW16c. Pixel (0, 0) of the view is pixel (row, column) of the image. Pixels
+// outside the image read as 0 and are not written.
 template <class Float>
 struct PixelView {
   Float* image = nullptr;
@@ -32,7 +32,7 @@ struct WinogradPoints {
   std::int64_t step = 0;
 };
 
-// Epilogue of an output: what is added, and whether min(max(.., 0), most) follows.
+// Epilogue of an output: the added terms, and whether min(max(.., 0), most) is applied.
 struct WinogradFinish {
   const float* bias = nullptr;  // [lanes], or null
   int lanes = 0;
@@ -42,8 +42,8 @@ struct WinogradFinish {
 };
 
 struct WinogradTransforms {
-  // Transforms T x T pixels d of each tile to points B d B^T. panel: memory for [T, tiles M + 2,
-  // L]; x may be a view of it.
+  // Transforms T x T pixels d of each tile to points B d B^T. `panel` is memory for [T, tiles M +
+  // 2, L]; x may be a view of this panel.
   void (*input)(const PixelView<const float>& x, const WinogradPoints& to, float* panel) = nullptr;
   // Transforms M x M pixels u of each tile to points A u A^T.
   void (*gradient)(const PixelView<const float>& dy, const WinogradPoints& to) = nullptr;
@@ -54,7 +54,8 @@ struct WinogradTransforms {
   // + i step]. reversed: taps are read backwards.
   void (*weights)(const float* taps, bool reversed, std::int64_t count, float* to,
                   std::int64_t step, std::int64_t point_step) = nullptr;
-  // Computes taps[count, 3, 3, L] = G^T m G of points m in that order; adds if `accumulate`.
+  // Computes taps[count, 3, 3, L] = G^T m G of points m in that order. Adds to `taps` if
+  // `accumulate`.
   void (*weight_sums)(const float* from, std::int64_t step, std::int64_t point_step,
                       std::int64_t count, bool accumulate, float* taps) = nullptr;
 };

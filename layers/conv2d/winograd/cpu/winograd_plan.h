@@ -3,11 +3,11 @@
 // numbers depend on the problem only.
 //
 // A strip is a row of neighbouring output tiles of one image. All strips of a problem are equally
-// long, so the last one of a row may hold tiles outside of the image, which are dropped. A block is
-// a number of strips whose tiles are transformed, multiplied and transformed back together.
+// long, so the last strip of a row may hold tiles outside of the image, which are dropped. A block
+// is some strips whose tiles are transformed, multiplied and transformed back together.
 //
 // The sizes below suit a core with AVX-512: register tiles of 14 tiles x 2 vectors of 16 channels
-// (points_simd.cpp), 48 KiB of L1 and at least 1 MiB of L2. Other cores use the same.
+// (points_simd.cpp), 48 KiB of L1 and at least 1 MiB of L2. Other cores use the same sizes.
 #pragma once
 
 #include <algorithm>
@@ -26,25 +26,28 @@ inline constexpr Index kKernelsAtOnce = 32;  // taps in lanes: 32 x 9 x 64 B = 1
 
 // ---- forward and backward_data by blocks: U stays; V and M are made for each block --------------
 inline constexpr Index kPointsFloats = 160000;  // V and M of a block: 640 KB of L2
-// The least is two register tiles: a number of U loaded from L2 serves both. The most is eight: V
-// of one point and 64 channels is then 28 KiB, and stays in L1 for all panels of U.
+// A block has at least two register tiles, so that an element of U loaded from L2 is used for both.
+// It has at most eight: V of one point and 64 channels is then 28 KiB, and stays in L1 for all
+// panels of U.
 inline constexpr Index kLeastTiles = 2 * 14, kMaxTiles = 8 * 14;
 
 // ---- the same by panels: V stays; each thread makes M of some output channels -------------------
 inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is used panel by panel
-// U of 4 panels or more is also used by panels when the tiles are few. Up to 100 tiles of 4x4 are
-// at most 4 blocks of kLeastTiles, so panels provide the threads with as many chunks. Larger tiles
-// count for more.
+// U of 4 panels or more is also used by panels when there are few tiles. Up to 100 tiles of 4x4 are
+// at most 4 blocks of kLeastTiles, so panels give the threads as many chunks. A larger tile counts
+// as several.
 inline constexpr Index kManyPanels = 4, kFewTileRows = 100 * 4;
 inline constexpr Index kFewTiles = 16;           // see prepares
 inline constexpr Index kSharedFloats = 1 << 20;  // V that all panels read: 4 MiB of L3
-// Lower bound of the tiles: a number of U that is made or comes from memory serves 128 FMAs.
+// Least number of tiles, so that an element of U that is computed or loaded from memory serves 128
+// FMAs.
 inline constexpr Index kLeastSharedTiles = 128;
 
 // ---- backward_weight: sums over tiles ----------------------------------------------------------
 inline constexpr Index kMaxSharedFloats = 3 << 20;  // x and dy of all tiles: 12 MiB of L3
-// A sum is loaded and stored once for each block: with 56 tiles that is 1 access for 28 FMAs. With
-// 160 tiles the product's x (16 channels) and dy (3 vectors of kernels) are 10 + 30 KiB of L1.
+// Each sum is loaded and stored once for each block: with 56 tiles that is 1 access for 28 FMAs.
+// With 160 tiles, the product's x (16 channels) and dy (3 vectors of kernels) take 10 + 30 KiB of
+// L1.
 inline constexpr Index kLeastTilesOfSum = 4 * 14, kMaxTilesOfSum = 160;
 
 // The tiles of an output [out_h, out_w] of N images.
@@ -65,8 +68,8 @@ struct Tiling {
   Index down, pieces, across, strips;
 };
 
-// Sizes of a pass. forward: in = x, out = y; backward_data: in = dy, out = dx. It sums over `depth`
-// channels of a group and computes `channels` channels of it.
+// Sizes of a pass. forward: in = x, out = y; backward_data: in = dy, out = dx. For each group, it
+// sums over `depth` channels of `in` and computes `channels` channels of `out`.
 struct Pass {
   Pass(Index m, const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -110,7 +113,7 @@ struct Pass {
   Index scratch_floats() const {  // a panel of pixels, or taps
     return std::max(tiling.panel_floats(lanes), kKernelsAtOnce * 9 * lanes);
   }
-  // Returns the pieces of U of one group: one, or by panels one for each panel. U is prepared
+  // Returns how many parts U of one group has: one, or by panels one for each panel. U is prepared
   // before the call, or each thread makes the panel that it needs.
   Index u_pieces() const { return by_panels ? panels : 1; }
   Index prepared_floats() const { return prepares ? z.groups * u_pieces() * u_floats() : 0; }
@@ -119,8 +122,8 @@ struct Pass {
     return piece * u_floats() +
            (by_panels ? 0 : panel * point_kernels.get().vectors * lanes * depth);
   }
-  // Returns what threads share. By panels they share V, and each has M, and U if not prepared.
-  // Otherwise each thread has V and M.
+  // Returns the floats that threads share. By panels they share V, and each thread has its own M,
+  // and its own U if U is not prepared. Otherwise each thread has its own V and M.
   Index shared_floats() const { return by_panels ? v_floats() : 0; }
   Index u_thread_floats() const { return prepares_always ? 0 : u_floats(); }
   Index thread_floats() const {
@@ -131,21 +134,21 @@ struct Pass {
   bool forward;
   Index depth, channels;
   Images in, out;
-  Index top, left;  // the pixel of `in` that the first tap of output 0 reads
+  Index top, left;  // the pixel of `in` that tap (0, 0) of output 0 reads
   Tiling tiling;
   Index lanes = 1, depth_blocks = 1, channel_blocks = 1, panels = 1;
   bool by_panels = false;
-  // Whether U is made before the call. A U above 4 MiB is faster to make in the caches than to
-  // write to memory and read again. If it was made for many calls, it is only read; that pays off
-  // where it is used for few tiles.
+  // Whether U is made before the call. Making a U above 4 MiB in the caches is faster than writing
+  // U to memory and reading it again. If U was made for many calls, it is only read; that pays off
+  // where U is used for few tiles.
   bool prepares = true, prepares_always = true;
   Index block_strips = 1, blocks = 0, block_tiles = 1;
   Index v_point = 0, m_point = 0, u_point = 0;
 };
 
-// X [points, C/L, tiles, L] and Y [points, K/L, tiles, L] of a block of strips; sums [points, K/L,
-// C, L] of one group. by_panels: the block is all tiles, and each thread has the sums of a few
-// kernels.
+// The sizes of X [points, C/L, tiles, L] and Y [points, K/L, tiles, L] of a block of strips, and of
+// the sums [points, K/L, C, L] of one group. by_panels: the block has all tiles, and each thread
+// has the sums of a few kernels.
 struct WeightPlan {
   WeightPlan(Index m, const Conv2dProblem& problem)
       : z(problem),

@@ -4,7 +4,7 @@
 // an NCHW16c tensor with L adjacent channels (PixelView).
 //
 // GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over a tile has
-// an unroll pragma, and templates walk over the matrices and omit zeros and ones.
+// an unroll pragma. Templates walk over the matrices and omit zeros and ones.
 // Read next  winograd_matrices.h; winograd.cpp, which calls it
 #include "framework/simd/simd.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
@@ -36,7 +36,7 @@ CONVSCOPE_INLINE Vec add_terms(const Vec* in, Vec sum) {
   }
 }
 
-// Returns the same, started with the first nonzero term (each half of each row has one).
+// Returns that sum, started with the first nonzero term (each half of each row has one).
 template <const auto& matrix, int Row, int From, int Step, int Columns>
 CONVSCOPE_INLINE Vec terms(const Vec* in) {
   static_assert(From < Columns);
@@ -107,8 +107,8 @@ CONVSCOPE_INLINE void multiply_transposed(const Vec* in, Vec* out) {
 
 // ---- transforms --------------------------------------------------------------------------------
 
-// Transforms Size x Size pixels to matrix u matrix^T; from[i from_row + j from_step], to[(i T + j)
-// point_step].
+// Transforms Size x Size pixels u to matrix u matrix^T. Reads from[i from_row + j from_step],
+// writes to[(i T + j) point_step].
 template <const auto& matrix, int T, int Size>
 CONVSCOPE_INLINE void expand(const float* from, Index from_row, Index from_step, float* to,
                              Index point_step) {
@@ -132,7 +132,7 @@ CONVSCOPE_INLINE void expand(const float* from, Index from_row, Index from_step,
   }
 }
 
-// Transforms T x T points to matrix^T m matrix, Size x Size: result(i, j, value).
+// Transforms T x T points m to matrix^T m matrix, Size x Size. Calls result(i, j, value).
 template <const auto& matrix, int T, int Size, class Result>
 CONVSCOPE_INLINE void contract(const float* from, Index point_step, const Result& result) {
   Vec half[Size][T];  // matrix^T m
@@ -160,11 +160,11 @@ CONVSCOPE_INLINE Index clamped(Index value, Index most) {
   return value < 0 ? 0 : value > most ? most : value;
 }
 
-constexpr int kMaxStep = 16;                       // of a PixelView
+constexpr int kMaxStep = 16;                       // largest step of a PixelView
 constexpr float kZeros[kMaxColumns * kMaxStep]{};  // a row outside the image
 
-// Transforms inputs. Neighbouring tiles share two columns, so it transforms columns first, from the
-// image to the panel, then each tile's rows.
+// Transforms inputs. Neighbouring tiles share two columns. So the columns are transformed first,
+// from the image to the panel, then each tile's rows.
 template <int M>
 void input(const PixelView<const float>& x, const WinogradPoints& z, float* panel) {
   constexpr int kT = M + 2;
@@ -211,8 +211,8 @@ void input(const PixelView<const float>& x, const WinogradPoints& z, float* pane
   }
 }
 
-// Transforms dy. A tile whose first pixel is in the image is whole, or cut by the lower and right
-// edge; a cut tile is filled up with zeros first.
+// Transforms dy. A tile whose first pixel is in the image is whole, or is cut by the lower and
+// right edge. A cut tile is filled up with zeros first.
 template <int M>
 void gradient(const PixelView<const float>& dy, const WinogradPoints& z) {
   alignas(64) float cut[M * M * kLanes];
@@ -236,7 +236,8 @@ void gradient(const PixelView<const float>& dy, const WinogradPoints& z) {
   }
 }
 
-// Transforms and finishes outputs in registers. Pixels beyond the edge of the image are dropped.
+// Transforms outputs and applies the epilogue in registers. Drops pixels beyond the edge of the
+// image.
 template <int M>
 void output(const WinogradPoints& z, const PixelView<float>& y, const WinogradFinish& finish) {
   const Vec start = finish.bias == nullptr ? zero() : load_first(finish.bias, finish.lanes);

@@ -8,35 +8,35 @@
 // Textbook   for each tile, k:  m[4,4] = 0
 //              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
-// Method     summed over c, each of the 16 points is a separate matrix product, [K, C] times [C,
-//            tiles]: one batched call of cuBLAS for all points and groups. Before it, one kernel
-//            makes U = G w G^T and one V = B x B^T; after it, one makes y from M
-//            (winograd_passes.cuh).
+// Method     The sum over c at each of the 16 points is a separate matrix product, [K, C] times [C,
+//            tiles]: one batched call of cuBLAS computes all points and groups. Before this call,
+//            one kernel makes U = G w G^T and another makes V = B x B^T; after it, a kernel makes y
+//            from M (winograd_passes.cuh).
 //            A thread transforms one tile of one channel in registers. The 32 tiles of a warp are
 //            neighbours, so loads share cache lines, and V and M are read and written in whole
 //            lines.
-//            backward_weight: dy is transformed like x, a product over the tiles for each point,
-//            some slots of tiles at once, then one kernel adds the slots and makes dw.
+//            backward_weight: dy is transformed like x. For each point there is a product over the
+//            tiles, with some slots of tiles at once. Then one kernel adds the slots and makes dw.
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [16, C,
 //            tiles], U [16, K, C/G], M [16, K, tiles]
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding and number of groups. A problem
 //            in tf32 is computed in f32, because the transforms would lose the digits of tf32
 // Cost       FLOPs = 2 * 16 tiles K C/G, 4/9 of the textbook's; bytes = V and M written and read, 4
-//            times x and y each way; workspace = U, V and M of one chunk of tiles. Compute-bound
-//            from about 256 channels on; below that V and M weigh more
+//            times the bytes of x and y each way; workspace = U, V and M of one chunk of tiles.
+//            Compute-bound from about 256 channels on; with fewer channels V and M take longer
 // Numerics   sums and differences of 2 or 3 numbers and constants 1/2: ||A^T|| ||G|| ||B|| = 3 *
 //            1.5 * 2 in one dimension (largest row sums), its square in two; errors of random sign
 //            stay near those of direct sums. Same bits on each run on one GPU. Not exact on
 //            integers in general: 1/4 of large sums may round. A NaN spreads over its tile.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
-// Choices    kChunkBytes 400 MiB: V and M at a time; smaller chunks that fit the L2 cache cost more
-//            in launches and partly filled waves of products than they save
+// Choices    kChunkBytes 400 MiB: size of V and M of a chunk. Smaller chunks would fit the L2
+//            cache, but cost more in launches and partly filled waves than they save
 //            kMaxSum 256 channels, slots of 128 to 512 tiles: sums in parts keep rounding errors
-//            small, and their copies weigh a quarter of V
+//            small, and the copies of the sums are a quarter of V
 // Source     S. Winograd: Arithmetic Complexity of Computations, 1980; A. Lavin, S. Gray: Fast
 //            Algorithms for Convolutional Neural Networks, 2015, arXiv 1509.09308
-// Read next  winograd_transforms.cuh; winograd_f4x3_cuda.cu, larger tiles
+// Read next  winograd_transforms.cuh; winograd_f4x3_cuda.cu, with larger tiles
 #include "layers/conv2d/winograd/cuda/winograd_passes.cuh"
 
 namespace convscope {

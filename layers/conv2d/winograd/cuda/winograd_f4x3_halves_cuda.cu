@@ -10,32 +10,33 @@
 //            for each of the 36 points, one matrix product over c:
 //              M[k][tile] = sum U_low V_high + U_high V_low + U_high V_high
 //            y_tile[k] = A^T * M[36] * A + b[k]
-// Method     one kernel finds the largest magnitude of x, one makes V, one all 36 products
-//            (winograd_halves_product.cuh), one makes y from M. U is made before the call
-//            (prepare_weights). Each kernel starts while the previous one ends.
+// Method     One kernel finds the largest magnitude of x, the next makes V, the next computes all
+//            36 products (winograd_halves_product.cuh), the last makes y from M. U is made before
+//            the call (prepare_weights). Each kernel starts while the previous one ends.
 //            Transforms: a thread has one tile of one channel in registers, and the 32 tiles of a
 //            warp are neighbours. High and low parts are two planes. Lanes exchange results, so
-//            that each stores 4 bytes and a warp whole sectors.
-//            backward_weight: D = A dy A^T like V, products over tiles in parts, then one kernel
-//            adds the parts in order and makes dw.
+//            that each lane stores 4 bytes and a warp stores whole sectors.
+//            backward_weight: D = A dy A^T is made like V. The products over tiles are computed in
+//            parts; then one kernel adds the parts in order and makes dw.
 // Shapes     x [N,C,H,W], w [K,C,3,3], y [N,K,P,Q], f32 row-major, any alignment; V
 //            [2][36][C][tiles], U [2][36][K][C], D [2][36][K][tiles] fp16; M [36][K][tiles], S
 //            [parts][36][K][C] f32
 // Supports   f32; kernel 3x3, stride 1, dilation 1; one group; every padding; GPUs of compute
 //            capability 9.0. A problem in tf32 is computed with the digits of f32
 // Cost       FLOPs = 3 * 2 * 36 tiles K C on the tensor cores; bytes = V and M written and read, 9
-//            for each pixel of x and of y each way; workspace = V and M of one chunk of tiles.
-//            Memory-bound up to about 256 channels
-// Numerics   as winograd_f4x3, with fp16 products instead of f32 ones (half_pieces.h): 22 bits of
-//            an operand. The tensor cores round sums towards zero; they restart from 0 after 256
-//            terms. Each row of U has its own scale, V has one. README.md compares the errors. Same
-//            bits on each run. Not exact on integers, because sqrt(2) is irrational. An infinity
-//            gives NaN, and a NaN spreads over its tile
+//            bytes for each pixel of x and of y each way; workspace = V and M of one chunk of
+//            tiles. Memory-bound up to about 256 channels
+// Numerics   as winograd_f4x3, with three fp16 products in place of an f32 product (half_pieces.h):
+//            22 bits of an operand. The tensor cores round sums towards zero, and restart from 0
+//            after 256 terms. Each row of U has its own scale; V has one scale. README.md compares
+//            the errors. Same bits on each run. Not exact on integers, because sqrt(2) is
+//            irrational. An infinity gives NaN, and a NaN spreads over its tile
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
-// Choices    kChunkBytes 400 MiB: V and M at a time. Tiles of products: 128 x 128 with three stages
-//            of 64 KiB fill shared memory; smaller ones where those would leave SMs idle. Tile and
-//            parts: the lowest estimated time (winograd_halves_plan.cuh)
+// Choices    kChunkBytes 400 MiB: size of V and M of a chunk. Tiles of products: 128 x 128 with
+//            three stages of 64 KiB fill shared memory; smaller tiles are used where these would
+//            leave SMs idle. The tile and the number of parts have the lowest estimated time
+//            (winograd_halves_plan.cuh)
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308; H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from
 //            Tensor Cores, arXiv 2203.03341 (there the low parts have separate sums)
@@ -97,8 +98,8 @@ HalvesTransform transform_of(const HalvesPlan& plan, const Planes& p, int side, 
                      reinterpret_cast<std::uintptr_t>(x) % 16 == 0};
 }
 
-// Maps fp16 [2][36][lines][pitch], `inner` of each line: boxes of 64 x 64 when the reduction is the
-// outer dimension.
+// Describes an fp16 operand [2][36][lines][pitch] with `inner` elements of each line. When the
+// reduction is the outer dimension, boxes are 64 x 64.
 TensorMap factor_map(const unsigned* factor, Index inner, Index lines, Index pitch, bool outer,
                      int tile) {
   TensorMapShape shape{.sizes = {inner, lines, kHalvesPoints, 2, 1},
@@ -249,8 +250,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Fitted to times of twelve layers on one H200, 64 to 512 channels, batch 1, 32 and 128: the time
-// of the products, plus what they read and write, plus the passes.
+// Fitted to times of twelve layers on one H200, with 64 to 512 channels and batch 1, 32 and 128.
+// The cost is the time of the products, of the bytes that the products read and write, and of the
+// passes.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const HalvesPlan plan(z, direction);
@@ -265,7 +267,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double of_products = plan.of_weights ? 0.65 : 0.88;
   const double of_passes = plan.of_weights ? 1.4 : 1.3;
   const double of_launches = plan.of_weights ? 0.9 : 0.66;  // launches overlap
-  // In planes whose rows are not made of aligned groups of four pixels, numbers are read and
+  // In planes whose rows are not made of aligned groups of four pixels, elements are read and
   // written singly.
   constexpr double kSingleReads = 0.5, kSingleWrites = 0.7;
   const bool wide_reads = transform_of(plan, plan.in, 6, 0, nullptr, nullptr, {}).aligned;
@@ -279,7 +281,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double x = bytes_of(z.x_shape()), y = bytes_of(z.y_shape());
   const double images = plan.of_weights ? 2 * (x + y) : plan.forward ? 2 * x + y : x + 2 * y;
   // In a single call the weights' tiles are made, too, and the passes overlap. With prepared
-  // weights there is nothing to overlap with: networks with one image showed it.
+  // weights there is nothing to overlap with; measurements of networks with one image confirm it.
   const double exposed = plan.of_weights ? 0 : 0.33 * 4;
   const Conv2dCost cost{
       .flops = flops,
@@ -288,7 +290,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       .pass_bytes = device_time::passed(of_passes * (images + factors + sums)) + singles,
       .launches = of_launches * (3 * chunks + (plan.of_weights ? 2 : 1)) + exposed,
       .tensor_cores = true};
-  // backward_data reads the weights of an input channel, which are not adjacent.
+  // backward_data reads the weights of one input channel, which are not adjacent in w.
   const double preparation_launches = 3 - exposed;
   const double preparation = plan.forward ? 1.5 : 4.5;
   return plan.of_weights

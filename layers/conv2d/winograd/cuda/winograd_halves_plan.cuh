@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_halves_plan.cuh: the tiling of winograd_f4x3_halves_cuda.cu: tiles at a time, compiled
-// tile of products, parts of the reduction, and the layout of memory.
+// winograd_halves_plan.cuh: the tiling of winograd_f4x3_halves_cuda.cu: the tiles of a chunk, the
+// compiled tile of products, the parts of the reduction, and the layout of memory.
 // Read next  winograd_halves_product.cuh; winograd_f4x3_halves_cuda.cu
 #pragma once
 
@@ -14,8 +14,8 @@
 namespace convscope::winograd {
 
 constexpr int kProductTiles = 4;
-// The compiled tiles. Microseconds of one SM: for a step of 64 terms in all blocks that share it,
-// and for the rest of a tile.
+// The compiled tiles. Times are microseconds of one SM: for a step of 64 terms in all blocks that
+// share the SM, and for the rest of a tile.
 struct ProductShape {
   int rows, columns, blocks;
   double step_us, around_us;
@@ -90,11 +90,11 @@ struct HalvesPlan {
   bool of_weights, forward;
   Index depth, channels;
   Planes in, of_dy;
-  Index weight_width;           // of a row of U
+  Index weight_width;           // elements of a row of U
   Index chunk = 0, chunks = 0;  // tiles at a time
-  int shape = 0, parts = 1;     // of the products
+  int shape = 0, parts = 1;     // tile and parts of the products
   Index product_tiles = 0;
-  double us = 0;  // of the products of one chunk
+  double us = 0;  // estimated time of the products of one chunk
 };
 
 // Allocates a block of memory, or only counts it.

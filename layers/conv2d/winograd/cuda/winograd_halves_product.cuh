@@ -7,8 +7,8 @@
 //   backward_weight  S [36][K][C] = D [36][K][tiles] V [36][C][tiles]^T    reduction inner, inner
 // One warp issues TMA loads of a tile of both operands, 64 reduction indices at a time. It runs as
 // far ahead as stages are free, also beyond the end of a tile. One or two warp groups multiply
-// (wgmma). Blocks are persistent and walk over the tiles of one point after the other, so that its
-// operands stay in L2.
+// (wgmma). Blocks are persistent. They compute the tiles of one point after another, so that the
+// operands of a point stay in L2.
 // Read next  framework/cuda/tensor_cores/matrix_step.cuh; winograd_f4x3_halves_cuda.cu
 #pragma once
 
@@ -34,12 +34,12 @@ struct ProductTile {
   static constexpr int kRowGroups = kRowGroups_;
   static constexpr int kColumns = kColumns_;
   static constexpr int kStages = kStages_;
-  static constexpr int kBlocks = kBlocks_;  // that share an SM
+  static constexpr int kBlocks = kBlocks_;  // blocks that share an SM
   static constexpr int kGroups = kRowGroups_ * kColumnGroups_;
   static constexpr int kThreads = 128 * kGroups + 32;
   static constexpr int kTileRows = 64 * kRowGroups_;
   static constexpr int kTileColumns = kColumns_ * kColumnGroups_;
-  static constexpr int kRowsBytes = kTileRows * kTileRowBytes;  // of high or low parts
+  static constexpr int kRowsBytes = kTileRows * kTileRowBytes;  // of high or of low parts
   static constexpr int kColumnsBytes = kTileColumns * kTileRowBytes;
   static constexpr int kStageBytes = 2 * (kRowsBytes + kColumnsBytes);
   static constexpr int kSharedBytes = kStages * (kStageBytes + 16) + 1024;  // including alignment
@@ -48,11 +48,12 @@ struct ProductTile {
 struct Product {
   TensorMap a, b;        // [2][36][..][..], fp16: high, low
   float* out = nullptr;  // [parts][36][rows][pitch]
-  // Exponents of the scales: of both operands or of B only, and of the rows of A, if any.
+  // Exponents of the scales: `exponent` of both operands or of B only, then those of A's rows, if
+  // any.
   const int* exponent = nullptr;
   const int* row_exponents = nullptr;
-  int rows = 0, columns = 0, pitch = 0;  // columns <= pitch, both even or equal
-  int steps = 0, parts = 1;              // of the reduction
+  int rows = 0, columns = 0, pitch = 0;  // columns <= pitch: both even, or equal
+  int steps = 0, parts = 1;              // steps and parts of the reduction
   int tiles = 0;
   FastDivisor by_row_tiles, by_column_tiles, by_parts;
 };
@@ -60,7 +61,7 @@ struct Product {
 #if defined(CONVSCOPE_MATRIX_STEP)
 
 struct ProductPlace {
-  int row, column, part, point, begin, end;  // steps
+  int row, column, part, point, begin, end;  // begin, end: steps
 };
 template <class V>
 __device__ inline ProductPlace product_place(const Product& z, int tile) {
@@ -93,7 +94,7 @@ __device__ inline void load_factor(unsigned char* to, const TensorMap& map, std:
   }
 }
 
-// Returns the first of a thread's two rows of accumulators; the other one is 8 rows further.
+// Returns the first of a thread's two rows of accumulators. The second row is 8 rows further.
 template <class V>
 __device__ inline int first_row_of(const ProductPlace& place) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -133,7 +134,7 @@ __device__ inline void store_product(const Product& z, const ProductPlace& place
 
 #endif
 
-// Grid: as many blocks as run at once; each takes every gridDim.x-th tile.
+// Kernel: the grid has as many blocks as run at once; each takes every gridDim.x-th tile.
 template <class V, bool kBOuter>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void product_kernel(const __grid_constant__ Product z) {
@@ -185,7 +186,7 @@ __global__ __launch_bounds__(V::kThreads,
     const int to_rows = group % V::kRowGroups * kTileBlockBytes;
     const int to_columns =
         2 * V::kRowsBytes + group / V::kRowGroups * (V::kColumns * kTileRowBytes);
-    const bool speaks = thread % 32 == 0;  // signals for its warp
+    const bool speaks = thread % 32 == 0;  // the lane that signals for its warp
     const int exponent = *z.exponent;
     for (int i = first_tile; i < z.tiles; i += next_tile) {
       const ProductPlace place = product_place<V>(z, i);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_halves_transforms.cuh: the transforms of F(4x4,3x3) whose results are operands of fp16
-// products: each number, scaled by a power of two, as high + low.
+// products: each result, scaled by a power of two, is stored as high + low.
 //
 // The scale brings the largest magnitude of the tensor to [2^13, 2^14) (half_pieces.h). A transform
-// sums up to 36 of its numbers. By the product of the largest row sums of both sides, its results
-// are at most 26.2 (B), 2.2 (G) and 52.4 (A) times as large. B gets 3 and A 4 bits less, so that
-// all results stay below 2^16, the range of fp16.
+// sums up to 36 elements of the tensor. By the product of the largest row sums of both sides, its
+// results are at most 26.2 (B), 2.2 (G) and 52.4 (A) times as large as these elements. So the scale
+// is reduced by 3 bits for B and 4 bits for A, and all results stay below 2^16, the range of fp16.
 // Read next  winograd_transforms.cuh; winograd_halves_product.cuh
 #pragma once
 
@@ -20,19 +20,19 @@ constexpr int kBitsOfB = 3, kBitsOfA = 4;
 
 struct HalvesTransform {
   Planes planes;
-  Index first = 0;  // tile
+  Index first = 0;  // first tile
   int pitch = 0;    // tiles of a row of V, a multiple of 32
   const float* x = nullptr;
   unsigned* v = nullptr;  // [2][36][channels][pitch] fp16, as pairs of tiles
   half_tiles::Maxima maxima = {}, other_maxima = {};
   int bits = 0, other_bits = 0;
-  int* exponent = nullptr;  // of the scale of all products of sums, written if not null
+  int* exponent = nullptr;  // of the scale of all sums of products; written if not null
   // The middle four columns of each tile are inside the image and 16-byte aligned.
   bool aligned = false;
 };
 
-// Loads the pixels of a tile: rows of kSide from `left` on, 0 outside. Bit s of `columns`: column s
-// is inside.
+// Loads the pixels of a tile: rows of kSide pixels from `left` on, 0 outside. Bit s of `columns`
+// says that column s is inside.
 template <int kSide>
 __device__ inline void load_tile(const HalvesTransform& z, const float* plane, int top, int left,
                                  unsigned columns, bool real, float (&d)[kSide * kSide]) {
@@ -66,14 +66,14 @@ __device__ inline void load_tile(const HalvesTransform& z, const float* plane, i
   }
 }
 
-// Exchanges two numbers of each lane between neighbouring lanes: even lanes keep the first number
-// of both, odd lanes the second one.
+// Exchanges a word of two elements between neighbouring lanes. Afterwards the even lane has the
+// first elements of both lanes, the odd lane the second elements.
 __device__ inline unsigned exchange_pairs(unsigned word, bool odd) {
   const unsigned other = __shfl_xor_sync(kAllLanes, word, 1);
   return odd ? (other >> 16 | (word & 0xffff0000u)) : ((word & 0xffffu) | other << 16);
 }
 
-// A thread transforms one tile of one channel, and the 32 tiles of a warp are neighbours.
+// Kernel: a thread transforms one tile of one channel, and the 32 tiles of a warp are neighbours.
 template <class Matrix>
 __device__ inline void transform_halves(const HalvesTransform& z) {
   constexpr int kSide = Matrix::kColumns;
@@ -162,8 +162,8 @@ struct HalvesOutput {
   float* y = nullptr;
 };
 
-// Computes y from M, plus bias and residual, then relu, if requested; a thread per tile and
-// channel.
+// Computes y from M, adds bias and residual, then applies relu, each if requested. A thread takes a
+// tile of a channel.
 __global__ void __launch_bounds__(256, 4)
     output_halves_kernel(const __grid_constant__ HalvesOutput z) {
   let_next_kernel_start();
@@ -206,9 +206,9 @@ __global__ void __launch_bounds__(256, 4)
   }
 }
 
-// Transforms w [K][C][3][3] to fp16 U [2][36][rows][width], a block for each row. Rows are K and
-// the reduction is C; with `across` (backward_data) they are exchanged and the taps are flipped.
-// Each row has its own scale.
+// Transforms w [K][C][3][3] to fp16 U [2][36][rows][width], a block of threads for each row. Rows
+// are K and the reduction is C. With `across` (backward_data) K and C are exchanged and the taps
+// are flipped. Each row has its own scale.
 constexpr unsigned kWeightThreads = 128;
 __global__ void __launch_bounds__(kWeightThreads)
     weights_halves_kernel(const float* w, int depth, int width, bool across, int* exponents,

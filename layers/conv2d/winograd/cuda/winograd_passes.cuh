@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_passes.cuh: the passes of Winograd's convolution F(M x M, 3 x 3) on a GPU; the
-// algorithms in winograd_f2x3_cuda.cu and winograd_f4x3_cuda.cu document the rest.
+// winograd_passes.cuh: the passes of Winograd's convolution F(M x M, 3 x 3) on a GPU. The headers
+// of winograd_f2x3_cuda.cu and winograd_f4x3_cuda.cu explain the algorithm.
 //
 // P = (M + 2)^2 points. V: transformed inputs of the reduction. U: transformed weights.
 //   forward          V [P][C][tiles] of x,  U [P][K][C/G],  M [P][K][tiles] = U V, y of M
@@ -9,7 +9,8 @@
 //                    errors of sums grow with their length, and the last transform enlarges them.
 //   backward_weight  V of x and D [P][K][tiles] of dy, cut into slots of tiles [slot][P][..][..];
 //                    S [slot][P][K][C/G] = D V^T; dw of the slots' sum
-// Each point and group is one matrix of a batched product: all steps are the same.
+// Each (point, group) is one matrix of a batched product, because all these matrices have equal
+// strides.
 // Read next  winograd_transforms.cuh; winograd_f4x3_cuda.cu
 #pragma once
 
@@ -28,14 +29,14 @@ namespace convscope::winograd {
 
 using Index = std::int64_t;
 
-constexpr Index kTileStep = 32;  // tiles of a chunk or slot: a warp, a cache line
-constexpr Index kChunkBytes = Index{400} << 20;  // V and M of the tiles at a time
+constexpr Index kTileStep = 32;  // chunks and slots are multiples: a warp, a cache line
+constexpr Index kChunkBytes = Index{400} << 20;  // V and M of a chunk
 constexpr Index kManyWeights = 1 << 16;          // K C/G: two waves of threads, one for each
 constexpr Index kMaxSum = 256;           // channels that one product sums; longer sums are split
 constexpr unsigned kChannelsOfBlock = 8;  // a block is 32 tiles x 8 channels
 
-// Planes that are cut into tiles of M x M outputs (of `out`); a tile reads SIDE x SIDE pixels of
-// `in` from M * tile + offset on, 0 outside.
+// Planes that are cut into tiles of M x M outputs (of `out`). A tile reads SIDE x SIDE pixels of
+// `in` from M * tile + offset on, and 0 outside.
 struct Planes {
   int channels;
   int in_h, in_w, out_h, out_w;
@@ -58,8 +59,8 @@ struct Planes {
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// Transforms inputs to V (SIDE = M + 2, MatrixB) or dy to D (SIDE = M, MatrixA). Tiles first ..
-// first + count, in slots of `slot`; results after the last tile are 0.
+// Transforms inputs to V (SIDE = M + 2, MatrixB) or dy to D (SIDE = M, MatrixA), for tiles first ..
+// first + count, in slots of `slot` tiles. Results after the last tile are 0.
 template <int M, class Matrix>
 __global__ void __launch_bounds__(256)
     transform_kernel(Planes z, Index first, int count, int slot, const float* x, float* v) {
@@ -99,8 +100,8 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// Computes outputs from M [P][group][part][channels/G][count], plus bias and residual, then relu,
-// each if requested.
+// Computes outputs from M [P][group][part][channels/G][count], adds bias and residual, then applies
+// relu, each if requested.
 template <int M>
 __global__ void __launch_bounds__(256, 2)
     output_kernel(Planes z, Index first, int count, int group_channels, int parts, const float* m,
@@ -156,8 +157,8 @@ __global__ void __launch_bounds__(256, 2)
   }
 }
 
-// Transforms w [G K/G][C/G][3][3] to U [P][G][part][K/G][C/G / parts]; `parts` = 1 in
-// backward_data, where parts are rows and contiguous already.
+// Transforms w [G K/G][C/G][3][3] to U [P][G][part][K/G][C/G / parts]. `parts` is 1 in
+// backward_data, where parts are rows of U and thus contiguous.
 template <int M>
 __global__ void weights_kernel(const float* w, Index count, int kernels, int channels, int parts,
                                bool flip, float* u) {
@@ -177,7 +178,8 @@ __global__ void weights_kernel(const float* w, Index count, int kernels, int cha
   for (int point = 0; point < kT * kT; ++point) u[point * count + at] = out[point];
 }
 
-// Computes dw [count][3][3] from S [slot][P][count], a thread for each weight: for many of them.
+// Computes dw [count][3][3] from S [slot][P][count], a thread for each weight. Used for many
+// weights.
 template <int M>
 __global__ void __launch_bounds__(128)
     gradient_of_many_kernel(const float* s, int slots, Index count, bool accumulate, float* dw) {
@@ -200,8 +202,8 @@ __global__ void __launch_bounds__(128)
   for (int tap = 0; tap < 9; ++tap) dw[i * 9 + tap] = out[tap] + (accumulate ? dw[i * 9 + tap] : 0);
 }
 
-// The same for few weights, and for no image at all. A block adds the slots of 32 weights, with
-// some points for each warp, and its first warp transforms them.
+// The same for few weights, or without any image. A block adds the slots of 32 weights; each
+// warp takes some points, and the first warp transforms the sums.
 constexpr unsigned kGradientWarps = 8;
 template <int M>
 __global__ void gradient_kernel(const float* s, int slots, Index count, bool accumulate,
@@ -433,8 +435,8 @@ inline Conv2dSupport supports_3x3(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// V, M and U: written, read by the products, and read again; weighted with measured times on one
-// H200, where small ones stay in L2.
+// Bytes of V, M and U: written, read by the products, and read again. They are weighted with times
+// measured on one H200, where small tensors stay in L2.
 template <int M>
 Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
@@ -454,7 +456,7 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
                      plan.kPoints * g * plan.parts};
   const double flops = 2 * points * tiles * number(plan.weights);
   const double peak = kUnmeasuredGpu.f32_flops;
-  // Ratio of a batch of products to one product of the same work, unless results fill no tile.
+  // Ratio of a batch of products to one product of the same work, if the results fill a tile.
   const bool fills = std::max(products.m, products.n) > 16;
   const double times = !fills            ? 1.0
                        : plan.of_weights ? (M == 2 ? 0.75 : 0.87)
@@ -472,7 +474,7 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   return plan.of_weights ? cost : device_time::with_preparation(cost, peak, u, kLaunches);
 }
 
-// The functions of an algorithm, for each direction: M x M outputs a tile.
+// The functions of an algorithm for each direction, with M x M outputs in a tile.
 template <int M>
 void forward(const Conv2dForwardArgs& args) {
   Passes<M>(args.problem, Direction::forward, args.workspace)

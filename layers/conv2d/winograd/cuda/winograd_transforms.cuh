@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_transforms.cuh: products with the matrices of winograd_matrices.h, in registers.
 //
-// All loops have constant bounds and all coefficients are known to the compiler, so that it omits
-// zeros and does not multiply by 1. Rows 2 i - 1 and 2 i of a matrix differ only in the sign of the
-// odd columns: sums over even and odd columns are computed once, then added and subtracted.
+// All loops have constant bounds and all coefficients are known to the compiler, so the compiler
+// omits zeros and does not multiply by 1. Rows 2 i - 1 and 2 i of a matrix differ only in the sign
+// of the odd columns. So sums over even and over odd columns are computed once, then added and
+// subtracted.
 // Read next  winograd_matrices.h; winograd_passes.cuh
 #pragma once
 
@@ -47,7 +48,7 @@ __device__ inline float fused(float coefficient, float value, float sum) {
   return coefficient == 0.0f ? sum : sum + coefficient * value;
 }
 
-// Computes out = matrix * in; in and out may be steps through an array.
+// Computes out = matrix * in. Elements of `in` and `out` are IN_STEP and OUT_STEP apart.
 template <int T, class Matrix, int IN_STEP, int OUT_STEP>
 __device__ inline void multiply(const float* in, float* out) {
   constexpr int kColumns = Matrix::kColumns;

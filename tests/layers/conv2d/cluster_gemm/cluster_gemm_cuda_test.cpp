@@ -94,8 +94,8 @@ TEST(ClusterGemm, EveryKernelIsChosen) {
   for (const auto& both : {several_images, full, cut}) EXPECT_EQ(both.size(), 2u);
 }
 
-// In every plan each tap reads the right pixel of the patch; the chunks of a cluster cover all
-// input channels, and each block has some.
+// In every plan, each tap reads the right pixel of the patch. The chunks of a cluster cover all
+// input channels, and each block has some chunks.
 TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
   for (const Conv2dProblem& z : problems()) {
     for (const Direction direction : kBoth) {
@@ -237,7 +237,7 @@ TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
   }
 }
 
-// The same weights one float later, where no group of four is aligned to 16 bytes.
+// Stores the same weights one float later, where no four weights are aligned to 16 bytes.
 TEST_F(ClusterGemmOnCuda, WeightsMayBeginAnywhere) {
   for (const char* text :
        {"n=1,c=64,h=7,w=7,k=32,r=3,s=3,pad=1", "n=1,c=32,h=6,w=5,k=16,r=3,s=3,stride=2,pad=1"}) {
