@@ -360,7 +360,7 @@ TEST(Onnx, RefusesWhatItCannotSay) {
   refused("{type: gelu, name: g}", "",
           "[onnx] expected layers that ONNX, opset 17, can express, got 'g': gelu");
   refused("{type: deform_conv2d, name: d, out_channels: 2, kernel_size: 3}", "",
-          "opset 17, got 'd': deform_conv2d, which ONNX has from opset 19 on");
+          "opset 17, can express, got 'd': deform_conv2d, which ONNX has from opset 19 on");
   refused(
       "{type: conv2d, name: c, out_channels: 2, kernel_size: 3, padding: 1, padding_mode: "
       "reflect}",

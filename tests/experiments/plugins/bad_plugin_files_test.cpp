@@ -37,11 +37,11 @@ TEST(BadPluginFile, ThatIsNoneIsRefused) {
   expect_refused(folder / "absent.so", "it does not exist");
   expect_refused(folder / "text.so", "it is not a shared library");
   expect_refused(folder / "empty.so", "it is not a shared library");
-  expect_refused(folder / "cut.so", "it holds none");
+  expect_refused(folder / "cut.so", "it holds no plug-in");
   expect_refused(folder / "nothing", "it is a folder without a file *.so");
   expect_refused("/dev/zero", "it is not a file");
   const std::string program = std::string(CONVSCOPE_BINARY_DIR) + "/bin/convscope";
-  expect_refused(program, "it holds none");
+  expect_refused(program, "it holds no plug-in");
 }
 
 // Returns a copy of a good plug-in with other bytes at one offset.
@@ -216,7 +216,8 @@ INSTANTIATE_TEST_SUITE_P(
         OddAlgorithm{"throws", "ends convscope_conv2d_plugin() with an exception: on purpose"},
         OddAlgorithm{"throws_a_number", "ends convscope_conv2d_plugin() with an exception"},
         OddAlgorithm{"null_name", "holds an algorithm that has no name"},
-        OddAlgorithm{"bad_name", "is named 'No Name': expected a name of at most 40 small letters"},
+        OddAlgorithm{"bad_name",
+                     "is named 'No Name': expected a name of at most 40 lower-case letters"},
         OddAlgorithm{"policy_name", "is named 'auto': expected another name"},
         OddAlgorithm{"taken_name", "has a name that is taken: "},
         OddAlgorithm{"no_idea", "has no idea"},

@@ -127,7 +127,7 @@ TEST(SweepTable, for_people_has_plus_minus_and_no_column_without_a_message) {
       "0.000 ± 0.000    | 5           | 93.00 ± 3.61 | 58.07         | 3     | f32 dense | "
       "4      |\n"))
       << text;
-  EXPECT_EQ(text.find("side by side"), std::string::npos);
+  EXPECT_EQ(text.find("members at the same time"), std::string::npos);
 }
 
 SweepPlan grid_plan() {
@@ -180,7 +180,7 @@ TEST(SweepTable, says_when_members_ran_side_by_side) {
   std::vector<SweepOutcome> outcomes = all_done();
   outcomes[2].jobs = 4;
   const std::string text = sweep_markdown(small_plan(), outcomes);
-  EXPECT_NE(text.find("up to 4 members side by side"), std::string::npos) << text;
+  EXPECT_NE(text.find("up to 4 members at the same time"), std::string::npos) << text;
   EXPECT_NE(text.find("| jobs"), std::string::npos) << text;
 }
 
