@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_form.cpp: decides whether a compiled step runs a pruned layer's direction from its blocks.
+// sparse_form.cpp: decides whether a compiled step computes a direction of a pruned layer from its
+// blocks.
 #include "layers/plan/sparse_form.h"
 
 #include <fmt/format.h>
@@ -11,8 +12,8 @@
 namespace convscope {
 namespace {
 
-// A training step gathers the blocks before each call, or scatters their gradient after it. The
-// time is bytes over the machine's bandwidth.
+// A training step gathers the blocks before each call, or scatters their gradient after the call.
+// The estimate is the moved bytes divided by the machine's bandwidth.
 double copying_ms(const SparseWeights& sparse, Direction direction, Device device) {
   constexpr double kLine = 16;  // floats of a cache line, which is read whole
   const auto stored = static_cast<double>(sparse.format().stored_elements());
