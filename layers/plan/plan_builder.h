@@ -107,10 +107,10 @@ class CONVSCOPE_API PlanBuilder {
   void set_rounded(ValueId value) { state(graph_.owner(value)).is_rounded = true; }
   bool is_rounded(ValueId value) { return state(graph_.owner(value)).is_rounded; }
 
-  // Returns mean and spread of the channels of a value, one set for each of `parts` sets of pixels: f32
-  // [parts,4,stored channels] (framework/cuda/channel_moments.cuh). The producer's next call writes
-  // moments_target(). A reader's next call reads moments(), which is undefined if the producer
-  // computes none.
+  // Returns mean and spread of the channels of a value, one set for each of `parts` sets of pixels:
+  // f32 [parts,4,stored channels] (framework/cuda/channel_moments.cuh). The producer's next call
+  // writes moments_target(). A reader's next call reads moments(), which is undefined if the
+  // producer computes none.
   Tensor moments_target(ValueId value, std::int64_t parts);
   Tensor moments(ValueId value);
 
@@ -157,9 +157,9 @@ class CONVSCOPE_API PlanBuilder {
   // Runs the calls of `emit` after the backward of all other operations. It is for results that
   // only the update reads, in operations that emit no other backward calls.
   void at_the_end(std::function<void()> emit) { deferred_.push_back({op_, std::move(emit)}); }
-  // Declares with take_sums(), in a backward, that the operation's at_the_end() call can add the partial
-  // sums of another operation. The next operation calls hand_over() with its `sums`; their pieces
-  // are in the slot `pieces`, which the final call must name. All targets are gradients of
+  // Declares with take_sums(), in a backward, that the operation's at_the_end() call can add the
+  // partial sums of another operation. The next operation calls hand_over() with its `sums`; their
+  // pieces are in the slot `pieces`, which the final call must name. All targets are gradients of
   // parameters.
   void take_sums() { takes_sums_ = true; }
   bool takes_sums() const { return takes_sums_; }

@@ -65,7 +65,7 @@ class CONVSCOPE_API PlanOp {
   // removed from the graph, and the other inputs of `next` are appended to the inputs of this
   // operation. `fuse` then tries the next operation.
   virtual bool absorb(const PlanGraph& graph, PlanOp& next);
-  // Emit the calls of the forward and backward pass. Each function is called twice and must make
+  // Emits the calls of the forward or backward pass. Each function is called twice and must make
   // the same decisions: the first time to learn how long each tensor lives, the second time with
   // addresses.
   virtual void forward(PlanBuilder& builder) = 0;
