@@ -7,11 +7,11 @@
 // Operation   x [n,C] (rows in the order of the sites' keys), w [K,C,(T,)R,S], b [K] or undefined,
 //             y [m,K]; f32, or f64 (on the CPU, by the reference). dx is assigned, dw and db
 //             accumulate; only requested ones are computed. A set of sites may be empty.
-// Layers      submanifold_conv outputs at the sites of the inputs; the kernel size is odd
-//             sparse_conv outputs where the kernel meets a site; a stride above 1 reduces their
-//             number sparse_inverse_conv back to the sites before the strided step named by `undo`
-//             (a
-//                                  sparse_conv or a pool), with its kernel
+// Layers      submanifold_conv     outputs at the sites of the inputs; the kernel size is odd
+//             sparse_conv          outputs where the kernel meets a site; a stride above 1 reduces
+//                                  their number
+//             sparse_inverse_conv  back to the sites before the strided step named by `undo` (a
+//                                  sparse_conv or a pool), with the kernel of that step
 // Parameters  out_channels  K, required
 //             kernel_size   places: one number, or one for each axis; required, except the inverse
 //             stride        sparse_conv only, default 2

@@ -4,9 +4,10 @@
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   for each tap: gathered = x[list]; product = gathered w_t; y[list] += product
-// Method     forward, dx one kernel for each tap gathers and scatters. So neither gathered rows nor
-//            products are in memory, but all sums are read and written once for each tap dw one
-//            kernel for all taps; the K dimension is the list, cut into parts
+// Method     forward, dx   one kernel for each tap gathers and scatters. So neither gathered rows
+//                          nor products are in memory, but all sums are read and written once for
+//                          each tap
+//            dw            one kernel for all taps; the K dimension is the list, cut into parts
 // Shapes     x [n,C], w [K,C,(T,)R,S], y [m,K]; f32, TF32, f16, bf16; sums f32
 // Cost       useful products only, rounded up to whole tiles of a list; 8 bytes for each tap and
 //            site for the lists, and 8 K bytes of sums for each pair
