@@ -8,7 +8,7 @@
 // order is a slot.
 //
 //   entries  [rows of taps, slots]   as in map.h, 32 bits each
-//   words    [units, words]          of a unit of 64 slots: the taps at which at least one slot has a
+//   words    [units, words]          of 64 slots: the taps at which at least one slot has a
 //            neighbour
 //   order    [slots]                 the site of a slot; -1 after the last one
 //
