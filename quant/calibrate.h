@@ -19,8 +19,8 @@ namespace convscope {
 
 enum class StepRule { max_abs, mean_abs, mse, percentile };
 
-// Returns the steps. A row of zeros gets the largest step of the other rows; if all values are 0
-// the step is 1 / Qp. NaN or infinity in v is an error.
+// Returns the steps. A row of zeros gets the largest step of the other rows. If all values are 0,
+// the step is 1 / Qp. Throws an error if v contains NaN or infinity.
 CONVSCOPE_API Tensor calibrated_step(const Tensor& v, const IntegerGrid& grid, StepRule rule,
                                      bool by_channel = false, double percentile = 99.9,
                                      bool skip_zeros = false);

@@ -84,7 +84,7 @@ class LsqOperation final : public Operation {
     lsq_gradient_kernel.get(a->device())(list.data(), count);
   }
 
-  // With one step for all values: lsq_pieces.
+  // Runs on pieces (lsq_pieces.h) if all values share one step.
   bool runs_on_pieces() const override { return true; }
   void begin(const OperationForward& a) const override {
     put_into_bounds(a.x[1], parts_.bounds, parts_.rule.form);
@@ -135,7 +135,7 @@ Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds
 
 Variable lsq_quantize(const Variable& v, const Variable& step, const LsqRule& rule) {
   check(v.value(), step.value(), rule);
-  // These steps have no bounds; lsq_operation() receives those of a quantiser's steps.
+  // Here steps have no bounds. A quantiser passes bounds to lsq_operation().
   if (rule.form == StepForm::plain) check_steps(step.value().to(Device{}));
   return apply(lsq_operation(rule, {}), {v, step});
 }

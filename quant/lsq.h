@@ -31,8 +31,8 @@ namespace convscope {
 
 enum class StepForm { plain, log };
 
-// Whether inference computes with the codes instead (quant/integer/): where that is estimated to be
-// faster, or wherever there is a kernel. All other operations round in f32.
+// Whether inference computes with codes (quant/integer/) instead of rounding in f32: never, where
+// codes are estimated to be faster, or always where a kernel exists.
 enum class IntegerUse : unsigned char { never, where_faster, always };
 
 struct LsqRule {
@@ -51,8 +51,8 @@ struct StepBounds {
   Tensor last, first;
 };
 
-// Returns the operation with inputs v and step. It uses the bounded step. A device may store it as
-// late as in the backward pass, before the optimiser reads it.
+// Returns the operation with inputs v and step. It bounds the step before use. A device may store
+// the bounded step as late as in the backward pass, before the optimiser reads the step.
 CONVSCOPE_API Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds);
 
 // The rule and bounds of an operation made by lsq_operation(); null for other operations.
@@ -80,7 +80,7 @@ struct LsqForward {
 struct LsqBackward {
   Tensor dy, v, step;
   LsqRule rule;
-  StepBounds bounds;  // those of the forward; afterwards the stored step is bounded
+  StepBounds bounds;  // the bounds of the forward; the backward stores the bounded step
   Tensor dv, dstep;   // assigned; dstep is like step
 };
 extern CONVSCOPE_API KernelSlot<void(const LsqForward* all, int count)> lsq_kernel;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_cpu.cpp: splits v into pieces that share a step, one per task of the threads; the sums of the
-// pieces are added in a fixed order.
+// lsq_cpu.cpp: splits v into parts that share a step (pieces). A task of a thread processes one
+// piece. The sums of the pieces are added in a fixed order.
 #include <algorithm>
 #include <cmath>
 

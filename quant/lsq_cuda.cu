@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // lsq_cuda.cu: learned step size quantisation of several tensors in one launch. A small network has
 // a dozen quantisers, and a launch takes longer than processing its values. v_hat and dv have the
-// bits of the CPU, because both call code_of(). The gradient of a step is a double sum over pieces,
-// one block each, added in order by the last block to finish. That block also stores the bounded
-// steps, after all others have read the old ones. The forward has no such last block, which would
-// double its time on a small tensor: each of its blocks bounds the step itself.
+// same bits as on the CPU, because both call code_of(). A thread block sums the gradient of a step
+// over one part of the values (a piece), in double. The last block to finish adds the pieces in
+// order. It also stores the bounded steps, after all other blocks have read the old steps. The
+// forward has no such last block, which would double its time on a small tensor. Each of its blocks
+// bounds the step itself.
 //
 // Small tensors are limited by latency. So the kernels start while the previous one ends, the first
 // loads are issued before exp(t) is computed, and a thread has only four values, so that all SMs
@@ -23,7 +24,7 @@ namespace {
 // Tensors of one launch.
 constexpr int kMaxParts = 16;
 
-// The bounds of a step, as in put_into_bounds(). last null: none.
+// The bounds of a step, as in put_into_bounds(). `last` null: no bounds.
 struct Bounds {
   float* last;
   const float* first;
@@ -61,7 +62,8 @@ struct Step {
   double s;
 };
 
-// [rows, inner] values; a row shares a step. A block processes one piece of one row.
+// One tensor as [rows, inner] values. The values of a row share a step. A block processes one piece
+// of one row.
 template <class T>
 struct Part {
   const T* v;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_pieces.h: the f32 quantiser of lsq.h on a piece of its values, in the calling thread, for
-// callers that process a piece while it is in cache. One step for all values, on the CPU.
+// lsq_pieces.h: the f32 quantiser of lsq.h on a part of its values (a piece), in the calling
+// thread, for callers that process a piece while it is in cache. All values share one step, on the
+// CPU.
 #pragma once
 
 #include "quant/lsq.h"

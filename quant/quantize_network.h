@@ -2,17 +2,18 @@
 // quantize_network.h: adds quantisers before the input and the weight of every layer that has a
 // weight (conv2d, linear), and before the operands of sums of residual blocks.
 //
-// Bits        w_bits and a_bits in general, first_last_bits for both in the first and last layer;
-//             per_layer overrides them. residual_bits for sums
+// Bits        w_bits and a_bits apply to weights and activations, first_last_bits to both in the
+//             first and last layer. per_layer overrides them. residual_bits applies to sums
 // Sums        a residual block (layers/residual.h) adds integers. Its input is rounded once, to
 //             residual_bits, for body, shortcut and the addend x. The result of a shortcut with
-//             layers is rounded too. The result of the body is not: integer execution has it in 32
-//             bits. A layer that reads the block's input with as many bits rounds nothing more.
-//             With residual_bits 0 the sums stay f32
+//             layers is rounded, too. The result of the body is not rounded, because integer
+//             execution keeps it in 32 bits. A layer that reads the block's input with the same
+//             number of bits does not round again. With residual_bits 0 the sums stay f32
 // Signs       weights are signed. An input is unsigned when its producer is never negative: relu,
 //             relu6, sigmoid, a residual block that ends in relu or adds two such values, and
-//             pooling, dropout or flatten of those. Other inputs, such as the images, are signed.
-//             Signs pass through Sequential and Residual; inside other modules inputs are signed.
+//             pooling, dropout or flatten after such layers. Other inputs, such as the images, are
+//             signed. Signs pass through Sequential and Residual; inside other modules inputs are
+//             signed.
 // Names       c1.weight_quantizer.log_step, c1.input_quantizer.log_step,
 //             layer2.0.input_quantizer.log_step, layer2.0.shortcut_quantizer.log_step
 // Beginning   with begin > 0 all quantisers wait (quantizer.h) until begin()
@@ -33,9 +34,9 @@ struct LayerBits {
   bool operator==(const LayerBits&) const = default;
 };
 
-// The arithmetic of evaluations and inference: int8 multiplies codes where that is estimated to be
-// faster than f32 on rounded numbers, int8_always wherever there is a kernel. Training always
-// rounds in f32: its gradients need the real numbers.
+// The arithmetic of evaluations and inference. `fake` computes in f32 on rounded numbers. `int8`
+// multiplies codes where that is estimated to be faster, `int8_always` wherever a kernel exists.
+// Training always rounds in f32, because its gradients need the real numbers.
 enum class QuantExecute { fake, int8, int8_always };
 
 struct QuantConfig {
@@ -60,7 +61,8 @@ struct QuantConfig {
 // than the spread of seeds, and much better than max_abs at 2 bits (quant/README.md).
 inline constexpr StepRule kAutoRule = StepRule::mse;
 
-// Throws kind kConfig when per_layer names a layer without a weight, or no layer has one.
+// Adds the quantisers. Throws kind kConfig when per_layer names a layer without a weight, or no
+// layer has a weight.
 CONVSCOPE_API void apply_quantization(Module& network, const QuantConfig& config, Device device);
 
 struct QuantizedTensor {
@@ -82,7 +84,7 @@ CONVSCOPE_API std::string why_not_on_integers(Module& network, Device device, bo
 // step would be left.
 CONVSCOPE_API std::int64_t quant_begin_step(const QuantConfig& config, std::int64_t total_steps);
 
-// Returns whether a parameter or buffer is a quantiser's: "c1.weight_quantizer.log_step".
+// Returns whether a parameter or buffer belongs to a quantiser: "c1.weight_quantizer.log_step".
 CONVSCOPE_API bool belongs_to_quantizer(std::string_view tensor_name);
 
 }  // namespace convscope

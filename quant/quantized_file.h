@@ -3,10 +3,10 @@
 // (framework/io/safetensors.h). Weights are packed in their number of bits.
 //
 //   tensor                  type  shape
-//   "c1.weight.codes"       I8    that of the weight: 5 to 8 bits, a code in each byte
+//   "c1.weight.codes"       I8    shape of the weight: 5 to 8 bits, a code in each byte
 //                           U8    [ceil(count / 2)]: 3 and 4 bits, two codes in a byte
 //                           U8    [ceil(count / 4)]: 2 bits, four codes in a byte
-//   "c1.weight.kept"        U8    [ceil(count / 8)], only where it pays: a bit for each code; then
+//   "c1.weight.kept"        U8    [ceil(count / 8)], if it saves bytes: a bit for each code; then
 //                                 codes holds only the [kept] codes whose bit is 1
 //   "c1.weight.step"        F32   [1], or [K], one for each output channel
 //   "c1.input.step"         F32   [1]; for a residual block "layer2.0.input.step" and
@@ -25,8 +25,8 @@
 //             lowest bits of a byte; unused bits of the last byte are 0. A masked weight has the
 //             code 0; the file holds no masks. Zero codes are omitted where the bits of "kept" take
 //             less space
-// Loading     fills a network that the config builds: w = step code, and the same steps. Its
-//             quantisers give the same codes, so it computes the same bits
+// Loading     fills a network that the config builds with w = step code and the same steps. Its
+//             quantisers compute the same codes, so the network computes the same bits
 #pragma once
 
 #include <cstdint>
@@ -40,11 +40,11 @@
 
 namespace convscope {
 
-// Packs codes of a signed grid as above; `shape` is that of the weight.
+// Packs codes of a signed grid as above. `shape` is the shape of the weight.
 CONVSCOPE_API Tensor pack_codes(const std::vector<std::int8_t>& codes, int bits,
                                 const Shape& shape);
-// Returns the `count` codes in `packed`. Throws kind kData with a message that begins with `name`
-// when it has another type or length, or a code is outside its grid.
+// Returns the `count` codes in `packed`. Throws kind kData when `packed` has another type or
+// length, or a code is outside its grid. The message begins with `name`.
 CONVSCOPE_API std::vector<std::int8_t> unpack_codes(const Tensor& packed, int bits,
                                                     const Shape& shape, const std::string& name);
 
@@ -60,13 +60,13 @@ CONVSCOPE_API QuantizedWeight quantized_weight(Module& layer, const Quantizer& q
 // Throws kind kConfig when the quantiser has not begun, or has no steps yet.
 CONVSCOPE_API void check_calibrated(const Quantizer& quantizer, const std::string& name);
 
-// Returns the tensors and the metadata "format" and "quantisers" of a network whose quantisers have
-// begun and are calibrated; throws kind kConfig where one is not. Parameters and buffers for which
-// `leave_out` holds are omitted.
+// Returns the tensors and the metadata "format" and "quantisers" of a network. Throws kind kConfig
+// when a quantiser has not begun or is not calibrated. Parameters and buffers for which `leave_out`
+// holds are omitted.
 CONVSCOPE_API SafetensorsFile
 to_quantized_file(Module& network, const std::function<bool(std::string_view)>& leave_out);
 
-// Returns whether it is such a file, of any version.
+// Returns whether `file` is a quantised network, of any version.
 CONVSCOPE_API bool is_quantized_file(const SafetensorsFile& file);
 inline constexpr std::string_view kQuantizedFormats = "convscope-quantised-";
 

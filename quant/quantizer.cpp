@@ -34,7 +34,7 @@ Quantizer::Quantizer(const QuantizerOptions& options)
 
 bool Quantizer::is_calibrated() const { return seen() > 0; }
 
-// The mean step over the batches seen, or the largest (minmax).
+// Sets the step to the mean step of the batches so far, or to the largest one (minmax).
 void Quantizer::calibrate(const Tensor& x) {
   const StepRule rule = options_.method == QuantMethod::minmax       ? StepRule::max_abs
                         : options_.method == QuantMethod::percentile ? StepRule::percentile
@@ -143,8 +143,8 @@ void Quantizer::set_steps(const Tensor& steps) {
   for (std::int64_t i = 0; i < value.numel(); ++i) {
     float& s = value.data<float>()[i];
     CONVSCOPE_CHECK(std::isfinite(s) && s > 0, "quantizer", "expected steps above 0, got ", s);
-    // If s was the exponential of a float, the float nearest to log s gives s again: for
-    // |log s| >= 1 it is that float, and nearer to 0 floats are denser than s.
+    // If s is the exponential of a float, the float nearest to log s has the exponential s again.
+    // For |log s| >= 1 it is the original float; nearer to 0, floats are denser than values of s.
     if (form_ == StepForm::log) s = static_cast<float>(std::log(static_cast<double>(s)));
   }
   step_.value().copy_from(value);

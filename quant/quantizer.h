@@ -7,14 +7,14 @@
 // Methods     lsq         the step is a parameter and learns
 //             minmax      the step stays at its calibrated value: max|x| / Qp
 //             percentile  as minmax, with a percentile of |x|
-// Calibration the first `calibration_batches` forward passes in training set the step (mean over
-//             the batches; minmax: their maximum). Before that an evaluation is an error. lsq
-//             calibrates by `init` and then trains.
+// Calibration the first `calibration_batches` forward passes in training set the step: the mean
+//             over the batches, or their maximum for minmax. Before that an evaluation is an
+//             error. lsq calibrates by `init` and then trains.
 // Step        log      learns t = log s, with the gradient scale divided by s^2 (log_rate). An
 //                      update changes s by a factor of at most kMaxChange, so one extreme
 //                      gradient cannot make the step useless.
 //             floored  learns s itself, as the paper does.
-//             Both are kept within [s0 / kFloor, s0 * kCeiling], s0 the calibrated step.
+//             Both forms keep s within [s0 / kFloor, s0 * kCeiling]; s0 is the calibrated step.
 // Waiting     with `waits`, x passes unchanged until begin(); then the quantiser calibrates on the
 //             trained network. With a calibrated step from a checkpoint it does not wait.
 // State       parameter log_step or step (lsq; else buffer step), buffers first_step, last_step,
@@ -58,14 +58,15 @@ class CONVSCOPE_API Quantizer final : public Module {
   std::string kind() const override { return "quantizer"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override { return input; }
-  // Adds nothing while it waits. Steps in which it calibrates or counts run as dynamic graphs.
+  // Adds no operation while the quantiser waits. Steps in which it calibrates or counts run as
+  // dynamic graphs.
   int describe(PlanGraph& graph, int x) override;
 
   const QuantizerOptions& options() const { return options_; }
   const IntegerGrid& grid() const { return grid_; }
   bool is_calibrated() const;
   void begin() { waits_ = false; }
-  // Passes x unchanged, whatever the state: to compare networks without their rounding.
+  // Passes x unchanged in any state, to compare networks without rounding.
   void bypass(bool on) { bypassed_ = on; }
   void execute_on_integers(IntegerUse use) { integers_ = use; }
   IntegerUse integers() const { return integers_; }
@@ -74,8 +75,9 @@ class CONVSCOPE_API Quantizer final : public Module {
   // Sets calibrated steps, without bounds. The log variant takes the nearest step that it can
   // represent, which is s itself when s came from steps().
   void set_steps(const Tensor& steps);
-  // Sets how many unmasked values of a pruned weight share a step. Only they contribute to its
-  // gradient, so they are the N of the gradient scale, and calibration skips zeros. 0: not pruned.
+  // Sets how many unmasked values of a pruned weight share a step. Only unmasked values contribute
+  // to the gradient of the step, so N of the gradient scale counts them only, and calibration skips
+  // zeros. 0: not pruned.
   void set_kept(std::int64_t values) { kept_ = values; }
   // Sets whether each forward counts the values outside the grid: v / s < -Qn or > Qp.
   void observe(bool on) { observing_ = on; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantizer_cpu.cpp: keeps a step near its last value and within its range; a few numbers, so plain
-// loops.
+// quantizer_cpu.cpp: keeps a step near its last value and within its range. The loops are plain,
+// because there are few steps.
 #include <algorithm>
 #include <cmath>
 

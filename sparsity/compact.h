@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// compact.h: a smaller dense network that computes the same as a masked one. An output that no
-// later layer reads is removed: its row of the weight and of the bias, its channel of a batch norm,
-// and the columns of the next layer that read it. Masked weights in the rest are stored as 0.
+// compact.h: a smaller dense network that computes the same as a masked network. If no later layer
+// reads an output, compacting removes its row of the weight and of the bias, its channel of a batch
+// norm, and the columns of the next layer that read the output. Other masked weights are stored as
+// 0.
 //
 // Textbook    from the last layer back: output k of layer l stays when a kept row of layer l+1 has
 //             a kept weight in column group k
@@ -21,7 +22,8 @@ struct CompactPlan {
   std::vector<std::vector<std::int64_t>> kept;
 };
 
-// Returns the outputs to keep. masks[l] undefined: a dense layer. Throws as check_structured().
+// Returns the outputs to keep. An undefined masks[l] means a dense layer. Throws the same errors as
+// check_structured().
 CONVSCOPE_API CompactPlan compact_plan(const PrunableNetwork& network,
                                        const std::vector<Tensor>& masks);
 // Copies parameters and buffers of the masked model into `compact`, which has the same layers under
@@ -30,7 +32,7 @@ CONVSCOPE_API void copy_compact(Module& model, const PrunableNetwork& network,
                                 const std::vector<Tensor>& masks, const CompactPlan& plan,
                                 Module& compact);
 // Copies the state of the optimiser: tensors whose names end in a parameter's name
-// ("momentum.c1.weight") are cut as that parameter.
+// ("momentum.c1.weight") are cut in the same way as the parameter.
 CONVSCOPE_API void copy_compact_state(Module& model, const PrunableNetwork& network,
                                       const std::vector<Tensor>& masks, const CompactPlan& plan,
                                       const std::vector<NamedTensor>& from_state,

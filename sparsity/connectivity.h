@@ -4,7 +4,7 @@
 // ln(classes), so masks that disconnect it are refused.
 //
 // Textbook    reached from the front: output k of layer l reads a reached output of layer l-1
-//             reaches the end: output k of layer l is read by an output of l+1 that does
+//             reaches the end: output k of layer l is read by an output of l+1 that reaches the end
 //             alive = both
 #pragma once
 

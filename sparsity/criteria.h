@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// criteria.h: which pieces of the weight matrices are pruned. A layer's weights are divided into
-// pieces that are kept or dropped whole; the weakest pieces are dropped.
+// criteria.h: selects the weights that are pruned. A layer's weights are divided into pieces; a
+// piece is kept or dropped as a whole, and the weakest pieces are dropped.
 //
 //   magnitude       a piece is one weight, its strength |w|
 //   block b1 x b2   a tile of [K, C R S], strength ||tile||_2. Sizes that do not divide are padded:
 //                   tiles at the lower and right edge are cut short, and count as one tile
-//   n_m             of each m neighbours in a row the n with the largest |w| stay; the last group
-//                   of a row is padded: of r < m real weights min(n, r) stay
+//   n_m             of each m neighbouring weights in a row, the n with the largest |w| stay. The
+//                   last group of a row may have only r < m weights; then min(n, r) stay
 //
 // Textbook    sort the pieces by strength; drop the first round(s pieces)
-// Ties        of equally strong pieces the first one is dropped first: same result everywhere
+// Ties        of equally strong pieces the first one is dropped first, so results are the same
+//             everywhere
 // Global      pieces of different layers are compared by their root mean square
 // Source      S. Han et al.: Learning both Weights and Connections, 2015, arXiv 1506.02626;
 //             A. Mishra et al.: Accelerating Sparse Deep Neural Networks, 2021, arXiv 2104.08378
@@ -24,7 +25,7 @@
 
 namespace convscope {
 
-// A strength for each piece of each layer; `sizes`: elements of each piece.
+// The strength of each piece of each layer. `sizes` holds the number of elements of each piece.
 struct PieceScores {
   std::vector<float> strength;
   std::vector<std::int64_t> sizes;
@@ -32,7 +33,7 @@ struct PieceScores {
 CONVSCOPE_API PieceScores block_scores(const Tensor& weight, std::int64_t rows,
                                        std::int64_t columns, std::int64_t block_rows,
                                        std::int64_t block_cols);
-// Returns keep[i] = 0 for the `drop` weakest, 1 for the others.
+// Returns keep[i] = 0 for the `drop` weakest pieces, 1 for all others.
 CONVSCOPE_API std::vector<std::uint8_t> drop_weakest(const std::vector<float>& strength,
                                                      std::int64_t drop);
 
@@ -40,7 +41,7 @@ CONVSCOPE_API std::vector<std::uint8_t> drop_weakest(const std::vector<float>& s
 // sparsity, for the methods magnitude, block and n_m.
 CONVSCOPE_API std::vector<Tensor> weakest_masks(const std::vector<const PrunableLayer*>& layers,
                                                 const SparsityOptions& options, double sparsity);
-// Refuses options that cannot work on these layers: a layer that is a single piece.
+// Throws an error if one of the layers is a single piece, so that pruning cannot keep a part of it.
 CONVSCOPE_API void check_pieces(const std::vector<const PrunableLayer*>& layers,
                                 const SparsityOptions& options);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // distribution.h: how many weights each layer may keep.
 //
-// Formula   uniform  zeros_l = s n_l: each layer the same share
+// Formula   uniform zeros_l = s n_l: every layer has the same share
 //           erk      density_l = e (K + C + R + S) / (K C R S): small layers stay denser; a layer
 //                    whose density would exceed 1 stays dense, and the others lose more
-//           global   one ranking over all layers; no shares
+//           global   one ranking over all layers, without shares
 //           Shares are rounded so that every layer is within one weight of its share and the total
 //           within one weight of s n (cumulated shares are rounded, then subtracted).
 // Source    T. Mocanu et al.: Scalable training with adaptive sparse connectivity, 2018, and
@@ -22,7 +22,7 @@ namespace convscope {
 CONVSCOPE_API std::vector<double> layer_sparsities(const std::vector<const PrunableLayer*>& layers,
                                                    SparsityDistribution distribution,
                                                    double sparsity);
-// Returns whole numbers: zeros of each layer out of counts[l], with the rounding above.
+// Returns the number of zeros of each layer out of counts[l] weights, rounded as above.
 CONVSCOPE_API std::vector<std::int64_t> rounded_zeros(const std::vector<std::int64_t>& counts,
                                                       const std::vector<double>& sparsities);
 

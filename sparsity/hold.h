@@ -9,7 +9,8 @@
 
 namespace convscope {
 
-// value[i] = held[i] where keep[i] is 0; held undefined: 0. f32, same number of elements.
+// Sets value[i] = held[i] where keep[i] is 0. An undefined `held` counts as 0. All tensors are f32
+// with the same number of elements.
 struct RestedTensor {
   Tensor keep, held, value;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mask.h: the mask of a layer's weights: which of them are kept.
+// mask.h: the mask of a layer, which says which weights are kept.
 //
 // Shapes      w [K,...] -> w * keep, the same shape; keep f32, 1 is kept, 0 is pruned
 // Formula     y = w keep

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// prunable_network.h: a network as pruning sees it: its convolutions and linear layers, each with a
-// weight matrix [K, C R S], and, if they form a sequence, which layer reads which outputs.
+// prunable_network.h: describes a network for pruning: its convolutions and linear layers, each
+// with a weight matrix [K, C R S]. If these layers form a sequence, it also says which layer reads
+// which outputs.
 //
 //   rows     K: filters of a convolution, units of a linear layer
-//   columns  C R S: `inputs` groups of `span` neighbouring columns; group c reads channel c of the
-//            layer before. Conv2d: inputs C, span R S. Linear after a flatten layer: inputs =
-//            channels of the flattened image, span H W.
+//   columns  C R S: they form `inputs` groups of `span` neighbouring columns. Group c reads channel
+//            c of the preceding layer. Conv2d: inputs C, span R S. Linear after a flatten layer:
+//            inputs = channels of the flattened image, span H W.
 //
 // Between two such layers a sequence may have only layers that keep channels apart (activation,
-// pooling, batch norm, dropout, flatten). So channel c of one layer and group c of the next are cut
-// together.
+// pooling, batch norm, dropout, flatten). So channel c of a layer and column group c of the next
+// layer are removed together.
 #pragma once
 
 #include <string>

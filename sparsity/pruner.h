@@ -6,11 +6,12 @@
 //   for each step: pruner.before_step(step); train; pruner.after_step(step + 1);
 //
 // Definitions
-//   weights      A pruned weight keeps its value, bit for bit, and returns with it when a later
-//                mask keeps it again (rigl: a grown weight starts from 0, as in its paper).
+//   weights      A pruned weight keeps its value, bit for bit. If a later mask keeps the weight
+//                again, it returns with that value (rigl: a grown weight starts from 0, as in its
+//                paper).
 //   optimiser    The state of a pruned weight (momentum; Adam's two means) is 0, so it returns
-//                without momentum. With gradient: dense neither rule holds: pruned weights continue
-//                to be trained.
+//                without momentum. With `gradient: dense` pruned weights continue to be trained, so
+//                neither rule applies.
 //   masks        are computed from |w| after the step after which they are due (schedule.h), and
 //                are buffers "<layer>.mask.keep". Masks, weights and the number of steps are the
 //                whole state: a run resumed from a checkpoint gives the same bits.
@@ -34,19 +35,21 @@ namespace convscope {
 
 class CONVSCOPE_API Pruner {
  public:
-  // Adds the masks. `input`: the shape of a batch; `total_steps`: of the whole run, 0: no training.
+  // Adds the masks. `input` is the shape of a batch, `total_steps` the steps of the whole run (0:
+  // no training).
   Pruner(Module& model, const Shape& input, const SparsityOptions& options,
          std::int64_t total_steps, std::uint64_t seed);
 
-  // Sets the optimiser's state. A tensor belongs to the parameter whose name ends its own and whose
-  // shape it has ("momentum.c1.weight").
+  // Sets the optimiser's state. A tensor belongs to a parameter if its name ends in the parameter's
+  // name ("momentum.c1.weight") and both have the same shape.
   void bind_optimizer_state(const std::vector<NamedTensor>& state);
 
-  // Applies the final masks of the schedule at once: for a network that is measured, not trained.
+  // Applies the final masks of the schedule immediately, for a network that is measured, not
+  // trained.
   void prune_now();
 
-  // Returns whether the masks have changed. `steps`: completed training steps. Nothing is allocated
-  // unless masks change.
+  // Updates the masks if that is due; returns whether they have changed. `steps` is the number of
+  // completed training steps. Allocates only when masks change.
   bool before_step(std::int64_t steps);
   bool after_step(std::int64_t steps);
 
@@ -56,8 +59,8 @@ class CONVSCOPE_API Pruner {
   // kernels, for a device that runs steps without the host.
   void rest() const { rest(rested_.size()); }
 
-  // Sets, for training on several processes, `sum`, which turns the gradient (f32, on the CPU) of
-  // this process's images into that of all. Used by rigl.
+  // Sets `sum` for training on several processes. It replaces the gradient (f32, on the CPU) of
+  // this process's images by the gradient of the images of all processes. Method rigl calls it.
   void use_gradients_of_all(std::function<void(const Tensor&)> sum) {
     sum_gradient_ = std::move(sum);
   }

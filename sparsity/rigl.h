@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rigl.h: sparse from the first step: the number of weights of each layer is constant, their
-// positions change.
+// rigl.h: RigL, which trains a sparse network from the first step. The number of kept weights of
+// each layer is constant, their positions change.
 //
 // Textbook    drop the d weakest |w| of the kept weights
 //             grow the d with the largest |dL/dw| among all others, including those just dropped
@@ -16,9 +16,9 @@
 
 namespace convscope {
 
-// Changes `keep` and `w` in place; `gradient` is that of all weights, without the mask. All on the
-// CPU, f32, same size. Exactly `count` weights are exchanged, or fewer if there are not enough on
-// both sides. Returns which were pruned before and are kept now.
+// Changes `keep` and `w` in place; `gradient` is the gradient of all weights, without the mask. All
+// tensors are f32 on the CPU and have the same size. Exchanges `count` weights, or fewer if fewer
+// are kept or pruned. Returns the indices of weights that were pruned before and are kept now.
 CONVSCOPE_API std::vector<std::int64_t> drop_and_grow(const Tensor& keep, const Tensor& w,
                                                       const Tensor& gradient, std::int64_t count);
 

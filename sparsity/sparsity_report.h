@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparsity_report.h: what the masks really leave, layer by layer: counted, not intended.
+// sparsity_report.h: counts what the masks really leave, layer by layer, as opposed to the target
+// of the schedule.
 //
 //   zeros         pruned weights
 //   alive         outputs (filters, units) on a path from the image to the classes
-//   flops         of one image, 2 for each weight and output position; biases are not counted
-//   flops_left    the same without pruned weights: the work of an execution that skips every zero.
-//                 A masked dense execution does `flops`.
+//   flops         FLOPs of one image: 2 for each weight and output position; biases are not counted
+//   flops_left    FLOPs without pruned weights, as executed if every zero is skipped. A masked
+//                 dense execution executes `flops`.
 #pragma once
 
 #include <string>
@@ -35,7 +36,8 @@ struct SparsityReport {
   std::string cut_at;    // layer that nothing passes through; "" when the network is connected
 };
 
-// Counts what is left. masks[l] undefined: a dense layer. pruned[l]: not excluded.
+// Counts what is left. An undefined masks[l] means a dense layer. pruned[l] is false for excluded
+// layers.
 CONVSCOPE_API SparsityReport sparsity_report(const PrunableNetwork& network,
                                              const std::vector<Tensor>& masks,
                                              const std::vector<bool>& pruned, std::int64_t step,

@@ -5,13 +5,13 @@
 // Shapes      x [N,C,H,W] -> y, the same shape;  weight, bias, running_mean, running_var [C]
 // Formula     y = (x - mean[c]) / sqrt(var[c] + eps) weight[c] + bias[c]
 //             training: mean and var of this batch over N, H, W (var divides by the count);
-//             eval: the running ones, which each training step updates:
+//             eval: the running mean and variance, which each training step updates:
 //             running = (1 - momentum) running + momentum batch (var divided by count - 1)
 // Parameters  momentum  share of the newest batch, in [0,1], default 0.1
 //             eps       added to the variance, default 1e-5
-// Numerics    Statistics take two passes. Numbers are taken relative to one near the mean, and
-//             added in double, every 512 of them (f32). So a mean far from 0 is accurate, and bits
-//             are the same with any number of threads.
+// Numerics    Statistics take two passes. An f32 element minus a shift near the mean is added in
+//             float; every 512 elements the sum is added to a double. So a mean far from 0 is
+//             accurate, and bits are the same with any number of threads.
 // Usage       BatchNorm2d bn1(16, {}, context);  y = bn1.forward(x);
 // Paper       S. Ioffe, C. Szegedy: Batch Normalization, ICML 2015, arXiv 1502.03167
 #pragma once
@@ -40,7 +40,7 @@ struct BatchNormStatistics {
   Tensor inverse_deviation;  // 1 / sqrt(variance + eps)
 };
 
-// Normalises in training mode; `statistics`, if not null, receives those of the batch.
+// Normalises in training mode. `statistics`, if not null, receives the statistics of the batch.
 CONVSCOPE_API Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias,
                                     double eps, BatchNormStatistics* statistics = nullptr);
 // Normalises in eval mode with the given mean and variance [C].

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_blocked.h: the kernels of batch norm on images stored as [N,C/16,H,W,16], f32. C is
-// that of the weight; lanes after the last channel are read as 0 and written as 0.
+// the number of elements of the weight; lanes after the last channel are read as 0 and written as
+// 0.
 #pragma once
 
 #include "layers/batch_norm2d/batch_norm2d_fused.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_blocked_cpu.cpp: batch norm on images stored as [N,C/16,H,W,16], 16 channels at a
-// time. Their numbers seldom fit into a cache, so they are read from memory only twice: once for
-// all sums, slice by slice, and once for the pass that writes. Read next  batch_norm2d_cpu.cpp: the
-// same by channels
+// time. The elements of 16 channels seldom fit into a cache. So they are read from memory only
+// twice: once for all sums, slice by slice, and once for the pass that writes. Read next
+// batch_norm2d_cpu.cpp: the same by channels
 #include <algorithm>
 #include <cmath>
 
@@ -45,8 +45,8 @@ double count_of(const BlockSlices& slices) {
   return static_cast<double>(std::max<std::int64_t>(1, slices.rows()));
 }
 
-// The sums of one slice for each channel: the sum of numbers relative to `shift`, and the sum of
-// squares around the slice's own mean.
+// The sums of one slice for each channel: the sum of x - shift, and the sum of squares around the
+// mean of the slice.
 struct SliceSums {
   double above[kLanes], squares[kLanes];
 };
@@ -86,8 +86,9 @@ void sum_slice(const BlockSlices& slices, std::int64_t block, std::int64_t slice
   }
 }
 
-// The sum of squares around the mean of all numbers is that of each slice around its own mean, plus
-// the distances of these means (T. Chan, G. Golub, R. LeVeque, The American Statistician 37, 1983).
+// The sum of squares around the overall mean is the sum over slices of the squares around the mean
+// of the slice, plus the squared distances of these means (T. Chan, G. Golub, R. LeVeque, The
+// American Statistician 37, 1983).
 void statistics(const BlockSlices& slices, std::int64_t block, const float* x, double* mean,
                 double* variance) {
   std::fill_n(mean, kLanes, 0.0);

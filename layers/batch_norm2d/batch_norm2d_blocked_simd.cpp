@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_blocked_simd.cpp: sums over pixels of 16 channels, and the passes that write.
 //
-// Method    A lane is a channel: nothing is folded across lanes, and no piece is too short for a
-//           vector. The numbers by channel stay in registers over all pixels
+// Method    A lane is a channel, so nothing is added across lanes, and every pixel fills whole
+//           vectors. Values for each channel stay in registers over all pixels
 // Numerics  Numbers are taken relative to a nearby one (the mean, or the channel's first element),
 //           so a mean far from 0 costs no accuracy. At most 64 numbers are added in float, several
 //           sums in parallel: at most 64 roundings of 2^-24 each, 20 to 34 with vectors

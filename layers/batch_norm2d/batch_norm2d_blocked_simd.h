@@ -9,8 +9,9 @@
 
 namespace convscope {
 
-// Each array by channel has 16 numbers. At most 64 numbers are added in float, those sums in
-// double. (The sum of x - shift: ReduceKernels::sums_of_16.)
+// Arrays with one element for each channel have 16 elements. At most 64 elements are added in
+// float, and these sums are added in double. ReduceKernels::sums_of_16 computes the sum of x -
+// shift.
 struct BlockedBatchNormKernels {
   // total[c] += sum of (x - mean[c])^2
   void (*square_sums)(std::int64_t pixels, const float* x, const float* mean, double* total);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_cpu.cpp: one thread has a channel. Its sums are added image by image, in order, so
-// the bits do not depend on the number of threads, and the passes that write find it in the cache.
-// NCHW16c images use batch_norm2d_blocked_cpu.cpp.
+// batch_norm2d_cpu.cpp: one thread processes a channel. The sums of a channel are added image by
+// image, in order, so the bits do not depend on the number of threads. The passes that write read
+// the channel from the cache. NCHW16c images use batch_norm2d_blocked_cpu.cpp.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 15;
 
-// The f64 twins of batch_norm2d_simd.cpp, for gradient checks.
+// f64 versions of the loops of batch_norm2d_simd.cpp, for gradient checks.
 struct DoubleLoops {
   template <class Body>
   static void each(const ChannelPlanes& planes, Body&& body) {

@@ -3,12 +3,12 @@
 //
 // Method    A channel's N planes are cut into splits; a block has one split. The first launch
 //           stores two sums of each split in scratch memory. In the second launch every block adds
-//           those of its channel again, in the same order, so it knows the statistics without a
-//           launch between; then it writes its split. Tensors smaller than L2 are read from memory
-//           once.
-// Numerics  Numbers are taken relative to the channel's first element (forward) or the mean
-//           (backward) and added in double: the variance is off by at most 2^-53 (mean - first)^2.
-//           Two runs give the same bits; the splits depend only on the sizes.
+//           the sums of all splits of its channel in the same order. So it knows the statistics
+//           without another launch. Then it writes its split. Tensors smaller than L2 are read from
+//           memory once.
+// Numerics  Elements are taken relative to the channel's first element (forward) or the mean
+//           (backward) and added in double. So the error of the variance is at most 2^-53 (mean -
+//           first)^2. Two runs give the same bits; the splits depend only on the sizes.
 // Choices   about 1056 blocks, 8 for each SM of an H100 or H200, but at least 4096 elements in a
 //           split: 16 for each thread.
 // Read next batch_norm2d_cpu.cpp: one channel after the other; batch_norm2d.h: the formulas

@@ -16,8 +16,8 @@ namespace convscope {
 void batch_norm_inverse_deviation(const Tensor& variance, double eps, const Tensor& out);
 
 // Computes factor and shift of (x - mean) inverse_deviation weight + bias = (x - mean) factor +
-// shift. The mean is subtracted first: x factor and mean factor may be large and nearly equal, and
-// rounding either would leave noise of 2^-24 |mean| factor.
+// shift. The mean is subtracted first: the products x factor and mean factor may be large and
+// nearly equal, and rounding them would leave noise of 2^-24 |mean| factor.
 void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& inverse_deviation,
                         const Tensor& factor, const Tensor& shift);
 
@@ -32,36 +32,38 @@ struct ChannelNorm {
         shift(static_cast<T>(s + (static_cast<double>(mean) - m) * f)) {}
 };
 
-// Returns the factor from the variance of `count` numbers to the unbiased estimate; one number has
-// the variance 0.
+// Returns the factor from the variance of `count` numbers to the unbiased estimate; a single number
+// has the variance 0.
 CONVSCOPE_HOST_DEVICE inline double unbiased_by(double count) {
   return count > 1 ? count / (count - 1) : 1;
 }
 
 // Computes a, b and d of dx = a dy + b (x - mean) + d. In training mode mean and variance depend on
-// x, too, which takes two projections out of dx:
+// x, too, which removes two projections from dx:
 //   dx = weight i (dy - mean(dy) - xhat mean(dy xhat)),  xhat = (x - mean) i,
 //   i = inverse deviation
-// count: elements of a channel; training with count > 0, or b and d become 0.
+// `count` is the number of elements of a channel. It is above 0 in training; in eval mode it is 0,
+// and b and d become 0.
 void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_deviation,
                                  const Tensor& sum_dy, const Tensor& sum_dy_x, double count,
                                  bool training, const Tensor& a, const Tensor& b, const Tensor& d);
 
-// Sets running = (1 - momentum) running + momentum batch, the variance times unbiased_by(count);
-// running tensors f32.
+// Sets running = (1 - momentum) running + momentum batch for mean and variance. The batch variance
+// is first multiplied by unbiased_by(count). The running tensors are f32.
 void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double count,
                              double momentum, const Tensor& running_mean,
                              const Tensor& running_variance);
 
-// Assigns to = sums (times `scale`, when defined), converted; or to += with `accumulate`: gradients
-// of the weight and the bias.
+// Sets `to` to `sums`, times `scale` if it is defined, converted to the type of `to`. With
+// `accumulate` adds to `to` instead. This computes the gradients of weight and bias.
 void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, const Tensor& to,
                                    bool accumulate);
 
-// For a preceding convolution: w' = w i weight, b' = (b - mean) i weight + bias with i = 1 /
-// sqrt(variance + eps); then conv(x, w') + b' is the batch norm of conv(x, w) + b. w and to_w
-// [C,...], b (undefined: none) and to_b [C]; f32. Rounding w' and b' leaves up to 2^-23 (|x|*|w'| +
-// |mean| i weight) in y, since no mean is subtracted: the price of saving one pass in inference.
+// Folds batch norm into a preceding convolution: w' = w i weight, b' = (b - mean) i weight + bias
+// with i = 1 / sqrt(variance + eps). Then conv(x, w') + b' is the batch norm of conv(x, w) + b. w
+// and to_w [C,...], b (undefined: none) and to_b [C]; f32. Rounding w' and b' causes an error of y
+// of up to 2^-23 (|x|*|w'| + |mean| i weight), because no mean is subtracted. In return, inference
+// saves one pass.
 struct BatchNormFoldArgs {
   Tensor weight, bias, mean, variance;
   double eps = 0;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_fused.h: training-mode batch norm fused with its neighbours, one channel after the
-// other, so that a channel is read from memory once and the later passes find it in the cache.
+// batch_norm2d_fused.h: training-mode batch norm fused with its neighbours. Channels are processed
+// one after the other, so that a channel is read from memory once and later passes read it from the
+// cache.
 //
 // Forward    y = activation((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from
 //            the statistics of the batch; the activation is min(max(., 0), most) when `relu` is
 //            set, and residual may be undefined
 // Backward   g = dy where 0 < y < most, otherwise 0, when y is given (there is an activation);
-//            otherwise g = dy. dy becomes g. The gradient of the residual is g; sums over g and g
-//            (x - mean), and dx = a g + b (x - mean) + d
+//            otherwise g = dy. dy becomes g. The gradient of the residual is g. Also computed are
+//            the sums of g and of g (x - mean), and dx = a g + b (x - mean) + d
 // Shapes     x, y, dy, dx, residual, residual_gradient [N,C,H,W] f32 or f64; statistics, sums [C]
 //            f64. On the CPU the images may be stored as [N,C/16,H,W,16], f32; C is that of weight
-// Numerics   the same additions in the same order as the passes of batch_norm2d.h, so the same
-//            bits; in NCHW16c another order, and other bits
+// Numerics   The additions have the same order as in the passes of batch_norm2d.h, so results have
+//            the same bits. In NCHW16c order and bits differ
 // Usage      batch_norm_train_kernel.get(device)({.x = x, .weight = w, .bias = b, ...});
 #pragma once
 

@@ -6,8 +6,8 @@
 //            the statistics of the batch, which also update the running ones; the activation is
 //            min(max(., 0), most) when `relu` is set, and residual may be undefined
 // Backward   g = dy where 0 < y < most, otherwise 0, with an activation; otherwise g = dy. The
-//            gradient of the residual is g; dx = a g + b (x - mean) + d; gradients of weight and
-//            bias from sums over g and g (x - mean). dy does not change
+//            gradient of the residual is g; dx = a g + b (x - mean) + d; the gradients of weight
+//            and bias come from sums of g and g (x - mean). dy does not change
 // Shapes     x, y, dy, dx, residual and its gradient of one type: bf16, f16 or f32; C is that of
 //            weight; weight, bias, their gradients and the running statistics f32 [C]; mean,
 //            inverse deviation f64 [C], factors f32 [3,Cp], which the backward reads. Lanes after
@@ -20,12 +20,13 @@
 //                   mean| is at most sqrt(N H W) deviations, because the squares of x - mean have
 //                   the variance as their mean
 //              |dx| <= max over c of |a| max|g| + |b| sqrt(N H W) deviation + |d|
-//            The cost of a loose bound: if the bound is 2^k times the largest number, fp16 keeps 11
-//            bits of numbers above 2^(k - 27) of the largest, and steps of 2^(k - 37) of it below.
-//            Data of a normal distribution have k = 6 with 10^5 numbers a channel, and k grows by
-//            1/2 when those double. So tf32's 10 bits are kept for 21 powers of two, and smaller
-//            numbers are off by 2^-31 of the largest, less than the rounding of the largest by
-//            2^20. A sum of residuals adds their bounds: k grows by log2 of the blocks of a stage.
+//            A loose bound costs precision. If the bound is 2^k times the largest element, fp16
+//            keeps 11 bits of elements above 2^(k - 27) of the largest; below, its steps are 2^(k -
+//            37) of the largest. For normally distributed data k is 6 with 10^5 elements in a
+//            channel, and k grows by 1/2 when their number doubles. So tf32's 10 bits are kept for
+//            21 powers of two. Smaller elements are off by 2^-31 of the largest, which is 2^20
+//            times less than the rounding of the largest. For a sum of residuals the bounds are
+//            added: k grows by log2 of the number of blocks in a stage.
 #pragma once
 
 #include <limits>
@@ -46,11 +47,12 @@ struct BatchNormHalvesArgs {
   Tensor mean, inverse_deviation;                       // assigned
   Tensor factors;                                       // assigned: factor, shift and mean
   Tensor running_mean, running_variance;                // updated
-  // u8, a block of half_factors_bytes(), assigned: y as operands; undefined: not needed. The bound
-  // is stored after the scale. bound_alone: only these two are written.
+  // y as fp16 operands, assigned: a u8 block of half_factors_bytes(), or undefined if not needed.
+  // The bound is stored after the scale. With bound_alone only scale and bound are written.
   Tensor y_factors = {};
   bool bound_alone = false;
-  // Such a block of the residual, where both exist; residual_has_bound: it has a bound, too.
+  // The same block of the residual, if y_factors is defined and the residual's producer has written
+  // such a block. residual_has_bound says whether the block contains a bound.
   Tensor residual_factors = {};
   bool residual_has_bound = false;
   // f32 [parts,4,Cp], mean and spread of x (framework/cuda/channel_moments.cuh) from the kernel

@@ -10,8 +10,8 @@
 //           backward  1 sums of g and g (x - mean)
 //                     2 a small launch: the factors of dx, gradients of weight and bias
 //                     3 dx and the gradient of the residual
-//           Without a residual the backward computes the numbers of pass 3 of the forward again,
-//           rounding included, to see where the activation is 0; y need not be read.
+//           Without a residual the backward computes y of pass 3 of the forward again, rounding
+//           included, to see where the activation is 0. So it need not read y.
 // Factors   For f32 images pass 3 also writes fp16 operands of products (half_factors.h). Their
 //           scale comes from a bound that is known before the pass begins. In the forward one block
 //           of launch 2 computes it from weight and bias. In the backward pass 1 also finds the
@@ -113,7 +113,8 @@ struct Statistics {
   double eps, momentum;
   int channels;
   // The bound of |y|, and the scale of its fp16 copy; null: not needed. head[0] = scale, head[1] =
-  // bound. beside_head: that of the residual, null: there is none; beside_bound: it has a bound.
+  // bound. beside_head is the head of the residual; null: no residual. beside_bound says whether
+  // that head contains a bound.
   float* head;
   const float* beside_head;
   bool beside_bound;

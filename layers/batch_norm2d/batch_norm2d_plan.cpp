@@ -95,9 +95,9 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   });
 }
 
-// For f32 images the consumers of y decide how it is written: as numbers, as operands of products,
-// or as both. The bound for the scale of the operands adds the bounds of this layer and the
-// residual.
+// For f32 images the consumers of y decide how y is written: as f32, as fp16 operands of products,
+// or as both. The bound for the scale of the operands is the sum of the bounds of this layer and of
+// the residual.
 void BatchNormOp::train_channels_last(PlanBuilder& builder) {
   factors_ = builder.slot({3, builder.graph().stored_shape(output)[4]}, DType::f32);
   const PlanGraph::ReadAs read = builder.graph().read_as(output);

@@ -9,14 +9,14 @@
 
 namespace convscope {
 
-// `count` planes of n elements, `stride` elements from one to the next.
+// `count` planes of n elements; `stride` is the distance of two planes in elements.
 struct ChannelPlanes {
   std::int64_t count, stride, n;
 };
 
 struct BatchNormKernels {
-  // Sums of x - shift, of (x - mean)^2; of g and of g (x - mean). At most 512 numbers are added in
-  // float, those sums in double.
+  // Sums of x - shift, of (x - mean)^2; of g and of g (x - mean). At most 512 elements are added in
+  // float, and these sums are added in double.
   double (*sum)(const ChannelPlanes&, const float* x, float shift);
   double (*square_sum)(const ChannelPlanes&, const float* x, float mean);
   void (*gradient_sums)(const ChannelPlanes&, const float* g, const float* x, float mean,

@@ -42,7 +42,7 @@ Operands Operator<DeformConv2dProblem>::magnitudes(const DeformConv2dProblem& pr
                                                    Direction direction, const Operands& operands) {
   DeformConv2dProblem plain = problem;
   plain.layout = ActivationLayout::nchw;
-  if (plain.dtype != DType::f64) plain.dtype = DType::f32;  // half types: the same places
+  if (plain.dtype != DType::f64) plain.dtype = DType::f32;  // half types: same positions
   const OperandSpecs from = problem.operands(direction), specs = plain.operands(direction);
   const auto on_host = [&](const Tensor& t, const OperandSpec& spec) {
     return plain_images(t.to(Device{}).to(plain.dtype), spec.shape, spec.layout);

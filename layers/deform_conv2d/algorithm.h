@@ -57,8 +57,9 @@ struct Operator<DeformConv2dProblem> {
   static constexpr const char* kOperation = "deform_conv2d";
   CONVSCOPE_API static Registry<DeformConv2dAlgorithm>& algorithms(DeviceType device);
   CONVSCOPE_API static void run(const Call<DeformConv2dProblem>& call);
-  // Computes the same sums over the magnitudes of x, w, dy and the mask at the same places: the
-  // scale of error bounds. Runs on the CPU, with operands on any device.
+  // Computes the same sums over the magnitudes of x, w, dy and the mask, sampled at the same
+  // positions. Error bounds are relative to these sums. Runs on the CPU, with operands on any
+  // device.
   CONVSCOPE_API static Operands magnitudes(const DeformConv2dProblem& problem, Direction direction,
                                            const Operands& operands);
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel_slice.cpp: some neighbouring channels of images, as an operation.
+// channel_slice.cpp: an operation that copies a range of channels of images.
 #include "layers/deform_conv2d/channel_slice.h"
 
 #include <cstring>
@@ -37,7 +37,8 @@ class ChannelSliceOperation final : public Operation {
   std::int64_t first_, count_;
 };
 
-// The bytes of an image in `whole`, and those of them that belong to `part`, from channel `first`.
+// The bytes of an image in `whole`, and the range of these bytes that `part` holds, from channel
+// `first`.
 struct Bytes {
   Bytes(const Tensor& whole, std::int64_t first, const Tensor& part) {
     const auto plane =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel_slice.h: some neighbouring channels of images, as an operation: offsets and masks are two
-// parts of one convolution's output.
+// channel_slice.h: an operation that copies a range of channels of images. Offsets and masks are
+// two ranges of the channels of one convolution's output.
 //
 //   y[n,i,h,w] = x[n, first + i, h,w],   i < count;   f32 and f64
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel_slice_cuda.cu: some neighbouring channels of images, and their gradient.
+// channel_slice_cuda.cu: copies a range of channels of images, and the gradient.
 //
-// Method     One thread for each element that is written. The elements of these channels are
-//            contiguous within an image: their element i is element before + i of the image.
+// Method     One thread writes one element. The elements of the range are contiguous within an
+//            image: element i of the range is element `before` + i of the image.
 #include "framework/cuda/launch.cuh"
 #include "layers/deform_conv2d/channel_slice.h"
 
@@ -11,7 +11,8 @@ namespace {
 
 using Index = std::int64_t;
 
-// Elements of an image: all, those before the first channel of the part, and those of the part.
+// Numbers of elements of an image: in total, before the first channel of the range, and in the
+// range.
 struct Parts {
   Parts(const Tensor& whole, Index first, const Tensor& part)
       : image(whole.dim(1) * whole.dim(2) * whole.dim(3)),

@@ -40,7 +40,7 @@ DeformConv2dProblem checked_problem(const Variable& x, const Variable& offset, c
   return problem;
 }
 
-// As a convolution: without gradients it is an inference.
+// As for a convolution, a call without gradients counts as inference.
 WeightUse use_of(bool recorded) { return recorded ? WeightUse::once : WeightUse::often; }
 
 // Returns the operands in the type of the products' operands: unchanged, or rounded to half
@@ -53,7 +53,7 @@ DeformConv2dTensors factors(DType dtype, const Variable& x, const Variable& w,
   return {value(x), value(w), value(offset), value(mask), value(b), {}};
 }
 
-// Computes dw, first in the operands' type if that is not f32.
+// Computes dw. If the operands' type is not f32, dw is first computed in that type.
 template <class Run>
 void sum_weight_gradient(const DeformConv2dProblem& problem, const DeformConv2dTensors& tensors,
                          const GradientSink::Target& dw, const Run& run) {
@@ -112,7 +112,7 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
   forward.out[0] = y;
   execute_deform_conv2d(choices->get(problem, Direction::forward, device, use), problem,
                         Direction::forward, forward);
-  // The gradients of the places read x, and so does dw.
+  // The gradients of offset and mask read x, and so does dw.
   const bool reads_data = wanted(x) || wanted(offset) || wanted(mask);
   DeformConv2dTensors kept = all;
   kept.b = Tensor();
@@ -127,7 +127,7 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
                     execute_deform_conv2d(choices->get(problem, direction, on, WeightUse::once),
                                           problem, direction, operands);
                   };
-                  if (out.wants(4)) {  // in the type of y: a sum
+                  if (out.wants(4)) {  // db has the type of y
                     const GradientSink::Target db = out.target(4);
                     conv2d_bias_gradient_kernel.get(on)(dy, db.tensor, db.accumulate);
                   }

@@ -9,23 +9,25 @@
 //             the paper), w [K,C/G,R,S], b [K] or undefined, y [N,K,P,Q]; f32, or f64 (on the
 //             CPU, by the reference). dx, doffset and dmask are assigned, dw and db accumulate;
 //             only requested ones are computed.
-// Precision   as of conv2d: tf32 rounds the operands of products. A half precision rounds x, w,
-//             offset, mask, b and dy, and so the places: in bf16, offsets of 2 to 4 pixels to 1/64.
-//             y and all gradients are f32. The branch of the layer stays in f32.
+// Precision   as of conv2d: tf32 rounds the operands of products. Half precision rounds x, w,
+//             offset, mask, b and dy. This also rounds the sampling positions: in bf16, offsets of
+//             2 to 4 pixels are rounded to multiples of 1/64. y and all gradients are f32. The
+//             branch of the layer (below) stays in f32.
 // Layer       a second convolution, the branch, computes from x where to sample. It has the same
 //             kernel, stride, padding and dilation, and 3 O R S channels, or 2 O R S without a
-//             mask. offset = its first 2 O R S channels, (v,u) of a tap next to each other, in
-//             pixels; mask = sigmoid of the other channels. Its weights and biases are initialised
-//             to 0: no offsets, and a mask of 0.5.
+//             mask. `offset` is its first 2 O R S channels: v and u of each tap, next to each
+//             other, in pixels. `mask` is the sigmoid of the other channels. Weights and biases of
+//             the branch are initialised to 0, so offsets are 0 and the mask is 0.5.
 // Parameters  of the layer: out_channels, kernel_size, stride, padding, dilation, groups, bias,
 //             init: as of conv2d
-//             offset_groups    O: neighbouring C/O channels share their places, default 1
+//             offset_groups    O: neighbouring C/O channels share their sampling positions, default
+//                              1
 //             mask             false: version 1, default true
 //             offset_lr_scale  factor of the branch's learning rate, default 0.1
 //             algorithm        of the deformable convolution; the branch follows the block `conv`
 //                              (its key `layout` is for both)
-// Transforms  of the weight (a pruning mask, a quantiser): of w, not of the branch. Transforms of
-//             the input are applied before both.
+// Transforms  Transforms of the weight (a pruning mask, a quantiser) apply to w, not to the branch.
+//             Transforms of the input are applied before both convolutions.
 // Device      the CPU, in f32; CUDA, in each precision
 // Usage       Variable y = deform_conv2d(x, offset, mask, w, b, {.offset_groups = 2});
 //             in a config: {type: deform_conv2d, out_channels: 16, kernel_size: 3, padding: 1}
@@ -66,7 +68,7 @@ CONVSCOPE_API Variable deform_conv2d(const Variable& x, const Variable& offset,
                                      const DeformConv2dParams& params,
                                      const Ref<DeformConv2dChoices>& choices);
 
-// Computes one direction by a chosen algorithm; outputs that are undefined are not computed.
+// Computes one direction by the chosen algorithm. Undefined outputs are not computed.
 CONVSCOPE_API void execute_deform_conv2d(const DeformConv2dChoice& choice,
                                          const DeformConv2dProblem& problem, Direction direction,
                                          Operands operands);
@@ -93,7 +95,7 @@ class CONVSCOPE_API DeformConv2d final : public Module {
   std::int64_t weight_groups() const override { return options_.conv.params.groups; }
   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;
 
-  // Where an input is sampled; the mask is undefined without one.
+  // The offsets and the mask of an input. The mask is undefined in layers without a mask.
   struct Places {
     Variable offset, mask;
   };

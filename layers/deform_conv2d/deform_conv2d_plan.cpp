@@ -44,7 +44,7 @@ std::string DeformConv2dOp::text() const {
              problem_.layout == ActivationLayout::nchw ? "" : " blocked");
 }
 
-// As Conv2dOp::layout_ms(). Two algorithms are compared on [N,C,H,W].
+// As Conv2dOp::layout_ms(). The policy check:a,b compares its algorithms on [N,C,H,W].
 std::optional<double> DeformConv2dOp::layout_ms(const PlanGraph& graph,
                                                 ActivationLayout layout) const {
   constexpr double kPreferred = 1e6;  // longer than any layer takes
@@ -173,8 +173,8 @@ void DeformConv2dOp::backward_weight(PlanBuilder& builder) {
   });
 }
 
-// One call assigns all gradients that are needed; where one exists already, its part is added after
-// the call.
+// One call assigns all needed gradients. If a gradient exists already, the call writes to a
+// temporary, which is added after the call.
 void DeformConv2dOp::backward_data(PlanBuilder& builder) {
   constexpr Direction kData = Direction::backward_data;
   const DeformConv2dChoice& chosen = choice(kData);

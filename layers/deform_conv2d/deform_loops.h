@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_loops.h: deformable convolution in plain loops with double sums, in all directions. The
-// algorithm `reference` uses it; with `Sign::magnitudes` it computes the sums that scale error
-// bounds: x, w, dy and the mask count by their magnitudes, and so do the derivatives of the weights
-// of the four corners. The places do not change.
+// algorithm `reference` uses these loops. With `Sign::magnitudes` they compute the sums to which
+// error bounds are relative: x, w, dy, the mask and the derivatives of the bilinear weights are
+// replaced by their magnitudes. The sampling positions do not change.
 #pragma once
 
 #include <cmath>

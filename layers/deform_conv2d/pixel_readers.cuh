@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pixel_readers.cuh: which taps read a pixel of x: lists, so that dx can be gathered. A scatter to
-// dx needs atomic additions of floats in another order on each run. Here each pixel adds up its
-// readers in the order of their numbers, so the bits are always the same.
+// pixel_readers.cuh: lists of the taps that read each pixel of x (its readers), so that dx can be
+// gathered. A scatter to dx needs atomic additions of floats, whose order differs on each run. Here
+// each pixel adds up its readers in the order of their numbers, so the bits are always the same.
 //
 //   A cell (h,w) is the square between pixels (h,w) and (h+1,w+1). A tap samples in one cell and
 //   reads its four corners. So pixel (h,w) is read from the four cells around it, and is
@@ -84,7 +84,8 @@ __global__ void count_kernel(DeviceSizes z, PixelReaders to, Index first, const 
 
 constexpr int kCellsAtOnce = 4;  // of a thread
 
-// Counts become begins: a block for each lot, kThreads * kCellsAtOnce cells at a time.
+// Converts counts to begins. A thread block processes one lot, kThreads * kCellsAtOnce cells at a
+// time.
 static __global__ void begins_kernel(PixelReaders to) {
   __shared__ int sums[kThreads];
   const int i = static_cast<int>(threadIdx.x);
@@ -147,7 +148,7 @@ __global__ void rank_kernel(DeviceSizes z, PixelReaders to, Index first, const T
   }
 }
 
-// The lists of `images` images from `first` on.
+// Makes the lists of `images` images from `first` on.
 template <class T>
 void find_readers(const DeformConv2dProblem& problem, const PixelReaders& to, Index first,
                   const T* offset, const T* mask) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// place.cuh: where a tap reads x, in kernels: the rules of problem.h in f32, line by line as in
-// place.h. Offsets of half precision become f32 before they are added. So all types sample the
-// places of the definition.
+// place.cuh: where a tap reads x, for CUDA kernels: the definition of problem.h in f32, line by
+// line as in place.h. Half-precision offsets become f32 before they are added, so all types sample
+// at the positions of the definition.
 #pragma once
 
 #include "framework/cuda/half.cuh"
@@ -55,7 +55,7 @@ inline Support fits_kernels(const DeformConv2dProblem& z) {
   return Support::no(cat("expects fewer than 2^30 weights, and taps of a plane, got ", z.text()));
 }
 
-// The place of a tap, four corners and their weights:  0 1
+// The sampling position of a tap, with its four corners and their weights: 0 1
 //                                                      2 3
 class DevicePlace {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// place.h: where one tap of one output pixel reads x, and with which weights: the rules of
-// problem.h, for one place. Vectorised code follows these lines.
+// place.h: where one tap of one output pixel reads x, and with which weights, as problem.h defines.
+// Vectorised code follows these lines. "Place" means a sampling position (v,u).
 //
 //   (h,w)     o-------o (h,w+1)       the place is (v,u) = (h + down, w + right);
 //             |  down |               corners 0 1 / 2 3 weigh (1-down)(1-right), (1-down) right,
@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// T: f32 or f64, in which v and u are rounded. The rest is computed in double.
+// v and u are rounded to T, f32 or f64. The rest is computed in double.
 template <class T>
 class DeformPlace {
  public:
@@ -42,7 +42,7 @@ class DeformPlace {
   double weight(int corner) const {
     return (corner / 2 == 1 ? down_ : 1 - down_) * (corner % 2 == 1 ? right_ : 1 - right_);
   }
-  // Returns the derivative of the weight by v.
+  // Returns the derivative of the corner's weight with respect to v.
   double weight_by_v(int corner) const {
     return (corner / 2 == 1 ? 1 : -1) * (corner % 2 == 1 ? right_ : 1 - right_);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// problem.cpp: one struct that says everything about a deformable convolution except its numbers.
+// problem.cpp: the description of a deformable convolution: sizes, types and layout.
 #include "layers/deform_conv2d/problem.h"
 
 #include <charconv>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// problem.h: one struct that says everything about a deformable 2-d convolution except its numbers.
+// problem.h: the description of a deformable 2-d convolution: sizes, types and layout.
 //
 //   y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u),   g = k / (K/G)
@@ -8,11 +8,11 @@
 //   j = o R S + r S + s,   o = the offset group of channel g C/G + c: its number / (C/O)
 //
 // sample() is bilinear: it weighs the four pixels around (v,u), and takes 0 for a pixel outside of
-// the image. It is 0 outside of (-1,H) x (-1,W), infinite places included. A place that is NaN
-// gives NaN. Without a mask (version 1 of the paper), the mask counts as 1.
+// the image. It is 0 for positions outside of (-1,H) x (-1,W), also infinite ones. If v or u is
+// NaN, the sample is NaN. Without a mask (version 1 of the paper), the mask counts as 1.
 //
 // v and u are rounded to f32 (f64 problems: to f64). The rounding is a part of the definition, so
-// all algorithms sample the same places.
+// all algorithms sample at the same positions.
 //
 // Sources: J. Dai et al.: Deformable Convolutional Networks, ICCV 2017, arXiv 1703.06211; X. Zhu et
 // al.: Deformable ConvNets v2, CVPR 2019, arXiv 1811.11168. The order of offsets is that of
@@ -26,7 +26,7 @@ namespace convscope {
 // x [N,C,H,W], w [K,C/G,R,S], b [K], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q]. The
 // base class holds sizes, types and layout, as for a convolution.
 struct CONVSCOPE_API DeformConv2dProblem : Conv2dProblem {
-  std::int64_t offset_groups = 1;  // O: neighbouring C/O channels share their places
+  std::int64_t offset_groups = 1;  // O: neighbouring C/O channels share sampling positions
   bool mask = true;
 
   DeformConv2dProblem() = default;
@@ -42,19 +42,19 @@ struct CONVSCOPE_API DeformConv2dProblem : Conv2dProblem {
   // offset, mask and writes dx, doffset, dmask. backward_weight reads x, dy, offset, mask, writes
   // dw.
   OperandSpecs operands(Direction direction) const;
-  // Returns the largest number of products in one element of the output. For dx it assumes as many
-  // samples for each pixel as without offsets, and four pixels for each sample.
+  // Returns the largest number of products in one element of the output. For dx it assumes that
+  // offsets do not change how many samples use a pixel, and that each sample uses four pixels.
   std::int64_t sum_length(Direction direction) const {
     return direction == Direction::forward         ? c / groups * taps()
            : direction == Direction::backward_data ? 4 * (k / groups) * taps()
                                                    : n * p() * q();
   }
-  // Counts every tensor of the direction once. nominal_flops() is that of the convolution and does
-  // not count the sampling.
+  // Counts every tensor of the direction once. nominal_flops() counts the convolution only, not the
+  // sampling.
   double nominal_bytes() const;
   void check() const;
 
-  // Writes the problem as a convolution's, with two more keys: "...,offset_groups=1,mask=1".
+  // Returns the text of a convolution's problem with two more keys: "...,offset_groups=1,mask=1".
   std::string text() const;
   static DeformConv2dProblem parse(std::string_view text);
 

@@ -18,8 +18,9 @@ constinit KernelSlot<void(const HalfCopy&)> half_copy_kernel{"convert_layout"};
 
 namespace {
 
-// Calls visit(plain, stored, count) for each block of `lanes` channels of each image: the offsets
-// of its planes and of its lanes, and how many channels it has.
+// Calls visit(plain, stored, count) for each block of `lanes` channels of each image. The arguments
+// are the block's offset in the NCHW tensor, its offset in `stored`, and the number of its
+// channels.
 template <class Visit>
 void for_each_block(const Shape& images, std::int64_t lanes, const Visit& visit) {
   const std::int64_t plane = images[2] * images[3];
@@ -76,8 +77,8 @@ void by_size(DType type, Move8 move8, Move16 move16, Move32 move32, Move64 move6
   }
 }
 
-// Calls copy(first number of the planes, of the block, channels, pixels) for pieces of blocks:
-// about 128 KiB each, or several small blocks in one chunk.
+// Calls copy(offset in the planes, offset in the block, channels, pixels) for parts of blocks. The
+// work of one thread's chunk is about 128 KiB, or several small blocks.
 template <class Copy>
 void for_each_piece(const Shape& images, const Copy& copy) {
   constexpr std::int64_t kPixels = 2048;

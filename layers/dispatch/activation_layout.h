@@ -5,12 +5,12 @@
 //   `blocked`    NCHW16c, [N,C/16,H,W,16], C rounded up to whole blocks: 16 channels of a pixel are
 //                adjacent. A kernel loads them without a copy, as one vector on AVX-512 and as two
 //                on AVX2. Lanes after the last channel are 0; every writer must write them.
-//   `blocked_y`  of a layer, not of a tensor: x is NCHW, y and dy are NCHW16c. It is for the first
-//                layer, whose input has few channels: 3 channels do not need 16 lanes.
+//   `blocked_y`  a layout of a whole layer, not of one tensor: x is NCHW, y and dy are NCHW16c. The
+//                first layer uses it, because its few input channels (3) do not need 16 lanes.
 //   `channels_last`  NHWC, [N,1,H,W,C], C rounded up to a multiple of 8: all channels of a pixel
-//                are adjacent. Eight fp16 numbers are the 16 bytes in which TMA and tensor cores
-//                count. All channels form one block, so it has rank 5 like `blocked`, and lanes
-//                after the last channel are 0.
+//                are adjacent. TMA and tensor cores read units of 16 bytes, which are eight fp16
+//                elements. All channels form one block, so the tensor has rank 5 like `blocked`,
+//                and lanes after the last channel are 0.
 //
 // Source: E. Georganas et al., SC 2018, arXiv 1808.05567, and oneDNN (there nChw16c and nhwc).
 #pragma once
@@ -46,9 +46,9 @@ constexpr ActivationLayout layout_of_y(ActivationLayout layer) {
   return layer == ActivationLayout::blocked_y ? ActivationLayout::blocked : layer;
 }
 
-// The functions below take the layout of one tensor, so never blocked_y.
+// The functions below take the layout of one tensor. That is never blocked_y.
 
-// Returns the channels of one block of a tensor of `channels` channels.
+// Returns how many channels one block holds in a tensor with `channels` channels.
 constexpr std::int64_t channel_block(std::int64_t channels, ActivationLayout layout) {
   return layout == ActivationLayout::channels_last ? round_up(channels, kChannelsLastStep)
                                                    : kChannelBlock;
@@ -63,14 +63,15 @@ inline Shape stored_shape(const Shape& images, ActivationLayout layout) {
   return {images[0], ceil_div(images[1], block), images[2], images[3], block};
 }
 
-// Converts images [N,C,H,W] to `layout`; plain_images() converts back to `shape` [N,C,H,W]. On the
-// CPU, any type. Both return the tensor itself when the layout is nchw.
+// Converts images [N,C,H,W] to `layout`; plain_images() converts back to `shape` [N,C,H,W]. The
+// tensors are on the CPU and may have any type. Both functions return their argument itself when
+// the layout is nchw.
 CONVSCOPE_API Tensor stored_images(const Tensor& images, ActivationLayout layout);
 CONVSCOPE_API Tensor plain_images(const Tensor& stored, const Shape& shape,
                                   ActivationLayout layout);
-// Converts between two existing tensors, f32 on any device: the one of rank 5 is NCHW16c, the
-// other one holds the numbers of `images` [N,C,H,W] in their order. The result is assigned to `to`,
-// or added to it.
+// Converts `from` to `to`, both f32 on any device. The tensor of rank 5 is NCHW16c, the other
+// tensor holds the elements of `images` [N,C,H,W] in NCHW order. `to` is overwritten, or the result
+// is added to `to`.
 CONVSCOPE_API void convert_layout(const Tensor& from, const Shape& images, const Tensor& to,
                                   bool accumulate = false);
 // Returns whether the lanes after the last channel are 0, as they must be.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNotHidden = 0.5;
 
-// Seconds for the products, and for the bytes.
+// Seconds of the arithmetic and of the memory traffic.
 struct Parts {
   double compute = 0, moving = 0;
 };
@@ -52,8 +52,8 @@ double estimated_ms(const Cost& cost, DeviceType device, DType factors) {
   const MachineCeilings machine = machine_ceilings(device);
   const auto [compute, moving] = parts_of(cost, device, factors);
   double seconds = std::max(compute, moving);
-  // On a CPU only half of the smaller term is hidden. So of two memory-bound algorithms the one
-  // that computes less gets the lower estimate.
+  // On a CPU only half of the smaller term is hidden. So if two algorithms are memory-bound, the
+  // estimate is lower for the algorithm that computes less.
   if (device == DeviceType::cpu) seconds += kNotHidden * std::min(compute, moving);
   if (device == DeviceType::cuda) {
     seconds += cost.pass_bytes / machine.bytes_per_second + cost.launches * machine.launch_seconds;

@@ -45,7 +45,7 @@
 
 namespace convscope {
 
-// Whether an algorithm supports a problem; if not, why: "expects stride 1, got stride 2".
+// Whether an algorithm supports a problem. `reason` says why not: "expects stride 1, got stride 2".
 struct Support {
   bool yes = true;
   std::string reason;
@@ -57,17 +57,17 @@ struct Support {
 // inference.
 enum class WeightUse { once, often };
 
-// The FLOPs that are executed and the bytes that move to and from memory. `peak_share` is the part
-// of the machine's peak, for the operands' type, that the inner loop can reach (1: a full register
-// tile). `auto` estimates the time as the maximum of flops / (peak * peak_share) and
-// bytes / bandwidth. On a CPU it adds half of the smaller term, because the two overlap only in
-// part. On a GPU it adds pass_bytes / bandwidth + launches * (time of a launch).
+// The FLOPs that an algorithm executes and the bytes that it moves to and from memory. `peak_share`
+// is the part of the machine's peak that the inner loop can reach, for the type of the operands; a
+// full register tile reaches 1. `auto` estimates the time as the maximum of flops / (peak *
+// peak_share) and bytes / bandwidth. On a CPU it adds half of the smaller term, because the two
+// overlap only in part. On a GPU it adds pass_bytes / bandwidth + launches * (time of a launch).
 struct Cost {
   double flops = 0;
   double bytes = 0;  // moved by the kernel that computes the products
   double peak_share = 1;
-  // The part of prepare_weights(), in [0, 1): on a CPU of flops / peak_share, on a GPU of the whole
-  // estimate.
+  // The share of prepare_weights(), in [0, 1). On a CPU it is a share of flops / peak_share, on a
+  // GPU a share of the whole estimate.
   double prepare_part = 0;
   // GPU only:
   double pass_bytes = 0;      // moved by separate kernels: transforms, im2col, transposes
@@ -81,11 +81,12 @@ struct Cost {
   double executed() const { return executed_flops > 0 ? executed_flops : flops; }
 };
 
-// Returns peak_share when one core spends `cycles` on set-up, copies and borders in addition to
-// `flops` at `share`. `factors` is the operands' type, which sets the FLOPs per cycle.
+// Returns the peak_share of a core that computes `flops` at peak_share `share` and spends `cycles`
+// more on set-up, copies and borders. `factors` is the operands' type, which sets the FLOPs per
+// cycle.
 CONVSCOPE_API double share_beside(double flops, double share, double cycles,
                                   DType factors = DType::f32);
-// Returns the cost with `cycles` more of one core, which prepare_weights() takes.
+// Returns `cost` plus the cycles of one core that prepare_weights() takes.
 CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
 
 // Returns the milliseconds that `auto` expects on this machine (framework/machine/ceilings.h);
@@ -97,8 +98,8 @@ CONVSCOPE_API const char* limit_of(const Cost& cost, DeviceType device, DType fa
 CONVSCOPE_API double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType device,
                                            DType factors);
 
-// What a call needs besides its pointers for integer types or sparse weights: scales, and the
-// positions of the kept blocks. A gradient has those of its array.
+// What integer types and sparse weights need besides the pointers of a call: scales, and the
+// positions of the kept blocks. A gradient uses the entry of its array: dx uses that of x.
 struct OperandViews {
   Quantisation x, w, y;
   Quantisation residual = {};  // of the epilogue's residual, when it holds integer codes
@@ -107,19 +108,19 @@ struct OperandViews {
 
 // Work fused after a forward pass: y = relu(sum + b + residual), each part optional. An algorithm
 // with fuses_epilogue applies it while a tile of y is still in cache; for the others it is one
-// extra pass over y. Both give the same bits.
+// extra pass over y. Both ways produce the same bits.
 struct Epilogue {
   const void* residual = nullptr;                       // of y's shape, added; must not overlap y
   bool relu = false;                                    // min(max(y, 0), most); NaN stays NaN
-  float most = std::numeric_limits<float>::infinity();  // of relu only; finite on the CPU only
-  // Type of the residual: that of y. Integer algorithms also take u8 and i8 with views.residual.
+  float most = std::numeric_limits<float>::infinity();  // upper bound of relu; on a GPU infinity
+  // The residual's type is that of y. Integer algorithms also take u8 and i8 with views.residual.
   DType residual_type = DType::f32;
 
   bool empty() const { return residual == nullptr && !relu; }
 };
 
-// Arguments of prepare_weights(): it transforms weights or packs them in panels, once, and every
-// call uses the result until w changes.
+// Arguments of prepare_weights(): the function transforms weights or packs them in panels. It runs
+// once, and every call uses the result until w changes.
 template <class Problem>
 struct PrepareArgs {
   const Problem& problem;
@@ -157,9 +158,9 @@ struct Algorithm {
   bool (*prepares_for_one_call)(const Problem&, Direction) = nullptr;
   // Error bound: max|error| <= growth(terms of a sum) * eps * max(conv(|x|,|w|)). It holds where
   // rounding errors have random signs: for normal numbers, also with an offset and heavy tails.
-  // growth() equals error_growth for any length if sums are split into chains
-  // (framework/simd/sum_chain.h). `one_chain`: they are not split, and growth() rises with the
-  // square root of the length beyond kSumChain terms. worst_growth() bounds any values.
+  // If sums are split into chains (framework/simd/sum_chain.h), growth() equals error_growth for
+  // any length. With `one_chain` sums are not split, and growth() rises with the square root of the
+  // length beyond kSumChain terms. worst_growth() is a bound for any values.
   double error_growth = 1;
   bool one_chain = false;
   bool exact_on_integers = false;  // bit for bit, while all sums stay below 2^24
@@ -184,15 +185,16 @@ struct Algorithm {
   double growth(double terms) const {
     return one_chain ? error_growth * std::sqrt(std::max(1.0, terms / kSumChain)) : error_growth;
   }
-  // Returns the bound for any values, also equal ones: that of the chains, times the ratio of the
-  // algorithm's error to that of a plain chain. It is proven for direct sums (sum_chain.h).
+  // Returns the bound for any values, also equal ones: the bound of chains, times the ratio of the
+  // algorithm's error to the error of a plain chain. The bound is proven for direct sums
+  // (sum_chain.h).
   double worst_growth(double terms) const {
     const double factor = std::max(1.0, error_growth / kExpectedChainGrowth);
     return std::max(growth(terms), factor * worst_sum_growth(terms, one_chain));
   }
   // Transforms (Winograd, FFT) also multiply terms that reach no output, such as a border pixel
-  // with a tap outside of the image. So their errors are relative to max|x| times the sum over |w|,
-  // not to the largest output. Such algorithms are not exact on integers.
+  // with a tap outside of the image. So their error bound is a multiple of max|x| times the sum
+  // over |w|, not of the largest output. Such algorithms are not exact on integers.
   bool errs_by_tile() const { return !exact_on_integers; }
   bool offers(Direction direction) const {
     return direction == Direction::forward         ? forward != nullptr
@@ -218,8 +220,8 @@ bool register_algorithm(Algorithm<Problem> algorithm, const char* file) {
   return Operator<Problem>::algorithms(algorithm.device).add(algorithm.name, algorithm, file);
 }
 
-// Returns supports(), after refusing with a sentence what the algorithm did not declare: a missing
-// direction, operands of several types, sparse weights, other layouts.
+// Returns a refusal with a reason for what the algorithm did not declare: a missing direction,
+// operands of several types, sparse weights, other layouts. Otherwise returns supports().
 template <class Problem>
 Support support_of(const Algorithm<Problem>& algorithm, const Problem& problem,
                    Direction direction) {
@@ -247,7 +249,8 @@ Support support_of(const Algorithm<Problem>& algorithm, const Problem& problem,
   return algorithm.supports(problem, direction);
 }
 
-// Returns the type of the multiplied operands: for integers that of w, as x may be given as f32.
+// Returns the type of the multiplied operands. For integers it is the type of w, because x may be
+// f32.
 template <class Problem>
 DType factors_of(const Problem& problem) {
   return problem.types && is_code(problem.types->w) ? problem.types->w : problem.dtype;

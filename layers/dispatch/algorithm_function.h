@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm_function.h: a function of an algorithm. It is assigned, compared with nullptr and
-// called like a plain function pointer; each call is first counted under its algorithm
-// (kernel_runs.h).
+// called like a plain function pointer. Before each call, it counts the call under the algorithm's
+// name (kernel_runs.h).
 //
 //   AlgorithmFunction<Conv2dForwardArgs> forward = direct_forward;
 //   forward.set_name("direct", "forward");  // done once, when the algorithm is registered

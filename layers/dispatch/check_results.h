@@ -15,12 +15,13 @@
 
 namespace convscope {
 
-// One comparison: the largest difference of all elements, and the largest value for scale.
+// One comparison: the largest difference of two elements, and the largest magnitude of all
+// elements, by which readers judge the difference.
 struct Difference {
   double difference = 0, value = 0;
-  double bound = -1;  // of the difference; below 0: nothing was compared
+  double bound = -1;  // upper bound of `difference`; below 0: nothing was compared
 
-  // Keeps the one of the two that came nearer to its bound.
+  // Replaces *this by `other` if `other` came nearer to its bound.
   CONVSCOPE_API void take_worse(const Difference& other);
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// choice_cache.h: the algorithm for each direction of each problem that a layer has seen: selected
-// once, then looked up without allocating. A change of threads or instruction set selects again.
-// Not thread-safe.
+// choice_cache.h: the algorithm for each direction of each problem that a layer has seen. An
+// algorithm is selected once, then looked up without allocating. A change of threads or instruction
+// set causes a new selection. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -50,8 +50,8 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
   }
 
  private:
-  // A layer with more problems than this has variable image sizes: start over. A problem that takes
-  // much memory sets its own limit.
+  // A layer with more problems than this has variable image sizes; the cache is then cleared. A
+  // problem type whose objects take much memory sets a smaller limit.
   static constexpr std::size_t kMaxEntries = [] {
     if constexpr (requires { Problem::kMaxChoices; }) return Problem::kMaxChoices;
     return std::size_t{64};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// direction.h: the three results that an operator computes.
+// direction.h: the three directions of an operator: forward, backward_data, backward_weight.
 #pragma once
 
 #include <string_view>

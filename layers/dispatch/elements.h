@@ -4,7 +4,8 @@
 //
 //   real = scale * (stored - zero_point)
 //
-// Activations have one scale for the whole array, weights may have one for each output channel.
+// Activations have one scale for the whole array. Weights may have one scale for each output
+// channel.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +19,16 @@
 
 namespace convscope {
 
-// One type for each array, and one for the accumulator. A gradient has the type of its array: dx
-// that of x.
+// The types of x, w, y and of the accumulator. A gradient has the type of its array: dx has the
+// type of x.
 struct CONVSCOPE_API OperandTypes {
   DType x = DType::f32;
   DType w = DType::f32;
   DType accumulator = DType::f32;
   DType y = DType::f32;
 
-  // Returns one type for x, w and y. The accumulator is f32 for fp16/bf16 and i32 for integers.
+  // Returns types with the same type for x, w and y. The accumulator is f32 for fp16/bf16 and i32
+  // for integers.
   static OperandTypes all(DType type);
 
   std::string text() const;                                     // "i8:i8:i32:f32"
@@ -38,8 +40,8 @@ struct CONVSCOPE_API OperandTypes {
 // Returns whether the type is u8 or i8: codes that have a scale.
 inline bool is_code(DType type) { return type == DType::u8 || type == DType::i8; }
 
-// Returns the distance from 1 to the next number of the operands' type. Integers are exact: for
-// them it is that of the real numbers that they are converted to.
+// Returns the distance from 1 to the next number of the operands' type. Integer products are exact.
+// For integers the result is that of f32, to which they are converted.
 CONVSCOPE_API double eps_of(DType factors, MathMode math);
 
 // The scales of one array. For floating point types all is null: elements are the values.
@@ -47,7 +49,8 @@ struct Quantisation {
   const double* scales = nullptr;             // [1], or one for each output channel
   const std::int32_t* zero_points = nullptr;  // as many; null: 0
   bool per_channel = false;
-  // Stored y is clipped to this range: of fewer bits, or of an activation after the sum.
+  // Stored codes of y are clipped to this range. It is smaller than the type's range for fewer
+  // bits, or for an activation after the sum.
   std::int32_t low = std::numeric_limits<std::int32_t>::min();
   std::int32_t high = std::numeric_limits<std::int32_t>::max();
 
@@ -59,7 +62,7 @@ struct Quantisation {
   }
 };
 
-// The range of codes of an array: that of its type, or smaller.
+// The range of the codes of an array: the range of the type, or a smaller one.
 struct CodeRange {
   std::int32_t low = 0, high = 0;
 };

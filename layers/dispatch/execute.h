@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.h: runs a chosen algorithm. With `checked_by` it runs the second one too and fails, with
-// kind kRun, when the two differ by more than the sum of their error bounds. Each comparison is
-// recorded (check_results.h).
+// execute.h: runs a chosen algorithm. If `checked_by` is set, it runs that second algorithm too. It
+// throws an error of kind kRun when the results differ by more than the sum of both error bounds.
+// Each comparison is recorded (check_results.h).
 #pragma once
 
 #include <string>
@@ -12,21 +12,23 @@
 
 namespace convscope {
 
-// Returns operands with new outputs for a second run, of the same kind; with `accumulate` they
-// start from the same values.
+// Returns the operands of a second run: the same inputs, and new outputs of the same types and
+// shapes. With `accumulate` the new outputs start from the values of the old ones.
 CONVSCOPE_API Operands with_other_outputs(const Operands& operands);
 // Returns whether all arrays are floating point. Errors are then measured against
-// over_magnitudes(): the same call on |x|, |w|, ... Integers are exact: outputs set their scale.
+// over_magnitudes(), the same call on |x|, |w|, ... Products of integers are exact, so their errors
+// are measured against the outputs.
 CONVSCOPE_API bool has_magnitudes(const Operands& operands);
 CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual);
-// Returns the scale of errors of transforms (Algorithm::errs_by_tile()), as the only output. It is
-// the largest magnitude of the first input, times the largest sum over magnitudes of the second
-// that one output adds up, borders or not. Added arrays count with their largest magnitude.
+// Returns operands whose only output is the size to which errors of transforms are relative
+// (Algorithm::errs_by_tile()). The size is the largest magnitude of the first input, times the
+// largest sum of magnitudes of the second input that one output adds. Border pixels count as inner
+// ones. Added arrays count with their largest magnitude.
 CONVSCOPE_API Operands over_tiles(const Operands& operands, const OperandSpecs& specs,
                                   Direction direction);
 
 // Requires |first - second| <= relative_bound max(sizes) for each output, plus one step of an
-// integer type. With several outputs, the one that came nearest to its bound is recorded.
+// integer type. With several outputs, the output that came nearest to its bound is recorded.
 struct Comparison {
   const char* operation;
   std::string layer;
@@ -39,8 +41,8 @@ struct Comparison {
 CONVSCOPE_API void compare_outputs(const Comparison& comparison, const Operands& first,
                                    const Operands& second, const Operands& sizes);
 
-// Returns how many products are added to one element of the output; the average where the problem
-// has no sum_length().
+// Returns how many products are added to one element of the output. If the problem has no
+// sum_length(), the result is the average.
 template <class Problem>
 double longest_sum(const Problem& problem, Direction direction, const Operands& operands) {
   if constexpr (requires { problem.sum_length(direction); }) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // half_problem.h: the problem of an operator in a compiled step in half precision on a GPU: images
-// are fp16/bf16 in NHWC, weights and sums stay f32.
+// are fp16/bf16 in NHWC, weights and accumulators stay f32.
 #pragma once
 
 #include "layers/dispatch/activation_layout.h"

@@ -2,8 +2,8 @@
 // kernel_runs.h: counts the kernels that really ran. `explain` and the reports predict which kernel
 // a step will use; tests compare the prediction with these counts.
 //
-// An algorithm's function reports each call (algorithm_function.h), and so does every kernel that
-// does the work of several algorithms at once. Create a KernelCounter to read the counts:
+// An algorithm's function reports each call (algorithm_function.h). A kernel that does the work of
+// several algorithms reports each of them. Create a KernelCounter to read the counts:
 //
 //   KernelCounter counter;
 //   plan->forward(x, labels);
@@ -11,8 +11,8 @@
 //
 // Cost       without a counter: one load and one branch for each call, a few nanoseconds. With a
 //            counter: a lock and an entry of a map.
-// On a GPU   a call queues work, and the call is counted. A recording (CUDA graph) calls once, when
-//            it is captured, and is replayed many times.
+// On a GPU   a call queues work, and the call is counted. A recording (CUDA graph) is counted once,
+//            when it is captured; its replays are not counted.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ class CONVSCOPE_API KernelCounter {
   void forget();
 };
 
-// For kernel_ran() only.
+// Read by kernel_ran() only.
 extern CONVSCOPE_API std::atomic<bool> kernels_are_counted;
 CONVSCOPE_API void count_kernel(std::string_view kernel, std::string_view direction,
                                 const std::string& problem);

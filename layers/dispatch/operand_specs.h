@@ -20,7 +20,7 @@ namespace convscope {
 // One array that a direction reads or writes.
 struct OperandSpec {
   const char* name = "";  // "x"
-  Shape shape;            // for sparse weights that of the dense matrix; for images [N,C,H,W]
+  Shape shape;            // sparse weights: shape of the dense matrix; images: [N,C,H,W]
   DType type = DType::f32;
   WeightFormat format = {};
   bool is_weights = false;     // integer weights may have a scale for each row

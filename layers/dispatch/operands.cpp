@@ -25,7 +25,8 @@ Tensor normal_numbers(const Shape& shape, std::uint64_t stream) {
   return out;
 }
 
-// i8: -127 to 127, so that it can be negated; u8: 0 to 255.
+// Returns random codes. i8 codes are -127 to 127, so that they can be negated; u8 codes are 0 to
+// 255.
 Tensor integers(const Shape& shape, DType type, std::uint64_t stream) {
   Tensor out = Tensor::empty(shape, type);
   Generator random(1, stream);
@@ -47,7 +48,8 @@ void add_scales(const OperandSpec& spec, std::uint64_t stream, OperandParts& par
   const std::int64_t count = parts.per_channel ? rows_of(spec) : 1;
   parts.scales = Tensor::empty({count}, DType::f64);
   Generator random(2, stream);
-  // A power of two: numbers divided by it are exact in f32 and f64, so both round the same way.
+  // The scale is a power of two. Division by it is exact in f32 and f64, so both types round to the
+  // same code.
   parts.rounds = spec.is_rounded;
   if (parts.rounds) {
     parts.scales.data<double>()[0] = 0x1p-5;

@@ -16,7 +16,7 @@
 
 namespace convscope {
 
-// Data that an array has besides its elements if it is not a plain floating point array.
+// The data that a quantised or block-sparse array needs besides its elements.
 struct OperandParts {
   Tensor scales;       // f64; integer types only
   Tensor zero_points;  // i32; undefined: 0
@@ -60,11 +60,12 @@ struct CONVSCOPE_API Operands {
   }
 };
 
-// Returns random values, the same for the same stream. Floating point: normally distributed, with
-// a scale where kernels round them. Integers: the whole range of the type, with scales. Sparse
-// weights: random positions of the kept blocks.
+// Returns random values, which depend on the stream only. Floating point values are normally
+// distributed, with a scale where kernels round them. Integers cover the whole range of their type
+// and have scales. The kept blocks of sparse weights have random positions.
 CONVSCOPE_API Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
-// Returns uninitialised elements; scales and positions are random_operand's of the same stream.
+// Returns uninitialised elements with the scales and positions that random_operand() has for the
+// same stream.
 CONVSCOPE_API Operand empty_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
 CONVSCOPE_API Operands random_operands(const OperandSpecs& specs, Device device);
 // Returns operands for timing only: a large plain array on a device repeats its first 2^18
@@ -88,8 +89,8 @@ void for_each_stored(const Operand& w, const OperandSpec& spec, const Visit& vis
   }
 }
 
-// Returns the real numbers that an operand represents, dense, f64, on the host. Where kernels round
-// the operand, it returns the real numbers of its codes.
+// Returns the real numbers that an operand represents, as a dense f64 tensor on the host. Where
+// kernels round the operand to codes, these are the real numbers of the codes.
 CONVSCOPE_API Tensor real_numbers(const Operand& operand, const OperandSpec& spec);
 CONVSCOPE_API Tensor magnitudes(const Tensor& of);  // |.|, same type and device
 

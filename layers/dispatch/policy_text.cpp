@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kCheckPrefix = "check:";
 
-// The words between the commas, without the blanks around them.
+// Returns the words between the commas, without blanks around them.
 std::vector<std::string> split(std::string_view text) {
   std::vector<std::string> out;
   for (;;) {

@@ -9,8 +9,8 @@
 
 namespace convscope {
 
-// Memory of one call besides its tensors: the workspace, followed by the prepared weights. Both
-// count as workspace memory. The problem must not be empty.
+// Allocates the memory of one call besides its tensors: the workspace, followed by the prepared
+// weights. Statistics count both as workspace. The problem must not be empty.
 template <class Problem>
 class Scratch {
  public:
@@ -55,8 +55,8 @@ struct Call {
   const void* prepared;  // null: the algorithm reads w directly
 };
 
-// Finishes sums over no samples: sets outputs to 0, or leaves them when results are added to them.
-// No kernel is called with an empty problem.
+// Computes the results for no samples: sets outputs to 0, or leaves them unchanged when results are
+// added to them. No kernel is called with an empty problem.
 CONVSCOPE_API void finish_empty(const Operands& operands);
 
 // Returns the prepared weights in `scratch`; null where the algorithm reads w directly.

@@ -30,7 +30,8 @@ std::vector<std::string> names_of(const Question& question, bool accepting_alone
   return out;
 }
 
-// Builds the message: why nothing was taken, which algorithms accept, and what to write.
+// Builds the error message: why no word was accepted, which algorithms accept, and what to write
+// instead.
 std::string sentence_of(const std::vector<Decision::Refusal>& refusals, const std::string& policy,
                         const Question& question) {
   std::vector<std::string> who;
@@ -54,7 +55,7 @@ void check_words(const char* operation, const PolicyText& policy, Device device,
   }
 }
 
-// Returns why a word of a policy gives no algorithm; "": it gives `name`.
+// Returns why a word of a policy selects no algorithm, or "" when it selects `name`.
 std::string refusal_of(const std::string& word, bool is_name, const Question& question,
                        std::string& name) {
   if (!is_name && finds_itself(word)) {

@@ -35,7 +35,7 @@ struct Verdict {
   std::string algorithm;
   std::string idea;
   bool accepts = false;
-  std::string reason;       // why it refuses; or, when it accepts, what else speaks against it
+  std::string reason;       // why it refuses; or a disadvantage when it accepts
   double estimated_ms = 0;  // 0 when it refuses, or when there are no samples
   std::size_t workspace_bytes = 0;
   std::size_t prepared_bytes = 0;
@@ -43,14 +43,14 @@ struct Verdict {
   bool chosen = false;   // by the policy
   bool checks = false;   // runs in addition to the chosen one, to be compared with it
   bool refused = false;  // the policy names it, and it does not accept
-  // For algorithms that accept, what explains the estimate: executed products per useful product,
-  // and what takes most of the time.
+  // These explain the estimate of algorithms that accept: executed products per useful product, and
+  // what takes most of the time.
   double executed_per_useful = 0;
   const char* limit = "";
 };
 
-// What every algorithm of a device answers about one problem and direction; sorted by name. For an
-// empty problem nothing will run (run.h), so only supports() is called.
+// The answers of every algorithm of a device about one problem and direction, sorted by name. For
+// an empty problem nothing will run (run.h), so only supports() is called.
 struct Question {
   const char* operation;
   std::string problem;
@@ -59,7 +59,8 @@ struct Question {
   WeightUse use;
   std::string layer;  // the layer that selects, for errors; "": none
   std::vector<Verdict> verdicts;
-  // The text by which `measure` remembers the problem, where it is coarser; "": the problem's text.
+  // The text by which `measure` remembers the problem, if it is coarser than the problem's text;
+  // else "".
   std::string measured_as = {};
 };
 
@@ -89,11 +90,11 @@ Question question_of(const Problem& problem, Direction direction, Device device,
   return out;
 }
 
-// Returns the names that `auto` and `measure` may choose, best estimate first. Those with
-// auto_ok = false are included only when there is no other.
+// Returns the names that `auto` and `measure` may choose, best estimate first. Algorithms with
+// auto_ok = false are included only when no other algorithm accepts.
 CONVSCOPE_API std::vector<std::string> candidates_of(const Question& question);
 
-// The names that a policy selects. `second` is that of check:a,b, or "".
+// The names that a policy selects. `second` is b of check:a,b, or "".
 struct ChosenNames {
   std::string first, second;
 };
@@ -105,7 +106,7 @@ struct Decision {
   };
   std::string word;               // the word that was taken
   ChosenNames names;              // empty when nothing was taken
-  std::vector<Refusal> refusals;  // of the words before it; of all words when none was taken
+  std::vector<Refusal> refusals;  // of the words before `word`; of all words when none was taken
   std::string error;              // the message if nothing was taken, else ""
 };
 // Throws only when the policy is malformed, or names an algorithm that does not exist.

@@ -9,7 +9,7 @@
 //                 the other blocks, which are 0.
 //
 //   row_begin [block rows + 1]   the blocks of block row i are row_begin[i] .. row_begin[i + 1]
-//   columns   [blocks]           block column of each, ascending in a row
+//   columns   [blocks]           block column of each block, ascending in a block row
 //   values    [blocks, rows, columns of a block]
 #pragma once
 
@@ -39,7 +39,7 @@ struct CONVSCOPE_API WeightFormat {
   bool operator==(const WeightFormat&) const = default;
 };
 
-// Where a kernel finds block-sparse weights. The values' type is that of w.
+// The arrays of block-sparse weights. The values have the type of w.
 struct BlockSparseView {
   std::int64_t block_rows = 0, block_columns = 0;  // of one block
   const std::int32_t* row_begin = nullptr;         // [rows / block_rows + 1]

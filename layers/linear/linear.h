@@ -7,9 +7,9 @@
 //             bias          add a bias, default true
 //             init          kaiming_uniform (default) or kaiming_normal, see init.h
 // Pruned      A compiled step computes from the blocks that a mask keeps, in the directions where
-//             that is estimated to be faster: x [N,I] is N images of one pixel, so the algorithm
-//             block_sparse of a 1x1 convolution computes it. The dynamic graph stays dense, and so
-//             do products in half precision.
+//             this is estimated to be faster. x [N,I] is N images of one pixel, so the algorithm
+//             block_sparse of a 1x1 convolution computes it. The dynamic graph and products in half
+//             precision use the dense weight.
 // Usage       Linear f5({.in_features = 84, .out_features = 10}, context);  y = f5.forward(x);
 #pragma once
 
@@ -49,8 +49,8 @@ class CONVSCOPE_API Linear final : public Module {
   Ref<SparseWeights> sparse_;  // may be null
 };
 
-// The values that an operation of a compiled step reads when it is a linear layer, perhaps with a
-// following ReLU, or with the loss.
+// The values that a linear layer in a compiled step reads and writes. A following ReLU or the loss
+// may be fused into the layer.
 struct LinearParts {
   ValueId x, weight, bias;  // kNoValue: no bias
   bool relu;

@@ -7,11 +7,12 @@ namespace convscope {
 namespace {
 
 // The dense product (framework/ops/gemm) is not a registered algorithm, so its cost is here. It
-// packs w in each call, in inference too: forward transposes it, 0.45 cycles a float; backward_data
-// copies it where rows are far apart and many images share the copy, 0.6 cycles. The constants fit
-// measurements of layers of 128 to 25088 inputs at batches of 1 to 512; where w comes from memory
-// it takes up to 1.5 times as long as estimated. GPUs were not measured: a product near the peak
-// lets blocks run only where they gain clearly.
+// packs w in each call, also in inference. forward transposes w in 0.45 cycles for each float.
+// backward_data copies w in 0.6 cycles for each float, where rows are far apart and many images
+// share the copy. The constants fit measurements of layers of 128 to 25088 inputs at batches of 1
+// to 512; where w comes from memory it takes up to 1.5 times as long as estimated. GPUs were not
+// measured. Their dense product is assumed to be near the peak, so blocks are chosen only where
+// they gain clearly.
 Cost dense_cost(const Conv2dProblem& z, Direction direction, DeviceType device) {
   Cost out{.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.95};
   if (device != DeviceType::cpu) return out;

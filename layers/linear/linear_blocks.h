@@ -14,11 +14,11 @@ namespace convscope {
 class LinearBlocks {
  public:
   LinearBlocks() = default;  // no mask
-  // Reads the mask. x and w: values of the graph.
+  // Reads the mask. x and w are values of the graph.
   LinearBlocks(PlanGraph& graph, Ref<SparseWeights> sparse, ValueId x, ValueId w, MathMode math);
 
   bool run(Direction direction) const { return form(direction).algorithm != nullptr; }
-  // Returns why the direction is dense; "": it runs from blocks, or is not needed.
+  // Returns why the direction uses the dense weight, or "" if it uses the blocks or is not needed.
   const std::string& why_dense(Direction direction) const { return form(direction).why_dense; }
   Conv2dWork work(Direction direction) const;
   const Ref<SparseWeights>& sparse() const { return sparse_; }  // null: no mask

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_fused.h: the linear layer of a compiled step fused with its neighbours, for devices where
-// each launch costs: one call forward, one backward, and one for the last layer with the loss. A
-// device without such a kernel leaves its entry empty; the compiled step then makes separate calls.
+// each launch takes time. There is one call for forward, one for backward, and one for the last
+// layer with the loss. A device without such a kernel leaves its entry empty; the compiled step
+// then makes separate calls.
 //
 // Workspaces need no initialisation and may be reused after the call. All tensors are f32,
 // contiguous; x [N,I], w [O,I], b [O] (undefined: none), y and dy [N,O]. If `factors` is a
 // half-precision type, x, w and dy are rounded to it before products, to nearest, ties to even.
-// Products, sums, and operands of additions only (b, and dy in db) stay f32.
+// Products and sums stay f32, and so do operands that are only added (b, and dy in db).
 #pragma once
 
 #include "framework/kernel_slot.h"
@@ -27,7 +28,8 @@ struct LinearForward {
   void (*run)(const LinearForwardArgs&);
 };
 
-// dw, db and dx of the layer. g = dy where y > 0 (when y is given), otherwise dy.
+// Computes dw, db and dx of the layer. With y, the gradient g is dy where y > 0, else 0; without y,
+// g is dy.
 struct LinearBackwardArgs {
   Tensor x, w;
   Tensor y = {};                     // undefined: no ReLU
@@ -53,7 +55,7 @@ struct LinearLossArgs {
   Tensor x, w, b;
   Tensor labels;   // i32 [N]
   Tensor dlogits;  // [N,O], assigned; undefined: not needed
-  // On the device: the factor of dlogits; null: 1.
+  // Factor of dlogits, in device memory; null: 1.
   const double* loss_scale = nullptr;
   Tensor loss;     // f32 [1], assigned
   Tensor correct;  // i32 [1], assigned
@@ -66,7 +68,7 @@ struct LinearLoss {
   void (*run)(const LinearLossArgs&);
 };
 
-// The entry of a device, or null. Registered at the end of linear_fused_cuda.cu:
+// The kernels of one device, registered at the end of linear_fused_cuda.cu:
 //   const bool registered = register_linear_fused(DeviceType::cuda, {.forward = ...});
 struct LinearFused {
   LinearForward forward = {};  // run null: not offered

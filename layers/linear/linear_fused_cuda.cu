@@ -9,10 +9,10 @@
 //            and the longest chain of additions is K / 8. A chunk of A and B has the same order in
 //            shared memory as in memory: neighbours in k ("rows") or in m ("columns"); a lane takes
 //            four k at a time. The warps' sums are added in shared memory, in order. The gradient
-//            of the bias is one more column of dw, whose x is 1. Blocks of dw and of dx are one
-//            launch. The images of a large batch are cut into splits with separate blocks: the
-//            block that finishes a tile of dw last adds the sums of the splits in their order. In
-//            half precision a block rounds its chunks in shared memory; the threads that round g
+//            of the bias is one more column of dw, whose x is 1. Thread blocks of dw and of dx are
+//            in one launch. The images of a large batch are cut into splits with separate blocks:
+//            the block that finishes a tile of dw last adds the sums of the splits in their order.
+//            In half precision a block rounds its chunks in shared memory; the threads that round g
 //            for dw first add it up for db.
 // Shapes     x [N,I], w [O,I], b [O], y, dy [N,O], f32, accumulated in f32; operands f32 or rounded
 //            to half precision
@@ -22,8 +22,9 @@
 // Cost       FLOPs = 2 N I O forward, 4 N I O backward; bound by latency: load, multiply, add up
 // Numerics   sums of up to 512 numbers in order, then those of the warps, then the splits. The
 //            order depends only on the sizes: two runs give the same bits
-// Choices    the largest tile of which there are kEnoughBlocks: LeNet's first layer at 64 images is
-//            8 x 15 tiles of 8x8. 256 images in a split: they take as long as loading and adding up
+// Choices    the kernel uses the largest tile of which there are kEnoughBlocks. For example,
+//            LeNet's first layer at 64 images has 8 x 15 tiles of 8x8. A split has 256 images,
+//            whose products take the same time as loading and adding up
 // Read next  linear_loss_cuda.cu: the last layer with the loss; framework/ops/gemm/matmul_cuda.cu
 #include <algorithm>
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail.h: the last linear layers of a classifier with the loss, in two launches: one for all
-// work image by image (forward, loss, gradients of the values) and one for the gradients of all
-// weights. For devices where each launch costs. linear_tail_plan.cpp forms it.
+// linear_tail.h: the last linear layers of a classifier and the loss, in two launches, for devices
+// where each launch takes time. The first launch does all work image by image (forward, loss,
+// gradients of the values), the second computes the gradients of all weights. linear_tail_plan.cpp
+// creates the operation.
 //
 // x [N,I], w [O,I], b [O], h [N,O], g [N,O], f32, contiguous:
 //   h = relu(x w^T + b), the x of the next layer; the last layer gives logits, without ReLU.
 //   Loss, dlogits and right answers as in linear_fused.h.
 //   g = gradient of the ReLU's input;  dw = g^T x, db = sum of g over n; dx of the first layer
-// If `factors` is a half-precision type: as in linear_fused.h; h is stored rounded.
+// A half-precision type `factors` rounds operands as in linear_fused.h; h is stored rounded.
 #pragma once
 
 #include <string>
@@ -24,8 +25,8 @@ inline constexpr int kMaxTailLayers = 4;
 
 struct LinearTailLayer {
   Tensor w, b;  // b undefined: none
-  // w in the half-precision type `factors`, [O,I], 16-byte aligned, if it exists already; null: w
-  // is rounded here.
+  // An existing copy of w, rounded to the half-precision type `factors`, [O,I], 16-byte aligned. If
+  // it is null, the kernel rounds w.
   const void* w_as_halves = nullptr;
   Tensor h;  // rounded to `factors`: only products read it; undefined in the last layer
   Tensor g;  // undefined: no gradients
@@ -42,14 +43,15 @@ struct LinearTailArgs {
   Tensor labels, loss, correct;
   const double* loss_scale = nullptr;  // on the device: the factor of dlogits; null: 1
   DType factors = DType::f32;
-  // For the first launch: the previous kernel, which may still run, writes neither weights nor
-  // biases.
+  // Tells the first launch that the previous kernel, which may still run, writes neither weights
+  // nor biases.
   bool weights_are_there = false;
-  // For the second launch: when it begins, the first one has ended, and the previous kernel, which
-  // may still run, writes none of its inputs. So it need not wait for that kernel before its work.
+  // Tells the second launch that the first launch has ended when it begins, and that the previous
+  // kernel, which may still run, writes none of the inputs. So the second launch need not wait for
+  // the previous kernel.
   bool rows_ended = false;
-  // For the second launch: other gradients that it computes, too, and the update that it then
-  // applies with all gradients to the weights; null: none.
+  // Other gradients that the second launch adds up (PieceSums), and the update of the weights that
+  // it then applies; null: no update.
   PieceSums sums;
   const JoinedUpdate* update = nullptr;
 };

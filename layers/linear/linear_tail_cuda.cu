@@ -35,6 +35,7 @@
 //            neighbouring kernel fits on the same SM, so that their beginnings overlap. A second
 //            block of this kernel has no room: otherwise, in half precision, two would share an SM
 //            while others are idle
+// Read next  linear_tail_weights_cuda.cu, linear_fused_cuda.cu (one layer in one launch),
 //            linear_loss_cuda.cu, linear_tail_halves_cuda.cu (half precision on tensor cores)
 #include <algorithm>
 

@@ -16,11 +16,11 @@
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; operands f16 or bf16
 // Supports   up to four layers, 32 classes, I a multiple of 4; four or more images for each of 132
 //            blocks; weights that fit in 16 bits into the shared memory of a block
-// Cost       FLOPs = 4 N I O in all, those of eight images for each block; bytes = the weights once
-//            for each block, x, h, g once; bound by the latency of its barriers, and by the copy of
-//            the weights where the previous kernel occupies the SM
-// Numerics   sums of 16 products, even and odd ones separately, one after the other; the unit
-//            rounds them towards zero. The order depends only on the sizes
+// Cost       FLOPs = 4 N I O in total; each block computes eight images, even if it has fewer;
+//            bytes = the weights once for each block, x, h, g once; bound by the latency of its
+//            barriers, and by the copy of the weights where the previous kernel occupies the SM
+// Numerics   sums of 16 products are added one after the other, even and odd sums separately. The
+//            tensor core rounds towards zero. The order depends only on the sizes
 // Backward   dx assigned
 // Choices    512 threads with 64 registers: a block of a neighbouring kernel fits on the same SM.
 //            Two accumulators for each result: a product waits for the one before the last. Eight

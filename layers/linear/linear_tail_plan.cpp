@@ -121,7 +121,7 @@ class LinearTailOp final : public PlanOp {
   // are computed last.
   void backward(PlanBuilder& builder) override {
     if (!only_update_waits(builder.graph())) return emit_weight_gradients(builder, false);
-    // Kernels in between may not suffice: each may begin while earlier ones run.
+    // Kernels in between may not be sufficient, because each may begin while earlier kernels run.
     builder.take_sums();
     builder.at_the_end([this, &builder, before = builder.calls_that_wait_first()] {
       emit_weight_gradients(builder, builder.calls_that_wait_first() > before);

@@ -22,7 +22,7 @@
 //            latency
 // Numerics   products as linear_fused_cuda.cu; sums of pieces: each row's, in order, then the rows.
 //            The order depends only on the sizes. The update has the bits of optim/update_cuda.cu
-// Backward   dw, db and targets assigned or added to
+// Backward   dw, db and targets are assigned or added to
 // Choices    8 to 32 columns of pieces for a block: with many pieces more rows, so that a thread
 //            has at most nine; it loads eight of them together. Small tiles take 256 images at
 //            once, in the memory that large ones need for 128: one wait for memory instead of two

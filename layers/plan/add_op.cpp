@@ -13,7 +13,8 @@ void AddOp::forward(PlanBuilder& builder) {
                 y = builder.value(output)] { run(BinaryOp::add, a, b, y); });
 }
 
-// The second input comes first: the first input takes over the memory of dy, which may then change.
+// The second input must come first, because the first input takes over the memory of dy, which may
+// then change.
 void AddOp::backward(PlanBuilder& builder) {
   if (builder.wants_gradient(inputs[1])) copy_gradient(builder, output, inputs[1]);
   if (builder.wants_gradient(inputs[0])) builder.pass_gradient(output, inputs[0]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_gather.h: where a recorded step finds its images as bytes. The operation that reads images
-// first can gather them itself, so that gathering needs no launch.
+// batch_gather.h: where a recorded step finds its images, stored as bytes. The operation that reads
+// the images first can gather them itself, so that gathering needs no separate launch.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace convscope {
 
-// All pointers are to device memory. Inputs are constant while steps run; `x`, `labels` and the
-// noted values are written after the previous step has ended.
+// All pointers are to device memory. The inputs are constant while steps run. `x`, `labels` and the
+// noted values are outputs, written after the previous step has ended.
 struct BatchGather {
   const std::uint8_t* images = nullptr;        // [M][channels][plane]; null: x is in place
   const std::int32_t* image_labels = nullptr;  // [M]
@@ -18,7 +18,7 @@ struct BatchGather {
   const std::int64_t* position = nullptr;
   std::int64_t offset = 0;
   const float* levels = nullptr;   // [channels][256]: the value of each byte
-  float* x = nullptr;              // [N][channels][plane], as operands, for later readers
+  float* x = nullptr;              // [N][channels][plane], gathered images for later readers
   std::int32_t* labels = nullptr;  // [N]
 
   // Results of the previous step, recorded here; noted_loss null: there was no previous step.

@@ -2,10 +2,11 @@
 // batch_norm_op.h: batch_norm2d in a compiled step.
 //
 // Training    batch statistics, then y = relu((x - mean[c]) factor[c] + shift[c] + residual). The
-//             residual and the ReLU are present if the following operations were absorbed. One
-//             call for each direction (batch_norm2d_fused.h)
-// Inference   the preceding convolution absorbs it: factor goes into its weights, shift into its
-//             bias. Without a preceding convolution, y = (x - mean[c]) factor[c] + shift[c].
+//             residual and the ReLU are present if the following operations were absorbed. Each
+//             direction is one call (batch_norm2d_fused.h).
+// Inference   the preceding convolution absorbs the batch norm: `factor` goes into the weights,
+//             `shift` into the bias. Without a preceding convolution, y = (x - mean[c]) factor[c] +
+//             shift[c].
 #pragma once
 
 #include <limits>

@@ -23,13 +23,13 @@ void* workspace_of(PlanBuilder& builder, const Conv2dWork& work) {
   return builder.workspace(work.algorithm->workspace_bytes(work.problem, work.direction));
 }
 
-// Memory for the kept blocks, contiguous.
+// Returns memory in which the kept blocks are contiguous.
 void* stored_blocks(PlanBuilder& builder, const Conv2dWork& work) {
   return builder.workspace(static_cast<std::size_t>(work.problem.weight_format.stored_elements()) *
                            sizeof(float));
 }
 
-// What runs before a call that reads prepared weights.
+// The work before a call that reads prepared weights.
 struct Preparation {
   void (*run)(const Conv2dPrepareArgs&) = nullptr;  // null: already done, or not needed
   Direction direction = Direction::forward;
@@ -39,7 +39,7 @@ struct Preparation {
   Ref<SparseWeights> blocks = {};  // w is gathered into `values` first
   void* values = nullptr;
 
-  // Runs it; returns the prepared weights.
+  // Prepares the weights if needed and returns them.
   const void* operator()(const Conv2dProblem& problem) const {
     if (run == nullptr) return prepared;
     if (!blocks) {

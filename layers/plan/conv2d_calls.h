@@ -3,8 +3,8 @@
 // the blocks that a mask keeps. A convolution (conv2d_plan.cpp) and a block-sparse linear layer
 // emit them.
 //
-// With blocks: each call of a training step first gathers them from the dense weight, or scatters
-// their gradient to the dense one.
+// With blocks, each call of a training step first gathers the blocks from the dense weight, or
+// afterwards scatters their gradient to the gradient of the dense weight.
 #pragma once
 
 #include "layers/conv2d/algorithm.h"
@@ -15,7 +15,7 @@
 
 namespace convscope {
 
-// One direction.
+// The algorithm and the problem of one direction.
 struct Conv2dWork {
   const Conv2dAlgorithm* algorithm = nullptr;
   Conv2dProblem problem = {};  // with the format of the weights
@@ -23,8 +23,8 @@ struct Conv2dWork {
   Ref<SparseWeights> blocks = {};  // null: dense weights
 };
 
-// Emits the preparation of constant weights; call it in PlanBuilder::prologue(). Only where
-// work.algorithm->prepared_size() is not 0.
+// Emits the preparation of constant weights. Call it in PlanBuilder::prologue(), and only where
+// work.algorithm->prepared_size() is not 0. Returns the slot of the prepared weights.
 CONVSCOPE_API Slot emit_preparation(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w);
 
 struct Conv2dForwardTensors {
@@ -39,16 +39,16 @@ struct Conv2dForwardTensors {
 CONVSCOPE_API void emit_forward(PlanBuilder& builder, const Conv2dWork& work,
                                 const Conv2dForwardTensors& tensors,
                                 const Conv2dEpilogue& behind = {});
-// Emits dx, assigned. An image may be undefined where its block of fp16 operands is given.
+// Emits a call that assigns dx. dy may be undefined where dy_factors is defined.
 CONVSCOPE_API void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work,
                                       const Tensor& dy, const Tensor& w, const Tensor& dx,
                                       const Tensor& dy_factors = {});
-// Emits dw, dense; x as in forward.
+// Emits a call that writes the dense dw. x is as in Conv2dForwardTensors.
 CONVSCOPE_API void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work,
                                         const Tensor& x, const Tensor& dy,
                                         const PlanBuilder::Target& dw, const Tensor& x_factors = {},
                                         const Tensor& dy_factors = {});
-// Emits dx and dw from one pass over dy. `work`: of backward_data, with dense weights.
+// Emits dx and dw from one pass over dy. `work` is the work of backward_data, with dense weights.
 CONVSCOPE_API void emit_joint_backward(PlanBuilder& builder, const Conv2dWork& work,
                                        const JointBackward& both, const Tensor& x, const Tensor& dy,
                                        const Tensor& w, const Tensor& dx,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss_op.h: the end of a compiled training step: softmax cross-entropy of logits [N,classes] with
-// the labels of the batch, its mean over the batch, and how many images have their largest logit at
-// their label. A linear layer absorbs it where one kernel does all of that (linear_fused.h).
+// loss_op.h: the end of a compiled training step: the mean softmax cross-entropy of logits
+// [N,classes] and the labels of the batch, and the number of images whose largest logit is that of
+// their label. A linear layer absorbs this operation where one kernel does all of it
+// (linear_fused.h).
 #pragma once
 
 #include "framework/kernel_slot.h"

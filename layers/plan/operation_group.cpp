@@ -6,8 +6,8 @@
 //   -> mask all, quantise all, convolve, ..
 //
 // A group is at the beginning of the step, so its backward comes last, when the gradients of all
-// its values are complete. This extends the lifetime of its values. Large weights, for which the
-// time of a launch is negligible, are not grouped.
+// its values are complete. This extends the lifetime of its values. Large weights are not grouped,
+// because the time of their launch is negligible.
 #include <algorithm>
 
 #include "layers/plan/operation_op.h"
@@ -15,7 +15,8 @@
 namespace convscope {
 namespace {
 
-// The largest weight that is grouped: what a GPU processes in the time of a launch.
+// The size of the largest weight that is grouped. A GPU processes so many elements in the time of a
+// launch.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 18;
 
 class OperationGroupOp final : public PlanOp {
@@ -73,8 +74,8 @@ bool fits(const PlanGraph& graph, const PlanOp* op) {
          graph.shape(op->output).numel() <= kMaxElements;
 }
 
-// By value: how many operations are between it and parameters if all of them can come first, else
-// kNever.
+// Returns, for each value, the number of operations between parameters and the value if all of them
+// can run first, else kNever.
 constexpr int kNever = 1 << 30;
 std::vector<int> levels_of(const PlanGraph& graph) {
   std::vector<int> out(static_cast<std::size_t>(graph.value_count()), kNever);

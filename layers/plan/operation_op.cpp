@@ -8,7 +8,7 @@
 namespace convscope {
 namespace {
 
-// Returns the number of the step at the time when a call runs.
+// Returns the index of the training step; to be called when a call runs.
 OperationStep step_now(const PlanClock& clock, const Module& module) {
   if (clock.base == nullptr) return {.base = nullptr, .offset = module.step()};
   return {.base = clock.base, .offset = clock.offset};
@@ -48,7 +48,8 @@ OperationForward OperationOp::forward_arguments(PlanBuilder& builder) {
   return a;
 }
 
-// Operations assign; where a gradient exists already, theirs goes to a temporary first.
+// Operations assign their gradients. Where a gradient exists already, the operation writes to a
+// temporary first.
 OperationBackward OperationOp::backward_arguments(PlanBuilder& builder, std::vector<Part>& to_add) {
   OperationBackward a;
   const OperationKeeps keeps = operation_->keeps(shapes(builder));

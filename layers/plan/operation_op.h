@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // operation_op.h: runs an Operation (framework/autograd/operation.h) in a compiled step, so that an
-// operation is written once; also runs a layer that has only a forward().
+// operation is written once. It also runs a layer that has only a forward().
 //
 //   int Gelu::describe(PlanGraph& graph, int x) { return describe_operation(graph, *this, op_,
 //   {x}); }
@@ -14,7 +14,7 @@ namespace convscope {
 
 class CONVSCOPE_API OperationOp final : public PointwiseOp {
  public:
-  // Wraps an operation; `module` provides the number of the step.
+  // Wraps an operation. `module` provides the index of the training step, for example for dropout.
   OperationOp(Ref<const Operation> operation, const Module& module)
       : operation_(std::move(operation)), module_(module) {}
   const Operation& operation() const { return *operation_; }
@@ -33,7 +33,8 @@ class CONVSCOPE_API OperationOp final : public PointwiseOp {
     ValueId value;
     Slot slot;
   };
-  // Writes dx to a temporary where a gradient exists already; the caller adds `to_add` afterwards.
+  // Returns the arguments; dx is a temporary where the input has a gradient already. The caller
+  // then adds the temporaries in `to_add` to the gradients.
   OperationBackward backward_arguments(PlanBuilder& builder, std::vector<Part>& to_add);
 
  private:

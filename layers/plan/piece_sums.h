@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// piece_sums.h: gradients as sums of partial results: each group of blocks of a kernel writes one
-// piece, and a later kernel adds them. On a GPU the last kernel of the backward pass can do that,
-// so that it needs no launch (PlanBuilder::hand_over).
+// piece_sums.h: gradients as sums of partial results. Each group of thread blocks of a kernel
+// writes one partial gradient (a piece), and a later kernel adds the pieces. On a GPU the last
+// kernel of the backward pass can add them, so that the addition needs no launch
+// (PlanBuilder::hand_over). so that it needs no launch (PlanBuilder::hand_over).
 #pragma once
 
 #include <cstdint>

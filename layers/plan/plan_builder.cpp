@@ -113,8 +113,8 @@ Tensor PlanBuilder::labels() {
   return use(labels_);
 }
 
-// A tensor that the next step reads, while that step's own kernels write: no other tensor of a step
-// may take its memory.
+// The next step reads this tensor while that step's own kernels write, so no other tensor of a step
+// may reuse its memory.
 Tensor PlanBuilder::outliving(Slot id) {
   const Tensor out = use(id);
   SlotState& state = slots_[static_cast<std::size_t>(id)];

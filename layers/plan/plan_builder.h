@@ -33,8 +33,8 @@ struct PlanCall {
   int op = -1;  // index in PlanGraph::ops()
 };
 
-// The number of the training step, read when a call runs. A recording runs without the host: there
-// the number is a word in device memory plus the step's position in the recording.
+// The index of the training step, read when a call runs. A recording runs without the host, so
+// there the index is a number in device memory plus the step's position in the recording.
 struct PlanClock {
   const std::int64_t* base = nullptr;  // null: the module's step
   std::int64_t offset = 0;
@@ -52,7 +52,7 @@ class CONVSCOPE_API PlanBuilder {
   // Returns the shape that users see: [N,C,H,W], whatever the layout of value().
   const Shape& shape(ValueId value) const { return graph_.shape(value); }
   bool wants_gradient(ValueId value) const { return graph_.wants_gradient(value); }
-  // Returns whether it and its gradient are stored as fp16/bf16 NHWC.
+  // Returns whether the value and its gradient are stored as fp16/bf16 NHWC.
   bool in_halves(ValueId value) const { return is_half(graph_.dtype(value)); }
   bool is_channels_last(ValueId value) const {
     return graph_.layout(value) == ActivationLayout::channels_last;
@@ -60,7 +60,8 @@ class CONVSCOPE_API PlanBuilder {
 
   // Returns the tensor, read or written by the next call.
   Tensor value(ValueId value);
-  // Returns the complete gradient of a value: all readers have added theirs. Writable in place.
+  // Returns the complete gradient of a value, to which all readers have added their part. The
+  // operation may overwrite it.
   Tensor gradient(ValueId value);
   // Where the next call adds its part of the gradient of `value`; the first call assigns it.
   struct Target {
@@ -68,7 +69,7 @@ class CONVSCOPE_API PlanBuilder {
     bool accumulate = false;
   };
   Target gradient_target(ValueId value);
-  // Adds a gradient of a kernel that can only assign: emit(dx) emits the call that assigns dx.
+  // Adds a gradient whose kernel can only assign. emit(dx) emits the call that assigns dx.
   template <class Emit>
   void assign_gradient(ValueId value, Emit&& emit) {
     const Target target = gradient_target(value);
@@ -77,14 +78,15 @@ class CONVSCOPE_API PlanBuilder {
     emit(use(part));
     emit_accumulate(value, part);
   }
-  // Adds `part` to the gradient of `value`, which exists already.
+  // Adds `part` to the existing gradient of `value`.
   void add_to_gradient(ValueId value, Slot part) { emit_accumulate(value, part); }
   // Passes the gradient of `output` on to `value` unchanged, without a copy where possible.
   void pass_gradient(ValueId output, ValueId value);
 
   // The fp16 operands of an f32 image: a block of bytes (dispatch/layout/half_factors.h). The
-  // producer of the image may write it, with a bound of the magnitudes after the scale. Else the
-  // first reader emits the call that makes it. `factors()` names the block for the next call.
+  // producer of the image may write the block, with an upper bound of the magnitudes after the
+  // scale. Otherwise the first reader emits the call that makes the block. `factors()` names the
+  // block for the next call.
   struct Factors {
     Slot block = kNoSlot;
     bool has_halves = false, has_bound = false;  // without fp16 numbers: only scale and bound
@@ -105,26 +107,31 @@ class CONVSCOPE_API PlanBuilder {
   void set_rounded(ValueId value) { state(graph_.owner(value)).is_rounded = true; }
   bool is_rounded(ValueId value) { return state(graph_.owner(value)).is_rounded; }
 
-  // Returns mean and spread of the channels of a value in parts, f32 [parts,4,stored channels]
-  // (framework/cuda/channel_moments.cuh), where its producer computes them. The next call writes
-  // moments_target(); the next call reads moments(), undefined: there are none.
+  // Returns mean and spread of the channels of a value, one set for each of `parts` sets of pixels:
+  // f32 [parts,4,stored channels] (framework/cuda/channel_moments.cuh). The producer's next call
+  // writes moments_target(). A reader's next call reads moments(), which is undefined if the
+  // producer computes none.
   Tensor moments_target(ValueId value, std::int64_t parts);
   Tensor moments(ValueId value);
 
-  // Returns the gradient of a parameter. The second layer that shares a parameter adds to it.
+  // Returns where to write the gradient of a parameter. The first layer that uses the parameter
+  // assigns it, later layers add to it.
   Target parameter_gradient(const Variable& parameter);
 
   Slot slot(const Shape& shape, DType dtype);
-  // Returns a slot that is alive only between the calls that name it, in a prologue too.
+  // Returns a slot whose memory is reserved only between the first and last call that name it, also
+  // in a prologue.
   Slot temporary(const Shape& shape, DType dtype);
   Tensor use(Slot slot);
   // Returns scratch memory for the next call, counted as workspace; null for 0 bytes.
   void* workspace(std::size_t bytes);
-  // Returns where the step's images are, without a copy; the pointer is read when the call runs.
+  // Returns the address of a pointer to the step's images, for calls that need no copy. The pointer
+  // is read when the call runs.
   const void* const* images();
   Tensor labels();
   const PlanClock* clock() const { return &clock_; }
-  // Returns the factor of the loss's gradient in device memory, read when the call runs; null: 1.
+  // Returns the address of a pointer to the loss scale in device memory. The pointer is read when
+  // the call runs; null means a scale of 1.
   const double* const* loss_scale() const { return &loss_scale_; }
   // Returns what the loss operation writes: the mean loss f32 [1], or the number of correct images
   // i32 [1]. Both stay until the end of the step.
@@ -147,12 +154,13 @@ class CONVSCOPE_API PlanBuilder {
   // one start (framework/cuda/launch.cuh). When a later kernel begins, all earlier ones have ended.
   void last_call_waits_first() { ++calls_that_wait_first_; }
   int calls_that_wait_first() const { return calls_that_wait_first_; }  // so far
-  // Runs what `emit` emits after the backward of all other operations: for results that only the
-  // update reads. For operations that emit no other backward calls.
+  // Runs the calls of `emit` after the backward of all other operations. It is for results that
+  // only the update reads, in operations that emit no other backward calls.
   void at_the_end(std::function<void()> emit) { deferred_.push_back({op_, std::move(emit)}); }
-  // Declares, in a backward, that the operation's at_the_end() call can add partial sums of another
-  // one. The next operation hands its own over: `sums` without the pieces, which are in `pieces`.
-  // All targets are gradients of parameters. The final call names the slot.
+  // Declares with take_sums(), in a backward, that the operation's at_the_end() call can add the
+  // partial sums of another operation. The next operation calls hand_over() with its `sums`; their
+  // pieces are in the slot `pieces`, which the final call must name. All targets are gradients of
+  // parameters.
   void take_sums() { takes_sums_ = true; }
   bool takes_sums() const { return takes_sums_; }
   void hand_over(Slot pieces, const PieceSums& sums) {
@@ -160,16 +168,19 @@ class CONVSCOPE_API PlanBuilder {
     handed_over_ = {pieces, sums};
   }
   PieceSums handed_over();
-  // Returns where to gather the images and labels from, read when the call runs; null: they are in
-  // place. The only operation that reads images declares in its forward that it can gather.
+  // Returns the address of a pointer to the source of images and labels, read when the call runs. A
+  // null pointer means that they are in place. An operation that is the only reader of the images
+  // declares in its forward that it can gather.
   const BatchGather* const* gather() const { return &gather_; }
   void take_gather() { takes_gather_ = true; }
-  // Returns the step's update, for the final call that computes all gradients, read when the call
-  // runs; null: weights stay. joins_update() declares that the call updates that many parameters.
+  // Returns the address of a pointer to the step's update, read when the final call runs, which
+  // computes all gradients. A null pointer means that the weights stay unchanged. joins_update()
+  // declares how many parameters the call updates.
   const JoinedUpdate* const* update() const { return &update_; }
   void joins_update(std::size_t parameters) { joins_update_ = parameters == parameters_.size(); }
-  // A copy of the parameter `weight`, rounded for kernels by a joined update (JoinedRow::copy).
-  // now() is called when the call runs; null: the kernel rounds. Alive through the whole step.
+  // A copy of the parameter `weight` that a joined update has rounded for kernels
+  // (JoinedRow::copy). now() is called when the call runs; if it returns null, the kernel rounds.
+  // The memory is reserved for the whole step.
   struct CopyOfWeight {
     WeightCopy copy;
     const bool* is_there = nullptr;

@@ -32,12 +32,12 @@ class PlanGraph;
 using ValueId = int;
 inline constexpr ValueId kNoValue = -1;
 
-// training: forward, loss and gradients. inference and evaluation: forward only, with dropout and
-// batch norm in eval mode, up to the logits or up to the loss.
+// `training` runs forward, loss and gradients. `inference` runs the forward pass up to the logits,
+// `evaluation` up to the loss, both with dropout and batch norm in eval mode.
 enum class PlanMode { training, inference, evaluation };
 
-// The kernel of a layer in one direction: the name of an algorithm, or of a chain with the layer.
-// dynamic: the layer has no describe() and runs as a dynamic graph inside the step.
+// The kernel of a layer in one direction: the name of an algorithm, or of a chain that contains the
+// layer. `dynamic` layers have no describe() and run as a dynamic graph inside the step.
 struct RanKernel {
   std::string layer;
   Direction direction;
@@ -61,31 +61,33 @@ class CONVSCOPE_API PlanOp {
   PlanOp& operator=(const PlanOp&) = delete;
 
   virtual std::string text() const = 0;  // "conv2d winograd_f4x3 + relu", for `explain`
-  // Absorbs `next`, the only reader of this operation's value. Returns true if done: `next` is
-  // removed from the graph, and its other inputs are appended to this one's. `fuse` then tries the
-  // next operation.
+  // Absorbs `next`, the only reader of this operation's value. If it returns true, `next` is
+  // removed from the graph, and the other inputs of `next` are appended to the inputs of this
+  // operation. `fuse` then tries the next operation.
   virtual bool absorb(const PlanGraph& graph, PlanOp& next);
-  // Emits the calls. Both run twice, with the same decisions: first to learn how long each
-  // tensor lives, then with the addresses.
+  // Emits the calls of the forward or backward pass. Each function is called twice and must make
+  // the same decisions: the first time to learn how long each tensor lives, the second time with
+  // addresses.
   virtual void forward(PlanBuilder& builder) = 0;
   virtual void backward(PlanBuilder& builder) = 0;
 
-  // Returns how many copies into another layout or back one step makes; known after emission.
+  // Returns how many layout copies one step makes, in both directions; known after emission.
   virtual int conversions() const { return 0; }
-  // Returns the milliseconds of one step when its images are stored in `layout`, as far as layouts
-  // differ; nothing if it does not support the layout. plan_layouts.cpp calls it, then
-  // set_layout().
+  // Returns the milliseconds per step that depend on the layout when the images are stored in
+  // `layout`. Returns nothing if the operation does not support the layout. plan_layouts.cpp calls
+  // it, then set_layout().
   virtual std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const;
   virtual void set_layout(const PlanGraph&, ActivationLayout) {}
-  // Returns the type, fp16 or bf16, in which it needs its images, in NHWC; f32: any type of its
-  // inputs is accepted. Called by half_layouts.cpp.
+  // Returns the type, fp16 or bf16, in which the operation needs its images, in NHWC. f32 means
+  // that it accepts any type. Called by half_layouts.cpp.
   virtual DType wants_halves() const { return DType::f32; }
   // Returns whether it reads its images in any layout: then no copy is inserted before it.
   virtual bool reads_any_layout() const { return false; }
   // Returns whether it reads this input as [N,C,H,W], whatever the layout of the others.
   virtual bool reads_plain(std::size_t) const { return false; }
 
-  // Returns the kernels of each layer with a weight that it computes, one for each direction.
+  // Returns the kernels of each layer with a weight that the operation computes, one for each
+  // direction.
   virtual std::vector<RanKernel> kernels(const PlanGraph& graph) const;
 
   // Returns false if its calls do more than queue kernels, so a device cannot record them.
@@ -94,9 +96,10 @@ class CONVSCOPE_API PlanOp {
   // Returns whether it has other kernels for f32 NHWC images, which may be faster. If no operation
   // has, plan_layouts.cpp leaves the layouts as they are.
   virtual bool may_gain_channels_last(const PlanGraph&) const { return false; }
-  // Returns which fp16 operands (dispatch/layout/half_factors.h) it would read in NHWC. They are
-  // made once for all readers. would_write_factors() is for those of its result and of its image's
-  // gradient. plan_layouts.cpp counts the passes that make the others.
+  // Returns which fp16 operands (dispatch/layout/half_factors.h) the operation would read in NHWC.
+  // They are made once for all readers. would_write_factors() returns whether it would write the
+  // operands of its result and of its image's gradient. plan_layouts.cpp adds the cost of passes
+  // that make all other operands.
   struct FactorsRead {
     bool image = false, gradient = false;  // `gradient` of its output
   };
@@ -110,7 +113,8 @@ class CONVSCOPE_API PlanOp {
   virtual DType rounds_input(std::size_t) const { return DType::f32; }
 
   std::string layer;                    // "c1"; the first one of fused layers
-  std::vector<std::string> all_layers;  // all of them; empty: not the work of one layer
+  std::vector<std::string> all_layers;  // all layers that it computes; empty: not the work of one
+                                        // layer
   std::vector<ValueId> inputs;          //
   ValueId output = kNoValue;
 };
@@ -125,8 +129,9 @@ class CONVSCOPE_API PlanGraph {
   bool has_loss() const { return mode_ != PlanMode::inference; }
   static constexpr ValueId input() { return 0; }
   const Shape& shape(ValueId value) const { return values_.at(index(value)).shape; }
-  // Returns f32; u8 or i8, codes of a quantised value, always in NCHW16c (quant/integer/); or f16
-  // or bf16, NHWC images (half_layouts.cpp), whose gradient has that type too.
+  // Returns the stored type. u8 and i8 are codes of a quantised value, always in NCHW16c
+  // (quant/integer/). f16 and bf16 are NHWC images (half_layouts.cpp), whose gradient has the same
+  // type. All other values are f32.
   DType dtype(ValueId value) const { return values_.at(index(value)).dtype; }
   // Returns the layout and shape in memory; shape() is always the shape that users see.
   ActivationLayout layout(ValueId value) const { return values_.at(index(value)).layout; }
@@ -144,17 +149,20 @@ class CONVSCOPE_API PlanGraph {
   ValueId add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype = DType::f32);
   // Adds a value for a rewrite; its producer is an operation with this output.
   ValueId add_value(const Shape& shape, DType dtype, ActivationLayout layout);
-  // Returns false for values that depend on the images only: their gradient is not needed.
+  // Returns false for values that depend only on the images, because their gradient is not needed.
   bool wants_gradient(ValueId value) const { return values_.at(index(value)).wants_gradient; }
 
   // Returns the value of a parameter, always the same one. Its memory and gradient are those of the
-  // parameter. For a weight with a mask or a quantiser, operations read the value after them.
+  // parameter. If a weight has a mask or a quantiser, operations read the masked or quantised
+  // value.
   ValueId parameter(const Variable& parameter);
   // Returns null when `value` is not a parameter.
   const Variable* parameter_of(ValueId value) const;
-  // Returns whether it depends on parameters only: inference computes it once for each set of them.
+  // Returns whether the value depends on parameters only. Inference then computes it once, until
+  // the parameters change.
   bool is_of_parameters(ValueId value) const { return values_.at(index(value)).of_parameters; }
-  // Adds a condition, for what a layer may change between steps: the plan is valid while it holds.
+  // Adds a condition on what a layer may change between steps. The plan is valid while holds() is
+  // true.
   void valid_while(std::function<bool()> holds) { conditions_.push_back(std::move(holds)); }
   bool is_valid() const;
 
@@ -166,7 +174,8 @@ class CONVSCOPE_API PlanGraph {
   // Records why the network cannot be compiled: it runs as a dynamic graph. Returns kNoValue.
   ValueId refuse(const std::string& why);
   const std::string& refusal() const { return refusal_; }  // "": none
-  // Records that only the next step cannot: it runs as a dynamic graph, later ones compiled.
+  // Records why the next step cannot be compiled and runs as a dynamic graph. Later steps are
+  // compiled.
   void not_yet(const std::string& why);
   const std::string& wait() const { return wait_; }  // "": the next step is compiled
 
@@ -197,7 +206,7 @@ class CONVSCOPE_API PlanGraph {
   std::vector<std::unique_ptr<PlanOp>>& ops() { return ops_; }
   const std::vector<std::unique_ptr<PlanOp>>& ops() const { return ops_; }
   int readers(ValueId value) const;  // operations that read it; the result counts as read once
-  // How the memory of a value is read: as numbers, as fp16 operands, or both.
+  // How readers use a value: as an f32 image, as fp16 operands, or both.
   struct ReadAs {
     bool numbers = false, factors = false;
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pointwise_op.h: an elementwise operation with at most one learned number, such as a fake
-// quantiser. A chain may run it on pieces of its value, in any layout, while they are in cache
-// (conv2d/conv2d_chain.h).
+// pointwise_op.h: an elementwise operation with at most one learned scalar, such as a fake
+// quantiser. A chain may run it on parts of its value (pieces), in any layout, while they are in
+// cache (conv2d/conv2d_chain.h).
 #pragma once
 
 #include <functional>
@@ -15,7 +15,8 @@ class CONVSCOPE_API PointwiseOp : public PlanOp {
   // Returns false if it must run as a whole.
   virtual bool runs_on_pieces() const = 0;
 
-  // Both run on the host and are called where forward() and backward() would emit their calls.
+  // The functions of both structs run on the host. They are called where forward() and backward()
+  // would emit their calls.
   struct Forward {
     std::function<void()> begin;  // once in each step, before the first piece
     // y = f(v); y may be v.
@@ -24,8 +25,8 @@ class CONVSCOPE_API PointwiseOp : public PlanOp {
   virtual Forward forward_pieces(PlanBuilder& builder) = 0;
 
   struct Backward {
-    // Assigns dv (null: not needed; never dy itself). Returns the piece's part of the gradient of
-    // the learned number.
+    // Assigns dv, which is null if it is not needed and never dy itself. Returns the contribution
+    // of this piece to the gradient of the learned scalar.
     std::function<double(const float* dy, const float* v, float* dv, std::int64_t count)> run;
     std::function<void(double sum)> end;  // with the sum over all pieces
   };

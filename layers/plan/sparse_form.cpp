@@ -11,8 +11,8 @@
 namespace convscope {
 namespace {
 
-// A training step gathers the blocks before each call, or scatters their gradient after it. The
-// time is bytes over the machine's bandwidth.
+// A training step gathers the blocks before each call, or scatters their gradient after the call.
+// The estimate is the moved bytes divided by the machine's bandwidth.
 double copying_ms(const SparseWeights& sparse, Direction direction, Device device) {
   constexpr double kLine = 16;  // floats of a cache line, which is read whole
   const auto stored = static_cast<double>(sparse.format().stored_elements());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_form.h: decides whether a compiled step computes a direction of a pruned layer from the
-// blocks that its mask keeps. Also for linear layers, as convolutions of images of one pixel.
+// blocks that its mask keeps. Linear layers count as convolutions of images of one pixel.
 #pragma once
 
 #include <string>

@@ -33,10 +33,10 @@ struct PlanMemory {
 
 class CONVSCOPE_API StepPlan {
  public:
-  // Compiles a step; null when that is not possible, with the reason in `why_not` (may be null).
-  // `arena`: memory of another plan, used when it is large enough; the two must not run at once. A
-  // step in which a quantiser calibrates gives null, too. With to_show the result is the step after
-  // calibration, for display only.
+  // Compiles a step. Returns null when that is not possible and writes the reason to `why_not`,
+  // which may be null. `arena` is the memory of another plan, used if it is large enough; the two
+  // plans must not run at the same time. The result is also null for a step in which a quantiser
+  // calibrates. With to_show the result is the step after calibration, for display only.
   static std::unique_ptr<StepPlan> make(Module& model, const Shape& input, PlanMode mode,
                                         std::string* why_not, Ref<Storage> arena = {},
                                         bool to_show = false);
@@ -47,16 +47,17 @@ class CONVSCOPE_API StepPlan {
   const Shape& input() const { return graph_.shape(PlanGraph::input()); }
   Device device() const { return graph_.device(); }
 
-  // Folds batch norm into the weights; call it after they change and before an inference.
+  // Folds batch norm into the weights. Call it before an inference whenever the weights have
+  // changed.
   void prepare();
   // Returns the loss; training plans only. x is on the plan's device; labels, i32 [N] in
   // [0, classes), are on that device or on the CPU.
   double forward(const Tensor& x, const Tensor& labels);
-  // Queues the same without reading the result. loss() waits for it.
+  // Queues the calls of forward() without waiting. loss() waits for the result.
   void queue_forward(const Tensor& x, const Tensor& labels);
   double loss() const;
   // Sets the address of the images, for callers that also fill labels() themselves and then call
-  // queue_forward() without checks. Also for evaluation plans.
+  // queue_forward() without checks. Evaluation plans support it, too.
   void set_images(const Tensor& x);
   void queue_forward();
   const Tensor& labels() const { return labels_; }           // i32 [N]
@@ -67,15 +68,16 @@ class CONVSCOPE_API StepPlan {
   // Sets the factor of the gradient of the loss: a number on the plan's device, read by each step;
   // null: 1.
   void set_loss_scale(const double* scale) { builder_.loss_scale_ = scale; }
-  // Returns whether the forward pass can gather images and labels; set_gather(): null, in place.
+  // Returns whether the forward pass can gather images and labels. set_gather(nullptr): they are in
+  // place.
   bool takes_gather() const { return builder_.takes_gather_; }
   void set_gather(const BatchGather* gather) { builder_.gather_ = gather; }
   // Returns whether backward() can update all weights itself: then the update needs no launch.
   bool joins_update(const JoinedUpdate& update) const;
   // Sets the update for the next backward(); null: none.
   void set_update(const JoinedUpdate* update) { builder_.update_ = update; }
-  // Adds the copies of weights that this plan's kernels can multiply, for such an update to write;
-  // returns false if there are none.
+  // Adds to `update` the rounded copies of weights that this plan's kernels can multiply, so that
+  // the update writes them. Returns false if there are none.
   bool wants_copies(JoinedUpdate& update) const;
   // Sets whether the next calls find these copies: the previous step's joined update wrote them,
   // and the weights have not changed otherwise.
@@ -84,8 +86,9 @@ class CONVSCOPE_API StepPlan {
   Tensor infer(const Tensor& x);
   // Assigns the gradients of all parameters that need one.
   void backward();
-  // Does the same, and calls `ready` for each parameter once its last kernel has run (on a device:
-  // is queued), in the thread that runs the kernels; `ready` must not block for long.
+  // Runs backward() and calls `ready` for each parameter once the last kernel of its gradient has
+  // run; on a device, once that kernel is queued. The thread that runs the kernels calls `ready`,
+  // which must not block for long.
   void backward(FunctionRef<void(const Variable&)> ready);
   // Returns how many of the last forward's images have their largest logit at their label.
   std::int64_t correct() const;
@@ -93,23 +96,24 @@ class CONVSCOPE_API StepPlan {
   const PlanMemory& memory() const { return memory_; }
   const Ref<Storage>& arena() const { return builder_.arena_; }
   std::size_t call_count() const { return builder_.forward_.size() + builder_.backward_.size(); }
-  // Seconds of each operation, all its calls together, in one forward (and backward) pass, to find
-  // slow ones. In training the last entry is the loss. Labels as in forward().
+  // Returns the seconds of all calls of each operation in one forward (and backward) pass, to find
+  // slow operations. In training the last entry is the loss. Labels are as in forward().
   struct OpTime {
     std::string layer, text;
     double forward_s = 0, backward_s = 0;
   };
   std::vector<OpTime> time_ops(const Tensor& x, const Tensor& labels);
   // Makes later forward and backward passes report to these clocks which operation runs, by its
-  // entry of works(); null: no clock. The bits of a step do not depend on it.
+  // index in works(). Null means no clock. The bits of a step do not depend on clocks.
   void tell(WorkClock* forward, WorkClock* backward);
   struct Work {
     std::vector<std::string> layers;  // that the operation computes; empty: not of one layer
     std::string text;
-    std::int64_t kept_bytes = 0;  // its part of what the forward pass saves for the backward pass
+    std::int64_t kept_bytes = 0;  // saved by this operation's forward for the backward pass
   };
   const std::vector<Work>& works() const { return works_; }  // one for each operation
-  // One operation of text(): the layer (the first of several), its description, its result.
+  // One operation of text(): the layer (or the first of several layers), the description of the
+  // operation and of its result.
   struct Line {
     std::string layer, text;
     Shape shape;

@@ -88,10 +88,10 @@ class CONVSCOPE_API AdaptiveAvgPool2d final : public Module {
   std::int64_t q_;
 };
 
-// Kernels; y, taps and dx are assigned. `taps` says which element of each window is the largest, r
-// kernel_w + s: u8 for windows of up to 256 elements, else i32; undefined: not needed. On the CPU
-// x, y, taps and their gradients may all be stored as [N,C/16,H,W,16], f32: the same bits. On a GPU
-// they may all be stored as [N,1,H,W,Cp], fp16/bf16 (taps as before).
+// Kernels; y, taps and dx are assigned. `taps` holds the position r kernel_w + s of the largest
+// element of each window. It is u8 for windows of up to 256 elements, else i32, and undefined if
+// not needed. On the CPU x, y, taps and the gradients may all be stored as [N,C/16,H,W,16], f32,
+// with the same bits. On a GPU they may all be stored as [N,1,H,W,Cp]; images are then fp16/bf16.
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& x, const Pool2dWindow&, const Tensor& y, const Tensor& taps)>
         max_pool_kernel;

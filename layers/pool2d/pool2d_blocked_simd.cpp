@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_blocked_simd.cpp: pooling on images [N,C/16,H,W,16]: 16 channels of a pixel at once.
 //
-// Method    forward: a window is 16 contiguous numbers at each of its pixels, so any stride and any
-//           border costs the same. The number of the best pixel so far is kept as a float.
+// Method    forward: a window has 16 contiguous elements at each of its pixels, so all strides and
+//           borders take the same time. The index of the largest pixel so far is kept as a float.
 //           backward: each pixel of dx adds the windows that cover it, in the order of the windows,
 //           and is written once: nothing has to be cleared, and rows of dx are independent of each
 //           other

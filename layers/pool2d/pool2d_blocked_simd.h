@@ -8,18 +8,19 @@
 
 namespace convscope {
 
-// Images of H x W pixels become images of P x Q. Each window has at least one pixel inside. The
-// adaptive mean needs only the sizes.
+// Sizes and window of a pool from H x W to P x Q pixels. Each window has at least one pixel inside
+// the image. The adaptive mean needs only the sizes.
 struct BlockedPool {
   std::int64_t h, w, p, q;
   std::int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
   bool count_include_pad;
 };
 
-// All kernels compute rows [begin, end): of y forward, of dx backward, counted over all blocks of
-// all images (N C/16), one after the other. x, y, dy, dx: the first number of the tensor.
+// All kernels compute rows [begin, end) of y (forward) or of dx (backward). Rows are counted over
+// all N C/16 blocks of all images. x, y, dy and dx point to the first element of their tensor.
 struct BlockedPoolKernels {
-  // Windows of at most 256 elements; taps[i] = r kernel_w + s of the largest; null: not needed.
+  // Windows have at most 256 elements. taps[i] = r kernel_w + s of the largest element of window i;
+  // null: not needed.
   void (*max_forward)(const BlockedPool&, std::int64_t begin, std::int64_t end, const float* x,
                       float* y, std::uint8_t* taps);
   void (*max_backward)(const BlockedPool&, std::int64_t begin, std::int64_t end, const float* dy,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_cuda.cu: pooling, forward by windows and backward by pixels.
 //
-// Method    A block has rows, its threads run along them, so that neighbours load neighbours. The
-//           backward pass gathers: each pixel of x adds the shares of the windows that hold it, in
-//           reading order. So no two threads write to one pixel, and the bits are those of the CPU.
-//           Windows of 2x2 at stride 2 and of 3x3 at stride 2 are known to the compiler: divisions
-//           become shifts.
+// Method    A thread block processes rows. Its threads run along the rows, so that neighbouring
+//           threads load neighbouring elements. The backward pass gathers: each pixel of x adds the
+//           shares of the windows that hold it, in reading order. So no two threads write to one
+//           pixel, and the bits are those of the CPU. Windows of 2x2 at stride 2 and of 3x3 at
+//           stride 2 are known to the compiler: divisions become shifts.
 #include "framework/cuda/launch.cuh"
 #include "framework/precision.h"
 #include "layers/pool2d/pool2d_halves.cuh"

@@ -2,10 +2,10 @@
 // pool2d_halves_cuda.cu: pooling of fp16/bf16 or f32 in NHWC: a thread has 16 bytes of a pixel,
 // eight channels in 16 bits or four in f32.
 //
-// Method    Forward a thread walks over the window of one output pixel. Backward it gathers: a
-//           pixel of x adds the shares of the windows that hold it, in reading order. So no two
-//           threads write to one pixel. Neighbouring threads have neighbouring channels: all
-//           accesses are whole lines.
+// Method    Forward a thread walks over the window of one output pixel. Backward a thread gathers:
+//           it adds to a pixel of x the shares of the windows that contain the pixel, in reading
+//           order. So no two threads write to one pixel. Neighbouring threads have neighbouring
+//           channels: all accesses are whole lines.
 // Numerics  sums in f32 in reading order, rounded once. The largest number needs no rounding. Lanes
 //           after the last channel hold 0 and give 0
 // Read next pool2d_cuda.cu, the same for planes

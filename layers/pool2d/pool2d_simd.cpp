@@ -5,7 +5,7 @@
 //
 // Method    row after row of y; the last vector of a row is partly filled, so rows may be short.
 //           Any window: its elements are compared one after the other, in reading order, and the
-//           number of the best so far is kept as a float. Outputs whose window is clipped at the
+//           index of the largest so far is kept as a float. Outputs whose window is clipped at the
 //           left or right edge, or holds a NaN, are computed one by one
 // Numerics  max is exact; NaN wins. avg adds ((x00 + x01) + (x10 + x11)) / 4
 // Read next pool2d_cpu.cpp: any window, as plain loops

@@ -23,12 +23,13 @@ struct MaxPoolSizes {
 };
 
 struct Pool2x2Kernels {
-  // taps[i] = 2 r + s of the largest of window i; null: not needed.
+  // taps[i] = 2 r + s of the largest element of window i; null: not needed.
   void (*max_forward)(const Pool2x2Sizes&, const float* x, float* y, std::uint8_t* taps);
   void (*max_backward)(const Pool2x2Sizes&, const float* dy, const std::uint8_t* taps, float* dx);
   void (*avg_forward)(const Pool2x2Sizes&, const float* x, float* y);
   void (*avg_backward)(const Pool2x2Sizes&, const float* dy, float* dx);
-  // stride_w 1 or 2; taps[i] = r kernel_w + s of the largest of window i; null: not needed.
+  // stride_w is 1 or 2. taps[i] = r kernel_w + s of the largest element of window i; null: not
+  // needed.
   void (*max_any)(const MaxPoolSizes&, const float* x, float* y, std::uint8_t* taps);
 };
 extern IsaTable<Pool2x2Kernels> pool2x2_kernels;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool_lanes.h: which of two vectors is larger, lane by lane, and small numbers as bytes; for the
+// pool_lanes.h: compares two vectors lane by lane, and converts integers 0..255 to u8; for the
 // *_simd.cpp files of this folder.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace convscope::CONVSCOPE_ISA {
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
 using Mask = __mmask16;
-// Returns the lanes where b beats a: larger, or NaN.
+// Returns the lanes where b is larger than a, or NaN.
 CONVSCOPE_INLINE Mask beats(Vec b, Vec a) {
   return static_cast<Mask>(_mm512_cmp_ps_mask(b.v, a.v, _CMP_GT_OQ) |
                            _mm512_cmp_ps_mask(b.v, b.v, _CMP_UNORD_Q));
@@ -57,7 +57,7 @@ CONVSCOPE_INLINE bool any(Mask a) { return _mm256_movemask_ps(a) != 0; }
 CONVSCOPE_INLINE Vec choose(Mask second, Vec a, Vec b) {
   return {_mm256_blendv_ps(a.v, b.v, second)};
 }
-// Stores eight `numbers` 0..255 as bytes.
+// Stores eight integers 0..255 as u8.
 CONVSCOPE_INLINE void store_eight(std::uint8_t* to, __m256i numbers, int count) {
   const __m128i words =
       _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));

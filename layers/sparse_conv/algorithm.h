@@ -60,7 +60,7 @@ struct SparseConvTensors {
 };
 CONVSCOPE_API Operands sparse_conv_operands(Direction direction, const SparseConvTensors& tensors);
 
-// A sum over the neighbours of each site: the form of both forward and backward_data.
+// A sum over the neighbours of each site. Both forward and backward_data have this form.
 //   out[i, lane] = start[lane] + sum over taps, d < depth of in[j(i,tap), d] w[tap][d, lane]
 struct SparseSums {
   SparseView view;

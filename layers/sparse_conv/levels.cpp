@@ -87,8 +87,8 @@ SharedSites assumed_sites(const SiteGrid& grid) {
   for (std::size_t d = static_cast<std::size_t>(3 - one.rank); d < 3; ++d) {
     smallest = std::min(smallest, size(d));
   }
-  // A column along w meets the ball in an interval whose ends are the border. So the cost for a
-  // large grid is that of one of its faces.
+  // A line along w meets the ball in an interval whose ends are at the surface. So the cost for a
+  // large grid is proportional to the area of one of its faces.
   const double radius = 0.5 * static_cast<double>(smallest);
   const auto off = [&](std::size_t d, std::int64_t at) {
     return static_cast<double>(at) + 0.5 - 0.5 * static_cast<double>(size(d));

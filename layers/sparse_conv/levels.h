@@ -3,11 +3,11 @@
 //
 // Between sparse layers a Variable holds only rows [n,C], so ReLU, dropout, masks and residual sums
 // need no sites. The network knows which sites the rows belong to: a submanifold convolution keeps
-// them, a strided step leads to other sites. So each site set of a network is a level, counted
-// while the network is built, and a layer knows the numbers of the levels before and after it.
-// Level 0 has the sites of the batch; every other level is the strided step from an earlier one.
-// Two steps from one level with the same kernel lead to the same level, so the two branches of a
-// residual block meet again.
+// the sites, a strided step leads to other sites. Each site set of a network is a level. Levels are
+// numbered while the network is built, and a layer knows the numbers of the levels before and after
+// the layer. Level 0 has the sites of the batch; every other level is the result of a strided step
+// from an earlier level. Two steps from one level with the same kernel lead to the same level, so
+// the two branches of a residual block meet again.
 //
 //   begin(sites)            starts a batch: called when the network is entered
 //   submanifold(1, kernel)  the map of a layer on level 1; built at the first call
@@ -32,8 +32,8 @@ class CONVSCOPE_API SiteLevels {
   // Takes the grid of one sample; its batch size is ignored.
   explicit SiteLevels(SiteGrid grid);
 
-  // Returns the level that a strided step leads to, a known or a new one. Throws Error when the
-  // kernel does not fit this grid.
+  // Returns the level that a strided step leads to; adds the level if it is new. Throws Error when
+  // the kernel does not fit this grid.
   int coarser(int from, const SparseKernel& kernel);
   int count() const { return static_cast<int>(levels_.size()); }
   int rank() const { return grid(0).rank; }
@@ -68,7 +68,7 @@ class CONVSCOPE_API SiteLevels {
 
 using SharedLevels = std::shared_ptr<SiteLevels>;
 
-// Returns the assumed sample: places at the border of the largest ball in the grid.
+// Returns the assumed sample: the sites at the surface of the largest ball in the grid.
 CONVSCOPE_API SharedSites assumed_sites(const SiteGrid& grid);
 
 }  // namespace convscope

@@ -45,7 +45,7 @@ SparseKernel centred(SparseKernel kernel, int rank) {
   return kernel;
 }
 
-// An entry has 32 bits: one for each tap of its row, the rest for a site.
+// An entry has 32 bits: one bit for each tap of its row, the remaining bits for a site.
 void check_count(const SparseSites& sites, const SparseKernel& kernel) {
   CONVSCOPE_CHECK(sites.count() < std::int64_t{1} << (32 - kernel.run()), kMap,
                   "expected fewer than 2^", 32 - kernel.run(), " sites for a kernel of ",
@@ -143,7 +143,7 @@ class TableBuilder {
                     : walk<false, 0>(row, begin, end, places, counts);
   }
 
-  // kRun: the run, where the compiler knows it.
+  // kRun is the run if it is known at compile time.
   template <bool kByInput, int kRun>
   void walk(std::int64_t row, std::int64_t begin, std::int64_t end,
             const std::vector<SitePlace>& places, std::int64_t* counts) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // map.h: which input site each tap of each output site meets: the map of a sparse convolution (also
 // called rulebook, kernel map or indice pairs). It depends only on the sites, the kernel and the
-// dilation, so all layers and directions with the same ones share it.
+// dilation, so all layers and directions with equal sites, kernel and dilation share the map.
 //
 //   submanifold  output sites = input sites; tap t of site o reads o - padding + t dilation, if
 //                a site is there. Sizes are odd and the centre is tap (size-1)/2.
@@ -14,18 +14,18 @@
 //
 //   entry of 32 bits   [first site | bits]      3x3x3: 9 entries for 27 taps
 //
-// A 3x3x3 map takes 9 x 4 = 36 bytes for each site at any density. A list of pairs takes 8 for each
-// pair, about 100 for each site on a surface. With a dilation along w a row's sites are not
-// contiguous; then each tap has its own entry.
+// A 3x3x3 map takes 9 x 4 = 36 bytes for each site at any density. A list of pairs takes 8 bytes
+// for each pair, about 100 bytes for each site on a surface. With a dilation along w a row's sites
+// are not contiguous; then each tap has its own entry.
 //
-// How it is built. The position at which a row's window begins grows with the key of the output
-// site. So one walk over both sorted lists finds all entries of a row of taps, without a hash table
-// or collisions.
+// How it is built. The key at which a row of taps begins grows with the key of the output site. So
+// one walk over both sorted lists finds all entries of a row of taps, without a hash table or
+// collisions.
 //
-// When it is built. The sites of the output are known at once. The host's tables are made when an
-// algorithm of the CPU first needs them. An algorithm for another device makes its own tables
-// there, from the sites' keys, and keeps them here (form()). So a network on a GPU makes no table
-// on the host.
+// When it is built. The output sites are computed with the map. Tables on the host are made when a
+// CPU algorithm first needs them. An algorithm for another device makes its tables there, from the
+// sites' keys, and stores them in the map (form()). So a network on a GPU makes no table on the
+// host.
 #pragma once
 
 #include <array>
@@ -62,11 +62,12 @@ constexpr const char* name_of(SparseKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-// For each of some sites and each tap the site of another set that it meets, or none.
+// A table with an entry for each site and each row of taps: the sites of another set that the taps
+// meet.
 struct CONVSCOPE_API SparseTable {
   std::int64_t sites = 0, taps = 0;
   std::int64_t run = 1;  // taps of an entry: neighbours along w
-  // The sites of an entry descend while its taps ascend, as in a table by input.
+  // True if the sites of an entry descend while its taps ascend, as in a table by input.
   bool descending = false;
   std::vector<std::uint32_t> entries;  // [taps / run, sites]
 
@@ -96,7 +97,7 @@ struct SparseView {
 // The direction in which a table looks up neighbours.
 struct SparseLook {
   SharedSites here, there;
-  // False: the sites are outputs, whose windows are laid upon `there`. True: they are inputs.
+  // False: the sites are outputs, whose taps read the sites of `there`. True: the sites are inputs.
   bool by_input = false;
   bool mirrored = false;  // SparseView
 };
@@ -118,7 +119,7 @@ class CONVSCOPE_API SparseMap {
   // Returns which input each output meets (forward, dw), or which output each input meets (dx).
   SparseLook look_by_output() const;
   SparseLook look_by_input() const;
-  // Returns the same as tables on the host, made at the first call.
+  // Returns these maps as tables on the host, made at the first call.
   SparseView by_output() const;
   SparseView by_input() const;
 
@@ -128,16 +129,18 @@ class CONVSCOPE_API SparseMap {
   std::int64_t pairs(std::int64_t tap) const;
   std::size_t bytes() const;  // of the host's tables for both directions; without the sites
   // Makes the tables that the device's algorithms read in both directions, unless they exist.
-  // Returns their bytes. Does not wait for the device.
+  // Returns their size in bytes. Does not wait for the device.
   std::size_t make_tables(Device device) const;
-  // Does the same for the tables of the algorithm `halo`; 0 where it has none.
+  // Makes the tables of the algorithm `halo`. Returns their size in bytes, 0 if `halo` has no
+  // tables for this map.
   std::size_t make_halo_tables(Device device) const;
   std::string text() const;
 
   // Throws Error unless the map was made of these very sites and this kernel.
   void check_made_of(const SharedSites& sites, SparseKind kind, SparseKernel kernel) const;
 
-  // Returns an algorithm's own tables of this map. `make` is called once for each name.
+  // Returns the tables of this map in the form of one algorithm. `make` is called once for each
+  // name.
   template <class Form>
   std::shared_ptr<const Form> form(const std::string& name,
                                    const std::function<std::shared_ptr<const Form>()>& make) const {
@@ -166,8 +169,8 @@ extern CONVSCOPE_API KernelSlot<std::size_t(const SparseMap&)> sparse_halo_table
 
 using SharedMap = std::shared_ptr<const SparseMap>;
 
-// The maps of one network, each built at the first request. The key is the sites themselves, the
-// kind and the kernel, so a map cannot be used for anything that it was not made for.
+// The maps of one network, each built at the first request. The key holds the site sets, the kind
+// and the kernel, so a map is only used for what it was made for.
 class CONVSCOPE_API SparseMaps {
  public:
   SharedMap submanifold(const SharedSites& sites, const SparseKernel& kernel);

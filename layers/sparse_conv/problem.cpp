@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// problem.cpp: one struct that says everything about a sparse convolution except its numbers.
+// problem.cpp: the description of a sparse convolution: map, sizes and types.
 #include "layers/sparse_conv/problem.h"
 
 #include <algorithm>

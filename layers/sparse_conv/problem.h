@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// problem.h: one struct that says everything about a sparse convolution except its numbers.
+// problem.h: the description of a sparse convolution: map, sizes and types.
 //
 //   y[i,k] = b[k] + sum over taps t of the kernel that have a neighbour j(i,t), and c < C, of
 //            w[k,c,t] x[j(i,t),c]
 //   dx[j,c] = sum over taps t that lead from j to an output i, and k < K, of w[k,c,t] dy[i,k]
 //   dw[k,c,t] = sum over pairs (i, j(i,t)) of dy[i,k] x[j,c]
 //
-// The map (map.h) says which sites are neighbours. Other places read nothing: the result is the
-// convolution of an image that is 0 there, computed only at the output sites. A submanifold
+// The map (map.h) says which sites are neighbours. All other positions count as 0: the result is
+// the convolution of an image that is 0 there, computed only at the output sites. A submanifold
 // convolution has the same sites before and after, so a network of them stays sparse.
 //
 // Source: B. Graham, M. Engelcke, L. van der Maaten: 3D Semantic Segmentation with Submanifold
@@ -61,12 +61,13 @@ struct CONVSCOPE_API SparseConvProblem {
   // is no parse(): a map is more than a line of text.
   std::string text() const;
   std::string kernel_text() const;
-  // Returns the key of `measure`: equal for clouds with about as many sites and neighbours, so that
-  // training with new sites in each batch measures once for each bucket. Sites are rounded to
-  // powers of 2, pairs per site to powers of the square root of 2:
+  // Returns the key of `measure`. The key is equal for clouds with about as many sites and
+  // neighbours (a bucket), so that training with new sites in each batch measures once for each
+  // bucket. Sites are rounded to powers of 2, pairs per site to powers of the square root of 2:
   // "submanifold,kernel=3x3x3,pad=1x1x1,sites=64k-128k,pairs_per_site=11.3-16,c=16,k=32".
   std::string bucket_text() const;
-  // Problems that a layer remembers choices for; each holds a map.
+  // The number of problems whose choices a layer remembers. It is small, because each problem holds
+  // a map.
   static constexpr std::size_t kMaxChoices = 4;
 
   bool operator==(const SparseConvProblem&) const = default;  // maps compare by pointer

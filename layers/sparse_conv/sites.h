@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sites.h: where the numbers of a sparse image or volume are. A site is a batch index and a place.
-// A feature row [C] belongs to each site; everywhere else the image is 0.
+// sites.h: the positions of a sparse image or volume that have features. A site is a batch index
+// and a place (h,w) or (t,h,w). Each site has a feature row [C]; everywhere else the image is 0.
 //
 //   coordinates [n, 1+D], i32: (batch, h, w) in 2-D, (batch, t, h, w) in 3-D
 //   key         ((batch T + t) H + h) W + w, 64 bits
@@ -47,10 +47,10 @@ struct SitePlace {
 
 class CONVSCOPE_API SparseSites {
  public:
-  // Takes coordinates in any order. Throws Error, which names the row, for a site outside of the
-  // grid or a second one at the same place. The set may be empty.
+  // Takes coordinates in any order. Throws Error, which names the row, if a site is outside of the
+  // grid or two sites are at the same place. The set may be empty.
   SparseSites(const Tensor& coordinates, const SiteGrid& grid);
-  // Takes keys in any order, with repetitions; each place counts once.
+  // Takes keys in any order; repeated keys give one site.
   SparseSites(std::vector<std::uint64_t> keys, const SiteGrid& grid);
 
   std::int64_t count() const { return static_cast<std::int64_t>(keys_.size()); }
@@ -67,8 +67,9 @@ class CONVSCOPE_API SparseSites {
   // Returns the keys as 64-bit numbers on a GPU, i32 [n,2]; copied at the first call.
   Tensor keys_on(Device device) const;
 
-  // Reorders rows [n, ...] from the user's order to that of the keys, and back, on the CPU; returns
-  // the tensor itself where both orders are equal.
+  // Returns rows [n, ...] in the order of the keys, given rows in the user's order;
+  // in_users_order() does the reverse. Both work on the CPU and return the tensor itself where the
+  // orders are equal.
   Tensor in_key_order(const Tensor& rows) const { return reordered(rows, true); }
   Tensor in_users_order(const Tensor& rows) const { return reordered(rows, false); }
 

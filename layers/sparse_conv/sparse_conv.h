@@ -7,10 +7,11 @@
 // Operation   x [n,C] (rows in the order of the sites' keys), w [K,C,(T,)R,S], b [K] or undefined,
 //             y [m,K]; f32, or f64 (on the CPU, by the reference). dx is assigned, dw and db
 //             accumulate; only requested ones are computed. A set of sites may be empty.
-// Layers      submanifold_conv     outputs at the sites of the inputs; sizes of the kernel are odd
-//             sparse_conv          outputs where the kernel meets a site; stride makes them fewer
+// Layers      submanifold_conv     outputs at the sites of the inputs; the kernel size is odd
+//             sparse_conv          outputs where the kernel meets a site; a stride above 1 reduces
+//                                  their number
 //             sparse_inverse_conv  back to the sites before the strided step named by `undo` (a
-//                                  sparse_conv or a pool), with its kernel
+//                                  sparse_conv or a pool), with the kernel of that step
 // Parameters  out_channels  K, required
 //             kernel_size   places: one number, or one for each axis; required, except the inverse
 //             stride        sparse_conv only, default 2
@@ -65,8 +66,8 @@ struct SparseConvOptions {
 // Parameters: weight [K,C,(T,)R,S], bias [K].
 class CONVSCOPE_API SparseConv final : public RowLayer {
  public:
-  // Takes the levels before (`from`) and after (`to`) this layer. The kernel of a strided layer and
-  // of its inverse is that of the step between the two.
+  // Takes the levels before (`from`) and after (`to`) this layer. The kernel of a strided layer, or
+  // of its inverse, is the kernel of the step between these levels.
   SparseConv(const SparseConvOptions& options, SharedLevels levels, int from, int to,
              LayerContext& context);
   std::string kind() const override;

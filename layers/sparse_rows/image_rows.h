@@ -2,11 +2,12 @@
 // image_rows.h: from rows of sites to an image or volume and back.
 //
 // Shapes      to_dense: x [n,C] -> y [N,C,(T,)H,W], 0 where there is no site
-//             to_sparse: x [N,C,(T,)H,W] -> y [n,C], the occupied places: a site is where |x -
-//             background| > threshold in at least one channel
-// Parameters  of to_sparse: background, default 0; threshold, default 0. (Pixels of a data set are
-//             normalised, so the empty paper of MNIST is not 0: -0.4242)
-// Gradient    of to_sparse: dx is dy at the sites and 0 elsewhere; the choice of sites has none
+//             to_sparse: x [N,C,(T,)H,W] -> y [n,C]. A pixel becomes a site if |x - background| >
+//             threshold in at least one channel
+// Parameters  of to_sparse: background, default 0; threshold, default 0. (Data sets are normalised,
+//             so the background of MNIST is not 0 but -0.4242)
+// Gradient    of to_sparse: dx is dy at the sites and 0 elsewhere; the choice of sites has no
+//             gradient
 // Usage       {type: to_sparse, threshold: 0.1}, layers on rows, {type: to_dense}
 #pragma once
 
@@ -50,8 +51,9 @@ class CONVSCOPE_API ToSparse final : public RowLayer {
   double background_, threshold_;
 };
 
-// Kernels. rows [n,C], image [N,C,...], both f32 or both f64; at i32 [n,2]: the sample of each site
-// and its place in it, ((t H) + h) W + w. Only sites are written.
+// Kernels. rows [n,C], image [N,C,...], both f32 or both f64. `at` i32 [n,2] holds the sample of
+// each site and the index of its pixel, ((t H) + h) W + w. Pixels that are not sites are not
+// written.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& rows, const Tensor& at, const Tensor& image)>
     rows_to_image_kernel;
 extern CONVSCOPE_API KernelSlot<void(const Tensor& image, const Tensor& at, const Tensor& rows)>

@@ -2,8 +2,8 @@
 // image_rows_cuda.cu: copies rows of sites to their places in an image, and back.
 //
 // Method    A thread for each element of the rows. Neighbouring threads have neighbouring channels
-//           of a row, which are contiguous there and a plane apart in the image. The copies are
-//           bound by the scattered side in either order of threads.
+//           of a row, which are contiguous in the row and a plane apart in the image. The copies
+//           are bound by the scattered side in either order of threads.
 #include "framework/cuda/launch.cuh"
 #include "layers/sparse_rows/image_rows.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// neighbour_lists.h: for each row of y the rows of x that contribute to it, as lists on a device;
-// and the largest and the mean of each list, for all sparse pools.
+// neighbour_lists.h: lists on a device that say which rows of x contribute to each row of y; and
+// the kernels of all sparse pools, which compute the maximum or the mean of each list.
 //
 //   begin [m+1], at [pairs], i32:   list i = at[begin[i]], ..., at[begin[i+1] - 1], ascending
 //
 // Kernels gather in both directions: the backward pass visits, for each row of x, the lists that
-// hold it. So no two threads write to one row, and the bits are the same on each run.
+// contain this row. So no two threads write to one row, and the bits are the same on each run.
 #pragma once
 
 #include "framework/kernel_slot.h"
@@ -23,12 +23,12 @@ struct PoolLists {
   NeighbourLists by_output, by_input;
 };
 CONVSCOPE_API PoolLists pool_lists(const SparseMap& map, Device device);
-// Returns one list for each sample: all its sites.
+// Returns one list for each sample, with all sites of the sample.
 CONVSCOPE_API PoolLists sample_lists(const SparseSites& sites, Device device);
 
-// Kernels; x [n,C], y [m,C], f32 or f64, with at least one element. `arg` i32 [m,C]: the row of x
-// that was taken, the first of equal ones, or -1 for an empty list; a NaN counts as the largest.
-// Empty lists give 0.
+// Kernels; x [n,C], y [m,C], f32 or f64, with at least one element. `arg` i32 [m,C] receives the
+// row of x with the largest element; the first row of equal ones; -1 for an empty list. A NaN
+// counts as the largest. Empty lists give 0.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const NeighbourLists& by_output,
                                      const Tensor& y, const Tensor& arg)>
     list_max_kernel;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// neighbour_lists_cpu.cpp: the largest and the mean of lists of rows, one row of the result after
-// the other; inner loops run along the channels.
+// neighbour_lists_cpu.cpp: the maximum and the mean of lists of rows, one row of the result after
+// the other. Inner loops run along the channels.
 #include <vector>
 
 #include "framework/parallel.h"

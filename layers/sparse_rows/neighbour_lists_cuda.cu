@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// neighbour_lists_cuda.cu: the largest and the mean of lists of rows.
+// neighbour_lists_cuda.cu: the maximum and the mean of lists of rows.
 //
 // Method    A thread for each written element walks along its list. Neighbouring threads have
 //           neighbouring channels, so they load neighbours of every row. The lists of a global pool

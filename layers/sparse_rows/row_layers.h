@@ -17,10 +17,12 @@ namespace convscope {
 // Throws Error, which names the remedy, unless the layer receives rows of sites.
 CONVSCOPE_API void expect_rows(const char* operation, const Shape& input,
                                const LayerContext& context);
-// Returns the shape that rows of `channels` on `level` stand for, for a batch of `samples`.
+// Returns the shape of the dense image of rows with `channels` channels on `level`, for a batch of
+// `samples`.
 CONVSCOPE_API Shape shape_of_rows(const SiteLevels& levels, int level, std::int64_t samples,
                                   std::int64_t channels);
-// Throws Error unless `input` is such a shape; channels -1: any.
+// Throws Error unless `input` is the shape of an image on `level` with `channels` channels; -1: any
+// number.
 CONVSCOPE_API void check_shape_of_rows(const char* operation, const SiteLevels& levels, int level,
                                        std::int64_t channels, const Shape& input);
 // Throws Error in a forward pass before any batch.
@@ -29,8 +31,8 @@ CONVSCOPE_API void check_has_batch(const char* operation, const SiteLevels& leve
 CONVSCOPE_API void check_rows(const char* operation, SiteLevels& levels, int level,
                               const Tensor& x);
 
-// Returns a kernel for the axes of the grid, from options of one number or one for each axis.
-// `kernel_size` always exists, the others where the options have them.
+// Returns a kernel for the axes of the grid. Each option has one number, or one number for each
+// axis. `kernel_size` always exists, the others where the options have them.
 CONVSCOPE_API SparseKernel kernel_of(const Options& options, int rank, const char* operation);
 CONVSCOPE_API std::vector<OptionField> kernel_fields(bool strided);
 

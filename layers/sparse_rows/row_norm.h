@@ -6,10 +6,11 @@
 // Formula     as of batch_norm2d.h, over the existing rows: absent places do not count
 // Parameters  momentum  share of the newest batch, in [0,1], default 0.1
 //             eps       added to the variance, default 1e-5
-// Few rows    no rows: y is empty, no gradient, and the running statistics stay. One row while
-//             training: its deviation is 0, so y is the bias; the running statistics stay
-// Numerics    two passes in double, 256 rows or more at a time, added in order: the same bits with
-//             any number of threads
+// Few rows    no rows: y is empty, gradients are 0, and the running statistics do not change. One
+//             row in training: its deviation is 0, so y is the bias; the running statistics do not
+//             change
+// Numerics    two passes in double. Groups of 256 rows or more are summed separately and added in
+//             order, so bits are the same with any number of threads
 // Usage       {type: sparse_batch_norm};  y = norm.forward(x);
 // Paper       S. Ioffe, C. Szegedy: Batch Normalization, ICML 2015, arXiv 1502.03167
 #pragma once
@@ -21,7 +22,7 @@
 
 namespace convscope {
 
-// Normalises in training mode; `statistics`, if not null, receives those of the batch.
+// Normalises in training mode. `statistics`, if not null, receives the statistics of the batch.
 CONVSCOPE_API Variable row_norm(const Variable& x, const Variable& weight, const Variable& bias,
                                 double eps, BatchNormStatistics* statistics = nullptr);
 // Normalises in eval mode with the given mean and variance [C].

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // row_norm_cpu.cpp: sums over rows [n,C] for each channel, and the output of batch norm.
 //
-// Method    A piece of some rows is read once; its sums are a row of doubles that stays in L1. Sums
-//           of the pieces are added in their order. All inner loops run along the channels, which
-//           are contiguous.
+// Method    Rows are cut into pieces. Each piece is read once, and its sums are a row of doubles
+//           that stays in L1. The sums of the pieces are added in order. All inner loops run along
+//           the channels, which are contiguous.
 // Read next batch_norm2d_cpu.cpp, where the numbers of a channel are contiguous
 #include <algorithm>
 #include <array>

@@ -17,8 +17,9 @@ CONVSCOPE_API void row_sums(const Tensor& x, const Tensor& sums);
 
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& sums)> row_sums_kernel;
 
-// Rows are added in pieces, and the pieces in order. The cuts depend only on the number of rows, so
-// results have the same bits with any number of threads.
+// Rows are cut into ranges (pieces). Each piece is summed separately, and the results are added in
+// order. The cuts depend only on the number of rows, so the bits are the same with any number of
+// threads.
 struct RowPieces {
   std::int64_t rows, size, count;
   explicit RowPieces(std::int64_t n)

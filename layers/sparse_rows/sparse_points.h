@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_points.h: from lists of points, the format of data sets of points, to rows of sites.
 //
-// Shapes      x [N,M,D+C] -> y [n,C]: each sample is a list of M points; a point is its place,
-//             (h,w) or (t,h,w), and C features. A row whose first number is -1 ends a list that is
-//             shorter. n: all points of the batch
-// Parameters  grid  sizes of the image or volume, [H,W] or [T,H,W]; default: that of the data set
-//             fill  true: every place of the grid is a site, with 0 where there is no point. Then
-//                   the layers compute what a dense network would. Default false
+// Shapes      x [N,M,D+C] -> y [n,C]: each sample is a list of M points. A point consists of its
+//             coordinates (h,w) or (t,h,w), and C features. A row whose first number is -1 ends a
+//             list that is shorter. n is the number of points in the batch
+// Parameters  grid sizes of the image or volume, [H,W] or [T,H,W]; default: the grid of the data
+//             set fill true: every pixel of the grid is a site, with 0 where there is no point. The
+//             layers then compute the same as a dense network. Default false
 // Errors      a coordinate that is not an integer, outside of the grid, or a place listed twice
 // Usage       {type: sparse_points} as the first layer
 #pragma once

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_pool.h: pools over the existing sites.
 //
-// Shapes      sparse_max_pool, sparse_avg_pool: x [n,C] -> y [m,C], a row for each place of the
-//             coarse grid whose window meets a site; sparse_global_pool: x [n,C] -> y [N,C]
-// Formula     max: the largest of the sites in the window; mean: their sum divided by their number,
-//             not by the size of the window. (A dense average pool counts empty places as zeros.) A
-//             sample without sites gives 0 in a global pool
+// Shapes      sparse_max_pool, sparse_avg_pool: x [n,C] -> y [m,C], a row for each pixel of the
+//             coarse grid whose window contains a site; sparse_global_pool: x [n,C] -> y [N,C]
+// Formula     max: the largest element of the sites in the window. mean: the sum of the sites in
+//             the window divided by their number, not by the size of the window. (A dense average
+//             pool counts empty places as zeros.) A sample without sites gives 0 in a global pool
 // Parameters  kernel_size  places: one number or one for each axis, required
 //             stride       default: the kernel's size
 //             padding      default 0; dilation, default 1

@@ -4,9 +4,9 @@
 // Formula     y = relu(body(x) + shortcut(x)); body: two 3x3(x3) convolutions with batch norm
 // Stride      1: both are submanifold. Otherwise the first convolution is a strided step with
 //             padding 1, and the shortcut is the mean over the windows of the same step, then a
-//             convolution of size 1 and batch norm. Both paths lead to the same sites, which a
-//             strided convolution of size 1 would not; the mean before it is that of ResNet-D
-//             (arXiv 1812.01187)
+//             convolution of size 1 and batch norm. Both paths lead to the same sites; a strided
+//             convolution of size 1 would lead to other sites. ResNet-D (arXiv 1812.01187) has this
+//             mean, too
 #include "layers/activation.h"
 #include "layers/residual.h"
 #include "layers/sparse_conv/sparse_conv.h"

@@ -16,7 +16,8 @@ const LsqParts* integer_parts(const PlanOp* op) {
 Tensor on_host(const Tensor& tensor) { return tensor.defined() ? tensor.to(Device{}) : tensor; }
 
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq) {
-  // For a device a copy is bounded here; each of its kernels bounds the step itself.
+  // For a device, a copy of the step is bounded here, because each kernel of the device bounds the
+  // step itself.
   const Tensor host = on_host(step);
   put_into_bounds(host, {.last = on_host(lsq.bounds.last), .first = on_host(lsq.bounds.first)},
                   lsq.rule.form);

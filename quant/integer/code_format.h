@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// code_format.h: the codes of a value in a graph: their integer range, and where the step is stored
-// that converts them to real numbers. Rule, step and rounding are those of the fake quantiser
-// (lsq.h).
+// code_format.h: describes the codes (integers) of a quantised value in a graph: their range, and
+// the value of the graph that holds the step, which converts codes to real numbers. Rule, step and
+// rounding are the same as in the fake quantiser (lsq.h).
 #pragma once
 
 #include "layers/plan/operation_op.h"
@@ -21,12 +21,12 @@ struct CodeFormat {
 // Returns the parts of an operation that may be computed with codes; null for other operations.
 CONVSCOPE_API const LsqParts* integer_parts(const PlanOp* op);
 
-// Returns a copy on the host, for small work of the prologue, which waits for it. Kernels read
-// steps on the device.
+// Returns a copy on the host, for short computations in a prologue; waits for the device. Kernels
+// read steps on the device.
 Tensor on_host(const Tensor& tensor);  // itself on the CPU; may be undefined
 
-// Emits s, bounded as in the fake quantiser, as doubles [steps] that the prologue writes. Call it
-// in PlanBuilder::prologue().
+// Emits calls that write s, bounded as in the fake quantiser, to the returned slot, f64 [steps].
+// Call it in PlanBuilder::prologue().
 Slot emit_steps(PlanBuilder& builder, const CodeFormat& format);
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// code_ops.h: the operations of an integer graph besides its products: round f32 to codes, convert
-// codes back, and the largest code of each window.
+// code_ops.h: the operations of an integer graph that are not products: rounding f32 to codes,
+// converting codes back, and max-pools on codes.
 #pragma once
 
 #include "layers/pool2d/pool2d.h"

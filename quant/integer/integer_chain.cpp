@@ -7,7 +7,7 @@
 //
 // Same       codes as the operations that it replaces
 // Not here   convolutions without a following 2x2 max-pool, with many channels, with a stride, or
-//            whose policy names another algorithm: they stay unchanged
+//            with another algorithm in their policy. They stay unchanged
 #include <algorithm>
 
 #include "layers/conv2d/conv2d_chain.h"

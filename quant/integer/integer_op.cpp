@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // integer_op.cpp: an integer convolution or linear layer in an inference graph.
 //
-// Formula    real[k] = s_x s_w[k] sum[k] + b[k]; with a batch norm, which is folded in double:
-//            g = gamma / sqrt(variance + eps), s_w[k] g[k] and (b[k] - mean[k]) g[k] + beta[k].
-//            The weights keep their trained codes.
+// Formula    real[k] = s_x s_w[k] sum[k] + b[k]; A batch norm is folded in double: with g = gamma /
+//            sqrt(variance + eps), s_w[k] becomes s_w[k] g[k], and b[k] becomes (b[k] - mean[k])
+//            g[k] + beta[k]. The weights keep their trained codes.
 #include "quant/integer/integer_op.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::vector<RanKernel> IntegerOp::kernels(const PlanGraph&) const {
            .layout = it_.problem.layout}};
 }
 
-// Writes s_w times the batch norm's factor to `scales`; returns b plus its shift.
+// Writes s_w times the batch norm's factor to `scales`; returns b with the batch norm folded in.
 Slot IntegerOp::emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot scales) const {
   const std::int64_t channels = it_.problem.k;
   const bool has_b = it_.b != kNoValue || it_.norm.has_value();
@@ -92,7 +92,7 @@ void IntegerOp::emit_block_codes(PlanBuilder& builder, const Scales& scales, Slo
                 codes = builder.use(codes)] { run(w, steps, grid, sparse->view(nullptr), codes); });
 }
 
-// Emits the codes as the algorithm reads them: packed or unchanged.
+// Emits the codes in the form that the algorithm reads: packed or unchanged.
 void IntegerOp::emit_weights(PlanBuilder& builder, Constants& out) const {
   const auto bytes = it_.algorithm->prepared_size(it_.problem, Direction::forward);
   if (bytes == 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_op.h: an integer convolution or linear layer in an inference graph: codes times codes,
-// then batch norm, residual, activation and the rounding of the next quantiser, applied to the
-// sums.
+// integer_op.h: an integer convolution or linear layer in an inference graph. It multiplies codes
+// by codes, then applies batch norm, residual, activation and the rounding of the next quantiser to
+// the accumulators.
 #pragma once
 
 #include <limits>
@@ -28,8 +28,8 @@ struct IntegerLayer {
   bool relu = false;
   float most = std::numeric_limits<float>::infinity();
   bool is_named = false;  // its policy names the algorithm, so chains must not replace it
-  // For a pruned layer: the kept blocks. problem.weight_format says whether the algorithm reads
-  // them; if not, why_dense says why.
+  // The kept blocks of a pruned layer. problem.weight_format says whether the algorithm reads only
+  // these blocks; if not, why_dense says why.
   Ref<SparseWeights> sparse = {};
   std::string why_dense = {};
 };
@@ -51,7 +51,7 @@ class IntegerOp final : public PlanOp {
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder&) override {}
 
-  // f64: scales and offsets of the sums; kNoSlot: none.
+  // f64 scales and offsets of the accumulators; kNoSlot: none.
   struct Scales {
     Slot x_step, w_steps, y_step = kNoSlot, residual_step = kNoSlot, b = kNoSlot;
     Slot w_grid_steps = kNoSlot;  // steps that round w, without the batch norm

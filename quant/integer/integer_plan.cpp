@@ -6,10 +6,10 @@
 //   -> conv on integers [rounds images on the way in, y to the linear layer's codes on the way out]
 //      -> max-pool on codes -> linear on integers
 //
-// Idea       A layer with quantised input and weight multiplies two arrays of codes times two
-//            steps. Rounding keeps the order of numbers, so a quantiser after a max-pool may move
-//            before it. Then the preceding layer rounds its accumulators. A value with other
-//            readers stays f32, and a separate operation rounds it.
+// Idea       A layer with quantised input and weight multiplies two arrays of codes and then scales
+//            by two steps. Rounding keeps the order of numbers, so a quantiser after a max-pool may
+//            move before the max-pool. Then the preceding layer rounds its accumulators. A value
+//            with other readers stays f32, and a separate operation rounds it.
 // Same       steps, grids and rounding are those of the fake quantiser: the codes are those that it
 // numbers    would give in double arithmetic (layers/conv2d/int8).
 // Algorithm  the integer one that the layer's policy names ("int8_lesson,auto"), else the fastest
@@ -41,7 +41,7 @@
 namespace convscope {
 namespace {
 
-// What a layer's policy says about integer algorithms.
+// The part of a layer's policy that is about integer algorithms.
 struct IntegerPolicy {
   std::vector<std::string> named = {};  // algorithms, in order: "int8_lesson,auto"
   bool finds_itself = true;             // any other algorithm is allowed
@@ -56,7 +56,7 @@ IntegerPolicy integer_policy(const Conv2dOp& conv) {
 }
 
 // Returns the first algorithm that the policy names and that supports the integer problem, else the
-// fastest one by estimate; null: none does.
+// one with the lowest estimated time. Returns null if no algorithm supports the problem.
 const Conv2dAlgorithm* integer_algorithm(const Conv2dProblem& problem, DeviceType device,
                                          const IntegerPolicy& policy) {
   const auto takes = [&](const Conv2dAlgorithm& algorithm) {
@@ -145,7 +145,7 @@ class IntegerRewrite {
     return out;
   }
 
-  // Whether the operation is a max-pool, or a flatten [N,C,H,W] -> [N,F].
+  // Returns whether the operation is a max-pool, or a flatten [N,C,H,W] -> [N,F].
   bool passes(const PlanOp& op) const {
     if (operation_of<MaxPool>(&op) != nullptr) return true;
     return graph_.is_shared(op) && op.inputs.size() == 1 && graph_.shape(op.output).rank() == 2 &&
@@ -236,7 +236,8 @@ class IntegerRewrite {
     return integer_algorithm(layer.parts.problem, graph_.device().type, layer.policy);
   }
 
-  // Whether it is a first layer with few channels, which on a CPU rounds the images itself.
+  // Returns whether the layer is a first layer with few channels, which rounds the images itself on
+  // a CPU.
   bool reads_images(const Layer& layer) const {
     return graph_.device().type == DeviceType::cpu && layer.x.from == PlanGraph::input() &&
            layer.x.past.empty() && graph_.readers(layer.x.op->output) == 1 &&
@@ -252,7 +253,7 @@ class IntegerRewrite {
     z.layout = layer.from_images ? ActivationLayout::blocked_y : ActivationLayout::blocked;
   }
 
-  // Returns false if it rounds no images, or an algorithm in its policy takes codes only.
+  // Returns false if the layer reads no images, or an algorithm in its policy accepts codes only.
   bool takes_images(Layer& layer) const {
     if (!reads_images(layer)) return false;
     set_types(layer, DType::f32);
@@ -437,7 +438,7 @@ class IntegerRewrite {
         continue;
       }
       if (gone_.contains(op.get())) continue;
-      // Other operations read f32: values that are codes now are converted back for them.
+      // Other operations read f32. Their inputs that are codes now are converted back.
       for (const ValueId input : op->inputs) turn_back(input);
       new_ops_.push_back(std::move(op));
     }

@@ -5,8 +5,8 @@
 //   -> one kernel (layers/conv2d/int8_small_net.h)
 //
 // Same       codes and logits as the operations that it replaces
-// Not here   networks that do not fit into the shared memory of a block, whose images have other
-//            readers, or with a layer whose policy names another algorithm: they stay unchanged
+// Not here   networks that do not fit into the shared memory of a thread block, whose images have
+//            other readers, or whose policy names another algorithm. They stay unchanged
 #include <algorithm>
 
 #include "layers/conv2d/conv2d_chain.h"
@@ -20,7 +20,7 @@ namespace {
 
 int small(std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 1 << 20)); }
 
-// Fills in sizes and bounds, without pointers; returns false if it cannot be a stage.
+// Sets sizes and bounds in z, but no pointers. Returns false if the layer cannot be a stage.
 bool describe_stage(const IntegerLayer& layer, SmallNetStage& z) {
   const Conv2dProblem& problem = layer.problem;
   if (layer.is_named || layer.residual != kNoValue || problem.groups != 1) return false;

@@ -9,8 +9,8 @@
 
 namespace convscope {
 
-// Assigns codes i8 [K,...] = code_of(w f32 [K,...], s). `steps` holds s as f64, one for all rows or
-// one for each. The division is in f32, as in the fake quantiser.
+// Assigns codes i8 [K,...] = code_of(w f32 [K,...], s). `steps` holds s as f64: one step for all
+// rows, or one step for each row. The division is in f32, as in the fake quantiser.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& w, const Tensor& steps, const IntegerGrid& grid,
                                      const Tensor& codes)>
     round_weights_kernel;

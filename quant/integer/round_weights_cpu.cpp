@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// round_weights_cpu.cpp: rounds weights to codes, all or those of some blocks; rows are divided
-// among threads.
+// round_weights_cpu.cpp: rounds all weights, or the weights of some blocks, to codes. Rows are
+// divided among threads.
 #include "framework/parallel.h"
 #include "quant/integer/round_weights.h"
 

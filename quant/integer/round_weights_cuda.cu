@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// round_weights_cuda.cu: rounds weights to codes on a GPU, all or those of some blocks. It runs
-// only when weights have changed, so each thread processes one number at a time.
+// round_weights_cuda.cu: rounds all weights, or the weights of some blocks, to codes on a GPU. It
+// runs only when weights have changed, so each thread processes one number at a time.
 #include "framework/cuda/launch.cuh"
 #include "quant/integer/round_weights.h"
 
@@ -23,7 +23,7 @@ void round_cuda(const Tensor& w, const Tensor& steps, const IntegerGrid& grid,
          w.numel(), codes.data<std::int8_t>());
 }
 
-// A block for each row of the matrix.
+// One thread block rounds one row of the matrix.
 __global__ void __launch_bounds__(kThreads)
     round_kept_blocks(const float* w, const double* steps, bool per_row, std::int64_t columns,
                       float low, float high, const BlockSparseView at, std::int8_t* codes) {

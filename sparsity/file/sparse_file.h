@@ -6,8 +6,8 @@
 //   "c1.weight.values"      F32   [kept weights]
 //   "c1.weight.bits"        U8    [ceil(pieces / 8)]: which pieces are kept; or
 //   "c1.weight.row_begin"   I32   [rows of pieces + 1]: where each row begins in columns
-//   "c1.weight.columns"     I32   [kept pieces]: the column of each, ascending in its row
-//   "c1.weight"             F32   that of the weight, where omitting zeros saves no bytes
+//   "c1.weight.columns"     I32   [kept pieces]: the column of each piece, ascending in its row
+//   "c1.weight"             F32   shape of the weight, where omitting zeros saves no bytes
 //   "c1.bias", "bn1.running_mean"  F32  all other parameters and buffers, as in the network
 //   metadata
 //   "format"                "convscope-sparse-1"
@@ -20,8 +20,9 @@
 //             or pruned as a whole
 // Values      of the kept pieces, by rows of pieces; row-major inside a piece
 // Bits        of the pieces in the same order, the first in the lowest bit of a byte; unused bits
-//             of the last byte are 0. `columns` are smaller below one piece in 32
-// Choice      for each weight the pieces and the index with the fewest bytes
+//             of the last byte are 0. `columns` takes fewer bytes if less than one piece in 32 is
+//             kept
+// Choice      each weight is stored with the piece size and the index that take the fewest bytes
 // Loading     fills a network that the config builds, masks included. Pruned weights are 0, so it
 //             computes the same bits
 #pragma once
@@ -40,7 +41,7 @@ namespace convscope {
 // stored.
 CONVSCOPE_API SafetensorsFile to_sparse_file(Module& network);
 
-// Returns whether it is such a file, of any version.
+// Returns whether `file` is a sparse network, of any version.
 CONVSCOPE_API bool is_sparse_file(const SafetensorsFile& file);
 inline constexpr std::string_view kSparseFormats = "convscope-sparse-";
 
@@ -49,7 +50,7 @@ inline constexpr std::string_view kSparseFormats = "convscope-sparse-";
 CONVSCOPE_API void load_sparse_file(const SafetensorsFile& file, const std::string& path,
                                     Module& network);
 
-// What a file omits of one weight, for tables.
+// The storage of one weight in a file, for tables.
 struct SparseWeightFacts {
   std::string name;  // "c1.weight"
   std::int64_t weights = 0, kept = 0;

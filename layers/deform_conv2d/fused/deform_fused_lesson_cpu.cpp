@@ -14,8 +14,9 @@
 //                  . o->  .  o   .               and reads between four pixels
 //                  .  .  .  .v .
 //
-// Method     a column has C/G R S numbers, one for each weight of a kernel. It is read K/G times,
-//            then written over: no matrix of columns. Places serve all channels of an offset group.
+// Method     a column has C/G R S elements, one for each weight of a kernel. It is read K/G times
+//            and then overwritten, so there is no matrix of columns. All channels of an offset
+//            group use the same places (sampling positions).
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, f32, sums in f32; column [C/G R S]
 // Supports   f32 in [N,C,H,W]; every stride, dilation, padding, number of groups and of offset
@@ -58,7 +59,7 @@ void for_each_pixel(const Problem& z, const Visit& visit) {
   }
 }
 
-// Calls visit(i, c, tap) for the numbers of a pixel's column: number i belongs to channel c of x.
+// Calls visit(i, c, tap) for the elements of a pixel's column. Element i belongs to channel c of x.
 template <class Args, class Visit>
 void for_each_number(const Args& args, Index n, Index g, Index p, Index q, const Visit& visit) {
   const Problem& z = args.problem;
@@ -168,7 +169,8 @@ const DeformConv2dAlgorithm kAlgorithm{
       if (z.dtype == DType::f32) return {};
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
-    // A sum waits for its last addition: 2 FLOPs in 4 cycles, where a core can execute 32 in each.
+    // An addition waits for the previous one, so a core executes 2 FLOPs in 4 cycles instead of 32
+    // in each cycle.
     .cost = [](const Problem& z, Direction) -> Cost {
       return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / 64};
     },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_fused_lesson_cuda.cu: deformable convolution on a GPU, a thread for each number of the
-// result: it looks up where its taps read, samples there, and multiplies at once.
+// deform_fused_lesson_cuda.cu: deformable convolution on a GPU with a thread for each element of
+// the result. The thread looks up where the taps read, samples there, and multiplies at once.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
@@ -8,12 +8,13 @@
 //              for each channel c and tap t:
 //                place = (p,q) + t + offset[t]                      # four corners, four weights
 //                y += w[k,c,t] * mask[t] * (sum over the corners of weight * x)
-// Method     Neighbours in a warp are neighbours in the image, so their places are near each other
-//            and the caches serve most reads. The K/G kernels of a pixel sample the same column,
-//            each in its own thread: im2col stores the column, this file computes it K/G times.
+// Method     Neighbouring threads of a warp have neighbouring pixels, so their sampling positions
+//            (places) are near each other and the caches serve most reads. The K/G kernels of a
+//            pixel sample the same column, each in its own thread: im2col stores the column, this
+//            file computes it K/G times.
 //              doffset, dmask   a thread for each tap of each pixel, all channels of its group
-//              dx               a thread for each number adds up the taps that read its pixel:
-//                               lists say which (pixel_readers.cuh), image by image
+//              dx               a thread for each element adds up the taps that read its pixel. The
+//                               lists of pixel_readers.cuh say which taps these are, image by image
 //              dw               a warp for each weight: every 32nd pixel of all images
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, f32, f16 or bf16; places and sums in f32
@@ -60,7 +61,8 @@ struct Arrays {
   __device__ const T* plane(const DeviceSizes& z, Index n, int c) const {
     return x + (n * z.c + c) * z.plane;
   }
-  // Returns the gradient of channel c's column at tap t of pixel i: sum over k of w[k] dy[k].
+  // Returns the gradient of the column's element for channel c and tap t of pixel i: sum over k of
+  // w[k] dy[k].
   __device__ float column_gradient(const DeviceSizes& z, Index n, int c, int t, int i) const {
     const int g = c / z.c_group();
     float sum = 0;
@@ -89,7 +91,8 @@ __global__ void forward_kernel(DeviceSizes z, Arrays<T> in, const T* b, T* y) {
   }
 }
 
-// Computes the gradients of places and mask, a thread for each tap of each pixel; null: not needed.
+// Computes the gradients of offset and mask, with a thread for each tap of each pixel. A null
+// output is not needed.
 template <class T>
 __global__ void places_kernel(DeviceSizes z, Arrays<T> in, T* doffset, T* dmask) {
   const Index taps = Index{z.offset_groups} * z.taps;
@@ -119,7 +122,7 @@ __global__ void places_kernel(DeviceSizes z, Arrays<T> in, T* doffset, T* dmask)
   }
 }
 
-// Computes dx of image n, a thread for each number: the sum over its pixel's readers.
+// Computes dx of image n. A thread for each element sums over the taps that read the pixel.
 template <class T>
 __global__ void data_kernel(DeviceSizes z, Arrays<T> in, PixelReaders readers, Index n, T* dx) {
   for (Index at = global_thread(); at < Index{z.c} * z.plane; at += global_threads()) {
@@ -133,7 +136,7 @@ __global__ void data_kernel(DeviceSizes z, Arrays<T> in, PixelReaders readers, I
   }
 }
 
-// A block is one warp, and its number is that of the weight.
+// A thread block is one warp. The index of the block is the index of the weight.
 template <class T>
 __global__ void weight_kernel(DeviceSizes z, Arrays<T> in, bool accumulate, T* dw) {
   const int number = static_cast<int>(blockIdx.x);
@@ -207,7 +210,7 @@ const DeformConv2dAlgorithm kAlgorithm{
     .idea = "lesson: a thread for each number; it samples as it multiplies",
     .paper = "Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2019, arXiv 1811.11168",
     .supports = supports,
-    // Each FMA has a sample: a place, four loads, eight operations.
+    // Each FMA needs a sample, which takes a sampling position, four loads and eight operations.
     .cost = [](const Problem& z, Direction) -> Cost {
       return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.01};
     },

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_im2col_gemm_cpu.cpp: deformable convolution as its authors compute it: all samples of an
-// image are written into columns, then one product of matrices.
+// deform_im2col_gemm_cpu.cpp: deformable convolution by the method of its authors. All samples of
+// an image are written into columns, then one matrix product computes y.
 //
 // Formula    y[k,(p,q)] = b[k] + sum over (c,r,s) of w[k,(c,r,s)] columns[(c,r,s),(p,q)],
 //            columns[(c,r,s),(p,q)] = mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   for each image: columns = samples(x, offset, mask)   # [C/G R S, P Q]
 //                            y = w columns + b                    # [K/G, C/G R S] [C/G R S, P Q]
-//            columns = w^T dy: each number goes to the four corners of dx, and into the gradients
-//            of its place and mask;  dw += dy columns^T, with the samples made once more
-// Method     one image and one weight group at a time. Threads share out rows of the columns
-//            (forward, dw), channels (dx), and taps (doffset, dmask). The product is gemm().
+//            columns = w^T dy: each element goes to the four corners of dx, and into the gradients
+//            of its offset and mask; dw += dy columns^T, with the samples made once more
+// Method     computes one image and one weight group at a time. Threads divide among them the rows
+//            of the columns (forward, dw), the channels (dx), or the taps (doffset, dmask). The
+//            product is gemm().
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, f32; columns [C/G R S, P Q]
 // Supports   f32 in [N,C,H,W]; every stride, dilation, padding, number of groups and of offset
@@ -91,7 +92,7 @@ void forward(const DeformConv2dForwardArgs& args) {
   }
 }
 
-// Scatters the columns' gradient to dx: a thread owns a channel.
+// Scatters the columns' gradient to dx. Each channel belongs to one thread.
 void scatter(const DeformConv2dBackwardDataArgs& args, Index n, Index g, const float* columns) {
   const Problem& z = args.problem;
   parallel_for(z.c_per_group(), 1, [&](Index in_group, Index) {
@@ -113,9 +114,8 @@ void scatter(const DeformConv2dBackwardDataArgs& args, Index n, Index g, const f
   });
 }
 
-// Sums the columns' gradient for places and masks: a thread owns a tap. The first weight group
-// assigns.
-// assigns.
+// Sums the columns' gradient for offsets and masks. Each tap belongs to one thread. The first
+// weight group assigns.
 void sum_places(const DeformConv2dBackwardDataArgs& args, Index n, Index g, const float* columns) {
   const Problem& z = args.problem;
   const Index first = g * z.c_per_group(), last = first + z.c_per_group() - 1;
@@ -198,7 +198,7 @@ const DeformConv2dAlgorithm kAlgorithm{
       if (z.dtype == DType::f32) return {};
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
-    // A sample for a single channel takes about 30 cycles; backwards twice that.
+    // A sample for a single channel takes about 30 cycles, and 60 cycles in the backward pass.
     .cost = [](const Problem& z, Direction direction) -> Cost {
       const double samples =
           z.nominal_flops() / 2 / static_cast<double>(z.k_per_group());  // all channels

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_reference_cpu.cpp: deformable convolution as its formula reads, with double sums: slow,
-// and the oracle of every test.
+// deform_reference_cpu.cpp: deformable convolution as in its formula, with double sums. It is slow,
+// and every test compares with it.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   for n, p, q, c, r, s:
 //              value = mask[n][j][p][q] * sample(x[n][c], v, u)     # four pixels around (v,u)
 //              for k: y[n][k][p][q] += w[k][c][r][s] * value
-// Method     the loops are in deform_loops.h. Threads share out rows of y, images, or channels.
+// Method     the loops are in deform_loops.h. Threads divide rows of y, images, or channels among
+//            them.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, f32 or f64; sums in f64
 // Supports   f32 and f64 in [N,C,H,W]; every stride, dilation, padding, number of groups and of

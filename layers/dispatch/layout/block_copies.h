@@ -7,7 +7,7 @@
 
 namespace convscope {
 
-// The content of `to` is replaced, or added to. Lanes after the last channel become 0.
+// `to` is overwritten, or the copied values are added to it. Lanes after the last channel become 0.
 struct BlockCopy {
   Shape images;            // [N,C,H,W]
   bool to_blocks = false;  // else `from` is NCHW16c

@@ -17,7 +17,7 @@ using std::int64_t;
 
 constexpr int kBlock = 16;
 
-// kLanes channels of `width` pixels; `lanes` of the channels exist.
+// Copies a tile of kLanes channels and `width` pixels. Only the first `lanes` channels exist.
 template <bool kAdd>
 CONVSCOPE_INLINE void tile_to_block(const float* planes, int64_t plane, int lanes, int width,
                                     float* block) {

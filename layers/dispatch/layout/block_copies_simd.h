@@ -8,8 +8,9 @@
 
 namespace convscope {
 
-// `channels` planes (1..16), `plane` floats from one to the next, and one block. The content of the
-// destination is replaced, or added to. Lanes after the last channel become 0.
+// A call copies between `channels` planes (1..16) and one block. `plane` is the distance of two
+// planes in floats. The destination is overwritten, or the copied values are added to it. Lanes
+// after the last channel become 0.
 struct BlockCopyKernels {
   void (*to_block)(const float* planes, std::int64_t plane, int channels, std::int64_t pixels,
                    bool add, float* block);

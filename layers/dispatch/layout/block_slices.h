@@ -2,9 +2,9 @@
 // block_slices.h: the pixels of one block of 16 channels of images [N,C/16,H,W,16], cut into slices
 // for several threads.
 //
-// Slices depend on the shape only, and sums over them are added in a fixed order: the same bits
-// with any number of threads. With many blocks each thread processes whole blocks, which stay in
-// its cache; with few blocks all threads work on the slices of one.
+// Slices depend on the shape only, and their partial sums are added in a fixed order, so results
+// have the same bits with any number of threads. With many blocks each thread processes whole
+// blocks, which stay in its cache. With few blocks all threads work on the slices of one block.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class BlockSlices {
 
   // Returns the pixels of all images: the number of values of one channel.
   std::int64_t rows() const { return images_ * pixels_; }
-  // Returns the index of the first number of a block in the first image.
+  // Returns the index of the first element of a block in the first image.
   std::int64_t first(std::int64_t block) const { return block * pixels_ * kChannelBlock; }
 
   // Calls body(block) for all blocks.
@@ -48,8 +48,8 @@ class BlockSlices {
     parallel_chunks(slices_, [&](std::int64_t slice, int) { body(slice); });
   }
   std::int64_t rows(std::int64_t slice) const { return begin(slice + 1) - begin(slice); }
-  // Calls body(first number, pixels) for the pixels of a slice, run by run: one run for each image,
-  // whose pixels are contiguous.
+  // Calls body(index of the first element, number of pixels) for each run of a slice. A run is a
+  // part of one image, so its pixels are contiguous.
   template <class Body>
   void for_runs(std::int64_t block, std::int64_t slice, const Body& body) const {
     const std::int64_t end = begin(slice + 1);
@@ -60,14 +60,15 @@ class BlockSlices {
       at += count;
     }
   }
-  // Calls body for all pixels of a block, last slices first: they were read last, so a cache that
-  // holds only part of the block holds them.
+  // Calls body for all pixels of a block, last slices first. The last slices were read most
+  // recently, so they are still in a cache that is smaller than the block.
   template <class Body>
   void for_runs(std::int64_t block, const Body& body) const {
     for_slices([&](std::int64_t slice) { for_runs(block, slices_ - 1 - slice, body); });
   }
 
-  // Sets total[0 .. kSums 16) to the sums to which body(first number, pixels, sums) adds.
+  // Sets total[0 .. 16 kSums) to the sums that body(index of the first element, pixels, sums)
+  // accumulates.
   template <int kSums, class Body>
   void sum(std::int64_t block, double* total, const Body& body) const {
     double parts[kMax][kSums * kLanes];

@@ -9,8 +9,8 @@
 
 namespace convscope {
 
-// The content of `to` is replaced, or added to: then the sum is rounded once. Lanes after the last
-// channel become 0.
+// `to` is overwritten, or the copied values are added to it; each sum is then rounded once. Lanes
+// after the last channel become 0.
 struct HalfCopy {
   Shape images;              // [N,C,H,W]
   DType half = DType::bf16;  // type of the NHWC image; may be f32

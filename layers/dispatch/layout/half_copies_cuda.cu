@@ -2,11 +2,12 @@
 // half_copies_cuda.cu: copies images between f32 NCHW and fp16, bf16 or f32 NHWC.
 //
 // Method    A thread has eight channels of a pixel, or four of f32: 16 bytes of the NHWC image, and
-//           one number of each of as many planes. Neighbouring threads have neighbouring pixels, so
-//           a warp moves 128 contiguous bytes of each plane. Its pieces of 16 bytes are Cp numbers
-//           apart; L2 combines the lines that they share with other channels.
-// Numerics  a conversion to fp16/bf16 rounds once, to nearest; the conversion back is exact, and
-//           both directions of f32 are exact.
+//           one element of each of as many planes. Neighbouring threads have neighbouring pixels,
+//           so a warp moves 128 contiguous bytes of each plane. In the NHWC image its 16-byte
+//           segments are Cp elements apart; L2 combines the cache lines that they share with other
+//           channels.
+// Numerics  A conversion to fp16/bf16 rounds once, to nearest; the conversion back is exact. Copies
+//           of f32 are exact in both directions.
 #include "framework/cuda/half_piece.cuh"
 #include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/layout/half_copies.h"
@@ -27,7 +28,8 @@ __global__ void __launch_bounds__(kThreads)
   let_next_kernel_start();
   wait_for_previous_kernel();
   for (std::int64_t at = global_thread(); at < count; at += global_threads()) {
-    const int plane = z.by_area.divide(static_cast<int>(at));  // piece inside image
+    const int plane = z.by_area.divide(static_cast<int>(at));  // index of the 16-byte segment in
+                                                               // its image
     const int pixel = static_cast<int>(at) - plane * z.by_area.d;
     const int n = z.by_pieces.divide(plane);
     const int piece = plane - n * z.pieces;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_factors.cpp: the slot of the kernels that make fp16 operands of products.
+// half_factors.cpp: the registry entry of the kernels that make fp16 operands of products.
 #include "layers/dispatch/layout/half_factors.h"
 
 namespace convscope {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_factors.h: an f32 image as fp16 operands of products: each number times a power of two,
-// rounded to f16. This implements tf32 on a GPU: f16 has tf32's 10 mantissa bits, tensor cores
-// multiply it at twice the rate, and the scale replaces the missing exponent bits.
+// half_factors.h: an f32 image as fp16 operands of products. Each element is multiplied by one
+// power of two, the scale, and rounded to f16. This implements tf32 on a GPU: f16 has tf32's 10
+// mantissa bits, tensor cores multiply f16 at twice the rate, and the scale replaces the missing
+// exponent bits.
 //
 //   `halves[i]` = f16(x[i] * *scale), for NHWC images [N,1,H,W,C] (f32, C rounded up to 8, lanes
 //   after the last channel 0), in the same order; 16-byte aligned
@@ -14,10 +15,10 @@
 // image. That kernel does not know the largest magnitude yet and scales by an upper bound:
 // half_scale_exponent(bits of the bound).
 //
-// f16 keeps 11 bits of a scaled number from 2^-14 on, and steps of 2^-24 below. So a bound of 2^k
-// times the largest magnitude leaves 11 bits to all numbers above 2^(k - 27) times the largest.
-// Magnitudes up to twice the bound stay finite, too (65504 is the largest f16 number). NaN stays
-// NaN, and an infinity stays one.
+// f16 keeps 11 bits of a scaled number from 2^-14 on; below, its steps are 2^-24. So if the bound
+// is 2^k times the largest magnitude, all numbers above 2^(k - 27) times the largest magnitude keep
+// 11 bits. Numbers up to twice the bound stay finite, too (65504 is the largest f16 number). NaN
+// stays NaN, and infinity stays infinity.
 //
 // The same exponent scales f32 as two f16 numbers (layers/conv2d/shared/cuda/half_pieces.h).
 #pragma once
@@ -39,15 +40,16 @@ struct HalfFactors {
   bool given() const { return halves != nullptr; }
 };
 
-// Returns e of the scale 2^e; `largest_bits` are the f32 bits of the largest magnitude, or of an
-// upper bound; finite. Returns 0 for 0.
+// Returns e of the scale 2^e. `largest_bits` are the f32 bits of the largest magnitude or of an
+// upper bound, which must be finite. Returns 0 for 0.
 constexpr int half_scale_exponent(unsigned largest_bits) {
   const int exponent = static_cast<int>(largest_bits >> 23) - 127;
   const int e = largest_bits == 0 ? 0 : 13 - exponent;
   return e > 126 ? 126 : e;
 }
 
-// Scale and fp16 numbers share one block: first the scale, with room for the partial maxima.
+// Scale and fp16 numbers share one block of memory. It begins with the scale and the partial
+// maxima, in this many bytes.
 inline constexpr std::size_t kHalfFactorsHead = 2048;
 constexpr std::size_t half_factors_bytes(std::int64_t elements) {
   return kHalfFactorsHead + (static_cast<std::size_t>(elements) * 2 + 255) / 256 * 256;
@@ -57,8 +59,8 @@ inline HalfFactors half_factors_in(const void* block) {
           static_cast<const float*>(block)};
 }
 
-// x: an f32 NHWC image; block: half_factors_bytes(x.numel()) bytes, 64-byte aligned. Two launches.
-// On a GPU only.
+// Writes scale and fp16 operands of the f32 NHWC image x to `block`, which has
+// half_factors_bytes(x.numel()) bytes, 64-byte aligned. Takes two launches. GPU only.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, void* block)> pack_half_factors_kernel;
 
 }  // namespace convscope

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // workspace_limit.h: refuses a problem whose workspace would be far larger than its operands.
 //
-// Panels hold rows of an image with its zero padding, and one phase for each column of a stride.
-// With paddings, dilations and strides far larger than the image they would take gigabytes for
-// operands of some KiB. Other algorithms test the border for each tap instead.
+// Panels hold rows of an image with zero padding; with stride s, each row is split into s phases.
+// Paddings, dilations and strides that are far larger than the image would take gigabytes for
+// operands of some KiB. Algorithms without panels test the border for each tap instead.
 #pragma once
 
 #include "framework/parallel.h"
@@ -11,14 +11,15 @@
 
 namespace convscope {
 
-// Returns the limit in bytes. Each thread may have panels of some hundred KiB for any operands.
+// Returns the limit in bytes. It allows each thread panels of some hundred KiB, however small the
+// operands are.
 template <class Problem>
 double most_workspace(const Problem& problem) {
   constexpr double kMiB = 1024 * 1024;
   return (32 + 4.0 * num_threads()) * kMiB + 64 * problem.nominal_bytes();
 }
 
-// supports() of an algorithm, plus that limit.
+// supports() of an algorithm, which also refuses problems above that limit.
 template <auto supports, auto workspace_bytes, class Problem>
 Support with_workspace_limit(const Problem& problem, Direction direction) {
   Support out = supports(problem, direction);

@@ -65,7 +65,8 @@ class Elf {
     return true;
   }
 
-  // Whether `bytes` bytes at an address are loaded with these rights, and come from the file.
+  // Returns whether `bytes` bytes at an address are loaded with these rights, and come from the
+  // file.
   bool is_loaded(Address address, Address bytes, std::uint32_t rights, bool in_file) const {
     for (const Elf64_Phdr& segment : loaded_) {
       const Address size = in_file ? segment.p_filesz : segment.p_memsz;
@@ -76,7 +77,7 @@ class Elf {
     return false;
   }
   bool is_code(Address address) const { return is_loaded(address, 1, PF_X, true); }
-  // Reads at an address that is_loaded() from the file.
+  // Reads a T at an address for which is_loaded() is true.
   template <class T>
   bool read_loaded(Address address, T& out) const {
     for (const Elf64_Phdr& segment : loaded_) {

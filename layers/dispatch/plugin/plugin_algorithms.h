@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin_algorithms.h: records which algorithms come from plug-ins. `measure` stores its results
-// for them separately, so they do not affect programs without the plug-in or with another build of
-// it.
+// plugin_algorithms.h: records which algorithms come from plug-ins. `measure` stores results with
+// plug-ins separately, so they do not affect programs without the plug-in or with another build of
+// the plug-in.
 #pragma once
 
 #include <string>

@@ -21,14 +21,15 @@ inline constexpr std::int32_t kPluginInterface = 5;
 // Version of the library of these headers: its CMake package requires the same minor version.
 inline constexpr std::string_view kPluginLibrary = "0.1";
 
-// The first three members have the same offsets in every version of the interface.
+// The facts of a plug-in. The first three members have the same offsets in every version of the
+// interface.
 struct PluginFacts {
-  char mark[32] = {};          // kPluginMark: how a reader of the file finds the rest
+  char mark[32] = {};          // kPluginMark, by which a reader finds this struct in the file
   std::int32_t interface = 0;  // kPluginInterface
-  std::int32_t bytes = 0;      // of this struct
+  std::int32_t bytes = 0;      // size of this struct
   char operation[16] = {};     // "conv2d"
   char library[16] = {};       // kPluginLibrary
-  std::int32_t cxx11_abi = 0;  // of the standard library's strings
+  std::int32_t cxx11_abi = 0;  // _GLIBCXX_USE_CXX11_ABI
   std::int32_t pointer_bytes = 0;
   std::int32_t algorithm_bytes = 0, problem_bytes = 0;
   std::uint64_t layout = 0;  // digest of the offsets of all members of all structs
@@ -37,7 +38,7 @@ struct PluginFacts {
 };
 inline constexpr std::string_view kPluginMark = "convscope plug-in, facts behind";
 
-// Returns FNV-1a of offsets and sizes.
+// Returns the FNV-1a hash of the given offsets and sizes.
 constexpr std::uint64_t layout_digest(std::initializer_list<std::size_t> numbers) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::size_t number : numbers) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // plugin_file.h: opens the file of a plug-in after checking that it fits this program.
 //
-// Each refusal is an error of kind kUnavailable in one sentence: which file, what is wrong with it,
-// what to do. No code of a file runs before its facts (plugin_facts.h) match those of the program.
+// Each refusal is an error of kind kUnavailable. Its message names the file, says what is wrong
+// with the file and what to do. No code of a file runs before its facts (plugin_facts.h) match
+// those of the program.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,7 @@ namespace convscope {
 // Returns the facts found in the bytes of a file, or nothing if it is not a plug-in. For another
 // version only the first three members are meaningful.
 CONVSCOPE_API std::optional<PluginFacts> facts_in(Bytes file);
-// Returns "" if they match, else the end of a sentence: "was built for interface 2 ...".
+// Returns "" if both facts match, else the end of a sentence: "was built for interface 2 ...".
 CONVSCOPE_API std::string misfit_of(const PluginFacts& theirs, const PluginFacts& ours);
 
 struct PluginFile {

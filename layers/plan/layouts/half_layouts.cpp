@@ -41,7 +41,7 @@ Stored stored(const PlanGraph& graph, ValueId value) {
   return {graph.dtype(value), graph.layout(value)};
 }
 
-// How the operation stores its images; its inputs have been decided before.
+// Returns how the operation stores its images. Its inputs have been decided before.
 Stored wanted_by(const PlanGraph& graph, const PlanOp& op) {
   if (is_half(op.wants_halves())) return {op.wants_halves(), channels_last};
   if (!is_image(graph, op.output) || !op.layout_ms(graph, channels_last)) return {};

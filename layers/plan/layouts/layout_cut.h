@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout_cut.h: assigns one of two states to each node so that the total cost is minimal: the cost
-// of a node in each state, and the cost of two nodes in different states.
+// layout_cut.h: assigns one of two states to each node so that the total cost is minimal. The total
+// consists of the cost of each node in its state, and the cost of each pair of linked nodes in
+// different states.
 //
 // It is a minimum cut: the source is the state false, the sink is true. plan_layouts.cpp uses it to
 // choose which operations work on NCHW16c images.

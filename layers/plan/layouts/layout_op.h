@@ -6,8 +6,8 @@
 
 namespace convscope {
 
-// Input and output are one value in two layouts (PlanGraph::add_stored), or in f32 NCHW and in
-// fp16, bf16 or f32 NHWC.
+// Input and output are the same value, either in two layouts (PlanGraph::add_stored), or in f32
+// NCHW and in fp16, bf16 or f32 NHWC.
 class CONVSCOPE_API LayoutOp final : public PlanOp {
  public:
   explicit LayoutOp(ActivationLayout to, DType type = DType::f32) : to_(to), type_(type) {}
@@ -25,8 +25,8 @@ class CONVSCOPE_API LayoutOp final : public PlanOp {
 // Returns the milliseconds per step of copies of `value` to another layout, gradients included.
 CONVSCOPE_API double conversion_ms(const PlanGraph& graph, ValueId value,
                                    ActivationLayout layout = ActivationLayout::blocked);
-// Returns the milliseconds of a pass that makes fp16 operands of an f32 NHWC image, or of its
-// gradient (PlanBuilder::make_factors).
+// Returns the milliseconds of a pass that converts an f32 NHWC image, or its gradient, to fp16
+// operands (PlanBuilder::make_factors).
 CONVSCOPE_API double factors_ms(const PlanGraph& graph, ValueId value);
 // Returns whether `layout` and NCHW have the same order of elements: one pixel, whole blocks.
 CONVSCOPE_API bool has_one_order(const Shape& images,

@@ -2,12 +2,12 @@
 // plan_layouts.cpp: chooses which operations of a compiled step work on NCHW16c or f32 NHWC images
 // (layers/dispatch/activation_layout.h), and inserts copies where layouts meet.
 //
-// Idea       Each operation has a cost in each layout, each value has a cost of its copy to the
+// Idea       Each operation has a cost in each layout, and each value has the cost of a copy to the
 //            other layout. A minimum cut (layout_cut.h) finds the choice with the lowest total. So
-//            a network stays in NCHW16c from its first to its last convolution that gains, or not
-//            at all. Users see [N,C,H,W]: images arrive and results leave in that layout.
-// Numbers    estimates only. So a resumed run with its measured peaks (choices.json) has the same
-//            layouts and the same bits, and `explain` times nothing.
+//            the network is in NCHW16c from its first to its last convolution that gains by it, or
+//            not at all. Users see [N,C,H,W]: images arrive and results leave in that layout.
+// Numbers    All costs are estimates. So a resumed run, which reads its measured peaks from
+//            choices.json, has the same layouts and the same bits, and `explain` times nothing.
 // On a GPU   f32 kernels read NCHW. Integer operations use NCHW16c, and their f32 numbers are
 //            copied for other readers. Networks in tf32 may use NHWC: products then read fp16
 //            operands that are made from such images without a transposition, once for all
@@ -27,7 +27,7 @@ namespace {
 
 using enum ActivationLayout;
 
-// Whether an operation reads an image, whose layout matters. (Codes are always NCHW16c.)
+// Returns whether `value` is an image whose layout can be chosen. Codes are always NCHW16c.
 bool is_image(const PlanGraph& graph, ValueId value) {
   return graph.shape(value).rank() == 4 && !graph.is_of_parameters(value) &&
          graph.dtype(value) == DType::f32;
@@ -36,7 +36,7 @@ bool is_image(const PlanGraph& graph, ValueId value) {
 // Milliseconds of an operation in each layout, as far as layouts differ.
 struct Costs {
   double plain = 0, stored = kImpossible;
-  // At least `stored`: when its first input is [N,C,H,W] and need not be copied.
+  // At least `stored`. This is the cost when the first input is [N,C,H,W] and need not be copied.
   double plain_input = kImpossible;
   PlanOp::FactorsRead factors = {};  // fp16 operands that it reads when `stored`
 };
@@ -152,7 +152,8 @@ class Layouts {
            op.reads_any_layout();
   }
 
-  // Cost for an operation on NCHW16c of reading this input as [N,C,H,W], without a copy.
+  // Returns the cost of reading this input as [N,C,H,W] without a copy, for an operation on
+  // NCHW16c.
   double plain_input_ms(const PlanOp& op, ValueId input) const {
     return input == op.inputs[0] ? costs_.at(&op).plain_input : kImpossible;
   }
@@ -181,7 +182,8 @@ class Layouts {
     });
   }
 
-  // Cost of operands that this operation reads and no other operation writes, in any layout.
+  // Returns the cost of operands that this operation reads and that no other operation writes in
+  // any layout.
   double unwritten_factors_ms(const PlanOp& op) const {
     const PlanOp::FactorsRead reads = factors_read(op);
     double ms = 0;
@@ -193,13 +195,14 @@ class Layouts {
     }
     return ms;
   }
-  // Cost of operands that the producer would have written if it worked in NHWC, too.
+  // Returns the cost of operands that the producer would have written if it, too, worked in NHWC.
   double lost_factors_ms(const PlanOp& op, std::size_t at) const {
     const bool lost =
         at == 0 && factors_read(op).image && writes_factors(producer_of(op.inputs[0]));
     return lost ? part_of_factors_ms(op.inputs[0]) : 0;
   }
-  // Cost of operands of the input's gradient that this operation would have written for `producer`.
+  // Returns the cost of operands of the input's gradient that this operation would have written for
+  // `producer`.
   double lost_gradient_factors_ms(const PlanOp& op, ValueId input) const {
     const PlanOp* const producer = producer_of(input);
     const bool lost =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_implicit_gemm_lesson_cpu.cpp: the lesson of sparse convolution: for each output site, ask
-// the map for its neighbours, and add the product of each one.
+// sparse_implicit_gemm_lesson_cpu.cpp: the lesson of sparse convolution. For each output site, the
+// map returns the neighbours, and the product of each neighbour with its weights is added.
 //
 // Formula    y[i,k] = b[k] + sum over taps t with a neighbour j(i,t), and c < C, of
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
@@ -9,8 +9,8 @@
 //              for each tap t: j = neighbour(t, i); if there is one: y[i] += x[j] w[t]
 //            It is a matrix product whose left matrix is never written: row i would be the rows of
 //            all neighbours next to each other, with zeros for those that are missing.
-// Method     one output site at a time, so no number has two writers. dx is the same sum, seen from
-//            the inputs. dw sums over the pairs of each tap.
+// Method     one output site at a time, so each element is written by one thread. dx is the same
+//            sum over the outputs that an input reaches. dw sums over the pairs of each tap.
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32, sums in f32
 // Supports   f32; every map
 // Cost       FLOPs = 2 C K for each pair of neighbours; no workspace; bound by scalar additions
@@ -79,7 +79,7 @@ const SparseConvAlgorithm kAlgorithm{
       if (z.dtype == DType::f32) return {};
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
-    // Two FLOPs in about 2 cycles, where a core can do 32 or more in each.
+    // The loop executes two FLOPs in about 2 cycles; a core can execute 32 or more in each cycle.
     .cost = [](const Problem& z, Direction) -> Cost {
       return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / 64};
     },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_native_cpu.cpp: sparse convolution tap by tap: gather the rows of a tap's neighbours,
-// multiply them, scatter the products. The field calls it native, or gather-GEMM-scatter.
+// sparse_native_cpu.cpp: sparse convolution tap by tap: gathers the rows of a tap's neighbours,
+// multiplies them, scatters the products. The literature calls the method native, or
+// gather-GEMM-scatter.
 //
 // Formula    y[i,k] = b[k] + sum over taps t with a neighbour j(i,t), and c < C, of
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
@@ -9,8 +10,8 @@
 //              rows = x[j]                 # gather  [pairs, C]
 //              products = rows w[t]        # GEMM    [pairs, K] = [pairs, C] [C, K]
 //              y[i] += products            # scatter
-// Method     one tap at a time, all its pairs at once. The list comes from the map's table; a
-//            thread owns a chunk of sites. The product is gemm().
+// Method     one tap at a time, all its pairs at once. The list comes from the map's table; each
+//            thread processes one chunk of sites. The product is gemm().
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32; w prepared as [taps, C, K]
 // Supports   f32; every map
 // Cost       FLOPs = 2 C K for each pair of neighbours, none wasted; bytes = for each pair a row of
@@ -20,6 +21,7 @@
 //            than one additional chain (framework/simd/sum_chain.h), so error_growth is 9. Taps are
 //            added in their order, and an output occurs in a list once: same bits on each run and
 //            with any number of threads. Exact on integers below 2^24
+// Backward   dx: the same from inputs to outputs. dw[t] = (rows of dy)^T (rows of x), one product
 //            for each tap; assigned or added to
 // Choices    none
 // Source     B. Graham et al. 2018, arXiv 1711.10275; Y. Yan et al. 2018 (SECOND, spconv),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_reference_cpu.cpp: sparse convolution as its formula reads, with double sums: slow, and
-// the oracle of every test.
+// sparse_reference_cpu.cpp: sparse convolution as in its formula, with double sums. It is slow, and
+// every test compares with it.
 //
 // Formula    y[i,k] = b[k] + sum over taps t with a neighbour j(i,t), and c < C, of
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
 // Textbook   for i, k: y[i][k] = b[k]; for t, if j = neighbour(i, t) exists, for c:
 //              y[i][k] += w[k][c][t] * x[j][c]
-// Method     each number of the result is one sum; threads share out sites (for dw: taps).
+// Method     each element of the result is one sum. Threads divide sites (for dw: taps) among them.
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32 or f64; sums in f64
 // Supports   f32 and f64; every map
 // Cost       FLOPs = 2 C K for each pair of neighbours; no workspace; bound by scalar arithmetic

@@ -11,11 +11,12 @@
 // Method     for each image, part of the channels and strip of pixels:
 //              places of the strip; dy of the strip in blocks
 //              each block of channels: chunk by chunk g = dy w^T for all taps, in L1. Then each
-//              number of g is combined with its four corners
+//              element of g is combined with its four corners
 //              each tap: the products a_i of the part's blocks, added in their order
-//            A thread takes whole images, if there are enough and what an image needs is small.
-//            Otherwise threads share out the blocks and chunks of one or more images. dx of a block
-//            of an image belongs to one thread, so additions to it have one order.
+//            A thread takes whole images, if there are enough and the buffers of an image are
+//            small. Otherwise threads divide the blocks and chunks of one or more images among
+//            them. dx of a block of an image belongs to one thread, so additions to it have one
+//            order.
 // Numerics   same bits on each run and with any number of threads: blocks and parts depend only on
 //            the problem
 // Read next  deform_fused_simd.cpp, the gradients through samples; deform_backward_weight.cpp
@@ -234,7 +235,8 @@ class BackwardData {
            .products = wants_places() ? products(part, i, tap) + first * 4 : nullptr,
            .products_step = 4});
     };
-    // Takes as many taps as a tile at a time: g is still in L1 when it is scattered.
+    // Takes as many taps at a time as fit into a tile, so that g is still in L1 when it is
+    // scattered.
     for (Index tap = 0; tap < plan_.taps; tap += plan_.taps_at_once()) {
       const Index taps = std::min(plan_.taps_at_once(), plan_.taps - tap);
       sums.lanes = taps * kChannelBlock;

@@ -7,34 +7,36 @@
 // Textbook   columns = all samples of an image       # [C R S, P Q], R S times as large as x
 //            y = w columns                           # as in the frameworks, deform_im2col_gemm
 // Method     for each image, part of the channels and chunk of pixels:
-//              places: where the taps of these pixels read, once for all channels
+//              places: the sampling positions of the taps of these pixels, once for all channels
 //              panel [pixels, R S channels of the part] = samples: 16 channels at a time
 //              y += panel w, by the register tiles of direct convolution in blocks
 //            x in blocks of 16 channels is read directly. For x [N,C,H,W] a part of an image is
-//            copied into blocks first, and y is written through a piece of scratch. Threads share
-//            out chunks of pixels, or small images.
+//            copied into blocks first, and y is written through scratch memory. Threads divide
+//            chunks of pixels, or small images, among them.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            f32, sums in f32; x, y and dx also in blocks [N,C/16,H,W,16]
 // Supports   f32; every stride, dilation, padding, number of groups and of offset groups; with and
 //            without a mask; in blocks: whole blocks for each group and offset group
 // Cost       FLOPs = 2 N K P Q (C/G) R S, and 4 multiply-adds for each sample; bytes = the tensors;
-//            workspace = for each thread a panel (a third of L2), and for [N,C,H,W] a part of an
-//            image; bound by arithmetic from about K = 32 on
-// Numerics   a sample takes at most seven roundings: four make the weight of a corner (1 - down,
-//            times mask, 1 - right, their product), three multiply and add (deform_fused_simd.cpp).
-//            Each is at most half an eps, so the error of a sample is 3.5 eps, if all have one
-//            sign. Its sum adds 8 more (framework/simd/sum_chain.h): 11.5, and error_growth is 12.
-//            dw is the same sum. In dx a term is a sum g, with its 8, times a weight, with 2;
-//            doffset and dmask end with at most seven roundings after sums of such g. The errors of
-//            many g cancel while those of the sum over them grow, so both together stay at 8. Only
-//            dx is not cut into chains: where more than 160 points meet in one pixel, its error
-//            grows with the square root of their number. Parts of the channels are added in their
-//            order: same bits on each run and with any number of threads
+//            workspace = a panel for each thread (a third of L2), and for [N,C,H,W] a part of an
+//            image. The algorithm is compute-bound from about K = 32 on
+// Numerics   a sample takes at most seven roundings. Four are in the weight of a corner (1 - down,
+//            times mask, 1 - right, their product), three in multiplying and adding
+//            (deform_fused_simd.cpp). Each error is at most half an eps, so the error of a sample
+//            is 3.5 eps if all have the same sign. The sum over samples adds 8 eps
+//            (framework/simd/sum_chain.h). The total is 11.5 eps, so error_growth is 12. dw is the
+//            same sum. In dx a term is a sum g (8 eps) times a weight (2 eps). doffset and dmask
+//            end with at most seven roundings after sums of such g. The errors of many g cancel
+//            while the error of their sum grows, so both together stay at 8 eps. Only dx is not cut
+//            into chains: where more than 160 points meet in one pixel, its error grows with the
+//            square root of their number. Parts of the channels are added in their order: same bits
+//            on each run and with any number of threads
 // Backward   dx, doffset, dmask: a panel holds the samples' gradient dy w^T for one block of
-//            channels. Each of its numbers goes to the four corners of dx and into four products
-//            with the corners of x, which give the gradients of a place and of the mask. A thread
-//            owns a block of channels of dx: no number is added to by two threads. dw: panels of
-//            samples again, times dy. dx, doffset, dmask are assigned, dw is assigned or added to.
+//            channels. Each element is added to the four corners of dx, and multiplied by the four
+//            corners of x. These products give the gradients of the offsets and of the mask. A
+//            thread owns a block of channels of dx, so two threads never add to the same element.
+//            dw: panels of samples are multiplied by dy. dx, doffset, dmask are assigned, dw is
+//            assigned or added to.
 // Choices    56 pixels: four tiles of 14 (AVX-512), so that weights in L1 serve four tiles; the
 //            panel of 64 channels of a 3x3 kernel is then 126 KiB.
 // Source     J. Dai et al. 2017: arXiv 1703.06211; X. Zhu et al. 2019: arXiv 1811.11168. Both
@@ -77,8 +79,8 @@ Support supports(const Problem& z, Direction) {
   return {};
 }
 
-// The cycles of the loops around the register tiles on one core: estimates for a core that loads
-// two vectors of 16 in a cycle.
+// The cycles of the loops around the register tiles are estimates for one core that loads two
+// vectors of 16 in a cycle.
 Cost cost(const Problem& z, Direction direction) {
   const auto samples = static_cast<double>(z.n * z.taps() * z.p() * z.q());
   const auto channel_blocks =
@@ -194,7 +196,7 @@ class Forward {
                                       plan_.plane, false, to);
   }
 
-  // Sums the part of blocks from `begin` on, for one chunk of pixels.
+  // Computes one chunk of pixels for the part of blocks from `begin` on.
   void sum_chunk(Index n, Index g, Index begin, Index chunk, const float* x, const float* w,
                  int thread) const {
     const ForwardMemory::Thread& own = memory_.threads[static_cast<std::size_t>(thread)];

@@ -6,12 +6,12 @@
 // Method     Places: one loop over pixels without branches, which the compiler turns into vectors
 //            (CMake sets the option for GCC on this file).
 //            Samples: a corner's 16 channels are one cache line (a block, activation_layout.h), so
-//            a sample is four loads that multiply, and one store; the addresses and weights serve
-//            all blocks of channels. The code is unrolled for four corners inside the image; at the
-//            border a loop runs over the corners that exist.
+//            a sample takes four loads with a multiplication, and one store. All blocks of channels
+//            use the same addresses and weights. The code is unrolled for four corners inside the
+//            image; at the border a loop runs over the corners that exist.
 // Numerics   v and u are rounded as place.h says, and so are down and right. A corner's weight has
-//            at most four roundings, its product and the sum over corners three. A NaN place has
-//            NaN weights at pixel 0.
+//            at most four roundings; its product and the sum over corners have three. A NaN
+//            position has NaN weights at pixel 0.
 // Read next  layers/deform_conv2d/place.h, the rules; deform_fused_cpu.cpp, which uses this
 #include "framework/simd/simd.h"
 #include "layers/deform_conv2d/fused/cpu/deform_kernels.h"
@@ -43,7 +43,7 @@ void places(const DeformPlacesTask& task) {
     // A NaN is not outside: it is neither below nor above.
     const std::int32_t outside = (v <= -1.0f ? 1 : 0) | (v >= height_f ? 1 : 0) |
                                  (u <= -1.0f ? 1 : 0) | (u >= width_f ? 1 : 0);
-    // NaN and places outside take row or column 0, which exists.
+    // NaN and positions outside of the image take row or column 0, which exists.
     const float v_floor = __builtin_floorf(v), u_floor = __builtin_floorf(u);
     const float h_kept = ((outside == 0) & (v_floor >= -1.0f)) ? v_floor : 0.0f;
     const float w_kept = ((outside == 0) & (u_floor >= -1.0f)) ? u_floor : 0.0f;

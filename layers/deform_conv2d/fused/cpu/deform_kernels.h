@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_kernels.h: the parts of fused deformable convolution that depend on the instruction set:
-// places of taps, samples, and the gradients through samples.
+// sampling positions (places) of taps, samples, and the gradients of samples.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace convscope {
 
-// One tap for a run of output pixels: where its corners are in x, and how much each one counts.
-// Each row has one number for each pixel, at most kMax. The rows `pixel` and `corners` hold the
-// bits of a std::int32_t. (The constant length of a row tells the compiler that rows do not
-// overlap.)
+// One tap for a run of output pixels: the positions of its four corner pixels in x, and their
+// bilinear weights. Each row has one element for each pixel, at most kMax. The rows `pixel` and
+// `corners` hold the bits of a std::int32_t. (The constant length of a row tells the compiler that
+// rows do not overlap.)
 enum class PlaceRow { pixel = 0, weight = 4, corners = 8, down, right, factor, count };
 struct DeformPlaces {
   static constexpr int kMax = 64;
@@ -42,7 +42,7 @@ struct DeformPlacesTask {
   DeformPlaces to;
 };
 
-// Images in blocks [blocks, H W, 16]: for pixel j and block i
+// Samples images [blocks, H W, 16]: for pixel j and block i
 //   to[j to_step + 16 i ..] = sum over the corners of weight x[corner, ..]
 // If the last block has fewer channels, the lanes after them are written, too.
 struct DeformSampleTask {
@@ -55,7 +55,8 @@ struct DeformSampleTask {
   std::int64_t to_step;
 };
 
-// For one block of 16 channels and one tap, with g [pixels, 16] the gradient of the samples:
+// Backward pass for one block of 16 channels and one tap. g [pixels, 16] is the gradient of the
+// samples:
 //   dx[corner, ..] += weight g[j, ..]               (dx null: not computed)
 //   products[j products_step + corner] = sum over lanes of g[j, ..] x[corner, ..]   (likewise)
 // The product is 0 at corners outside of the image.

@@ -49,12 +49,12 @@ void fill_panel(const Plan& plan, Index g, Index begin, Index end, Index pixels,
                 Index x_block, float* places, float* panel) {
   const Index step = plan.panel_row(begin, end), channels = plan.channels(begin, end);
   const Index first_group = plan.offset_group(g, begin);
-  // The order is that of a row: a block with fewer than 16 channels writes beyond its end, and the
-  // next block overwrites that.
+  // Blocks are written in the order of the row. A block with fewer than 16 channels writes beyond
+  // its end, and the next block overwrites these elements.
   for (Index tap = 0; tap < plan.taps; ++tap) {
     for (Index b = begin; b < end;) {
       const Index group = plan.offset_group(g, b);
-      Index next = b + 1;  // whole blocks of one offset group come together
+      Index next = b + 1;  // whole blocks of one offset group are sampled together
       while (next < end && plan.offset_group(g, next) == group &&
              plan.block(next - 1).channels == kChannelBlock)
         ++next;

@@ -8,8 +8,7 @@
 
 namespace convscope::deform {
 
-// Pieces of a workspace, one after the other; each begins at a cache line. Without memory it counts
-// only.
+// Cuts a workspace into arrays; each begins at a cache line. Without memory it only counts bytes.
 class Pieces {
  public:
   explicit Pieces(void* memory = nullptr) : memory_(static_cast<std::byte*>(memory)) {}
@@ -18,8 +17,8 @@ class Pieces {
     bytes_ += ScratchArena::round_up(static_cast<std::size_t>(count) * sizeof(float));
     return memory_ == nullptr ? nullptr : reinterpret_cast<float*>(memory_ + at);
   }
-  // Separates arrays that two threads write: the prefetcher of a core that runs through an array
-  // reads to the end of a page, and must not take cache lines away from another core.
+  // Separates arrays that two threads write. A core's prefetcher reads to the end of a page, and
+  // must not take cache lines away from another core.
   void gap() { bytes_ += 4096; }
   std::size_t bytes() const { return bytes_; }
 
@@ -28,8 +27,8 @@ class Pieces {
   std::size_t bytes_ = 0;
 };
 
-// Images that are computed at once, each with its own set of memory. Their loops over parts are run
-// by one thread, or by all threads.
+// Images that are computed at once, each in a separate set of buffers. One thread or all threads
+// run their loops over parts.
 class Images {
  public:
   Images(Index first, Index count) : first_(first), count_(count) {}
@@ -54,9 +53,9 @@ class Images {
   int thread_ = kAll;
 };
 
-// Calls run(images) until all images of the problem are done. Where each thread has a set of
-// memory, it takes whole images. Threads share the remaining images, and all of them if there are
-// fewer sets. No sum goes over images, so the bits are the same.
+// Calls run(images) until all images of the problem are done. If there is a set of buffers for each
+// thread, each thread takes whole images. All threads share the remaining images, or every image if
+// there are fewer sets. No sum spans several images, so the bits do not depend on this.
 template <class Run>
 void for_images(const Plan& plan, Index sets, const Run& run) {
   const Index alone = sets == plan.threads ? plan.z.n / sets * sets : 0;
@@ -83,9 +82,9 @@ class Places {
 
 DeformPlaces places_at(const Plan& plan, float* all, Index tap);
 
-// Fills a panel [pixels, plan.panel_row()] with samples of blocks [begin, end) of group g. x: the
-// first of these blocks in memory, x_block floats from one to the next. `places` holds the offset
-// groups of the blocks one after the other.
+// Fills a panel [pixels, plan.panel_row()] with samples of blocks [begin, end) of group g. x points
+// to the first of these blocks; x_block is the distance of two blocks in floats. `places` holds the
+// offset groups of the blocks one after the other.
 void fill_panel(const Plan& plan, Index g, Index begin, Index end, Index pixels, const float* x,
                 Index x_block, float* places, float* panel);
 

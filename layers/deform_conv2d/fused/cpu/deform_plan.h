@@ -4,8 +4,8 @@
 //
 // Block   Up to 16 neighbouring channels of one weight group and one offset group. x is stored in
 //         blocks [H W, 16], so that a corner's channels are one cache line.
-// Part    Some blocks of a weight group. Where x is [N,C,H,W], the part of one image is copied into
-//         blocks; the copy is small compared with x. The sums over parts are added in y.
+// Part    Some blocks of a weight group. If x is [N,C,H,W], the part of one image is copied into
+//         blocks; the copy is small compared with x. Results of the parts are added in y.
 // Chunk   Pixels of y whose samples fill a panel [pixels, R S channels of a part], which stays in
 //         L2 while all output channels are summed.
 // Strip   Some chunks: backward_data computes places and products for one strip at a time.
@@ -53,7 +53,8 @@ struct Plan {
     // Tiles of full height.
     tile = blocked_kernels.get().pixels;
     const Index tiles = std::max<Index>(1, kChunkPixels / tile);
-    // Backwards a chunk is a part of a sum, so it must not depend on the number of threads.
+    // In the backward pass a chunk is a part of a sum, so it must not depend on the number of
+    // threads.
     cut(direction);
     // Nor does it need to where each thread takes whole images.
     const Index at_once = in_blocks ? z.n : forward_images();
@@ -71,7 +72,8 @@ struct Plan {
   Index channels(Index begin, Index end) const {  // of blocks [begin, end)
     return block(end - 1).first + block(end - 1).channels - block(begin).first;
   }
-  // Returns the floats of a pixel's samples; the last vector may be written beyond them.
+  // Returns the length of a pixel's samples in floats. The last vector may be written beyond this
+  // length.
   Index row(Index begin, Index end) const { return taps * channels(begin, end); }
   Index panel_row(Index begin, Index end) const {
     const Index floats = round_up(row(begin, end), kChannelBlock) + kChannelBlock;
@@ -92,9 +94,9 @@ struct Plan {
     return std::min<Index>(z.offset_groups, blocks_at_once / ceil_div(unit, kChannelBlock) + 2);
   }
 
-  // Returns the size of prepared weights. forward: for each group and part, for tiles of output
-  // channels [row, width]; backward_data: for each group and block, for tiles of R S 16 lanes
-  // [output channels, width].
+  // Returns the size of prepared weights in floats. For forward, each group and part has tiles
+  // [row, width] of output channels. For backward_data, each group and block has tiles [output
+  // channels, width] of the 16 R S lanes.
   Index forward_weights(Index begin, Index end) const {
     return round_up(row(begin, end), kChannelBlock) * padded;
   }
@@ -109,17 +111,17 @@ struct Plan {
     return count - lane <= lanes ? lanes : 2 * lanes;
   }
 
-  // Returns how many images backward_data computes at once, if one takes so many floats: one for
-  // each thread if it fits into half of L2. Larger images take a twentieth of x and y for each
-  // thread.
+  // Returns how many images backward_data computes at once if each takes so many floats. That is
+  // one image for each thread if an image fits into half of L2. For larger images the buffers may
+  // take a twentieth of the size of x and y for each thread.
   Index images_at_once(Index floats) const {
     const Index most = std::min<Index>(z.n, threads);
     if (fits_beside(floats)) return most;
     const Index room = threads * (z.n * (z.c * plane + z.k * pixels)) / 20;
     return std::clamp<Index>(room / floats, 1, most);
   }
-  // Returns the same for the forward pass on planes, if chunks of an image are too few for its
-  // threads. Larger images have enough chunks.
+  // Returns how many images the forward pass on planes computes at once if an image has fewer
+  // chunks than threads. Larger images have enough chunks.
   Index forward_images() const {
     return fits_beside(part * plane * kChannelBlock) ? std::min<Index>(z.n, threads) : 1;
   }

@@ -2,14 +2,14 @@
 // deform_cuda_plan.h: the sizes that the kernels of deform_fused_cuda.cu work with, and the order
 // of their sums. No CUDA here: tests check it on the CPU.
 //
-// A piece is eight neighbouring channels of a pixel. A run is the longest range of channels that
-// always share both their group of weights and their group of offsets. It is cut into units of four
-// or eight pieces; the last unit is filled up with zeros. Packed images have the pieces of a pixel
-// next to each other, [N][H W][runs][pieces of a run].
+// A piece is eight neighbouring channels of a pixel. A run is a longest range of channels in the
+// same weight group and the same offset group. It is cut into units of four or eight pieces; the
+// last unit is filled up with zeros. Packed images have the pieces of a pixel next to each other,
+// [N][H W][runs][pieces of a run].
 //
 // The K dimension of y and the columns of dw are ordered by units: all taps of a unit, then the
-// next unit, so that the taps find their pixels in L1. A step of the sum takes eight pieces: one
-// unit or two.
+// next unit, so that the pixels of all taps stay in L1. A step of the K loop takes eight pieces,
+// which are one unit or two.
 #pragma once
 
 #include <cstdint>
@@ -88,7 +88,7 @@ struct Sizes {
   constexpr int x_pieces() const { return groups * group_pieces(); }      // of a pixel
   constexpr int y_pieces() const { return groups * out_pieces; }
   constexpr int group_units() const { return group_runs * run_units; }
-  // Returns the pieces of the sums, in whole pairs of steps.
+  // Returns the pieces of the K dimension, rounded up to whole pairs of steps.
   constexpr int forward_depth() const {
     return round_up(group_units() * taps * unit, 2 * kStepPieces);
   }
@@ -100,11 +100,11 @@ struct Sizes {
   static int narrow(std::int64_t value) { return static_cast<int>(value); }
 };
 
-// The source of a piece of the forward sum.
+// The source of a piece of the forward K dimension.
 struct ForwardPiece {
   int tap = 0;
-  int run = 0;    // of its group
-  int piece = 0;  // of its run
+  int run = 0;    // index in its group
+  int piece = 0;  // index in its run
 };
 constexpr ForwardPiece forward_piece(const Sizes& s, int index) {
   const int both = s.unit == 8 ? index / 8 : index / 4;  // unit and tap
@@ -130,7 +130,8 @@ struct BackwardPiece {
 // of 64 rows x 8 pieces, one step of the K dimension after the other, rows filled up with zeros.
 inline constexpr int kWeightTileRows = 64;
 inline constexpr int kWeightTilePieces = kWeightTileRows * kStepPieces;
-// Returns the index of a piece; `steps`: of the whole K dimension, `tiles`: of a block's rows.
+// Returns the index of a piece. `steps` are the steps of the whole K dimension, `tiles` the tiles
+// of a block's rows.
 constexpr std::int64_t weight_at(int block, int row, int depth, int tiles, int steps) {
   const std::int64_t tile = std::int64_t{block} * tiles + row / kWeightTileRows;
   return (tile * steps + depth / kStepPieces) * kWeightTilePieces +
@@ -138,7 +139,7 @@ constexpr std::int64_t weight_at(int block, int row, int depth, int tiles, int s
 }
 
 // Computes exponents of powers of two that scale numbers into the range of fp16. Largest magnitudes
-// come as the bits of an f32, 0 where there are none.
+// are passed as the bits of an f32; 0 if there is no element.
 constexpr int bound_exponent(unsigned bits) {  // the number is below 2^this
   return bits == 0 ? 0 : static_cast<int>(bits >> 23) - 126;
 }

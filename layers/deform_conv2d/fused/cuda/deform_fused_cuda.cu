@@ -6,41 +6,44 @@
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   columns = all samples of an image       # [C R S, P Q], R S times as large as x
 //            y = w columns                           # as in the frameworks, deform_im2col_gemm
-// Method     forward  x with the channels innermost, so that the corners of a place are rows of
-//                     memory. A block sums a tile of 64..256 channels x 64 or 128 pixels. In each
-//                     step of 64 elements of the K dimension one thread copies a tile of w. All
-//                     threads make samples (eight channels at a time: four loads of 16 or 32
-//                     bytes), write them as fp16/bf16, and load the pixels of a later step.
-//                     Meanwhile the tensor cores multiply the previous step
-//            dw       the same samples as columns, with the pixels as K dimension; parts of it are
-//                     added in their order
-//            dx       lists say which samples are around a pixel of x (deform_lists.cuh); so dx is
-//                     a product like y, whose rows are sums over lists, and each number has one
-//                     owner. `fused_atomic` adds instead
-//            places   doffset, dmask: tiles w^T dy, one tap a block; while a number of them is in a
-//                     register, it is multiplied by the four corners of x. These four sums over the
-//                     channels give both gradients of a place and that of the mask
+// Method     forward  x is packed with the channels innermost, so that the corners of a sampling
+//                     position are contiguous in memory. A thread block sums a tile of 64..256
+//                     channels x 64 or 128 pixels. In each step of 64 elements of the K dimension
+//                     one thread copies a tile of w. All threads make samples (eight channels at a
+//                     time: four loads of 16 or 32 bytes), write them as fp16/bf16, and load the
+//                     pixels of a later step. Meanwhile the tensor cores multiply the previous step
+//            dw       the same samples are the columns, and the pixels are the K dimension. The K
+//                     dimension is cut into parts, whose results are added in order
+//            dx       lists say which samples are around a pixel of x (deform_lists.cuh). So dx is
+//                     a product like y, whose rows are sums over lists, and one thread owns each
+//                     element. `fused_atomic` uses atomic additions instead
+//            places   doffset, dmask: a thread block computes a tile of w^T dy for one tap. While
+//                     an element is in a register, it is multiplied by the four corners of x. The
+//                     four sums of these products over the channels give both gradients of the
+//                     offset and the gradient of the mask
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q];
 //            f32, f16, bf16; sums in f32. Packed images [N][H W][pieces of 8 channels]
-// Supports   f32 (as f32 or tf32), f16, bf16; every stride, padding, dilation; groups and groups of
-//            offsets whose packing takes at most four times the memory (8 channels that share
-//            both); with and without a mask; sm_80 and newer
-// Cost       FLOPs = 2 N K P Q C/G R S, three times that for f32 as f32, twice as many products
-//            backwards as the textbook (dx and the places have one each); corners: 4 numbers of x
-//            for each sample, from the caches. Workspace = packed x and dy, lists (20 bytes for
-//            each tap and pixel), parts; no columns
-// Numerics   places and weights of corners in f32. A sample is summed in f32, but in fp16 for f16
-//            and tf32: five roundings of 2^-11. Then as implicit_gemm: f32 as two fp16 numbers of
-//            11 bits each, scaled so that no row can exceed 2^14, three products; tf32, f16 and
-//            bf16 one. Numbers below 2^-27 of the largest possible row lose bits. Bound: 32 eps as
-//            implicit_gemm, at most 3.5 of a sample, as many of a sum over a list of seven, 8 of a
-//            sum over the channels in f32. Same bits on each run, except dx by `fused_atomic`
+// Supports   f32 (as f32 or tf32), f16, bf16; every stride, padding, dilation; weight and offset
+//            groups if padding runs of channels that share both groups to 8 takes at most four
+//            times the memory; with and without a mask; sm_80 and newer
+// Cost       FLOPs = 2 N K P Q C/G R S, three times as many for f32 as f32. The backward pass has
+//            twice as many products as the textbook, because dx and the offsets need one product
+//            each. Each sample reads 4 elements of x from the caches. Workspace = packed x and dy,
+//            lists (20 bytes for each tap and pixel), and parts, but no columns
+// Numerics   sampling positions and weights of corners are f32. A sample is summed in f32; for f16
+//            and tf32 in fp16, with five roundings of 2^-11. Products are those of implicit_gemm:
+//            f32 is split into two fp16 numbers of 11 bits each, scaled so that no row can exceed
+//            2^14, and takes three products; tf32, f16 and bf16 take one. Numbers below 2^-27 of
+//            the largest possible row lose bits. The bound adds 32 eps of implicit_gemm, at most
+//            3.5 eps of a sample, as many of a sum over a list of seven, and 8 eps of a sum over
+//            the channels in f32. Bits are the same on each run, except dx by `fused_atomic`
 // Backward   dx, doffset, dmask assigned, each only if requested; dw assigned or added to
-// Choices    64 elements a step, as implicit_gemm; f16 and bf16 also two steps a stage, because one
-//            barrier for each step made the kernel wait half of the time. Eight threads make a row
-//            and need the same place: each computes that of another step, for a table in shared
-//            memory. Loads of x limit the 16-bit types, the tensor cores f32. Tiles and parts:
-//            lowest estimated time, whole waves
+// Choices    a step has 64 elements, as in implicit_gemm. f16 and bf16 also have stages of two
+//            steps, because with one barrier for each step the kernel waits half of the time. Eight
+//            threads make a row and need the same sampling position, so each thread computes the
+//            position of another step and stores it in shared memory. The 16-bit types are limited
+//            by loads of x, f32 by the tensor cores. Tiles and parts are chosen by the lowest
+//            estimated time, with whole waves
 // Source     J. Dai et al. 2017: arXiv 1703.06211; X. Zhu et al. 2019: arXiv 1811.11168. Both write
 //            the columns. f32 by fp16: H. Ootomo, R. Yokota 2022, arXiv 2203.03341
 // Read next  deform_sampler.cuh, which makes the rows; deform_tiles.cuh, the kernels
@@ -67,7 +70,8 @@ void clear(void* memory, std::size_t bytes) {
   CONVSCOPE_CUDA(cudaMemsetAsync(memory, 0, bytes, cuda_stream()));
 }
 
-// Clears the zeros after packed pixels, and the words after these if there are any.
+// Clears the zero pixel after the packed pixels, and the words (maxima as bits) after it if there
+// are any.
 void clear_zeros(const Rows& rows, const unsigned* words = nullptr) {
   auto* const begin = reinterpret_cast<std::byte*>(rows.at + rows.zeros_at);
   const auto* const end = words != nullptr
@@ -119,7 +123,7 @@ LaunchShape pack_shape(const PackRows& z, int images) {
           .overlaps_previous = true};
 }
 
-// Packs the same as fp16/bf16: 16-bit elements unchanged, f32 scaled by its largest magnitude.
+// Packs these rows as fp16/bf16: 16-bit elements unchanged, f32 scaled by its largest magnitude.
 template <int kChannelsLog2>
 void launch_pack_halves(DType type, int planes, const LaunchShape& shape,
                         const half_tiles::PackPixels& pack) {
@@ -344,7 +348,8 @@ void place_gradients(const Plan& plan, const DeformConv2dBackwardDataArgs& args,
          gradient);
 }
 
-// The words that both algorithms need: of dy and the mask, and of x where it is packed as fp16.
+// Finds the largest magnitudes that both algorithms need: of dy and the mask, and of x if it is
+// packed as fp16.
 void find_data_words(const DeformConv2dBackwardDataArgs& args, unsigned* words) {
   const Problem& z = args.problem;
   clear(words, kWords * sizeof(unsigned));
@@ -497,8 +502,8 @@ Support supports(const Problem& z, Direction direction) {
   return {};
 }
 
-// Estimates of the products as a share of the tensor cores' peak. fp16 runs at twice the rate of
-// TF32, whose peak f32 is compared with: three products count as 1.5.
+// Estimates the products as a share of the tensor cores' peak. f32 is compared with the peak of
+// TF32. fp16 runs at twice this rate, so three fp16 products count as 1.5.
 Cost cost(const Problem& z, Direction direction) {
   const Product product = direction == Direction::forward         ? Product::y
                           : direction == Direction::backward_data ? Product::dx

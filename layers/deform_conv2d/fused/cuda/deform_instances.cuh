@@ -11,8 +11,9 @@
 
 namespace convscope::deform_cuda {
 
-// Time on one SM, measured on an H100: `stage` for each stage of a tile, `around` for its beginning
-// and end. Only their ratios matter: they choose among the tiles.
+// Times on one SM, measured on an H100: `stage` is the time of each stage of a tile, `around` the
+// time of the beginning and end of a tile. Only ratios matter, because the times choose among the
+// tiles.
 struct TileTime {
   double stage = 1, around = 1;
 };

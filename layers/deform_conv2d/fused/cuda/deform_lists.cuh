@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_lists.cuh: which samples read which pixels of x: the sum of dx transposed, so that each of
-// its numbers has one owner and no addition is atomic.
+// deform_lists.cuh: lists of the samples that read each pixel of x. They transpose the sum of dx,
+// so that one thread owns each element of dx and no addition is atomic.
 //
 //   sampling    y[m] += w_tap sample, a weighted sum of the four pixels around a place
 //   dx          dx[h] = sum over taps of w_tap^T (sum over the samples around h of dy[m] weight)
 //
-// A cell is the square between four pixels, or at the border between fewer: (H + 1) x (W + 1) of
-// them. Each sample is in the list of its cell. There is one list for each tap, in the order of m,
-// so that two runs give the same bits. A pixel reads the lists of its four cells; where H W = P Q
-// they have about four samples together.
+// A cell is the square between four pixels, or between fewer pixels at the border. There are (H +
+// 1) x (W + 1) cells. Each sample is in the list of its cell. There is one list for each tap, in
+// the order of m, so that two runs give the same bits. A pixel reads the lists of its four cells;
+// where H W = P Q they have about four samples together.
 //
 // Steps       count    how long each list is                         integers, atomic
 //             scan     where it begins                               [O R S][N][H + 1][W + 1] + 1
 //             fill     its samples, in any order                     atomic places
 //             order    each sample finds its rank in its list, and writes its entry there
-// Memory      16 bytes for each sample and 4 for each list, and 8 more while they are made. The
-//             columns of the textbook method take 4 C for each (tap, m), these lists about 20
+// Memory      16 bytes for each sample and 4 bytes for each list; 8 more bytes while the lists are
+//             made. These are about 20 bytes for each (tap, m). The columns of the textbook method
+//             take 4 C bytes for each (tap, m)
 #pragma once
 
 #include <cstdint>
@@ -83,7 +84,7 @@ __global__ __launch_bounds__(kThreads) void order_lists_kernel(const __grid_cons
   });
 }
 
-// Loads this thread's counts of a block of the scan; returns their sum.
+// Loads the counts of this thread in a block of the scan; returns the sum of these counts.
 __device__ inline int scan_items(const Lists& z, std::int64_t first, int (&items)[kScanItems]) {
   int sum = 0;
 #pragma unroll
@@ -99,7 +100,7 @@ __device__ inline int scan_items(const Lists& z, std::int64_t first, int (&items
   return sum;
 }
 
-// Returns the sum over the threads before this one; `all`: over the block.
+// Returns the sum over the threads before this one. `all` receives the sum over the thread block.
 __device__ inline int sum_before(int own, int* scratch, int& all) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;

@@ -18,7 +18,8 @@ struct Largest {
   unsigned* to[2] = {};  // bits of an f32, 0 before
 };
 
-// Block (x: any number, y: tensor). Integer maxima do not depend on the order of the blocks.
+// Grid: x has any size, y selects the tensor. Integer maxima do not depend on the order of the
+// blocks.
 template <class T>
 __global__ __launch_bounds__(kThreads) void largest_kernel(const Largest z) {
   const T* const from = static_cast<const T*>(z.from[blockIdx.y]);

@@ -15,7 +15,7 @@ using half_tiles::power_of_two;
 
 // ---- eight channels of a pixel -----------------------------------------------------------------
 
-// The operands, by the problem's type. Row: the packed pixels in memory.
+// The operands of each problem type. Row is the type of the packed pixels in memory.
 struct ByF32 {  // f32 by three products of fp16
   using Row = float;
   using Half = Float16;
@@ -149,7 +149,8 @@ struct SampleSum<ByF16> {
 
 // ---- scales of f32 as halves -------------------------------------------------------------------
 
-// Where the largest magnitudes are stored, as bits. A row is at most values * factors * count.
+// Pointers to the largest magnitudes, stored as bits. An element of a row is at most values *
+// factors * count.
 struct Scaling {
   const unsigned* values = nullptr;   // of the packed pixels; null: 16 bits, which are not scaled
   const unsigned* factors = nullptr;  // of the mask; null: none is larger than 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_places.cuh: where a tap of a pixel of y reads x: the rules of problem.h, line by line as
-// in layers/deform_conv2d/place.h, in f32.
+// deform_places.cuh: where a tap of a pixel of y reads x (a place), as problem.h defines. The lines
+// are those of layers/deform_conv2d/place.h, in f32.
 // Read next  deform_sampler.cuh
 #pragma once
 
@@ -22,7 +22,7 @@ __device__ inline float number_at(const void* from, bool in_f32, std::int64_t i)
                 : to_float(static_cast<const Half*>(from)[i]);
 }
 
-// A pixel of y: its image, its position there, and the place of tap (0,0) without an offset.
+// A pixel of y: its image, its position in the image, and the place of tap (0,0) without an offset.
 struct OutPixel {
   int image = -1, at = 0, v = 0, u = 0;
 };
@@ -93,7 +93,7 @@ __device__ inline Place place_of(const Sizes& s, const OutPixel& pixel, int tap,
 }
 
 // The pixels that a row adds up, as positions of their piece 0, and their weights. A pixel of zeros
-// is stored after the last packed pixel: a corner outside is this pixel, with weight 0.
+// is stored after the last packed pixel. It replaces corners outside of the image, with weight 0.
 struct Corners {
   int4 at;
   float4 weight;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_plan.cuh: which tile computes a product in how many parts, and the layout of the workspace
-// and of prepared weights.
+// deform_plan.cuh: selects the tile of a product and the number of its parts; defines the layout of
+// the workspace and of prepared weights.
 // Read next  deform_fused_cuda.cu; deform_instances.cuh
 #pragma once
 
@@ -114,12 +114,12 @@ class Plan {
   }
 };
 
-// Tells which kernels take f32 numbers as one fp16 plane, which needs a scale.
+// Returns whether f32 is multiplied as one fp16 plane, which needs a scale.
 inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math == MathMode::tf32; }
 
 // ---- memory ------------------------------------------------------------------------------------
 
-// Hands out pieces of a block, or only counts their bytes.
+// Cuts a block of memory into arrays, or only counts their bytes.
 class Pieces {
  public:
   explicit Pieces(const void* memory) : memory_(const_cast<void*>(memory)) {}

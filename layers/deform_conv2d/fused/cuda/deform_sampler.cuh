@@ -5,7 +5,7 @@
 //   forward, dw   a row of the K dimension is a sample of x: four corners, weighted by the place
 //                 (problem.h)
 //   dx            a row is the gradient for a pixel of x through one tap: the pixels of dy whose
-//                 samples are around it (deform_lists.cuh)
+//                 samples are around the pixel of x (deform_lists.cuh)
 //
 // A sampler runs one or two steps ahead. It multiplies pixels that it has loaded, and before the
 // next barrier it issues the loads of a later step, so that the tensor cores do not wait for the
@@ -43,8 +43,9 @@ struct PlaceView {
   const void* rows = nullptr;  // x, packed
 };
 
-// The places of a tile are in shared memory, because eight threads need each of them: for each row
-// two blocks of eight. The eight threads of a row compute one each, while the other block is used.
+// The places of a tile are in shared memory, because eight threads need each place. A row has two
+// blocks of eight places. Each of the eight threads of a row computes one place of a block, while
+// the other block is used.
 template <int kTileRows>
 struct PlaceTable {
   static constexpr int kPlaces = 8;  // of a block
@@ -61,18 +62,20 @@ struct PlaceTable {
   }
 };
 
-// The rows of samples in their order, for both sums that read x at places. A thread makes one piece
-// of kRows rows in each step.
-//   kColumns false   y: a row is a pixel of y, and the K dimension walks over units and taps
-//   kColumns true    dw: the columns of the tile stay, and the rows walk over the pixels of y
+// Makes rows of samples, for both products that read x at places. A thread makes one piece of kRows
+// rows in each step.
+//   kColumns false   for y: a row is a pixel of y, and the K dimension walks over units and taps
+//   kColumns true    for dw: the columns of the tile are fixed, and the rows walk over the pixels
+//                    of y
 template <class By, int kRows, int kTileRows, bool kColumns>
 class Sampler {
  public:
   using View = PlaceView;
   using Table = PlaceTable<kTileRows>;
 
-  // `piece`: of the forward sum, of this thread in the first step; `row`: of this thread's first
-  // row of the tile, `first_row`: the tile's first pixel of y. Ends with a barrier.
+  // `piece` is the piece of the forward K dimension that this thread makes in the first step, `row`
+  // the first row of this thread in the tile, `first_row` the tile's first pixel of y. Ends with a
+  // barrier.
   __device__ Sampler(const View& z, const Sizes& s, unsigned char* shared, int group, int piece,
                      int row, int first_row, float scale)
       : z_(z),
@@ -212,8 +215,8 @@ struct ListView {
   const void* rows = nullptr;      // dy, packed
 };
 
-// The samples that read one pixel of x through one tap are in four cells, in two ranges of entries:
-// the cells above (left and right of the pixel), and those below.
+// The samples that read one pixel of x through one tap are in four cells. Their entries form two
+// ranges: one for the two cells above the pixel, one for the two cells below.
 struct Ranges {
   int begin[2] = {}, middle[2] = {}, end[2] = {};  // `middle`: where the right cell begins
 

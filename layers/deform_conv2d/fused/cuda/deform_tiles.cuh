@@ -45,7 +45,7 @@ struct Tile
 
 // ---- y and dx ----------------------------------------------------------------------------------
 
-// The rows of weights are channels of the output, the columns its pixels.
+// The rows of the product are channels of the output, the columns are pixels of the output.
 template <class View>
 struct Gather {
   View view;
@@ -328,8 +328,8 @@ __device__ inline int channel_of_column(int column) {
   return column % 8 / 2 * kOwn + column / 8 * 2 + column % 2;
 }
 
-// Block (x: tile of pixels of y, y: key). The rows are pixels, the columns channels of x. Tiles of
-// columns follow each other, so that one thread sees all channels of a place.
+// Block (x: tile of pixels of y, y: key). The rows are pixels of y, the columns are channels of x.
+// A thread block loops over the tiles of columns, so that one thread sees all channels of a place.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void place_kernel(
     const __grid_constant__ PlaceGradient z) {
@@ -411,7 +411,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void place_kernel(
       float sums[V::kSums];
       sum_steps<V, false>(sums, stages, steps, load);
 
-      // This thread's channels, kColumns / 4 of the tile.
+      // The kColumns / 4 channels of the tile that belong to this thread.
       constexpr int kOwn = V::kColumns / 32;  // pieces
       const int own = first / kPieceNumbers + thread % 4 * kOwn;
 #pragma unroll

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_im2col_gemm_cuda.cu: deformable convolution as the authors compute it: all samples of some
-// images fill a matrix of columns, which is multiplied by the weights.
+// deform_im2col_gemm_cuda.cu: deformable convolution by the method of its authors. All samples of
+// some images fill a matrix of columns, which is multiplied by the weights.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   for each image: columns = samples(x, offset, mask)   # [C/G R S, P Q]
 //                            y = w columns + b                    # [K/G, C/G R S] [C/G R S, P Q]
-//            columns = w^T dy: each number goes to the four corners of dx, and into the gradients
-//            of its place and mask;  dw += dy columns^T, with the samples made once more
-// Method     As many images at once as have columns of kColumnBytes; a product for each image and
-//            weight group, in batches.
+//            columns = w^T dy: each element goes to the four corners of dx, and into the gradients
+//            of its offset and mask; dw += dy columns^T, with the samples made once more
+// Method     Computes as many images at once as have kColumnBytes of columns. Each image and weight
+//            group is one product of a batch.
 //              forward          a thread looks up one place and samples kChannels channels there;
-//                               neighbours in a warp are neighbours in y: stores are whole lines.
-//                               y holds the bias, and the product is added to it
+//                               neighbouring threads of a warp have neighbouring pixels of y, so
+//                               stores write whole cache lines. y holds the bias, and the product
+//                               is added to it
 //              doffset, dmask   a thread for each tap sums over the channels of its offset group
 //              dx               lists say which taps read a pixel (pixel_readers.cuh); a thread
 //                               sums these for kPixelChannels channels of its pixel
@@ -230,7 +231,8 @@ struct Steps {
   Index image, group;
 };
 
-// Computes one product for each image and group. One of the two is the batch, the other is a loop.
+// Computes one product for each image and group. Either the images or the groups are the batch of
+// one call, and a loop runs over the others.
 void multiply(BlasGemm product, Index images, Index groups, const Steps& a, const Steps& b,
               const Steps& c) {
   const bool batch_of_images = images >= groups;
@@ -400,8 +402,9 @@ Cost cost(const Problem& problem, Direction direction) {
       .flops = problem.nominal_flops(),
       .bytes = column_bytes,
       .peak_share = 0.85 * share,
-      // Each number of the columns is made of four numbers that are far apart in memory, or added
-      // to four: on an H100 that takes as long as moving about 13 bytes, or 50.
+      // Each element of the columns reads four elements that are far apart in memory, or is added
+      // to four. On an H100 reading takes the time of moving about 13 bytes, adding the time of
+      // about 50 bytes.
       .pass_bytes = problem.nominal_bytes() + columns * (data ? 50 : 13),
       .launches = number(chunks) * (data ? 8 : 2) + 1,
       .tensor_cores = problem.dtype != DType::f32 || problem.math == MathMode::tf32};

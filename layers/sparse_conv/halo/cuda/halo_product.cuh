@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// halo_product.cuh: sums over the neighbours of a tile of 256 sites, each of which is in shared
-// memory once.
+// halo_product.cuh: sums over the neighbours of a tile of 256 sites. Each neighbour is loaded into
+// shared memory only once.
 //
 //   out[site, lane] = sum over taps, d < depth of in[neighbour(site, tap), d] w[tap][d, lane]
 //
-// A block has a tile and up to 64 lanes; each of its warp groups has one or two units of 64 slots.
-// For each phase of the tile (halo_table.h) asynchronous copies load the rows of its halo. Then
-// come steps of 64 elements of the K dimension (tap, channel), whose weights are in a ring of
-// stages. While the tensor cores multiply one unit, the warps load the rows that the slots of the
-// other unit meet into registers. Row 0 in shared memory is zeros: no neighbour.
+// A thread block computes a tile and up to 64 lanes. Each of its warp groups has one or two units
+// of 64 slots. For each phase of the tile (halo_table.h) asynchronous copies load the rows of its
+// halo. Then come steps of 64 elements of the K dimension (tap, channel), whose weights are in a
+// ring of stages. While the tensor cores multiply one unit, the warps load the rows of the
+// neighbours of the other unit into registers. Row 0 in shared memory is zeros and stands for a
+// missing neighbour.
 // Read next  halo_table.h; framework/cuda/tensor_cores/gathered_tile.cuh
 #pragma once
 
@@ -36,7 +37,8 @@ struct HaloArgs {
   SumsTarget target;
 };
 
-// kTerms as in half_steps.cuh. kDepth: 16, 32 or 64, space for the channels of a tap.
+// kTerms is as in half_steps.cuh. kDepth is 16, 32 or 64, the number of channels of a tap, rounded
+// up.
 template <class Half_, int kTerms_, int kDepth_, int kColumns_>
 struct HaloVariant {
   using Half = Half_;
@@ -44,12 +46,12 @@ struct HaloVariant {
   static constexpr int kPlanes = kTerms == 3 ? 2 : 1;
   static constexpr int kDepth = kDepth_;
   static constexpr int kColumns = kColumns_;
-  // Units of a warp group, and the least number of blocks on an SM, as far as the registers allow.
-  // Three terms keep two operands and two accumulators of each unit.
+  // The units of a warp group, and the least number of blocks on an SM. Registers limit both: with
+  // three terms each unit needs two operands and two accumulators.
   static constexpr int kUnits = kTerms == 1 && kColumns == 32 ? 1 : 2;
   static constexpr int kBlocks = kTerms == 3 ? 1 : 2;
   static constexpr int kThreads = 128 * kHaloUnits / kUnits;
-  // One is multiplied, the next two are loaded.
+  // One stage is multiplied, the next two are loaded.
   static constexpr int kStages = 3;
   static constexpr int kColumnsBytes = kColumns * kTileRowBytes;
   static constexpr int kStageBytes = kPlanes * kColumnsBytes;
@@ -58,7 +60,7 @@ struct HaloVariant {
   static constexpr int kRowBytes = kDepth * 2;
   static constexpr int kRowsPlane = (kHaloRows + 1) * kRowBytes;
   static constexpr int kStoreBytes = 16 * (kColumns * 4 + 16);  // of a warp, see store_rows
-  // After the rows, or after the outgoing sums, which reuse the memory of the rows.
+  // Entries are after the rows, or after the results, which reuse the memory of the rows.
   static constexpr int kEntriesAt =
       std::max(kStages * kStageBytes + kPlanes * kRowsPlane, kThreads / 32 * kStoreBytes);
 
@@ -72,7 +74,7 @@ struct HaloVariant {
   }
 };
 
-// The data of a block about its tile.
+// What a thread block knows about its tile.
 struct HaloTile {
   const unsigned* record;
   const unsigned* lists;
@@ -89,8 +91,8 @@ struct HaloTile {
         slots(kHaloSlots / phases) {}
 };
 
-// A tap: where its row of entries begins, its bit, and the turn of its neighbours relative to that
-// of their site.
+// A tap: where its row of entries begins, its bit, and the turn of its neighbours relative to the
+// turn of their site.
 struct alignas(16) HaloTap {
   int entries;
   unsigned bit;
@@ -110,8 +112,8 @@ struct alignas(16) HaloTap {
   }
 };
 
-// Returns the list's word for the site of a slot: each site is its own neighbour at the centre. ~0:
-// none.
+// Returns the list entry of the site of a slot, which is the site's neighbour at the centre tap.
+// ~0: none.
 __device__ inline unsigned own_word(const HaloArgs& z, const HaloTile& tile, int slot) {
   const HaloTap centre = HaloTap::make(z, (z.taps - 1) / 2);
   const int at = centre.entries + slot;
@@ -123,8 +125,9 @@ __device__ inline unsigned own_word(const HaloArgs& z, const HaloTile& tile, int
   return list[place];
 }
 
-// Copies the rows of a phase into shared memory, after row 0. In a scattered tile a row is (row of
-// entries, slot, which of its neighbours), and the function writes that into the entries.
+// Copies the rows of a phase into shared memory, after row 0. In a scattered tile the row index is
+// (row of entries, slot, index of the neighbour), and the function writes this index into the
+// entries.
 template <class V>
 __device__ inline int load_halo(const HaloArgs& z, const HaloTile& tile, int phase,
                                 const unsigned* site_list, unsigned char* rows,
@@ -172,8 +175,8 @@ __device__ inline int load_halo(const HaloArgs& z, const HaloTile& tile, int pha
   return count;
 }
 
-// Stores the accumulators of a warp's 16 sites; lane l knows the site of row l % 16 (-1: none).
-// They pass through `room` in shared memory, so that a row is written in units of 16 bytes.
+// Stores the accumulators of a warp's 16 sites. Lane l has the site of row l % 16 (-1: none). The
+// accumulators pass through `room` in shared memory, so that a row is written in units of 16 bytes.
 template <class V, class Out>
 __device__ inline void store_rows(const SumsTarget& z, const float (&sums)[V::kColumns / 2],
                                   int site, int first_lane, unsigned char* room) {

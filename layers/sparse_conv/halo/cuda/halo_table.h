@@ -2,26 +2,28 @@
 // halo_table.h: the map of a submanifold convolution (map.h) cut into tiles of sites that are close
 // together. No CUDA here.
 //
-// Sites in the order of a Z curve (Morton) form compact pieces of the cloud: on a surface, 256 of
-// them and all their neighbours are about 400 different sites, instead of 256 x 13. Each tile has
-// the list of these sites, its halo, and the entries of map.h as positions in this list:
+// Consecutive sites in the order of a Z curve (Morton) form a compact part of the cloud. On a
+// surface, 256 such sites and all their neighbours are about 400 different sites, instead of 256 x
+// 13. Each tile has the list of these sites, its halo, and the entries of map.h as positions in
+// this list:
 //
-//   list      sites of the tile's halo, ascending; 29 bits of a site, above them its turn
-//   entries   [rows of taps, 256] of 16 bits: [place of the first | bits], as in map.h; neighbours
-//             in the map are neighbours in the list, because the list is sorted
+//   list      the sites of the tile's halo, ascending: 29 bits for the site, above them its turn
+//   entries   [rows of taps, 256] of 16 bits: [index of the first site in the list | bits], as in
+//             map.h; neighbours in the map are neighbours in the list, because the list is sorted
 //
-// Entries and list share a record of 4 bytes for each entry: 36 for each site with 3x3x3, as for
-// the entries of map.h. A tile has four units of 64 slots, which the tensor cores multiply
-// together. Slots are sorted by the mask of their taps and cut into units, so that a unit needs few
-// taps; inside a unit they are ordered along the curve.
+// Entries and list together take 4 bytes for each entry: 36 bytes for each site with 3x3x3, as much
+// as the entries of map.h. A tile has four units of 64 slots (positions of sites in the tile).
+// Tensor cores multiply a unit at once. Slots are sorted by the mask of their taps and cut into
+// units, so that a unit needs few taps. Inside a unit, slots are ordered along the curve.
 //
-// The turn says at which of 8 banks a row of shared memory begins. It is linear in the place, (w +
-// 4 h + 2 t) mod 8, so the neighbour at a tap has the turn of the site plus that of the tap. Eight
-// consecutive sites of the curve, which are read together, mostly have eight turns.
+// The turn says at which of 8 bank groups a row of shared memory begins. The turn is linear in the
+// coordinates, (w + 4 h + 2 t) mod 8, so the turn of a neighbour is the turn of the site plus the
+// turn of the tap. Eight consecutive sites of the curve, which are read together, mostly have eight
+// different turns.
 //
-// A halo of more than kHaloRows sites is cut: 2 or 4 phases have a list each, and units are cut
-// along the curve. Where that does not suffice (a full grid with a wide dilation), the tile is
-// scattered: its record has the entries of map.h, and 16 slots are a phase.
+// A halo of more than kHaloRows sites is cut into 2 or 4 phases, each with a list; units are then
+// cut along the curve. If 4 phases do not suffice (a full grid with a wide dilation), the tile is
+// "scattered": its record has the entries of map.h, and each phase has 16 slots.
 //
 // Source: G. Morton 1966, A Computer Oriented Geodetic Data Base (the order along a Z curve)
 #pragma once
@@ -46,7 +48,7 @@ inline constexpr int kHaloHeadWords = 8;
 inline constexpr int kTurnShift = 29;  // of a word of a list
 static_assert(kHaloTaps * kScatteredSlots <= kHaloRows);
 
-// Returns (w + 4 h + 2 t) mod 8, of a place or of a difference of places.
+// Returns (w + 4 h + 2 t) mod 8 for coordinates or for a difference of coordinates.
 constexpr int turn_of(std::int64_t t, std::int64_t h, std::int64_t w) {
   return static_cast<int>((w + 4 * h + 2 * t) & 7);
 }
@@ -55,7 +57,7 @@ struct HaloTable {
   std::int64_t sites = 0, tiles = 0;
   int taps = 0, run = 1, rows = 0;  // of entries
   Tensor records;                   // i32 [tiles, rows, 256]
-  Tensor heads;  // i32 [tiles, 8]: phases (0: entries of 32 bits), then how long their lists are
+  Tensor heads;  // i32 [tiles, 8]: number of phases (0: scattered), then lengths of lists
   Tensor masks;  // i32 [tiles, 16]: the taps of each group
   Tensor pairs;  // i32 [2]: 64 bits
 
@@ -72,7 +74,7 @@ std::shared_ptr<const HaloTable> halo_table(const SparseMap& map);
 struct HaloFacts {
   double useful = 0;                      // pairs
   double executed = 0;                    // products of a slot and a tap, by units
-  double rows = 0;                        // loaded by tiles, in all phases
+  double rows = 0;                        // rows that tiles load, in all phases
   double taps = 0;                        // whose weights tiles load, in all phases
   std::int64_t tiles = 0, scattered = 0;  // without lists
 };

@@ -3,9 +3,10 @@
 //
 // Steps   find     the entry of each site and row of taps (find_entries_cuda.cu)
 //         order    sites along a Z curve: sorted by the bits of their coordinates, interleaved
-//         tile     a block for 256 sites: cuts them into units by their taps; puts all their
-//                  neighbours into a hash table in shared memory, so that each occurs once; sorts
-//                  these; writes for each entry the position of its first neighbour in the list
+//         tile     a thread block for 256 sites cuts the sites into units by their taps. It puts
+//                  all neighbours into a hash table in shared memory, so that each neighbour occurs
+//                  once, and sorts them. Then it writes for each entry the position of its first
+//                  neighbour in the list
 #include <algorithm>
 #include <bit>
 
@@ -109,7 +110,7 @@ struct HashTable {
   unsigned* places;  // [kHashPlaces]
   int* count;
 
-  // Stops when there are too many: each thread may add one more before it notices.
+  // Stops when there are too many sites. Each thread may add one more site before it notices.
   __device__ void insert(unsigned site) const {
     unsigned at = site * 2654435761u >> 21;
     while (atomicAdd(count, 0) <= kHaloRows) {
@@ -121,7 +122,7 @@ struct HashTable {
   }
 };
 
-// A block makes a tile; a thread has one slot.
+// A thread block makes a tile. A thread has one slot.
 __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant__ TileMaker z) {
   __shared__ unsigned long long by_mask[kHaloSlots];  // mask, then thread
   __shared__ int sites[kHaloSlots];
@@ -150,7 +151,7 @@ __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant_
   sort_in_block(by_mask, kHaloSlots);
   const unsigned long long own_key = by_mask[thread];
   __syncthreads();
-  // Inside a unit the order is that of the curve; slots without a site come after all others.
+  // Inside a unit, slots are in the order of the curve; slots without a site come last.
   by_mask[thread] = static_cast<unsigned long long>(thread / kHaloUnit) << 48 |
                     (own_key & 1ull << 40) | (own_key & 255) << 32 | (own_key >> 8 & kNone);
   sort_in_block(by_mask, kHaloSlots);

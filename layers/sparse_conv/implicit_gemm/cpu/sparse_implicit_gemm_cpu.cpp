@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_implicit_gemm_cpu.cpp: sparse convolution that loops over outputs: a chunk of output rows
-// stays in the cache while register tiles read the rows of its neighbours in place. No row is
-// copied, and nothing is scattered beyond this chunk.
+// sparse_implicit_gemm_cpu.cpp: sparse convolution that loops over outputs. A chunk of output rows
+// stays in the cache while register tiles read the rows of the neighbours in place. No row is
+// copied, and nothing is scattered beyond the chunk.
 //
 // Formula    y[i,k] = b[k] + sum over taps t with a neighbour j(i,t), and c < C, of
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
@@ -19,19 +19,19 @@
 //            and written in the cache once for each tap; workspace = pairs of a row of taps for
 //            each thread; for dw up to 16 copies of dw; bound by arithmetic from about C = K = 32
 //            on
-// Numerics   chains of at most 160 terms, at most 125 of them where C is at most 160: error_growth
-//            9. A sum goes over taps, then channels, in their order; dw sums 512 sites at a time,
-//            chunks in their order, and parts of the chunks in theirs. The cuts between chunks
-//            depend only on the problem: same bits on each run and with any number of threads.
+// Numerics   a sum has chains of at most 160 terms, and at most 125 chains if C is at most 160, so
+//            error_growth is 9. A sum goes over taps, then channels, in order. dw sums 512 sites at
+//            a time, and adds chunks and parts of chunks in order. The cuts between chunks depend
+//            only on the problem, so bits are the same on each run and with any number of threads.
 //            Exact on integers below 2^24
-// Backward   dx: the same from inputs to outputs, with w transposed. dw: each chunk lists the pairs
-//            of a tap, and tiles of 8 channels and up to 48 kernels sum over them; at most 16 parts
-//            of the chunks have separate sums. Assigned or added to
-// Choices    512 sites: their rows of up to 128 channels stay in L2; 8 x 48: 24 accumulators, 3
-//            weights and a number in 32 registers. A tile of 8 outputs that keeps all its taps in
-//            registers, as on a GPU, multiplies zeros for a neighbour that one of them lacks: 1.84
-//            times the products on a noisy shell of 100,000 sites, even where the sites of a chunk
-//            are sorted by their neighbours
+// Backward   dx: the same algorithm from inputs to outputs, with w transposed. dw: each chunk lists
+//            the pairs of a tap, and tiles of 8 channels and up to 48 kernels sum over them; at
+//            most 16 parts of the chunks have separate sums. Assigned or added to
+// Choices    a chunk has 512 sites, whose rows of up to 128 channels stay in L2. A tile of 8 x 48
+//            needs 24 accumulators, 3 vectors of weights and a vector of x of the 32 registers. A
+//            tile of 8 outputs that keeps all taps in registers, as on a GPU, would multiply zeros
+//            for missing neighbours: 1.84 times the products on a noisy shell of 100,000 sites,
+//            even where the sites of a chunk are sorted by their neighbours
 // Source     B. Graham et al. 2018, arXiv 1711.10275; the rows of pointers are those of
 //            M. Dukhan: The Indirect Convolution Algorithm, 2019, arXiv 1907.02129
 // Read next  sparse_implicit_gemm_simd.cpp, the tiles; sparse_native_cpu.cpp, tap by tap
@@ -191,9 +191,10 @@ void prepare_weights(const PrepareArgs<Problem>& args) {
 
 // ---- backward_weight ----------------------------------------------------------------------------
 
-// Returns the number of parts of the chunks with separate sums: at most 16, and 64 MiB of them if
-// two or more. Each part clears its sums and adds them up once. So it has at least 32 pairs of each
-// tap on average; 256 where its sums exceed L2, 1024 where they exceed a share of L3.
+// Returns the number of parts of the chunks with separate copies of dw: at most 16, and at most 64
+// MiB of copies if there are two or more. Each part clears and adds up its copy once. So a part has
+// at least 32 pairs of each tap on average; 256 pairs if a copy exceeds L2, 1024 if it exceeds a
+// share of L3.
 Index weight_parts(const Problem& z) {
   const Index one = z.taps() * z.c * LaneTiles(z.k).padded() * Index{sizeof(float)};
   const Index fit = std::max<Index>(1, (Index{64} << 20) / one);
@@ -241,7 +242,7 @@ void backward_weight(const SparseConvBackwardWeightArgs& args) {
       });
     }
   });
-  // Rows of kernels are added into those of the first part, then transposed.
+  // The rows of all parts are added to the rows of the first part, then transposed.
   parallel_for(z.c, 1, [&](Index c, Index) {
     for (Index tap = 0; tap < table.taps; ++tap) {
       float* const sum = memory.sums + tap * tap_sums + c * padded;

@@ -4,7 +4,7 @@
 // Formula    of one tap: out[here, lane] += sum over d < depth of in[there, d] w[d, lane];
 //            to[c, lane] += sum over pairs of x[there, c] dy[here, lane]
 // Method     A tile is 8 pairs (AVX2: 6) and up to 3 vectors of lanes (AVX2: 2): a vector of w is
-//            loaded once for all pairs, a number of x once for all lanes. The accumulators are
+//            loaded once for all pairs, an element of x once for all lanes. The accumulators are
 //            added to the rows of the outputs, which are in the cache. For dw a tile is 8 channels
 //            and up to 3 vectors of kernels; pairs follow each other.
 // Numerics   a chain of sums has at most 160 terms (framework/simd/sum_chain.h), then it is added
@@ -23,7 +23,7 @@ constexpr int kVectors = kLanes == 16 ? 3 : kLanes == 8 ? 2 : 1;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-// Takes 16 sites at a time: those that have a tap are compressed.
+// Takes 16 sites at a time. Sites with a neighbour at the tap are compressed.
 template <int kRun>
 CONVSCOPE_INLINE void list(const SparseListTask& task) {
   const int run = kRun == 0 ? task.run : kRun;

@@ -9,7 +9,8 @@
 
 namespace convscope {
 
-// The pairs of each tap of one row of a SparseTable (map.h), for `count` sites from `first_site`:
+// Lists the pairs of each tap of one row of a SparseTable (map.h), for `count` sites from
+// `first_site`:
 //   for each i < count that has a neighbour at tap s:
 //     here[s step + pairs[s]] = first_site + i, there[...] = the neighbour, ++pairs[s]
 // Up to kSparseSlack elements after the last pair of a tap may be overwritten.
@@ -27,7 +28,7 @@ inline constexpr int kMaxSparseSites = 512;
 inline constexpr int kSparseSlack = 16;
 inline constexpr int kMaxRun = 7;
 
-// The pairs of one tap, and some vectors of lanes:
+// Adds the pairs of one tap to some vectors of lanes:
 //   out[here][lane] += sum over d < depth of in[there][d] w[d, lane]
 struct SparsePairsTask {
   const float* in;  // [sites there, depth]

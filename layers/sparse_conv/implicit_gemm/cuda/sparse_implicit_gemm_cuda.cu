@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_implicit_gemm_cuda.cu: sparse convolution as one matrix product whose rows are gathered:
-// sites that have the same neighbours share a tile, and a tile visits only the taps it needs.
+// sparse_implicit_gemm_cuda.cu: sparse convolution as one matrix product whose rows are gathered.
+// Sites with neighbours at the same taps share a tile, and a tile visits only the taps it needs.
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   a row of 27 C numbers for each site, most of them 0, times w as [27 C, K]
@@ -15,13 +15,14 @@
 //            bf16; sums f32
 // Supports   every kernel, dilation and kind of map; sm_80 and newer
 // Cost       products of each 64 sites with each tap that one of them has: 1.0 (full, ink) to 2.5
-//            times the useful ones. The time is limited by rows from L2, and by the weights of each
-//            tile from there
+//            times the useful ones. The time is limited by loads from L2: rows, and the weights of
+//            each tile
 // Numerics   as conv2d's implicit_gemm: bound 32 eps of the sum over magnitudes. Same bits on each
-//            run. A weight that is NaN or infinite reaches all sites of its tile, because 0 times
-//            it is NaN; an infinite or NaN dy reaches dw of taps that its site does not have
-// Choices    Sorted by the mask of taps: a tile in the order of keys would visit more taps. Missing
-//            neighbours are zeros in shared memory, which no copy reads
+//            run. A NaN or infinite weight makes all sites of its tile NaN, because 0 times this
+//            weight is NaN. An infinite or NaN dy likewise reaches dw of taps at which its site has
+//            no neighbour
+// Choices    sites are sorted by the mask of taps, because a tile in the order of keys would visit
+//            more taps. Missing neighbours are zeros in shared memory, without a load from memory
 // Source     see the paper in the registration; B. Graham et al. 2018, arXiv 1711.10275
 // Read next  layers/sparse_conv/shared/cuda/tile_table.h, then tile_products.cuh
 #include "layers/sparse_conv/shared/cuda/tile_run.h"

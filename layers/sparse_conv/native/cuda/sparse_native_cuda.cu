@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_native_cuda.cu: sparse convolution tap by tap: the pairs of a tap are a list; a kernel
-// gathers their rows, multiplies them by the tap's weights and adds the products to the sums.
+// sparse_native_cuda.cu: sparse convolution tap by tap. The pairs of a tap are a list. A kernel
+// gathers their rows, multiplies the rows by the tap's weights and adds the products to y.
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   for each tap: gathered = x[list]; product = gathered w_t; y[list] += product
-// Method     forward, dx   one kernel for each tap, gather and scatter inside: no gathered rows and
-//                          no products in memory, but all sums are read and written once a tap
+// Method     forward, dx   one kernel for each tap gathers and scatters. So neither gathered rows
+//                          nor products are in memory, but all sums are read and written once for
+//                          each tap
 //            dw            one kernel for all taps; the K dimension is the list, cut into parts
 // Shapes     x [n,C], w [K,C,(T,)R,S], y [m,K]; f32, TF32, f16, bf16; sums f32
 // Cost       useful products only, rounded up to whole tiles of a list; 8 bytes for each tap and
 //            site for the lists, and 8 K bytes of sums for each pair
 // Numerics   as implicit_gemm, and one more rounding in f32 for each tap. Same bits on each run
-// Choices    A list has each output once, so no two threads add to one number at the same time;
-//            taps follow one another. One kernel for all taps would need atomics
+// Choices    a list has each output once, and taps follow one another, so no two threads add to an
+//            element at the same time. One kernel for all taps would need atomics
 // Source     B. Graham et al. 2018, arXiv 1711.10275; Y. Yan et al. 2018, SECOND, Sensors 18(10)
 // Read next  sparse_pairs.cuh
 #include <algorithm>
@@ -73,8 +74,8 @@ std::shared_ptr<const Lists> pair_lists(const Problem& z, const SparseLook& look
   });
 }
 
-// Returns the steps of 64 pairs in a split of a list. The longest list, the centre's, has 24
-// splits: then all lists together have some blocks for each SM.
+// Returns the steps of 64 pairs in a split of a list. The longest list, which belongs to the centre
+// tap, has 24 splits; then all lists together have some blocks for each SM.
 int steps_of_split(const Problem& z) {
   return static_cast<int>(
       std::clamp<std::int64_t>(ceil_div(z.out_count(), std::int64_t{kTileDepth} * 24), 8, 64));
@@ -231,7 +232,7 @@ Cost cost(const Problem& z, Direction direction) {
   const double parts = weights && planes == 1
                            ? static_cast<double>(weights_memory(z, nullptr).memory.bytes) / 2e12
                            : 0;
-  // One list, of a single tap, keeps few SMs busy.
+  // A kernel with a single tap has one list, which keeps few SMs busy.
   const double scale = z.taps() == 1 ? 2.5 : planes == 2 ? 1 : 0.9;
   const double us =
       weights ? scale * (begin_us + std::max(bytes / cache * 1e6, looked_up) + parts * 1e6)

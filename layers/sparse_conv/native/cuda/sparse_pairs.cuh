@@ -25,8 +25,8 @@ struct PairLists {
   int sites = 0, block_count = 0;
 };
 
-// Blocks (x: kThreads slots, y: tap). The first call counts a block's pairs, the second places
-// them.
+// Grid: x selects kThreads slots, y the tap. The first call counts a block's pairs, the second call
+// writes them to the lists.
 template <bool kFill>
 __global__ __launch_bounds__(kThreads) void list_pairs_kernel(
     const __grid_constant__ TableView table, const __grid_constant__ PairLists z) {

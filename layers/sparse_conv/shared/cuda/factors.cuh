@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// factors.cuh: the operands of a product in the workspace: as pieces of fp16/bf16, packed or in
-// place, with the scale of f32.
+// factors.cuh: the operands of a product, as pieces (eight fp16/bf16 elements). They are packed
+// into the workspace or read in place. f32 operands have a scale.
 // Read next  row_pack.cuh
 #pragma once
 
@@ -16,7 +16,7 @@ using Problem = SparseConvProblem;
 inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math == MathMode::tf32; }
 inline int planes_of(const Problem& z) { return z.dtype == DType::f32 && !is_tf32(z) ? 2 : 1; }
 
-// Pieces of memory, one after the other; with no base only their bytes are counted.
+// Cuts memory into arrays, one after the other. Without a base it only counts bytes.
 class Memory {
  public:
   explicit Memory(void* base) : base_(static_cast<std::byte*>(base)) {}
@@ -32,7 +32,7 @@ class Memory {
   std::byte* base_;
 };
 
-// An operand as pieces: packed, or in place.
+// An operand as pieces, packed or in place.
 struct Factor {
   std::int64_t rows = 0;
   int width = 0, pieces = 0;

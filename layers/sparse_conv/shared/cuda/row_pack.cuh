@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // row_pack.cuh: the operands of a product as pieces of eight fp16/bf16: rows of features and
-// weights, as one or two 16-bit numbers for each number.
+// weights, with one or two 16-bit numbers for each element.
 // Read next  layers/conv2d/shared/cuda/half_pieces.h: how f32 becomes two fp16 numbers
 #pragma once
 
@@ -12,9 +12,9 @@ namespace convscope::sparse_cuda {
 
 using half_tiles::kPieceHalves;
 
-// Rows [count, width] unchanged, or weights [K,C,taps] as rows [taps, lanes, C]. Or, with
-// tile_columns, weights in the layout of shared memory (matrix_tile.cuh): rows of 128 bytes [tiles
-// of lanes, steps of taps, columns], whose pieces are swizzled.
+// A job packs rows [count, width] in their order, or weights [K,C,taps] as rows [taps, lanes, C].
+// With tile_columns it writes weights in the layout of shared memory (matrix_tile.cuh): rows of 128
+// bytes [tiles of lanes, steps of taps, columns], whose pieces are swizzled.
 struct PackJob {
   const void* from = nullptr;
   uint4* to = nullptr;     // [planes][rows][pieces]

@@ -9,7 +9,7 @@
 //             A = columns of (tap, channel), B = columns of dy; K dimension = slots, only units
 //             that have one of the taps
 //
-// A missing neighbour is a row of zeros in shared memory, which no copy reads.
+// A missing neighbour is a row of zeros in shared memory, written without a load from memory.
 // Read next  tile_table.h; layers/conv2d/shared/cuda/half_steps.cuh, which multiplies
 #pragma once
 
@@ -404,7 +404,8 @@ struct AddParts {
   int splits = 0, rows = 0, lanes = 0, channels = 0, taps = 0, pieces = 0;
   int first_tap = 0, end_tap = 0;  // of the parts
   bool accumulate = false;
-  // For `native`: the pairs of each tap, of which a split has this many. Null: all splits exist.
+  // The number of pairs of each tap, for `native`, where a split without pairs is not written.
+  // Null: all splits are written.
   const int* counts = nullptr;
   int pairs_of_split = 1;
 };

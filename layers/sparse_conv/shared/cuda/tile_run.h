@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tile_run.h: code that `implicit_gemm` and `split_mask` share on CUDA: a call from its operands to
-// its result, over one table of tiles or over the taps in two parts. No CUDA here.
+// tile_run.h: code that `implicit_gemm` and `split_mask` share on CUDA. It runs a whole call, with
+// one table of tiles for all taps or with one table for each half of the taps. No CUDA here.
 #pragma once
 
 #include "layers/sparse_conv/algorithm.h"
@@ -15,8 +15,8 @@ struct SumsCall {
   void *out, *workspace;
 };
 
-// Runs the sums. split: the first part of the taps leaves its sums in the workspace, the second
-// part adds to them.
+// Computes the result. With `split`, the first part of the taps leaves its results in the
+// workspace, and the second part adds to these results.
 void run_sums(const SumsCall& call, bool split);
 void run_weights(const SparseConvBackwardWeightArgs& args, bool split);
 std::size_t tile_workspace_bytes(const SparseConvProblem& z, Direction direction, bool split);

@@ -26,9 +26,9 @@ std::vector<TapPart> parts_of(bool split) {
   return {TapPart::all};
 }
 
-// Returns the best of the narrowest tiles that hold the lanes and whose table of entries fits into
-// shared memory: the one with the fewest bytes from L2, in whole waves of blocks. A high tile reads
-// w for more sites at once. Null: the table of this kernel fits nowhere.
+// Returns a tile among the narrowest tiles that hold all lanes and whose table of entries fits into
+// shared memory. It is the tile with the fewest bytes from L2, counted in whole waves of blocks. A
+// high tile reads w for more sites at once. Returns null if the table fits into no tile.
 const SumsInstance* instance_for(const Problem& z, TapPart part, std::int64_t sites,
                                  std::int64_t lanes) {
   const CudaDeviceFacts& facts = cuda_device_facts();
@@ -85,7 +85,8 @@ struct Splits {
     lane_tiles = static_cast<int>(ceil_div(lanes, std::int64_t{by.columns}));
     const int at_once = cuda_device_facts().multiprocessors * by.blocks;
     const std::int64_t wanted = std::max(1, 2 * at_once / (row_tiles * lane_tiles));
-    // At least 6 steps in a split, so that its start and its sum cost little.
+    // A split has at least 6 steps, so that its start and the addition of its results take little
+    // time.
     const std::int64_t most = std::max<std::int64_t>(1, all_units / 6);
     std::int64_t splits = std::min({wanted, most, std::int64_t{256}});
     splits = std::max(splits, ceil_div(all_units, std::int64_t{kMaxUnits}));
@@ -217,9 +218,9 @@ Support tile_support(const Problem& z, Direction direction, bool split) {
   return {};
 }
 
-// Rows gathered from L2 limit the time: on an H100 about 3.4 TB/s, counting 64 bytes for each row
-// in addition to its own. Half of the bytes of weights count, because concurrent blocks load the
-// same ones. The tensor cores hide most of their time.
+// Rows gathered from L2 limit the time: an H100 reads about 3.4 TB/s, if 64 bytes are added to the
+// size of each row. The bytes of weights count half, because concurrent blocks load the same
+// weights. Most of the time of the tensor cores is hidden.
 Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
   const SumsSizes sizes(z, weights ? Direction::forward : direction);

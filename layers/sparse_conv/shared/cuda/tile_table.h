@@ -3,15 +3,17 @@
 // CUDA here.
 //
 // A product works on tiles of 64 to 256 sites at once. A tap costs time if at least one site of the
-// tile has it, so sites that have the same neighbours should be in the same tile. Their entries are
-// sorted by the mask of their taps. A position in this order is a slot.
+// tile has a neighbour at this tap, so sites with neighbours at the same taps should be in the same
+// tile. The entries are sorted by the mask of the taps that have a neighbour. A position in this
+// order is a slot.
 //
 //   entries  [rows of taps, slots]   as in map.h, 32 bits each
-//   words    [units, words]          of 64 slots: the taps that at least one of them has
+//   words    [units, words]          of 64 slots: the taps at which at least one slot has a
+//            neighbour
 //   order    [slots]                 the site of a slot; -1 after the last one
 //
-// A submanifold table needs no `order`, because each site is its own neighbour at the centre. So it
-// takes 36 bytes for each site with a kernel 3x3x3, and 4 for each 64 sites.
+// A submanifold table needs no `order`, because each site is its own neighbour at the centre. So
+// with a 3x3x3 kernel the table takes 36 bytes for each site, and 4 bytes for each 64 sites.
 //
 // Source: spconv 2 calls the sorted form implicit GEMM (Y. Yan et al.,
 // github.com/traveller59/spconv); H. Tang et al.: TorchSparse++, MICRO 2023, arXiv 2311.12862
@@ -28,10 +30,11 @@ namespace convscope::sparse_cuda {
 inline constexpr int kUnit = 64;        // slots that share a word of taps
 inline constexpr int kSlotsStep = 256;  // slots are whole tiles
 
-// All taps of a table, or one part of them (split_mask), which has its own order.
+// The taps of a table: all taps, or one half of them (split_mask). Each half has a separate order
+// of slots.
 enum class TapPart { all, first_half, second_half };
 
-// Which taps a part has, and which rows of taps it touches.
+// The taps of a part, and the rows of taps that contain them.
 struct PartTaps {
   int first = 0, end = 0;
   int first_row = 0, rows = 0;
@@ -65,10 +68,11 @@ struct TileMasks {
   std::vector<std::uint32_t> unit_words;  // [units, words]
   double useful = 0;                      // pairs
 
-  // Counts for tiles of so many units, which visit each tap that one of their sites has.
+  // Counts the products of tiles of `units` units. A tile visits each tap at which one of its sites
+  // has a neighbour.
   double executed_by_sums(int units) const;
-  // Counts for tiles of so many columns of (tap, piece of 8 channels), which visit each unit that
-  // has one of their taps.
+  // Counts the products of tiles of `tile_pieces` columns. A column is a tap and 8 channels (a
+  // piece), and a tile visits each unit that has one of its taps.
   double executed_by_weights(int tile_pieces, int pieces) const;
 };
 // Returns the masks; the first call waits for the GPU.

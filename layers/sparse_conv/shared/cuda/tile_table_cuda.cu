@@ -2,11 +2,11 @@
 // tile_table_cuda.cu: makes a table of tiles from the sorted keys of sites, on the GPU.
 //
 // Steps   find      the entry of each site and row of taps (find_entries_cuda.cu)
-//         mask      the taps of each site as a number of at most 32 bits, and how many there are
+//         mask      the mask of the taps of each site, at most 32 bits, and the number of taps
 //         sort      sites by that number
 //         permute   entries in the new order; the taps of each 64 sites together
-// The host reads nothing back: it knows the numbers of sites, slots and taps, and an entry without
-// neighbours is 0.
+// The host reads nothing back, because it knows the numbers of sites, slots and taps. An entry
+// without neighbours is 0.
 #include <algorithm>
 #include <bit>
 #include <string>

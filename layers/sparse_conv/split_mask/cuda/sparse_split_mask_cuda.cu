@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_split_mask_cuda.cu: as implicit_gemm, with the taps cut into two parts. Each part has its
-// own order of the sites, sorted by 13 or 14 taps instead of 27. So more sites of a tile agree, and
-// fewer products are wasted where sites have few neighbours (lidar).
+// sparse_split_mask_cuda.cu: implicit_gemm with the taps cut into two parts. Each part has a
+// separate order of the sites, sorted by 13 or 14 taps instead of 27. So more sites of a tile have
+// the same taps, and fewer products are wasted where sites have few neighbours (lidar).
 //
-// Method     the first part leaves its sums in the workspace as f32, the second part adds to them
+// Method     the first part leaves f32 results in the workspace, the second part adds these results
 //            and writes y; dw has one product for each part
 // Shapes, supports, numerics   as implicit_gemm
 // Cost       8 K more bytes for each site, and 44 bytes of map instead of 36
 // Choices    `auto` never takes it. On an H100 y and dx took 1.03 to 1.7 times as long as by
 //            implicit_gemm, in all 76 cases (19 clouds: shells, rooms, lidar, ink, random; f32 and
-//            f16), dw 0.96 to 2.0: it saves products, but gathered rows limit the time, and their
-//            number does not change
+//            f16), dw 0.96 to 2.0: split_mask saves products, but the time is limited by gathered
+//            rows, whose number does not change
 // Read next  implicit_gemm/cuda/sparse_implicit_gemm_cuda.cu, which explains the rest
 #include "layers/sparse_conv/shared/cuda/tile_run.h"
 
