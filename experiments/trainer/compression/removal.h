@@ -3,8 +3,8 @@
 // filters are removed from the network, and the rest of the run trains the smaller dense network,
 // which is faster and needs less memory.
 //
-// Idea   train, prune, reconfigure, continue: Lym et al. 2019, "PruneTrain", arXiv:1901.09290 When
-// at the first epoch that begins with final masks. Weights, buffers and the optimiser's
+// Idea   train, prune, reconfigure, continue: Lym et al. 2019, "PruneTrain", arXiv:1901.09290
+// When   at the first epoch that begins with final masks. Weights, buffers and the optimiser's
 //        state are cut, so the run continues; only the summation order differs from then on.
 #pragma once
 

@@ -19,9 +19,9 @@
 //            of a window is the code of one sum
 // Shapes     images [N,C,H,W] f32, words of w as in int8_small_net.h, logits [N,K] f32
 // Supports   small_net::refusal(): kernels 3x3, 5x5, 7x7 of stride 1, followed by linear layers,
-//            Cost       products = N (K P Q C R^2 + ...), four in an instruction; bytes = the
-//                       images, and the weights once for each block. With few samples the latency
-//                       of one sample is the limit
+//            all in 100 KiB of shared memory
+// Cost       products = N (K P Q C R^2 + ...), four in an instruction; bytes = the images, and the
+//            weights once for each block. With few samples the latency of one sample is the limit
 // Numerics   exact sums; codes are those of double arithmetic (int8_outputs.cuh)
 // Backward   none: rounding has no useful derivative
 // Choices    Two channels: 4 x 2 sums, and 6 words of x serve 40 products of a row (R = 5). Up to
