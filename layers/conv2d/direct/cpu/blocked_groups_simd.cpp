@@ -3,8 +3,7 @@
 // blocked_groups.cpp builds a convolution from them.
 //
 // Method     A tile is some pixels of a block, one vector of lanes after another. For each row of
-//            Method     A tile is some pixels of a block, one vector of lanes after another. For
-//            each row of the kernel and each step d, the weights of up to three taps (r, s) stay in
+//            the kernel and each step d, the weights of up to three taps (r, s) stay in
 //            registers. Each column of the row is loaded and shuffled once, for the up to three
 //            pixels that read it.
 // Cost       per pixel, step and row of a 3x3 kernel: 3 FMAs, 1 + 2 / pixels loads and as many
