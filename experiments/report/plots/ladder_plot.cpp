@@ -80,9 +80,10 @@ Plot draw_ladder(const LadderSet& set) {
     panel.x.include = {base, extent.high};
     figure.panels.emplace_back(std::move(panel));
   }
-  figure.notes = {"\u00D7: the time of the rung below divided by the time of this rung.",
-                  "% of peak: of the measured peak of multiply-add with all threads; Winograd and "
-                  "FFT compute fewer products and may exceed it."};
+  figure.notes = {
+      "\u00D7: the time of the rung below divided by the time of this rung.",
+      "% of peak: executed FLOPs / time, as a share of the measured multiply-add peak of "
+      "the rung's threads."};
   plot.figure = std::move(figure);
   return plot;
 }
