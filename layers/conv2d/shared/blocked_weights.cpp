@@ -81,8 +81,8 @@ class WeightGradient {
   struct Unit {
     Index n, n_end, p, p_end;
   };
-  // Prefetches pixels that later tiles need, a few during each of the preceding tiles. A single
-  // tile would have to wait for memory.
+  // Spreads the prefetch of the next unit's pixels over several tiles of this unit. If one tile
+  // prefetched all of these pixels, it would wait for memory.
   class Ahead {
    public:
     Ahead(const float* from, Index pixels, Index tiles)

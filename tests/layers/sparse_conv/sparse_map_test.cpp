@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_map_test.cpp: compares the map with a search through all coordinates; output sites,
-// memory, reuse.
+// sparse_map_test.cpp: compares the pairs and output sites of a map with a search through all
+// coordinates; tests its memory, its errors and its reuse.
 #include <algorithm>
 #include <tuple>
 

@@ -98,8 +98,8 @@ __device__ inline void store_weight_row(const float* from, Out* to, int count, b
   }
 }
 
-// Stores the block's part of dw, from [k][c][tap] in shared memory. If a tile lacks taps, its rows
-// are not contiguous in dw.
+// Stores the block's part of dw, [k][c][tap] in shared memory, to dw. A row (one k) is contiguous
+// in dw only if the block computed all taps.
 template <class Out>
 __device__ inline void store_weights(const WeightGather& z, const float* from, int first_k,
                                      int rows, int first_c, int channels, int first_tap, int taps) {
