@@ -152,7 +152,7 @@ template <class A, class B>
 concept OneWatched = (kWatched<A> && (kWatched<B> || std::is_arithmetic_v<B>)) ||
                      (std::is_arithmetic_v<A> && kWatched<B>);
 
-// Has the type that C++ gives the result: two bytes become an int.
+// Returns a number of the type that C++ gives this operation: for two bytes, an int.
 template <class A, class B, class Operation>
 auto result(const WatchedNumber<A>& a, const WatchedNumber<B>& b, Operation operation) {
   const auto value = operation(a.value(), b.value());

@@ -121,8 +121,8 @@ struct Statistics {
   float most;
 };
 
-// Called by one block: |x - mean| / deviation is at most sqrt(count), as its squares have the mean
-// 1.
+// Called by one block. |x - mean| / deviation is at most sqrt(count), because the mean of its
+// squares is 1.
 __device__ inline void write_bound(const Statistics& z, std::int64_t count) {
   const float spread = ::sqrtf(static_cast<float>(count));
   unsigned largest = 0;

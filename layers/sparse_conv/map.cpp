@@ -63,7 +63,7 @@ SiteGrid strided_grid(SiteGrid grid, const SparseKernel& kernel) {
   return grid;
 }
 
-// Finds all outputs that a tap leads to. The axes are independent.
+// Returns the output sites that some tap leads to from an input site. The axes are independent.
 SharedSites strided_sites(const SparseSites& in, const SparseKernel& kernel) {
   const SiteGrid grid = strided_grid(in.grid(), kernel);
   std::vector<std::uint64_t> keys;

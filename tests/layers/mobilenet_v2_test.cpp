@@ -61,7 +61,8 @@ TEST(MobileNetV2, HasTheNumbersAndNamesOfTorchvision) {
   EXPECT_EQ(network->output_shape({5, 3, 224, 224}), (Shape{5, 1000}));
 }
 
-// Multiples of 8 that are not more than 10 % below; the last convolution is never narrower.
+// Widths are rounded to multiples of 8, at most 10 % down. The last convolution is never narrower
+// than at width 1.
 TEST(MobileNetV2, RoundsItsWidthsAsThePapersCode) {
   const auto wide = shapes_of(*mobilenet(options({{"width_multiplier", 1.4}}), {1, 3, 64, 64}, 10));
   EXPECT_EQ(wide.at("features.0.0.weight")[0], 48);       // 44.8

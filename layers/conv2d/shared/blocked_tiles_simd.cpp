@@ -64,9 +64,9 @@ CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, c
   }
 }
 
-// Adds the taps of a chain in one block. Some taps reach beyond the border by at most one pixel, as
-// in a 3x3 kernel, or in whole blocks by two, as in a 5x5 kernel. The pixels of these taps are
-// known at compile time.
+// Adds the taps of a chain in one block. Most taps that reach beyond the border do so by one pixel,
+// as in a 3x3 kernel, or by two, as in a 5x5 kernel. For these taps the range of pixels is known at
+// compile time (two: whole blocks only).
 template <int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_taps(const BlockedTile& tile, const BlockedChain& chain, Index step,
                                const float* in, const Block& block, const float* w,

@@ -224,7 +224,7 @@ struct FewChannelBackward {
   const std::uint8_t* passes[2] = {};
   const float* dy = nullptr;  // for the last stage, pooled
   float* dx = nullptr;        // for a single stage; null: not computed
-  float* dw[2] = {};          // with a single stage may be null, when only dx is computed
+  float* dw[2] = {};          // may be null if only dx of a single stage is needed
   float* db[2] = {};          // may be null
   bool accumulate[2] = {};
   float* sums = nullptr;  // few_channel_sums_floats()

@@ -39,7 +39,7 @@ constexpr bool kMasksAreFree = false;
 // alone    the strip contains the whole row, and neighbours outside the row are zero
 enum class Taps { loaded, shifted, alone };
 
-// A strip of columns that is computed at a time: one vector, or two neighbouring vectors.
+// The columns of a row that are computed together: one vector, or two neighbouring vectors.
 template <class Lanes, int Vectors, bool IsMasked, Taps How>
 struct Strip {
   using L = Lanes;

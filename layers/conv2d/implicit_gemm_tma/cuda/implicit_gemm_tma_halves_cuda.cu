@@ -348,10 +348,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 }
 
 // The constants are fitted to 208 times of one H200: the layers of shapes/gpu_dense.txt with batch
-// 1 and 32, and 36 random layers with batch 1, 32 and in part 128. Half of the estimates are within
-// 5 % (backward_weight: 7 % on average) before kAsOthers. They are the microseconds of all
-// launches, and the bytes for each element of an image (read twice, written and read as two planes)
-// and of the weights.
+// 1 and 32, and 36 random layers with batch 1, 32 and in part 128. Before kAsOthers is applied,
+// half of the estimates are within 5 % (backward_weight: 7 % on average). The constants are the
+// microseconds of all launches, the bytes for each element of an image (read twice, written and
+// read as two planes) and the bytes for each weight.
 constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
 // Ratio by which the estimates of other f32 algorithms are too short.
 constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;

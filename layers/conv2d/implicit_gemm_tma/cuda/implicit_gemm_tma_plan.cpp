@@ -15,8 +15,8 @@
 namespace convscope::implicit_gemm_tma {
 namespace {
 
-// The constants are fitted to times of one H200: 134 plans of forward and 165 of backward_weight,
-// with every kernel and every sharing that the layers of shapes/gpu_dense.txt allow, N = 1 and 32.
+// The constants are fitted to times of 134 plans of forward and 165 of backward_weight on one H200:
+// every kernel and every sharing that the layers of shapes/gpu_dense.txt allow, N = 1 and 32.
 constexpr double kClock = 1750;        // cycles per microsecond
 constexpr double kBytesPerCycle = 49;  // from L2 to an SM
 constexpr double kStepCycles = 130;    // of a pipeline step, in addition to its products

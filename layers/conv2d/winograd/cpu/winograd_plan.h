@@ -39,8 +39,8 @@ inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is used panel
 inline constexpr Index kManyPanels = 4, kFewTileRows = 100 * 4;
 inline constexpr Index kFewTiles = 16;           // see prepares
 inline constexpr Index kSharedFloats = 1 << 20;  // V that all panels read: 4 MiB of L3
-// Least number of tiles, so that an element of U that is computed or loaded from memory serves 128
-// FMAs.
+// Least number of tiles that share an element of U: each computation or load of the element then
+// serves 128 FMAs.
 inline constexpr Index kLeastSharedTiles = 128;
 
 // ---- backward_weight: sums over tiles ----------------------------------------------------------

@@ -225,7 +225,8 @@ __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
 
 // ---- the sum of the parts of dw ----------------------------------------------------------------
 
-// dw [G k, c, taps] from parts [split][G k][columns], columns in the order of forward_piece().
+// Adds the parts [split][G k][columns] up to dw [G k, c, taps]. forward_piece() has the order of
+// the columns.
 template <class Out>
 __global__ __launch_bounds__(kThreads) void sum_columns_kernel(const float* parts, int splits,
                                                                const __grid_constant__ Sizes s,

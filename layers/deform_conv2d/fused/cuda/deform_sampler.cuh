@@ -43,9 +43,9 @@ struct PlaceView {
   const void* rows = nullptr;  // x, packed
 };
 
-// The places of a tile are in shared memory, because eight threads need each place. A row has two
-// blocks of eight places. Each of the eight threads of a row computes one place of a block, while
-// the other block is used.
+// The sampling positions (places) of a tile are in shared memory, because eight threads need each
+// place. A row has two blocks of eight places. Eight threads of a row compute the places of one
+// block while the places of the other block are used.
 template <int kTileRows>
 struct PlaceTable {
   static constexpr int kPlaces = 8;  // of a block
