@@ -226,7 +226,7 @@ struct Gradients {
       size += std::abs(gradient(i));
       size_x += std::abs(gradient(i) * away(i));
     });
-    // The mean is rounded to a float for the sums and in dx.
+    // The kernel rounds the mean to a float before it computes the sums and dx.
     const double off = kUnit * std::abs(at.mean), s_off = kRoundings * kUnit * size;
     const double sx_off = kRoundings * kUnit * (size_x + off * size) + off * s_off;
     const double i2 = at.inverse * at.inverse, factor = weight * at.inverse;

@@ -190,8 +190,8 @@ inline void run_guarded(const DeformConv2dAlgorithm& algorithm, const DeformConv
   }
 }
 
-// The reference's results for operands, and the largest of the sums over magnitudes. Operands of
-// half precision become those of an f32 problem.
+// The reference's results, and the largest sum of magnitudes of terms. Operands in half precision
+// are converted to f32.
 struct DeformExpected {
   DeformExpected(const DeformConv2dProblem& problem, Direction direction,
                  DeformConv2dTensors operands, bool add = false)

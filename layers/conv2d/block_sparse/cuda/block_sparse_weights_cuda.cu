@@ -139,7 +139,7 @@ __device__ inline Columns<kTiles, Taps> columns_of(const WeightSums& z, int firs
   return out;
 }
 
-// Loads pixels l%4 and l%4 + 4 of eight pixels, for each of the lane's entries.
+// Loads two of eight pixels, l % 4 and l % 4 + 4 in lane l, for each of the lane's entries.
 template <int kTiles, class Taps>
 __device__ inline void load_columns(const Columns<kTiles, Taps>& columns, const Place<Taps>* places,
                                     float (&out)[kTiles][2]) {

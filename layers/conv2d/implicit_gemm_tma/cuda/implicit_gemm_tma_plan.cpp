@@ -523,7 +523,7 @@ struct WeightSearch {
       }
     }
     best.taps = tap_sets(geometry, best.sharing, best.pitch);
-    // As wide as the number of blocks and a block's memory allow.
+    // The widest sum for which there are enough blocks and the memory of a block suffices.
     for (const int width : {16, 32, 64, 128, 256}) {
       const std::int64_t blocks = z.k * ceil_div(c_channels, width);
       if (width / 4 * narrow(z.r * z.s) > kSumFours || blocks < machine.multiprocessors) break;

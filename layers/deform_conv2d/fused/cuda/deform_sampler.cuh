@@ -236,8 +236,8 @@ struct Ranges {
   }
 };
 
-// Rows of the gradient: kRows pixels of x for each thread; the K dimension walks over taps and the
-// channels of dy. The first four entries are loaded one step ahead.
+// Gathers rows of the gradient of x: kRows pixels of x for each thread. The K dimension walks over
+// taps and the channels of dy. The first four entries are loaded one step ahead.
 template <class By, int kRows>
 class ListSampler {
  public:
