@@ -152,7 +152,8 @@ class TableBuilder {
     const std::int64_t t = first_tap / (last * kernel_.size[1]);
     const std::int64_t r = first_tap / last % kernel_.size[1], s = first_tap % last;
     const std::array<std::int64_t, 3> extent = there_.grid().extent;
-    // By output, tap s is at w * stride + shift; by input, at (w + shift) / stride.
+    // For an output at w, tap s reads w * stride + shift; an input at w reaches (w + shift) /
+    // stride.
     const std::int64_t shift = kByInput ? kernel_.padding[2] - s * kernel_.dilation[2]
                                         : s * kernel_.dilation[2] - kernel_.padding[2];
     const std::uint64_t* const keys = there_.keys().data();

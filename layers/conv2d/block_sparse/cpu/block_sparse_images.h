@@ -15,7 +15,8 @@ namespace convscope::block_sparse {
 
 using Index = std::int64_t;
 
-struct Images {  // NCHW [n,c,plane]; with `row` n plane images of one pixel, `row` floats apart
+// Images [n,c,plane] in NCHW. If row > 0: n * plane images of one pixel, `row` floats apart.
+struct Images {
   Index n, c, plane;
   Index row = 0;
   Index blocks() const { return ceil_div(c, kChannelBlock); }

@@ -109,7 +109,8 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   t.x_rows = (t.rows - 1) * stride + r;
   t.x_pitch = row_pitch((t.columns - 1) * kPixels * stride + window_floats(r, stride));
   t.w_pitch = t.k_tile() + 4;
-  // Shared memory holds all of w and two buffers of x, or two buffers of both for some channels.
+  // Shared memory holds all channels of w and two buffers of x. If that does not fit, it holds two
+  // buffers of x and of w for some channels.
   const int x_channel = t.x_rows * t.x_pitch;
   const int w_channel = r * r * t.w_pitch;
   t.depth = c;

@@ -29,8 +29,8 @@ struct Axis {
   int size, step, start, tile, limit, tiles;
 };
 
-// The points of one tile that are elements: `low` and every step-th point after `low`, within
-// `count` points.
+// The points of one tile that are elements of the image: every step-th point from `low` to low +
+// count - 1.
 struct Points {
   int low, count;
 
