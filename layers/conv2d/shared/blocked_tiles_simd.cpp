@@ -7,8 +7,8 @@
 //            reach over the border of the image skip their pixels by comparison; no padding is
 //            copied or multiplied. A border costs a branch for each pixel of such a tap; interior
 //            taps cost nothing.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
-// has an unroll pragma.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma.
 // Read next  blocked_tiles.h; blocked_pass.cpp, which uses it
 #include "framework/simd/simd.h"
 #include "layers/conv2d/shared/blocked_tiles.h"

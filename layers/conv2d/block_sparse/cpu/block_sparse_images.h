@@ -81,7 +81,7 @@ inline void to_blocks(const Images& images, const float* from, float* blocks) {
   });
 }
 
-// Copies NCHW16c back. Lanes after the last channel are written, too, where `to` has them.
+// Copies NCHW16c back. If `to` has lanes after the last channel, they are written, too.
 inline void from_blocks(const Images& images, const float* blocks, float* to) {
   const BlockCopyKernels& kernels = block_copy_kernels.get();
   for_each_block(images, [&](Index n, Index block, Index channels) {

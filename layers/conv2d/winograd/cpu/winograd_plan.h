@@ -33,7 +33,7 @@ inline constexpr Index kLeastTiles = 2 * 14, kMaxTiles = 8 * 14;
 
 // ---- the same by panels: V stays; each thread makes M of some output channels -------------------
 inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is used panel by panel
-// U of 4 panels or more is also used by panels when there are few tiles. Up to 100 tiles of 4x4 are
+// With few tiles, U is used panel by panel if it has 4 panels or more. Up to 100 tiles of 4x4 are
 // at most 4 blocks of kLeastTiles, so panels give the threads as many chunks. A larger tile counts
 // as several.
 inline constexpr Index kManyPanels = 4, kFewTileRows = 100 * 4;
