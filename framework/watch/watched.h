@@ -43,7 +43,7 @@ constexpr T plain(const WatchedNumber<T>& number) {
   return number.value();
 }
 
-// An index, or a value to fill an array with, and its line in the program.
+// An index, or a value to fill an array with, and the source line that passes it.
 template <class N>
 struct WithLine {
   template <class Given>

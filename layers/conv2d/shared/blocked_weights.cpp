@@ -354,7 +354,7 @@ class WeightGradient {
     }
   }
 
-  // Returns the width of a tile. After the last channel there may be no second block to read.
+  // Returns the width of a tile: one vector if the last channels fit, as a second may not exist.
   int tile_width(Index lane) const {
     return static_cast<int>(lane_count(lane) <= plan_.lanes ? plan_.lanes : plan_.width);
   }

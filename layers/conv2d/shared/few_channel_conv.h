@@ -174,12 +174,12 @@ constexpr Deal data_deal(const FewChannelStage& z, int c_count, int channels, in
   d.splits = splits_for(d.items(), z.k);
   return d;
 }
-// The divisions of a thread's share of dw.
+// Divisors with which a thread finds its share of dw.
 struct WeightDivisors {
   FastDivisor items, channels, fours;  // of the block; its input channels; groups of four in a row
 };
-// Returns the distribution of dw. An item is (a few k, one c, one r), with S sums for each k. The
-// pixels of an item, in groups of four, are cut into splits.
+// Returns how dw is distributed to threads. An item is (a few k, one c, one r), with S sums for
+// each k. The pixels that an item adds, in groups of four, are divided into splits.
 constexpr Deal weight_deal(const FewChannelStage& z, int k_count, int channels, int c_count) {
   Deal d;
   d.tiles_w = ceil_div(z.used_q(), kTileColumns);

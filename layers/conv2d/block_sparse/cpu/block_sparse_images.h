@@ -30,8 +30,8 @@ inline bool has_one_pixel(const Conv2dProblem& z) {
   return z.n > 1 && z.h * z.w * z.r * z.s == 1 && z.p() * z.q() == 1 &&
          z.layout != ActivationLayout::blocked_y;
 }
-// Returns the problem with such images in rows. A row is at most a chain of sums long
-// (sum_chain.h).
+// Returns the problem in which such images are the pixels of rows. A row has at most kSumChain
+// pixels (sum_chain.h).
 inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
   Conv2dProblem out = z;
   if (!has_one_pixel(z)) return out;

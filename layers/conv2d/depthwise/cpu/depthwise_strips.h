@@ -169,7 +169,8 @@ CONVSCOPE_INLINE void for_strips(const DepthwiseMap& z, Body body) {
 
 // ---- one row of x and all taps of a kernel row -------------------------------------------------
 
-// The lanes of each load that are inside the row, and the lanes of each vector that are used.
+// Masks: the lanes of each load that are inside the row, and the lanes of each result that are
+// stored.
 template <class Kind, int S, int Stride>
 struct Borders {
   using L = typename Kind::L;

@@ -103,8 +103,8 @@ struct Lines {
   static constexpr int kPitch = L == 16 ? 18 : L + 4;  // complex numbers from one row to the next
   static constexpr int kPairs = 128 / L;               // pairs of planes in a block
   static constexpr int kPlanes = 2 * kPairs;
-  // The extra elements give other banks to threads of a half warp that read the same point of each
-  // pair.
+  // Padding of a plane: threads of a half warp that read the same point of different pairs use
+  // different banks.
   static constexpr int kPlane = L * kPitch + 16 / kPairs;
   static constexpr std::size_t kSharedBytes = (kPairs * kPlane + L) * sizeof(float2);
 

@@ -303,7 +303,8 @@ std::size_t data_prepared_bytes(const Problem& z) {
          static_cast<std::size_t>(z.groups * plan.group_blocks() * plan.data_weights());
 }
 
-// Prepares [K/G, width] for each group, block of channels, and tile of lanes (r,s), channel.
+// Packs w as [K/G, width] for each group, each block of channels, and each tile of lanes, which
+// count (r,s) and channels.
 void prepare_data_weights(const PrepareArgs<Problem>& args) {
   const Problem& z = args.problem;
   const Plan plan(z, Direction::backward_data);
