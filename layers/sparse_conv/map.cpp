@@ -218,7 +218,7 @@ std::string SparseKernel::text(int rank) const {
 
 std::size_t SparseTable::bytes() const { return entries.size() * sizeof(std::uint32_t); }
 
-// The tables by output and by input of the strided map; a submanifold map has one for both.
+// A strided map has one table by output and one by input; a submanifold map has one for both uses.
 struct SparseMap::Made {
   std::mutex mutex;
   std::shared_ptr<const SparseTable> from_output, from_input;

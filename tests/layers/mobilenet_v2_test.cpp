@@ -127,9 +127,9 @@ Tensor labels() {
   return out;
 }
 
-// Where a block's input receives the gradient of its body, the compiled step adds in another order
-// (layers/plan/README.md), so earlier gradients agree up to roundings. The forward's bits are those
-// of the dynamic graph.
+// The forward pass has the bits of the dynamic graph. Where a block's input receives two gradients,
+// the compiled step adds them in another order (layers/plan/README.md). So that gradient and all
+// later ones agree only up to rounding.
 TEST(MobileNetV2, PlannedStepsAreThoseOfTheDynamicGraph) {
   const auto planned = small(0.2, "direct"), dynamic = small(0.2, "direct");
   std::string why;

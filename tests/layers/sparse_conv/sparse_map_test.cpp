@@ -131,7 +131,7 @@ TEST(SparseMapMemory, HoldsGridsOfMoreThanThirtyTwoBits) {
   EXPECT_EQ(of_view(z.map->by_input(), false), searched(z));
 }
 
-// The last place of a row of the grid and the first one of the next row have neighbouring keys.
+// The last position of a row and the first one of the next row have consecutive keys.
 TEST(SparseMapMemory, KnowsThatARowOfTheGridEnds) {
   const SiteGrid grid{2, 2, {1, 2, 4}};
   const SharedSites sites =

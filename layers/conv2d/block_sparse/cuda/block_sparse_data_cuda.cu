@@ -227,8 +227,8 @@ __device__ inline Range reaching(const SparseData& z, int first, int last) {
   return {begin, (last_image * at.p + high) * at.q + to};
 }
 
-// A pixel of dy: the address of its channels, the accumulator that tap (0, 0) is added to, and the
-// taps whose targets are inside the image and the range.
+// A pixel of dy. from: address of its channels; to: accumulator to which tap (0, 0) is added;
+// inside: the taps whose targets are inside the image and the range.
 template <class Taps>
 struct Source {
   int from;

@@ -355,7 +355,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   }
 }
 
-// The last step of a result: out = relu(value + bias + residual), or value is added to out.
+// How a result is stored: out += value if `accumulate`, else out = relu(value + bias + residual).
 template <class T>
 struct Finish {
   const T* bias;

@@ -35,7 +35,7 @@ double last_chunk_part(int channels, int chunk) {
   if (channels % chunk == 0) return 1;
   return (channels / chunk + 2.0) / (2.0 * ceil_div(channels, chunk));
 }
-// Ratios for f32 as high and low planes, with the addition of accumulators to f32 sums.
+// Constants for f32 as high and low planes. Ratios include adding the accumulators to f32 sums.
 constexpr double kThreeProducts = 3.2;
 constexpr double kNarrowProducts = 1.17;  // 32 columns: shared memory limits the speed
 constexpr double kStoreCyclesPlanes = 0.5;
