@@ -116,7 +116,7 @@ def bases(z):
 
 
 def places(z, offset):
-    """Returns v and u as the type of the offsets rounds them, in float64: [N, O R S, 2, P, Q]."""
+    """Returns v and u [N, O R S, 2, P, Q] in float64, after rounding to the type of the offsets."""
     base = bases(z)
     offset = offset.reshape(offset.shape[0], *base.shape)
     return (base.astype(offset.dtype)[None] + offset).astype(np.float64)

@@ -41,8 +41,8 @@ struct PartOfBlock {
   int channels;
 };
 
-// Adds the products of one tap and one block for pixels [First, End). If not All, only pixels in
-// [first, end) count.
+// Adds the products of one tap and one block for pixels [First, End), or, if not All, for those of
+// them that are in [first, end).
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, const float* w,
                               Index ahead, int first, int end, Vec (&sums)[Pixels][Vectors]) {

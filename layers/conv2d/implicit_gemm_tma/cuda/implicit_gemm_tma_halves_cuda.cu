@@ -147,8 +147,8 @@ std::byte* behind(void* memory, std::size_t bytes) {
   return memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + bytes;
 }
 
-// Workspace of forward and backward_data: the image, and the weights where they were not prepared.
-// In that case their maxima are adjacent, so that one launch finds both.
+// Workspace of forward and backward_data: the packed image and, unless prepared, the packed
+// weights. The maxima of both are then adjacent, so that one launch finds them.
 struct GatherWork {
   GatherWork(const Conv2dProblem& z, Direction direction, const void* prepared, void* memory)
       : image(image_in(z, direction, memory)),

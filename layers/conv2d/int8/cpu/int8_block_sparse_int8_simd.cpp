@@ -28,8 +28,8 @@ struct Range {
   Index begin, end;
 };
 
-// Adds the products of some entries for pixels [First, End). If not All, only pixels in [first,
-// end) count.
+// Adds the products of some entries for pixels [First, End), or, if not All, for those of them that
+// are in [first, end).
 template <int First, int End, bool All, int Pixels>
 CONVSCOPE_INLINE void add_entries(const std::uint8_t* in, Index step, const Int8Entries& entries,
                                   Range range, int first, int end, Ints (&sums)[Pixels][kVectors]) {

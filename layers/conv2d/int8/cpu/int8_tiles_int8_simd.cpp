@@ -34,8 +34,8 @@ struct PartOfBlock {
   int quads;
 };
 
-// Adds the products of one tap and one block for pixels [First, End). If not All, only pixels in
-// [first, end) count.
+// Adds the products of one tap and one block for pixels [First, End), or, if not All, for those of
+// them that are in [first, end).
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const std::uint8_t* in, Index step, const Block& block,
                               const std::int8_t* w, int first, int end,
