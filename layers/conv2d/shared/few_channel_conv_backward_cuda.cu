@@ -145,7 +145,7 @@ struct WeightSums {
                               cut, deal.splits, acc);
   }
 
-  // Writes to scratch [thread][kRow]: four sums are one access, in both directions.
+  // Writes the accumulators to scratch [thread][kRow]; put() and write() access four at a time.
   __device__ void put(float* scratch) const {
     float* const to = scratch + static_cast<int>(threadIdx.x) * kRow;
 #pragma unroll

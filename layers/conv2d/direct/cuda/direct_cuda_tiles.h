@@ -199,7 +199,7 @@ inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, s
   t.c_tile = ceil_div(c, t.tiles_c);
   t.tiles_k = ceil_div(k, t.k_tile());
   t.items = t.k_groups * t.c_tile * (r / t.kernel_rows);
-  // Finds the largest segment of a row that fits into a buffer.
+  // Cuts rows into the fewest segments that fit into a buffer.
   t.pieces = 0;
   do {
     ++t.pieces;
