@@ -248,7 +248,7 @@ __global__ void factors_of_channels(const double* mean, const double* factor, co
 
 // ---- backward ----------------------------------------------------------------------------------
 
-// The inputs of g. kPlain: no activation; kFromX: y is computed again from x; kFromY: y is read.
+// What masks g: kPlain: nothing, no activation; kFromX: y, computed again from x; kFromY: y, read.
 enum class Mask { kPlain, kFromX, kFromY };
 
 template <class T>
