@@ -474,8 +474,8 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
       const int column = f - row * (L / 2 + 1);
       const float4 ab = loaded[u];
       plane[row * Z::kPitch + column] = make_float2(ab.x - ab.w, ab.y + ab.z);
-      if (column != 0 && column != L / 2) {  // else -f is in this half, too, and another thread
-                                             // computes it
+      // In columns 0 and L / 2, frequency -f is in this half, too: another thread computes it.
+      if (column != 0 && column != L / 2) {
         plane[(-row & (L - 1)) * Z::kPitch + L - column] = make_float2(ab.x + ab.w, ab.z - ab.y);
       }
     }

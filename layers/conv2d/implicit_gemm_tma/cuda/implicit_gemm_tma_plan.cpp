@@ -210,8 +210,8 @@ struct GatherSearch {
       const double patch_rows = planes * chunks * groups * box_rows * row;
       const double weight_cycles = planes * chunks * (plan.weights_stay ? 0 : taps * weight_rows) *
                                    (is_across() ? row_cycles(columns, 64) : row);
-      // A patch is released when products of the next one have begun. With two stages, the copy of
-      // a third patch waits for that: only the products of the other taps hide the copy.
+      // A patch's memory is free when products of the next patch have begun. With two stages, the
+      // copy of a third patch waits for that. So only the products of the other taps hide the copy.
       const bool waits = planes == 2 && plan.patch_stages == 2 && taps > 0;
       const double hidden = waits ? products * (taps - groups) / taps : products;
       const auto cycles_with = [&](double rows_cycles) {
