@@ -67,7 +67,7 @@ constexpr int kMaxRows = 16;  // of a tile, on any instruction set
 
 // ---- weights -----------------------------------------------------------------------------------
 
-// The lanes of one tile: channels [k, k + count), packed to `width` lanes.
+// The channels [k, k + count) of one tile, packed to `width` lanes.
 struct Block {
   Index k, count, width;
 };
