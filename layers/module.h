@@ -104,8 +104,8 @@ class CONVSCOPE_API Module {
  protected:
   Module() = default;
   Variable add_parameter(const std::string& name, const Tensor& value);
-  // Adds a buffer. `member` is the module's own handle: it becomes `value`, and follows when the
-  // module moves. `host`: it stays on the host, which reads it in each step.
+  // Adds a buffer. `member`, a tensor of the module, becomes `value` and is replaced when the
+  // module moves. With BufferPlace::host the buffer stays on the host, which reads it in each step.
   enum class BufferPlace { with_parameters, host };
   void add_buffer(const std::string& name, Tensor& member, const Tensor& value,
                   BufferPlace place = BufferPlace::with_parameters);

@@ -61,7 +61,7 @@ class CONVSCOPE_API GradientExchange {
   void ready(const Variable& parameter);
   // Ends a chunk. A parameter that was not ready has no gradient in this process.
   void end_backward();
-  // Takes part in this step with zeros, for a process without images.
+  // Sends zeros in this step; for a process that has no images.
   void no_images();
   // Waits (on a device: queues the wait).
   void finish();

@@ -298,8 +298,8 @@ __global__ void __launch_bounds__(kThreads)
 
 LaunchShape blocks_of(unsigned blocks) { return {.grid = dim3(blocks), .block = dim3(kThreads)}; }
 
-// Writes norm[0] and returns a pointer to the factor. The scratch memory holds the factor, then the
-// partial sums.
+// Queues the computation of norm[0] and returns a pointer to the clipping factor. The scratch
+// memory holds the factor, then the partial sums.
 const double* queue_norm(const UpdateTable& table, double max_norm, double* norm) {
   std::int64_t all = 0;
   for (const UpdateRow& row : table.rows()) all += ceil_div(row.count, kSumChunk);

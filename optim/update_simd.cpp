@@ -78,8 +78,9 @@ void adam(const UpdateSpan& s, const UpdateRow& row, const AdamRule& rule) {
   });
 }
 
-// The square of a float is exact in double, so these sums have the same bits with every instruction
-// set. It has sixteen partial sums, so that additions do not wait for one another.
+// Returns the sum of squares. The square of a float is exact in double, so the sum has the same
+// bits with every instruction set. Sixteen partial sums are independent, so additions need not
+// wait.
 double square_sum(const float* x, std::int64_t count) {
   constexpr int kSums = 16;
   double sums[kSums] = {};

@@ -8,8 +8,8 @@
 //             minmax      the step stays at its calibrated value: max|x| / Qp
 //             percentile  as minmax, with a percentile of |x|
 // Calibration the first `calibration_batches` forward passes in training set the step: the mean
-//             over the batches, or their maximum for minmax. Before that an evaluation is an
-//             error. lsq calibrates by `init` and then trains.
+//             over the batches, or their maximum for minmax. An evaluation before calibration is an
+//             error. For lsq, `init` sets the step at which training starts.
 // Step        log      learns t = log s, with the gradient scale divided by s^2 (log_rate). An
 //                      update changes s by a factor of at most kMaxChange, so one extreme
 //                      gradient cannot make the step useless.

@@ -85,7 +85,8 @@ class Cutter {
   Cutter(Module& model, const PrunableNetwork& network, const std::vector<Tensor>& masks,
          const CompactPlan& plan)
       : network_(network), masks_(masks), plan_(plan) {
-    // The kept outputs of the layers after each layer: "bn1" has the channels of "c1".
+    // Maps each layer to the pruned layer whose kept outputs it carries: "bn1" has the channels of
+    // "c1".
     std::size_t next = 0;
     for (const NamedModule& part : model.modules()) {
       while (next < network.layers.size() && network.layers[next].name == part.name) ++next;

@@ -18,7 +18,7 @@
 namespace convscope {
 
 struct CompactPlan {
-  // kept[l]: the remaining outputs of layer l, ascending; of every layer of the network.
+  // kept[l]: the indices of the remaining outputs of layer l, ascending, for every layer.
   std::vector<std::vector<std::int64_t>> kept;
 };
 

@@ -43,7 +43,8 @@ Pruner::Pruner(Module& model, const Shape& input, const SparsityOptions& options
   check_pieces(pruned_layers(), options_);
   check_counts();
   for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-    // A layer that keeps all its outputs may still lose inputs that no layer computes any longer.
+    // With a structured method even an excluded layer gets a mask: it keeps all its outputs, but
+    // may lose inputs that no layer computes any longer.
     if (excluded_[l] && !options.structured()) continue;
     PrunableLayer& layer = network_.layers[l];
     auto mask = std::make_shared<Mask>(layer.weight());

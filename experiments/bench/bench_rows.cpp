@@ -43,7 +43,7 @@ void BenchRows::add(std::unique_ptr<BenchContender> contender, const Cost& cost,
   add_other(timed(one, first_seconds, [this] { return weights_may_move(contenders_); }),
             [this, &row, cost](const std::vector<double>& seconds) { fill(row, cost, seconds); });
   if (row.prepared_bytes == 0) return;
-  // Timed separately: the part of a call that inference does once for many calls.
+  // Preparing the weights is timed separately, because inference prepares them once for many calls.
   const auto begin = std::chrono::steady_clock::now();
   one.prepare();
   backend_of(settings_.device).synchronize(settings_.device.index);

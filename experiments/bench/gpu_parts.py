@@ -30,8 +30,8 @@ PEERS = "experiments/peers"
 HUGE = "*Beyond31Bits*"  # sequential: two of them exceed the memory of some GPUs
 LONG = ("*OnRandomProblems", "*AtFullSize*", "*ShapesFile*")
 
-# name: of the stamp and of the JSON file. ends_with: exit codes of a complete run; 1 mostly means that a
-# result was wrong. goes_on: supports --go-on and --seconds. shown: output lines that are shown.
+# Fields of a step. name: name of the stamp and of the JSON file. ends_with: exit codes of a complete run; 1 mostly
+# means that a result was wrong. goes_on: whether --go-on and --seconds exist. shown: which output lines are shown.
 PRINTED = ("ceilings", "mnist_to_99")  # their output is kept; they have no --json
 Step = collections.namedtuple("Step", "part name command ends_with goes_on shown", defaults=((0, 1), False, None))
 

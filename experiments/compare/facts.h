@@ -15,7 +15,7 @@ namespace convscope {
 using Facts = std::map<std::string, std::vector<std::string>>;
 CONVSCOPE_API void add_fact(Facts& facts, const std::string& key, const std::string& value);
 
-// One key with a value for each side, "a / b" where one side has several; "-": none.
+// One key with a value for each side: "a / b" if the side has several values, "-" if it has none.
 struct FactRow {
   std::string key;
   std::vector<std::string> values;

@@ -76,7 +76,8 @@ RankTest rank_test(const Values& a, const Values& b) {
   const double smaller = std::min(u, static_cast<double>(ratios.size()) - u);
   out.p =
       ties ? normal_p(a, b, u) : std::min(1.0, 2 * distribution[static_cast<std::size_t>(smaller)]);
-  // The largest k with P(U <= k - 1) <= 2.5 %: the k-th ratio from either end.
+  // The interval ends at the k-th ratio from either end, for the largest k with P(U <= k - 1) <=
+  // 2.5 %.
   const auto k = static_cast<std::size_t>(std::ranges::upper_bound(distribution, 0.025) -
                                           distribution.begin());
   if (k > 0) {

@@ -72,7 +72,8 @@ std::vector<ExplainedStep> steps_of(const ExperimentConfig& config, Module& mode
   return steps;
 }
 
-// Returns the kernels with `auto` everywhere, for a step that a refused algorithm prevents.
+// Returns the kernels of the step if all algorithms were `auto`; for a config whose algorithm
+// refuses.
 StepKernels kernels_with_auto(ExperimentConfig config, const SampleInfo& sample) {
   config.conv = {};
   for (LayerSpec& layer : config.model.layers) {

@@ -41,8 +41,8 @@ std::string cell(const ExplainedDirection& of, const std::string& layer) {
   return cat("+", of.decision.names.first, of.decision.names.second.empty() ? "" : " (checked)");
 }
 
-// Returns the estimated time of the directions that are needed. Below 0: there is no estimate,
-// because a chain runs or nothing.
+// Returns the estimated milliseconds of the directions that run; below 0 if there is no estimate,
+// because a chain or nothing runs.
 double estimated_ms(const ExplainedLayer& layer) {
   double sum = 0;
   for (const ExplainedDirection& of : layer.directions) {

@@ -116,7 +116,7 @@ def bases(z):
 
 
 def places(z, offset):
-    """Returns v and u as the type of the offsets rounds them, in float64: [N, O R S, 2, P, Q]."""
+    """Returns v and u [N, O R S, 2, P, Q] in float64, after rounding to the type of the offsets."""
     base = bases(z)
     offset = offset.reshape(offset.shape[0], *base.shape)
     return (base.astype(offset.dtype)[None] + offset).astype(np.float64)
@@ -364,7 +364,7 @@ def cases(args):
 
 
 def queued_us(run, calls=10, times=15):
-    """Returns the median time of one of several consecutive calls, in microseconds."""
+    """Returns the time of one of `calls` consecutive calls in microseconds: the median of `times` measurements."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares inference of a quantised network: Convscope on integers, OpenVINO and ONNX Runtime.
 
-The others run the ONNX file (QuantizeLinear, DequantizeLinear) that `convscope export --onnx` writes of the
-same network. f32 of Convscope and OpenVINO is timed, too.
+OpenVINO and ONNX Runtime run the ONNX file (QuantizeLinear, DequantizeLinear) that `convscope export --onnx`
+writes of the same network. Convscope and OpenVINO are timed in f32, too.
 
     python3 experiments/peers/int8_nets_vs_peers.py --program build/release/bin/convscope
     ... --quick                  one short turn of each
@@ -13,13 +13,13 @@ The network is trained for two steps on random pixels, so that its batch norms h
 quantisers have steps (8 bits). Convolutions do not depend on the image size: the steps of 32x32 images are
 used for 224x224 ones.
 
-First the results: the logits of the same images, by `convscope op net` and by every system, are compared
-with ONNX Runtime without any optimisation. All round to the same grids, but another summation order may
-move a number on the border of two codes to either side, and later layers propagate that. So a system may
-differ by 2 percent of the logits' norm; a different network differs by far more. A system beyond the
-tolerance is not timed. Then the times: all systems in turn, `--repeats` times, every turn in a new process.
-The table shows the median over the turns and the shortest run; a ratio is a system's time / that of our
-int8.
+First the script compares the logits of the same images, from `convscope op net` and from every system, with
+those of ONNX Runtime without any optimisation. All systems round to the same grids, but another summation
+order may move a number on the border of two codes to either side, and later layers propagate the difference.
+So a system may differ by 2 percent of the logits' norm; a different network differs by far more. A system
+beyond the tolerance is not timed. Then the script times all systems in turn, `--repeats` times, every turn in
+a new process. The table shows the median over the turns and the shortest run; a ratio is a system's time /
+the time of Convscope's int8.
 
 Exit code 1 when a result is wrong, 77 when no baseline is installed.
 """

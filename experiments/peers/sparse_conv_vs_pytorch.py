@@ -3,18 +3,18 @@
 """Times submanifold sparse convolution on the CPU, compared with PyTorch's gather-GEMM-scatter.
 
 The cloud is the shell of a sphere with noise: --voxels sites of a 3-D grid, sorted, so that neighbours are
-near each other for both sides; and a 3x3x3 kernel. PyTorch has no sparse convolution, so the script
-implements one with PyTorch's functions, in two variants; the faster one counts in each direction:
+near each other in memory for Convscope and for PyTorch. The kernel is 3x3x3. PyTorch has no sparse
+convolution, so the script implements two with PyTorch's functions and compares with the faster one:
 
     taps      for each tap: index_select, mm, index_add_; the centre tap is a plain mm
     columns   all neighbours side by side, with a row of zeros for missing ones; one mm
 
-Both get prepared lists of neighbours, int64 as PyTorch needs them: making them is not timed. Ours is `op
-sparse_conv --repeats`, which prints the times of its sites and its map, too; the preparation of the weights
-counts. Both sides compute the same numbers, which are compared with PyTorch's float64 first. Backward is dx
-and dw; that of PyTorch is the autograd of `taps`, or of `columns`. The ratio is PyTorch's time / ours,
-above 1 we are faster. Both are timed alternately, a process of ours and then PyTorch, --turns times; each
-turn yields the median of its runs, and the fastest turn counts, on both sides.
+Both variants get prepared lists of neighbours, int64 as PyTorch needs them; making them is not timed. For
+Convscope the script runs `op sparse_conv --repeats`, which also prints the times of its sites and its map;
+the preparation of the weights is timed. Both results are first compared with PyTorch in float64. Backward
+is dx and dw; PyTorch computes them by autograd of `taps` or `columns`. The ratio is PyTorch's time / ours;
+above 1 Convscope is faster. A turn is a process of Convscope, then PyTorch; there are --turns turns. Each
+turn yields the median of its runs, and the fastest turn of each side counts.
 
 Exit code 1 when results differ by more than 1e-5 of the largest number, 77 without PyTorch.
 

@@ -68,7 +68,8 @@ const Facts& defaults() {
   return table;
 }
 
-// The kind of a block never counts as a default, because it says that the block exists.
+// Returns whether the key has its default value. `method` and `type` of a config block are always
+// shown in labels, because they say that the block exists.
 bool is_default(const std::string& key, const std::string& value) {
   if (key.ends_with(".method") || key.ends_with(".type")) return false;
   const auto known = defaults().find(key);

@@ -99,8 +99,8 @@ std::map<std::string, LayerCost> LayerCosts::means(const std::set<std::string>& 
     const std::string with = sum.timed_with.empty() ? "" : row_of(sum.timed_with, rows);
     if (!with.empty() && with != row_of(name, rows)) mean.timed_with = with;
   }
-  // Work outside of a kernel of several layers, such as a quantiser of one of them, counts with
-  // that kernel. A row therefore either contains all work of its layers, or is empty.
+  // If one kernel computes several layers, other work of these layers, such as a quantiser, is
+  // added to the row of that kernel. So a row either contains all work of its layers, or is empty.
   for (auto& [name, mean] : out) {
     if (mean.timed_with.empty() || !mean.timed) continue;
     LayerCost& whole = out[mean.timed_with];

@@ -17,8 +17,8 @@ namespace convscope {
 CONVSCOPE_API void begin_load_watch();
 
 // Returns the mean number of cores that other programs have kept busy since begin_load_watch().
-// Returns nothing where the system does not tell, or while other processes of this group, which are
-// not foreign, work on this host. Waits until 0.1 s have passed (counts are in 0.01 s).
+// Returns nothing if /proc/stat or times() fails, or if this process trains in a group that has
+// other processes on this host. Waits until 0.1 s have passed, because the counts are in 0.01 s.
 CONVSCOPE_API std::optional<double> cores_of_others();
 CONVSCOPE_API int cores_online();
 

@@ -28,7 +28,7 @@ class CONVSCOPE_API SweepFolder {
   // was on another host and did not release it, waits for a sign of life and says so.
   SweepFolder(std::string path, const SweepPlan& plan, const std::vector<std::string>& overrides,
               const Say& say = {});
-  // Returns null when another process works on it. Writes only the claim.
+  // Returns null if another process works on the sweep. Writes only the claim of the folder.
   static std::unique_ptr<SweepFolder> open_if_free(const std::string& path);
   ~SweepFolder();
   SweepFolder(const SweepFolder&) = delete;

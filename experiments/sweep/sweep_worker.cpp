@@ -27,8 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr auto kLookAgain = std::chrono::milliseconds(500);
-// A run on another host is taken over after two minutes without a sign of life, its claim after one
-// minute.
+// If a run on another host shows no sign of life, it is taken over after two minutes, and its claim
+// after one minute.
 constexpr double kPatienceSeconds = 600;
 
 double seconds_since(Clock::time_point start) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorded_steps.cpp: steps that a device runs by itself, several per launch: the compiled kernel
-// calls of a step are recorded once (DeviceBackend::begin_recording; a CUDA graph) and replayed.
+// recorded_steps.cpp: trains and evaluates without the host. The compiled kernel calls of a step
+// are recorded once in a CUDA graph; each launch replays several steps.
 #include "experiments/trainer/recorded_steps.h"
 
 #include <algorithm>

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorded_steps.h: steps that a device runs by itself, several per launch: the compiled kernel
-// calls of a step are recorded once (DeviceBackend::begin_recording; a CUDA graph) and replayed.
+// recorded_steps.h: trains and evaluates without the host. The compiled kernel calls of a step are
+// recorded once in a CUDA graph (DeviceBackend::begin_recording), and each launch replays several
+// steps.
 //
 //   training     next batch (next_batch.h) · forward · loss · backward · [division by the loss
-//   scale]
-//                · clipping · update
+//                scale] · clipping · update
 //   evaluation   next batch · forward · loss
-//   shared     training with several processes: each computes its part of a batch. The sums of
-//              losses, running statistics and gradients over all processes are recorded too
-//              (optim/gradient_exchange.h). Every process records the same sums.
+//   shared       training with several processes: each computes its part of a batch. The sums of
+//                losses, running statistics and gradients over all processes are recorded too
+//                (optim/gradient_exchange.h). Every process records the same sums.
+//
 // The data set is on the device (datasets/device_data.h), and so is everything that changes from
 // step to step: the start of the batch, the learning rate, Adam's corrections, the step number for
 // dropout. The host sends these values for a whole launch, and reads the losses of a launch after

@@ -142,7 +142,7 @@ class Engine {
     }
   };
 
-  // For each leaf, the number of operations in the pass that use it.
+  // Maps each leaf to the number of operations of the pass that use the leaf.
   using LeafUses = std::unordered_map<const Variable::State*, int>;
   static LeafUses count_leaf_uses(const std::vector<Ref<Node>>& nodes) {
     LeafUses uses;

@@ -30,7 +30,8 @@ namespace convscope {
 
 inline constexpr int kMomentSums = 4;
 
-// The weights in a merge of the difference of the means, and of the square of this difference.
+// When two sets are merged: the factor of the difference b - a of their means in the new mean, and
+// the factor of (b - a)^2 in the new sum of squares.
 struct MomentShares {
   float mean, squares;
 };

@@ -6,11 +6,10 @@
 //           main queue. join() makes the main queue wait for the sums. All of this is device work,
 //           so it is recorded like kernels, and a replayed step needs no host.
 // Weights   NCCL multiplies the terms by the weight (ncclRedOpCreatePreMulSum), so no kernel scales
-// them first. Processes A lost process leaves the others waiting in NCCL's kernels forever. NCCL
-// needs no
+//           the terms first.
+// Processes If a process is lost, the other processes wait in NCCL's kernels forever. NCCL needs no
 //           watchdog here: the group's thread detects the loss and ends the process.
-// Order     Recordings that contain sums must be freed before the reducer, because NCCL waits for
-// them.
+// Order     Free recordings that contain sums before the reducer: NCCL waits for them.
 #pragma once
 
 #include <map>

@@ -112,7 +112,7 @@ struct ProcessGroup::Impl {
   MpiLibrary::Request request;
   std::vector<float> tree_buffer;
   bool may_share = false;  // MPI allows two threads to call it in turns
-  // More processes than cores: a spinning process occupies the core that its partner needs.
+  // True with more processes than cores: spinning would occupy the core that a partner needs.
   std::atomic<bool> is_crowded{false};
 
   std::atomic<Ticket> done{0};

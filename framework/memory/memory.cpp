@@ -170,7 +170,8 @@ struct FreeObject {
   FreeObject* next;
 };
 
-// Trivially destructible, so that objects freed late in a thread's life still find it.
+// The array is trivially destructible, so that it still exists when a thread frees objects at its
+// end.
 thread_local std::array<FreeObject*, kSmallLists> small_lists{};
 thread_local bool small_lists_closed = false;
 

@@ -34,7 +34,7 @@ std::int64_t number_at(const std::string& path) {
   return error == std::errc() && value > 0 ? value : 0;
 }
 
-// Lowers `room` to the smallest limit of a group and its ancestors.
+// Lowers `room` to the smallest limit of a control group and its ancestors.
 void lower_to(MemoryRoom& room, const std::string& folder, std::string group, const char* file) {
   while (true) {
     const std::string path = cat(folder, group == "/" ? "" : group, "/", file);

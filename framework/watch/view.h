@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// The types that a view uses with a pointer of type Pointer.
+// The types of values and indices that a view of a pointer of type Pointer uses.
 template <class Pointer>
 struct PointerTo;
 template <class T>

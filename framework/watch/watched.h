@@ -43,7 +43,7 @@ constexpr T plain(const WatchedNumber<T>& number) {
   return number.value();
 }
 
-// An index, or a value to fill an array with, and its line in the program.
+// An index, or a value to fill an array with, and the source line that passes it.
 template <class N>
 struct WithLine {
   template <class Given>
@@ -152,7 +152,7 @@ template <class A, class B>
 concept OneWatched = (kWatched<A> && (kWatched<B> || std::is_arithmetic_v<B>)) ||
                      (std::is_arithmetic_v<A> && kWatched<B>);
 
-// Has the type that C++ gives the result: two bytes become an int.
+// Returns a number of the type that C++ gives this operation: for two bytes, an int.
 template <class A, class B, class Operation>
 auto result(const WatchedNumber<A>& a, const WatchedNumber<B>& b, Operation operation) {
   const auto value = operation(a.value(), b.value());

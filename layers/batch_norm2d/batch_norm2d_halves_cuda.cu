@@ -121,8 +121,8 @@ struct Statistics {
   float most;
 };
 
-// Called by one block: |x - mean| / deviation is at most sqrt(count), as its squares have the mean
-// 1.
+// Called by one block. |x - mean| / deviation is at most sqrt(count), because the mean of its
+// squares is 1.
 __device__ inline void write_bound(const Statistics& z, std::int64_t count) {
   const float spread = ::sqrtf(static_cast<float>(count));
   unsigned largest = 0;
@@ -248,7 +248,7 @@ __global__ void factors_of_channels(const double* mean, const double* factor, co
 
 // ---- backward ----------------------------------------------------------------------------------
 
-// The inputs of g. kPlain: no activation; kFromX: y is computed again from x; kFromY: y is read.
+// What masks g: kPlain: nothing, no activation; kFromX: y, computed again from x; kFromY: y, read.
 enum class Mask { kPlain, kFromX, kFromY };
 
 template <class T>

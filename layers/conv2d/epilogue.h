@@ -35,8 +35,9 @@ class FusedEpilogue {
     apply_(at, residual_of(at), relu_, most_, rows, count, step);
   }
 
-  // Returns the residual of the element `at` of y, for kernels that finish results in registers;
-  // null when there is no residual. relu() says whether min(max(v, 0), most) follows.
+  // Returns the address of the residual of element `at` of y, or null without a residual; for
+  // kernels that finish results in registers. If relu(), the kernel then computes min(max(v, 0),
+  // most()) of each sum v.
   const float* residual_of(const float* at) const {
     return residual_ == nullptr ? nullptr : residual_ + (at - y_);
   }

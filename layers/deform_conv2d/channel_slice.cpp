@@ -37,8 +37,8 @@ class ChannelSliceOperation final : public Operation {
   std::int64_t first_, count_;
 };
 
-// The bytes of an image in `whole`, and the range of these bytes that `part` holds, from channel
-// `first`.
+// image: bytes of an image in `whole`. `part` holds the channels from `first` on: `own` bytes that
+// begin `before` bytes after the image's first byte.
 struct Bytes {
   Bytes(const Tensor& whole, std::int64_t first, const Tensor& part) {
     const auto plane =

@@ -108,7 +108,8 @@ class DevicePlace {
   bool inside_;
 };
 
-// The place of tap t of offset group o, for pixel i of the P Q of image n, and its mask.
+// The sampling position (place) and the mask of tap t of offset group o, for pixel i < P Q of image
+// n.
 template <class T>
 struct DeviceTap {
   __device__ DeviceTap(const DeviceSizes& z, const T* offset, const T* mask, Index n, int o, int t,

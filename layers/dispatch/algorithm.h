@@ -153,8 +153,8 @@ struct Algorithm {
   // does not include the prepared weights.
   std::size_t (*prepared_bytes)(const Problem&, Direction) = nullptr;
   void (*prepare_weights)(const PrepareArgs<Problem>&) = nullptr;
-  // Whether weights are prepared even for a single call; null: always. Where it returns false, such
-  // a call gets args.prepared null and reads args.w.
+  // Returns whether weights are prepared even if only one call uses them; null: always. If it
+  // returns false, args.prepared is null in such a call, which reads args.w.
   bool (*prepares_for_one_call)(const Problem&, Direction) = nullptr;
   // Error bound: max|error| <= growth(terms of a sum) * eps * max(conv(|x|,|w|)). It holds where
   // rounding errors have random signs: for normal numbers, also with an offset and heavy tails.

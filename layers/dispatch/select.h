@@ -59,8 +59,8 @@ struct Question {
   WeightUse use;
   std::string layer;  // the layer that selects, for errors; "": none
   std::vector<Verdict> verdicts;
-  // The text by which `measure` remembers the problem, if it is coarser than the problem's text;
-  // else "".
+  // The key under which `measure` stores its result, if several problems share the result; "": the
+  // text of the problem.
   std::string measured_as = {};
 };
 

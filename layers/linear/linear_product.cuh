@@ -153,7 +153,8 @@ struct TileProduct {
   static __device__ float sum_of_sharers(const float (&own)[kWidth], float* shared) {
     float sum = 0;
     if constexpr (kOrderA == Order::columns) {
-      // Neighbouring threads have neighbouring rows; so many threads have all rows of the tile.
+      // Neighbouring threads have neighbouring rows. kOfOneSharer threads have all rows of the
+      // tile.
       constexpr int kOfOneSharer = kRows / kWidth;
       static_assert(kOfOneSharer <= 32 && 32 % kOfOneSharer == 0);
       const int lane = static_cast<int>(threadIdx.x % 32);

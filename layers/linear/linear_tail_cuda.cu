@@ -265,8 +265,7 @@ __device__ inline void copy_floats(float* to, const float* from, int count, int 
     async_copy<16>(to + at, at < inside ? from + at : from, at < inside);
   }
 }
-// Copies the same in 16 bits, two in the place of a float: half of the bytes, here and in each
-// product.
+// Copies `count` floats as 16-bit elements, so that this copy and each product move half the bytes.
 template <class Half>
 __device__ inline void copy_as_halves(Half* to, const float* from, int count) {
   constexpr int kHeld = 8;

@@ -84,8 +84,8 @@ __device__ inline void store_four(Half* to, float4 four) {
                                                pair_from_floats<Half>(four.z, four.w)};
 }
 
-// Copies w [O,I] into 16-bit rows, with zeros after the ends of rows and after the last one, which
-// sums of whole steps of k read.
+// Copies w [O,I] into 16-bit rows. Zeros follow each row and the last row, because products read
+// whole steps of the K dimension.
 template <class Half>
 __device__ void copy_weights(const HalvesLayer& z, Half* to) {
   constexpr int kHeld = 8;

@@ -150,8 +150,8 @@ __device__ void multiply_tile(const TailWeights& a, int k, int block, const More
   }
 }
 
-// Divides gradients by the scale of the loss. One that is not finite is recorded; all threads that
-// record one write the same value.
+// Divides gradients by the scale of the loss and records overflow. Several threads may record it at
+// once, because all write the same value.
 struct Unscale {
   float factor;
   std::int32_t* overflow;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tile.cuh: a chunk of one operand of a product in shared memory: its copy, its rounding,
-// and how a lane reads it. Used by linear_fused_cuda.cu.
+// linear_tile.cuh: copies a chunk of one operand of a product to shared memory, rounds it, and
+// defines how a lane reads it. Used by linear_fused_cuda.cu.
 #pragma once
 
 #include "framework/cuda/async_copy.cuh"

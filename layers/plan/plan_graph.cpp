@@ -170,7 +170,8 @@ void PlanGraph::fuse() {
     op.output = (*next)->output;
     op.all_layers.insert(op.all_layers.end(), (*next)->all_layers.begin(),
                          (*next)->all_layers.end());
-    // The other inputs of `next` may be computed after `op`, so the fused one runs at its position.
+    // The fused operation runs at the position of `next`, whose other inputs may be computed after
+    // `op`.
     *next = std::move(ops_[at]);
     ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(at));
   }

@@ -211,7 +211,7 @@ class CONVSCOPE_API PlanGraph {
     bool numbers = false, factors = false;
   };
   ReadAs read_as(ValueId value) const;
-  // Returns whether its producer reads the gradient of the value only as fp16 operands.
+  // Returns whether the producer of a value reads the value's gradient only as fp16 operands.
   bool gradient_is_read_as_factors(ValueId value) const;
   // Returns the value whose memory this one shares; the value itself when it owns its memory.
   ValueId owner(ValueId value) const;

@@ -219,7 +219,7 @@ template <class T>
 __global__ void __launch_bounds__(256)
     adaptive_gradient_rows(const T* dy, PoolSizes s, T* dx, std::int64_t all_rows) {
   for_rows(all_rows, s.h, [&](std::int64_t plane, int i, std::int64_t row) {
-    // From the first part that ends after i to the first that begins after it.
+    // The loops run from the first window that ends after i to the last that begins at or before i.
     const std::int64_t p_begin = static_cast<std::int64_t>(i) * s.p / s.h;
     const std::int64_t base = plane * s.p * s.q;
     for (int j = static_cast<int>(threadIdx.x); j < s.w; j += static_cast<int>(blockDim.x)) {

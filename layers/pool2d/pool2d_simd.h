@@ -23,7 +23,7 @@ struct MaxPoolSizes {
 };
 
 struct Pool2x2Kernels {
-  // taps[i] = 2 r + s of the largest element of window i; null: not needed.
+  // The largest element of window i is at row r, column s: taps[i] = 2 r + s. taps may be null.
   void (*max_forward)(const Pool2x2Sizes&, const float* x, float* y, std::uint8_t* taps);
   void (*max_backward)(const Pool2x2Sizes&, const float* dy, const std::uint8_t* taps, float* dx);
   void (*avg_forward)(const Pool2x2Sizes&, const float* x, float* y);

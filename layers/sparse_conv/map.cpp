@@ -63,7 +63,7 @@ SiteGrid strided_grid(SiteGrid grid, const SparseKernel& kernel) {
   return grid;
 }
 
-// Finds all outputs that a tap leads to. The axes are independent.
+// Returns the output sites that some tap leads to from an input site. The axes are independent.
 SharedSites strided_sites(const SparseSites& in, const SparseKernel& kernel) {
   const SiteGrid grid = strided_grid(in.grid(), kernel);
   std::vector<std::uint64_t> keys;
@@ -152,7 +152,8 @@ class TableBuilder {
     const std::int64_t t = first_tap / (last * kernel_.size[1]);
     const std::int64_t r = first_tap / last % kernel_.size[1], s = first_tap % last;
     const std::array<std::int64_t, 3> extent = there_.grid().extent;
-    // By output, tap s is at w * stride + shift; by input, at (w + shift) / stride.
+    // For an output at w, tap s reads w * stride + shift; an input at w reaches (w + shift) /
+    // stride.
     const std::int64_t shift = kByInput ? kernel_.padding[2] - s * kernel_.dilation[2]
                                         : s * kernel_.dilation[2] - kernel_.padding[2];
     const std::uint64_t* const keys = there_.keys().data();
@@ -217,7 +218,7 @@ std::string SparseKernel::text(int rank) const {
 
 std::size_t SparseTable::bytes() const { return entries.size() * sizeof(std::uint32_t); }
 
-// The tables by output and by input of the strided map; a submanifold map has one for both.
+// A strided map has one table by output and one by input; a submanifold map has one for both uses.
 struct SparseMap::Made {
   std::mutex mutex;
   std::shared_ptr<const SparseTable> from_output, from_input;

@@ -59,8 +59,8 @@ std::uint64_t key_in(const SiteGrid& grid, const SitePlace& place) {
          u(place.at[2]);
 }
 
-// Sorts keys, and rows with them if there are any: by 11 bits at a time from the lowest; each pass
-// is stable.
+// Sorts keys, and rows with them if there are any. Each pass sorts by 11 bits, the lowest first,
+// and is stable.
 void radix_sort(std::vector<std::uint64_t>& keys, std::vector<std::int32_t>& rows) {
   constexpr int kBits = 11;
   constexpr std::uint64_t kMask = (1u << kBits) - 1;

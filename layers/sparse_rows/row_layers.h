@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// Throws Error, which names the remedy, unless the layer receives rows of sites.
+// Throws an Error that says what to do, unless the layer's input is rows of sites.
 CONVSCOPE_API void expect_rows(const char* operation, const Shape& input,
                                const LayerContext& context);
 // Returns the shape of the dense image of rows with `channels` channels on `level`, for a batch of

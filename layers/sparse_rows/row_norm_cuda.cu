@@ -60,7 +60,7 @@ __global__ void piece_sums(Terms terms, RowPieces pieces, Index channels, double
   }
 }
 
-// to[c] = scale times the sum of the pieces; part `s` of `sums`.
+// Computes to[c] = scale times the sum over the pieces of sum number `s`; a piece has `sums` sums.
 __global__ void add_pieces(const double* parts, Index pieces, Index channels, int sums, int s,
                            double scale, double* to) {
   for (Index c = global_thread(); c < channels; c += global_threads()) {

@@ -16,8 +16,8 @@ const LsqParts* integer_parts(const PlanOp* op) {
 Tensor on_host(const Tensor& tensor) { return tensor.defined() ? tensor.to(Device{}) : tensor; }
 
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq) {
-  // For a device, a copy of the step is bounded here, because each kernel of the device bounds the
-  // step itself.
+  // On a GPU this clamps only a host copy of the step; the kernels that read the step on the GPU
+  // clamp it themselves.
   const Tensor host = on_host(step);
   put_into_bounds(host, {.last = on_host(lsq.bounds.last), .first = on_host(lsq.bounds.first)},
                   lsq.rule.form);

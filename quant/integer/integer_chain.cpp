@@ -94,7 +94,7 @@ class IntegerChainOp final : public PlanOp {
   std::vector<std::unique_ptr<PlanOp>> ops_;  // IntegerOps
 };
 
-// A convolution that can be part of a chain, and the max-pool after it.
+// A convolution that can be part of a chain, and the max-pool after it, if there is one.
 struct Link {
   const PlanOp *conv = nullptr, *pool = nullptr;
 };

@@ -208,7 +208,8 @@ class IntegerRewrite {
     return true;
   }
 
-  // y[n,k] = sum over c, p, q of x[n,c,p,q] w[k,(c,p,q)]: a kernel as large as the image.
+  // A linear layer is a convolution with a kernel as large as the image: y[n,k] = sum x[n,c,p,q]
+  // w[k,(c,p,q)].
   bool take_linear(const LinearParts& linear, Layer& layer) const {
     IntegerLayer& parts = layer.parts;
     const Quantised* const x = quantised(linear.x);

@@ -130,7 +130,7 @@ class SmallNetOp final : public PlanOp {
   std::vector<std::unique_ptr<PlanOp>> ops_;  // IntegerOps
 };
 
-// The operations after `first`, a quantiser of images, that make up a small network.
+// The operations of a graph that make up a small network, from a quantiser of images on.
 struct Found {
   SmallNet net;
   std::vector<const PlanOp*> ops;     // all of them

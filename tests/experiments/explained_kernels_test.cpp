@@ -156,7 +156,7 @@ Dataset random_images(const ExperimentConfig& config, const SampleInfo& sample,
   return data;
 }
 
-// The kernels' counts of two training steps and two batches of evaluation.
+// How often each kernel has run in two training steps and in two batches of evaluation.
 struct Ran {
   KernelTally training, inference;
 };

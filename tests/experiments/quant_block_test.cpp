@@ -78,7 +78,7 @@ TEST(QuantBlock, GivesTheStepsTheirRateAndNoDecay) {
   EXPECT_EQ(steps.lr_scale, 0.25);
   EXPECT_EQ(steps.weight_decay, 0);
   EXPECT_EQ(optimizer->groups()[1].weight_decay, 0.1);
-  // Without quantisers there is no such group, and with fixed steps nothing to learn.
+  // Without quantisers, or with fixed steps, no step is learnt, so there is no group for steps.
   const ExperimentConfig plain = parsed("");
   EXPECT_EQ(build_optimizer(plain, *build_model(plain, {1, 28, 28}, 10))->groups().size(), 1u);
   const ExperimentConfig fixed = parsed("quant: {method: minmax}\n");

@@ -24,7 +24,7 @@ def run(stage, number, folder):
     return edited(stage, folder, target, number // 2)
 
 
-# Changes a text as an editor does: the rows stay, their bytes move.
+# # Edits of a text file that keep the content of its rows but change their byte positions.
 EDITS = [("metrics.jsonl", lambda text: text.replace(":", ":    ", 1)),
          ("epochs.csv", lambda text: text.replace("\n", "\n\n", 1)),
          ("metrics.jsonl", lambda text: "\n" + text),

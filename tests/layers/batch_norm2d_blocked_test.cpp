@@ -20,7 +20,7 @@ constexpr double kEps = 1e-5;
 // Roundings of a number in its sum (batch_norm2d_blocked_simd.cpp), plus 4 more.
 constexpr double kRoundings = 68;
 
-// One block and many, with and without slices, both divisions among threads, several images.
+// Shapes of one block and of many, with and without slices, for both divisions among threads.
 std::vector<Shape> shapes() {
   return {{3, 1, 5, 7},    {2, 16, 1, 1},   {5, 17, 1, 1},    {2, 40, 7, 9},  {1, 17, 40, 40},
           {1, 40, 33, 32}, {7, 16, 13, 13}, {1, 257, 33, 32}, {2, 16, 50, 43}};
@@ -226,7 +226,7 @@ struct Gradients {
       size += std::abs(gradient(i));
       size_x += std::abs(gradient(i) * away(i));
     });
-    // The mean is rounded to a float for the sums and in dx.
+    // The kernel rounds the mean to a float before it computes the sums and dx.
     const double off = kUnit * std::abs(at.mean), s_off = kRoundings * kUnit * size;
     const double sx_off = kRoundings * kUnit * (size_x + off * size) + off * s_off;
     const double i2 = at.inverse * at.inverse, factor = weight * at.inverse;

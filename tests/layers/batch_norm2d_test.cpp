@@ -31,7 +31,8 @@ TEST(BatchNorm2d, GradientsMatchDifferencesWhileTraining) {
   const auto f = [](const std::vector<Variable>& v) {
     return batch_norm2d(v[0], v[1], v[2], 1e-3);
   };
-  // Second derivatives are larger here, so the differences are a little worse.
+  // The tolerance is larger because second derivatives are larger, so the differences are less
+  // exact.
   const GradcheckResult result =
       gradcheck(f, {leaf(normal({3, 2, 2, 3})), leaf(uniform({2}, 0.5f, 2.0f)), leaf(normal({2}))},
                 {.tolerance = 1e-6});

@@ -15,7 +15,7 @@ namespace convscope::testing {
 inline constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
 inline const Device kCpu{};
 
-// Offset: a mean of a million deviations. Ties: many equal numbers, both zeros, and some NaN.
+// offset: the mean is a million deviations. ties: many equal numbers, both zeros, and some NaN.
 enum class Numbers { normal, offset, heavy_tails, ties };
 inline constexpr Numbers kAllNumbers[] = {Numbers::normal, Numbers::offset, Numbers::heavy_tails,
                                           Numbers::ties};

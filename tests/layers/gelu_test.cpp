@@ -24,7 +24,7 @@ Tensor waves(const Shape& shape, DType dtype = DType::f32) {
   return x.to(dtype);
 }
 
-// Two roundings in the argument of erf, one in erf, two after it.
+// The tolerance allows two roundings in the argument of erf, one in erf and two after it.
 TEST(Gelu, is_x_times_the_normal_distribution) {
   const Tensor x = waves({101});
   const Tensor y = gelu(Variable(x)).value();

@@ -64,7 +64,7 @@ TEST(LeNet5, AnEmptyBatchGoesThrough) {
   EXPECT_EQ(network->forward(Variable(Tensor::empty({0, 1, 28, 28}))).shape(), (Shape{0, 10}));
 }
 
-// Slopes of the loss along each parameter tensor's own gradient, against differences in float.
+// Compares the slope of the loss along each parameter's gradient with a finite difference in f32.
 TEST(LeNet5, GradientsOfTheWholeNetworkMatchDifferences) {
   const auto network = lenet5(
       options({{"activation", std::string("tanh")}, {"pool", std::string("avg")}}), {1, 1, 28, 28});

@@ -221,7 +221,7 @@ TEST_F(LinearTailOnCuda, RoundsFactors) {
   }
 }
 
-// Copies that are already rounded are not rounded again, so each bit is the same.
+// Operands that are copies in half precision are not rounded again, so the bits stay the same.
 TEST_F(LinearTailOnCuda, MultipliesCopiesOfHalves) {
   const std::vector<Tail> cases{
       {5, {400, 120, 84, 10}}, {3, {1200, 24, 5}}, {133, {20, 52, 3}}, {530, {36, 268, 12}}};

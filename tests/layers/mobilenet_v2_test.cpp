@@ -61,7 +61,8 @@ TEST(MobileNetV2, HasTheNumbersAndNamesOfTorchvision) {
   EXPECT_EQ(network->output_shape({5, 3, 224, 224}), (Shape{5, 1000}));
 }
 
-// Multiples of 8 that are not more than 10 % below; the last convolution is never narrower.
+// Widths are rounded to multiples of 8, at most 10 % down. The last convolution is never narrower
+// than at width 1.
 TEST(MobileNetV2, RoundsItsWidthsAsThePapersCode) {
   const auto wide = shapes_of(*mobilenet(options({{"width_multiplier", 1.4}}), {1, 3, 64, 64}, 10));
   EXPECT_EQ(wide.at("features.0.0.weight")[0], 48);       // 44.8
@@ -126,9 +127,9 @@ Tensor labels() {
   return out;
 }
 
-// Where a block's input receives the gradient of its body, the compiled step adds in another order
-// (layers/plan/README.md), so earlier gradients agree up to roundings. The forward's bits are those
-// of the dynamic graph.
+// The forward pass has the bits of the dynamic graph. Where a block's input receives two gradients,
+// the compiled step adds them in another order (layers/plan/README.md). So that gradient and all
+// later ones agree only up to rounding.
 TEST(MobileNetV2, PlannedStepsAreThoseOfTheDynamicGraph) {
   const auto planned = small(0.2, "direct"), dynamic = small(0.2, "direct");
   std::string why;

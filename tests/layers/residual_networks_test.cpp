@@ -104,7 +104,7 @@ TEST(Residual, RefusesABodyThatDoesNotFitTheShortcut) {
             std::string::npos);
 }
 
-// The sum of two tensors would broadcast an addend of one channel.
+// A plain sum of tensors would broadcast a shortcut of one channel; a residual block refuses it.
 TEST(Residual, AddsNoShapesThatWouldHaveToBeBroadcast) {
   LayerContext context;
   const auto conv = plain_conv({.in_channels = 1, .out_channels = 4}, "c", context);

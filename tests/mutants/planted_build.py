@@ -155,8 +155,8 @@ class FinishedBuild:
             path = into / pathlib.Path(target).name
             words = [word for word in command if word not in new_objects]
             words[words.index("-o") + 1] = str(path)
-            # First in the list: of functions that several objects hold, the linker takes the first
-            # copy.
+            # The new objects come first: if several objects hold a function, the linker takes the
+            # first copy.
             words[1:1] = [new_objects[word] for word in command if word in new_objects]
             self.call_linker(words)
             made[target] = path

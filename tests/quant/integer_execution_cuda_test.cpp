@@ -128,7 +128,7 @@ TEST_F(IntegerExecutionOnCuda, SmallNetworksGiveTheLogitsOfTheCpu) {
   }
 }
 
-// Batch norms with negative and positive scales, a convolution without a pool, f3 without ReLU.
+// The batch norms have negative and positive scales; one convolution has no pool, and f3 no ReLU.
 TEST_F(IntegerExecutionOnCuda, SmallNetworksWithBatchNormsGiveTheLogitsOfTheCpu) {
   for (const std::int64_t channels : {1, 3}) {
     const Shape shape{5, channels, 13, 11};

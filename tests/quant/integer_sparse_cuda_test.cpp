@@ -108,7 +108,8 @@ TEST_F(IntegerSparseOnCuda, BlocksGiveTheLogitsOfDenseCodes) {
   }
 }
 
-// On a large GPU both layers are too small to show a difference.
+// Runs on the emulation only: on a large GPU both layers are too small for sparse or dense to
+// matter.
 TEST_F(IntegerSparseOnCuda, StaysDenseAndSaysWhyWhereMuchIsKept) {
   if (!testing::is_emulated()) GTEST_SKIP() << "the emulated device alone has a known size";
   const auto plan = plan_of(network(true, 1));

@@ -60,7 +60,8 @@ double dynamic_step(Module& model, const Tensor& x, const Tensor& labels) {
   return loss.value().item();
 }
 
-// Returns |compiled - dynamic| of all gradients, as a share of the largest of each parameter.
+// Returns the largest |compiled - dynamic| of all gradients, relative to the largest of the
+// parameter.
 double largest_difference(Module& planned, Module& dynamic) {
   double largest = 0;
   const auto a = planned.parameters();

@@ -52,7 +52,7 @@ std::string inputs_of(Module& model, const std::string& within) {
 
 TEST(ResidualQuantizers, StandAtTheInputOfABlockAndBehindItsShortcut) {
   const auto model = resnet({.w_bits = 4, .a_bits = 4});
-  // After a relu all is unsigned; a shortcut ends in a batch norm.
+  // Values after a relu are unsigned (u); a shortcut ends in a batch norm, so it is signed (s).
   EXPECT_EQ(inputs_of(*model, "layer1.0"), " .conv1:u4 .conv2:u4 :u8");
   EXPECT_EQ(inputs_of(*model, "layer2.0"), " .conv1:u4 .conv2:u4 .downsample.0:u4 :u8 |:s8");
   EXPECT_EQ(inputs_of(*model, "layer4.1"), " .conv1:u4 .conv2:u4 :u8");

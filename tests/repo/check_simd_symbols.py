@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Objects compiled for AVX2 and AVX-512 contain no code that another path may run by accident.
+"""Checks that a CPU without AVX2 or AVX-512 runs no code of the objects compiled for them.
 
-Two kinds of symbols would: a weak symbol outside their namespace, of which the linker keeps an
-arbitrary copy, and a start-up function, which runs when the library is loaded, whatever the CPU. The
-argument is the build folder.
+Two kinds of symbols are refused. For a weak symbol outside the namespace of the instruction set, the
+linker keeps the copy of an arbitrary object. A start-up function runs when the library is loaded,
+whatever the CPU. The argument is the build folder.
 """
 import re
 import subprocess

@@ -289,7 +289,7 @@ TEST(Rigl, drops_the_weakest_and_grows_the_largest_gradients_from_zero) {
 }
 
 TEST(Rigl, grows_where_the_gradient_is_largest_and_keeps_what_it_takes_back) {
-  // Kept: 5 1 4 (the weakest is 1); pruned: the others, with old values.
+  // The kept weights are 5, 1 (the weakest) and 4; the pruned weights have old values, 9.
   const Tensor keep = Tensor::from({1, 1, 1, 0, 0, 0}, {6});
   const Tensor w = Tensor::from({5, 1, 4, 9, 9, 9}, {6});
   EXPECT_EQ(drop_and_grow(keep, w, Tensor::from({0, 0.5f, 0, 1, -3, 2}, {6}), 1),

@@ -323,7 +323,7 @@ TEST(SparseLinear, RefusesMasksOfPartsOfBlocks) {
                StepPlan::make(*sparse.model, kInput, PlanMode::training, nullptr));
 }
 
-// Weights and masks after some steps of a schedule whose masks change.
+// Returns weights and masks after some steps of a schedule that changes the masks.
 std::vector<Tensor> trained(const std::string& method, bool sparse) {
   constexpr std::int64_t kSteps = 6;
   LayerContext context;

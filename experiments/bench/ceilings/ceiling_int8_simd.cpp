@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kByteChains = kRegisters == 32 ? 24 : 10;
 
-// For the compiler, `renew` changes the operand: otherwise it would compute equal products only
-// once. `use` reads the accumulators.
+// `renew` seems to change the operand, so that the compiler does not compute equal products only
+// once. `use` seems to read the accumulators.
 #if defined(CONVSCOPE_ISA_IS_SCALAR) && defined(__SSE2__)
 constexpr int kByteLanes = 4;
 using Sums = __m128i;

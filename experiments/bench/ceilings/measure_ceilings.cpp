@@ -228,7 +228,8 @@ class Measuring {
     return {one, out_.cores == 1 ? one : std::max(one, rate(out_.cores))};
   }
 
-  // More than one thread gets more time: next to other programs, all rarely have a core at once.
+  // With several threads a measurement gets more time: next to other programs, all threads rarely
+  // run at once.
   Tries tries(int threads, bool warm) const {
     return {.most = std::max(3, static_cast<int>(300 * share_)),
             .seconds = (threads == 1 ? 0.25 : 0.5) * share_,

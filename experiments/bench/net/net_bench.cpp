@@ -179,7 +179,7 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
   row.parts = {median_ms(forward), median_ms(backward), median_ms(update)};
 }
 
-// "direct/-/fft": for forward, dx and dw; "" when the layer has none.
+// Returns the kernels of a layer for forward, dx and dw, as "direct/-/fft"; "" if there are none.
 std::string names_of(const StepKernels& kernels, const std::string& layer, NetMode mode) {
   if (kernels.find(layer, Direction::forward) == nullptr) return "";
   std::vector<std::string> words;

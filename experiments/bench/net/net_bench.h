@@ -29,8 +29,8 @@ struct NetBenchOptions {
   int least_samples = 10;
   int most_samples = 5000;
   int warm_up = 3;  // uncounted runs
-  // The process's CPU time instead of wall time, for one thread on a busy machine. Parts of a step
-  // and layers stay in wall time.
+  // Whether the CPU time of the process is measured instead of wall time, for one thread on a busy
+  // machine. The times of layers and of parts of a step remain wall times.
   bool cpu_clock = false;
   std::uint64_t seed = 1;
   Pruner* pruner = nullptr;  // for a network with masks: sets pruned weights to 0 after each update

@@ -247,7 +247,7 @@ Keys chosen_of_all(const SiteGrid& grid, std::int64_t batch, std::int64_t sites,
   return out;
 }
 
-// Returns the pixels that a pen covers on one image: some quadratic curves.
+// Returns the pixels that two to four random pen strokes (quadratic curves) cover on one image.
 Keys ink_of(std::int64_t batch, Generator& random) {
   Keys out;
   const auto anywhere = [&] { return uniform(random, 8, kInkSide - 8); };

@@ -9,9 +9,8 @@
 //   full    every position of a cube: what a dense convolution computes
 //   ink     strokes of a pen on images of 64x64 pixels; 2-D
 //
-// The number of neighbours of a site determines the speed of a convolution. In the first three
-// kinds it does not depend on the number of sites, because the size of the scene grows with that
-// number.
+// The number of neighbours of a site determines the speed of a convolution. For shell, room and
+// lidar it does not depend on the number of sites, because a cloud of more sites is a larger scene.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,7 @@ Number number_of(std::string_view text, std::string_view key, std::string_view v
   return out;
 }
 
-// One number for all axes, or one for each. In 2-D the first of three is unchanged.
+// Parses one number for all axes (3), or one for each (1x3x3). In 2-D to[0] stays unchanged.
 void set_axes(std::string_view text, std::string_view key, std::string_view value, int rank,
               std::array<std::int64_t, 3>& to) {
   std::vector<std::int64_t> values;

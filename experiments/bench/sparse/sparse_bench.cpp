@@ -57,7 +57,7 @@ std::vector<BenchFact> CloudMap::facts() const {
       {"density", map->in_sites()->density()},
       {"map_bytes_per_site", ratio(static_cast<double>(table_bytes), outputs)},
       {"map_ms", map_ms}};
-  if (halo_ms > 0) {  // on a GPU always, so that all problems have the same columns
+  if (halo_ms > 0) {  // true on a GPU, so that all its problems have the same columns
     const double none = std::numeric_limits<double>::quiet_NaN();
     const double bytes = ratio(static_cast<double>(halo_bytes), outputs);
     out.push_back({"halo_bytes_per_site", halo_bytes > 0 ? bytes : none});

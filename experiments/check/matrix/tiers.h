@@ -64,8 +64,8 @@ class TierNumbers {
   TierNumbers(Tier tier, Generator random)
       : tier_(tier), random_(random), one_(rounds_one_way(tier) ? 1 + random_.uniform() : 1) {}
 
-  // Returns the next number. Where all terms have one sign, numbers are about 2^-4, because the
-  // largest f16 is 65504. The scaling by a power of two does not round.
+  // Returns the next number. In tiers whose terms have one sign, numbers are scaled by a power of
+  // two to about 2^-4, because the largest f16 is 65504. This scaling is exact.
   float next() {
     const std::int64_t at = at_++;
     switch (tier_) {

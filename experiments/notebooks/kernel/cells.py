@@ -2,9 +2,8 @@
 """Splits a cell into pieces that the interpreter takes one at a time.
 
 In one call, cling takes either statements or one function. A cell of a notebook may hold several functions,
-includes and classes.
-split() cuts it at its top level. Every piece keeps the number of its first line, so that messages name the
-line of the cell.
+includes and classes. split() cuts the cell at its top level. Every piece keeps the number of its first line,
+so that messages name the line of the cell.
 """
 import re
 from dataclasses import dataclass

@@ -13,8 +13,8 @@ import signal
 import cells
 
 HERE = pathlib.Path(__file__).resolve().parent
-# One line for each message: the kernel shows the line of the cell itself. `while (true) {}` is a loop, not
-# undefined behaviour as in the C++20 standard.
+# Messages have one line each, because the kernel itself shows the line of the cell. -fno-finite-loops makes
+# `while (true) {}` a loop; in the C++20 standard it is undefined behaviour.
 ARGUMENTS = "-O2 -march=native -fno-finite-loops -fno-caret-diagnostics -fno-color-diagnostics"
 WORD = re.compile(r"[A-Za-z_]\w*")
 PATH = re.compile(r"((?:[A-Za-z_]\w*\s*(?:::|\.|->)\s*)*)([A-Za-z_]?\w*)$")

@@ -36,7 +36,7 @@ void widen(double& low, double& high) {
   high += pad;
 }
 
-// Widens to the least span around the middle of the data, shifted inside the axis' limits.
+// Widens [low, high] to the least span, around the middle of the data, but inside the axis' limits.
 void widen_to_least(const AxisSpec& spec, bool log, double& low, double& high) {
   if (log) {
     const double missing = spec.least_ratio / (high / low);

@@ -70,8 +70,8 @@ std::string plain_table(const CsvTable& layers) {
   return html_table(table);
 }
 
-// Explains why a step's forward and backward take longer than their layers; "" for small
-// differences. With one thread, the layers of a compiled step add up to the step.
+// Returns a sentence that says why a step takes longer than the sum of its layers; "" for small
+// differences. In a compiled step with one thread there is no such difference.
 std::string rest_sentence(const RunSummary& summary, const LayerTimes& times) {
   constexpr double kNoteworthy = 0.1;  // fraction of the step
   if (summary.timed_steps == 0 || summary.phases != "timed apart") return "";

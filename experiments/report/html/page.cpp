@@ -78,7 +78,7 @@ std::string to_html(const Page& page) {
   const std::string title = escape_markup(page.title);
   const std::string subtitle =
       page.subtitle.empty() ? "" : "<small>" + escape_markup(page.subtitle) + "</small>";
-  // Without its own script the page forbids all scripts, whatever its files contain.
+  // If the page has no script, its policy forbids all scripts, whatever the files of a run contain.
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

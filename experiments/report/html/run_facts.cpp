@@ -16,7 +16,7 @@
 namespace convscope {
 namespace {
 
-// From this load on, the machine was busy when the run began: about half a core.
+// The machine counts as busy if its load at the start of the run was at least half a core.
 constexpr double kBusyLoad = 0.5;
 constexpr std::size_t kShownWarnings = 8;  // from the log; the others are counted
 

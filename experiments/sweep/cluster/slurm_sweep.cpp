@@ -86,7 +86,7 @@ std::string without_threads(ExperimentConfig config) {
   return to_yaml(config);
 }
 
-// Refuses another array's members: an array at work must have the members of this call.
+// Throws if the members of the array at work are not those of this call.
 void refuse_other_members(const std::string& folder, const std::string& job, const SweepPlan& plan,
                           const SweepMembers& theirs) {
   bool same = same_members(plan, theirs.plan);

@@ -24,7 +24,7 @@ class CONVSCOPE_API Evaluator {
   Evaluation run(bool (*stop)() = nullptr);
   // Returns the loss of each batch of the last run(), summed over its images.
   const std::vector<double>& batch_loss_sums() const { return batch_loss_sums_; }
-  // Returns the time of a batch in an evaluation, without the loader (inference_time.h).
+  // Returns the time that an evaluation takes per batch, without the loader (inference_time.h).
   std::optional<InferenceTime> time();
   // Returns why batches of the last run() were not recorded; "" when they were, or on the CPU.
   const std::string& why_not_recorded() const { return why_not_recorded_; }

@@ -10,8 +10,8 @@ namespace convscope {
 
 class LostNote {
  public:
-  // Does nothing for a null group. The group's watching thread writes the note, because the
-  // training thread may hang. The run's progress is already in the file.
+  // Notes in the run's status that the group was lost; does nothing for a null group. The group's
+  // watching thread writes the status, because the training thread may hang.
   LostNote(ProcessGroup* group, const RunFolder& folder) : group_(group) {
     if (group_ == nullptr) return;
     group_->on_lost([&folder](int exit_code, const std::string& sentence) {

@@ -72,7 +72,7 @@ const void* in_block(const char* name, const void* at, std::size_t bytes, unsign
     stop_saying(name, " reads block ", rank, " of a cluster of ", c.count);
   }
   const Block& from = c.blocks[rank];
-  // The unsigned difference is too large, too, for an address before the memory.
+  // An address before the memory is found, too: the unsigned difference is then very large.
   const std::uintptr_t offset =
       reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(block().shared.get());
   if (c.shared_bytes < bytes || offset > c.shared_bytes - bytes) {

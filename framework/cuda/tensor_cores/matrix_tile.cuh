@@ -130,7 +130,8 @@ __device__ inline void multiply(float (&d)[kColumns / 2], const unsigned char* a
         }
       });
 #elif defined(CONVSCOPE_WGMMA)
-  // The distance to the next 16 elements of K: 32 bytes in a row, or 16 rows.
+  // The distance to the next 16 elements of K (32 bytes of a row, or 16 rows), in units of 16
+  // bytes.
   constexpr unsigned kStep = (kDepthOuter ? 16 * kTileRowBytes : 32) >> 4;
   const std::uint64_t from_a = wgmma_descriptor(a, kTileBlockBytes);
   const std::uint64_t from_b = wgmma_descriptor(b, kTileBlockBytes);

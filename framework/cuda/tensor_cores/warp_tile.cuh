@@ -9,7 +9,7 @@
 // Registers       lane l has D[row][column] for row = l/4 + 8 i, column = 2 (l%4) + e in
 //                 d[2 i + e]
 // Numerics        Products are exact and accumulators are f32; tensor cores round accumulators
-// towards zero.
+//                 towards zero.
 // Read next  matrix_tile.cuh: the larger product of four warps; mma.cuh: the instructions
 #pragma once
 

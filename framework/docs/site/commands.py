@@ -30,7 +30,7 @@ IN_TEXT = re.compile(r"`(?:build/release/bin/)?convscope ([^`]+)`")
 IN_BLOCK = re.compile(r"^\s*(?:\$ )?(?:\S*/)?convscope ((?![ :]).*)")
 # Output of the program, or the usage of a command.
 NO_COMMAND = re.compile(r"^\S*:|\[|\||^info +→")
-NO_DEVICE = 5  # exit code of a good command on a machine without a GPU
+NO_DEVICE = 5  # exit code of a correct command on a machine without a GPU
 LEFT_OUT = {"CHANGELOG.md"}  # may name commands of earlier versions
 
 

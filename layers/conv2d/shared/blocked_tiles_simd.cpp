@@ -7,8 +7,8 @@
 //            reach over the border of the image skip their pixels by comparison; no padding is
 //            copied or multiplied. A border costs a branch for each pixel of such a tap; interior
 //            taps cost nothing.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
-// has an unroll pragma.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma.
 // Read next  blocked_tiles.h; blocked_pass.cpp, which uses it
 #include "framework/simd/simd.h"
 #include "layers/conv2d/shared/blocked_tiles.h"
@@ -41,8 +41,8 @@ struct PartOfBlock {
   int channels;
 };
 
-// Adds the products of one tap and one block for pixels [First, End). If not All, only pixels in
-// [first, end) count.
+// Adds the products of one tap and one block for pixels [First, End), or, if not All, for those of
+// them that are in [first, end).
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, const float* w,
                               Index ahead, int first, int end, Vec (&sums)[Pixels][Vectors]) {
@@ -64,9 +64,9 @@ CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, c
   }
 }
 
-// Adds the taps of a chain in one block. Some taps reach beyond the border by at most one pixel, as
-// in a 3x3 kernel, or in whole blocks by two, as in a 5x5 kernel. The pixels of these taps are
-// known at compile time.
+// Adds the taps of a chain in one block. Most taps that reach beyond the border do so by one pixel,
+// as in a 3x3 kernel, or by two, as in a 5x5 kernel. For these taps the range of pixels is known at
+// compile time (two: whole blocks only).
 template <int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_taps(const BlockedTile& tile, const BlockedChain& chain, Index step,
                                const float* in, const Block& block, const float* w,

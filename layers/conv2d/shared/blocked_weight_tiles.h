@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_weight_tiles.h: declares the weight tile of blocked_tiles.h, which is defined in
-// blocked_weight_tiles_simd.cpp, for the table of kernels.
+// blocked_weight_tiles.h: declares the function that computes a BlockedWeightTile
+// (blocked_tiles.h). blocked_weight_tiles_simd.cpp defines it; the table of kernels refers to it.
 #pragma once
 
 #include "layers/conv2d/shared/blocked_tiles.h"

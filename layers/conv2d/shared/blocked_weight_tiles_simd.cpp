@@ -8,8 +8,8 @@
 //            accumulators, or 13. At least 8 FMAs are in flight where there are so many channels: 4
 //            cycles of latency times 2 a cycle. A tile prefetches its sums when it begins, and the
 //            pixels of the next one while it multiplies.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
-// has an unroll pragma.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma.
 // Read next  blocked_tiles.h; blocked_weights.cpp, which uses it
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"

@@ -81,8 +81,8 @@ class WeightGradient {
   struct Unit {
     Index n, n_end, p, p_end;
   };
-  // Prefetches pixels that later tiles need, a few during each of the preceding tiles. A single
-  // tile would have to wait for memory.
+  // Spreads the prefetch of the next unit's pixels over several tiles of this unit. If one tile
+  // prefetched all of these pixels, it would wait for memory.
   class Ahead {
    public:
     Ahead(const float* from, Index pixels, Index tiles)
@@ -354,7 +354,7 @@ class WeightGradient {
     }
   }
 
-  // Returns the width of a tile. After the last channel there may be no second block to read.
+  // Returns the width of a tile: one vector if the last channels fit, as a second may not exist.
   int tile_width(Index lane) const {
     return static_cast<int>(lane_count(lane) <= plan_.lanes ? plan_.lanes : plan_.width);
   }

@@ -93,7 +93,7 @@ FewChannelForwardPlan forward_plan(const FewChannelForward& a, int wanted_parts,
   return plan;
 }
 
-// Plans the backward pass. `parts` divides the channels of the last stage.
+// Plans the backward pass. The channels of the last stage are divided into `parts` equal parts.
 FewChannelBackwardPlan backward_plan(const FewChannelBackward& a, int parts, int samples) {
   FewChannelBackwardPlan plan;
   plan.a = a;

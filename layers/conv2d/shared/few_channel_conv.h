@@ -174,12 +174,12 @@ constexpr Deal data_deal(const FewChannelStage& z, int c_count, int channels, in
   d.splits = splits_for(d.items(), z.k);
   return d;
 }
-// The divisions of a thread's share of dw.
+// Divisors with which a thread finds its share of dw.
 struct WeightDivisors {
   FastDivisor items, channels, fours;  // of the block; its input channels; groups of four in a row
 };
-// Returns the distribution of dw. An item is (a few k, one c, one r), with S sums for each k. The
-// pixels of an item, in groups of four, are cut into splits.
+// Returns how dw is distributed to threads. An item is (a few k, one c, one r), with S sums for
+// each k. The pixels that an item adds, in groups of four, are divided into splits.
 constexpr Deal weight_deal(const FewChannelStage& z, int k_count, int channels, int c_count) {
   Deal d;
   d.tiles_w = ceil_div(z.used_q(), kTileColumns);
@@ -224,7 +224,7 @@ struct FewChannelBackward {
   const std::uint8_t* passes[2] = {};
   const float* dy = nullptr;  // for the last stage, pooled
   float* dx = nullptr;        // for a single stage; null: not computed
-  float* dw[2] = {};          // with a single stage may be null, when only dx is computed
+  float* dw[2] = {};          // may be null if only dx of a single stage is needed
   float* db[2] = {};          // may be null
   bool accumulate[2] = {};
   float* sums = nullptr;  // few_channel_sums_floats()

@@ -145,7 +145,7 @@ struct WeightSums {
                               cut, deal.splits, acc);
   }
 
-  // Writes to scratch [thread][kRow]: four sums are one access, in both directions.
+  // Writes the accumulators to scratch [thread][kRow]; put() and write() access four at a time.
   __device__ void put(float* scratch) const {
     float* const to = scratch + static_cast<int>(threadIdx.x) * kRow;
 #pragma unroll
@@ -159,8 +159,9 @@ struct WeightSums {
       store_four(four, to + 4 * i);
     }
   }
-  // Adds the sums of the threads of one item, four sums in a thread; to: dw of the block,
-  // [K][channels][R][R]. Few sums of many parts each are shared by neighbouring threads.
+  // Adds up the accumulators that put() wrote for each item, and writes the totals to dw of the
+  // block, to = [K][channels][R][R]. A thread adds four totals; if there are few totals with many
+  // terms, neighbouring threads share the terms.
   __device__ void write(int channels, const float* scratch, float* to) const {
     const int items = by.items.d;
     const int jobs = items * kFours;

@@ -42,7 +42,7 @@ namespace {
 
 using namespace few_channel;
 
-// Bias, activation and pooling of the tile (2 x 4 accumulators) of channel k.
+// Applies bias, activation and pooling to the tile (2 x 4 accumulators) of channel k.
 template <class Factor>
 struct Finish {
   const FewChannelStage* z;

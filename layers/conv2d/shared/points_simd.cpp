@@ -8,8 +8,8 @@
 //            AVX2. Here both operands are read as vectors, so three vectors of one side share a
 //            broadcast of the other.
 // Sums are cut into chains of at most kSumChain products (framework/simd/sum_chain.h).
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
-// has an unroll pragma.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma.
 // Read next  points.h; winograd_simd.cpp and fft_simd.cpp, the transforms around it
 #include "framework/simd/lane_transpose.h"
 #include "framework/simd/simd.h"

@@ -6,8 +6,8 @@
 //            operand of 32 registers; the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of
 //            16. weight_tile takes two pixels at a time, so that each tap's pointer is loaded once
 //            for four FMAs: 14 x 2 accumulators + 2 x 2 vectors of dy = 32 registers.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
-// has an unroll pragma.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma.
 // Read next  tiles.h; tiles_copy_simd.cpp; direct_cpu.cpp and gemm_1x1_cpu.cpp, which use it
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"

@@ -42,8 +42,8 @@ struct WeightBlocks {
 
   const Conv2dProblem& z;
   std::int64_t kernels, depth;  // K/G, C/G R S
-  std::int64_t lanes, width,
-      blocks;               // of a vector; of a block, one vector or two; blocks of a group
+  // Lanes of a vector; channels of a block (one vector or two); blocks of a group.
+  std::int64_t lanes, width, blocks;
   std::int64_t slices = 1;  // of the batch, or of its runs of pixels
 };
 

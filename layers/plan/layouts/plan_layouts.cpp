@@ -225,7 +225,7 @@ class Layouts {
   std::map<ValueId, int> producers_;  // indices of operations, before copies are added
 };
 
-// The alternative to [N,C,H,W] that operations of the graph support; nchw: none.
+// Returns the layout besides NCHW that operations of the graph support; nchw: there is none.
 ActivationLayout layout_to_ask(const PlanGraph& graph) {
   const auto any = [&](const auto& holds) { return std::ranges::any_of(graph.ops(), holds); };
   if (graph.device().type == DeviceType::cpu) return blocked;

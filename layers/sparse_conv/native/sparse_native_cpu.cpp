@@ -69,7 +69,7 @@ struct NativeMemory {
   std::size_t bytes = 0;
 };
 
-// The pairs of a tap by ascending site of the table; returns their number.
+// Lists the pairs of a tap by ascending site of the table; returns the number of pairs.
 Index list_pairs(const SparseTable& table, Index tap, const NativeMemory& to) {
   const Index chunks = ceil_div(table.sites, kSitesOfChunk);
   std::vector<Index> begin(static_cast<std::size_t>(chunks + 1), 0);

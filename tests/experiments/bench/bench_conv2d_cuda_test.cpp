@@ -29,7 +29,7 @@ TEST_F(BenchConv2dOnCuda, ChecksBlocksInEachDirection) {
   }
 }
 
-// The problem of a step: weights and dw stay f32, images are half precision.
+// The problem has the types of a compiled step: f32 weights and dw, images in half precision.
 TEST_F(BenchConv2dOnCuda, TimesHalvesAsAStepHasThem) {
   Conv2dBenchOptions options;
   options.device = testing::cuda();

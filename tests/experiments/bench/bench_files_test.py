@@ -201,7 +201,8 @@ class InTurns(Case):
         for row in compared["results"]:
             self.assertTrue(row["ratio_low"] < row["ratio"] < row["ratio_high"], row)
         self.assertIn("95 % interval", done.stdout)
-        # The library under another name in another folder: it runs in this program.
+        # Given a shared library, the program loads it and runs it in its own process. Here it is a link to the same
+        # library.
         copy = self.path("old.so")
         copy.symlink_to(library.resolve())
         self.call("bench", "net", "lenet5", "--batch", "1", "--mode", "inference", "--min-time", "0.01", "--rounds",

@@ -196,7 +196,8 @@ TEST(BenchNet, TimesTheOperationsOfThePlan) {
   EXPECT_GT(backward, 0);
 }
 
-// Steps in which quantisers calibrate are not timed, regardless of their number and first step.
+// Steps in which quantisers calibrate are never timed, wherever they begin and however many they
+// are.
 TEST(BenchNet, CalibratesQuantisersBeforeItTimesAnything) {
   for (const NetMode mode : {NetMode::inference, NetMode::train}) {
     for (const char* begin : {"0", "0.5"}) {

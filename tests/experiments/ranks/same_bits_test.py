@@ -83,8 +83,8 @@ class SameWithinRounding(harness.Case):
 
 
 class Features(harness.Case):
-    """Features that read weights or batches in addition to the gradient. The processes compare their weights after
-    each epoch, so a run that succeeds had the same network everywhere."""
+    """Features that use weights or batches outside of the gradient. The processes compare their weights after each
+    epoch and stop if they differ, so a run that succeeds had the same network in all processes."""
 
     def check_runs(self, words, config="quickstart"):
         return self.train("run", 2, [*SMALL, *words], config)

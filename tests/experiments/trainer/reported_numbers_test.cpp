@@ -145,8 +145,8 @@ TEST_P(ColumnsOfARun, HoldTheTimesOfTheirOwnPhase) {
     EXPECT_GE(done.summary.at(phase).get<double>(), 1e-3 * least) << phase;
     EXPECT_GE(std::stod(done.epochs[1].at(phase)), 1e-3 * least) << phase;
   }
-  // Checks the order of the phases. The values are so far apart that a busy machine does not change
-  // it.
+  // Checks which phases take longer. The times are so far apart that a busy machine does not change
+  // the order.
   EXPECT_LT(std::stod(done.epochs[1].at("avg_forward")),
             std::stod(done.epochs[1].at("avg_backward")));
   EXPECT_LT(std::stod(done.epochs[1].at("avg_update")),

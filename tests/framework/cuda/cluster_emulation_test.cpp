@@ -125,7 +125,7 @@ __global__ void early_and_late(Meets meets, int* out) {
   }
 }
 
-// Only block 0 computes, with block barriers; the other blocks wait for its result.
+// Block 0 computes and uses barriers of the block; the other blocks only wait for its result.
 __global__ void one_block_works(int* out) {
   auto* const values = dynamic_shared<int>();
   if (cluster_rank() == 0) {

@@ -27,8 +27,8 @@ const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceT
 
 bool is_lesson(std::string_view name) { return name.ends_with("_lesson"); }
 
-// Runs one algorithm on one case with each instruction set. Runs with one thread, with two threads,
-// and a second run must produce the same bits. With most_threads 1 the bits are not compared.
+// Compares one algorithm with the reference on one case, with each instruction set. Deterministic
+// algorithms must compute the same bits with one and with two threads, unless most_threads is 1.
 std::string check_on_every_machine(ConvolutionCase& one, const Conv2dAlgorithm& algorithm,
                                    Direction direction, int most_threads = 2) {
   const bool lesson = is_lesson(algorithm.name);  // uses neither threads nor instruction sets

@@ -23,8 +23,8 @@ const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cuda).get("block_sparse");
 }
 
-// An unaligned y is stored one element at a time, otherwise in pairs if images have an even size.
-// dy is read in the same way, or four elements at a time.
+// `shift` makes pointers unaligned. An unaligned y is stored one element at a time, else in pairs
+// if images have an even size. dy is read alike, or four elements at a time.
 void check(const Conv2dProblem& problem, Tier tier, std::int64_t shift = 1) {
   ConvolutionCase one(problem, tier);
   one.set_shift(shift);

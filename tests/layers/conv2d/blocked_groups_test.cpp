@@ -93,7 +93,7 @@ TEST(BlockedGroups, AgreeWhereBlocksKernelsAndBordersEnd) {
   std::int64_t turn = 0;
   for (const char* text : kTexts) {
     for (const std::int64_t channels : {2, 4, 8}) {
-      // The last block has one group, or is full, or follows a full one.
+      // Cases of the last block of 16 channels: not full, full, or following a full block.
       const std::int64_t groups =
           std::initializer_list<std::int64_t>{3, 16 / channels, 9}.begin()[turn++ % 3];
       for (const Tier tier : {Tier::exact, Tier::bounded}) {

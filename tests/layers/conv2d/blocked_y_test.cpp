@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_y_test.cpp: the layout of a first layer: x as users pass it, y and dy in NCHW16c.
-// algorithms_test.cpp checks the sums of every algorithm that takes it.
+// blocked_y_test.cpp: tests the layout blocked_y of a first layer: x is NCHW, as users pass it, and
+// y and dy are NCHW16c. algorithms_test.cpp compares every algorithm that takes this layout with
+// the reference.
 #include <gtest/gtest.h>
 
 #include <algorithm>

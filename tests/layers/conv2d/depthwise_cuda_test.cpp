@@ -313,7 +313,8 @@ TEST_F(DepthwiseOnCuda, HalvesAreRoundedOnce) {
 }
 
 TEST_F(DepthwiseOnCuda, WhatIsNotANumberStaysWhereItBelongs) {
-  // The first column of x has only the taps s = 0 (no padding): the other gradients are finite.
+  // Only taps with s = 0 read the first column of x, as there is no padding: other gradients are
+  // finite.
   for (const char* text :
        {"n=1,c=1,h=9,w=9,k=1,groups=1,r=3,s=3", "n=1,c=1,h=9,w=14,k=1,groups=1,r=3,s=3,stride=2",
         "n=1,c=1,h=13,w=14,k=1,groups=1,r=9,s=9", "n=1,c=1,h=13,w=23,k=1,groups=1,r=9,s=10",

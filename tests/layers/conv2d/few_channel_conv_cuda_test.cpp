@@ -229,9 +229,8 @@ TEST_F(FewChannelConvOnCuda, a_tanh_matches) {
   expect_equal(Chain(lenet(1, 28, 5, FewChannelCurve::tanh), 2, false, false), kBound);
 }
 
-// In half precision. Where a sum in another order rounds differently, one operand of one product is
-// off by one unit, in sums of 25 to 2400 products: far less than the effect of an unrounded
-// operand.
+// If a sum in another order rounds differently, one operand of one product is off by one unit. In
+// sums of 25 to 2400 products that is far less than the effect of an unrounded operand.
 TEST_F(FewChannelConvOnCuda, factors_are_rounded_where_they_are_multiplied) {
   for (const DType half : {DType::bf16, DType::f16}) {
     SCOPED_TRACE(name_of(half));

@@ -345,8 +345,8 @@ const Conv2dAlgorithm& algorithm() { return conv2d_algorithms(DeviceType::cpu).g
 TEST(Fft, OutputsOneBelowAndAboveATileAgreeWithTheReference) {
   const testing::MachineScope scope;
   set_num_threads(2);
-  // Outputs of a 16 x 16, a 20 x 20 and a 64 x 64 tile of this kernel, one less and one more. One
-  // axis is long and the other short, so that the two lengths differ.
+  // Sizes of y at which a transform of length 16, 20 or 64 just suffices, one less and one more.
+  // One axis is long and the other short, so that the two lengths differ.
   for (const char* kernel : {"r=5,s=7,pad=1x2x3x4", "r=2,s=15", "r=16,s=1", "r=17,s=33,pad=8x16"}) {
     for (const int outputs : {1, 9, 10, 11, 12, 13, 16, 17, 58, 60, 61}) {
       const std::string text = cat("n=2,c=3,k=2,", kernel);

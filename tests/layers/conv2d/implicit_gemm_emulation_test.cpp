@@ -21,7 +21,7 @@ namespace {
 
 constexpr Index kThreads = kTile * kTile;
 
-// The numbers that each thread of each block stored into a and b in each round; 0 beyond the edges.
+// The elements that each thread stored into a and b in each round; 0 outside of the matrix.
 struct Loads {
   std::vector<float> a, b;
   void resize(Index rounds) {

@@ -85,7 +85,7 @@ TEST(LessonEvents, BlockSparseMultipliesWhatTheListNamesAndImplicitGemmWholeTile
   const auto sparse = Conv2dProblem::parse("n=2,c=4,h=6,w=8,k=6,r=3,s=3,weights=blocks2x3:5");
   EXPECT_EQ(watched("block_sparse_lesson", sparse, Direction::forward).products(),
             5 * 6 * 2 * 4 * 6);
-  // 3 kernels of each group are one row of tiles, 48 pixels three columns, 18 taps two tiles of d.
+  // Tiles of 16: 3 kernels of a group fill one row of tiles, 48 pixels 3 columns, 18 taps 2 steps.
   const Recorder tiles = watched("implicit_gemm_lesson", kWhole, Direction::forward);
   EXPECT_EQ(tiles.products(), 2 * 3 * 2 * 16 * 16 * 16);
   EXPECT_EQ(tiles.reads("w"), 3 * kWhole.w_shape().numel());  // once for each column of tiles

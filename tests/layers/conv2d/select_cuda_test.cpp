@@ -161,8 +161,8 @@ TEST_F(SelectionOnCuda, ChannelsLastAutoTakesTheCopyEngineForLargeProblemsOnly) 
   }
   set_machine_ceilings(kMachine, DeviceType::cuda);
   EXPECT_EQ(chosen("n=128,c=256,h=28,w=28,k=256,r=3,s=3,pad=1,dtype=bf16"), "implicit_gemm_tma");
-  // There TMA takes two and a half to three times as long. Its estimate includes only a part of
-  // that, enough to choose the other one.
+  // For these problems TMA takes 2.5 to 3 times as long. Its estimate includes only a part of the
+  // difference, but enough for the choice of implicit_gemm.
   for (const char* text : {"n=1,c=2,h=4,w=33,k=3,r=3,s=3,pad=1,dtype=bf16",
                            "n=2,c=3,h=6,w=5,k=4,r=6,s=5,dtype=bf16"}) {
     EXPECT_EQ(chosen(text), "implicit_gemm");

@@ -35,8 +35,8 @@ inline constexpr const char* kDeformProblems[] = {
     "n=7,c=32,h=6,w=5,k=17,r=3,s=3,pad=1",
 };
 
-// Returns numbers. Products of three large ones would exceed the range of f16: there they are
-// scaled by an eighth.
+// Returns random numbers of a tier. In f16, large numbers are divided by eight, because a product
+// of three large numbers would exceed the range.
 inline Tensor deform_numbers(const Shape& shape, matrix::Tier tier, std::uint64_t stream,
                              DType dtype = DType::f32) {
   Tensor out = Tensor::empty(shape, DType::f32);
@@ -190,8 +190,8 @@ inline void run_guarded(const DeformConv2dAlgorithm& algorithm, const DeformConv
   }
 }
 
-// The reference's results for operands, and the largest of the sums over magnitudes. Operands of
-// half precision become those of an f32 problem.
+// The reference's results, and the largest sum of magnitudes of terms. Operands in half precision
+// are converted to f32.
 struct DeformExpected {
   DeformExpected(const DeformConv2dProblem& problem, Direction direction,
                  DeformConv2dTensors operands, bool add = false)

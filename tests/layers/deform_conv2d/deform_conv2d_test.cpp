@@ -35,8 +35,8 @@ const Case kCases[] = {
     {"groups", {2, 4, 4, 4}, {6, 2, 2, 2}, {.conv = {.groups = 2}, .offset_groups = 4}, true},
 };
 
-// Integers of -2 to 2, plus a fraction between 0.2 and 0.8: a difference of 1e-5 crosses no pixel,
-// where the derivative jumps. Some samples are outside of the image.
+// Returns offsets: integers of -2 to 2, plus a fraction between 0.2 and 0.8. So a step of 1e-5
+// crosses no pixel, where the derivative jumps. Some samples are outside of the image.
 Tensor offsets(const Shape& shape, DType dtype) {
   const Tensor out = Tensor::empty(shape, DType::f32);
   Generator random(3, 5);

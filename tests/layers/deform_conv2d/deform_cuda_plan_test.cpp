@@ -64,7 +64,7 @@ TEST(DeformCudaPlan, TheForwardSumTakesEachPieceOnce) {
   }
 }
 
-// Samplers rely on it: the pieces of a unit belong to one tap and one run, and are contiguous.
+// The pieces of a unit belong to one tap and one run, and are contiguous; samplers rely on this.
 TEST(DeformCudaPlan, AUnitReadsOnePlace) {
   const Sizes s = sizes(72, 24, 3, 4);
   ASSERT_EQ(s.unit, 4);

@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- places ------------------------------------------------------------------------------------
 
-// One channel, one tap: y is the sample at the place, and pixel (h,w) of x holds 10 h + w + 1.
+// One channel and one tap: y is x sampled at the given place; pixel (h,w) of x holds 10 h + w + 1.
 const Problem kPoint = Problem::parse("n=1,c=1,h=4,w=5,k=1,r=1,s=1");
 
 DeformConv2dTensors at_place(double v, double u) {  // of every pixel of y, from its own place

@@ -282,7 +282,7 @@ TEST(Cost, BytesHaveTheirOwnPeak) {
   problem.types->x = problem.dtype = DType::f32;
   EXPECT_EQ(factors_of(problem), DType::i8);
   EXPECT_EQ(factors_of(kProblem), DType::f32);
-  // The same cycles cost the same time, in which more work of this type could be done.
+  // Equal cycles cost equal time for both types; the share is relative to the higher peak of int8.
   EXPECT_NEAR(1e4 * peak_of_bytes() / share_beside(1e4 * peak_of_bytes(), 1, 500, DType::i8),
               peak_of_bytes() * 1e4 / share_beside(1e4, 1, 500), 1e-6);
 }

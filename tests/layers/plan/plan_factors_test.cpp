@@ -29,7 +29,7 @@ class FakeOp : public PlanOp {
   Costs costs_;
 };
 
-// Multiplies its image in the forward, and again in dw, with the gradient of its result.
+// An operation that multiplies its image in the forward pass, and in dw with the gradient of y.
 class Product final : public FakeOp {
  public:
   using FakeOp::FakeOp;

@@ -178,7 +178,7 @@ TEST(PlanLayouts, AResultThatIsAnImageIsGivenAsUsersSeeIt) {
 TEST(PlanLayouts, CopiesStandAroundWhatKnowsOneLayoutOnly) {
   const std::vector<LayerSpec> specs =
       ending({conv("c1", 24, 3), layer("sigmoid", "s1"), conv("c2", 20, 3)});
-  // c1 to s1 and its gradient back, s1 to c2 and back, c2 to the flattened values and back.
+  // Six copies: c1 to s1, s1 to c2, c2 to the flattened values, and their gradients back.
   expect_same_training(specs, kImages, 2, 6);
 }
 

@@ -95,7 +95,8 @@ Result run(Device device, bool planned) {
   return out;
 }
 
-// A dozen layers, each with a few roundings; the gradients are sums over some hundred pixels.
+// The tolerances allow for a few roundings in each of a dozen layers, and for gradients that are
+// sums over some hundred pixels.
 TEST_F(ResidualPlanOnCuda, TrainsAsTheCpuDoesPlannedAndDynamic) {
   const Result want = run(Device{}, false);
   for (const bool planned : {false, true}) {

@@ -46,7 +46,8 @@ LayerSpec linear(const char* name, std::int64_t out) {
   return layer("linear", name, options({{"out_features", out}}));
 }
 
-// An algorithm that both use; `auto` might choose one with another summation order.
+// The compiled and the dynamic step use one algorithm; `auto` could choose two that sum in other
+// orders.
 Conv2dPolicy direct(const std::string&) { return {"direct", "direct", "direct", "nchw"}; }
 
 // A network twice, with the same weights.

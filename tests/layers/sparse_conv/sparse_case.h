@@ -128,7 +128,8 @@ inline const SparseCase kSparseCases[] = {
      {.size = {5, 5, 5}, .dilation = {1, 1, 2}},
      4,
      130},
-    // Halos of more than 640 sites: in phases, and without lists (halo_table.h).
+    // Halos of more than 640 sites: the first is cut into phases, the second is too wide for 4
+    // phases and is scattered (halo_table.h).
     {"volume_phases",
      {3, 1, {12, 11, 13}},
      1,

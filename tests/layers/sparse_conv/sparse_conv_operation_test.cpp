@@ -49,7 +49,7 @@ TEST(SparseConvOperation, GradientsAreFiniteDifferences) {
   }
 }
 
-// Convolves an image with the rows at the sites; both paths in f32 on small integers.
+// Compares sparse convolution with a dense convolution of the same sites, in f32 on small integers.
 TEST(SparseConvOperation, IsTheDenseConvolutionAtTheSitesForwardAndBackward) {
   const SiteGrid grid{2, 2, {1, 9, 8}};
   const SharedSites sites = some_sites(grid, 0.4);

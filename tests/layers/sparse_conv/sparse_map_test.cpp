@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_map_test.cpp: compares the map with a search through all coordinates; output sites,
-// memory, reuse.
+// sparse_map_test.cpp: compares the pairs and output sites of a map with a search through all
+// coordinates; tests its memory, its errors and its reuse.
 #include <algorithm>
 #include <tuple>
 
@@ -131,7 +131,7 @@ TEST(SparseMapMemory, HoldsGridsOfMoreThanThirtyTwoBits) {
   EXPECT_EQ(of_view(z.map->by_input(), false), searched(z));
 }
 
-// The last place of a row of the grid and the first one of the next row have neighbouring keys.
+// The last position of a row and the first one of the next row have consecutive keys.
 TEST(SparseMapMemory, KnowsThatARowOfTheGridEnds) {
   const SiteGrid grid{2, 2, {1, 2, 4}};
   const SharedSites sites =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_case.h: sites, rows and small networks on them, for tests of sparse layers.
+// row_case.h: makes sites, feature rows and small networks for tests of sparse layers.
 #pragma once
 
 #include <numeric>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_layers_cuda_test.cpp: pools, batch norm and the conversions between rows and images on
-// `device cuda` agree with the CPU; so do the convolution and whole networks, once they have an
-// algorithm.
+// row_layers_cuda_test.cpp: compares pools, batch norm, the conversions between rows and images,
+// sparse convolutions and whole networks on `device cuda` with the CPU.
 #include <gtest/gtest.h>
 
 #include "framework/ops/softmax_cross_entropy.h"

@@ -63,7 +63,7 @@ TEST(SparsePool, OfFullImagesIsTheDensePool) {
 }
 
 TEST(SparsePool, TheMeanCountsTheSitesThatAreThere) {
-  // Two of the four places of one window, one of the next.
+  // The first window has sites at two of its four pixels, the second window at one.
   const SharedSites sites = std::make_shared<const SparseSites>(
       coordinates_of({{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 0, 1, 2}}, 2), SiteGrid{2, 1, {1, 2, 4}});
   const SharedMap map = SparseMap::strided(sites, {.size = {1, 2, 2}, .stride = {1, 2, 2}});

@@ -105,10 +105,10 @@ struct LanesKernels {
                  std::int64_t k_begin, std::int64_t k_end, float* dw, float* db,
                  bool accumulate) = nullptr;
 
-  // Computes all gradients of a layer from dy [K,y_p,y_q,L] and an output of forward: winners when
-  // pool2x2, y when ReLU only, else neither. dx is assigned; null when not needed. The accumulators
-  // `sums` for dw and db are added to; null when not needed. With pool2x2 the fast kernels skip the
-  // three of four pixels without a gradient. scratch has backward_scratch_floats.
+  // Computes all gradients of a layer from x, dy [K,y_p,y_q,L] and an output of forward: winners if
+  // pool2x2, y if ReLU only, else neither. dx is assigned (null: not needed). dw and db are added
+  // to the accumulators `sums` (null: not needed). With pool2x2 the fast kernels skip the three of
+  // four pixels that have no gradient. scratch has backward_scratch_floats.
   void (*backward)(const LanesConv& z, const float* x, const float* y, const std::uint8_t* winners,
                    const float* dy, const float* packed_backward, float* dx, float* sums,
                    float* scratch) = nullptr;

@@ -39,8 +39,8 @@ struct WeightTile {
   Index sum_channel;  // from one kernel to the next
 };
 
-// Adds the products of one vector of pixels, or of the Vectors vectors of one pixel; with Rest only
-// of tile.rest lanes.
+// Adds the products of one vector of pixels, or of one pixel of `Vectors` vectors. With Rest, only
+// the first tile.rest lanes of a vector exist.
 template <int Kernels, int Taps, int Vectors, bool Rest>
 CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const float* dz,
                                 Wide (&sums)[Kernels][Taps]) {

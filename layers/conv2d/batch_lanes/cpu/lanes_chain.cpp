@@ -365,7 +365,7 @@ void LanesChainOp::backward(PlanBuilder& builder) {
 }
 
 // Estimated milliseconds of one convolution, summed over the directions that the graph needs: with
-// the chosen algorithms, and in lanes.
+// the algorithms that were chosen, and with samples in the vector lanes.
 struct Estimate {
   double chosen_ms = 0, lanes_ms = 0;
 };

@@ -508,8 +508,8 @@ double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction directi
   return lists * (150 * strips * std::ceil(of_list / 16) + 1.3 * pixels * lines);
 }
 
-// Returns the share of taps that are outside the image in more than one column of a tile. There a
-// comparison for each pixel skips the products.
+// Returns the share of (tap, tile) pairs in which the tap is outside the image for more than one
+// column. For such pairs a comparison for each pixel skips the products.
 double skipping_share(const Pass& pass) {
   if (pass.flat) return 0;
   const Conv2dProblem& z = pass.z;

@@ -15,7 +15,8 @@ namespace convscope::block_sparse {
 
 using Index = std::int64_t;
 
-struct Images {  // NCHW [n,c,plane]; with `row` n plane images of one pixel, `row` floats apart
+// Images [n,c,plane] in NCHW. If row > 0: n * plane images of one pixel, `row` floats apart.
+struct Images {
   Index n, c, plane;
   Index row = 0;
   Index blocks() const { return ceil_div(c, kChannelBlock); }
@@ -29,8 +30,8 @@ inline bool has_one_pixel(const Conv2dProblem& z) {
   return z.n > 1 && z.h * z.w * z.r * z.s == 1 && z.p() * z.q() == 1 &&
          z.layout != ActivationLayout::blocked_y;
 }
-// Returns the problem with such images in rows. A row is at most a chain of sums long
-// (sum_chain.h).
+// Returns the problem in which such images are the pixels of rows. A row has at most kSumChain
+// pixels (sum_chain.h).
 inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
   Conv2dProblem out = z;
   if (!has_one_pixel(z)) return out;
@@ -80,7 +81,7 @@ inline void to_blocks(const Images& images, const float* from, float* blocks) {
   });
 }
 
-// Copies NCHW16c back. Lanes after the last channel are written, too, where `to` has them.
+// Copies NCHW16c back. If `to` has lanes after the last channel, they are written, too.
 inline void from_blocks(const Images& images, const float* blocks, float* to) {
   const BlockCopyKernels& kernels = block_copy_kernels.get();
   for_each_block(images, [&](Index n, Index block, Index channels) {

@@ -292,8 +292,7 @@ using SumTile = void (*)(const SparseTile&, const SparsePart&, const SparseEpilo
 using DotTile = void (*)(const SparseTile&, const SparsePart&, int, int, float*);
 
 struct Tiles {
-  SumTile next, second, any;         // floats from pixel to pixel of `in`: 1, 2 or any number of
-                                     // pixels
+  SumTile next, second, any;         // pixels of `in` that are 1, 2 or any number of pixels apart
   SumTile plane_next, plane_second;  // as above, for `in` in NCHW
   DotTile dot;
 };

@@ -106,7 +106,7 @@ template <int kTiles, class Taps>
 __device__ inline void load_pixels(const float* x, const Pixel<Taps> (&pixels)[kTiles],
                                    const Chunk& at, float (&out)[kTiles][2]) {
   const Taps bit = bit_of<Taps>(at.one.tap), other_bit = bit_of<Taps>(at.other.tap);
-  // The address of each entry's weight in x, to which the offsets of the pixels are added.
+  // Pointers into x at the channel and tap of each entry; the offset of a pixel is added to them.
   const float* const x0 = address_at(x, at.one.offset);
   const float* const x1 = address_at(x, at.other.offset);
 #pragma unroll

@@ -227,8 +227,8 @@ __device__ inline Range reaching(const SparseData& z, int first, int last) {
   return {begin, (last_image * at.p + high) * at.q + to};
 }
 
-// A pixel of dy: the address of its channels, the accumulator that tap (0, 0) is added to, and the
-// taps whose targets are inside the image and the range.
+// A pixel of dy. from: address of its channels; to: accumulator to which tap (0, 0) is added;
+// inside: the taps whose targets are inside the image and the range.
 template <class Taps>
 struct Source {
   int from;
@@ -501,8 +501,8 @@ struct DataLayout {
     Pieces pieces(const_cast<void*>(memory));
     const std::int64_t count =
         ceil_div(z.k, std::int64_t{kRows}) * ceil_div(z.c, std::int64_t{tile.across});
-    // A segment has one chunk more than its entries fill, or as many chunks as a channel has
-    // entries.
+    // A segment has at most one chunk more than its entries fill, or as many chunks as its fullest
+    // channel has entries.
     const std::int64_t most = (most_chunks(z) + count * (1 + z.r * z.s)) * kChunk;
     lists.pieces = pieces.take<Piece>(count);
     lists.entries = pieces.take<Entry>(most);

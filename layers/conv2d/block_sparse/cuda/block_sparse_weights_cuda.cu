@@ -139,7 +139,7 @@ __device__ inline Columns<kTiles, Taps> columns_of(const WeightSums& z, int firs
   return out;
 }
 
-// Loads pixels l%4 and l%4 + 4 of eight pixels, for each of the lane's entries.
+// Loads two of eight pixels, l % 4 and l % 4 + 4 in lane l, for each of the lane's entries.
 template <int kTiles, class Taps>
 __device__ inline void load_columns(const Columns<kTiles, Taps>& columns, const Place<Taps>* places,
                                     float (&out)[kTiles][2]) {
@@ -152,8 +152,8 @@ __device__ inline void load_columns(const Columns<kTiles, Taps>& columns, const 
   }
 }
 
-// Adds the products of one strip to total. `x` holds the pixels of the strip's first step, and
-// afterwards those of the next strip's first step.
+// Adds the products of one strip to total. On entry, `x` holds the pixels of the strip's first
+// step; on return, those of the next strip's first step.
 template <int kTiles, bool kTf32, class Taps>
 __device__ inline void add_strip(const Columns<kTiles, Taps>& columns, const float* rows,
                                  const Place<Taps>* places, const Place<Taps>* next,

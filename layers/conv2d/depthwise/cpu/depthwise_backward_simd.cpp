@@ -161,8 +161,8 @@ struct TapSums {
 };
 
 // Adds the gradient of kernel rows [r, r + Taps) from rows [p, p + Rows) of dy, for one strip of
-// one plane. It has Taps x S accumulators and Rows strips of dy; each row of x is loaded once for
-// all of them.
+// one plane. Registers hold Taps x S accumulators and Rows strips of dy; each row of x is loaded
+// once for all taps.
 template <class Kind, int S, int Stride, int Taps, int Rows>
 CONVSCOPE_INLINE void weight_rows(const DepthwiseMap& z, const float* x, const float* dy, Index r,
                                   Index p, const Borders<Kind, S, Stride>& borders,

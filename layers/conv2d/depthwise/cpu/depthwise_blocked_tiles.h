@@ -11,9 +11,9 @@
 
 namespace convscope {
 
-// One dimension of a pass. Pixel i < count of `out` has index first + i step. It sums over taps t <
-// taps: the element tap + t tap_step of the kernel times the element at + i pixel + t reach of
-// `in`, if that element exists.
+// One dimension of a pass. Pixel i < count of `out` has index first + i step. The pixel is a sum
+// over taps t < taps: element tap + t tap_step of the kernel times element at + i pixel + t reach
+// of `in`, if the latter exists.
 struct DepthwiseAxis {
   std::int64_t count = 0, first = 0, step = 1;
   std::int64_t taps = 0, tap = 0, tap_step = 1;

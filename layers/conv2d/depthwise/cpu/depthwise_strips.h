@@ -39,7 +39,7 @@ constexpr bool kMasksAreFree = false;
 // alone    the strip contains the whole row, and neighbours outside the row are zero
 enum class Taps { loaded, shifted, alone };
 
-// A strip of columns that is computed at a time: one vector, or two neighbouring vectors.
+// The columns of a row that are computed together: one vector, or two neighbouring vectors.
 template <class Lanes, int Vectors, bool IsMasked, Taps How>
 struct Strip {
   using L = Lanes;
@@ -169,7 +169,8 @@ CONVSCOPE_INLINE void for_strips(const DepthwiseMap& z, Body body) {
 
 // ---- one row of x and all taps of a kernel row -------------------------------------------------
 
-// The lanes of each load that are inside the row, and the lanes of each vector that are used.
+// Masks: the lanes of each load that are inside the row, and the lanes of each result that are
+// stored.
 template <class Kind, int S, int Stride>
 struct Borders {
   using L = typename Kind::L;

@@ -59,7 +59,8 @@ constexpr Walk3x3 make_walk_3x3(std::int64_t n, int rows, int columns, int chann
     const std::int64_t places = n * walk.strips * ceil_div(rows, band);
     return ceil_div(places, std::int64_t{side_by_side});
   };
-  // Minimises the time when all blocks take equally long: the number of whole rounds of the SMs.
+  // Minimises the time: rounds of the SMs times the rows of a block, if all blocks take equally
+  // long.
   std::int64_t least = INT64_MAX;
   for (int bands = ceil_div(rows, Walk3x3::kMaxBand); bands <= rows; ++bands) {
     const int band = ceil_div(rows, bands);

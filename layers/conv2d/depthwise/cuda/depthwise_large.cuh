@@ -63,8 +63,7 @@ __device__ inline void add_taps(const float* source, const MetRows<kRows>& met, 
   }
 }
 
-// A thread's correlation. Its results begin at row `row` and column `column` of the source's class,
-// relative to tap 0.
+// The correlation that a thread computes.
 struct Correlation {
   const float* source = nullptr;  // [rows, pitch], at the thread's first column
   int row = 0;                    // row of `source` for output 0 and tap 0; may be outside

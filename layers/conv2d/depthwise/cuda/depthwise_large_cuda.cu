@@ -58,7 +58,7 @@ struct LargeWork {
   bool relu = false;
 };
 
-// Plane `flat` in the order in which neighbouring planes have the same channel.
+// Plane number `flat` if planes are ordered by channel, then by image.
 struct PlaneName {
   int channel = 0;
   std::int64_t plane = 0;  // image C + channel

@@ -225,8 +225,8 @@ constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   const double jobs =
       weight ? number(z.c) * number(ceil_div(z.n, t.slots)) * t.bands
              : number(ceil_div(std::int64_t{z.n} * z.c, std::int64_t{t.slots})) * t.bands;
-  // The time of a block that is alone on its SM: its warps wait for memory and for their own
-  // results.
+  // The time of a block if no other block is on its SM: warps then wait for memory and for their
+  // own results.
   const double alone = computed / warps * 1.5 +
                        900 * (1 + (run + taps_run) / number(16 * t.threads)) + staged / warps;
   const double in_each = jobs / z.multiprocessors;  // blocks per SM

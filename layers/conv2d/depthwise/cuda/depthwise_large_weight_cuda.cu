@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(LargePlan::kMaxThreads)
   __syncthreads();
   wait_for_previous_kernel();
 
-  // item = ((slot segments + segment) entries + entry) strips groups + strip groups + group
+  // Splits `me` = (((slot segments + segment) entries + entry) strips + strip) groups + group.
   const int each = t.strips * t.groups;
   const int all = t.entries * each;
   const int run = me / all;

@@ -189,8 +189,8 @@ __device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const Depthw
 
 // ---- out of shared memory ----------------------------------------------------------------------
 
-// Loads v[i] = row[kOffset + i] in whole units, where row + a multiple of kUnit is aligned to kUnit
-// elements. Unused elements of a unit cost nothing.
+// Loads v[i] = row[kOffset + i] in units of kUnit elements; row is aligned to a unit. Unused
+// elements of a unit cost nothing.
 template <int kOffset, int kUnit, int kCount, class T>
 __device__ inline void load_window(const T* row, float (&v)[kCount]) {
   constexpr int kFirst = kOffset / kUnit;

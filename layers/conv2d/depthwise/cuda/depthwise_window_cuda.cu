@@ -234,7 +234,7 @@ template <class T>
 WindowShape window_shape(const PlaneMap& map, std::int64_t planes) {
   const int columns = window_columns(map);
   const std::int64_t threads = planes * map.p * (map.q / columns);
-  // Stride 2 has half as many threads for a plane. When there are so few, twice as many are faster.
+  // With stride 2 and few threads, a thread computes 2 columns: twice the threads are then faster.
   const bool lonely = map.stride == 2 && map.size > 3 &&
                       threads <= std::int64_t{cuda_device_facts().multiprocessors} * 256;
   if (lonely) return {.columns = 2};

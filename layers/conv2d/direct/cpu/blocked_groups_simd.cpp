@@ -2,10 +2,10 @@
 // blocked_groups_simd.cpp: register tiles of small groups in NCHW16c: forward and backward_data.
 // blocked_groups.cpp builds a convolution from them.
 //
-// Method     A tile is some pixels of a block, one vector of lanes after another. For each row of
-//            the kernel and each step d, the weights of up to three taps (r, s) stay in
-//            registers. Each column of the row is loaded and shuffled once, for the up to three
-//            pixels that read it.
+// Method     A tile is some pixels of a block, one vector of lanes after another. In step d, a lane
+//            adds one channel of its group (source(l, d) in blocked_groups_tiles.h). For each step
+//            and kernel row r, the weights of up to three taps (r, s) stay in registers. Each
+//            column of `in` is loaded and shuffled once, for the up to three pixels that read it.
 // Cost       per pixel, step and row of a 3x3 kernel: 3 FMAs, 1 + 2 / pixels loads and as many
 //            shuffles, none in step 0 (groups of 4: 9 FMAs, 3 loads, 2.3 shuffles for a row and 3
 //            steps). A shuffle uses a port of AVX-512's FMAs, which leaves 78 % of the peak; AVX2's
@@ -15,8 +15,8 @@
 // Choices    AVX-512: 14 pixels, a row of ResNet-like images; AVX2 10, with 3 vectors of weights,
 //            the pixel and its indices in 16 registers. 7 accumulators and more hide most of an
 //            FMA's 4 cycles.
-// GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over accumulators
-// has an unroll pragma.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma.
 // Read next  blocked_groups_tiles.h; blocked_groups.cpp, which uses it
 #include "layers/conv2d/direct/cpu/blocked_groups_lanes.h"
 #include "layers/conv2d/direct/cpu/blocked_groups_tiles.h"

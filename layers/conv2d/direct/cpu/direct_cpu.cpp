@@ -67,7 +67,7 @@ constexpr int kMaxRows = 16;  // of a tile, on any instruction set
 
 // ---- weights -----------------------------------------------------------------------------------
 
-// The lanes of one tile: channels [k, k + count), packed to `width` lanes.
+// The channels [k, k + count) of one tile, packed to `width` lanes.
 struct Block {
   Index k, count, width;
 };
@@ -434,8 +434,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 constexpr double kPixelsPerWeight = 6;
 constexpr double kFirstCacheBytes = 32 << 10;
 
-// Returns the share of its time that a channel tile computes; in the rest of the time it reads all
-// weights of its block again.
+// Returns the share of its time in which a channel tile computes. In the rest of the time it reads
+// all weights of its block again.
 double weights_share(const Pass& pass) {
   const auto block = static_cast<double>(pass.depth * pass.taps * pass.widest()) * sizeof(float);
   if (pass.lanes == 1 || block <= kFirstCacheBytes) return 1;

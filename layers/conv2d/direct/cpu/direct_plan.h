@@ -114,8 +114,8 @@ struct Pass {
     return std::clamp<Index>(row + 1, 0, in_h);
   }
 
-  // Returns the width of channel tiles: 4 vectors by few pixels on narrow images, else 2 vectors by
-  // many.
+  // Returns the most channels of a tile: 4 vectors for narrow images, whose tiles have few pixels,
+  // else 2 vectors.
   Index widest() const {
     const Index pixels = tile_kernels.get().pixels;
     const bool narrow = lanes > 1 && 2 * class_w <= pixels && channels > 2 * lanes;

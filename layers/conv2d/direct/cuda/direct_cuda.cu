@@ -409,7 +409,7 @@ constexpr double kSliceUs = 0.043;  // to add one slice to the previous slices
 // is counted for each round of two blocks on an SM.
 constexpr double kSplitUs = 0.5;
 double each_holds(double blocks) { return blocks / device_time::processors(); }
-// For one block per sample; chunk_us is the time in addition to the products.
+// Times for a kernel with one block per sample; chunk_us is the time in addition to the products.
 TileTimes sample_times(Direction direction) {
   if (direction == Direction::forward) return {{0.5, 5.0}, 0.41};
   if (direction == Direction::backward_data) return {{0.5, 0.5}, 2.0};

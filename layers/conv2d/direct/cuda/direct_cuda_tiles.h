@@ -109,7 +109,8 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   t.x_rows = (t.rows - 1) * stride + r;
   t.x_pitch = row_pitch((t.columns - 1) * kPixels * stride + window_floats(r, stride));
   t.w_pitch = t.k_tile() + 4;
-  // Shared memory holds all of w and two buffers of x, or two buffers of both for some channels.
+  // Shared memory holds all channels of w and two buffers of x. If that does not fit, it holds two
+  // buffers of x and of w for some channels.
   const int x_channel = t.x_rows * t.x_pitch;
   const int w_channel = r * r * t.w_pitch;
   t.depth = c;
@@ -198,7 +199,7 @@ inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, s
   t.c_tile = ceil_div(c, t.tiles_c);
   t.tiles_k = ceil_div(k, t.k_tile());
   t.items = t.k_groups * t.c_tile * (r / t.kernel_rows);
-  // Finds the largest segment of a row that fits into a buffer.
+  // Cuts rows into the fewest segments that fit into a buffer.
   t.pieces = 0;
   do {
     ++t.pieces;

@@ -200,8 +200,8 @@ inline int sum_pitch_of(int columns, int taps) {
   return best;
 }
 
-// How a block copies `rows` rows of `positions` copies. It copies `groups` rows at a time, with
-// `lanes` threads for each row. A thread keeps its positions for all of its rows.
+// How a block copies `rows` rows with `positions` copies each: `groups` rows at a time, with
+// `lanes` threads for a row. A thread copies the same positions of all its rows.
 struct Spread {
   int positions = 1, lanes = 1, groups = 1;
   FastDivisor by_lanes;

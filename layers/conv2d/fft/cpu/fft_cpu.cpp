@@ -89,8 +89,8 @@ class Passes {
     return std::min(plan_.block_tiles, plan_.tiles() - first_tile(block));
   }
 
-  // Step 1: computes spectra [pairs, channels/L, tiles, rows, 2, L] for each tile of a block. The
-  // pixels start at [row + top, column + left] in planes [h, w] of one group's channels.
+  // Step 1: computes the spectra [pairs, channels/L, tiles, rows, 2, L] of the tiles of a block.
+  // The tiles read planes [h, w] of one group's channels from pixel [row + top, column + left] on.
   struct Source {
     const float* data;
     Index channels, h, w, top, left, rows, columns;

@@ -10,10 +10,11 @@
 // A complex product takes three real products (Gauss). With a + ib of the data and c + id of a
 // kernel,
 //   m0 = (a + b) c,  m1 = a (d - c),  m2 = b (c + d):   real part m0 - m2, imaginary part m0 + m1.
-// So row i of a transformed column of data has three points, (a + b, a, b) at 3 i, 3 i + 1, 3 i +
-// 2. For kernels and products it has two points, the real and the imaginary part, at 2 i and 2 i +
-// 1. With two real columns A and B, row i is row i of A and row T - i is row i of B, for 0 < i < T
-// / 2. Rows 0 and T / 2 are real; the first point belongs to A and the second to B.
+// So row i of a transformed column of data is stored as three points from 3 i on: a + b, a and b. A
+// row of a transformed kernel or product is stored as two points from 2 i on: the real and the
+// imaginary part. If the column combines two real columns A and B, then for 0 < i < T/2 row i is
+// row i of A, and row T - i is row i of B. Rows 0 and T/2 are real; the first point belongs to A
+// and the second to B.
 #pragma once
 
 #include <cstdint>

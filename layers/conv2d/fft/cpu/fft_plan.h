@@ -99,8 +99,8 @@ struct Plan {
   Index in_pair() const { return odd_lines(depth_blocks * block_tiles * rows.in * 2 * lanes); }
   Index out_pair() const { return odd_lines(channel_blocks * block_tiles * rows.out * 2 * lanes); }
   Index weight_pair() const { return odd_lines(channel_blocks * depth_padded() * z.r * 2 * lanes); }
-  // Returns the number of summed channels; in backward_weight it includes lanes of x without a
-  // channel.
+  // Returns the number of summed channels. In backward_weight these are the channels of x, rounded
+  // up to a multiple of L.
   Index depth_padded() const { return of_weights ? depth_blocks * lanes : depth; }
   Index weight_floats() const { return pairs() * weight_pair(); }  // W of a group
   // Returns the floats that threads share. W is not among them when it is prepared before the call;

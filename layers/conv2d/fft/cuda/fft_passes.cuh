@@ -29,8 +29,8 @@ struct Axis {
   int size, step, start, tile, limit, tiles;
 };
 
-// The points of one tile that are elements: `low` and every step-th point after `low`, within
-// `count` points.
+// The points of one tile that are elements of the image: every step-th point from `low` to low +
+// count - 1.
 struct Points {
   int low, count;
 
@@ -103,8 +103,8 @@ struct Lines {
   static constexpr int kPitch = L == 16 ? 18 : L + 4;  // complex numbers from one row to the next
   static constexpr int kPairs = 128 / L;               // pairs of planes in a block
   static constexpr int kPlanes = 2 * kPairs;
-  // The extra elements give other banks to threads of a half warp that read the same point of each
-  // pair.
+  // Padding of a plane: threads of a half warp that read the same point of different pairs use
+  // different banks.
   static constexpr int kPlane = L * kPitch + 16 / kPairs;
   static constexpr std::size_t kSharedBytes = (kPairs * kPlane + L) * sizeof(float2);
 
@@ -355,7 +355,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   }
 }
 
-// The last step of a result: out = relu(value + bias + residual), or value is added to out.
+// How a result is stored: out += value if `accumulate`, else out = relu(value + bias + residual).
 template <class T>
 struct Finish {
   const T* bias;
@@ -474,8 +474,8 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
       const int column = f - row * (L / 2 + 1);
       const float4 ab = loaded[u];
       plane[row * Z::kPitch + column] = make_float2(ab.x - ab.w, ab.y + ab.z);
-      if (column != 0 && column != L / 2) {  // else -f is in this half, too, and another thread
-                                             // computes it
+      // In columns 0 and L / 2, frequency -f is in this half, too: another thread computes it.
+      if (column != 0 && column != L / 2) {
         plane[(-row & (L - 1)) * Z::kPitch + L - column] = make_float2(ab.x + ab.w, ab.z - ab.y);
       }
     }

@@ -284,8 +284,8 @@ __device__ inline void put(const WeightSums& z, const PlaceInWeights& x, const P
 inline constexpr int kSumQuads = 256, kMaxSumRows = 8;  // threads of a block; most threads that
                                                          // share the parts of a quad
 
-// Kernel: block x has 256 / rows quads, a multiple of 32. A thread adds every `rows`-th part of a
-// quad.
+// Kernel: block x adds the parts of 256 / rows quads, a multiple of 32. Each of the `rows` threads
+// of a quad adds every `rows`-th part.
 __global__ void __launch_bounds__(kSumQuads)
     sum_parts_kernel(const __grid_constant__ WeightSums z, const float4* part, float* dw) {
   __shared__ float4 shares[kSumQuads];

@@ -85,8 +85,8 @@ struct Geometry {
   int c, h, w, k, r, s, p, q, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
 };
 
-// A chunk: `count` pixels from `begin` on, in slots of `slot` pixels. In a matrix with `rows` rows,
-// element (i, j) is at ((j / slot) rows + i) slot + j % slot.
+// A chunk: `count` pixels from `begin` on, stored in runs of `slot` pixels: in a matrix with `rows`
+// rows, element (i, j) is at ((j / slot) rows + i) slot + j % slot.
 struct Chunk {
   Index begin;
   int count, slot;

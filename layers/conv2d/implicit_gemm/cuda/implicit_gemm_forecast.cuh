@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_forecast.cuh: corrections of the estimated time: storing the sums of
-// backward_weight, packing w, and bytes read. They are fitted to times of one H200 on listed and
-// random layers. A fit to either half of the layers gave similar numbers.
+// implicit_gemm_forecast.cuh: corrects the estimated time for storing the sums of backward_weight,
+// for packing w, and for the bytes read. The corrections are fitted to times of one H200 on listed
+// and random layers. A fit to either half of the layers gave similar numbers.
 // Read next  implicit_gemm_cuda.cu: cost()
 #pragma once
 

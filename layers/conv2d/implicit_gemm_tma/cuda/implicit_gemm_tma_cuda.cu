@@ -215,7 +215,7 @@ void run_forward(const Conv2dForwardArgs& args, float* moments) {
   const Conv2dProblem& z = args.problem;
   const auto plans = plans_of(z, Direction::forward);
   const Work work = work_in(z, Direction::forward, *plans, args.workspace);
-  // The size of the statistics follows the tiling with fp16 operands. The workspace may be too
+  // The workspace of the statistics has the size for the tiling with fp16 operands. It may be too
   // small for the tiling that reads f32.
   CONVSCOPE_CHECK(moments == nullptr || !plans->reads_f32 || args.x_factors.given(),
                   "implicit_gemm_tma",

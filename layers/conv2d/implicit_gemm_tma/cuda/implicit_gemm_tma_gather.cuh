@@ -98,7 +98,7 @@ static_assert(sizeof(Gather) <= 4096);  // limit for the parameters of a kernel
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// The position of a tile, and the patches of the reduction that the block sums.
+// The position of a tile, and the patches over which the block sums.
 struct GatherTile {
   int column, part, phase, w, h, image;  // first column; w, h: first output of the phase
   int begin, end;                        // patches

@@ -147,8 +147,8 @@ std::byte* behind(void* memory, std::size_t bytes) {
   return memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + bytes;
 }
 
-// Workspace of forward and backward_data: the image, and the weights where they were not prepared.
-// In that case their maxima are adjacent, so that one launch finds both.
+// Workspace of forward and backward_data: the packed image and, unless prepared, the packed
+// weights. The maxima of both are then adjacent, so that one launch finds them.
 struct GatherWork {
   GatherWork(const Conv2dProblem& z, Direction direction, const void* prepared, void* memory)
       : image(image_in(z, direction, memory)),
@@ -348,10 +348,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 }
 
 // The constants are fitted to 208 times of one H200: the layers of shapes/gpu_dense.txt with batch
-// 1 and 32, and 36 random layers with batch 1, 32 and in part 128. Half of the estimates are within
-// 5 % (backward_weight: 7 % on average) before kAsOthers. They are the microseconds of all
-// launches, and the bytes for each element of an image (read twice, written and read as two planes)
-// and of the weights.
+// 1 and 32, and 36 random layers with batch 1, 32 and in part 128. Before kAsOthers is applied,
+// half of the estimates are within 5 % (backward_weight: 7 % on average). The constants are the
+// microseconds of all launches, the bytes for each element of an image (read twice, written and
+// read as two planes) and the bytes for each weight.
 constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
 // Ratio by which the estimates of other f32 algorithms are too short.
 constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;

@@ -15,8 +15,8 @@
 namespace convscope::implicit_gemm_tma {
 namespace {
 
-// The constants are fitted to times of one H200: 134 plans of forward and 165 of backward_weight,
-// with every kernel and every sharing that the layers of shapes/gpu_dense.txt allow, N = 1 and 32.
+// The constants are fitted to times of 134 plans of forward and 165 of backward_weight on one H200:
+// every kernel and every sharing that the layers of shapes/gpu_dense.txt allow, N = 1 and 32.
 constexpr double kClock = 1750;        // cycles per microsecond
 constexpr double kBytesPerCycle = 49;  // from L2 to an SM
 constexpr double kStepCycles = 130;    // of a pipeline step, in addition to its products
@@ -35,7 +35,7 @@ double last_chunk_part(int channels, int chunk) {
   if (channels % chunk == 0) return 1;
   return (channels / chunk + 2.0) / (2.0 * ceil_div(channels, chunk));
 }
-// Ratios for f32 as high and low planes, with the addition of accumulators to f32 sums.
+// Constants for f32 as high and low planes. Ratios include adding the accumulators to f32 sums.
 constexpr double kThreeProducts = 3.2;
 constexpr double kNarrowProducts = 1.17;  // 32 columns: shared memory limits the speed
 constexpr double kStoreCyclesPlanes = 0.5;
@@ -210,8 +210,8 @@ struct GatherSearch {
       const double patch_rows = planes * chunks * groups * box_rows * row;
       const double weight_cycles = planes * chunks * (plan.weights_stay ? 0 : taps * weight_rows) *
                                    (is_across() ? row_cycles(columns, 64) : row);
-      // A patch is released when products of the next one have begun. With two stages, the copy of
-      // a third patch waits for that: only the products of the other taps hide the copy.
+      // A patch's memory is free when products of the next patch have begun. With two stages, the
+      // copy of a third patch waits for that. So only the products of the other taps hide the copy.
       const bool waits = planes == 2 && plan.patch_stages == 2 && taps > 0;
       const double hidden = waits ? products * (taps - groups) / taps : products;
       const auto cycles_with = [&](double rows_cycles) {
@@ -523,7 +523,7 @@ struct WeightSearch {
       }
     }
     best.taps = tap_sets(geometry, best.sharing, best.pitch);
-    // As wide as the number of blocks and a block's memory allow.
+    // The widest sum for which there are enough blocks and the memory of a block suffices.
     for (const int width : {16, 32, 64, 128, 256}) {
       const std::int64_t blocks = z.k * ceil_div(c_channels, width);
       if (width / 4 * narrow(z.r * z.s) > kSumFours || blocks < machine.multiprocessors) break;

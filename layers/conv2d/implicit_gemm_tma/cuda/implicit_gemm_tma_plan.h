@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_plan.h: chooses tiles, patches and parts of a problem that have the lowest time
-// by a small model. The file needs no CUDA, so tests check it on the CPU.
+// implicit_gemm_tma_plan.h: chooses the tile shape, the patches and the split of a problem for
+// which a small model predicts the lowest time. The file needs no CUDA, so tests check it on the
+// CPU.
 // Read next  implicit_gemm_tma_taps.h
 #pragma once
 

@@ -42,7 +42,8 @@ struct WeightGather {
   const float* pixels_scale = nullptr;  // null: operands were not scaled
   const float* errors_scale = nullptr;
   const float2* unscale = nullptr;  // undoes the scale of two planes
-  // Not null: the reduction is not split, and the blocks write (or add to) dw [K,C,R,S] themselves.
+  // dw [K,C,R,S] if the reduction is not split: blocks assign it or add to it. Null: they write
+  // parts.
   void* dw = nullptr;
   int real_channels = 0, store_pitch = 0;
   bool dw_is_f32 = false, accumulate = false, dw_in_fours = false;
@@ -98,8 +99,8 @@ __device__ inline void store_weight_row(const float* from, Out* to, int count, b
   }
 }
 
-// Stores the block's part of dw, from [k][c][tap] in shared memory. If a tile lacks taps, its rows
-// are not contiguous in dw.
+// Stores the block's part of dw, [k][c][tap] in shared memory, to dw. A row (one k) is contiguous
+// in dw only if the block computed all taps.
 template <class Out>
 __device__ inline void store_weights(const WeightGather& z, const float* from, int first_k,
                                      int rows, int first_c, int channels, int first_tap, int taps) {
@@ -237,7 +238,7 @@ __global__ __launch_bounds__(kWeightThreads,
     int first_k_of[V::kSlots], first_c_of[V::kSlots];  // first channels of each slot, in the tile
     const int all_slots = z.k_blocks * z.c_blocks * z.tap_count;
     const int count = ceil_div(all_slots, kWeightGroups);
-    // Slots are dealt round-robin, so that the warp groups have equally many.
+    // Distributes slots round-robin, so that the warp groups have equally many (at most one more).
 #pragma unroll
     for (int i = 0; i < V::kSlots; ++i) {
       const int slot = warp_group + i * kWeightGroups;

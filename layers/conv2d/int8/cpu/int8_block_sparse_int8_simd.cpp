@@ -6,8 +6,8 @@
 //            all pixels of the tile. AVX-512 with VNNI: 28 pixels take 28 accumulators + 1 register
 //            of weights + 1 of x, of 32. AVX2 with VNNI: 6 pixels x 2 vectors + 2 + 1, of 16.
 //            Without VNNI x and weights take two registers each: tiles of 24 pixels, and of 4 x 2.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
-// has an unroll pragma.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma.
 // Read next  int8_sparse_tiles.h; int8_tiles_int8_simd.cpp, the same with all weights
 #include "layers/conv2d/int8/cpu/int8_sparse_tiles.h"
 #include "layers/conv2d/int8/cpu/int8_tile_stores.h"
@@ -28,8 +28,8 @@ struct Range {
   Index begin, end;
 };
 
-// Adds the products of some entries for pixels [First, End). If not All, only pixels in [first,
-// end) count.
+// Adds the products of some entries for pixels [First, End), or, if not All, for those of them that
+// are in [first, end).
 template <int First, int End, bool All, int Pixels>
 CONVSCOPE_INLINE void add_entries(const std::uint8_t* in, Index step, const Int8Entries& entries,
                                   Range range, int first, int end, Ints (&sums)[Pixels][kVectors]) {

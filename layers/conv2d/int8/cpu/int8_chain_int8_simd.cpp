@@ -9,8 +9,8 @@
 //            channels: 2 rows x 12 columns x 1 vector = 24 accumulators + 1 + 1 (2 x 6 with 16
 //            registers): 24 broadcasts and one load for 24 products. An accumulator is ready again
 //            after 5 cycles, so 10 of them suffice.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
-// has an unroll pragma.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma.
 // Read next  int8_chain.cpp, tiling and packing
 #include "layers/conv2d/int8/cpu/int8_chain_stage.h"
 #include "layers/conv2d/int8/cpu/int8_outputs.h"

@@ -14,7 +14,7 @@ struct Int8Window {
   int shared = 1, groups = 1;
 };
 
-// A buffer with rows of x and the border of the image. A pixel has 16 bytes.
+// A buffer with rows of x and of its border. A pixel has 16 channels of one byte.
 struct Int8PaddedRows {
   const std::uint8_t* plane = nullptr;  // [h, w, 16]
   std::int64_t h = 0, w = 0;

@@ -18,7 +18,7 @@ using Index = std::int64_t;
 constexpr int kBlock = 16;   // channels of a block
 constexpr int kAtOnce = 32;  // pixels whose sums wait in L1 for the epilogue
 
-// Adds sums of up to kAtOnce pixels from j on, for the channels of vector v. Rows 0: not constant.
+// Computes the sums of `count` pixels for the channels of vector v. Rows 0: z.rows at run time.
 template <int Shared, int Groups, int Rows>
 CONVSCOPE_INLINE void add_rows(const Int8DepthwiseRows& z, const std::uint8_t* in, Index count,
                                int v, std::int32_t* kept) {

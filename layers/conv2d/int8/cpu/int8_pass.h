@@ -32,8 +32,8 @@ class OutputFactors {
 // Returns the offset that makes codes of x unsigned: 128 where x is signed, else 0.
 std::int32_t offset_of(const Conv2dForwardArgs& args);
 
-// Returns the bytes of the packed weights and of the sum of the weights of each channel, which
-// follows.
+// Returns the bytes of the packed weights, including the sums of the weights of each channel, which
+// are stored after them.
 std::size_t packed_bytes(const Int8Plan& plan);
 void pack_weights(const Int8Plan& plan, const std::int8_t* w, std::int8_t* packed);
 const std::int32_t* totals_of(const Int8Plan& plan, const std::int8_t* packed);

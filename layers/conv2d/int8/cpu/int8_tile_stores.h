@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_tile_stores.h: turns a tile of 32-bit accumulators into y; for *_int8_simd.cpp files.
 //
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
-// has an unroll pragma.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma.
 #pragma once
 
 #include "layers/conv2d/int8/cpu/int8_outputs.h"

@@ -9,9 +9,9 @@
 //            L1 or L2. With short sums, 12 pixels x 2 vectors are faster than 14: codes are stored
 //            four at a time, and the epilogue needs registers. Tiles with the same taps run in one
 //            call.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
-// has an unroll pragma. The loop over quads must stay a loop: in straight-line code GCC copies half
-// of the accumulators to other registers where the kinds of taps meet.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma. The loop over quads must stay a loop: in straight-line code
+// GCC copies half of the accumulators to other registers where the kinds of taps meet.
 // Read next  int8_tiles.h; int8_pass.cpp, which uses it
 #include "layers/conv2d/int8/cpu/int8_tile_stores.h"
 
@@ -34,8 +34,8 @@ struct PartOfBlock {
   int quads;
 };
 
-// Adds the products of one tap and one block for pixels [First, End). If not All, only pixels in
-// [first, end) count.
+// Adds the products of one tap and one block for pixels [First, End), or, if not All, for those of
+// them that are in [first, end).
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const std::uint8_t* in, Index step, const Block& block,
                               const std::int8_t* w, int first, int end,

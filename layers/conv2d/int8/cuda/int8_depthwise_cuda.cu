@@ -238,7 +238,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
-  // dp4a has the rate of f32 instructions; only a quarter of its products is useful.
+  // dp4a has the rate of f32 instructions, and only one of its four products is used.
   return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.3};
 }
 

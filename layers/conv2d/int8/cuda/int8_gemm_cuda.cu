@@ -107,8 +107,8 @@ class Plan {
       const double bytes = 4.0 * static_cast<double>(part_size) * parts;
       if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMaxPartBytes)) break;
       const double each = ceil_div(steps, parts);
-      // Tiles and waves of one SM. Up to three waves count as whole waves; with more, waves
-      // overlap.
+      // share: tiles of one SM; waves: rounds of its blocks. Up to three waves are rounded up; more
+      // waves overlap.
       const double share = std::ceil(tiles * parts / cuda_device_facts().multiprocessors);
       double waves = share / candidate.blocks;
       if (waves <= 3) waves = std::ceil(waves);

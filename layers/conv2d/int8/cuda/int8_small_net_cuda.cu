@@ -92,8 +92,8 @@ struct Factor {
 };
 static_assert(sizeof(Factor) == small_net::kFactorWords * sizeof(unsigned));
 
-// Bounds of the codes of a stage, or of its real outputs by the activation. Bounds and scales are
-// computed once for a block: divisions of doubles take as long as a layer.
+// Bounds of the output of a stage: of its codes, or of its real values after the activation. Each
+// block computes bounds and scales once, because divisions of doubles take as long as a layer.
 struct Bounds {
   float low, high;
 };
@@ -132,8 +132,8 @@ __device__ inline int code_of_sum(const Factor& f, int sum, Bounds bounds) {
   return static_cast<int>(code);
 }
 
-// Returns the largest code of a window. It is the code of the largest sum, or of the smallest sum
-// where the scale is negative.
+// Returns the largest code of a window: the code of its largest accumulator, or of its smallest
+// accumulator where the scale is negative.
 __device__ inline int code_of_window(const Factor& f, int a, int b, int c, int d, Bounds bounds) {
   const int largest = max(max(a, b), max(c, d)), smallest = min(min(a, b), min(c, d));
   return code_of_sum(f, f.exact_scale < 0 ? smallest : largest, bounds);

@@ -161,8 +161,7 @@ __device__ inline QuadBit quad_bit(const MakeSparseLists& z, int column) {
           (piece * z.patch.slots + from) * kPiece + quad * kQuad};
 }
 
-// Position of entry `i` among those with the same quad: a half of its segment, and an entry of the
-// half.
+// The position of entry `i` of a quad: which half of the segment, and which entry of this half.
 struct HalfPlace {
   int half, entry;
 };

@@ -61,9 +61,10 @@ struct StemPlan {
   Index p, q;
   Index channels, kernels, products;  // sizes of a group
   Index width, blocks;                // output channels of a tile; tiles of a group
-  // The copy is [channels, rows, phases, columns]. With a stride above 2, a phase holds the columns
-  // of one residue, so that neighbouring pixels of y read neighbouring columns. With a stride of 2
-  // the tile steps over columns instead.
+  // The copy of x is [channels, rows, phases, columns]. With a stride above 2, phase i holds the
+  // columns whose index mod stride is i, so that neighbouring pixels of y read neighbouring
+  // columns. With a stride of 1 or 2 there is one phase, and a tile reads every column or every
+  // other one.
   Index step, phases, columns, row;
   Index lines = 1, chunks = 1;  // lines of y of a chunk, chunks of an image
 };

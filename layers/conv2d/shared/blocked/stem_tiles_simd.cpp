@@ -5,8 +5,8 @@
 // Choices    AVX-512: 14 pixels x 2 vectors = 28 accumulators + 2 of weights + 1 broadcast, of 32
 //            registers: 16 loads for 28 FMAs. AVX2: 6 x 2 = 12 + 2 + 1 of 16. The step from pixel
 //            to pixel is a compile-time constant, so that a product has one address.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
-// has an unroll pragma.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// accumulators has an unroll pragma.
 // Read next  stem_tiles.h; stem.cpp, which uses it
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"

@@ -51,8 +51,8 @@ struct Products {
   std::int64_t m, n, k, batch = 1, apart = 4;
 };
 
-// Rates of square tiles of 128, 64, 32 and 16; the time of the call and its last wave; the time to
-// add the parts of a split reduction. A rate of 0 means that there is no such tile.
+// Rates of square tiles of 128, 64, 32 and 16 (0: there is no such tile), the time of the call and
+// its last wave, and the time to add the parts of a split reduction.
 struct ProductTimes {
   TileRate tile[4];
   double around_us, parts_us, part_us = 0;

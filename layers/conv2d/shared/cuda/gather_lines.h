@@ -41,7 +41,7 @@ struct Line {
   // Returns a mask: bit t is set where tap t of position i is inside the input. There is no loop,
   // because the lanes of a warp would wait for the longest one.
   constexpr unsigned inside(int i) const {
-    // In the direction of increasing taps: the first one is at `at`.
+    // Mirrors the input for a negative tap_step: then tap 0 is at `at`, and the taps go upwards.
     const int first = input(i, 0);
     const int at = tap_step < 0 ? in_size - 1 - first : first;
     if (at >= in_size) return 0;

@@ -18,7 +18,7 @@ inline constexpr int kMaximaThreads = 1024;
 
 // ---- the largest finite magnitude of a tensor --------------------------------------------------
 
-// The maxima of one operand, as bits; null: the operand is not scaled.
+// The maxima of one operand, as the bits of floats. If `bits` is null, the operand is not scaled.
 struct Maxima {
   const unsigned* bits = nullptr;
   int count = 0;  // one from each block of threads

@@ -188,7 +188,7 @@ template <class V>
 __device__ inline void store_channels_last(const float (&sums)[V::kSums], const int* at,
                                            float* turned, const ChannelsLastTile& z,
                                            const Finish& end, float2 unscale) {
-  // 4 modulo 32: the rows and columns of a warp's fragment use all banks.
+  // The row pitch is 4 modulo 32, so that a warp's fragment uses all banks.
   constexpr int kRow = V::kTileRows + 4;
   static_assert(V::kTileColumns * (kRow + 1) * 4 <= V::kStages * V::kStageBytes);
   const int thread = static_cast<int>(threadIdx.x);

@@ -17,7 +17,7 @@ void forward(int m, const Conv2dForwardArgs& args);
 void backward_data(int m, const Conv2dBackwardDataArgs& args);
 void backward_weight(int m, const Conv2dBackwardWeightArgs& args);
 
-// Calls the functions above for one tile size. The signatures are those of Conv2dAlgorithm.
+// Calls the function above with m = M; the signature is the one that Conv2dAlgorithm expects.
 template <int M>
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   return cost(M, problem, direction);

@@ -33,14 +33,14 @@ inline constexpr Index kLeastTiles = 2 * 14, kMaxTiles = 8 * 14;
 
 // ---- the same by panels: V stays; each thread makes M of some output channels -------------------
 inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is used panel by panel
-// U of 4 panels or more is also used by panels when there are few tiles. Up to 100 tiles of 4x4 are
+// With few tiles, U is used panel by panel if it has 4 panels or more. Up to 100 tiles of 4x4 are
 // at most 4 blocks of kLeastTiles, so panels give the threads as many chunks. A larger tile counts
 // as several.
 inline constexpr Index kManyPanels = 4, kFewTileRows = 100 * 4;
 inline constexpr Index kFewTiles = 16;           // see prepares
 inline constexpr Index kSharedFloats = 1 << 20;  // V that all panels read: 4 MiB of L3
-// Least number of tiles, so that an element of U that is computed or loaded from memory serves 128
-// FMAs.
+// Least number of tiles that share an element of U: each computation or load of the element then
+// serves 128 FMAs.
 inline constexpr Index kLeastSharedTiles = 128;
 
 // ---- backward_weight: sums over tiles ----------------------------------------------------------

@@ -3,8 +3,8 @@
 // sizes from the tables of winograd_matrices.h, and for both layouts. Pixels are in a panel, or in
 // an NCHW16c tensor with L adjacent channels (PixelView).
 //
-// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over a tile has
-// an unroll pragma. Templates walk over the matrices and omit zeros and ones.
+// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+// a tile has an unroll pragma. Templates walk over the matrices and omit zeros and ones.
 // Read next  winograd_matrices.h; winograd.cpp, which calls it
 #include "framework/simd/simd.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"

@@ -110,7 +110,7 @@ __device__ inline void transform_halves(const HalvesTransform& z) {
     float half[kT * kSide];
 #pragma unroll
     for (int j = 0; j < kSide; ++j) multiply<kT, Matrix, kSide, kSide>(d + j, half + j);
-    // Row by row, so that only one row of results is in registers.
+    // Computes and stores row by row, so that registers hold only one row of results.
     const Index point = Index{p.channels} * z.pitch / 2;  // distance of two points in words
     unsigned* to = z.v + (Index{c} * z.pitch + t) / 2 + (odd ? point : 0);
     const Index to_low = kT * kT * point;

@@ -474,7 +474,7 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   return plan.of_weights ? cost : device_time::with_preparation(cost, peak, u, kLaunches);
 }
 
-// The functions of an algorithm for each direction, with M x M outputs in a tile.
+// The functions of a Conv2dAlgorithm, one for each direction, with M x M outputs in a tile.
 template <int M>
 void forward(const Conv2dForwardArgs& args) {
   Passes<M>(args.problem, Direction::forward, args.workspace)

@@ -9,10 +9,10 @@
 //            dv = mask ((1-right) (a_2 - a_0) + right (a_3 - a_1))
 //            du = mask ((1-down) (a_1 - a_0) + down (a_3 - a_2))
 // Method     for each image, part of the channels and strip of pixels:
-//              places of the strip; dy of the strip in blocks
-//              each block of channels: chunk by chunk g = dy w^T for all taps, in L1. Then each
-//              element of g is combined with its four corners
-//              each tap: the products a_i of the part's blocks, added in their order
+//              compute the places of the strip, and store dy of the strip in blocks.
+//              for each block of channels: compute g = dy w^T for all taps, chunk by chunk, in L1.
+//              Then combine each element of g with its four corners.
+//              for each tap: add the products a_i of the part's blocks in their order.
 //            A thread takes whole images, if there are enough and the buffers of an image are
 //            small. Otherwise threads divide the blocks and chunks of one or more images among
 //            them. dx of a block of an image belongs to one thread, so additions to it have one
@@ -303,7 +303,8 @@ std::size_t data_prepared_bytes(const Problem& z) {
          static_cast<std::size_t>(z.groups * plan.group_blocks() * plan.data_weights());
 }
 
-// Prepares [K/G, width] for each group, block of channels, and tile of lanes (r,s), channel.
+// Packs w as [K/G, width] for each group, each block of channels, and each tile of lanes, which
+// count (r,s) and channels.
 void prepare_data_weights(const PrepareArgs<Problem>& args) {
   const Problem& z = args.problem;
   const Plan plan(z, Direction::backward_data);

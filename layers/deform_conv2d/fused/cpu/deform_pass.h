@@ -63,7 +63,8 @@ void for_images(const Plan& plan, Index sets, const Run& run) {
   for (Index n = alone; n < plan.z.n; n += sets) run(Images(n, std::min(sets, plan.z.n - n)));
 }
 
-// The offsets and mask of a call, and the places of y's pixels in x.
+// The offsets and mask of a call, and the sampling positions (places) in x that they give each
+// pixel of y.
 class Places {
  public:
   Places(const Plan& plan, const void* offset, const void* mask)

@@ -113,7 +113,7 @@ constexpr ForwardPiece forward_piece(const Sizes& s, int index) {
   return {both - unit * s.taps, run, (unit - run * s.run_units) * s.unit + (index & (s.unit - 1))};
 }
 
-// A position in the K dimension of dx: all pieces of a tap, then the next tap.
+// A position in the K dimension of dx, which has all pieces of a tap, then those of the next tap.
 struct BackwardPiece {
   int tap = 0, piece = 0;
 

@@ -53,7 +53,7 @@ struct PackRows {
   int run = 0, run_pieces = 0, pieces = 0;  // channels and pieces of a run, pieces of a pixel
   FastDivisor by_run_pieces;
 
-  // The first channel of a piece; `left`: how many of its eight exist.
+  // Returns the first channel of a piece. Sets `left` to how many of its eight channels exist.
   __device__ int channel_of(int piece, int& left) const {
     const int r = by_run_pieces.divide(piece);
     const int within = (piece - r * run_pieces) * kPieceNumbers;
@@ -186,7 +186,7 @@ __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
     const int row = static_cast<int>(kBackward ? inner % z.rows : inner / z.pieces % z.rows);
     const int piece = static_cast<int>(kBackward ? inner / z.rows % z.pieces : inner % z.pieces);
     const auto block = static_cast<int>(inner / (static_cast<std::int64_t>(z.rows) * z.pieces));
-    // The numbers of this piece: the first one in w, the step between them, how many there are.
+    // The elements of w in this piece: index of the first one, distance of two, and how many exist.
     std::int64_t first = 0;
     std::int64_t apart = s.taps;
     int left = 0;
@@ -225,7 +225,8 @@ __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
 
 // ---- the sum of the parts of dw ----------------------------------------------------------------
 
-// dw [G k, c, taps] from parts [split][G k][columns], columns in the order of forward_piece().
+// Adds the parts [split][G k][columns] up to dw [G k, c, taps]. forward_piece() has the order of
+// the columns.
 template <class Out>
 __global__ __launch_bounds__(kThreads) void sum_columns_kernel(const float* parts, int splits,
                                                                const __grid_constant__ Sizes s,

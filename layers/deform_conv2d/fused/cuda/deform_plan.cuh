@@ -26,7 +26,7 @@ inline constexpr double kMaxPartBytes = 256e6;
 
 enum class Product { y, dx, dw };
 
-// The kernels and the number of parts with the lowest estimated time.
+// Chooses the kernels and the number of parts with the lowest estimated time.
 class Plan {
  public:
   Plan(const Problem& problem, Product product) : z(problem), s(problem) {

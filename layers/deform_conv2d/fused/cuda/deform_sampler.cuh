@@ -43,9 +43,9 @@ struct PlaceView {
   const void* rows = nullptr;  // x, packed
 };
 
-// The places of a tile are in shared memory, because eight threads need each place. A row has two
-// blocks of eight places. Each of the eight threads of a row computes one place of a block, while
-// the other block is used.
+// The sampling positions (places) of a tile are in shared memory, because eight threads need each
+// place. A row has two blocks of eight places. Eight threads of a row compute the places of one
+// block while the places of the other block are used.
 template <int kTileRows>
 struct PlaceTable {
   static constexpr int kPlaces = 8;  // of a block
@@ -236,8 +236,8 @@ struct Ranges {
   }
 };
 
-// Rows of the gradient: kRows pixels of x for each thread; the K dimension walks over taps and the
-// channels of dy. The first four entries are loaded one step ahead.
+// Gathers rows of the gradient of x: kRows pixels of x for each thread. The K dimension walks over
+// taps and the channels of dy. The first four entries are loaded one step ahead.
 template <class By, int kRows>
 class ListSampler {
  public:

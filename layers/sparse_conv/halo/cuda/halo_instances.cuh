@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// halo_instances.cuh: which kernels are compiled; each type has a file that lists its own.
+// halo_instances.cuh: the list of compiled kernels. Each element type has a file with its kernels.
 #pragma once
 
 #include <span>

@@ -328,8 +328,8 @@ __global__ __launch_bounds__(V::kThreads,
     if (!tile.scattered) site_list += count;
     __syncthreads();  // the list of steps
 
-    // Loads the weights of the next step on the list: one thread all of them, or each thread a
-    // part.
+    // Loads the weights of the next step on the list. With bulk copies one thread loads all of
+    // them, else each thread loads a part.
     const auto load_weights = [&](int step) {
       const int at = (loaded + step) % V::kStages;
       unsigned char* const stage = stages + at * V::kStageBytes;

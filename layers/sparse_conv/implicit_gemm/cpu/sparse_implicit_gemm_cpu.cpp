@@ -82,7 +82,7 @@ struct LaneTiles {
   Index most;  // vectors of a tile
 };
 
-// A thread's memory for a chunk: the pairs of the taps of one row.
+// A thread's memory for the pairs of a chunk of sites with one row of kernel taps.
 struct ChunkPairs {
   ChunkPairs(const SparseTable& table, Scratch64& scratch)
       : there(scratch.take<std::int32_t>(table.run * kStep)),

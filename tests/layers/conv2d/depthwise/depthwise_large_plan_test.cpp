@@ -146,7 +146,7 @@ TEST(DepthwiseLargePlan, PlansFitTheDeviceAndCoverTheResult) {
               const Line& line = t.columns.lines[i];
               EXPECT_EQ((line.left + line.start) % tile.unit, 0);
               EXPECT_GE(line.left + line.start, 0);
-              // The last number that the last group reads, and the last one of the source.
+              // Neither the last group's reads nor the source end after the row.
               EXPECT_LE(line.left + line.start + t.groups * tile.columns + line.taps, t.pitch);
               EXPECT_LE(line.left + line.source_size, t.pitch);
             }

@@ -83,7 +83,7 @@ TEST(DepthwiseTiling, ATileHoldsAllThatItsThreadsRead) {
   for (const Case& z : kCases) {
     SCOPED_TRACE(z.text());
     const DepthwiseTiling t = make_depthwise_tiling(forward_wish(z, 1));
-    // The last row and column that the last strip and group read.
+    // The last strip and group read no row or column after the end of the tile.
     EXPECT_LE((t.strips - 1) * t.in_strip + 6 * z.stride + z.size, t.rows);
     EXPECT_LE(4 * z.stride * (t.groups - 1) + 3 * z.stride + z.size, t.pitch);
     EXPECT_EQ(t.pitch % 4, 0);

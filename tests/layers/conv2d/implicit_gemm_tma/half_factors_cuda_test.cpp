@@ -170,8 +170,8 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheNumbersOfOwnOnes) {
   }
 }
 
-// More numbers than the maxima of two images have blocks for; the largest one is the last. With the
-// scale of the other image dy would be infinite.
+// The images are so large that a thread finds the maximum of many elements; the largest element is
+// the last. With the scale of the other image, dy would be infinite.
 TEST_F(HalfFactorsOnCuda, TwoLargeImagesHaveTheScalesOfEachAlone) {
   const Conv2dProblem z = tf32("n=1,c=8,h=450,w=450,k=8,r=1,s=2");
   Operands operands = operands_of(z, Direction::backward_weight);

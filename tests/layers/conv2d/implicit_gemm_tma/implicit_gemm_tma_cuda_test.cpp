@@ -32,8 +32,8 @@ const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
 }
 
-// Small problems. On the eight SMs of the emulation each kernel and sharing is chosen for one of
-// them: EveryKernelIsChosen checks it.
+// Small problems for the eight SMs of the emulation. EveryKernelIsChosen checks that each kernel
+// and each sharing is chosen for at least one problem.
 const char* const kProblems[] = {
     "n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
     "n=3,c=40,h=15,w=22,k=24,r=1,s=1",

@@ -135,7 +135,8 @@ TEST_F(ImplicitGemmTmaHalvesOnCuda, AgreesWithTheReferenceInEveryKernel) {
   }
 }
 
-// Blocks that write dw themselves, whole rows and pieces of them, and parts of a sum.
+// Cases: blocks write dw directly, as whole rows or pieces of rows; or blocks write parts that are
+// added.
 TEST_F(ImplicitGemmTmaHalvesOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
   for (const char* text : {"n=1,c=131,h=7,w=7,k=70,r=3,s=3,pad=1", "n=5,c=3,h=7,w=5,k=130,r=5,s=5",
                            "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1"}) {

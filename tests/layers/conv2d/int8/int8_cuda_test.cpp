@@ -110,8 +110,8 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmetic) {
   EXPECT_GT(run, small ? 20 : 200);
 }
 
-// With these sizes each tile is the cheapest one once; several segments, images, rows and parts of
-// rows, and matrix products.
+// Each tile is the cheapest one for one of these sizes. The sizes also cover several segments and
+// images, rows and parts of rows, and matrix products.
 TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmeticInEveryTile) {
   std::uint64_t i = 0;
   for (const char* text :
