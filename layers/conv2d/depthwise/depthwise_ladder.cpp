@@ -39,11 +39,11 @@ const Conv2dLadder kCuda{
     .rungs =
         {
             {.algorithm = "depthwise_lesson",
-             .sentence = "a block loads its piece of a plane into shared memory once, and each "
+             .sentence = "a block loads its part of a plane into shared memory once, and each "
                          "thread sums one output"},
             {.algorithm = "depthwise",
              .sentence = "a thread keeps several accumulators in registers and reuses each load "
-                         "from shared memory; asynchronous copies load the next piece"},
+                         "from shared memory; asynchronous copies load the next part"},
         },
 };
 

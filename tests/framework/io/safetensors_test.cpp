@@ -123,7 +123,7 @@ TEST(Safetensors, RefusesDamagedHeaders) {
   EXPECT_ERROR(ErrorKind::kData, "header of at most 100000000 bytes",
                raw(std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10)));
   EXPECT_ERROR(ErrorKind::kData, "cut short", raw(std::string("\x09\0\0\0\0\0\0\0{}", 10)));
-  EXPECT_ERROR(ErrorKind::kData, "begins with '{'", parse_text("", ""));
+  EXPECT_ERROR(ErrorKind::kData, "begin with '{'", parse_text("", ""));
   EXPECT_ERROR(ErrorKind::kData, "begins with '{'", parse_text("[1]", ""));
   EXPECT_ERROR(ErrorKind::kData, "JSON header", parse_text("{\"a\":", ""));
   EXPECT_ERROR(ErrorKind::kData, "got 'a' twice",
