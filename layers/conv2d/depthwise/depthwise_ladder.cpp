@@ -43,7 +43,7 @@ const Conv2dLadder kCuda{
                          "thread sums one output"},
             {.algorithm = "depthwise",
              .sentence = "a thread keeps several accumulators in registers and reuses each load "
-                         "from shared memory; asynchronous copies load the next part"},
+                         "from shared memory; asynchronous copies load the next tile"},
         },
 };
 
