@@ -22,7 +22,6 @@ install_tools() {
   install zsh zsh
   install fish fish
   install clang-repl-19 clang-tools-19
-  install slurmd slurmctld slurmd slurm-client munge # a cluster on this machine, in the tests
   install mpirun openmpi-bin
   export ASAN_SYMBOLIZER_PATH=${ASAN_SYMBOLIZER_PATH:-$(command -v llvm-symbolizer-16)}
   address_preset=asan-ubsan
