@@ -50,6 +50,19 @@ def count(build):
     return total, failed
 
 
+def shown_of_failures(build, count=12):
+    """Returns `count` lines of each failed ctest entry, from its first failed assertion of GoogleTest, or its
+    last lines. Some CI services show only the end of a log."""
+    shown = []
+    for entry in xml.parse(build / "test_results" / "ctest.xml").getroot().iter("testcase"):
+        if entry.get("status") != "fail":
+            continue
+        lines = [f"  {line[:160]}" for line in (entry.findtext("system-out") or "").split("\n") if line.strip()]
+        first = next((index for index, line in enumerate(lines) if line.endswith(": Failure")), None)
+        shown += lines[-count:] if first is None else lines[first:first + count]
+    return shown
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("builds", nargs="*", type=pathlib.Path)
@@ -61,6 +74,8 @@ def main():
         counts, failed = count(build)
         if len(arguments.builds) > 1 or any(arguments.extra):
             print("{}: {} passed, {} failed, {} skipped".format(build, *counts))
+        if failed:
+            print(f"printed by what failed in {build}:", *shown_of_failures(build), sep="\n")
         for name in failed:
             print(f"failed in {build}: {name}")
         total = [a + b for a, b in zip(total, counts)]

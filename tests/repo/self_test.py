@@ -332,10 +332,19 @@ class Tree(unittest.TestCase):
         self.add("test_results/optim.json",
                  json.dumps({"testsuites": [{"name": "Sgd", "testsuite": cases}]}))
         self.add("test_results/ctest.xml", """<testsuite>
-            <testcase name="optim" status="fail"/><testcase name="crashed" status="fail"/>
+            <testcase name="optim" status="fail"><system-out>[ RUN ]
+a.cpp:1: Failure
+Expected: 1
+</system-out></testcase>
+            <testcase name="crashed" status="fail"><system-out>one
+
+two
+</system-out></testcase>
             <testcase name="repo_x" status="run"/><testcase name="repo_y" status="notrun"/>
             </testsuite>""")
         self.assertEqual(count_results.count(self.root), ([2, 2, 2], ["Sgd.Breaks", "crashed"]))
+        self.assertEqual(count_results.shown_of_failures(self.root, 2),
+                         ["  a.cpp:1: Failure", "  Expected: 1", "  one", "  two"])
 
 
 if __name__ == "__main__":
