@@ -53,7 +53,10 @@ while (($# > 0)); do
       fi
       command=$1
       ;;
-    --yes | -y) assume_yes=1 ;;
+    --yes | -y)
+      assume_yes=1
+      notebook_arguments+=(--yes)
+      ;;
     --preset)
       if (($# < 2)); then
         say "expected a name after --preset"

@@ -39,6 +39,7 @@ int write_index(const IndexArguments& arguments) {
   }
   const std::string whole = fs::absolute(arguments.folder).lexically_normal().string();
   const fs::path named = whole.ends_with('/') ? fs::path(whole).parent_path() : fs::path(whole);
+  page = page.lexically_normal();
   const std::string text = index_page("Runs in " + named.filename().string(), index,
                                       page.has_parent_path() ? page.parent_path().string() : ".");
   write_file(page.string(), text);

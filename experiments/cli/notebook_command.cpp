@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 struct NotebookArguments {
   std::string name, folder;
-  bool no_browser = false, fresh = false, list = false, paths = false;
+  bool no_browser = false, yes = false, fresh = false, list = false, paths = false;
 };
 
 // Returns the path of `program` in PATH, or "".
@@ -128,6 +128,7 @@ int open_notebooks(NotebookArguments arguments) {
       arguments.folder.empty() ? (data / "notebooks" / "course").lexically_normal().string()
                                : fs::absolute(arguments.folder).string()};
   if (arguments.no_browser) words.emplace_back("--no-browser");
+  if (arguments.yes) words.emplace_back("--yes");
   if (arguments.fresh) words.emplace_back("--fresh");
   if (!arguments.name.empty()) words.push_back(arguments.name);
   std::vector<char*> argv;
@@ -154,6 +155,7 @@ std::function<int()> declare_notebook(CommandLine& app) {
          "folder of your copy of the notebooks; existing files are kept (default "
          "~/.local/share/convscope/notebooks/course; in a source tree build/notebooks/course)")
       ->type_name("DIR");
+  app.add_flag("--yes", arguments->yes, "install the packages without asking");
   app.add_flag("--fresh", arguments->fresh,
                "new copies of all notebooks; your old ones are renamed");
   app.add_flag("--list", arguments->list, "list of the notebooks with their questions");
@@ -168,7 +170,7 @@ std::function<int()> declare_notebook(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "notebook",
     {.summary = "Open the course: algorithms in C++ notebooks.",
-     .usage = "notebook [NAME] [--no-browser] [--folder DIR] [--fresh] | --list | --paths",
+     .usage = "notebook [NAME] [--no-browser] [--folder DIR] [--fresh] [--yes] | --list | --paths",
      .examples = {"notebook", "notebook 04 --no-browser", "notebook --list"},
      .order = 60,
      .declare = convscope::declare_notebook})

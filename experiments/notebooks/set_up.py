@@ -76,12 +76,21 @@ def is_ready(environment, lab):
                for stamp in stamps) and python_of(environment).exists()
 
 
-def make_environment(environment, lab):
+def confirmed(question):
+    say(f"{question} [Y/n]")
+    return sys.stdin.readline().strip().lower() in ("", "y", "yes")
+
+
+def make_environment(environment, lab, asks=False):
     if is_ready(environment, lab):
         return
     check_python()
     check_compiler()
-    say(f"installing {'JupyterLab and ' * lab}cppyy into {environment} (about 3 minutes, once)")
+    what = f"{'JupyterLab and ' * lab}cppyy from PyPI into {environment} (about 3 minutes, once)"
+    if asks and not confirmed(f"install {what}?"):
+        raise Missing(f"expected the packages of the notebooks in {environment}, but they were not installed; "
+                      "`convscope look` and `convscope notebook --list` need no packages")
+    say(f"installing {what}")
     environment.parent.mkdir(parents=True, exist_ok=True)
     for stamp in environment.glob("ready_*"):
         stamp.unlink()
@@ -171,13 +180,14 @@ def main():
     parser.add_argument("--course", type=pathlib.Path, help="folder for the reader's copy")
     parser.add_argument("--lab", action="store_true", help="install JupyterLab too, and start it")
     parser.add_argument("--no-browser", action="store_true", help="print only the address")
+    parser.add_argument("--yes", action="store_true", help="install without a question on the terminal")
     parser.add_argument("--fresh", action="store_true", help="copy all notebooks again; old ones are kept")
     arguments = parser.parse_args()
     environment = arguments.environment.absolute()
     try:
         if arguments.name:
             notebook_named(arguments.name)
-        make_environment(environment, arguments.lab)
+        make_environment(environment, arguments.lab, asks=sys.stdin.isatty() and not arguments.yes)
         if arguments.packages:
             return
         if not pathlib.Path(arguments.library).exists():

@@ -165,7 +165,7 @@ struct Algorithm {
   bool one_chain = false;
   bool exact_on_integers = false;  // bit for bit, while all sums stay below 2^24
   bool deterministic = true;       // same bits on each run, with any number of threads
-  bool auto_ok = true;             // false: never chosen by `auto` or `measure`
+  bool auto_ok = true;             // false: `auto` and `measure` take it last
   bool fuses_epilogue = false;     // forward applies args.epilogue itself
   // A set flag means that supports() is called for such problems and decides for each of them.
   // Unset, support_of() refuses operands of different types, sparse weights and other layouts.

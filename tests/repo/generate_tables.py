@@ -67,7 +67,7 @@ def table(name, all_algorithms):
     elif name == "which-when":
         lines = [row("folder", "algorithm", "device", "chosen by `auto`", "accepts"), "|---|---|---|---|---|\n"]
         lines += [row(f"[{algorithm['room']}]({algorithm['room']}/README.md)", f"`{algorithm['name']}`",
-                      algorithm["device"], "never" if algorithm["by_name"] else "yes", algorithm["takes"])
+                      algorithm["device"], "as a last resort" if algorithm["by_name"] else "yes", algorithm["takes"])
                   for algorithm in all_algorithms]
     else:
         return None

@@ -89,8 +89,8 @@ void require_sizes(const char* command, const std::string& text) {
   const auto is_kernel = [](const std::string& key) { return key == "r" || key == "s"; };
   if (std::ranges::count_if(missing, is_kernel) == 2) std::erase_if(missing, is_kernel);
   if (missing.empty()) return;
-  fail_usage(command, cat("expected --problem with c, h, w and k, and a kernel with r and s, "
-                          "because these sizes have no default, got '",
+  fail_usage(command, cat("expected --problem with c, h, w and k, and r with s (without both the "
+                          "kernel is 1x1), because these sizes have no default, got '",
                           text, "' without ", join(missing)));
 }
 

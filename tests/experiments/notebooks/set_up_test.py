@@ -48,6 +48,14 @@ class SetUp(unittest.TestCase):
             self.assertEqual(code, 5)
             self.one_sentence(said, "expected Python 3.11 to 3.13", f"got 3.{version[1]}", "CONVSCOPE_PYTHON")
 
+    def test_asks_on_a_terminal_before_it_installs(self):
+        with mock.patch.object(sys, "stdin", mock.Mock(isatty=lambda: True, readline=lambda: "n\n")):
+            code, said = self.call("--packages")
+        self.assertEqual(code, 5)
+        self.assertIn("install cppyy from PyPI into", said)
+        self.assertIn("were not installed", said)
+        self.assertNotIn("installing", said)
+
     def test_no_compiler(self):
         with mock.patch.dict(os.environ, {"PATH": "/nowhere"}):
             code, said = self.call("--packages")
