@@ -35,7 +35,8 @@ class Program(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp())
-        cls.environment = dict(os.environ, XDG_CACHE_HOME=str(cls.folder / "cache"))
+        # A long path, as on some machines; screens print it.
+        cls.environment = dict(os.environ, CONVSCOPE_CACHE_DIR=str(cls.folder / ("cache" * 20)))
         cls.environment.pop("COLUMNS", None)
         (cls.folder / "q.yaml").write_text(SMALL)
         (cls.folder / "s.yaml").write_text(SWEEP)
@@ -72,6 +73,8 @@ class Program(unittest.TestCase):
 
     def assert_fits(self, lines, words, columns=80):
         for line in lines:
+            if re.fullmatch(r"\s*/\S+", line):  # a path has a line to itself, and is never broken
+                continue
             self.assertLessEqual(len(line), columns, f"{words}: {line!r}")
 
     def assert_fails(self, code, sentence, *words):
