@@ -295,7 +295,7 @@ std::function<int()> declare_plot(CommandLine& app) {
   for (const std::string& name : plot_kind_names()) {
     const PlotKind& kind = plot_kinds().get(name);
     std::string& list = kind.draw ? kinds : kind.draw_bench ? bench_kinds : ladder_kinds;
-    list += cat("\n", name, ": ", kind.summary);
+    list += cat("\n  ", name, ": ", kind.summary);
   }
   kinds += bench_kinds + ladder_kinds;
   app.add_option("-k,--kind", arguments->kinds, kinds)->type_name("K,...")->delimiter(',');

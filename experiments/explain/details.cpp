@@ -68,6 +68,17 @@ std::string what_runs(const ExplainedLayer& layer, const ExplainedDirection& of)
                             : "nothing runs: an algorithm refuses another layer";
 }
 
+// Returns why a chain of layers runs instead of one of the algorithms, or "".
+std::string chain_text(const ExplainedDirection& of) {
+  if (!of.ran || of.ran->kernel.find(": ") == std::string::npos) return "";
+  return wrapped_text(
+      "    The chain computes these layers with their activations and pools in one operation: "
+      "images "
+      "are converted before and after the chain only. The times below are those of this layer "
+      "by itself.",
+      4);
+}
+
 }  // namespace
 
 std::string marks_text() {
@@ -81,7 +92,8 @@ std::string layer_text(const ExplainedLayer& layer) {
                         number_text("%.4g", layer.conv.use->nominal_flops() * 1e-6), " MFLOP\n");
   for (const Direction direction : kDirections) {
     const ExplainedDirection& of = layer.of(direction);
-    out += cat("  ", name_of(direction), " (", of.policy, "): ", what_runs(layer, of), "\n");
+    out += cat("  ", name_of(direction), " (", of.policy, "): ", what_runs(layer, of), "\n",
+               chain_text(of));
     for (const auto& [word, reason] : of.decision.refusals) {
       const bool taken = of.decision.error.empty();
       out += wrapped_text(cat("    '", word, "' ", reason, "; ",

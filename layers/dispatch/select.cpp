@@ -139,7 +139,7 @@ std::vector<Verdict> ordered_verdicts(Question question, const Decision& decisio
     one.refused =
         std::ranges::count(decision.refusals, one.algorithm, &Decision::Refusal::word) > 0;
     if (one.accepts && !one.auto_ok) {
-      one.reason = "accepts it, but auto chooses it only if no other algorithm accepts it";
+      one.reason = "auto takes it only as a last resort";
     }
   }
   std::ranges::stable_sort(out, [](const Verdict& a, const Verdict& b) {

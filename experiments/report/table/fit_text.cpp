@@ -231,18 +231,26 @@ std::size_t screen_width(int descriptor) {
 std::string hanging_text(std::string first, std::string_view paragraph, std::size_t column,
                          std::size_t width) {
   std::string out, line = std::move(first);
-  bool begins = true;
-  for (std::string& word : words_of(paragraph, width > column ? width - column : 1)) {
-    const bool goes_on = word.ends_with('\b');
-    if (goes_on) word.pop_back();
-    if (!begins && shown_width(line) + shown_width(word) > width) {
-      out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-      line = std::string(column, ' ');
+  for (;;) {
+    const std::size_t end = std::min(paragraph.find('\n'), paragraph.size());
+    const std::size_t indent = std::min(paragraph.find_first_not_of(' '), end);
+    if (!out.empty()) line = std::string(column + indent, ' ');
+    bool begins = true;
+    for (std::string& word :
+         words_of(paragraph.substr(0, end), width > column ? width - column : 1)) {
+      const bool goes_on = word.ends_with('\b');
+      if (goes_on) word.pop_back();
+      if (!begins && shown_width(line) + shown_width(word) > width) {
+        out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+        line = std::string(column + indent, ' ');
+      }
+      line += word + (goes_on ? "" : " ");
+      begins = false;
     }
-    line += word + (goes_on ? "" : " ");
-    begins = false;
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    if (end == paragraph.size()) return out;
+    paragraph.remove_prefix(end + 1);
   }
-  return out + line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
 }
 
 std::string fit_text(std::string_view text, std::size_t width) {

@@ -86,6 +86,9 @@ TEST(ExplainLayer, PrintsEveryAlgorithmOfTheLayersThatAreNamed) {
   EXPECT_EQ(both.code, 0) << both.err;
   EXPECT_NE(both.out.find("\nc1  n=64"), std::string::npos) << both.out;
   EXPECT_NE(both.out.find("\nc2  n=64"), std::string::npos) << both.out;
+  EXPECT_NE(both.out.find("runs lanes_chain: c1+c2, planned\n    The chain computes these layers"),
+            std::string::npos)
+      << both.out;
 }
 
 TEST(ExplainLayer, AnUnknownNameIsAMistakeWithTheNearestOne) {

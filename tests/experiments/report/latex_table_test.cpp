@@ -90,6 +90,12 @@ TEST(FitText, keeps_marked_rows_in_their_table) {
             "  * direct          -\n");
 }
 
+TEST(FitText, lines_of_a_paragraph_begin_at_its_column) {
+  EXPECT_EQ(hanging_text("  --kind  ", "figures:\n  curves: loss and accuracy\npareto", 10, 30),
+            "  --kind  figures:\n            curves: loss and\n          accuracy\n"
+            "          pareto\n");
+}
+
 TEST(FitText, breaks_long_lines_below_their_last_column) {
   EXPECT_EQ(fit_text("name   a sentence that is longer than the forty places of a line\nend\n", 40),
             "name   a sentence that is longer than\n       the forty places of a line\nend\n");

@@ -75,7 +75,7 @@ TEST_F(Operators, ExplainGivesAVerdictForEveryAlgorithm) {
   EXPECT_EQ(verdicts[0].prepared_bytes, 8 * 4 * 3 * sizeof(float));
   EXPECT_FALSE(verdicts[1].chosen);
   EXPECT_EQ(verdicts[1].reason,
-            "accepts it, but auto chooses it only if no other algorithm accepts it");
+            "auto takes it only as a last resort");
 }
 
 TEST_F(Operators, MeasureTimesOnceAndRemembersUnderTheOperation) {
