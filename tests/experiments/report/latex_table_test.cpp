@@ -92,7 +92,7 @@ TEST(FitText, keeps_marked_rows_in_their_table) {
 
 TEST(FitText, lines_of_a_paragraph_begin_at_its_column) {
   EXPECT_EQ(hanging_text("  --kind  ", "figures:\n  curves: loss and accuracy\npareto", 10, 30),
-            "  --kind  figures:\n            curves: loss and\n          accuracy\n"
+            "  --kind  figures:\n            curves: loss and\n            accuracy\n"
             "          pareto\n");
 }
 
