@@ -34,7 +34,7 @@ DeviceStatus open_cuda() {
   // A library named by the user may be the emulation, which needs no driver.
   if (std::getenv("CONVSCOPE_CUDA_LIBRARY") == nullptr &&
       dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
-    return {false, "no NVIDIA driver on this machine (libcuda.so.1 was not found)"};
+    return {false, "this machine has no NVIDIA driver (libcuda.so.1 was not found)"};
   }
   const std::string path = cuda_library_path();
   if (!std::filesystem::exists(path)) {

@@ -145,7 +145,7 @@ Plot draw_layers(const RunPart& part) {
     }
   }
   if (one) {  // forward and backward side by side, memory separate
-    panels[0].title = "Time";
+    panels[0].title = load_note(groups).empty() ? "Time" : "Time*";
     panels[0].x.label = "time in a training step (ms)";
     panels[0].series.push_back(std::move(panels[1].series[0]));
     for (int k = 0; k < 2; ++k) {
