@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_copy_simd.cpp: copies [samples, size] <-> [size, L] as transposed register tiles.
+// batch_lanes_copy_simd.cpp: copies images between [samples, size] and [size, L] by transposing
+// register tiles.
 //
 // Method     AVX-512 transposes 16 lanes in 16 x 16 tiles, 8 lanes in two 8 x 8 tiles side by side,
 //            and 4 lanes in four registers (16 elements of 4 samples). The last few elements are
