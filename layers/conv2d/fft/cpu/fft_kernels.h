@@ -7,14 +7,14 @@
 // pairs 0 of all rows of a tile are two real columns, which are transformed as one complex column
 // (`two_real`).
 //
-// A complex product takes three real products (Gauss). With a + ib of the data and c + id of a
+// A complex product takes three real products (Gauss). For a + ib of the data and c + id of a
 // kernel,
 //   m0 = (a + b) c,  m1 = a (d - c),  m2 = b (c + d):   real part m0 - m2, imaginary part m0 + m1.
-// So row i of a transformed column of data is stored as three points from 3 i on: a + b, a and b. A
-// row of a transformed kernel or product is stored as two points from 2 i on: the real and the
-// imaginary part. If the column combines two real columns A and B, then for 0 < i < T/2 row i is
-// row i of A, and row T - i is row i of B. Rows 0 and T/2 are real; the first point belongs to A
-// and the second to B.
+// Therefore row i of a transformed column of data is stored as three points from 3 i on: a + b, a
+// and b. A row of a transformed kernel or product is stored as two points from 2 i on: the real and
+// the imaginary part. If the column combines two real columns A and B, then for 0 < i < T/2 row i
+// holds row i of A, and row T - i holds row i of B. Rows 0 and T/2 are real: the first point
+// belongs to A and the second to B.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ struct FftRows {
   std::int64_t pair_step = 0;
 };
 
-// The inverse: columns [first, first + columns) of each real row are written at to + i to_row.
+// The inverse of FftRows. Columns [first, first + columns) of each real row are written at to + i
+// to_row.
 struct FftRowsBack {
   int rows = 0, first = 0, columns = 0;
   const float* from = nullptr;
@@ -59,7 +60,7 @@ struct FftColumns {
   std::int64_t to_step = 0, point_step = 0;
 };
 
-// The inverse, which keeps rows [first, first + rows) of each column.
+// The inverse of FftColumns, which keeps rows [first, first + rows) of each column.
 struct FftColumnsBack {
   int first = 0, rows = 0;
   bool two_real = false;
@@ -71,8 +72,8 @@ struct FftColumnsBack {
   std::int64_t to_step = 0;
 };
 
-// The transforms of one length. They do not divide by T: a transform and its inverse multiply by 2
-// T for rows and by T for columns.
+// The transforms of one length. They do not divide by T: a transform followed by its inverse
+// multiplies rows by 2 T and columns by T.
 struct FftLength {
   int length = 0;  // T
   void (*rows)(const FftRows& z) = nullptr;
@@ -101,7 +102,7 @@ inline constexpr int kFftLengths[] = {12, 16, 20, 24, 32, 48, 64};
 inline constexpr int kFftLengthCount = 7;
 
 // Products without a sum, of columns in the layout of kernels: out[2 T, L] = v[2 T, L] u[2 T, L],
-// or the product is added to out.
+// or out += that product.
 struct FftPoints {
   int length = 0;  // T
   bool two_real = false;
@@ -116,8 +117,7 @@ struct FftKernels {
   int rows = 0;      // maximum number of tiles of a product
   int sum_rows = 0;  // channels that are summed at once; divides L
   void (*product)(const FftProduct& z) = nullptr;
-  // As product(), but for i < sum_rows with the sum over t < `depth` of v[t L + i] (u[t L + lane],
-  // ..).
+  // As product(), but for i < sum_rows sums over t < `depth` of v[t L + i] (u[t L + lane], ..).
   void (*sum)(const FftProduct& z) = nullptr;
   void (*points)(const FftPoints& z) = nullptr;
 };
