@@ -3,10 +3,11 @@
 // (LeNet). Each function does one part of a training step, for one lane group, in the calling
 // thread.
 //
-// Layout     A lane group holds L samples (4, 8 or 16): x [C,H,W,L], y [K,P,Q,L]; unused lanes are
-//            0. Vectors are full for any C and K. A row has W L floats; the input of tap s is s L
-//            floats after the input of tap 0. With L = 16 an AVX-512 vector is one pixel of 16
-//            samples; with L = 4 it is four neighbouring pixels of four samples, loaded unaligned.
+// Layout     A lane group holds L samples (4, 8 or 16): x [C,H,W,L], y [K,P,Q,L]; lanes without a
+//            sample are 0. Vectors are full for any C and K. A row has W L floats, and the input of
+//            tap s is s L floats after that of tap 0. With L = 16 an AVX-512 vector is one pixel of
+//            16 samples; with L = 4 it is four neighbouring pixels of four samples, loaded
+//            unaligned.
 // A layer is convolution, bias, optional ReLU and optional 2x2 max-pool at stride 2, computed in
 // one pass that writes only the pooled result. For each pooled element, forward also writes a
 // winner byte: the index (0 1 / 2 3) of the maximum in its window (the first of equal values, the

@@ -14,8 +14,8 @@ namespace convscope {
 
 inline constexpr int kSparseRows = 7;  // most rows of a tile: 1, 2, 3, 4 or 7
 
-// Neighbouring taps that are inside the image for the same pixels of a tile. The entries are
-// segment[begin] to segment[end].
+// Neighbouring taps that are inside the image for the same pixels of a tile. A run has the entries
+// from segment[begin] to segment[end].
 struct SparseRun {
   std::int32_t begin, end;
   std::uint32_t pixels;  // bit i columns + j: pixel j of row i is inside
@@ -58,9 +58,10 @@ struct BlockSparseKernels {
   // then adds the residual and applies ReLU.
   void (*sum_channels)(const SparseTile& tile, const SparsePart& part,
                        const SparseEpilogue& epilogue) = nullptr;
-  // backward_data: for one channel of dx, computes sums[j lanes + l], the sum over entries e of the
-  // products value[e][k] in[offset[e] + j + k] with k % lanes == l. The tile's `out` is not used.
-  // dot_channels does the same for `channels` channels, whose lists have `taps` segments each.
+  // backward_data: computes for one channel of dx, for pixel j and lane l, sums[j lanes + l] as the
+  // sum of value[e][k] in[offset[e] + j + k] over the entries e and all k with k % lanes == l. The
+  // tile's `out` is not used. dot_channels does the same for `channels` channels, whose lists have
+  // `taps` segments each.
   void (*dot_channel)(const SparseTile& tile, const SparsePart& part, float* sums) = nullptr;
   void (*dot_channels)(const SparseTile& tile, const SparsePart& part, int channels, int taps,
                        float* sums) = nullptr;

@@ -7,15 +7,16 @@
 //            0
 // Textbook   for n, blocks of 16 kernels, p, q: y[n,k..k+15,p,q] = b[k..k+15]
 //              for (c,r,s) in list[block]: y[n,k..k+15,p,q] += w[k..k+15,c,r,s] * x[n,c,..]
-// Method     1 prepare_weights makes a list for each 16 output channels (block_sparse_lists.cuh):
-//              an offset in x, a tap, and 16 values for each entry
-//            2 Sixteen rows and eight entries are the left operand of a tensor-core instruction. The
-//              right operand is eight entries by eight pixels, which the lanes load directly from x.
-//              The distance of entries in x does not matter, so the only zeros multiplied are those
-//              inside the blocks. A warp has one to four tiles of eight pixels, which share the left
-//              operand. A bit mask of each pixel marks the taps inside the image
-//            3 When there are few tiles, each of the four warps of a block takes every fourth chunk
-//              of entries, and the four results are added in the order of the warps
+// Method     The list of kept weights is the reduction of a matrix product.
+//            1. prepare_weights makes a list for each 16 output channels (block_sparse_lists.cuh).
+//               Each entry has an offset in x, a tap, and 16 values.
+//            2. Sixteen rows and eight entries are the left operand of a tensor-core instruction.
+//               The right operand is eight entries by eight pixels, which the lanes load directly
+//               from x. The distance of entries in x does not matter, so the only zeros multiplied
+//               are those inside the blocks. A warp has one to four tiles of eight pixels, which
+//               share the left operand. A bit mask of each pixel marks the taps inside the image.
+//            3. When there are few tiles, each of the four warps of a block takes every fourth
+//               chunk of entries, and the four results are added in the order of the warps.
 // Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], f32, row-major
 // Supports   f32 (as f32 or tf32) with block-sparse weights; every shape of blocks, stride,
 //            dilation and padding; one group; kernels up to 64 taps; sm_80 and newer

@@ -8,20 +8,22 @@
 // Textbook   for n, p, q, blocks of 16 kernels, (c,r,s) in list[block]:
 //              dx[n,c,p stride_h - pad_top + r dilation_h,..] += sum over i < 16 of
 //                w[k+i,c,r,s] * dy[n,k+i,p,q], where that is inside the image
-// Method     1 (once, prepare_data) The list of each 16 output channels is cut into segments of up
-//              to 32 channels of x (`Piece`). The entries of a segment are distributed over its
-//              chunks of eight in turn, channel by channel: entry i goes into chunk i mod chunks.
-//              So no chunk has a channel twice, and few of its positions stay empty.
-//            2 A block computes a range of pixels of dx, flat over images, rows and columns, for
-//              the channels of a segment, in shared memory. It reads all pixels of dy that reach
-//              the range, 16 for each tile of a warp; a bit mask of each pixel marks the taps whose
-//              target is inside. For each list a warp loads its tiles once, as high and low parts,
-//              and reads the chunks. 16 pixels x 16 channels x 8 entries are two instructions with
-//              a K dimension of 8; the entries' channels and taps select where results are added.
-//            3 An entry shifts all pixels equally, so threads that add the same entry, or entries
-//              of other channels, never write to the same address. A barrier precedes each chunk
-//              that repeats a channel used since the last barrier. The chunks of a channel are kept
-//              apart, so that there are few barriers.
+// Method     The products go to dx in shared memory, at places that the list names.
+//            1. prepare_data, once: The list of each 16 output channels is cut into segments of up
+//               to 32 channels of x (`Piece`). The entries of a segment are distributed over its
+//               chunks of eight in turn, channel by channel: entry i goes into chunk i mod chunks.
+//               So no chunk has a channel twice, and few positions of a chunk stay empty.
+//            2. A block computes a range of pixels of dx (pixels are numbered over images, rows and
+//               columns) for the channels of a segment, in shared memory. It reads all pixels of dy
+//               that reach the range, 16 for each tile of a warp. A bit mask of each pixel marks
+//               the taps whose target is inside. For each list a warp loads its tiles once, as high
+//               and low parts, and reads the chunks. 16 pixels x 16 channels x 8 entries are two
+//               instructions with a K dimension of 8. The channels and taps of the entries select
+//               where results are added.
+//            3. An entry shifts all pixels equally. So threads that add the same entry, or entries
+//               of different channels, never write to the same address. A barrier precedes each
+//               chunk that repeats a channel used since the last barrier. The chunks of a channel
+//               are kept apart, so that few barriers are needed.
 // Shapes     dy [N,K,P,Q], w blocks [blocks,rows,columns], dx [N,C,H,W], f32, row-major; in shared
 //            memory [channels / 4][pixels][4]
 // Supports   as block_sparse_cuda.cu

@@ -7,16 +7,17 @@
 //            dilation_h, q stride_w - pad_left + s dilation_w], only for stored (k,c,r,s)
 // Textbook   for blocks of 16 kernels, (c,r,s) in list[block]:
 //              for n, p, q: dw[k..k+15,c,r,s] += dy[n,k..k+15,p,q] * x[n,c,..]
-// Method     1 One launch makes lists as in the forward pass, but without values
-//              (block_sparse_lists_cuda.cu).
-//            2 Sixteen rows and eight pixels of dy are the left operand of a tensor-core
-//              instruction; the right operand is the same pixels of x for eight entries, which the
-//              lanes load directly. A warp has two or four tiles of eight entries, which share the
-//              left operand. A block has one to eight lists. Its warps share the rows of dy (in
-//              shared memory, 64 pixels at once, copied ahead), the data of each pixel, and in L1
-//              the elements of x that several lists read.
-//            3 The pixels are split into parts; a second kernel adds the results of all parts in
-//              order and writes the stored blocks.
+// Method     The list of kept weights selects the columns of dw.
+//            1. One launch makes lists as in the forward pass, but without values
+//               (block_sparse_lists_cuda.cu).
+//            2. Sixteen rows and eight pixels of dy are the left operand of a tensor-core
+//               instruction. The right operand is the same pixels of x for eight entries, which the
+//               lanes load directly. A warp has two or four tiles of eight entries, which share the
+//               left operand. A block has one to eight lists. The warps of a block share the rows
+//               of dy (in shared memory, 64 pixels at once, copied ahead), the data of each pixel,
+//               and in L1 the elements of x that several lists read.
+//            3. The pixels are split into parts. A second kernel adds the results of all parts in
+//               order and writes the stored blocks.
 // Shapes     x [N,C,H,W], dy [N,K,P,Q], dw blocks [blocks,rows,columns], f32, row-major; parts
 //            [parts][entries][16]
 // Supports   as block_sparse_cuda.cu

@@ -42,7 +42,6 @@ __global__ void scatter_blocks_kernel_cuda(const __grid_constant__ KeptBlocksCop
 
 // Returns a launch with a thread for each element of a row of blocks, at most 64 thread blocks per
 // row.
-// row.
 LaunchShape shape_of(const KeptBlocksCopy& z) {
   const std::int64_t rows = z.rows / z.at.block_rows;
   const std::int64_t elements = z.blocks * z.at.block_rows * z.at.block_columns;

@@ -81,7 +81,7 @@ struct Sizes {
   constexpr int ways() const { return 1 << ways_log2; }
   constexpr int patch_pixels() const { return tile_images * patch_h * patch_w; }
   constexpr int patch_bytes() const { return patch_pixels() * pitch; }
-  // 16 more bytes put neighbouring taps of a run into different banks.
+  // Returns the bytes of a tap. 16 extra bytes put neighbouring taps of a run into different banks.
   constexpr int tap_bytes() const { return columns * weight_pitch + 16; }
   constexpr int sum_pitch() const { return columns + kSumGap; }
   constexpr int tiles() const {

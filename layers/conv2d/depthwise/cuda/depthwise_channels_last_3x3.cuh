@@ -24,8 +24,8 @@ __device__ inline bool is_in(int at, int size) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(size);
 }
 
-// The taps in memory: fp16/bf16 [9][pairs] from prepare_weights(), which may have rotated them, or
-// w [C][9].
+// The taps in memory: w [C][9], or fp16/bf16 [9][pairs] from prepare_weights(), which may have
+// rotated these taps.
 struct Taps3x3 {
   const unsigned* prepared = nullptr;
   const float* w = nullptr;

@@ -9,15 +9,15 @@
 //              dx[h][w] += w[r][s] * dy[..]
 //              dw[r][s] += x[h][w] * dy[..]
 // Method     For a pixel of x, dx and dw are sums over the same elements of dy. A thread that has
-//            these elements in registers computes both sums, so x and dy are read once, and dx is
-//            written once. A thread has two channels of four columns of x and loops down a band of
-//            rows. Its registers hold the three (at stride 2: two) rows of dy that a row of x
-//            needs, packed, the nine taps and nine accumulators of dw. At the end the block adds
-//            the accumulators of its threads and stores its partial dw; a small second launch adds
-//            the partial results of all blocks. At stride 2, rows and columns are counted from the
-//            padding on. Even rows use taps 0 and 2, odd rows tap 1, and columns likewise; a step
-//            of the loop is a pair of rows. The same kernel also computes only dx of stride 2, or
-//            only dw.
+//            these elements in registers computes both gradients, so x and dy are read once, and dx
+//            is written once. A thread has two channels of four columns of x and loops down a band
+//            of rows. The registers of a thread hold three (at stride 2: two) packed rows of dy,
+//            which a row of x needs, the nine taps and nine accumulators of dw. At the end the
+//            block adds the accumulators of its threads and stores a partial dw; a small second
+//            launch adds the partial results of all blocks. At stride 2, rows and columns are
+//            counted from the padding on. Even rows use taps 0 and 2, odd rows tap 1, and columns
+//            likewise; a step of the loop is a pair of rows. The same kernel also computes only dx
+//            of stride 2, or only dw.
 // Shapes     x, dx [N,1,H,W,Cp], dy [N,1,P,Q,Cp] fp16/bf16, Cp a multiple of 8, 16-byte aligned;
 //            taps [9][Cp] fp16/bf16 (prepared), or w [C,1,3,3] f32; dw [C,1,3,3] f32; sums in f32
 // Supports   3x3, no dilation, stride 1 or 2 along both axes, padding of at most 2
@@ -80,8 +80,8 @@ __device__ inline void add_products(const float (&dy)[kLanes], const float (&x)[
   }
 }
 
-// Adds the accumulators of the block's threads in a fixed order and stores the sums as
-// parts[block][tap][channel].
+// Adds the accumulators of the block's threads in a fixed order. Stores the sums in `parts`, in the
+// order [block][tap][channel].
 __device__ inline void put_part(const BothWork& work, float (&dw)[kTaps][kLanes]) {
   constexpr int kWarps = kThreadsOfBlock / 32;
   __shared__ float scratch[kWarps][kTaps][32 * kLanes];

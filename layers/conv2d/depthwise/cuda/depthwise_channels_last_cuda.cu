@@ -123,8 +123,8 @@ __device__ inline uint4 finish(const Finish& z, float (&sum)[kPieceLanes], int p
   return piece_of_floats<Half>(sum);
 }
 
-// Rounds w [C][R S] and stores it as taps [R S][pieces]; `turned`: tap (r,s) is (R-1-r, S-1-s) of
-// w.
+// Rounds w [C][R S] and stores it as taps [R S][pieces]. With `turned`, the taps of w are in
+// reverse order, so tap (r,s) is tap (R-1-r, S-1-s) of w.
 template <class Half>
 __global__ void round_weights(const float* w, int channels, int pieces, int taps, bool turned,
                               uint4* to) {
@@ -224,8 +224,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Grid: x = pieces, y = split of the pixels of dy, z = groups of kTaps taps. Writes partial sums
-// [group of taps][split][tap].
+// Grid: x = pieces, y = split of the pixels of dy, z = groups of kTaps taps. The kernel writes
+// partial sums in the order [group of taps][split][tap].
 template <class Half>
 __global__ void __launch_bounds__(kThreads)
     weight_kernel(const uint4* x, const uint4* dy, ChannelWalk walk, Sizes z, std::int64_t floats,

@@ -52,7 +52,7 @@ struct DepthwiseTiling {
   constexpr int chunks(int channels) const { return ceil_div(channels, planes); }
 };
 
-// What a kernel needs from the tiling that is computed for it.
+// The requirements of a kernel, from which its tiling is computed.
 struct DepthwiseTilingWish {
   int in_h = 0, in_w = 0, out_h = 0, out_w = 0;
   int shift = 0;

@@ -33,7 +33,7 @@ constexpr int kPixels = 10;
 #endif
 constexpr int kBlock = 16;
 
-// The next three types load a column in three ways.
+// The next four types load a column: as it is, with lanes exchanged, or with one channel broadcast.
 struct AsItIs {
   CONVSCOPE_INLINE Vec operator()(const float* in) const { return load(in); }
 };

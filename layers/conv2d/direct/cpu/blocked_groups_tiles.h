@@ -2,11 +2,10 @@
 // blocked_groups_tiles.h: the interface of the register tiles of blocked_groups.h, which are
 // compiled for each instruction set and compute one block of 16 channels.
 //
-// A group has M channels. Each lane l takes M steps; in step d it adds the channel source(l, d) of
-// its group. Where a vector contains several groups (M < lanes), source(l, d) = (l mod M) xor d: in
-// each step the channels of a group exchange their lanes by one shuffle of the pixel (step 0 needs
-// no shuffle). Where a vector is within one group (M >= lanes), source(l, d) = d: channel d is
-// broadcast by a load.
+// A group has M channels. Each lane l takes M steps; in step d it adds channel source(l, d) of its
+// group. If a vector contains several groups (M < lanes), source(l, d) = (l mod M) xor d: in each
+// step one shuffle of the pixel exchanges the lanes within each group, and step 0 needs no shuffle.
+// If a vector is within one group (M >= lanes), source(l, d) = d, and a load broadcasts channel d.
 #pragma once
 
 #include <cstdint>

@@ -121,8 +121,8 @@ CONVSCOPE_INLINE void add_chain(const GroupWeightTile& tile, const float* in, co
   }
 }
 
-// Adds the products in chains of whole rows; a row longer than a chain is split
-// (framework/simd/sum_chain.h).
+// Adds the products in chains of whole rows (framework/simd/sum_chain.h). A row longer than a chain
+// is split.
 template <GroupForm Form, int Steps, bool Within>
 CONVSCOPE_INLINE void add_chains(const GroupWeightTile& tile) {
   constexpr int kPart = kSumChain / kPixels * kPixels;

@@ -86,8 +86,8 @@ Index packed_at(const Pass& pass, Index g, const Block& block) {
   return (g * pass.padded_channels() + block.k) * pass.depth * pass.taps;
 }
 
-// Packs each group and block as [depth, taps, width]: a tile reads one cache line for each (c, r,
-// s).
+// Packs each group and block as [depth, taps, width], so that a tile reads one cache line for each
+// tap of a channel.
 void pack_weights(const Pass& pass, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const Index sums = pass.depth * pass.taps;

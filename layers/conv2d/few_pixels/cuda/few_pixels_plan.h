@@ -3,7 +3,7 @@
 // pixels into pieces that fit into shared memory.
 //
 // A `tile` is the output of a block: rows (output channels) times octets (8 input channels) times
-// all taps. A `step` is 8 pixels, the K dimension of an instruction [16 x 8] += [16 x 8] [8 x 8]. A
+// all taps. A `step` is 8 pixels, the K dimension of an instruction with 16 rows and 8 columns. A
 // `fragment` is one octet of one tap, the 8 columns of that instruction. A `piece` is whole images
 // or some lines of y of one image. A `plane` is a channel of x in a piece, with the zeros around
 // the image. Each line of a plane is sorted by column modulo the stride. So neighbours in y read

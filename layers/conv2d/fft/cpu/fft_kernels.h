@@ -4,8 +4,8 @@
 //
 // L is the number of lanes, T the length of a transform. The spectrum of a real row has T / 2 pairs
 // [2, L]. Pair j > 0 is the complex bin j; pair 0 holds bins 0 and T / 2, which are real. So the
-// pairs 0 of all rows of a tile are two real columns, which are transformed as one complex column
-// (`two_real`).
+// pairs 0 of all rows of a tile are two real columns. They are transformed as one complex column,
+// with `two_real` set.
 //
 // A complex product takes three real products (Gauss). For a + ib of the data and c + id of a
 // kernel,
@@ -23,8 +23,8 @@
 
 namespace convscope {
 
-// Transforms real rows. Row i is read at from + i from_row; its pair j is written at to + j
-// pair_step + 2 i L.
+// Transforms real rows. Row i is read at from + i from_row, and pair j of its spectrum is written
+// at to + j pair_step + 2 i L.
 struct FftRows {
   int rows = 0, columns = 0;  // further columns are 0, up to T
   const float* from = nullptr;
@@ -85,8 +85,8 @@ struct FftLength {
 
 // Arguments of the products of one row of columns, summed over channels: for i < rows
 //   (re, im)[i L + lane] = sum over c < depth of v[c, i] (u[c L + lane], u[c L + lane + u_point]).
-// v[c, i] has three points, at v + s v_point + c / L block_step + i L + c % L; im is at out +
-// out_point.
+// v[c, i] has three points s, at v + s v_point + c / L block_step + i L + c % L. The imaginary
+// parts are at out + out_point.
 struct FftProduct {
   int rows = 0;
   std::int64_t depth = 0;

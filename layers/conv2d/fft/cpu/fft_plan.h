@@ -33,10 +33,10 @@ struct Axis {
   Index length, count, out, in;
 };
 
-// Measured costs in units of one vector FMA: of a complex transform with loads and stores, of
-// moving a pixel into its lane, of moving a vector to or from L3, and of a point of a product
-// without a sum. The estimate for depthwise is the sum of these costs divided by a share of the
-// peak. Products with a sum reach a measured share of the peak.
+// Measured costs in units of one vector FMA. The costs are for a complex transform with loads and
+// stores, for moving a pixel into its lane, for moving a vector to or from L3, and for a point of a
+// product without a sum. The estimate for depthwise is the sum of these costs divided by a share of
+// the peak. Products with a sum reach a measured share of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {170, 230, 320, 390, 560, 900, 1250};
 inline constexpr double kPixelOperations = 5;
 inline constexpr double kSpectrumOperations = 4;      // from L2
@@ -111,9 +111,9 @@ struct Plan {
   }
 
   // Returns the distance between two points of V. Each thread has arrays for one pair's transformed
-  // column. forward and backward_data: V [3 T, `depth`/L, tiles, L], and for L output channels at a
-  // time U [2 T, `depth`, L] and M [2 T, tiles, L]. backward_weight: V, the same array for dy [2 T,
-  // channels/L, tiles, L], and sums [2 T, `depth`, L].
+  // column. forward and backward_data have V [3 T, `depth`/L, tiles, L], and for L output channels
+  // at a time U [2 T, `depth`, L] and M [2 T, tiles, L]. backward_weight has V, the same array for
+  // dy [2 T, channels/L, tiles, L], and sums [2 T, `depth`, L].
   Index v_point() const { return odd_lines(depth_blocks * block_tiles * lanes); }
   Index u_point() const {
     return odd_lines((of_weights ? channel_blocks * block_tiles : depth) * lanes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_cuda.cu: convolution by Fourier transforms of tiles. R S taps become one product of complex
-// matrices [images, C] x [C, K] for each frequency.
+// fft_cuda.cu: convolution by Fourier transforms of tiles. R S taps become one product of two
+// complex matrices for each frequency, [images, C] x [C, K].
 //
 // Formula    Y_f[n,k] = sum over c of X_f[n,c] conj(W_f[k,c]) for each frequency f of the
 //            transforms X, W, Y of tiles of x, of w and of y

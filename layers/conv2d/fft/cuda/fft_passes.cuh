@@ -30,8 +30,8 @@ struct Axis {
   int size, step, start, tile, limit, tiles;
 };
 
-// The points of one tile that are elements of the image: every step-th point from `low` to low +
-// count - 1.
+// The points of one tile that are elements of the image: every step-th point among the `count`
+// points from `low` on.
 struct Points {
   int low, count;
 

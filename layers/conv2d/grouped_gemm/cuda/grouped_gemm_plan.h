@@ -431,7 +431,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
                                 (f32 ? 4 * (66 + kChunkSteps * (20.0 + 20 * plan.at_once))
                                      : 120 + kChunkSteps * (20.0 + 36 * plan.at_once)) +
                             copies / warps * 3 + 200;
-      // The next tile is loaded while this tile is multiplied, and the load cannot begin earlier.
+      // A tile takes at least the time in which the next tile is loaded.
       work.alone_us = std::max(cycles * kCycleUs, kWaitUs + work.loads / kAloneBytes);
       for (int parts = 1; parts <= kMaxParts && parts <= s.tiles(); parts += 1 + parts / 8) {
         const double tiles = std::ceil(static_cast<double>(s.tiles()) / parts);

@@ -160,8 +160,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
     copy_dy<T>(plan, tile, first_dy, dy_lanes, dy, to + z.patch_bytes());
   };
 
-  // This warp multiplies kOctets octets of dy by one chunk of the pairs of slots
-  // (grouped_gemm_plan.h).
+  // This warp multiplies kOctets octets of dy by one chunk of slot pairs (grouped_gemm_plan.h).
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int share = warp / plan.jobs, job = warp - share * plan.jobs;
   const int octet = job / plan.chunks * kOctets;  // octet within the slice
