@@ -58,10 +58,10 @@ struct BlockSparseKernels {
   // then adds the residual and applies ReLU.
   void (*sum_channels)(const SparseTile& tile, const SparsePart& part,
                        const SparseEpilogue& epilogue) = nullptr;
-  // backward_data: computes for one channel of dx, for pixel j and lane l, sums[j lanes + l] as the
-  // sum of value[e][k] in[offset[e] + j + k] over the entries e and all k with k % lanes == l. The
-  // tile's `out` is not used. dot_channels does the same for `channels` channels, whose lists have
-  // `taps` segments each.
+  // backward_data: multiplies entries by pixels for one channel of dx:
+  //   sums[j lanes + l] = sum over e and k with k % lanes == l of value[e][k] in[offset[e] + j + k]
+  // The tile's `out` is not used. dot_channels does the same for `channels` channels, whose lists
+  // have `taps` segments each.
   void (*dot_channel)(const SparseTile& tile, const SparsePart& part, float* sums) = nullptr;
   void (*dot_channels)(const SparseTile& tile, const SparsePart& part, int channels, int taps,
                        float* sums) = nullptr;

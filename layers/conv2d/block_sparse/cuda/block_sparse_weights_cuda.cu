@@ -8,8 +8,8 @@
 // Textbook   for blocks of 16 kernels, (c,r,s) in list[block]:
 //              for n, p, q: dw[k..k+15,c,r,s] += dy[n,k..k+15,p,q] * x[n,c,..]
 // Method     The list of kept weights selects the columns of dw.
-//            1. One launch makes lists as in the forward pass, but without values
-//               (block_sparse_lists_cuda.cu).
+//            1. One launch (block_sparse_lists_cuda.cu) makes lists as in the forward pass, but
+//               without values.
 //            2. Sixteen rows and eight pixels of dy are the left operand of a tensor-core
 //               instruction. The right operand is the same pixels of x for eight entries, which the
 //               lanes load directly. A warp has two or four tiles of eight entries, which share the

@@ -12,11 +12,12 @@ namespace {
 
 // ---- backward_data, stride 2 -------------------------------------------------------------------
 
-// Computes rows [j, j + Rows) of one vector of columns from i on, for stride 2. A row of dx is h +
-// pad_top = 2 j + a, with parity a. With tap r = 2 t + a it reads row p = j - t of dy. So the rows
-// with a = 0 and with a = 1 are two convolutions of stride 1 over the same rows of dy. Columns are
-// split in the same way, with i, b, u. Each vector of dy is multiplied by up to four taps. The two
-// column parities are interleaved when they are stored.
+// Computes rows [j, j + Rows) of one vector of columns from i on, for stride 2. Rows of dx and taps
+// are split by their parity a:
+//   h + pad_top = 2 j + a,  r = 2 t + a:  row h of dx reads row p = j - t of dy
+// So the rows with a = 0 and with a = 1 are two convolutions of stride 1 over the same rows of dy.
+// Columns are split in the same way, with i, b, u. Each vector of dy is multiplied by up to four
+// taps. The two column parities are interleaved when they are stored.
 template <class Kind, int R, int S, int Rows>
 CONVSCOPE_INLINE void backward_rows(const DepthwiseMap& z, const float* dy,
                                     const typename Kind::V (&taps)[R * S],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_blocked.h: depthwise convolution of NCHW16c images
-// (layers/dispatch/activation_layout.h). depthwise_cpu.cpp calls these functions for problems with
-// `layout=blocked`.
+// (layers/dispatch/activation_layout.h), which depthwise_cpu.cpp calls for `layout=blocked`
+// problems.
 //
 // A pixel is a vector of 16 channels, and a tap is a vector of the 16 weights of these channels.
 // Every load is a whole pixel, so a plane of 7 columns fills vectors as well as one of 112.

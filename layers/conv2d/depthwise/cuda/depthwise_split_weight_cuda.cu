@@ -193,10 +193,10 @@ bool fits_split_weight(const Conv2dProblem& z) {
   return shared_floats_of(split_weight_work<float>(z)) * 4 <= 48 * 1024;
 }
 
-// Fitted to eight times of one H200; a fit to seven predicts the eighth within 10 %. `kRoundUs`:
-// time of a round of 2048 threads on all SMs. `kBlockUs`: time of each block on its SM. `kPieceUs`:
-// time of one group of 4 elements of a row of dy with all taps, counted for rows of dy that use a
-// row inside x.
+// Fitted to eight times measured on one H200; a fit to seven of them predicts the eighth within 10
+// %. `kRoundUs`: time of a round of 2048 threads on all SMs. `kBlockUs`: time of each block on its
+// SM. `kPieceUs`: time of one group of 4 elements of a row of dy with all taps, counted for rows of
+// dy that use a row inside x.
 constexpr double kRoundUs = 2.9, kBlockUs = 0.104, kPieceUs = 0.00058;
 double split_weight_seconds(const Conv2dProblem& z) {
   using device_time::number, device_time::processors;

@@ -23,8 +23,8 @@
 
 namespace convscope {
 
-// Transforms real rows. Row i is read at from + i from_row, and pair j of its spectrum is written
-// at to + j pair_step + 2 i L.
+// Transforms real rows. Row i is read at from + i from_row, and its spectrum is written as pairs:
+// pair j goes to to + j pair_step + 2 i L.
 struct FftRows {
   int rows = 0, columns = 0;  // further columns are 0, up to T
   const float* from = nullptr;

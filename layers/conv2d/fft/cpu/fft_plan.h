@@ -92,9 +92,9 @@ struct Plan {
     block_tiles = ceil_div(tiles(), blocks);
   }
 
-  // Returns the number of pairs, the first dimension of the arrays of a block: H [pairs, `depth`/L,
-  // tiles, in rows, 2, L], G [pairs, channels/L, tiles, out rows, 2, L] and W [pairs, channels/L,
-  // `depth`, R, 2, L].
+  // Returns the number of pairs, the first dimension of the arrays of a block:
+  //   H [pairs, `depth`/L, tiles, in rows, 2, L], G [pairs, channels/L, tiles, out rows, 2, L],
+  //   W [pairs, channels/L, `depth`, R, 2, L]
   Index pairs() const { return columns.length / 2; }
   Index tiles() const { return z.n * rows.count * columns.count; }
   Index in_pair() const { return odd_lines(depth_blocks * block_tiles * rows.in * 2 * lanes); }

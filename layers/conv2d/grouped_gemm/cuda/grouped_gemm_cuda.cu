@@ -84,9 +84,9 @@ struct Packing {
   FastDivisor by_bundle_in, by_bundle_out, by_steps;
 };
 
-// Packs words [bundle, octet of y][product][lane][2]; one warp packs one product. The two words of
-// lane l hold column l/4 of operand B. The reduction indices are 2 (l%4) + {0, 1, 8, 9}, in f32 l%4
-// + {0, 4}.
+// Packs words [bundle, octet of y][product][lane][2]; one warp packs one product. A lane l holds
+// two words of column l/4 of operand B, which have the reduction indices 2 (l%4) + {0, 1, 8, 9}, or
+// l%4 + {0, 4} in f32.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pack_kernel(const __grid_constant__ Sizes z, const __grid_constant__ Packing to, const float* w,
