@@ -191,8 +191,8 @@ __device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const Depthw
 
 // ---- out of shared memory ----------------------------------------------------------------------
 
-// Loads v[i] = row[kOffset + i] in units of kUnit elements; `row` is aligned to a unit. The
-// compiler removes unused elements of a unit.
+// Loads v[i] = row[kOffset + i] in units of kUnit elements; `row` is aligned to a unit.
+// Unused elements of a unit take no extra time.
 template <int kOffset, int kUnit, int kCount, class T>
 __device__ inline void load_window(const T* row, float (&v)[kCount]) {
   constexpr int kFirst = kOffset / kUnit;

@@ -7,8 +7,7 @@
 // pairs 0 of all rows of a tile are two real columns. They are transformed as one complex column,
 // with `two_real` set.
 //
-// A complex product takes three real products (Gauss). For a + ib of the data and c + id of a
-// kernel,
+// A complex product takes three real ones (Gauss). For a + ib of the data and c + id of a kernel:
 //   m0 = (a + b) c,  m1 = a (d - c),  m2 = b (c + d):   real part m0 - m2, imaginary part m0 + m1.
 // Therefore row i of a transformed column of data is stored as three points from 3 i on: a + b, a
 // and b. A row of a transformed kernel or product is stored as two points from 2 i on: the real and
