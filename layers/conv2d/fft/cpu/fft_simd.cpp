@@ -4,6 +4,12 @@
 // A lane holds a channel, so a transform is arithmetic on whole vectors: no shuffles, and all tile
 // sizes are equally efficient. A length T = A B is factored once, after Cooley and Tukey (1965):
 // with n = B n1 + n2 and k = k1 + A k2
+//   X[k] = sum over n2 of W_B^(n2 k2) ( W_T^(n2 k1) sum over n1 of W_A^(n1 k1) x[n] )
+// with W_N = exp(-2 pi i / N). The terms are B transforms of length A, T twiddle factors and A
+// transforms of length B. Lengths 2 to 8 are unrolled; 8 complex numbers take 16 of 32 registers.
+// Two real rows a and b are one complex row a + ib, whose spectrum Z contains both spectra:
+//   A[j] = (Z[j] + conj Z[T-j]) / 2,  B[j] = (Z[j] - conj Z[T-j]) / 2i     (here without the 1/2)
+// The inverse is the same transform with real and imaginary parts exchanged before and after.
 // Read next  fft_cpu.cpp, the algorithm; fft_depthwise.cpp
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
