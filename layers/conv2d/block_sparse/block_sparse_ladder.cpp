@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_ladder.cpp: the steps from a list of weights to register tiles that read it.
+// block_sparse_ladder.cpp: the ladder from a plain loop over kept weights to register tiles.
 #include "layers/conv2d/ladder.h"
 
 namespace convscope {

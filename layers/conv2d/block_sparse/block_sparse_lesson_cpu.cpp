@@ -19,23 +19,23 @@
 //                . . # . . .     so the gradient of a pruned weight is not computed.
 //                ...
 //
-// Method     The outer loop is over weights, the inner loop over pixels, so a weight is read once.
-//            The fast algorithm exchanges the loops: a tile of pixels stays in registers while its
-//            loop reads the list.
+// Method     The outer loop is over weights, the inner loop over pixels, so each weight is read
+//            once. The fast algorithm block_sparse exchanges the two loops: a tile of pixels stays
+//            in registers while the inner loop reads the list.
 // Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], row-major, f32; f32
 //            accumulators
 // Supports   f32 with block-sparse weights; every shape of blocks, stride, dilation, padding and
 //            number of groups
-// Cost       FLOPs = 2 N P Q times the stored weights; bytes = y (forward) once for each weight; no
-//            workspace; bound by loads and stores
+// Cost       FLOPs = 2 N P Q times the stored weights; bytes = one pass over y (forward) for each
+//            weight; no workspace; bound by loads and stores
 // Numerics   sums one term after another: errors of random sign grow like the square root of the
 //            number of terms; same bits on each run; exact on integers below 2^24
 // Backward   dx assigned (set to 0, then added to); dw of the stored blocks assigned or added to
 // Choices    none
 // Source     compressed rows, of blocks: R. Nishtala et al.: When cache blocking of sparse matrix
 //            vector multiply works and why, AAECC 2007, doi 10.1007/s00200-007-0038-9
-// Read next  direct_lesson_cpu.cpp, the same loops without a list; block_sparse_cpu.cpp, tiles of
-//            pixels that read the list
+// Read next  direct_lesson_cpu.cpp, the same loops without a list; block_sparse_cpu.cpp, where
+//            tiles of pixels read the list
 #include "layers/conv2d/shared/lesson.h"
 
 namespace convscope {

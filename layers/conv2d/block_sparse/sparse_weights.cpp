@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_weights.cpp: the pruned weight of a convolution or a linear layer as blocks.
+// sparse_weights.cpp: stores the pruned weight of a convolution or linear layer as blocks.
 #include "layers/conv2d/sparse_weights.h"
 
 #include <algorithm>
@@ -22,7 +22,8 @@ Tensor index_tensor(const std::vector<std::int32_t>& values, Device device) {
 constexpr std::int64_t kRows = 4;  // rows of the dense matrix, processed together
 
 // Calls begin(first index, count) for each run of elements of the dense matrix, then visit(index in
-// the dense matrix, index in the stored values) for the kept ones. Rows of blocks run in parallel.
+// the dense matrix, index in the stored values) for each kept element. Rows of blocks run in
+// parallel.
 template <class Begin, class Visit>
 void for_each_element(const KeptBlocksCopy& z, const Begin& begin, const Visit& visit) {
   const std::int64_t height = z.at.block_rows, width = z.at.block_columns;
@@ -87,7 +88,7 @@ SparseWeights::SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t 
 }
 
 void SparseWeights::refresh() {
-  // Code that does not know the blocks may have loaded a mask on a GPU.
+  // The mask may be on a GPU, because code that loads tensors does not know about the blocks.
   const bool on_cpu = keep_.device().type == DeviceType::cpu;
   if (!obstacle_.empty() || (on_cpu && is_current())) return;
   const char* const operation = keep_.rank() == 2 ? "linear" : "conv2d";
@@ -120,7 +121,7 @@ void SparseWeights::refresh() {
   if (seen == seen_) return;
   seen_ = std::move(seen);
   format_.blocks = static_cast<std::int64_t>(block_column.size());
-  // Makes new tensors, because an existing compiled step may still hold the old ones.
+  // Makes new tensors, because an existing compiled step may still use the current ones.
   row_begin_ = index_tensor(row_begin, keep_.device());
   block_column_ = index_tensor(block_column, keep_.device());
   ++version_;

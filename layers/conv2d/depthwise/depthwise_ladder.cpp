@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_ladder.cpp: the steps from one output at a time to rows in registers.
+// depthwise_ladder.cpp: the ladder from one output at a time to rows in registers.
 #include "layers/conv2d/ladder.h"
 
 namespace convscope {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_lesson_cpu.cpp: convolution without a sum over channels: each plane of y is one plane
-// of x convolved with one small kernel, and planes are independent.
+// depthwise_lesson_cpu.cpp: depthwise convolution, which has no sum over channels: each plane of y
+// is one plane of x convolved with one small kernel.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] x[n, k / M, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], M = K/C, x = 0 outside
@@ -12,9 +12,9 @@
 //              [ c1 ] ---------------- * k1 --------> [ k1 ]       M = 1: one line for each plane;
 //              [ c2 ] ---------------- * k2 --------> [ k2 ]       a full layer has K C of them
 //
-// Method     plane after plane. Each x is used for R S outputs and then never again, where a full
-//            convolution uses it K R S times. There are so few products for each byte that a fast
-//            algorithm is bound by memory, and a matrix product gains nothing.
+// Method     The planes are computed one after another. Each x is used for R S outputs; a full
+//            convolution would use it K R S times. With so few products for each byte, a fast
+//            algorithm is bound by memory, and a matrix product would not be faster.
 // Shapes     x [N,C,H,W], w [K,1,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
 // Supports   f32 with C/G = 1; every kernel, stride, dilation, padding and multiplier M
 // Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; no workspace; bound by border

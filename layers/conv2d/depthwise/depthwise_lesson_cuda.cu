@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_lesson_cuda.cu: depthwise convolution on a GPU: a block loads its piece of one plane
-// into shared memory once, and each of its threads computes one output from there.
+// depthwise_lesson_cuda.cu: depthwise convolution on a GPU. A block loads its tile of one plane
+// into shared memory once, and each of its threads computes one output from the tile.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] x[n, k / M, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], M = K/C, x = 0 outside
@@ -16,9 +16,9 @@
 //              b b b b b b
 //
 // Method     Forward is computed as above. In backward_data, a thread for each pixel of dx gathers
-//            its R S products of dy (from L1, without a tile). In backward_weight, a warp computes
-//            one weight: its 32 threads take every 32nd pixel of all images and add their results
-//            at the end.
+//            R S products with dy (from L1, without a tile). In backward_weight, a warp computes
+//            one weight: each of its 32 threads takes every 32nd pixel of all images, and the 32
+//            results are added at the end.
 // Shapes     x [N,C,H,W], w [K,1,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
 // Supports   f32 (tf32 is computed as f32) with C/G = 1; every kernel, stride, dilation, padding
 //            and multiplier M; forward: a tile that fits 48 KiB of shared memory
@@ -30,7 +30,7 @@
 // Choices    16 x 16: 256 threads, and the border adds a quarter to what a 3x3 kernel loads
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
 // Read next  depthwise_lesson_cpu.cpp, the same without threads; depthwise_forward_cuda.cu, where a
-//            thread computes many outputs in registers and copies run ahead
+//            thread computes many outputs in registers while asynchronous copies load the next tile
 #include "layers/conv2d/shared/lesson.cuh"
 
 namespace convscope {
@@ -123,7 +123,7 @@ const Conv2dAlgorithm kAlgorithm{
     .idea = "lesson: a tile of a plane in shared memory, an output for each thread",
     .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
     .supports = supports,
-    // Two loads for each FMA, and the arithmetic of their addresses.
+    // Each FMA needs two loads and the arithmetic of their addresses.
     .cost =
         [](const Conv2dProblem& z, Direction) {
           return Conv2dCost{

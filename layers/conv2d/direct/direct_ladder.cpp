@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_ladder.cpp: the steps from the textbook's loops to register tiles.
+// direct_ladder.cpp: the ladder from the textbook's loops to register tiles.
 #include "layers/conv2d/ladder.h"
 
 namespace convscope {

@@ -16,7 +16,7 @@
 //              . . . . .
 //
 // Method     seven loops over (n,k,p,q,c,r,s); each product loads two numbers and adds to a third.
-//            Nothing is reused: x is read K/G R S times, w N P Q times. The faster algorithms
+//            No register is reused: x is read K/G R S times, w N P Q times. The faster algorithms
 //            compute the same products in an order that keeps accumulators in registers.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; f32 accumulators
 // Supports   f32; every stride, dilation, padding and number of groups

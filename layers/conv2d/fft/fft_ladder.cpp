@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_ladder.cpp: the steps from whole images to small tiles with channels in the lanes.
+// fft_ladder.cpp: the ladder from transforms of whole images to small tiles with channels in the
+// lanes.
 #include "layers/conv2d/ladder.h"
 
 namespace convscope {

@@ -2,11 +2,11 @@
 // fft_lesson.h: the Fourier transform of a line and of a plane, for the lesson fft_lesson_cpu.cpp.
 //
 //   F_f = sum over i < n of x_i e^(-2 pi sqrt(-1) f i / n)                         n^2 products
-// Cooley & Tukey 1965: let E and O be the transforms of the even and the odd elements, n/2 each.
-// Then
+// Cooley and Tukey, 1965: E and O are the transforms of the even and of the odd elements, n/2
+// numbers each. Then
 //   F_f       = E_f + e^(-2 pi sqrt(-1) f / n) O_f
 //   F_(f+n/2) = E_f - e^(-2 pi sqrt(-1) f / n) O_f                                 f < n/2
-// E and O are computed in the same way: log2 n rounds of n/2 products.
+// E and O are computed in the same way, so there are log2 n rounds of n/2 products.
 //
 //   x0 x1 x2 x3 x4 x5 x6 x7       even: x0 x2 x4 x6      of these even: x0 x4
 //                                 odd:  x1 x3 x5 x7                odd: x2 x6   and so on
@@ -23,8 +23,8 @@ namespace convscope::fft_lesson {
 
 using Index = std::int64_t;
 
-// Returns element i of [.., 2] as a complex number, real part first. (First is an index type. In a
-// watched run, it records the line that calls get() or put().)
+// Returns element i of [.., 2] as a complex number, real part first. (First is an index type that,
+// in a watched run, records the line that calls get() or put().)
 inline auto get(auto from, typename decltype(from)::First i) {
   return std::complex<typename decltype(from)::Value>(from(i, 0), from(i, 1));
 }
@@ -38,7 +38,7 @@ inline Index length_of(Index size, Index pads) {
   return static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(size + pads)));
 }
 
-// Transforms planes [L,M,2]. Array is a view; a watched view records its accesses.
+// Transforms planes [L,M,2]. Array is a view, or a watched view, which records accesses.
 template <class Array>
 struct Fourier {
   Fourier(const Conv2dProblem& z, auto& board)
@@ -78,8 +78,8 @@ struct Fourier {
     }
   }
 
-  // Computes out[i], the transform of plane i of `in`. Pixel (h, v) is at row top + h down, column
-  // left + v right. Rows before row 0 wrap to the end, because F treats planes as periodic.
+  // Computes out[i], the transform of plane i of `in`. Pixel (h, v) goes to row top + h down,
+  // column left + v right. Rows before row 0 wrap to the end, because F treats planes as periodic.
   void spectra(auto out, auto in, Index top, Index left, Index down, Index right) const {
     out.fill(0);
     for (Index i = 0; i < out.size(0); ++i) {
@@ -93,7 +93,7 @@ struct Fourier {
     }
   }
 
-  // Adds the products of conj a and b, frequency by frequency, to sum.
+  // Adds conj(a) times b to sum, frequency by frequency.
   void add(auto sum, auto a, auto b) const {
     const Index n = rows * columns;
     for (Index i = 0; i < n; ++i) {
@@ -103,7 +103,7 @@ struct Fourier {
   }
 
   const Index rows, columns;  // L, M
-  const Array line, roots;    // roots: roots of unity, for the longer side
+  const Array line, roots;    // roots of unity, for the longer axis
   const typename Array::Value scale = 1 / static_cast<typename Array::Value>(rows * columns);
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_lesson_cpu.cpp: convolution by Fourier transforms of whole images: a sum over all taps in the
+// fft_lesson_cpu.cpp: convolution by Fourier transforms of whole images. A sum over all taps in the
 // image becomes one complex product for each frequency.
 //
 // Formula    y[k] = F^-1 [ sum over c of F(x[c]) . conj F(w[k,c]) ] + b[k]; x with its padding and
@@ -15,8 +15,9 @@
 //              0 + + + 0      # # 0 0 0      o o o o ~     window that begins at ~ wraps around
 //              0 0 0 0 0      0 0 0 0 0      ~ ~ ~ ~ ~     the edge. Those outputs are not used.
 //
-// Method     L and M: the next powers of two that hold the padded image. fft2: every row, then
-//            every column. A line of L numbers takes log2 L rounds of L/2 products (fft_lesson.h).
+// Method     L and M are the next powers of two that hold the padded image. fft2 transforms every
+//            row, then every column. A line of L numbers takes log2 L rounds of L/2 products
+//            (fft_lesson.h).
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; spectra [..,L,M,2],
 //            real part first; f32 accumulators
 // Supports   f32; stride 1; every kernel, dilation, padding and number of groups; spectra
@@ -25,14 +26,15 @@
 //            independent of R S; bytes = workspace = the spectra; the fast algorithms work tile by
 //            tile
 // Numerics   a transform of L M numbers has an error of 0.3 eps sqrt(log2 L M) of their rms
-//            (Gentleman, Sande 1966), for small outputs as much as for large ones. A NaN spreads
-//            over its image. Same bits on each run; not exact on integers
+//            (Gentleman, Sande 1966). Small outputs have the same absolute error as large outputs.
+//            A NaN spreads over its image. Same bits on each run; not exact on integers
 // Backward   dx = F^-1 [ sum over k of F(dy) . F(w) ] less the padding, assigned;
 //            dw = F^-1 [ sum over n of F(x) . conj F(dy) ] at the taps, added to
 // Choices    only F: real F^-1(Y) = real F(conj Y) / (L M), and F(w) = conj F(w rotated by 180 deg)
 // Source     M. Mathieu, M. Henaff, Y. LeCun: Fast Training of Convolutional Networks through FFTs,
 //            2014, arXiv 1312.5851; J. Cooley, J. Tukey 1965
-// Read next  winograd_lesson_cpu.cpp, the same idea over real numbers; fft_cpu.cpp, with tiles
+// Read next  winograd_lesson_cpu.cpp, a similar transform with real numbers; fft_cpu.cpp, with
+//            tiles
 #include <cmath>
 
 #include "layers/conv2d/fft/fft_lesson.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_1x1_ladder.cpp: the steps from three loops to packed tiles of a matrix product.
+// gemm_1x1_ladder.cpp: the ladder from three plain loops to a matrix product with packed tiles.
 #include "layers/conv2d/ladder.h"
 
 namespace convscope {

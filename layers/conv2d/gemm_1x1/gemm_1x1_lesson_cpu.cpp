@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_1x1_lesson_cpu.cpp: a kernel of one tap only mixes channels. An image whose planes are rows
-// is the matrix that im2col would write, so three plain loops are enough.
+// gemm_1x1_lesson_cpu.cpp: convolution with a 1x1 kernel. An image whose planes are rows is the
+// matrix that im2col would write, so three plain loops are enough.
 //
 // Formula    y[n,k,(p,q)] = b[k] + sum over c < C/G of w[k,c] x[n, g C/G + c, (p,q)]
 // Textbook   for each image: y = w x + b         # [K, P Q] = [K, C] [C, P Q]
@@ -13,12 +13,12 @@
 //                             c2 --------|---------------------
 //                                       pixel: a column, C numbers at a distance of P Q
 //
-// Method     one result at a time: a row of w times a column of x
+// Method     one result at a time, each from a row of w and a column of x
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], b [K], y [N,K,P,Q], row-major, f32; f32 accumulators
 // Supports   f32; a 1x1 kernel with stride 1 and no padding; every number of groups
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once if all reuse hits the caches; no
-//            workspace; bound by one scalar sum: each number of a column of x is on another cache
-//            line
+//            workspace; bound by one scalar sum, because the numbers of a column of x are on
+//            different cache lines
 // Numerics   a sum of C/G terms (dx: K/G, dw: P Q), one after another: errors of random sign grow
 //            like the square root of their number; same bits on each run; exact on integers below
 //            2^24
@@ -78,7 +78,7 @@ struct Lesson {
     }
   }
 
-  // Each weight is used by every pixel of every image, so the sum is over all pixels, row by row.
+  // Each weight is used by every pixel of every image, so the sum runs over all pixels, row by row.
   static void backward_weight(const Conv2dProblem& z, auto x, auto dy, auto dw, auto& board) {
     const Index pixels = z.h * z.w;
     const auto in = x.as(z.n, z.groups, z.c_per_group(), pixels);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes.cpp: convolution with SAMPLES IN THE VECTOR LANES, for networks of few channels
-// (LeNet). Each building block of a training step works on one lane group, in the calling thread.
+// batch_lanes.cpp: the buffer sizes of a convolution with SAMPLES IN THE VECTOR LANES, for networks
+// of few channels (LeNet), and the copies between NCHW and lanes.
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ LanesConv::LanesConv(const Conv2dProblem& problem, int lane_count, bool with_rel
   weight_floats = k * c * r * s;
   sums_floats = (weight_floats + k) * 16;
   const std::int64_t copy = padded ? c * padded_h * padded_w * lanes : 0;
-  // Rows too short for one vector are convolved to scratch memory first, and pooled afterwards.
+  // A row shorter than one vector is convolved into scratch memory first and pooled afterwards.
   forward_scratch_floats = copy + (pool2x2 && conv_q * lanes < 16 ? gradient_floats : 0);
   backward_data_scratch_floats = k * (h + r - 1) * (w + s - 1) * lanes;
   backward_weight_scratch_floats = copy;

@@ -4,13 +4,15 @@
 // thread.
 //
 // Layout     A lane group holds L samples (4, 8 or 16): x [C,H,W,L], y [K,P,Q,L]; lanes without a
-//            sample are zeros. So any C and K fill the vectors. A row has W L floats, and tap s is
-//            read s L floats further on. With L = 16 an AVX-512 vector is one pixel of 16 samples;
-//            with L = 4 it is four neighbouring pixels of four samples, loaded unaligned.
-// A layer is convolution, bias, optional ReLU and optional 2x2 max-pool at stride 2, in one pass:
-// only pooled results go to memory. Backward needs one byte for each pooled element: the index (0 1
-// / 2 3) of the pixel that is the maximum (the first of equal ones, the last NaN), or kNoWinner
-// where ReLU returned 0. dz [K,conv_p,conv_q,L] is the gradient before ReLU and pool.
+//            sample are 0. Vectors are full for any C and K. A row has W L floats, and the input of
+//            tap s is s L floats after that of tap 0. With L = 16 an AVX-512 vector is one pixel of
+//            16 samples; with L = 4 it is four neighbouring pixels of four samples, loaded
+//            unaligned.
+// A layer is convolution, bias, optional ReLU and optional 2x2 max-pool at stride 2, computed in
+// one pass that writes only the pooled result. For each pooled element, forward also writes a
+// winner byte: the index (0 1 / 2 3) of the maximum in its window (the first of equal values, the
+// last NaN), or kNoWinner where ReLU returned 0. dz [K,conv_p,conv_q,L] is the gradient before ReLU
+// and pool.
 // Use        pack_weights, pack_weights_backward   once for each step, shared by all groups
 //            forward                               for each group
 //            backward                              for each group: dx, and sums for dw and db
@@ -60,7 +62,7 @@ struct CONVSCOPE_API LanesConv {
   bool padded = false;   // has padding
   std::int64_t conv_p = 1, conv_q = 1;  // rows and columns before pooling: even when pool2x2
   std::int64_t y_p = 1, y_q = 1;        // rows and columns of y
-  // The part of the padded image that the convolution reads.
+  // The region of the padded image that the convolution reads.
   std::int64_t padded_h = 1, padded_w = 1;
   std::int64_t split_floats = 0;  // floats of the even columns of a padded row
 
@@ -70,7 +72,7 @@ struct CONVSCOPE_API LanesConv {
   std::int64_t winner_bytes = 0;
   std::int64_t gradient_floats = 0;  // floats of dz
   std::int64_t weight_floats = 0;    // floats of w, and of either packed w
-  // Floats of the accumulators of backward_weight: 16 lanes for each weight and bias, on any
+  // Floats of the accumulators of backward_weight: 16 lanes for each weight and bias, with any
   // instruction set.
   std::int64_t sums_floats = 0;
   std::int64_t forward_scratch_floats = 0;
@@ -89,13 +91,14 @@ struct LanesKernels {
                   std::uint8_t* winners, float* scratch) = nullptr;
 
   // Computes dz from dy [K,y_p,y_q,L] and an output of forward: winners (pool2x2) or y (ReLU only).
-  // Without pool and ReLU dz equals dy; then pass dz = null, and only db is computed. `sums` is the
-  // buffer of backward_weight, and its part for db is added to; null when db is not needed.
+  // Without pool and ReLU dz equals dy; then pass dz = null, and only db is computed. db is added
+  // to its accumulators in `sums`, the buffer of backward_weight; `sums` is null when db is not
+  // needed.
   void (*output_gradient)(const LanesConv& z, const float* dy, const float* y,
                           const std::uint8_t* winners, float* dz, float* sums) = nullptr;
   void (*backward_data)(const LanesConv& z, const float* dz, const float* packed_backward,
                         float* dx, float* scratch) = nullptr;
-  // Adds the products to the part of `sums` for dw.
+  // Adds the products to the accumulators of dw in `sums`.
   void (*backward_weight)(const LanesConv& z, const float* x, const float* dz, float* sums,
                           float* scratch) = nullptr;
   // Sums `chunks` buffers, `step` floats apart, and their lanes into dw [K,C,R,S] and db (may be
@@ -107,14 +110,14 @@ struct LanesKernels {
 
   // Computes all gradients of a layer from x, dy [K,y_p,y_q,L] and an output of forward: winners if
   // pool2x2, y if ReLU only, else neither. dx is assigned (null: not needed). dw and db are added
-  // to the accumulators `sums` (null: not needed). With pool2x2 the fast kernels skip the three of
-  // four pixels that have no gradient. scratch has backward_scratch_floats.
+  // to the accumulators `sums` (null: not needed). With pool2x2 the fast kernels compute only the
+  // one pixel in four that has a gradient. scratch has backward_scratch_floats.
   void (*backward)(const LanesConv& z, const float* x, const float* y, const std::uint8_t* winners,
                    const float* dy, const float* packed_backward, float* dx, float* sums,
                    float* scratch) = nullptr;
 
-  // As samples_to_lanes() and lanes_to_samples() below; null where gemm's transpose is used
-  // instead.
+  // Versions of samples_to_lanes() and lanes_to_samples() below for one instruction set. If null,
+  // gemm's transpose is used.
   void (*to_lanes)(const float* from, std::int64_t samples, std::int64_t size, int lanes,
                    float* to) = nullptr;
   void (*from_lanes)(const float* from, std::int64_t samples, std::int64_t size, int lanes,

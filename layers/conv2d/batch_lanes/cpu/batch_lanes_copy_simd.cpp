@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_copy_simd.cpp: [samples, size] <-> [size, L] by transposing squares in registers.
+// batch_lanes_copy_simd.cpp: copies images between [samples, size] and [size, L] by transposing
+// register tiles.
 //
-// Method     AVX-512: 16 lanes are transposed as 16 x 16 squares, 8 lanes as two 8 x 8 squares side
-//            by side, and 4 lanes in four registers (16 elements of 4 samples). The last few
-//            elements are copied one by one. Other instruction sets use the transpose of gemm
-//            (batch_lanes.cpp).
-// Read next  transpose_16x16.h; batch_lanes_simd.cpp, which reads what this writes
+// Method     AVX-512 transposes 16 lanes in 16 x 16 tiles, 8 lanes in two 8 x 8 tiles side by side,
+//            and 4 lanes in four registers (16 elements of 4 samples). The last few elements are
+//            copied one by one. Other instruction sets use the transpose of gemm (batch_lanes.cpp).
+// Read next  transpose_16x16.h; batch_lanes_simd.cpp, which reads the transposed images
 #include "framework/simd/transpose_16x16.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
@@ -15,7 +15,7 @@ namespace convscope::CONVSCOPE_ISA {
 
 namespace {
 
-// Transposes a 4 x 4 matrix whose elements are quarters of four registers.
+// Transposes a 4 x 4 matrix of quarter registers: row i is register i.
 CONVSCOPE_INLINE void transpose_quarters(__m512 (&v)[4]) {
   const __m512 a = _mm512_maskz_shuffle_f32x4(0xffff, v[0], v[1], 0x44);  // 00 01 10 11
   const __m512 b = _mm512_maskz_shuffle_f32x4(0xffff, v[0], v[1], 0xee);  // 02 03 12 13

@@ -4,11 +4,12 @@
 //
 // Method     With stride 1 and one vector of samples for each pixel, a tile of dx stays in
 //            registers over all (k, r). Each dz that reaches the tile is loaded once and multiplied
-//            into its S neighbours. The unrolled loops contain only the pairs inside the tile, so
-//            no product with padding is computed. For any other stride, kernel or vector, dz is
-//            spread over zeros. A forward pass with the kernel rotated by 180 degrees follows; it
-//            skips zeros at the edges.
-// Choices    kColumns 8: 2 channels x 8 columns of dx + 2 x 7 weights + 1 dz = 31 registers
+//            by the weights of its S taps. The unrolled loops contain only the pairs (dz, tap)
+//            inside the tile, so no product with padding is computed. Any other stride, kernel or
+//            vector takes two steps: dz is copied with zeros between its pixels, then convolved
+//            with the kernel rotated by 180 degrees. The convolution skips the zeros at the edges.
+// Choices    kColumns 8: 16 accumulators (2 channels x 8 columns of dx), 2 x 7 weights and 1 dz
+//            fill 31 registers
 // Read next  batch_lanes_simd.cpp, the forward pass; batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
@@ -27,12 +28,12 @@ struct GradientTile {
   Index w_channel;
   Index pixel;       // floats from one column to the next
   Index q;           // column of dz that tap s = 0 reads for column 0 of dx
-  Index first, end;  // existing columns of dz, relative to q
+  Index first, end;  // columns of dz that exist, relative to q
   float* dx;
   Index dx_channel;
 };
 
-// Computes all vectors of one pixel at once, see kPairs.
+// Adds one chain of kernels; the vectors of a pixel are computed together (see kPairs).
 template <int Channels, int Vectors, int Columns, int S>
 CONVSCOPE_INLINE void gradient_chain(const GradientTile& tile, Index first, Index kernels) {
   Wide sums[Channels][Vectors][Columns];
@@ -96,7 +97,7 @@ CONVSCOPE_INLINE void gradient_chain(const GradientTile& tile, Index first, Inde
   }
 }
 
-// Runs chains of whole kernels, of at most kSumChain products each (framework/simd/sum_chain.h).
+// Sums all kernels in chains of at most kSumChain products (framework/simd/sum_chain.h).
 template <int Channels, int Vectors, int Columns, int S>
 void gradient_tile(const GradientTile& tile) {
   const Index most = larger(1, kSumChain / larger(1, tile.r * S));
@@ -207,7 +208,7 @@ void backward_data(const LanesConv& z, const float* dz, const float* packed, flo
     run_gradient_tiles(z, dz, packed, dx);
     return;
   }
-  // Row p of dz becomes row p stride_h + R - 1 - pad_top; the rotated kernel starts at row h.
+  // Row p of dz is copied to row p stride_h + R - 1 - pad_top; dx row h reads rows h to h + R - 1.
   Pass pass{};
   pass.channels = z.k;
   pass.rows = z.h + z.r - 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_parts.h: declarations that the batch_lanes_*_simd.cpp files share.
+// batch_lanes_parts.h: declarations shared by the batch_lanes_*_simd.cpp files.
 #pragma once
 
 #include "framework/int_math.h"
@@ -11,16 +11,16 @@ namespace convscope::CONVSCOPE_ISA {
 
 using Index = std::int64_t;
 
-// Channels of dx that backward_data computes at once; weights are packed for them as
-// [block][K][R][channels][S].
+// The number of channels of dx that backward_data computes at once. Weights are packed for this
+// number as [block][K][R][channels][S].
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 inline constexpr int kGradientChannels = 2;
 #else
 inline constexpr int kGradientChannels = 1;
 #endif
 
-// Whether both vectors of a pixel are processed at once. Loads of the same half of different cache
-// lines hit the same banks of L1, which serve only one of them in a cycle.
+// Tells whether both vectors of a pixel are processed together. Alternating loads from the two
+// halves of cache lines avoid conflicts in the banks of L1.
 #if defined(CONVSCOPE_ISA_IS_AVX2)
 inline constexpr bool kPairs = true;
 #else
@@ -49,8 +49,8 @@ void pad_planes(const LanesConv& z, const float* x, float* padded);
 
 // ---- a pass over one image ---------------------------------------------------------------------
 
-// The arguments of a pass over an image [channels, rows, columns, L]. An image that was copied has
-// a border of zeros.
+// The arguments of a pass over an image [channels, rows, columns, L]. A copied image has a border
+// of zeros.
 struct Pass {
   Index channels, rows, columns;                       // of the image
   Index zero_top, zero_bottom, zero_left, zero_right;  // known zeros
@@ -67,7 +67,7 @@ struct Pass {
 
 // Runs one pass: forward, or backward_data as a pass over dz.
 void run_pass(const Pass& z, bool pooled);
-// Packs weights w[kernel k_step + channel c_step + tap] as [blocks of
+// Packs w, whose element is w[kernel k_step + channel c_step + tap], as [blocks of
 // `kernels`][channels][taps][block]; `turned` rotates the taps by 180 degrees.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
                  Index taps, bool turned, float* to);
@@ -90,7 +90,7 @@ void reduce(const LanesConv& z, const float* sums, Index step, Index chunks, Ind
 // Max-pools planes [h,w,L] by 2x2; relu: y = max(x, 0) before it.
 void max_pool2x2(Index planes, Index h, Index w, int lanes, bool relu, const float* x, float* y,
                  std::uint8_t* winners);
-// A null pointer where the instruction set has no such kernel.
+// Null where the instruction set has no special copy; batch_lanes.cpp then calls gemm's transpose.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 void to_lanes(const float* from, Index samples, Index size, int lanes, float* to);
 void from_lanes(const float* from, Index samples, Index size, int lanes, float* to);

@@ -2,10 +2,11 @@
 // batch_lanes_pool_simd.cpp: 2x2 max-pool, ReLU and their gradients, with samples in the vector
 // lanes. batch_lanes.h describes each function.
 //
-// Method     Rows are processed in vectors. Where a vector holds Ratio pixels, two vectors are
-//            split into even and odd pixels and interleaved again. The rest of a row is processed
-//            pixel by pixel.
-// Read next  batch_lanes_simd.cpp, which pools in the same pass; batch_lanes_pooled_simd.cpp
+// Method     Rows are processed in vectors. When one vector holds Ratio pixels, two vectors are
+//            split into even and odd pixels, pooled, and interleaved again. The rest of a row is
+//            processed pixel by pixel.
+// Read next  batch_lanes_simd.cpp, which convolves and pools in one pass;
+//            batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -34,7 +35,8 @@ void pool_rows(Index planes, Index h, Index w, Index lanes, bool relu, const flo
       const float* const below = above + w * lanes;
       Index i = 0;
       for (; i + kWide <= y_row; i += kWide) {
-        // A pixel may be several vectors; its right neighbour is one pixel, or one vector, away.
+        // A pixel may span several vectors. The right neighbour is one pixel (or one vector)
+        // further on.
         const Index at = Ratio > 1 ? 2 * i : i / lanes * 2 * lanes + i % lanes;
         const Index next = at + (Ratio > 1 ? kWide : lanes);
         const Wide a = load_wide(above + at), b = load_wide(above + next);
@@ -50,7 +52,7 @@ void pool_rows(Index planes, Index h, Index w, Index lanes, bool relu, const flo
   }
 }
 
-// Computes dx of one plane. Adds the gradients that the ReLU passes to `sum`, unless it is null.
+// Computes dx of one plane. Adds the gradients after the ReLU test to `sum`, unless `sum` is null.
 template <int Ratio>
 CONVSCOPE_INLINE void unpool_plane(Index h, Index w, Index lanes, const float* dy,
                                    const std::uint8_t* winners, float* dx, Wide* sum) {

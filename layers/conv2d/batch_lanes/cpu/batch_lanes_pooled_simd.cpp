@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_lanes_pooled_simd.cpp: computes the gradients of a layer that ends in a 2x2 max-pool
-// directly from the pooled gradient. Expanding it to dz would make three of four products zero.
+// directly from the pooled gradient. Three of four elements of the expanded gradient dz would be 0.
 //
-// Formula    a window (i,j) passes its gradient g to one pixel (2i+a, 2j+b) of four; a and b are
-//            the bits of its winner byte, different in each lane. So, for stride 1,
+// Formula    window (i,j) passes its gradient g to one of its four pixels, (2i+a, 2j+b). The bits a
+//            and b are in its winner byte and differ between lanes. So, for stride 1,
 //              dw[k,c,r,s] = sum over i, j of g[k,i,j] x[c, 2i+a+r, 2j+b+s]
 //              dx[c,h,w]   = sum over k, i, j of g[k,i,j] w[k,c, h-2i-a, w-2j-b]
 // Method     Blends select the pixel: rows by a, then columns by b; neighbouring taps share the
 //            column blends. R S taps of one window cost R (S + 1) + R S blends + R S FMAs instead
 //            of 4 R S FMAs. Zen 4 does two blends and one FMA a cycle, so 5x5 takes 46 cycles
-//            instead of 100. Only AVX-512 with 16 lanes is supported (it has mask registers); all
-//            other cases expand the gradient to dz first. For dx the same blends select weights:
-//            row h - 2i or h - 2i - 1 of the kernel, then its columns shifted by b. A row of dx
-//            stays in registers over all (k, i).
+//            instead of 100. Only AVX-512 with 16 lanes is supported, because the blends need mask
+//            registers; all other cases expand the gradient to dz first. For dx, blends select the
+//            weights: bit a selects row h - 2i or h - 2i - 1 of the kernel, and bit b shifts the
+//            columns. A row of dx stays in registers over all (k, i).
 // Choices    A tile of dw has 2 x 5 accumulators + 2 x 6 pixels + 4 other registers of 32. A tile
 //            of dx has 5 + 4 + 5 accumulators for 5x5, 2 x 5 weights and 4 others. kRowBytes: 24
 //            KiB of x in the 32 KiB of L1
@@ -26,7 +26,7 @@ namespace {
 
 constexpr Index kRowBytes = 24 * 1024;
 
-// The winner bytes of one vector, as masks, and their gradients.
+// The winner bytes of one vector as masks, and the gradients of the windows.
 struct Picks {
   WideMask row, column;  // a and b
   Wide g;                // the gradient; 0 where ReLU returned 0
@@ -103,7 +103,7 @@ CONVSCOPE_INLINE void start_from_zero(Wide (&sums)[Kernels][S]) {
   }
 }
 
-// tile.sums += sums
+// Adds the registers `sums` to tile.sums.
 template <int Kernels, int S>
 CONVSCOPE_INLINE void add_chain(const PooledTile& tile, const Wide (&sums)[Kernels][S]) {
 #pragma GCC unroll 8
@@ -115,8 +115,8 @@ CONVSCOPE_INLINE void add_chain(const PooledTile& tile, const Wide (&sums)[Kerne
 }
 
 // Adds the products of all windows, in chains of at most kSumChain vectors
-// (framework/simd/sum_chain.h), and the rest of each row. A chain is whole rows, or part of a row
-// that is longer than a chain.
+// (framework/simd/sum_chain.h), and the rest of each row. A chain consists of whole rows; a row
+// longer than a chain is split.
 template <int Kernels, int S, bool Split>
 void pooled_tile(const PooledTile& tile) {
   Index j = 0;
@@ -161,8 +161,9 @@ bool takes_pooled_weight(const LanesConv& z) {
   return z.stride_h == 1 && z.stride_w == 1 && (z.s == 3 || z.s == 5 || z.s == 7);
 }
 
-// Copies x [C,H,W,L] to [C,padded_h,2,split_floats]: the even and the odd columns of each padded
-// row, followed by zeros. The pixels of the windows in one vector are then neighbours.
+// Copies x [C,H,W,L] to [C,padded_h,2,split_floats]: the even columns of each padded row, then the
+// odd columns, each followed by zeros. Windows that are neighbours then read pixels that are
+// neighbours, so one vector holds them.
 template <Index Lanes>
 void split_columns(const LanesConv& z, const float* x, float* to) {
   clear(to, z.c * z.padded_h * 2 * z.split_floats);
@@ -255,7 +256,7 @@ struct PooledGradientTile {
   Index column, columns;  // the column of tap 0 of the first window; columns of dx
 };
 
-// Adds one chain of products to dx: kernels [first, first + kernels).
+// Adds the products of `kernels` kernels, from `kernel` on, to dx.
 template <int Windows, int S>
 CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Index kernel,
                                             Index kernels) {
@@ -269,8 +270,8 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
                                        // row
       const Index at = k * tile.dy_channel + i * tile.dy_row;
       const bool both = r > 0 && r < tile.r;
-      // The kernel's row when the maximum is in the window's second row; at the edges this is the
-      // only possible row.
+      // The kernel's row when the maximum is in the window's second row. At the top and bottom edge
+      // only one row of the window has a tap.
       const float* const w = tile.w + k * tile.w_channel + (r > 0 ? r - 1 : 0) * tile.w_row;
       Wide second[S];
 #pragma GCC unroll 8
@@ -317,8 +318,8 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
   }
 }
 
-// In each row of windows, (S + 1) / 2 windows reach a pixel of dx. For each kernel a window adds
-// one nonzero product, or only zeros; zeros cause no rounding.
+// In each row of windows, (S + 1) / 2 windows reach a pixel of dx, each with one product per
+// kernel. A product that is 0 causes no rounding.
 template <int Windows, int S>
 void pooled_gradient_tile(const PooledGradientTile& tile) {
   const Index most = larger(1, kSumChain / larger(1, (tile.end - tile.first) * ((S + 1) / 2)));

@@ -3,13 +3,14 @@
 // 2x2 max-pool in one pass. batch_lanes.h describes each function.
 //
 // Method     forward keeps a tile of kernels x pixels in registers over all (c, r, s). A pooled
-//            tile is 2 rows x 2 columns. A column is a pixel, or a vector of Ratio pixels. So the
-//            maximum is taken before anything is stored.
-// Choices    kKernels 6 with 32 registers: 6 x 4 accumulators + 6 weights + 1 x. kKernels 3 with 16
-//            registers: 3 x 4 accumulators + 3 weights + 1 x
-// GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over accumulators
-// has an unroll pragma.
-// Read next  direct_batch_lanes_cpu.cpp, the algorithm; batch_lanes_gradient_simd.cpp
+//            tile is 2 rows x 2 columns, so the maximum is taken in registers. A column is one
+//            pixel, or a vector of Ratio pixels.
+// Choices    kKernels 6 fills 31 of 32 registers: 6 x 4 accumulators + 6 weights + 1 x. kKernels 3
+//            fills 16 of 16 registers: 3 x 4 accumulators + 3 weights + 1 x
+// GCC 12 keeps an array on the stack when a loop without unrolling indexes it, so every loop over
+// accumulators has an unroll pragma.
+// Read next  direct_batch_lanes_cpu.cpp, the registered algorithm; batch_lanes_gradient_simd.cpp,
+//            dx
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -25,7 +26,7 @@ constexpr int kKernels = 2;
 
 // ---- sums over (c, r, s) -----------------------------------------------------------------------
 
-// One tile of accumulators, clipped at the borders.
+// A tile of accumulators and the taps inside the image.
 struct Tile {
   const float* x;
   const float* w;
@@ -35,7 +36,7 @@ struct Tile {
   Index row_step, column_step;  // steps in x between accumulators
 };
 
-// Adds one chain of products: `channels` channels, `rows` rows of the kernel.
+// Adds one chain of products: `channels` channels and `rows` rows of the kernel.
 template <int Kernels, int Rows, int Columns>
 CONVSCOPE_INLINE void add_chain(const Tile& tile, const float* x_channel, const float* w_channel,
                                 Index channels, Index rows, Wide (&sums)[Kernels][Rows * Columns]) {
@@ -132,7 +133,7 @@ CONVSCOPE_INLINE void add_products(const Tile& tile, Wide (&sums)[Kernels][Rows 
   }
 }
 
-// The destination of one tile.
+// The destination of one tile in y.
 struct Target {
   const float* bias;  // of its first kernel, or null
   bool relu;
@@ -220,7 +221,7 @@ CONVSCOPE_INLINE void store_pooled(const Wide (&sums)[Kernels][2 * Columns], con
   }
 }
 
-// A pooled tile: two rows, and two columns or one vector of several pixels.
+// Computes a pooled tile: two rows, and two columns or one vector of several pixels.
 template <int Kernels, int Ratio, int Columns>
 void pooled_tile(const Tile& tile, const Target& target) {
   Wide sums[Kernels][2 * Columns];
@@ -283,7 +284,7 @@ TileFunction pooled_of(Index kernels, Index ratio, Index columns) {
   return columns == 2 ? pooled_of<4, 2>(kernels) : pooled_of<4, 1>(kernels);
 }
 
-// The taps of [0, taps) whose reads [at + tap step, at + tap step + span) overlap [begin, end).
+// The taps whose input range [at + tap step, at + tap step + span) overlaps [begin, end).
 struct Clip {
   Index first, count;
 };
@@ -305,7 +306,7 @@ void run_pass(const Pass& z, bool pooled) {
   const Index parts = lanes > kWide ? lanes / kWide : 1;  // vectors of one pixel
   const Blocks blocks(z.kernels, kKernels);
   const Index x_row = z.columns * lanes;
-  // A column of accumulators: a vector of one pixel, or a vector of `ratio` pixels.
+  // A column of accumulators is one vector: of one pixel, or of `ratio` neighbouring pixels.
   const Index step_y = ratio > 1 ? kWide : lanes;
   const Index step_x = ratio > 1 ? kWide : lanes * z.column_stride;
   const Index row_floats = z.q * lanes;
@@ -374,7 +375,7 @@ void run_pass(const Pass& z, bool pooled) {
   }
 }
 
-// Packs weights w[kernel k_step + channel c_step + tap] as [blocks of
+// Packs w, whose element is w[kernel k_step + channel c_step + tap], as [blocks of
 // `kernels`][channels][r][s][block]; `turned` rotates the taps by 180 degrees.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
                  Index taps, bool turned, float* to) {

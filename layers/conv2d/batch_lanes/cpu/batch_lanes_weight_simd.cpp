@@ -4,9 +4,9 @@
 //
 // Method     dw[k,c,r,s] = sum over samples, p, q of dz[k,p,q] x[c,p+r,q+s]. A tile of Kernels x
 //            Taps accumulators (one c, one r, neighbouring s) stays in registers over a few whole
-//            rows of dz. These rows and the rows of x that they need for all (c, r) fit into L1.
-//            Lanes stay separate: an accumulator is a vector. The caller's buffer holds the
-//            accumulators [K,C,R,S,kWide] of dw, then [K,kWide] of db.
+//            rows of dz. These rows of dz, and all rows of x that they are multiplied by, fit into
+//            L1. The lanes are not added up here: the caller's buffer holds a vector for each
+//            weight, [K,C,R,S,kWide] for dw, then [K,kWide] for db.
 // Choices    Registers: Kernels x Taps accumulators + Kernels values of dz + 1 pixel. With 32
 //            registers these are 5 x 5 + 5 + 1, with 16 registers 2 x 5 + 2 + 1 or 3 x 3 + 3 + 1.
 //            kRowBytes: 24 KiB of the 32 KiB of L1
@@ -39,8 +39,8 @@ struct WeightTile {
   Index sum_channel;  // from one kernel to the next
 };
 
-// Adds the products of one vector of pixels, or of one pixel of `Vectors` vectors. With Rest, only
-// the first tile.rest lanes of a vector exist.
+// Adds the products of one vector of pixels, or of one pixel with `Vectors` vectors. With Rest,
+// only the first tile.rest lanes of a vector exist.
 template <int Kernels, int Taps, int Vectors, bool Rest>
 CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const float* dz,
                                 Wide (&sums)[Kernels][Taps]) {
@@ -79,7 +79,7 @@ CONVSCOPE_INLINE void start_from_zero(Wide (&sums)[Kernels][Taps]) {
   }
 }
 
-// tile.sums += sums
+// Adds the registers `sums` to tile.sums.
 template <int Kernels, int Taps>
 CONVSCOPE_INLINE void add_chain(const WeightTile& tile, const Wide (&sums)[Kernels][Taps]) {
 #pragma GCC unroll 8
@@ -92,9 +92,9 @@ CONVSCOPE_INLINE void add_chain(const WeightTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// The accumulators of a tile stay in registers for a chain: at most kSumChain vectors of pixels,
-// and the rest of each row (framework/simd/sum_chain.h). Then they are added to tile.sums. A chain
-// is whole rows, or part of a row that is longer than a chain.
+// Keeps the accumulators of a tile in registers for a chain of at most kSumChain vectors of pixels,
+// and the rest of each row (framework/simd/sum_chain.h), then adds them to tile.sums. A chain
+// consists of whole rows; a row longer than a chain is split.
 template <int Kernels, int Taps, int Vectors>
 void weight_tile(const WeightTile& tile) {
   constexpr Index kChain = kSumChain / Vectors;

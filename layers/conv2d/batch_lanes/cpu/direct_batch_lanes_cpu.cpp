@@ -7,12 +7,12 @@
 // Textbook   for k, p, q: y[.,k,p,q] = b[k]
 //              for c, r, s: y[.,k,p,q] += w[k,c,r,s] * x[.,c,p*stride+r-pad,q*stride+s-pad]
 //            where [.] is a vector of L samples: each step is one FMA of a vector and a scalar
-// Method     16 images (8 or 4 of a small batch) are transposed from [N,C,H,W] to [C,H,W,L],
-//            computed there by the functions of batch_lanes.h, and transposed back. The weights are
+// Method     16 images (4 or 8 for a small batch) are transposed from [N,C,H,W] to [C,H,W,L],
+//            convolved by the functions of batch_lanes.h, and transposed back. The weights are
 //            packed before the call (prepare_weights). Threads share the lane groups of L images.
-//            In backward_weight a thread takes a slice, a range of lane groups. The accumulators of
-//            dw keep their lanes separate until one reduction over lanes and slices.
-//            batch_lanes_simd.cpp describes the tiles.
+//            In backward_weight the lane groups are divided into slices, and a slice is the work of
+//            one thread. The accumulators of dw keep their lanes separate until one reduction over
+//            lanes and slices. batch_lanes_simd.cpp describes the tiles.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; f32 accumulators
 // Supports   f32, groups 1, dilation 1; any kernel, stride and padding; x and y of 16 images of at
 //            most 2^22 elements each; backward_weight up to 2^16 weights
@@ -25,16 +25,16 @@
 //            (framework/simd/sum_chain.h). Same bits on each run and for any number of threads;
 //            exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    kSlices 16 slices of backward_weight. kMaxFloats, kMaxWeights: larger copies of a
-//            thread do not fit into the caches, and algorithms with channels in the lanes are
-//            efficient there. kCopyFlops: transposing an element takes the time of this many FLOPs
-//            while x and y of a lane group fit into kCacheFloats (1 MiB of L2). kFarCopyFlops: the
-//            same beyond kCacheFloats. kSumFlops: the same for clearing and reducing the lanes of
-//            one element of dw. All are measured
+// Choices    kSlices: 16 slices of backward_weight. kMaxFloats, kMaxWeights: above these sizes a
+//            thread's buffers exceed the caches, and algorithms with channels in the lanes are
+//            efficient. kCopyFlops: transposing an element takes the time of this many FLOPs while
+//            x and y of a lane group fit into kCacheFloats (1 MiB of L2). kFarCopyFlops: the same
+//            beyond kCacheFloats. kSumFlops: FLOPs in the time of clearing and reducing the lanes
+//            of one element of dw. All are measured
 // Source     A. Krizhevsky 2012, cuda-convnet, for a layout with N innermost ("CHWN"); the tiles
 //            are ours
-// Read next  direct_cpu.cpp, pixels or channels in the lanes; batch_lanes.h, the fused training
-//            step
+// Read next  direct_cpu.cpp, with pixels or channels in the lanes; batch_lanes.h, the fused
+//            training step
 #include <algorithm>
 
 #include "framework/memory/memory.h"
@@ -219,10 +219,10 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const auto taps = static_cast<double>(problem.c * problem.r * problem.s);
   const double flops = images * 2 * static_cast<double>(plan.z.weight_floats) *
                        static_cast<double>(problem.p() * problem.q());
-  // Costs that the FLOPs do not count: a tile of few taps waits for its stores; weights beyond L2
-  // are read for every tile. A vector of several pixels leaves a rest in each row and wastes
-  // products at the borders of dx. Accumulators of dw are cleared and reduced. All constants are
-  // fitted to measurements.
+  // Costs that the FLOPs do not count: a tile of few taps waits for its stores, and weights beyond
+  // L2 are read again for every tile. When a vector holds several pixels, the last vector of a row
+  // is not full, and some products at the borders of dx are wasted. Accumulators of dw are cleared
+  // and reduced. All constants are fitted to measurements.
   const Index row =
       (direction == Direction::backward_data ? problem.w : problem.q()) * plan.z.lanes;
   double share =
@@ -236,7 +236,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const bool in_cache = plan.z.x_floats + plan.z.y_floats <= kCacheFloats;
   const double copies = (in_cache ? kCopyFlops : kFarCopyFlops) * images *
                         static_cast<double>(plan.x_size() + plan.y_size());
-  // Packing takes 4 to 7 cycles for a weight, which matters where few pixels use it.
+  // Packing takes 4 to 7 cycles for a weight, a visible cost when few pixels use each weight.
   const double packing =
       plan.z.weight_floats > kMaxWeights && direction != Direction::backward_weight
           ? 6 * static_cast<double>(plan.z.weight_floats)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // lanes_chain.cpp: runs consecutive convolutions of few channels as one operation of a compiled
-// step, with samples in the vector lanes. Each has its ReLU, 2x2 max-pool and the fake quantiser of
-// its input.
+// step, with samples in the vector lanes. ReLU, 2x2 max-pool and the fake quantiser of the input of
+// each convolution run in the same operation.
 //
-//   NCHW -> lanes, then all layers of the chain on one lane group while it is in the cache, -> NCHW
+//   NCHW -> lanes, then all layers of the chain on a lane group in the cache, then lanes -> NCHW
 //
 // The layout is converted only at the two ends of the chain. A parallel loop runs the chain over
 // chunks; a chunk is a range of lane groups. In backward each chunk sums its own weight gradients,
-// and a second loop adds the chunks in order. The chunks depend only on the batch, so the bits do
-// not depend on the number of threads. The bits differ from those of other algorithms, whose
-// summation order is different.
+// and a second loop adds the chunks in order. The chunks depend only on the batch, so the result
+// has the same bits for any number of threads. Other algorithms sum in another order, so their bits
+// differ.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -22,11 +22,11 @@
 namespace convscope {
 namespace {
 
-// Maximum number of chunks: enough for the cores of machines that train such small nets. Each chunk
-// costs a buffer of 16 floats for every weight.
+// Maximum number of chunks, enough for the cores of machines that train such small nets. The
+// gradients of each chunk take a buffer of 16 floats for every weight.
 constexpr std::int64_t kMaxChunks = 16;
-// Another algorithm's estimate must be below this share of the estimate of direct_batch_lanes
-// before a layer leaves the chain, because a chain saves the conversions and the pooling pass.
+// A layer leaves the chain only if another algorithm's estimate is below this share of the estimate
+// of direct_batch_lanes, because a chain saves the conversions and the pooling pass.
 constexpr double kClearly = 0.7;
 constexpr const char* kAlgorithm = "direct_batch_lanes";
 
@@ -364,8 +364,8 @@ void LanesChainOp::backward(PlanBuilder& builder) {
   });
 }
 
-// Estimated milliseconds of one convolution, summed over the directions that the graph needs: with
-// the algorithms that were chosen, and with samples in the vector lanes.
+// Estimated milliseconds of one convolution, summed over the directions that the graph needs:
+// `chosen_ms` with the selected algorithms, `lanes_ms` with samples in the vector lanes.
 struct Estimate {
   double chosen_ms = 0, lanes_ms = 0;
 };
@@ -377,7 +377,7 @@ Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
     if (op.choice(direction).algorithm == nullptr) continue;  // not needed
     out.chosen_ms += op.chosen_ms(direction);
     Cost in_lanes = algorithm.cost(op.problem(), direction);
-    in_lanes.bytes = op.problem().nominal_bytes();  // no conversion before and after
+    in_lanes.bytes = op.problem().nominal_bytes();  // the chain converts no layout between layers
     out.lanes_ms += estimated_ms(in_lanes, DeviceType::cpu, op.problem().dtype);
   }
   return out;
@@ -400,8 +400,9 @@ void form_chains(PlanGraph& graph) {
   auto& ops = graph.ops();
   for (std::size_t i = 0; i < ops.size();) {
     const std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, ops.size());
-    // A chain gains because the data stay in the lanes between its operations. A single convolution
-    // gains nothing, so it runs in the lanes only when the selection chose that algorithm.
+    // A chain saves time because the data stay in the lanes between its operations. A single
+    // convolution has no such saving, so it runs in the lanes only when the selection chose
+    // direct_batch_lanes.
     const bool alone = links.size() == 1 && !links.front().pools;
     if (links.empty() || (alone && links.front().conv->choice(Direction::forward).algorithm->name !=
                                        std::string_view(kAlgorithm))) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_cpu.cpp: convolution with block-sparse weights: a tile of pixels stays in registers
-// while it reads a list of the kept weights.
+// block_sparse_cpu.cpp: convolution with block-sparse weights. The accumulators of a tile of pixels
+// stay in registers while the kernel reads a list of the kept weights.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over the (c,r,s) that a block of row k holds of w[k,c,r,s]
 //            x[n, g C/G + c, p stride_h - pad_top + r dilation_h, q stride_w - pad_left +
@@ -9,37 +9,34 @@
 //              for (c,r,s) in list[block]: y[n,k..k+15,p,q] += w[k..k+15,c,r,s] * x[n,c,..]
 // Method     Images are NCHW16c. An entry is 16 weights that share one (c,r,s): one vector of
 //            AVX-512. The prepared weights are lists of entries in the order in which they are
-//            read; an entry has an int32 offset and 16 values.
-//            In forward, a tile of 28 pixels (of up to four rows, where images are narrow) stays in
-//            registers; each entry costs a load and 28 FMAs with a broadcast pixel. x is split into
-//            chunks of channels; the part of a chunk that a tile reads stays in L1 over all blocks
-//            of output channels.
-//            backward_data reads the list of one channel of dx. It multiplies an entry's 16 weights
-//            by 16 channels of dy, and adds up the lanes of 16 channels of dx together.
-//            backward_weight: see block_sparse_weights.cpp.
-//            Taps outside the image are skipped, not multiplied by 0. Taps of one s are neighbours
-//            in the list, so that a tile at a border has few loops. Threads take (images, rows,
-//            blocks of output channels).
-//            NCHW images are copied to NCHW16c before, and back afterwards. The planes of x of a
-//            first layer (blocked_y) are read directly. Images of one pixel, as in a linear layer,
-//            are copied into one row of pixels.
+//            read; an entry has an int32 offset and 16 values. In forward, a tile of 28 pixels (up
+//            to four rows of a narrow image) stays in registers. Each entry costs one load and 28
+//            FMAs with a broadcast pixel. x is split into chunks of channels. The pixels of a chunk
+//            that a tile reads stay in L1 over all blocks of output channels. backward_data reads
+//            the list of one channel of dx. It multiplies an entry's 16 weights by 16 channels of
+//            dy, and adds up the lanes for 16 channels of dx together. block_sparse_weights.cpp
+//            describes backward_weight. Taps outside the image are skipped. Taps of one s are
+//            neighbours in the list, so that a tile at a border has few loops. Threads share the
+//            (images, rows, blocks of output channels). NCHW images are copied to NCHW16c and the
+//            result is copied back. The planes of x of a first layer (blocked_y) are read directly.
+//            Images of one pixel, as in a linear layer, are copied into one row of pixels.
 // Shapes     x [N,C/16,H,W,16] (blocked_y: [N,C,H,W]), w blocks [blocks,rows,columns], b [K], y
 //            [N,K/16,P,Q,16], f32, any alignment; f32 accumulators
 // Supports   f32 with block-sparse weights; every shape of blocks, stride, dilation and padding;
 //            one group, or groups of whole blocks of 16 channels; kernels up to 1024 taps; images
 //            of fewer than 2^31 elements; layout blocked_y only in forward
 // Cost       FLOPs = 2 N K P Q times the entries of a block of output channels; bytes = the three
-//            tensors; workspace = copies of images where needed, the lists, and in backward_weight
-//            the sums; compute-bound above some 10 % of the weights
+//            tensors; workspace = copies of images where needed, the lists, and for backward_weight
+//            the accumulators; compute-bound when more than about 10 % of the weights are kept
 // Numerics   one rounding per FMA, in the order of (chunk, s, r, c); chains of kSumChain entries.
 //            Same bits on each run and for any number of threads; exact on integers below 2^24
-// Backward   dx assigned; dw assigned or added to, only that of the stored blocks
-// Choices    A chunk of x takes 5/8 of L1; the entries and y stream through the rest. At most 160
-//            entries are added between two additions to y (framework/simd/sum_chain.h)
+// Backward   dx assigned; dw of the stored blocks assigned or added to
+// Choices    A chunk of x takes 5/8 of L1, because the entries and y also pass through L1. At most
+//            160 entries are added between two additions to y (framework/simd/sum_chain.h)
 // Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
-//            1911.09723; 1x1 kernels, forward, pixels in the lanes there; channels in the lanes
-//            here
-// Read next  block_sparse_lesson_cpu.cpp, only the lists; block_sparse_simd.cpp, the tiles
+//            1911.09723. The paper has 1x1 kernels, forward, with pixels in the lanes; here the
+//            lanes are channels
+// Read next  block_sparse_lesson_cpu.cpp, the lists only; block_sparse_simd.cpp, the tiles
 #include <array>
 #include <cmath>
 
@@ -147,9 +144,9 @@ class Convolution {
     Index block, block_end;  // range of output blocks
     bool asks_ahead;         // whether x is not in the caches yet
   };
-  // The taps of a line, and the pixels for which each tap is inside the image.
+  // The taps of a line, and for each tap the pixels whose input is inside the image.
   struct Taps {
-    std::array<Index, kMaxTaps> row, first, end;  // of r: row shift; of s: range of pixels
+    std::array<Index, kMaxTaps> row, first, end;  // row[r]: row shift; [first, end)[s]: pixels
     int columns = 0;
   };
 
@@ -157,7 +154,7 @@ class Convolution {
     const Index h = row * pass_.row_step + shift;
     return h >= 0 && h < pass_.in_h;
   }
-  // Returns whether the same taps are inside the image for both rows.
+  // Tells whether the same tap rows are inside the image for output rows a and b.
   bool rows_agree(Index a, Index b, Index row_part) const {
     if (a == b) return true;
     for (Index r = 0; r < z_.r; ++r) {
@@ -168,7 +165,7 @@ class Convolution {
     return true;
   }
 
-  // Computes all tiles of one residue of rows and columns.
+  // Computes all tiles of the pixels with one residue of rows and columns modulo the stride.
   void run_part(const Job& job, Index row_part, Index part) const {
     const Index count = pass_.out_w > part ? ceil_div(pass_.out_w - part, pass_.column_parts) : 0;
     const Index rows = ceil_div(pass_.out_h - row_part, pass_.row_parts);
@@ -222,8 +219,8 @@ class Convolution {
     pass_.forward ? sum(job, tile, out) : dot(job, tile, out);
   }
 
-  // Joins neighbouring taps that are inside the image for the same pixels to runs. Returns the
-  // number of runs.
+  // Joins neighbouring taps to a run when they are inside the image for the same pixels. Returns
+  // the number of runs.
   int list_runs(Index row, const Place& at, const SparseTile& tile,
                 std::array<SparseRun, kMaxTaps>& runs) const {
     int found = 0;
@@ -252,8 +249,8 @@ class Convolution {
     return found;
   }
 
-  // Calls visit(part) for the entries [begin, end) of a list, split into chains; for an empty list
-  // it calls visit with one empty part.
+  // Calls visit(part) for the entries [begin, end) of a list, split into chains. An empty list has
+  // one empty part.
   template <class Visit>
   void for_each_chain(const std::int32_t* segment, Index begin, Index end, Index first, Index last,
                       const Visit& visit) const {
@@ -272,8 +269,8 @@ class Convolution {
     }
   }
 
-  // Prefetches the first data of the next tile into L2, for planes [begin, end). In a flat image
-  // these are the next pixels, else the rows of `in` one row down that this tile does not read. The
+  // Prefetches the input that the next tile reads first into L2, for planes [begin, end): the next
+  // pixels in a flat image, else the rows of `in` one row down that this tile does not read. The
   // hardware does not prefetch them, because the planes are far apart.
   void ask_ahead(const Job& job, const SparseTile& tile, Index begin, Index end) const {
     const Index rows = pass_.flat ? 1 : std::min(z_.r, pass_.row_step);
@@ -379,7 +376,8 @@ class Convolution {
   const Pass& pass_;
   const Conv2dProblem& z_;
   const BlockSparseKernels kernels_;
-  // Entries of a chain. A lane of backward_data adds 16 / lanes products of each entry.
+  // Maximum number of entries in a chain. Each entry adds 16 / lanes products to a lane in
+  // backward_data.
   const Index chain_;
   const Index16 index_;
   const float* const in_;
@@ -401,7 +399,8 @@ void forward(const Conv2dForwardArgs& args) {
     to_blocks(places.x, x, x_blocks);
     x = x_blocks;
   }
-  // The residual has the layout of y, not that of the copy of y, so it is added after the copy.
+  // The residual has the layout of y, which differs from the copy, so the residual is added after
+  // copying back.
   const bool later = places.copies_y && args.epilogue.residual != nullptr;
   Convolution convolution(pass, x, args.prepared, y_blocks);
   convolution.set_epilogue(static_cast<const float*>(args.b), later ? Epilogue{} : args.epilogue);
@@ -476,7 +475,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Returns the number of entries when blocks of the format are at random positions.
+// Returns the expected number of entries when the stored blocks are at random positions.
 double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
   const double all = static_cast<double>(counts.k_blocks * counts.columns);
   const double kept = static_cast<double>(z.weight_format.stored_elements()) /
@@ -485,10 +484,10 @@ double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
   return all * (1 - std::pow(1 - std::min(1.0, kept), 16 / rows));
 }
 
-// Returns the cycles in addition to the FMAs; measured. A forward pass has one call for each tile,
-// chunk and block of output channels. A backward_data pass has one for each tile and channel, and
-// adds up lanes. A backward_weight pass has one for each strip and 16 entries of a tap, and reads x
-// from L2.
+// Returns the measured cycles that do not belong to FMAs. Forward has a fixed cost for each call:
+// one call for each tile, chunk and block of output channels. backward_data has one call for each
+// tile and channel, and adds up lanes. backward_weight has one call for each strip of rows and 16
+// entries of a tap, and reads x from L2.
 double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction direction,
                      double entries) {
   const auto pixels = static_cast<double>(z.n * z.p() * z.q());
@@ -509,7 +508,7 @@ double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction directi
 }
 
 // Returns the share of (tap, tile) pairs in which the tap is outside the image for more than one
-// column. For such pairs a comparison for each pixel skips the products.
+// column. The kernel tests each pixel of such a pair.
 double skipping_share(const Pass& pass) {
   if (pass.flat) return 0;
   const Conv2dProblem& z = pass.z;
@@ -539,7 +538,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   bytes += 8 * static_cast<double>(places.floats());
   // The time of making the lists: a test of each position of the matrix, and a copy of the 16
   // weights of each entry, which are far apart in memory. The lists of dx are ordered by channel,
-  // so more of the weights are far apart; dw makes its own lists.
+  // so their weights are even farther apart. backward_weight makes its lists in each call.
   const double farther = direction == Direction::backward_data ? 1.6 : 1;
   const double lists =
       farther *

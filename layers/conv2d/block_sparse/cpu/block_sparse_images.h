@@ -15,7 +15,8 @@ namespace convscope::block_sparse {
 
 using Index = std::int64_t;
 
-// Images [n,c,plane] in NCHW. If row > 0: n * plane images of one pixel, `row` floats apart.
+// Images [n,c,plane] in NCHW. With row > 0 they are n * plane images of one pixel, `row` floats
+// apart.
 struct Images {
   Index n, c, plane;
   Index row = 0;
@@ -24,13 +25,13 @@ struct Images {
   Index floats() const { return piece_floats(n * blocks() * plane * kChannelBlock); }
 };
 
-// Returns whether images and kernels have one pixel, as in a linear layer. Such images become the
-// pixels of one row, so that a tile has many pixels.
+// Tells whether images and kernels have one pixel, as in a linear layer. The pixels of such images
+// form one row, so that a tile has many pixels.
 inline bool has_one_pixel(const Conv2dProblem& z) {
   return z.n > 1 && z.h * z.w * z.r * z.s == 1 && z.p() * z.q() == 1 &&
          z.layout != ActivationLayout::blocked_y;
 }
-// Returns the problem in which such images are the pixels of rows. A row has at most kSumChain
+// Returns a problem in which one-pixel images are the pixels of rows. A row has at most kSumChain
 // pixels (sum_chain.h).
 inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
   Conv2dProblem out = z;
@@ -42,7 +43,7 @@ inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
   return out;
 }
 
-// Copies `lanes` of the 16 floats of a block; the common case, all 16, is copied as vectors.
+// Copies `lanes` of the 16 floats of a block. When all 16 exist, they are copied as vectors.
 inline void copy_lanes(const float* from, Index lanes, float* to) {
   if (lanes == kChannelBlock) {
     std::copy_n(from, kChannelBlock, to);
@@ -81,7 +82,7 @@ inline void to_blocks(const Images& images, const float* from, float* blocks) {
   });
 }
 
-// Copies NCHW16c back. If `to` has lanes after the last channel, they are written, too.
+// Copies NCHW16c back to `to`. Lanes after the last channel are written if `to` has them.
 inline void from_blocks(const Images& images, const float* blocks, float* to) {
   const BlockCopyKernels& kernels = block_copy_kernels.get();
   for_each_block(images, [&](Index n, Index block, Index channels) {

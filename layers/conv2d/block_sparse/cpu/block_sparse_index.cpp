@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_index.cpp: sorts block-sparse weights into the order in which a kernel reads them,
-// with a counting sort by segment; channels are ascending.
+// with a counting sort by segment (a tap of a chunk or channel). Channels are ascending.
 #include "layers/conv2d/block_sparse/cpu/block_sparse_index.h"
 
 #include "layers/conv2d/shared/weight_sums.h"
@@ -8,8 +8,8 @@
 namespace convscope::block_sparse {
 namespace {
 
-// Calls visit(block, its first row, first row, end row) for the stored blocks that overlap rows [16
-// k_block, 16 k_block + 16).
+// Calls visit(block, first row of the block, first common row, end of common rows) for the stored
+// blocks that overlap rows [16 k_block, 16 k_block + 16).
 template <class Visit>
 void for_each_block(const Conv2dProblem& z, const BlockSparseView& w, Index k_block,
                     const Visit& visit) {
@@ -24,7 +24,7 @@ void for_each_block(const Conv2dProblem& z, const BlockSparseView& w, Index k_bl
   }
 }
 
-// Sets place[column] to 0 where the block of output channels has an entry, elsewhere to -1.
+// Sets place[column] to 0 where the output channels of k_block have an entry, elsewhere to -1.
 void mark(const Pass& pass, const BlockSparseView& w, Index k_block, std::int32_t* place) {
   std::fill_n(place, pass.counts.columns, -1);
   for_each_block(pass.z, w, k_block, [&](Index b, Index, Index, Index) {
@@ -79,7 +79,7 @@ void count_segments(const Pass& pass, const BlockSparseView& w, const Index16& o
   out.segment[segments] = sum;
 }
 
-// Replaces the 0 of each place[column] with an entry by the index of that entry.
+// Writes the index of each entry of k_block to place[column], which mark() set to 0.
 void place_entries(const Pass& pass, Index k_block, const Index16& out, std::int32_t* place,
                    std::int32_t* next) {
   for_each_marked(pass, place, [&](Index column, Index c, Index tap) {
@@ -117,7 +117,7 @@ void make_index(const Pass& pass, const BlockSparseView& w, const Index16& out, 
   std::int32_t* const next = place + ints(pass.counts.columns);
   count_segments(pass, w, out, place, next);
   const Index entries = out.segment[pass.segments()];
-  // A kernel may read the entry after the last one, but ignores it.
+  // A kernel may load the entry after the last one but does not use its values.
   std::fill_n(out.offset + entries, pass.counts.most + 1 - entries, 0);
   std::fill_n(out.value + entries * kChannelBlock, (pass.counts.most + 1 - entries) * kChannelBlock,
               0.0f);

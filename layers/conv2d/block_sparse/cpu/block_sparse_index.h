@@ -12,7 +12,7 @@
 
 namespace convscope::block_sparse {
 
-// The arrays of an index, all in one buffer. `most` is an upper bound of the number of entries.
+// The arrays of an index, stored in one buffer. `most` is an upper bound of the number of entries.
 struct Index16 {
   std::int32_t* segment = nullptr;  // [segments + 1]: first entry of each segment
   std::int32_t* offset = nullptr;   // [most + 1]
@@ -26,7 +26,8 @@ std::size_t index_scratch(const Pass& pass);
 void make_index(const Pass& pass, const BlockSparseView& w, const Index16& out, void* scratch);
 
 // Builds the index of backward_weight. places[k block, column] is the entry of a column of the
-// weight matrix, or -1. Entries are those of a forward pass with one chunk, without values.
+// weight matrix, or -1. The entries equal those of a forward pass with one chunk, but have no
+// values.
 void make_places(const Pass& pass, const BlockSparseView& w, const Index16& out,
                  std::int32_t* places, void* scratch);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_plan.h: the tiling of a convolution with block-sparse weights: tiles, parts of the
-// reduction, and the work of a thread. Only sizes and indices, no data.
+// block_sparse_plan.h: the tiling of a convolution with block-sparse weights: sizes and indices of
+// tiles, of chunks of the reduction, and of the work of a thread.
 //
-// An entry is the 16 weights of a block of output channels for one (c,r,s). Weights that no stored
-// block contains are 0 in an entry. A tap is one (r,s). Taps are numbered s R + r, so that taps
-// that are outside the image in the same columns are neighbours.
+// An entry is the 16 weights of a block of output channels for one (c,r,s); weights that no stored
+// block contains are 0. A tap is one (r,s). Tap (r,s) has the number s R + r, so taps of one column
+// s are neighbours.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace convscope::block_sparse {
 using Index = std::int64_t;
 
 inline constexpr Index kMaxTaps = 1024;     // of a kernel
-inline constexpr double kChunkFlops = 1e6;  // below this, splitting a job costs more than it gains
-inline constexpr Index kMaxImages = 16;     // images whose rows are processed alternately
+inline constexpr double kChunkFlops = 1e6;  // below this, a thread costs more than it saves
+inline constexpr Index kMaxImages = 16;     // images whose rows a job interleaves
 
 // Returns how many blocks of 16 output channels a stored block can overlap.
 inline Index blocks_touched(Index block_rows) {
@@ -30,7 +30,7 @@ inline Index blocks_touched(Index block_rows) {
   return (block_rows + kChannelBlock - 2) / kChannelBlock + 1;
 }
 
-// The sizes of the index, which are equal in all directions.
+// The sizes of the index that are equal in all directions.
 struct EntryCounts {
   explicit EntryCounts(const Conv2dProblem& z)
       : k_blocks(ceil_div(z.k, kChannelBlock)),
@@ -46,9 +46,9 @@ struct EntryCounts {
   Index most;  // upper bound of entries; exact for blocks of a multiple of 16 rows
 };
 
-// The sizes of one pass. In forward in = x, out = y; in backward_data in = dy, out = dx. There rows
-// and columns of dx are split into parts, the residues modulo the stride. Neighbouring pixels of
-// one part read neighbouring pixels of dy.
+// The sizes of one pass. forward: in = x, out = y. backward_data: in = dy, out = dx. In
+// backward_data a part is the set of pixels of dx with one residue modulo the stride, in rows or
+// columns. Neighbouring pixels of a part read neighbouring pixels of dy.
 struct Pass {
   Pass(const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -75,7 +75,7 @@ struct Pass {
     in_pixel = in_planes ? 1 : kChannelBlock;
     pixels = forward ? kernels.pixels : kernels.dot_pixels;
     line = ceil_div(out_w, column_parts);
-    // Where lines are short, tiles of several rows fill the registers.
+    // Where rows are short, a tile of several rows fills more registers.
     double best = 0;
     for (const Index rows : {1, 2, 3, 4, 7}) {
       if (rows > pixels || (rows > 1 && forward && column_step > 2)) break;
@@ -88,7 +88,7 @@ struct Pass {
     cut();
   }
 
-  Index in_plane() const { return in_h * in_w * in_pixel; }  // of 16 channels, or of one in NCHW
+  Index in_plane() const { return in_h * in_w * in_pixel; }  // floats of 16 channels (NCHW: of one)
   Index in_image() const { return (in_planes ? z.c : in_blocks) * in_plane(); }
   // Returns the offset of a channel of `in`.
   Index channel_at(Index channel) const {
@@ -112,16 +112,16 @@ struct Pass {
   Index column_part(Index s) const {
     return forward ? 0 : residue(s * z.dilation_w - z.pad_left, z.stride_w);
   }
-  // Returns the shift of a tap, in floats of `in`.
+  // Returns the shift that tap (r,s) causes, in floats of `in`.
   Index shift(Index tap) const {
     return (row_shift(tap % z.r) * in_w + column_shift(tap / z.r)) * in_pixel;
   }
 
-  // Returns the columns of a tile. All tiles of a line have nearly the same number of columns.
+  // Returns the largest number of columns of a tile. All tiles of a line have nearly equal widths.
   Index widest_tile() const { return ceil_div(line, ceil_div(line, pixels / tile_rows)); }
 
-  // Returns the chunk that holds a channel. In forward a chunk is a range of input channels; the
-  // data that a tile reads from a chunk stay in L1 over all blocks of output channels.
+  // Returns the chunk that holds a channel. In forward a chunk is a range of input channels. The
+  // pixels of a chunk that a tile reads stay in L1 over all blocks of output channels.
   Index chunk_of(Index channel) const {
     return channel / kChannelBlock / chunk_blocks;
   }  // of a group
@@ -143,7 +143,7 @@ struct Pass {
   Index row_parts, column_parts;
   Index pixels = 0, line = 0, tile_rows = 1;
   Index chunk_blocks = 1, chunks = 1;
-  // The share of the work that a thread takes at a time.
+  // The share of the work that a thread takes at a time, and the number of such shares.
   Index images_at_once = 1, image_jobs = 1, rows_at_once = 1, row_jobs = 1, splits = 1;
   Index group_blocks = 1, in_group_blocks = 1;  // blocks of channels of a group, in `out` and `in`
   Index blocks_at_once = 1;                     // blocks of `out` whose entries stay in L2
@@ -169,8 +169,7 @@ struct Pass {
     }
     const Index entry = 17 * counts.most / std::max<Index>(1, z.groups * group_blocks);
     blocks_at_once = std::clamp<Index>(l2 / 4 / std::max<Index>(1, entry), 1, group_blocks);
-    // Rows of several images are processed alternately, because the same taps are inside each
-    // image.
+    // A job interleaves the rows of several images, so that a tile has rows with equal taps.
     const Index rows = ceil_div(out_h, row_parts);
     const Index of_row = depth * kChannelBlock * in_w * std::min(z.r, in_h);
     const Index fit = std::max<Index>(1, l2 / 4 / of_row);

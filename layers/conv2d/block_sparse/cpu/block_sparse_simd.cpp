@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_simd.cpp: register tiles of convolution with block-sparse weights. An entry's 16
-// weights are loaded once for all pixels of the tile.
+// block_sparse_simd.cpp: the register tiles of a convolution with block-sparse weights. The 16
+// weights of an entry are loaded once for all pixels of the tile.
 //
 // Method     forward       sums[pixel][16 output channels] += broadcast(x[pixel, c]) * weights
 //            backward_data sums[pixel][16 products] += dy[pixel, 16 output channels] * weights: the
 //                          lanes are added up at the end, those of 16 channels c together
 // Choices    AVX-512: 28 accumulators and the weights in 32 registers; the pixel is a memory
 //            operand of the FMA. The weights of the next entry are loaded early. AVX2, forward: 6
-//            pixels x 2 vectors + 2 + 1 of 16 registers; backward_data: 12 + 2. A tap that only
-//            misses the first or the last column of all rows has a separate loop, for 3x3 kernels;
-//            at other borders pixels are skipped by comparison.
-// GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over accumulators
-// has an unroll pragma.
-// Read next  block_sparse_tiles.h; block_sparse_cpu.cpp, which uses it
+//            pixels x 2 vectors + 2 weights + 1 pixel in 16 registers; backward_data: 12 + 2. A tap
+//            of a 3x3 kernel that is outside the image only in the first or the last column has a
+//            separate loop. At other borders a bit mask of the pixels is tested.
+// GCC 12 keeps an array on the stack when a loop without unrolling indexes it, so every loop over
+// accumulators has an unroll pragma.
+// Read next  block_sparse_tiles.h; block_sparse_cpu.cpp, which calls the tiles
 #include "framework/simd/simd.h"
 #include "layers/conv2d/block_sparse/cpu/block_sparse_tiles.h"
 
@@ -31,7 +31,7 @@ constexpr int kPixels = 6, kDotPixels = 12;
 constexpr int kPixels = 1, kDotPixels = 4;
 #endif
 
-// Whether there are enough registers for a second set of weights.
+// Tells whether there are enough registers for a second set of weights.
 constexpr bool kAhead = kRegisters >= 32;
 
 constexpr std::uint32_t bits(int count) {
@@ -45,7 +45,7 @@ constexpr std::uint32_t pixels_in(int first, int end) {
   return all;
 }
 
-// The two classes multiply an entry by the pixels of a tile, forward and backward_data.
+// The next two classes multiply an entry by the pixels of a tile: in forward and in backward_data.
 template <int Rows, int Columns>
 struct ChannelSums {  // lanes are output channels
   static constexpr int kRows = Rows, kColumns = Columns;
@@ -91,8 +91,8 @@ struct Entries {
   Index begin, end;
 };
 
-// Adds entries for the pixels in columns [First, End) of all rows; Step: floats from pixel to
-// pixel.
+// Adds entries for the pixels in columns [First, End) of all rows. Step is the number of floats
+// between neighbouring pixels.
 template <int First, int End, int Step, class Sums>
 CONVSCOPE_INLINE void add_entries(const SparseTile& tile, const SparsePart& part,
                                   const Entries& entries, Sums& sums) {
@@ -105,7 +105,7 @@ CONVSCOPE_INLINE void add_entries(const SparseTile& tile, const SparsePart& part
   for (Index left = entries.end - entries.begin; left > 0; --left) {
     ++at;
     value += kBlock;
-    // The weights of this entry were loaded one entry ago, so its FMAs need not wait.
+    // The weights of this entry were loaded in the previous iteration, so its FMAs need not wait.
     const Index ahead = *at;
 #pragma GCC unroll 16
     for (int v = 0; v < (kAhead ? kVectors : 0); ++v) next[v] = load(value + v * kLanes);
@@ -232,7 +232,7 @@ void dot_tile(const SparseTile& tile, const SparsePart& part, int channels, int 
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-// Returns in each quarter the sums of that quarter's four lanes of a, b, c and d.
+// Returns a vector whose quarter i holds the sums of the four lanes in quarter i of a, b, c and d.
 CONVSCOPE_INLINE __m512 quarters(__m512 a, __m512 b, __m512 c, __m512 d) {
   const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
   const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));

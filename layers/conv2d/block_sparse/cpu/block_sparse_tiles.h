@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_tiles.h: the functions of block_sparse that depend on the instruction set: register
-// tiles of pixels that read a list of weights.
+// block_sparse_tiles.h: the interface of the register tiles of block_sparse, which are compiled for
+// each instruction set.
 //
 // An entry is 16 weights: those of 16 neighbouring output channels for one (c,r,s). Entries of one
 // tap (r,s) are neighbours in the list, and taps of one s are neighbours, too.
@@ -14,8 +14,8 @@ namespace convscope {
 
 inline constexpr int kSparseRows = 7;  // most rows of a tile: 1, 2, 3, 4 or 7
 
-// Neighbouring taps that are inside the image for the same pixels of a tile; their entries are
-// segment[begin] to segment[end].
+// Neighbouring taps that are inside the image for the same pixels of a tile. A run has the entries
+// from segment[begin] to segment[end].
 struct SparseRun {
   std::int32_t begin, end;
   std::uint32_t pixels;  // bit i columns + j: pixel j of row i is inside
@@ -33,7 +33,7 @@ struct SparseTile {
 };
 
 // Entries [begin, end) of a list. With `first` the accumulators start at `start`, else at `out`.
-// With `last` the results are finished. The entry after the end of the list may be read.
+// With `last` the epilogue is applied. The kernel may load the entry after the end of the list.
 struct SparsePart {
   const std::int32_t* segment = nullptr;
   const std::int32_t* offset = nullptr;  // [entries] floats from in[i] to pixel 0's input
@@ -55,12 +55,13 @@ struct BlockSparseKernels {
   int dot_pixels = 0;  // largest tile of dot_channel
   int lanes = 0;       // of a vector
   // forward: computes out[j][k] = start[k] + sum over entries e of value[e][k] in[offset[e] + j],
-  // then adds the residual and applies the ReLU.
+  // then adds the residual and applies ReLU.
   void (*sum_channels)(const SparseTile& tile, const SparsePart& part,
                        const SparseEpilogue& epilogue) = nullptr;
-  // backward_data: computes for one channel of dx sums[j lanes + l] = sum over entries e of the
-  // products value[e][k] in[offset[e] + j + k] with k % lanes == l, and ignores the tile's `out`.
-  // dot_channels does the same for `channels` channels, whose lists have `taps` segments each.
+  // backward_data: multiplies entries by pixels for one channel of dx:
+  //   sums[j lanes + l] = sum over e and k with k % lanes == l of value[e][k] in[offset[e] + j + k]
+  // The tile's `out` is not used. dot_channels does the same for `channels` channels, whose lists
+  // have `taps` segments each.
   void (*dot_channel)(const SparseTile& tile, const SparsePart& part, float* sums) = nullptr;
   void (*dot_channels)(const SparseTile& tile, const SparsePart& part, int channels, int taps,
                        float* sums) = nullptr;

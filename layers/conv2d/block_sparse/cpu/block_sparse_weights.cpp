@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_weights.cpp: backward_weight of convolution with block-sparse weights.
 //
-// Method     dw of an entry is the sum over pixels of a vector, 16 channels of dy, times a scalar
-//            of x. A strip of rows of an image stays in the caches over all entries. A tile is up
-//            to 16 entries of one tap (shared/blocked_weight_tiles_simd.cpp), each with an
-//            accumulator vector over the pixels whose tap is inside the image. A thread has a range
-//            of the entries and loops over all images. At the end the accumulated sums are copied
-//            to the stored blocks.
+// Method     The dw of an entry is a sum over pixels: 16 channels of dy, a vector, times one value
+//            of x. A strip (some rows of an image) stays in the caches over all entries. A tile has
+//            up to 16 entries of one tap (shared/blocked_weight_tiles_simd.cpp). Each entry has an
+//            accumulator vector over the pixels whose tap is inside the image. A thread computes a
+//            range of the entries and loops over all images. At the end the accumulated sums are
+//            copied to the stored blocks.
 // Numerics   A chain of kSumChain pixels is added to an entry's `sums`; after kSumChain chains
 //            `sums` is added to the entry's `totals` (framework/simd/sum_chain.h).
-// Read next  block_sparse_cpu.cpp; blocked_weights.cpp, the dense algorithm
+// Read next  block_sparse_cpu.cpp; blocked_weights.cpp, the dense version
 #include "layers/conv2d/block_sparse/cpu/block_sparse_weights.h"
 
 #include <array>
@@ -53,7 +53,7 @@ struct Memory {
   float* totals;  // [most, 16]
 };
 
-// The pixels [first, end) of an axis of y whose tap is inside x.
+// The pixels [first, end) of an axis of y for which the tap is inside x.
 struct Range {
   Index first, end;
 };
@@ -73,7 +73,7 @@ class Sums {
         dy_(dy),
         sums_(memory.sums),
         totals_(memory.totals) {
-    // A strip is one chain of pixels, and its x fits into L2.
+    // A strip is one chain of pixels, and the rows of x that it reads fit into L2.
     const auto l2 = static_cast<Index>(cache_sizes().l2 / sizeof(float));
     const Index of_row = z_.c * z_.w * std::min(z_.stride_h, z_.r * z_.dilation_h);
     strip_ = std::clamp<Index>(std::min(kSumChain / z_.q(), l2 / 4 / of_row), 1, z_.p());
@@ -110,7 +110,8 @@ class Sums {
     }
   }
 
-  // Adds the products of entries [begin, end); `block` contains the first of them.
+  // Adds the products of one strip to entries [begin, end). `block` is the block of output channels
+  // of entry `begin`.
   void add_strip(Index n, Index row, Index row_end, Index block, Index begin, Index end) const {
     const Index taps = pass_.counts.taps;
     for (; index_.segment[block * taps] < end; ++block) {

@@ -10,7 +10,7 @@
 namespace convscope::block_sparse {
 
 std::size_t sums_bytes(const Conv2dProblem& problem);
-// Computes dw of the problem `computed`, from side_by_side(); x and dy are NCHW16c.
+// Computes dw of the problem `computed`, which side_by_side() returned; x and dy are NCHW16c.
 void sum_weights(const Conv2dBackwardWeightArgs& args, const Conv2dProblem& computed,
                  const float* x, const float* dy, float* workspace);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_cuda.cu: convolution with block-sparse weights on the tensor cores: a warp holds the
+// block_sparse_cuda.cu: convolution with block-sparse weights on the tensor cores. A warp holds the
 // accumulators of 16 output channels and reads the list of their kept weights.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over the (c,r,s) that a block of row k holds of w[k,c,r,s]
@@ -7,25 +7,26 @@
 //            0
 // Textbook   for n, blocks of 16 kernels, p, q: y[n,k..k+15,p,q] = b[k..k+15]
 //              for (c,r,s) in list[block]: y[n,k..k+15,p,q] += w[k..k+15,c,r,s] * x[n,c,..]
-// Method     1 (once, prepare_weights) the list of each 16 output channels
-//              (block_sparse_lists.cuh): an offset in x, a tap, and 16 values for each entry
-//            2 sixteen rows and eight entries are the left operand of a tensor-core instruction;
-//              the right operand is eight entries by eight pixels, which the lanes load directly
-//              from x. The distance of entries does not matter, so only zeros inside the blocks
-//              are multiplied. A warp has one to four tiles of eight pixels, which share the
-//              left operand. A bit mask of each pixel marks the taps inside the image
-//            3 few tiles: each of the four warps of a block takes every fourth chunk of entries,
-//              and their results are added in the order of the warps
+// Method     The list of kept weights is the reduction of a matrix product.
+//            1. prepare_weights makes a list for each 16 output channels (block_sparse_lists.cuh).
+//               Each entry has an offset in x, a tap, and 16 values.
+//            2. Sixteen rows and eight entries are the left operand of a tensor-core instruction.
+//               The right operand is eight entries by eight pixels, which the lanes load directly
+//               from x. The distance of entries in x does not matter, so the only zeros multiplied
+//               are those inside the blocks. A warp has one to four tiles of eight pixels, which
+//               share the left operand. A bit mask of each pixel marks the taps inside the image.
+//            3. When there are few tiles, each of the four warps of a block takes every fourth
+//               chunk of entries, and the four results are added in the order of the warps.
 // Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], f32, row-major
 // Supports   f32 (as f32 or tf32) with block-sparse weights; every shape of blocks, stride,
 //            dilation and padding; one group; kernels up to 64 taps; sm_80 and newer
 // Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, three times that for
 //            f32 as f32; bytes = the three tensors. Bound by the loads of x from L1
-// Numerics   f32: an operand is high + low, two TF32 with 21 bits together; low high + high low in
-//            separate accumulators, + high high. Tensor cores round sums towards zero, so they
-//            restart from zero after 64 entries and the result is added in f32. tf32: only the high
-//            parts. Same bits on each run; exact on integers up to 2^11, sums below 2^24. The low
-//            part of an infinity is NaN, so infinities yield NaN
+// Numerics   f32: an operand is high + low, two TF32 with 21 bits together. low high + high low and
+//            high high have separate accumulators. Tensor cores round sums towards zero, so
+//            accumulators restart from zero after 64 entries and the result is added in f32. tf32:
+//            only the high parts. Same bits on each run; exact on integers up to 2^11, sums below
+//            2^24. The low part of an infinity is NaN, so infinities yield NaN
 // Backward   dx: block_sparse_data_cuda.cu, assigned; dw of the stored blocks:
 //            block_sparse_weights_cuda.cu, assigned or added to
 // Choices    pixels of a warp and warps that share a list: lowest estimated time
@@ -33,7 +34,8 @@
 //            1911.09723; T. Gale et al., SC 2020, arXiv 2006.10901 (a list for each warp); Z. Chen
 //            et al. 2021: Efficient Tensor Core-Based GPU Kernels for Structured Sparsity, SC 2021,
 //            doi 10.1145/3458817.3476182 (short columns as one side of a tensor-core product)
-// Read next  block_sparse_lesson_cpu.cpp, only the lists; cpu/block_sparse_cpu.cpp
+// Read next  block_sparse_lesson_cpu.cpp, the lists only; cpu/block_sparse_cpu.cpp, the version for
+//            CPUs
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -82,13 +84,13 @@ struct SparseForward {
   const float* residual = nullptr;
   float* y = nullptr;
   bool relu = false;
-  // both pixels of a pair are in one image and y is aligned: one store
+  // whether y is stored in pairs: both pixels are in one image and y is aligned
   bool in_pairs = false;
   int lists_count = 0;
   Geometry at;
 };
 
-// A lane's operands of one chunk: its two entries, and its part of the left operand.
+// A lane's operands of one chunk: two entries, and its elements of the left operand.
 struct Chunk {
   Entry one, other;
   float4 w;
@@ -106,7 +108,7 @@ template <int kTiles, class Taps>
 __device__ inline void load_pixels(const float* x, const Pixel<Taps> (&pixels)[kTiles],
                                    const Chunk& at, float (&out)[kTiles][2]) {
   const Taps bit = bit_of<Taps>(at.one.tap), other_bit = bit_of<Taps>(at.other.tap);
-  // Pointers into x at the channel and tap of each entry; the offset of a pixel is added to them.
+  // Pointers into x at the channel and tap of each entry, to which a pixel's offset is added.
   const float* const x0 = address_at(x, at.one.offset);
   const float* const x1 = address_at(x, at.other.offset);
 #pragma unroll
@@ -117,8 +119,8 @@ __device__ inline void load_pixels(const float* x, const Pixel<Taps> (&pixels)[k
 }
 
 // Accumulates 16 rows and 8 kTiles pixels over the chunks first, first + step, ... before end.
-// Loads are issued before the products that need them: pixels one chunk, entries and weights two
-// chunks earlier.
+// Loads are issued before the products that need them: pixels one chunk earlier, entries and
+// weights two chunks earlier.
 template <int kTiles, bool kTf32, class Taps>
 __device__ inline void walk_list(const SparseForward& z, const Pixel<Taps> (&pixels)[kTiles],
                                  int first, int end, int step, float (&total)[kTiles][4]) {
@@ -150,7 +152,7 @@ __device__ inline void walk_list(const SparseForward& z, const Pixel<Taps> (&pix
   }
 }
 
-// Grid: x = tile of pixels; y = list, or four lists where each warp has a separate list.
+// Grid: x = tile of pixels; y = list with kShared, else four lists, one for each warp.
 template <int kTiles, bool kShared, bool kTf32, class Taps>
 __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
     const __grid_constant__ SparseForward z) {
@@ -158,7 +160,8 @@ __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
   const int list =
       kShared ? static_cast<int>(blockIdx.y) : static_cast<int>(blockIdx.y) * kWarps + warp;
   const int first_pixel = static_cast<int>(blockIdx.x) * kTiles * kPixels;
-  // Each lane computes one pixel of the warp; then each lane fetches the pixels that it needs.
+  // Each lane computes the offset and taps of one pixel, then fetches those of the pixels that it
+  // needs.
   const Pixel<Taps> mine = pixel_at<Taps>(z.at, first_pixel + lane % (kTiles * kPixels));
   Pixel<Taps> pixels[kTiles];
 #pragma unroll
@@ -247,8 +250,8 @@ SparseKernel kernel_of(const Conv2dProblem& z, const SparseTile& tile) {
 
 // Returns the microseconds of a tile: `work`, issue cycles on an SM, plus `alone`, the latency of
 // its chunks. The cycles were fitted on an H100 with the layers of ResNet-18, densities 0.2, 0.1
-// and 0.04, batch 1 and 32. The tile with the least estimate takes on average 1.02 times the least
-// time on these layers, and 1.03 times (at most 1.4) on those of ResNet-50.
+// and 0.04, batch 1 and 32. The tile with the lowest estimate takes on average 1.02 times the time
+// of the best tile on these layers, and 1.03 times (at most 1.4) on those of ResNet-50.
 double estimated_us(const Conv2dProblem& z, const SparseTile& tile) {
   constexpr double kClock = 1700;  // cycles per microsecond
   const double lists = static_cast<double>(ceil_div(z.k, std::int64_t{kRows}));

@@ -1,46 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_data_cuda.cu: dx of convolution with block-sparse weights. A warp keeps 16 channels
-// of some pixels of dy in registers, reads the list of these channels, and adds the products of the
-// tensor cores to dx in shared memory.
+// of some pixels of dy in registers, reads the list of these channels, and adds the tensor-core
+// products to dx in shared memory.
 //
 // Formula    dx[n,c,h,w] = sum over the stored (k,c,r,s) and the p, q with p stride_h - pad_top +
 //            r dilation_h = h, q stride_w - pad_left + s dilation_w = w of w[k,c,r,s] dy[n,k,p,q]
 // Textbook   for n, p, q, blocks of 16 kernels, (c,r,s) in list[block]:
 //              dx[n,c,p stride_h - pad_top + r dilation_h,..] += sum over i < 16 of
 //                w[k+i,c,r,s] * dy[n,k+i,p,q], where that is inside the image
-// Method     1 (once, prepare_data) The list of each 16 output channels is cut into segments of up
-//              to 32 channels of x (`Piece`). The entries of a segment are distributed over its
-//              chunks of eight in turn, channel by channel: entry i goes into chunk i mod chunks.
-//              So no chunk has a channel twice, and few of its positions stay empty.
-//            2 A block computes a range of pixels of dx, flat over images, rows and columns, for
-//              the channels of a segment, in shared memory. It reads all pixels of dy that reach
-//              the range, 16 for each tile of a warp; a bit mask of each pixel marks the taps whose
-//              target is inside. For each list a warp loads its tiles once, as high and low parts,
-//              and reads the chunks. 16 pixels x 16 channels x 8 entries are two instructions with
-//              a K dimension of 8; the entries' channels and taps select where results are added.
-//            3 An entry shifts all pixels equally, so threads that add the same entry, or entries
-//              of other channels, never write to the same address. A barrier precedes each chunk
-//              that repeats a channel used since the last barrier. The chunks of a channel are kept
-//              apart, so that there are few barriers.
+// Method     The products go to dx in shared memory, at places that the list names.
+//            1. prepare_data, once: The list of each 16 output channels is cut into segments of up
+//               to 32 channels of x (`Piece`). The entries of a segment are distributed over its
+//               chunks of eight in turn, channel by channel: entry i goes into chunk i mod chunks.
+//               So no chunk has a channel twice, and few positions of a chunk stay empty.
+//            2. A block computes a range of pixels of dx (pixels are numbered over images, rows and
+//               columns) for the channels of a segment, in shared memory. It reads all pixels of dy
+//               that reach the range, 16 for each tile of a warp. A bit mask of each pixel marks
+//               the taps whose target is inside. For each list a warp loads its tiles once, as high
+//               and low parts, and reads the chunks. 16 pixels x 16 channels x 8 entries are two
+//               instructions with a K dimension of 8. The channels and taps of the entries select
+//               where results are added.
+//            3. An entry shifts all pixels equally. So threads that add the same entry, or entries
+//               of different channels, never write to the same address. A barrier precedes each
+//               chunk that repeats a channel used since the last barrier. The chunks of a channel
+//               are kept apart, so that few barriers are needed.
 // Shapes     dy [N,K,P,Q], w blocks [blocks,rows,columns], dx [N,C,H,W], f32, row-major; in shared
 //            memory [channels / 4][pixels][4]
 // Supports   as block_sparse_cuda.cu
 // Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, three times that for
-//            f32 as f32, plus those of pixels that reach two ranges; bytes = dx, dy once for each
-//            segment of channels. For 8 entries and 16 pixels a warp has 6 tensor-core
-//            instructions, 4 loads, 4 additions and 4 stores of results, 12 instructions for
-//            addresses and borders, and a share of the work for its tiles. Bound equally by the
-//            tensor cores and by shared memory
-// Numerics   f32: high and low as in the forward pass, small terms are added first; 16 products
-//            start from zero, and the result is added in f32, once for each entry of a channel.
-//            Same bits on each run; exact on integers up to 2^11, sums below 2^24
-// Backward   this is backward_data; dx assigned
-// Choices    four channels of a pixel are neighbours in shared memory: 8 pixels and 4 channels that
-//            differ modulo 4 are 32 banks, for all taps. Channels are distributed in that order, so
-//            most columns of a chunk differ modulo 4. Two blocks of 256 threads and 128 registers
-//            share an SM, so a block has half of its shared memory. Channels of a segment, tiles of
-//            a
-//            warp and pixels of a range: lowest estimated time
+//            f32 as f32; pixels of dy that reach two ranges of dx are computed twice. Bytes = dx,
+//            and dy once for each segment of channels. For 8 entries and 16 pixels a warp has 6
+//            tensor-core instructions, 4 loads, 4 additions and 4 stores of results, 12
+//            instructions for addresses and borders, and a share of the work for its tiles. Bound
+//            equally by the tensor cores and by shared memory
+// Numerics   f32: operands are high and low as in the forward pass, and small terms are added
+//            first. Sums of 16 products start from zero, and each result is added to dx in f32,
+//            once for each entry of a channel. Same bits on each run; exact on integers up to 2^11,
+//            sums below 2^24
+// Backward   this file is backward_data; dx assigned
+// Choices    Four channels of a pixel are neighbours in shared memory, so 8 pixels and 4 channels
+//            that differ modulo 4 are in 32 banks, for all taps. Channels are distributed in that
+//            order, so most columns of a chunk differ modulo 4. Two blocks of 256 threads and 128
+//            registers share an SM, so a block has half of its shared memory. Channels of a
+//            segment, tiles of a warp and pixels of a range: lowest estimated time
 // Source     as block_sparse_cuda.cu; R. McNaughton 1959: Scheduling with Deadlines and Loss
 //            Functions, Management Science 6, doi 10.1287/mnsc.6.1.1 (distribution of entries)
 // Read next  block_sparse_cuda.cu, the forward pass; cpu/block_sparse_cpu.cpp
@@ -82,8 +84,8 @@ struct MakePieces {
 };
 
 // How a lane distributes the entries of its channel when a segment of a list is written. Entry i of
-// the segment goes into chunk i % chunks, column i / chunks. No channel has more entries than there
-// are chunks.
+// the segment goes into chunk i % chunks, column i / chunks. There are at least as many chunks as
+// any channel has entries.
 struct Deal {
   int first;   // index in the segment of the channel's first entry
   int count;   // entries of the channel
@@ -95,7 +97,7 @@ struct Deal {
   }
 };
 
-// Distributes the entries of a segment; all lanes of a warp must call it.
+// Returns how the entries of a segment are distributed. All lanes of a warp must call it.
 __device__ inline Deal deal_of(int count) {
   int behind = count, most = count;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -109,8 +111,8 @@ __device__ inline Deal deal_of(int count) {
   return {behind - count, count, chunks, min(most, kApart)};
 }
 
-// Returns a bit for each chunk that needs a barrier before it, because it repeats a channel that
-// was used since the last barrier.
+// Returns a bit for each chunk that needs a barrier before it, because the chunk repeats a channel
+// used since the last barrier.
 __device__ inline unsigned long long fences_of(const Deal& deal) {
   if (deal.chunks > 64) return ~0ull;
   unsigned long long mine = 0, out = 1, since = ~0ull;
@@ -198,7 +200,7 @@ struct SparseData {
   FastDivisor by_w, by_plane;  // of x
 };
 
-// The pixels of dy that can reach pixels [first, last] of dx; a few of these pixels of dy may not.
+// The pixels of dy that can reach pixels [first, last] of dx, and a few others.
 struct Range {
   int begin, end;
 };
@@ -227,8 +229,8 @@ __device__ inline Range reaching(const SparseData& z, int first, int last) {
   return {begin, (last_image * at.p + high) * at.q + to};
 }
 
-// A pixel of dy. from: address of its channels; to: accumulator to which tap (0, 0) is added;
-// inside: the taps whose targets are inside the image and the range.
+// A pixel of dy. `from` is the offset of its channels in dy, `to` the accumulator to which tap (0,
+// 0) is added, `inside` the taps whose target is inside the image and the range.
 template <class Taps>
 struct Source {
   int from;
@@ -261,7 +263,7 @@ __device__ inline Source<Taps> source_at(const SparseData& z, int pixel, int end
   return out;
 }
 
-// The left operands of a warp: 16 pixels and 16 channels of dy for each tile.
+// The left operands of a warp: 16 pixels and 16 channels of dy in each tile.
 template <int kTiles>
 struct Factors {
   float high[kTiles][2][4], low[kTiles][2][4];
@@ -288,7 +290,7 @@ __device__ inline void load_factors(const float* dy, int area, int rows,
   }
 }
 
-// A lane's operands of one chunk: its two entries of the result, and its part of the right operand.
+// A lane's operands of one chunk: two entries of the result, and its elements of the right operand.
 struct Chunk {
   Entry one, other;
   float4 w;
@@ -303,7 +305,7 @@ __device__ inline Chunk chunk_at(const Pieces16& lists, int chunk) {
       reinterpret_cast<const float4*>(lists.values)[static_cast<std::int64_t>(chunk) * 32 + lane]};
 }
 
-// Adds the 16 products of each entry of a chunk to sums[channel, pixel].
+// Adds the 16-term sum of each entry of a chunk and each pixel to dx in shared memory.
 template <int kTiles, bool kTf32, class Taps>
 __device__ inline void add_chunk(const Chunk& chunk, const Factors<kTiles>& dy,
                                  const Source<Taps> (&pixels)[kTiles][2]) {
@@ -434,9 +436,9 @@ double reaching(const Conv2dProblem& z, double range) {
   return std::min(all, range * share + rows * static_cast<double>(z.q()) + columns + 1);
 }
 
-// Returns estimated microseconds. The cycles, those of a quarter of an SM, were fitted on an H100
-// with ten layers of ResNet, density 0.2 and 0.1 of 16x1 blocks, batch 32, all tiles (380 times).
-// The mean error is 14 %.
+// Returns estimated microseconds. The cycles count for a quarter of an SM and were fitted on an
+// H100 with ten layers of ResNet, density 0.2 and 0.1 of 16x1 blocks, batch 32, all tiles (380
+// times). The mean error is 14 %.
 double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   constexpr double kClock = 1700;  // cycles per microsecond
   const double processors = cuda_device_facts().multiprocessors;
@@ -482,7 +484,8 @@ DataTile best_tile(const Conv2dProblem& z) {
         DataTile tile{across, tiles, threads, 0, 0};
         const double room = (cuda_device_facts().shared_bytes_per_block / 2.0 - 1024) * threads /
                             kMaxThreads / kBytes / across;
-        // Tries as many pixels as `passes` passes compute, or as fit into shared memory.
+        // Tries ranges that take `passes` passes over pixels of dy, as far as they fit into shared
+        // memory.
         for (const double passes : {0.5, 1.0, 2.0, 3.0, 1e9}) {
           const double wanted = (passes * tile.pixels() - reaching(z, 0)) / share;
           tile.range = static_cast<int>(std::min({wanted, room, all}));
@@ -501,8 +504,8 @@ struct DataLayout {
     Pieces pieces(const_cast<void*>(memory));
     const std::int64_t count =
         ceil_div(z.k, std::int64_t{kRows}) * ceil_div(z.c, std::int64_t{tile.across});
-    // A segment has at most one chunk more than its entries fill, or as many chunks as its fullest
-    // channel has entries.
+    // A segment has at most one chunk more than its entries fill, or one chunk for each entry of
+    // its fullest channel.
     const std::int64_t most = (most_chunks(z) + count * (1 + z.r * z.s)) * kChunk;
     lists.pieces = pieces.take<Piece>(count);
     lists.entries = pieces.take<Entry>(most);

@@ -9,7 +9,7 @@
 namespace convscope::block_sparse {
 
 // Computes dw of the stored blocks (block_sparse_weights_cuda.cu). The next two functions return
-// its workspace and estimated time.
+// its workspace and its estimated time.
 void weights_from_lists(const Conv2dBackwardWeightArgs& args);
 std::size_t weights_workspace_bytes(const Conv2dProblem& problem);
 double weights_us(const Conv2dProblem& problem);

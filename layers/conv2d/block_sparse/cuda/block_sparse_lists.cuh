@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_lists.cuh: block-sparse weights as lists. A list has the columns (c,r,s) that any of
-// 16 output channels keeps, in the order in which a warp reads them for the tensor cores.
+// block_sparse_lists.cuh: block-sparse weights as lists for tensor cores. A list contains the
+// columns (c,r,s) that any of 16 output channels keeps, in the order in which a warp reads them.
 //
 // Formula    list[k / 16] = the columns (c,r,s), ascending, that a block of rows 16 (k / 16) .. +
 //            15 contains
 // Textbook   for each list: for each column (c,r,s): if any of its 16 rows keeps it: append it
 // Method     A block of threads makes one list. It sets a bit for each column in shared memory,
 //            counts the bits before each 32-bit word, and writes entries and values at their
-//            positions (block_sparse_lists_cuda.cu). The start of a list is the sum of the upper
-//            bounds of the lists before it, so one launch is enough. For the gradient of w there
-//            are no values; the bits and their counts are kept, because they give the position of a
-//            column
+//            positions (block_sparse_lists_cuda.cu). Each list starts after the upper bounds of the
+//            lists before it, so one launch makes all lists. Lists for the gradient of w have no
+//            values; they keep the bits and their counts, which give the position of a column
 // Shapes     Entries are in chunks of 8, the K dimension of an instruction; the last chunk of a
-//            list is filled with entries without a tap. values [chunk][lane][4] has the order in
-//            which lane l holds A [16 x 8] of mma_tf32.cuh: value_place()
+//            list is filled with entries without a tap. values [chunk][lane][4] is in the order in
+//            which lane l holds A [16 x 8] of mma_tf32.cuh (see value_place())
 // Cost       bytes = the blocks, and 8 + 64 for each entry
 // Numerics   no arithmetic
 // Choices    256 threads: a list of ResNet has 64 to 4608 columns, 2 to 144 words of bits
@@ -54,7 +53,7 @@ struct Lists {
   int* before = nullptr;      // [lists][words], entries before a word
 };
 
-// Returns the expected number of columns of a list of 16 output channels, for blocks at random
+// Returns the expected number of columns of a list of 16 output channels when blocks are at random
 // positions.
 inline double expected_entries(const Conv2dProblem& z) {
   const WeightFormat& format = z.weight_format;
@@ -67,7 +66,7 @@ inline double expected_entries(const Conv2dProblem& z) {
 }
 
 // Returns an upper bound of the chunks of all lists: each block adds its columns to each list that
-// it overlaps.
+// the block overlaps.
 inline std::int64_t most_chunks(const Conv2dProblem& z) {
   const WeightFormat& format = z.weight_format;
   const std::int64_t columns = z.c * z.r * z.s, lists = ceil_div(z.k, std::int64_t{kRows});
@@ -107,7 +106,7 @@ struct MakeLists {
   int plane = 0, down = 0, right = 0;  // steps in x to the next channel, row tap, column tap
 };
 
-// The rows of blocks [begin, end) that a list overlaps.
+// The rows of blocks [begin, end) that overlap a list.
 struct BlockRows {
   int begin, end;
 };
@@ -132,7 +131,8 @@ __device__ inline int first_chunk_of(const MakeLists& z, int list, int* scratch)
   return block_sum(first, scratch);
 }
 
-// Calls visit(stored block, its row of blocks); the threads of a block share the work.
+// Calls visit(stored block, its row of blocks) for the blocks of a list. The threads of a block
+// share the work.
 template <class Visit>
 __device__ inline void for_each_block(const MakeLists& z, int list, const Visit& visit) {
   const BlockRows rows = block_rows_of(z, list);
@@ -214,7 +214,7 @@ __device__ inline std::int64_t value_place(int entry, int row) {
   return (static_cast<std::int64_t>(entry / kChunk) * 32 + lane) * 4 + row / 8 + depth / 4 * 2;
 }
 
-// Returns the sizes of `w`; the caller sets how an entry's offset follows from its column.
+// Returns the sizes of `w`. The caller sets the steps from a column to an entry's offset.
 inline MakeLists lists_of(const Conv2dProblem& z, const BlockSparseView& w) {
   return {.w = w,
           .to = {},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_lists_cuda.cu: makes the lists of block_sparse_lists.cuh in one launch: a block of
-// threads for each list.
+// block_sparse_lists_cuda.cu: makes the lists of block_sparse_lists.cuh in one launch with a block
+// of threads for each list.
 // Read next  block_sparse_lists.cuh, which defines them
 #include "layers/conv2d/block_sparse/cuda/block_sparse_lists.cuh"
 

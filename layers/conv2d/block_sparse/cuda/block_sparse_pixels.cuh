@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_pixels.cuh: functions that the kernels of block_sparse share. They find the offset
-// in x of a pixel of y and the taps inside the image, and multiply 16 channels by 8 columns over a
-// K dimension of 8.
+// block_sparse_pixels.cuh: functions that the kernels of block_sparse share. They compute a pixel's
+// offset in x and the taps inside the image, and multiply 16 channels by 8 columns over a K
+// dimension of 8.
 // Read next  block_sparse_lists.cuh; block_sparse_cuda.cu, block_sparse_weights_cuda.cu
 #pragma once
 
@@ -75,8 +75,8 @@ __device__ inline Taps bit_of(int tap) {
   return tap < 0 ? Taps{0} : Taps{1} << tap;
 }
 
-// Adds A [16 x 8] B [8 x 8] to high and low for each B. f32 uses both parts of operands, tf32 only
-// the high ones.
+// Adds A [16 x 8] B [8 x 8] to high and low for each B. f32 uses the high and low parts of
+// operands, tf32 only the high parts.
 template <int kTiles, bool kTf32>
 __device__ inline void add_products(const float4& a, const float (&b)[kTiles][2],
                                     float (&high)[kTiles][4], float (&low)[kTiles][4]) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_weights_cuda.cu: the gradient of block-sparse weights on the tensor cores: a warp
+// block_sparse_weights_cuda.cu: the gradient of block-sparse weights on the tensor cores. A warp
 // holds the accumulators of 16 output channels and some entries of their list, and loops over the
 // pixels.
 //
@@ -7,32 +7,33 @@
 //            dilation_h, q stride_w - pad_left + s dilation_w], only for stored (k,c,r,s)
 // Textbook   for blocks of 16 kernels, (c,r,s) in list[block]:
 //              for n, p, q: dw[k..k+15,c,r,s] += dy[n,k..k+15,p,q] * x[n,c,..]
-// Method     1 One launch makes the lists of the forward pass, without values
-//              (block_sparse_lists_cuda.cu).
-//            2 Sixteen rows and eight pixels of dy are the left operand of a tensor-core
-//              instruction; the right operand is the same pixels of x for eight entries, which the
-//              lanes load directly. A warp has two or four tiles of eight entries, which share the
-//              left operand. A block has one to eight lists. Its warps share the rows of dy (in
-//              shared memory, 64 pixels at once, copied ahead), the data of each pixel, and in L1
-//              the elements of x that several lists read.
-//            3 The pixels are split into parts; a second kernel adds the results of all parts in
-//              order and writes the stored blocks.
+// Method     The list of kept weights selects the columns of dw.
+//            1. One launch (block_sparse_lists_cuda.cu) makes lists as in the forward pass, but
+//               without values.
+//            2. Sixteen rows and eight pixels of dy are the left operand of a tensor-core
+//               instruction. The right operand is the same pixels of x for eight entries, which the
+//               lanes load directly. A warp has two or four tiles of eight entries, which share the
+//               left operand. A block has one to eight lists. The warps of a block share the rows
+//               of dy (in shared memory, 64 pixels at once, copied ahead), the data of each pixel,
+//               and in L1 the elements of x that several lists read.
+//            3. The pixels are split into parts. A second kernel adds the results of all parts in
+//               order and writes the stored blocks.
 // Shapes     x [N,C,H,W], dy [N,K,P,Q], dw blocks [blocks,rows,columns], f32, row-major; parts
 //            [parts][entries][16]
 // Supports   as block_sparse_cuda.cu
 // Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, three times that for
-//            f32 as f32; bytes = x once for the lists of a block, dy once for its entries, parts. A
-//            product takes 3 tensor-core instructions, 2 loads of x, each from 8 lines of L1, 8
-//            instructions for their addresses and borders and 6 to split them; its share of dy is 4
-//            loads and 12 splits, divided by two or four tiles
+//            f32 as f32; bytes = x once for the lists of a block, dy once for its entries, and the
+//            results of the parts. A tensor-core product takes 3 instructions, 2 loads of x, each
+//            from 8 lines of L1, 8 instructions for addresses and borders and 6 to split x into
+//            high and low. 4 loads and 12 splits of dy serve two or four tiles
 // Numerics   as the forward pass: after 64 pixels the tensor cores restart from zero and the result
 //            is added in f32. A warp adds at most 160 such results where the parts fit into 64 MiB,
 //            and the parts are added in chains of 8. Same bits on each run; exact on integers up to
 //            2^11, sums below 2^24
-// Backward   this is backward_weight; dw assigned or added to
-// Choices    64 pixels: the period of the accumulators. Rows of dy are 68 floats apart, so that 8
-//            rows and 4 pixels are 32 banks. Tiles, lists of a block and parts: lowest estimated
-//            time
+// Backward   this file is backward_weight; dw assigned or added to
+// Choices    The accumulators restart after 64 pixels, so 64 pixels are in shared memory. Rows of
+//            dy are 68 floats apart, so that 8 rows and 4 pixels are in 32 banks. Tiles, lists of a
+//            block and parts: lowest estimated time
 // Source     as block_sparse_cuda.cu
 // Read next  block_sparse_cuda.cu, the forward pass; cpu/block_sparse_weights.cpp
 #include <algorithm>
@@ -65,14 +66,14 @@ struct WeightSums {
   Geometry at;
 };
 
-// The data of a pixel, which the warps of a block share.
+// The data of a pixel of y that all warps of a block read.
 template <class Taps>
 struct Place {
   int from;
   Taps inside;
 };
 
-// Arrays in shared memory: rows of dy of two strips, data of the pixels of three strips.
+// Arrays in shared memory: dy of two strips (of 64 pixels) and data of the pixels of three strips.
 template <class Taps>
 struct Shared {
   float* dy;            // [2][rows][kPitch]
@@ -94,7 +95,7 @@ __device__ inline void note_places(const WeightSums& z, const Shared<Taps>& shar
   shared.places_of(strip)[i] = {pixel.from, pixel.inside};
 }
 
-// Copies rows first_row, first_row + 1, ... of dy. Writes 0 after the last row and the last pixel.
+// Copies rows first_row, first_row + 1, ... of dy. Writes 0 for rows and pixels that do not exist.
 template <int kBytes, class Taps>
 __device__ inline void copy_rows(const WeightSums& z, const Shared<Taps>& shared, int strip,
                                  int first_row) {
@@ -139,7 +140,7 @@ __device__ inline Columns<kTiles, Taps> columns_of(const WeightSums& z, int firs
   return out;
 }
 
-// Loads two of eight pixels, l % 4 and l % 4 + 4 in lane l, for each of the lane's entries.
+// Loads pixels l % 4 and l % 4 + 4 of eight in lane l, for each of the lane's entries.
 template <int kTiles, class Taps>
 __device__ inline void load_columns(const Columns<kTiles, Taps>& columns, const Place<Taps>* places,
                                     float (&out)[kTiles][2]) {
@@ -181,7 +182,7 @@ __device__ inline void add_strip(const Columns<kTiles, Taps>& columns, const flo
   }
 }
 
-// Grid: x = part of the pixels; y = lists; z = part of the lists' entries.
+// Grid: x = part of the pixels; y = lists of a block; z = part of the lists' entries.
 template <int kTiles, bool kTf32, class Taps>
 __global__ __launch_bounds__(kThreadsOfBlock,
                              2) void sparse_weights_kernel(const __grid_constant__ WeightSums z) {
@@ -257,7 +258,7 @@ struct WriteBlocks {
   bool accumulate = false;
 };
 
-// Grid: x = row of blocks; y = some of the elements of these blocks.
+// Grid: x = row of blocks; y = share of the elements of these blocks.
 __global__ void write_blocks_kernel(const __grid_constant__ WriteBlocks z) {
   const BlockSparseView& w = z.make.w;
   const auto height = static_cast<int>(w.block_rows), width = static_cast<int>(w.block_columns);
@@ -332,11 +333,10 @@ std::int64_t strips_of(const Conv2dProblem& z) {
   return ceil_div(z.n * z.p() * z.q(), std::int64_t{kStrip});
 }
 
-// Returns the microseconds with `parts` parts. `busy`: two blocks share an SM, which processes its
-// share of the blocks in turn. `alone`: each strip waits at least for its loads. The cycles were
-// fitted on an H100 with ten layers of ResNet, density 0.2 and 0.1 of 16x1 blocks, batch 32, all
-// tiles (320 times). The mean error is 20 %; tiles with the least estimate took about 1.05 times
-// the least time.
+// Returns the microseconds with `parts` parts. `busy`: two blocks share an SM and take turns.
+// `alone`: each strip waits at least for its loads. The cycles were fitted on an H100 with ten
+// layers of ResNet, density 0.2 and 0.1 of 16x1 blocks, batch 32, all tiles (320 times). The mean
+// error is 20 %. The tile with the lowest estimate took about 1.05 times the time of the best tile.
 double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
   constexpr double kClock = 1700;  // cycles per microsecond
   const double processors = cuda_device_facts().multiprocessors;
@@ -373,7 +373,7 @@ WeightPlan plan_of(const Conv2dProblem& z) {
       if (us < best.us) best = {tile, narrow(parts), 1, us};
     }
   }
-  // Blocks along z cover nearly all lists in one iteration; for longer lists they loop.
+  // best.turns blocks along z cover nearly all lists in one iteration; longer lists take several.
   const double entries = expected_entries(z);
   const int at_once = kWarps / best.tile.lists * best.tile.tiles * kChunk;
   best.turns =

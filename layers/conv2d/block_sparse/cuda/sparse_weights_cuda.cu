@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_weights_cuda.cu: copies between a dense weight and its stored blocks on a GPU. A column of
-// the grid has a row of blocks, a thread one element; the copies are memory-bound.
+// sparse_weights_cuda.cu: copies between a dense weight and its stored blocks on a GPU. The x index
+// of the grid is a row of blocks, a thread copies one element; the copies are memory-bound.
 // Read next  sparse_weights.cpp, the CPU implementation
 #include <algorithm>
 
@@ -40,7 +40,7 @@ __global__ void scatter_blocks_kernel_cuda(const __grid_constant__ KeptBlocksCop
   });
 }
 
-// Returns a launch with a thread for each element of a row of blocks, at most 64 thread blocks a
+// Returns a launch with a thread for each element of a row of blocks, at most 64 thread blocks per
 // row.
 LaunchShape shape_of(const KeptBlocksCopy& z) {
   const std::int64_t rows = z.rows / z.at.block_rows;

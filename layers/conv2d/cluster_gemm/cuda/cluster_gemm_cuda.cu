@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cluster_gemm_cuda.cu: convolution of few images in one launch. The blocks of a thread-block
-// cluster split the K dimension, and weights are read without preparation.
+// cluster split the K dimension, and the kernel reads the weights without preparation.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w]
@@ -9,15 +9,16 @@
 //                part = weights of the chunk x pixels of the chunk
 //              y = the parts, added in their order                 # through shared memory
 // Method     cluster_gemm_plan.h chooses tile, columns, chunks and units; cluster_gemm_kernel.cuh
-//            is the kernel. Other algorithms that split the K dimension write the parts to memory
-//            and add them in a second launch, after a launch that packs the weights. These are
-//            three launches of one to two microseconds each, where the products take less than one.
+//            is the kernel. Other algorithms pack the weights in a first launch, write partial sums
+//            in a second and add them in a third. Each launch takes one to two microseconds,
+//            although the products of one image take less than one.
 // Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp] fp16/bf16 or f32 (tf32), 16-byte aligned; w
 //            [K,C,R,S], b [K] f32; f32 accumulators
 // Supports   layout channels_last with fp16/bf16, or f32 with precision tf32; weights of f32; one
 //            group; kernels of at most 49 taps; strides of dx up to 4; sm_90 (clusters)
 // Cost       FLOPs = 2 N K P Q C R S; bytes = x, y, w; no workspace. A block waits about 1.2 us for
-//            its first bytes, a cluster 0.8 us for its reduction: small layers take little more
+//            its first bytes, a cluster 0.8 us for its reduction; the products of small layers add
+//            little
 // Numerics   operands rounded to fp16/bf16 or tf32 (to nearest), accumulated in f32 by the tensor
 //            cores, which round towards zero. Same bits on each run; exact on integers up to 2^8
 //            (bf16) or 2^11 (f16, tf32) while sums stay below 2^24
@@ -25,7 +26,8 @@
 // Choices    see cluster_gemm_plan.h and cluster_gemm_kernel.cuh
 // Source     NVIDIA: CUDA Programming Guide, "Thread Block Clusters"; S. Chetlur et al. 2014:
 //            cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759; own work (the kernel)
-// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, a simpler step
+// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, a simpler kernel for the same
+//            product
 #include <algorithm>
 #include <memory>
 #include <type_traits>
@@ -142,8 +144,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Measured time that the tiling's estimate lacks, compared with other algorithms: random layers
-// with one image and with eight, bf16 and tf32. backward_data was not timed again.
+// Measured time that the tiling's estimate lacks, from random layers with one image and with eight,
+// bf16 and tf32, compared with other algorithms. backward_data was not timed again.
 constexpr double kForwardUs = 0.35;
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_gemm_kernel.cuh: forward and backward_data of cluster_gemm in one launch. The blocks of a
-// cluster split the input channels of a tile, and add their results through shared memory.
+// cluster_gemm_kernel.cuh: the kernel of cluster_gemm, forward and backward_data. The blocks of a
+// cluster split the input channels of a tile and add their results through shared memory.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + residual + sum over c, r, s of w[k,c,r,s] x[n, c,
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w])
@@ -10,17 +10,17 @@
 //                for each tap, for 16 channels (f32: 8):          # a warp
 //                  sums [16 x 16] += patch [16 x 16] weights [16 x 16]
 //              y = the sums of all blocks, in their order
-// Method     A block copies its patch and its weights once. w is read as f32 [K,C,R,S] and rounded
-//            to [tap][column][channel], so no launch precedes this one. ldmatrix reads rows of 16
-//            bytes from any aligned address, so all taps use the same patch. Where a block has
-//            fewer units than warps, several warps (ways) split the K dimension of a unit. Results
-//            go to shared memory [position][column]. After a barrier of the cluster, each block
-//            adds the results of all blocks for some positions and stores these positions.
-//            backward_data is the same with x and y exchanged; with a stride, its phases
-//            (shared/cuda/gather_lines.h) are separate tiles.
+// Method     A block copies its patch and its weights once. It reads w as f32 [K,C,R,S] and rounds
+//            it to [tap][column][channel], so no other launch is needed. ldmatrix reads rows of 16
+//            bytes from any aligned address, so all taps use the same patch. When a block has fewer
+//            units than warps, several warps (ways) split the K dimension of a unit. Results go to
+//            shared memory [position][column]. After a barrier of the cluster, each block adds the
+//            results of all blocks for some positions and stores these positions. backward_data
+//            exchanges x and y; with a stride, its phases (shared/cuda/gather_lines.h) are separate
+//            tiles.
 // Shapes     x [N,H,W,Cp], y [N,P,Q,Kp] in T (Cp, Kp multiples of 8), w [K,C,R,S], b [K] f32
-// Cost       bytes of a block = patch + 4 weights; the images of a layer are read once for each
-//            tile of columns, weights once for each tile of positions, mostly from L2
+// Cost       bytes of a block = patch + weights in f32. The images of a layer are read once for
+//            each tile of columns, weights once for each tile of positions, mostly from L2
 // Numerics   operands rounded to T (f32: to tf32), to nearest; accumulated in f32 by the tensor
 //            cores, one chain for each way; ways and blocks are added in a fixed order
 // Read next  framework/cuda/cluster.cuh; cluster_gemm_cuda.cu
@@ -35,7 +35,7 @@
 namespace convscope::cluster_gemm {
 
 inline constexpr int kBlockThreads = kWarps * 32;
-// Quads of weights that a thread loads ahead, for runs of columns and for runs of input channels.
+// Quads of weights that a thread loads ahead: in bring_columns() and in bring_depths().
 inline constexpr int kColumnsAhead = 4, kDepthsAhead = 2;
 
 template <class T>
@@ -45,7 +45,7 @@ struct Finish {
   bool relu;
 };
 
-// The tile, phase and input channels of a block.
+// The position of a block: its tile, phase and first input channel.
 struct Place {
   int rank, phase;
   int image, h, w;      // first image and position of the tile
@@ -66,8 +66,8 @@ __device__ inline Place place_of_block(const Sizes& z) {
   return at;
 }
 
-// Calls visit(inside, offset in the image, offset in the patch) for each 16-byte segment of this
-// thread, which keeps its position within a pixel and loops over pixels.
+// Calls visit(inside, offset in the image, offset in the patch) for the 16-byte segments that this
+// thread copies. The thread copies the same segment of every pixel in its loop over pixels.
 template <class Visit>
 __device__ inline void visit_patch(const Sizes& z, const Place& at, int pieces_of_octet,
                                    const Visit& visit) {
@@ -96,20 +96,20 @@ __device__ inline void visit_patch(const Sizes& z, const Place& at, int pieces_o
   }
 }
 
-// Loads four floats of a run; floats from `end` on are zeros. The run and its end are 16-byte
-// aligned.
+// Loads four floats of a run (see Sizes); floats from `end` on are zeros. The run and its end must
+// be 16-byte aligned.
 __device__ inline float4 load_quad(const float* run, int at, int end) {
   return at < end ? __ldg(reinterpret_cast<const float4*>(run + at)) : make_float4(0, 0, 0, 0);
 }
-// Does the same for a run with any alignment.
+// As load_quad(), for a run with any alignment.
 __device__ inline float4 load_floats(const float* run, int at, int end) {
   return make_float4(at < end ? __ldg(run + at) : 0.0f, at + 1 < end ? __ldg(run + at + 1) : 0.0f,
                      at + 2 < end ? __ldg(run + at + 2) : 0.0f,
                      at + 3 < end ? __ldg(run + at + 3) : 0.0f);
 }
 
-// Copies w f32 to [tap][column][channel of the chunk] in T, where a run is one column. `load` is
-// one of the two functions above.
+// Copies w f32 to [tap][column][channel of the chunk] in T, for forward, where a run of w is one
+// column. `load` is load_quad or load_floats.
 template <class T, int kAhead, class Load>
 __device__ inline void bring_columns(const Sizes& z, const Place& at, const float* w,
                                      unsigned char* weights, const Load& load) {
@@ -163,8 +163,8 @@ __device__ inline void bring_columns(const Sizes& z, const Place& at, const floa
   }
 }
 
-// As bring_columns(), for runs of one input channel, two of which are read at a time. plane_at is
-// the byte offset of a kernel's tap; -1 when the tap is not in this phase.
+// As bring_columns(), for backward_data, where a run of w is one input channel; reads two runs at a
+// time. plane_at is the byte offset of a kernel's tap, or -1 when the tap is not in this phase.
 template <class T, int kAhead, class Load>
 __device__ inline void bring_depths(const Sizes& z, const Place& at, const float* w,
                                     const int* plane_at, unsigned char* weights, const Load& load) {
@@ -241,8 +241,8 @@ struct Sums {
   int column, rank;
 };
 
-// Adds the results of kBlocks blocks in order. A thread has eight quads in flight, because loads
-// from other blocks take some hundred cycles.
+// Adds the results of kBlocks blocks in order. A thread has eight loads of four floats in flight,
+// because loads from other blocks take some hundred cycles.
 template <class T, int kBlocks>
 __device__ inline void add_blocks(const Sizes& z, const Sums& tile, const Finish<T>& end, T* y) {
   constexpr int kItems = kMaxBlocks / kBlocks;
@@ -400,7 +400,8 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
         }
       }
     }
-    // Rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}; one way after another.
+    // Lane l has rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}. The ways add their results in
+    // order.
     for (int turn = 0; turn < ways; ++turn) {
       if (is_there && turn == way) {
 #pragma unroll

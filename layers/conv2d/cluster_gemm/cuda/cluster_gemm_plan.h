@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_gemm_plan.h: the tiling of cluster_gemm: the work of a block and of a cluster of blocks,
-// and its estimated time. No CUDA here, so tests check this file on the CPU.
+// cluster_gemm_plan.h: the tiling of cluster_gemm, that is, the work of a block and of a cluster of
+// blocks, and its estimated time. It contains no CUDA, so tests check it on the CPU.
 //
-// Tile      the positions of a block: some lines of an image, or whole images; and the output
-//           channels of a block, its columns
-// Cluster   the blocks of one tile. Each has a chunk of the input channels with all taps
-// Patch     the pixels that a tile reads, each with a chunk's channels, in shared memory
-// Step      32 bytes of the K dimension: 16 channels of fp16/bf16 or 8 of f32, of one tap
+// Tile      the output positions of a block (some lines of an image, or whole images) and its
+//           output channels, called columns
+// Cluster   the blocks of one tile, each with a chunk of the input channels and all taps
+// Patch     the pixels that a tile reads, with the channels of a chunk, in shared memory
+// Step      32 bytes of the K dimension: 16 channels of fp16/bf16 or 8 of f32, for one tap
 // Unit      the output of a warp: 16 or 32 positions, 16 or 32 columns
 // Ways      warps that split the K dimension of a unit
 // Read next  cluster_gemm_kernel.cuh
@@ -22,7 +22,7 @@
 
 namespace convscope::cluster_gemm {
 
-inline constexpr int kOctet = 8;  // channels; stored pixels are whole octets
+inline constexpr int kOctet = 8;  // channels; a stored pixel has a multiple of 8 channels
 inline constexpr int kStepBytes = 32;
 inline constexpr int kTileRows = 16;     // positions of one tensor-core product
 inline constexpr int kTileColumns = 16;  // columns of two products
@@ -45,7 +45,7 @@ struct Sizes {
   int images, in_h, in_w, out_h, out_w;
   int in_octets, out_octets;      // octets of a stored pixel
   int in_channels, out_channels;  // without padding channels
-  // w consists of runs of consecutive floats. In forward a run is one output channel with the
+  // A run of w is a range of consecutive floats. In forward it is one output channel with the
   // chunk's input channels and all taps. In backward_data it is one output channel of w with the
   // block's columns and all taps.
   int kernel_taps, run_apart;
@@ -81,20 +81,20 @@ struct Sizes {
   constexpr int ways() const { return 1 << ways_log2; }
   constexpr int patch_pixels() const { return tile_images * patch_h * patch_w; }
   constexpr int patch_bytes() const { return patch_pixels() * pitch; }
-  // Adds 16 bytes, so that neighbouring taps of a run use different banks.
+  // Returns the bytes of a tap. 16 extra bytes put neighbouring taps of a run into different banks.
   constexpr int tap_bytes() const { return columns * weight_pitch + 16; }
   constexpr int sum_pitch() const { return columns + kSumGap; }
   constexpr int tiles() const {
     return ceil_div(images, tile_images) * by_tiles_h.d * by_tiles_w.d;
   }
-  // Returns the second dimension of the grid [tiles of positions, tiles of columns and phases,
-  // blocks].
+  // Returns the second dimension of the grid, whose dimensions are tiles of positions, tiles of
+  // columns and phases, and blocks.
   constexpr int column_jobs() const { return column_tiles * phases(); }
   constexpr std::int64_t clusters() const { return std::int64_t{tiles()} * column_jobs(); }
 };
 
-// Rounds up to an odd number of 16-byte segments, so that equal segments of eight neighbours use
-// all banks.
+// Rounds up to an odd number of 16-byte segments, so that the same segment of eight neighbouring
+// rows uses all banks.
 constexpr int odd_pieces(int bytes) { return (bytes / 16 | 1) * 16; }
 
 inline int element_bytes(const Conv2dProblem& z) { return z.dtype == DType::f32 ? 4 : 2; }
@@ -109,7 +109,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   Sizes out{};
   out.images = narrow(z.n);
   int h = narrow(z.h), w = narrow(z.w), p = narrow(z.p()), q = narrow(z.q());
-  // Where no pixel has neighbours, all images form one line.
+  // With 1x1 kernels and stride 1 no tap reads a neighbour, so all images form one line.
   if (r * s == 1 && h == p && w == q && z.stride_h == 1 && z.stride_w == 1 && z.pad_top == 0 &&
       z.pad_left == 0) {
     w = q = out.images * h * w;
@@ -168,7 +168,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
     for (int t = 0; t < a.taps; ++t) {
       for (int u = 0; u < b.taps; ++u) {
         out.tap_kernel[taps] = static_cast<short>(a.kernel(t) * s + b.kernel(u));
-        // Packs row and column; with_tile() turns them into an offset.
+        // Packs row and column, which with_tile() replaces by an offset.
         out.tap_at[taps++] = (a.input(0, t) - rows.low) << 16 | (b.input(0, u) - columns.low);
       }
     }
@@ -231,16 +231,16 @@ inline std::int64_t shared_bytes_of(const Sizes& z) {
          std::int64_t{4} * z.rows * z.sum_pitch() + 8 * z.rows + 8 * steps + 4 * z.kernel_taps;
 }
 
-// Returns how many clusters run at once, with one block on an SM. A cluster uses SMs of one part of
-// the GPU (GPC), where some stay idle: an H200 with its 132 SMs runs 15 clusters of 8 blocks.
+// Returns how many clusters run at once, with one block on an SM. A cluster uses SMs of one GPC (a
+// group of SMs), so some SMs stay idle: an H200 with 132 SMs runs 15 clusters of 8 blocks.
 inline int clusters_at_once(const Machine& machine, int blocks) {
   const int usable = blocks > 2 ? machine.multiprocessors * 94 / 100 : machine.multiprocessors;
   return std::max(usable / blocks, 1);
 }
 
 // Microseconds on one NVIDIA H200, fitted to 552 tilings of 23 layers. A fit to half of the layers
-// predicts the times of the other half within 16 %. `alone`: time of a block on an idle SM;
-// `shared`: time that each block adds on its SM.
+// predicts the times of the other half within 16 %. `alone` is the time of a block on an idle SM,
+// `shared` the time that each block adds on its SM.
 inline constexpr double kBlockUs = 1.59;                     // launch, first bytes, last bytes
 inline constexpr double kClusterUs = 0.41, kRankUs = 0.093;  // for a cluster; for each block in it
 inline constexpr double kCopyUs = 0.054;                     // for a thread's 16-byte segment of

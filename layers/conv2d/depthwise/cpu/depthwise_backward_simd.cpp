@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_backward_simd.cpp: the gradients of planes of a depthwise convolution, with
-// neighbouring pixels of a row in the vector lanes. Read depthwise_forward_simd.cpp first.
+// neighbouring pixels of a row in the vector lanes.
 //
-// Loops are unrolled for kernels of 3x3, 5x5 and 7x7; all other kernels have plain loops.
-// Read next  depthwise_forward_simd.cpp; depthwise_cpu.cpp, the algorithm
+// Loops are unrolled for kernels of 3x3, 5x5 and 7x7. Other kernels have plain loops.
+// Read next  depthwise_forward_simd.cpp (read it first); depthwise_cpu.cpp, the algorithm
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_strips.h"
 
@@ -12,10 +12,12 @@ namespace {
 
 // ---- backward_data, stride 2 -------------------------------------------------------------------
 
-// Let h + pad_top = 2 j + a and r = 2 t + a; then row h reads row p = j - t. So rows of the two
-// parities a are two convolutions of stride 1 over the same rows of dy; columns likewise with i, b,
-// u. A vector of dy is multiplied by up to four taps. The two column parities are interleaved when
-// they are stored. Computes rows [j, j + Rows) of one vector of columns from i on.
+// Computes rows [j, j + Rows) of one vector of columns from i on, for stride 2. Rows of dx and taps
+// are split by their parity a:
+//   h + pad_top = 2 j + a,  r = 2 t + a:  row h of dx reads row p = j - t of dy
+// So the rows with a = 0 and with a = 1 are two convolutions of stride 1 over the same rows of dy.
+// Columns are split in the same way, with i, b, u. Each vector of dy is multiplied by up to four
+// taps. The two column parities are interleaved when they are stored.
 template <class Kind, int R, int S, int Rows>
 CONVSCOPE_INLINE void backward_rows(const DepthwiseMap& z, const float* dy,
                                     const typename Kind::V (&taps)[R * S],
@@ -148,8 +150,8 @@ void backward_data(const DepthwiseMap& z, const float* dy, const float* w, bool 
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// Accumulators in vector lanes, which are kept from plane to plane and reduced across the lanes at
-// the end; in chains of about kSumChain vectors (framework/simd/sum_chain.h).
+// Accumulators in vector lanes for all planes of a slice, reduced across the lanes at the end. Sums
+// are in chains of about kSumChain vectors (framework/simd/sum_chain.h).
 template <int R, int S>
 struct TapSums {
   typename Wide::V wide[R * S];
@@ -160,9 +162,9 @@ struct TapSums {
 #endif
 };
 
-// Adds the gradient of kernel rows [r, r + Taps) from rows [p, p + Rows) of dy, for one strip of
-// one plane. Registers hold Taps x S accumulators and Rows strips of dy; each row of x is loaded
-// once for all taps.
+// Adds the gradient of kernel rows [r, r + Taps) from rows [p, p + Rows) of dy, for one vector
+// strip of one plane. Registers hold Taps x S accumulators and Rows vectors of dy. Each row of x is
+// loaded once for all taps.
 template <class Kind, int S, int Stride, int Taps, int Rows>
 CONVSCOPE_INLINE void weight_rows(const DepthwiseMap& z, const float* x, const float* dy, Index r,
                                   Index p, const Borders<Kind, S, Stride>& borders,
@@ -200,7 +202,7 @@ CONVSCOPE_INLINE void weight_rows(const DepthwiseMap& z, const float* x, const f
   }
 }
 
-// Rows of a wide plane are read in order, a few at a time.
+// Returns how many rows of a wide plane are read before the next strip starts.
 CONVSCOPE_INLINE Index band_rows(Index rows, Index columns) {
   constexpr Index kWide = 4 * Wide::kCount;
   return columns < kWide ? rows : 28;
@@ -268,7 +270,7 @@ void weight_planes(const DepthwiseMap& z, const float* x, Index x_step, const fl
 template <int R, int S, int Stride>
 void weight_unrolled(const DepthwiseMap& z, const float* x, Index x_step, const float* dy,
                      Index dy_step, Index planes, float* sums) {
-  // The largest number of kernel rows, and of rows of dy with them, that fits into the registers.
+  // The largest number of kernel rows that fits into the registers, and of rows of dy next to them.
   constexpr int kFit = (kRegisters - 4) / S;
   constexpr int kTaps = kFit < R ? kFit : R;
   constexpr int kRest = R % kTaps;

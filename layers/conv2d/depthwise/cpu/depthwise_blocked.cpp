@@ -2,24 +2,25 @@
 // depthwise_blocked.cpp: forward and backward_data of depthwise convolution in NCHW16c. Each block
 // of 16 channels of an image is a separate convolution of [H,W,16] with [R,S,16].
 //
-// Method     The output is cut into phases: pixels that read their neighbours in the same pattern.
-//            A forward pass has one phase. In backward_data row h reads row p = (h + pad - r
-//            dilation) / stride for those r for which that is a whole number. So the rows of one
-//            residue modulo the stride are a convolution of stride 1 with a part of the kernel,
-//            rotated by 180 degrees, and columns likewise. 3x3 with stride 2 has four phases, of 4,
-//            2, 2 and 1 taps; nothing is scattered, and each pixel of dx is written once. Rows are
+// Method     The output is split into phases: a phase has the pixels whose inputs have the same
+//            pattern. A forward pass has one phase. In backward_data row h of dx reads row p = (h +
+//            pad - r dilation) / stride of dy for each r for which p is a whole number. So the rows
+//            of one residue modulo the stride are a convolution of stride 1 with some rows of the
+//            kernel, rotated by 180 degrees; columns are split in the same way. 3x3 with stride 2
+//            has four phases, of 4, 2, 2 and 1 taps. Each pixel of dx is written once. Rows are
 //            computed in bands, phase after phase, so that a band's rows of `in` are still in L1
-//            when the next strip or phase reads them. Threads take (image, block of channels, part
-//            of its rows).
+//            when the next strip or phase reads them. Threads share the (image, block of channels,
+//            range of rows).
 // Cost       FLOPs = 2 N K P Q R S without the taps outside; bytes = the tensors once. For 16
 //            channels a pixel of a 3x3 layer is 18 FMAs of 8 lanes (9 cycles with two ports) and
-//            128 bytes of x and y: bound by memory beyond the caches, by the ports within them.
+//            128 bytes of x and y. Memory limits large tensors, the FMA ports limit tensors in the
+//            caches.
 // Numerics   one rounding per FMA in the order of the kernel's rows and columns, in chains
 //            (framework/simd/sum_chain.h)
 // Choices    kBandPixels 224: 14 KiB of `in` and as much of `out`, plus the rows above and below.
-//            Tensors of more than kFarBytes exceed L2 and a core's share of L3, and come from
-//            memory; then the rows of the next band are prefetched
-// Read next  depthwise_blocked_simd.cpp, the strips; depthwise_blocked_weights.cpp, dw
+//            Tensors of more than kFarBytes exceed L2 and a core's share of L3, so they are read
+//            from memory, and the rows of the next band are prefetched
+// Read next  depthwise_blocked_simd.cpp, the register tiles; depthwise_blocked_weights.cpp, dw
 #include "layers/conv2d/depthwise/cpu/depthwise_blocked.h"
 
 #include <algorithm>
@@ -67,8 +68,8 @@ DepthwiseAxis forward_axis(const Dimension& z) {
           .kernel = z.kernel};
 }
 
-// Returns the pixels of x with index first + i stride. Taps are counted from the last one, because
-// the kernel is flipped.
+// Returns the axis of the pixels of x with index first + i stride. Taps are counted from the last
+// tap, because the kernel is flipped.
 DepthwiseAxis backward_axis(const Dimension& z, Index first) {
   DepthwiseAxis axis{.count = z.in > first ? ceil_div(z.in - first, z.stride) : 0,
                      .first = first,
@@ -90,7 +91,7 @@ DepthwiseAxis backward_axis(const Dimension& z, Index first) {
   return axis;
 }
 
-// The values that all blocks of channels share.
+// The values of a pass that all blocks of channels share.
 struct Pass {
   const Conv2dProblem& z;
   const DepthwiseAxis* rows;
@@ -179,8 +180,8 @@ bool unrolled(const Conv2dProblem& z, Direction direction) {
   return direction != Direction::backward_weight || z.r == z.s;
 }
 
-// Returns the cost, measured within L2. Chains of 9 FMAs wait for each other more than chains of
-// 25. A call for one block of an image costs about 150 cycles.
+// Returns the cost, measured within L2. Chains of 9 FMAs have more latency stalls per FMA than
+// chains of 25. A call for one block of an image costs about 150 cycles.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double share = !unrolled(z, direction) ? 0.3 : z.s == 3 ? 0.65 : 0.75;
   const double planes = static_cast<double>(z.n * ceil_div(z.k, kChannelBlock));

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_blocked_simd.cpp: rows of a depthwise convolution in NCHW16c, forward and
-// backward_data. 16 channels are in the lanes, so nothing is shifted and every load is a whole
-// vector.
+// backward_data. A vector holds the channels of one pixel, so no lanes are shifted and every load
+// is a whole vector.
 //
-// Method     A strip is a few neighbouring pixels of a row, which stay in registers. For each row
-//            of the kernel its taps are loaded into registers, and each x once: it is multiplied by
-//            every tap that reaches one of the strip's pixels. So P pixels of a row of S taps cost
-//            P S FMAs and P + S - 1 loads of x and S of taps: 0.47 loads for each FMA in a 3x3
-//            kernel, 0.38 in 5x5 and 7x7, where a CPU has one. The number of kernel rows is a loop,
-//            so rows outside the image are skipped. Columns outside are known at compile time:
-//            usual padding has a separate instance. Any other row of taps (other widths or padding,
-//            strides above 2, most dilations) takes plain loops: x is an operand in memory, 1 + 1/P
-//            loads for each FMA.
-// Choices    P: accumulators, the taps of a row and one x fill 16 registers, at most 12 pixels;
-//            with 32 registers 14 pixels, two times the 7 that divides the maps of ImageNet. Strips
-//            of a row are of nearly equal width.
-// GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over accumulators
-// has an unroll pragma.
-// Read next  depthwise_blocked.cpp, which uses it; depthwise_blocked_weight_simd.cpp
+// Method     A strip is a few neighbouring pixels of a row, whose accumulators stay in registers.
+//            For each row of the kernel the taps are loaded into registers, and each x is loaded
+//            once and multiplied by every tap that reaches one of the strip's pixels. So P pixels
+//            and a kernel row of S taps cost P S FMAs, P + S - 1 loads of x and S of taps: 0.47
+//            loads for each FMA in a 3x3 kernel, 0.38 in 5x5 and 7x7, and a CPU can do one. The
+//            number of kernel rows is not a constant, so rows outside the image are skipped. The
+//            columns outside are compile-time constants for usual padding. Other rows of taps
+//            (other widths or padding, strides above 2, most dilations) take plain loops, with x as
+//            an operand in memory and 1 + 1/P loads for each FMA.
+// Choices    P: accumulators, the taps of a row and one x fill 16 registers with at most 12 pixels,
+//            or 32 registers with 14 pixels (two times 7, which divides the maps of ImageNet). The
+//            strips of a row have nearly equal widths.
+// GCC 12 keeps an array on the stack when a loop without unrolling indexes it, so every loop over
+// accumulators has an unroll pragma.
+// Read next  depthwise_blocked.cpp, the caller; depthwise_blocked_weight_simd.cpp
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_blocked_strips.h"
@@ -33,7 +33,7 @@ template <int Taps>
 constexpr int kPixelsBeside =
     kRegisters - Taps - 1 < kMaxPixels ? kRegisters - Taps - 1 : kMaxPixels;
 
-// One vector of the channels of a block.
+// The channels of a block that one vector holds.
 struct Lanes {
   const float* in;
   const float* w;
@@ -56,8 +56,8 @@ CONVSCOPE_INLINE Lanes lanes_of(const DepthwiseBlock& block, int lane) {
           .first = lane == 0};
 }
 
-// Calls body(j, offset of pixel j) for the pixels of a strip. Offsets of three pixels are addressed
-// from one register.
+// Calls body(j, offset of pixel j) for the pixels of a strip. One address register serves three
+// pixels.
 template <int Pixels, class Body>
 CONVSCOPE_INLINE void for_pixels(Index step, Body body) {
   Index at = 0;
@@ -68,7 +68,7 @@ CONVSCOPE_INLINE void for_pixels(Index step, Body body) {
   }
 }
 
-// Finishes neighbouring pixels, `Step` floats apart, and stores them to `out`.
+// Applies the epilogue to neighbouring pixels, `Step` floats apart, and stores them to `out`.
 template <int Pixels, class Step>
 CONVSCOPE_INLINE void finish(const Lanes& lanes, Index at, Step step, Vec (&sums)[Pixels]) {
   if (lanes.residual != nullptr) {
@@ -101,7 +101,7 @@ CONVSCOPE_INLINE void store_sums(const DepthwisePhase& z, const Lanes& lanes, In
   }
 }
 
-// The kernel taps that are inside `in` for a row of `out`.
+// The rows of the kernel that are inside `in` for a row of `out`.
 struct KernelRows {
   CONVSCOPE_INLINE KernelRows(const DepthwiseAxis& h, Index row)
       : begin(0), end(h.taps), at(h.at + row * h.pixel) {
@@ -197,8 +197,8 @@ CONVSCOPE_INLINE void add_row(const float* in, const float* w, Index w_step, Vec
   }
 }
 
-// Prefetches the input of later rows, and the lines of every second pixel that later rows of a
-// phase write. An address outside any array is harmless.
+// Prefetches the input of later rows, and every second output line that later rows of a phase
+// write. Prefetching an address outside any array is harmless.
 template <int Pixels, int Step>
 __attribute__((noinline)) void ask_ahead(const DepthwisePhase& z, const Lanes& lanes,
                                          const float* in, Index row, Index column, Index rows) {
@@ -269,7 +269,7 @@ constexpr StripFunction strip_entry() {
   }
   return nullptr;
 }
-// Functions for strips of 1, 2, ... pixels.
+// The functions for strips of 1, 2, ... pixels.
 template <int Taps, int Step, int Reach = 1>
 constexpr StripFunction kStrips[14] = {
     strip_entry<Taps, Step, Reach, 1>(),  strip_entry<Taps, Step, Reach, 2>(),
@@ -285,7 +285,7 @@ struct Form {
   int pixels;  // at most
 };
 
-// Taps 3, 5 and 7 are usual kernels; 1, 2 and 4 are the phases of backward_data with stride 2.
+// Kernels have rows of 3, 5 or 7 taps; the phases of backward_data with stride 2 have 1, 2 or 4.
 Form form_of(const DepthwisePhase& z) {
   const bool fits = z.w.reach <= 2 && z.w.taps <= 7 && z.h.taps * z.w.taps <= kSumChain;
   if (fits && z.w.reach == 2) {

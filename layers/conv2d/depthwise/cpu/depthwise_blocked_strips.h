@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_strips.h: how a row of NCHW16c pixels is split into strips, and which columns
-// outside of the image a strip would read. For depthwise_blocked_simd.cpp and
-// depthwise_blocked_weight_simd.cpp.
+// depthwise_blocked_strips.h: functions that split a row of NCHW16c pixels into strips of
+// neighbouring pixels, and find the columns that a strip would read outside the image. For
+// depthwise_blocked_simd.cpp and depthwise_blocked_weight_simd.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace {
 using Index = std::int64_t;
 constexpr int kBlock = 16;  // channels of a block
 
-// Returns the maximum number of pixels of a strip. A build for a sanitizer has only narrow strips
-// of the same code, because clang otherwise compiles for minutes.
+// Returns the maximum number of pixels of a strip. Sanitizer builds have only narrow strips,
+// because clang otherwise compiles this code for minutes.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int most_pixels(int) { return 4; }
 #else
@@ -46,9 +46,10 @@ struct Over {
 };
 
 // Calls run(Over{}) for a strip whose reach begins in column `left` of `in` and ends `beyond`
-// columns after its last one. The first and last tap of a row are `Beside` columns apart. Only
-// usual padding is supported: half of the `Beside` columns are outside on each side, and one fewer
-// on the right for even images with Step 2. Returns false without a call for other padding.
+// columns after the last column of `in`. The first and last tap of a row are `Beside` columns
+// apart. Only usual padding is supported, where half of the `Beside` columns are outside at the
+// left and right edge, or one fewer at the right edge of even images with Step 2. Returns false
+// without a call for other padding.
 template <int Beside, int Step, class Run>
 CONVSCOPE_INLINE bool with_border(Index left, Index beyond, Run run) {
   constexpr int kLeft = Beside / 2, kRight = (Beside + 1) / 2;

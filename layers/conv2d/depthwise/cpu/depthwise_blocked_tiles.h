@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_tiles.h: the functions of depthwise convolution in NCHW16c
-// (layers/dispatch/activation_layout.h) that depend on the instruction set. They process one block
-// of 16 channels of one image [H,W,16] with its kernels [R,S,16].
+// depthwise_blocked_tiles.h: the interface of the functions for depthwise convolution in NCHW16c
+// (layers/dispatch/activation_layout.h) that are compiled for each instruction set. They process
+// one block of 16 channels of one image [H,W,16] with the kernels [R,S,16].
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace convscope {
 
 // One dimension of a pass. Pixel i < count of `out` has index first + i step. The pixel is a sum
-// over taps t < taps: element tap + t tap_step of the kernel times element at + i pixel + t reach
-// of `in`, if the latter exists.
+// over taps t < taps of kernel element tap + t tap_step times element at + i pixel + t reach of
+// `in`. Elements outside `in` are skipped.
 struct DepthwiseAxis {
   std::int64_t count = 0, first = 0, step = 1;
   std::int64_t taps = 0, tap = 0, tap_step = 1;
@@ -21,9 +21,9 @@ struct DepthwiseAxis {
   std::int64_t in = 0, kernel = 0;  // elements of `in` and of the kernel in this dimension
 };
 
-// A pass over one block of channels, or over one phase of it. In a forward pass in = x, out = y. In
-// backward_data in = dy, out = dx; with strides above 1, a phase has the pixels of dx whose indices
-// have the same residues modulo the strides.
+// A pass over one block of channels, or over one phase of the block. In a forward pass in = x, out
+// = y. In backward_data in = dy, out = dx; with strides above 1, a phase has the pixels of dx whose
+// indices have the same residues modulo the strides.
 struct DepthwisePhase {
   DepthwiseAxis h, w;
   std::int64_t out_w = 0;  // columns of all phases
@@ -43,7 +43,7 @@ struct DepthwiseBlock {
 
 struct DepthwiseBlocked {
   // Computes rows [begin, end) of a phase as start + products + residual. With `relu` the results
-  // are at least 0 and at most `most`.
+  // are clamped to [0, most].
   void (*rows)(const DepthwisePhase& phase, const DepthwiseBlock& block, std::int64_t begin,
                std::int64_t end) = nullptr;
 };
@@ -55,7 +55,7 @@ struct DepthwiseUnit {
   const float* dy = nullptr;
   std::int64_t dy_step = 0;
   std::int64_t images = 0, begin = 0, end = 0;
-  // How many floats ahead to prefetch; 0: no prefetch.
+  // Prefetch distances in floats; 0: no prefetch.
   std::int64_t x_ahead = 0, dy_ahead = 0;
 };
 

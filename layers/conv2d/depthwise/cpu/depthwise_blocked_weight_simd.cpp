@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_weight_simd.cpp: backward_weight of a depthwise convolution in NCHW16c. With 16
-// channels in the lanes, the accumulators of some kernel rows stay in registers over a strip of
+// depthwise_blocked_weight_simd.cpp: backward_weight of a depthwise convolution in NCHW16c. The
+// lanes are 16 channels, and the accumulators of some kernel rows stay in registers over a strip of
 // pixels.
 //
-// Method     A strip is P neighbouring pixels of dy, over all rows and images. In each row its P
-//            vectors of dy are loaded into registers, and each x of G rows once: it is multiplied
-//            by every pixel of dy that shares a tap with it. G S accumulators, P dy and one x fill
-//            the registers; G S P FMAs cost G (P + S - 1) loads of x and P of dy: about 0.6 for
-//            each FMA in a 3x3 kernel, 0.5 in the larger ones, where a CPU has one. x and dy
-//            outside their images are neither read nor multiplied: the columns that usual padding
-//            leaves outside are known at compile time. Plain loops, for any other problem or
-//            padding, keep up to 8 taps of one kernel row: x is an operand in memory.
-// Choices    G rows of the kernel at once so that at least 8 accumulators are in use where they fit
-//            (4 cycles of an FMA times 2 of them a cycle): 16 registers hold 3 rows of a 3x3
-//            kernel, 2 of 5x5, 1 of 7x7; 32 hold 3, 5 and 3. Strips of up to 7 pixels where 32
-//            registers hold them (7 divides the maps of ImageNet), else 5.
+// Method     A strip is P neighbouring columns of dy, over all rows and images. In each row the P
+//            vectors of dy are loaded into registers, and each x that G kernel rows need is loaded
+//            once and multiplied by every pixel of dy that shares a tap with it. G S accumulators,
+//            P dy and one x fill the registers. G S P FMAs cost G (P + S - 1) loads of x and P of
+//            dy: about 0.6 for each FMA in a 3x3 kernel, 0.5 in larger kernels, and a CPU can do
+//            one. x and dy outside their images are neither read nor multiplied; for usual padding
+//            the columns outside are compile-time constants. Other problems or padding take plain
+//            loops, with up to 8 taps of one kernel row in registers and x as an operand in memory.
+// Choices    G, the number of kernel rows, is chosen so that at least 8 accumulators are in use
+//            where they fit (an FMA takes 4 cycles, and 2 start in a cycle): 16 registers hold 3
+//            rows of a 3x3 kernel, 2 of 5x5, 1 of 7x7; 32 hold 3, 5 and 3. Strips have up to 7
+//            pixels where 32 registers hold them (7 divides the maps of ImageNet), else 5.
 // Numerics   The products of a strip are summed in chains of kSumChain pixels
 //            (framework/simd/sum_chain.h).
-// Read next  depthwise_blocked_weights.cpp, which uses it
+// Read next  depthwise_blocked_weights.cpp, the caller
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
@@ -27,7 +27,7 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// Kernel rows at once.
+// Returns G, the number of kernel rows in registers.
 template <int S>
 constexpr int kRowsAtOnce = kRegisters == 32 ? (S == 5 ? 5 : 3)
                                              : (S == 3   ? 3
@@ -122,8 +122,8 @@ void plain(const DepthwiseMap& z, const DepthwiseUnit& lanes, Index begin, Index
 
 // ---- unrolled ----------------------------------------------------------------------------------
 
-// Adds one row of a strip. Kernel rows [from, end) of Rows read a row of x inside the image.
-// With `All`, all kernel rows do.
+// Adds one row of a strip. A row of x inside the image exists for kernel rows [from, end) of Rows;
+// `All` means for all kernel rows.
 template <int Rows, int S, int Step, int Reach, int Pixels, class Border, bool All>
 CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, int from, int end,
                                 Vec (&sums)[Rows * S]) {
@@ -157,7 +157,7 @@ CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, in
   }
 }
 
-// Prefetches the data of the next unit. An address outside any array is harmless.
+// Prefetches the data of the next unit. Prefetching an address outside any array is harmless.
 template <int Step, int Pixels>
 __attribute__((noinline)) void ask_ahead(const DepthwiseMap& z, const DepthwiseUnit& unit,
                                          const float* x, const float* dy) {
@@ -203,7 +203,7 @@ CONVSCOPE_INLINE void strip_sums(const DepthwiseMap& z, const DepthwiseUnit& uni
   add_to<Rows * S>(to, sums);
 }
 
-// Returns false when the columns outside the image are not those of usual padding.
+// Returns false when the columns outside the image differ from those of usual padding.
 template <int Rows, int S, int Step, int Reach, int Pixels>
 bool strip(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r, Index column, float* to) {
   constexpr int kBeside = (S - 1) * Reach;
@@ -224,7 +224,7 @@ constexpr StripFunction strip_entry() {
     return strip<Rows, S, Step, Reach, Pixels>;
   return nullptr;
 }
-// Functions for strips of 1, 2, ... pixels.
+// The functions for strips of 1, 2, ... pixels.
 template <int Rows, int S, int Step, int Reach>
 constexpr StripFunction kStrips[7] = {
     strip_entry<Rows, S, Step, Reach, 1>(), strip_entry<Rows, S, Step, Reach, 2>(),

@@ -2,15 +2,15 @@
 // depthwise_blocked_weights.cpp: backward_weight of depthwise convolution in NCHW16c.
 //
 // Method     A unit is some rows of one image, or several small images, for one block of 16
-//            channels. It stays in L2 while all rows of the kernel read it. Its sums [R,S,16] are
-//            computed in chains (framework/simd/sum_chain.h) and then added to the sums of a slice.
-//            A slice is a range of units. Slices are added up in order, so dw has the same bits for
-//            any number of threads. Threads take (slice, block). There are more slices when there
-//            are few blocks.
+//            channels. The unit stays in L2 while all rows of the kernel read it. Its sums [R,S,16]
+//            are computed in chains (framework/simd/sum_chain.h) and then added to the sums of a
+//            slice, which is a range of units. Slices are added up in order, so dw has the same
+//            bits for any number of threads. Threads take (slice, block). When there are few
+//            blocks, there are more slices.
 // Cost       FLOPs = 2 N K P Q R S; bytes = x and dy once; workspace = dw for each slice and the
 //            sums of a unit for each thread
-// Choices    kUnitPixels 1024: 64 KiB of dy; a unit of one image has at most kSumChain chains of a
-//            strip in each sum, and a slice at most kSumChain units
+// Choices    kUnitPixels 1024: 64 KiB of dy. In each sum, a unit of one image has at most kSumChain
+//            chains of a strip, and a slice at most kSumChain units
 // Read next  depthwise_blocked_weight_simd.cpp, the strips
 #include <algorithm>
 
@@ -40,7 +40,7 @@ struct WeightPlan {
       : blocks(ceil_div(z.k, kChannelBlock)), taps(z.r * z.s) {
     const Index p = z.p();
     const Index plane = p * z.q();
-    // Splits an image, or the batch, into as many units as enough slices need.
+    // Splits an image, or the batch, into enough units for the wanted number of slices.
     const double flops = z.nominal_flops() / static_cast<double>(blocks);
     const Index wanted = std::clamp<Index>(
         std::min(ceil_div(kSlices, blocks), static_cast<Index>(flops / kChunkFlops)), 1, z.n * p);

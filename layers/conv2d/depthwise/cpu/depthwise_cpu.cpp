@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_cpu.cpp: convolution with one input channel for each group. Every output plane is one
+// depthwise_cpu.cpp: convolution with one input channel for each group. Each output plane is one
 // input plane convolved with one small kernel, computed on NCHW planes without a copy.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] x[n, k / M, p stride_h - pad_top +
@@ -7,22 +7,21 @@
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r-pad,q*stride+s-pad]
-// Method     Lanes run along a row. 7 rows of y are computed at once (4 with 16 registers): each
-//            row of x is loaded once for each of its S shifts and multiplied into every accumulator
-//            that it belongs to. Borders are masked loads and skipped rows, so nothing is copied or
-//            padded. With AVX-512 two neighbouring vectors are computed together, and the loads
-//            that they share are shifted in registers. A row that fits into one or two vectors is
-//            loaded once, and its masks are computed once for many planes. With stride 2 two
-//            vectors are loaded and split into even and odd elements.
-//            backward_data: with stride 1 it is the forward pass with the kernel rotated by 180
-//            degrees; with stride 2 the four parities of (h, w) are computed from the same loads of
-//            dy and interleaved.
-//            backward_weight: R S accumulator vectors are kept over whole rows (as many kernel rows
-//            at a time as registers allow), over all planes of a slice, and are reduced across
-//            lanes once. Lines are prefetched in software: the hardware's prefetcher stops at a
-//            page, and does not predict that backward_weight's next plane is C planes further.
-//            Threads take planes, in backward_weight output channels and slices of N. NCHW16c
-//            images (`layout=blocked`) have separate kernels with 16 channels in the lanes:
+// Method     Lanes are pixels of a row. 7 rows of y are computed at once (4 with 16 registers):
+//            each row of x is loaded once for each of its S shifts and multiplied into every
+//            accumulator that uses it. Borders are masked loads and skipped rows, so nothing is
+//            copied or padded. With AVX-512 two neighbouring vectors are computed together, and the
+//            loads that both need are shifted in registers. A row that fits into one or two vectors
+//            is loaded once, and its masks are computed once for many planes. With stride 2 two
+//            vectors are loaded and split into even and odd elements. backward_data: with stride 1
+//            it is the forward pass with the kernel rotated by 180 degrees; with stride 2 the four
+//            parities of (h, w) are computed from the same loads of dy and interleaved.
+//            backward_weight: R S accumulator vectors (as many kernel rows at a time as registers
+//            allow) are kept over all planes of a slice and reduced across lanes once. Lines are
+//            prefetched in software, because the hardware's prefetcher stops at a page, and does
+//            not predict that backward_weight's next plane is C planes further. Threads share
+//            planes, or in backward_weight output channels and slices of N. NCHW16c images
+//            (`layout=blocked`) have separate kernels with 16 channels in the lanes:
 //            depthwise_blocked.cpp.
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; f32 accumulators.
 //            NCHW16c: x [N,C/16,H,W,16], y [N,K/16,P,Q,16], w packed to [K/16,R,S,16]
@@ -30,19 +29,19 @@
 //            3x3, 5x5, 7x7 with stride 1 (any dilation) or 2 (no dilation); else plain loops.
 //            NCHW16c: one kernel for each channel
 // Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; workspace = dw for each slice
-//            (backward_weight), else none. 3x3: 18 FLOPs for 8 bytes of x and y, so memory-bound
-//            beyond the caches of every machine above 2 FLOPs/byte
+//            (backward_weight), else none. 3x3: 18 FLOPs for 8 bytes of x and y, so beyond the
+//            caches it is memory-bound on every machine above 2 FLOPs/byte
 // Numerics   one rounding per FMA in the order of (r, s) (R S <= 49 terms); backward_weight sums
 //            lanes over a slice, then lanes, then slices in order, in chains
 //            (framework/simd/sum_chain.h). Same bits on each run and for any number of threads;
 //            exact on integers below 2^24
-// Backward   dx assigned (channels of a multiplier one after another); dw assigned or added to
+// Backward   dx assigned (with a multiplier, its channels are added in order); dw assigned or added
+//            to
 // Choices    7 rows: the loads for each vector of results fall from S R to S (R + 6) / 7. 3x3 needs
 //            9 taps + 14 accumulators + 6 shifted vectors = 29 of AVX-512's 32 registers, and 7
-//            divides the maps of ImageNet. AVX2 has 4 rows: 9 + 4 + 3 = 16 registers.
-//            The rest of a row, up to 8 pixels, takes an 8-lane vector, which costs half as much as
-//            a 16-lane vector.
-//            kSlices 16: work for the threads when there are few channels
+//            divides the maps of ImageNet. AVX2 has 4 rows: 9 + 4 + 3 = 16 registers. The last
+//            pixels of a row, up to 8, take an 8-lane vector, which costs half as much as a 16-lane
+//            vector. kSlices 16: enough work for the threads when there are few channels
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis); P. Zhang, E. Lo, B. Lu: High
 //            Performance Depthwise and Pointwise Convolutions on Mobile Devices, AAAI 2020
 // Read next  reference_cpu.cpp; depthwise_forward_simd.cpp and depthwise_backward_simd.cpp;
@@ -87,14 +86,13 @@ constexpr Index kPlanesAtOnce = 8;   // while they are in L1 or L2, before the e
 
 bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
 
-// Returns the planes that a thread takes at a time.
+// Returns the number of planes that a thread takes at a time.
 Index grain_of(const Conv2dProblem& z) {
   const double flops = 2.0 * static_cast<double>(z.p() * z.q() * z.r * z.s);
   return static_cast<Index>(kChunkFlops / flops) + 1;
 }
 
-// Calls body(first plane, first channel, count) for the parts of [begin, end) that are in one
-// image.
+// Calls body(first plane, first channel, count) for each image that [begin, end) overlaps.
 template <class Body>
 void for_runs(Index begin, Index end, Index channels, Body body) {
   for (Index plane = begin; plane < end;) {
@@ -233,7 +231,7 @@ bool unrolled(const Conv2dProblem& z) {
   return z.stride_h == 1 || (z.stride_h == 2 && z.dilation_h == 1 && z.dilation_w == 1);
 }
 
-// A call for one plane costs about 100 FMAs; without a multiplier one call takes many planes.
+// A call has a fixed cost of about 100 FMAs. It computes one plane, or many without a multiplier.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   if (is_blocked(problem)) return depthwise_blocked_pass::cost(problem, direction);
   const double calls = direction == Direction::backward_weight

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_forward_simd.cpp: planes of a depthwise convolution, neighbouring pixels of a row in
-// the vector lanes. depthwise_cpu.cpp defines the result and calls these functions;
-// depthwise_strips.h cuts rows into vectors.
+// depthwise_forward_simd.cpp: forward of planes of a depthwise convolution, with neighbouring
+// pixels of a row in the vector lanes. depthwise_cpu.cpp calls these functions; depthwise_strips.h
+// splits rows into vectors.
 //
 // Kernels of 3x3, 5x5 and 7x7 have unrolled loops over taps, so that accumulators stay in
-// registers; plain loops for any other problem are at the end of the file.
+// registers. Plain loops for any other problem are at the end of the file.
 // Read next  depthwise_strips.h; depthwise_backward_simd.cpp
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_strips.h"
@@ -12,15 +12,15 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// Returns how many rows of a wide plane one strip processes before the next strip starts. A narrow
-// plane stays in L1 and is processed whole.
+// Returns how many rows of a wide plane one vector strip processes before the next strip starts. A
+// narrow plane fits into L1 and is processed whole.
 CONVSCOPE_INLINE Index band_rows(const DepthwiseMap& z) {
   constexpr Index kWide = 4 * Wide::kCount;
   return z.q < kWide ? z.p : 28;
 }
 
 // Computes rows p, p + step, ... of y: at most Rows rows, and only those below z.p. Each row of x
-// is loaded once and multiplied into all accumulators that it belongs to.
+// is loaded once and multiplied into all accumulators that use it.
 template <class Kind, int R, int S, int Stride, int Rows>
 CONVSCOPE_INLINE void forward_rows(const DepthwiseMap& z, const float* x,
                                    const typename Kind::V (&taps)[R * S],
@@ -109,7 +109,7 @@ void forward_band(const DepthwiseMap& z, const float* x, const float* w, const f
                                                     here, full, start, accumulate, p,
                                                     y + plane * z.p * z.q + q);
         };
-        // With dilation, rows at a distance of `dilation` share their loads.
+        // With dilation, rows of y that are `dilation` rows apart share their loads.
         for (Index residue = 0; residue < z.dilation_h; ++residue) {
           Index p = first + residue;
           const Index reach = (kRows - 1) * z.dilation_h;
@@ -139,7 +139,7 @@ void forward_unrolled(const DepthwiseMap& z, const float* x, const float* w, con
   }
 }
 
-// Computes any problem: adds one tap after another over a segment of a row, in chains of about
+// Computes any problem: adds one tap after another to a segment of a row, in chains of about
 // kSumChain taps (framework/simd/sum_chain.h).
 constexpr Index kPiece = 256;
 void row_plain(const DepthwiseMap& z, const float* x, const float* w, Index p, Index first,
@@ -188,7 +188,7 @@ void forward_plain(const DepthwiseMap& z, const float* x, const float* w, const 
   }
 }
 
-// One lane gains nothing from unrolling, and compiles slowly.
+// Unrolled loops for one lane would not be faster, and they compile slowly.
 template <int Lanes>
 void forward(const DepthwiseMap& z, const float* x, const float* w, const float* b, bool accumulate,
              Index planes, float* y) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_planes.h: the functions of depthwise convolution that depend on the instruction set.
-// They process planes [H,W], each with one kernel [R,S].
+// depthwise_planes.h: the interface of the depthwise functions that are compiled for each
+// instruction set. They process planes [H,W], each with one kernel [R,S].
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace convscope {
 
-// The sizes of a convolution of one plane. backward_data of stride 1 is such a convolution, too,
-// from dy to dx. It has negative padding when the forward pass pads more than the kernel reaches.
+// The sizes of a convolution of one plane. They also describe backward_data of stride 1, a
+// convolution from dy to dx. Its padding is negative when the forward pass pads more than the
+// kernel reaches.
 struct DepthwiseMap {
   std::int64_t h = 0, w = 0, r = 0, s = 0, p = 0, q = 0;
   std::int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
@@ -29,12 +30,12 @@ struct DepthwiseForward {
 };
 struct DepthwiseBackward {
   // Computes dx[H,W], the transposed convolution of dy[P,Q] with w[R,S], for `planes` consecutive
-  // planes; added to when `accumulate`, else assigned. Used for strides above 1; stride 1 is a
-  // forward pass with `turned`.
+  // planes. dx is added to when `accumulate`, else assigned. Used for strides above 1; dx of stride
+  // 1 is computed by `planes` with `turned`.
   void (*data)(const DepthwiseMap& map, const float* dy, const float* w, bool accumulate,
                std::int64_t planes, float* dx) = nullptr;
-  // Adds to sums[R,S] the correlation of `planes` planes of x with the same number of planes of dy;
-  // these are `x_step` and `dy_step` floats apart.
+  // Adds to sums[R,S] the correlation of `planes` planes of x with the same number of planes of dy.
+  // The planes are `x_step` and `dy_step` floats apart.
   void (*weight)(const DepthwiseMap& map, const float* x, std::int64_t x_step, const float* dy,
                  std::int64_t dy_step, std::int64_t planes, float* sums) = nullptr;
 };

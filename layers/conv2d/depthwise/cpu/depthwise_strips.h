@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_strips.h: how a row of pixels is split into vectors, and how a vector reads the taps of
-// a kernel row. For depthwise_forward_simd.cpp and depthwise_backward_simd.cpp.
+// depthwise_strips.h: functions that split a row of pixels into vectors and read the taps of a
+// kernel row. For depthwise_forward_simd.cpp and depthwise_backward_simd.cpp.
 //
-// GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over V arrays has
-// an unroll pragma.
+// GCC 12 keeps an array on the stack when a loop without unrolling indexes it, so every loop over V
+// arrays has an unroll pragma.
 #pragma once
 
 #include "framework/int_math.h"
@@ -35,11 +35,11 @@ constexpr bool kMasksAreFree = false;
 
 // loaded   one load for each tap; with stride 2, two loads for each pair of taps (even and odd
 // elements)
-// shifted  each pixel is loaded once, with its neighbours, and moved through registers
+// shifted  each pixel is loaded once and shifted through registers to its neighbours
 // alone    the strip contains the whole row, and neighbours outside the row are zero
 enum class Taps { loaded, shifted, alone };
 
-// The columns of a row that are computed together: one vector, or two neighbouring vectors.
+// The columns of a row that are computed together: one vector or two neighbouring vectors.
 template <class Lanes, int Vectors, bool IsMasked, Taps How>
 struct Strip {
   using L = Lanes;
@@ -55,34 +55,34 @@ struct Height {
   static constexpr int kRows = Rows;
 };
 
-// Returns whether x and y have the same columns: taps are shifts by -S/2 .. S/2.
+// Tells whether x and y have the same columns: taps are shifts by -S/2 .. S/2.
 CONVSCOPE_INLINE bool same_columns(const DepthwiseMap& z) {
   return z.w == z.q && z.stride_w == 1 && z.dilation_w == 1 && z.pad_left == z.s / 2;
 }
 
-// Returns whether the vectors of `pixels` outputs contain every column that they read.
+// Tells whether the vectors of `pixels` outputs contain every column that these outputs read.
 template <int S, int Stride>
 CONVSCOPE_INLINE bool fits_alone(const DepthwiseMap& z, Index pixels) {
   if constexpr (Stride == 1) return same_columns(z) && z.q <= pixels;
   return S == 3 && z.q <= pixels && z.w + z.pad_left <= 2 * pixels && z.pad_left >= 0;
 }
 
-// Returns whether strides are 1 or 2 in both directions; stride 2 only without dilation.
+// Tells whether strides are 1 or 2 in both directions, and without dilation if 2.
 CONVSCOPE_INLINE bool unrolled_fits(const DepthwiseMap& z) {
   if (z.r != z.s || z.stride_h != z.stride_w) return false;
   return z.stride_h == 1 || (z.stride_h == 2 && z.dilation_h == 1 && z.dilation_w == 1);
 }
 
-// Rows of y that share their loads of x. For 3x3 with AVX-512, 9 taps, 7 x 2 accumulators and 6
-// elements of a row fill 29 of 32 registers. The maps of ImageNet (7, 14, 28, ...) are multiples of
-// 7.
+// The rows of y that share loads of x. For 3x3 with AVX-512, 9 taps, 7 x 2 accumulators and 6
+// elements of a row fill 29 of 32 registers. The heights of ImageNet's maps (7, 14, 28, ...) are
+// multiples of 7.
 template <int S>
 constexpr int kRowsAtOnce = S == 3 && kRegisters == 32 ? 7 : 4;
 
 // The prefetch distance in floats: 4 KiB, some 100 ns at 30 GB/s.
 constexpr Index kAhead = 1024;
-// Planes with at least this many pixels are read from memory. Smaller planes are mostly in a cache,
-// where a prefetch costs more than it saves.
+// Planes with at least this many pixels are prefetched from memory. Smaller planes are mostly in a
+// cache, where the prefetch instructions cost more time than they save.
 constexpr Index kFarPlane = 8192;
 
 // Prefetches the cache lines of `count` floats; an address outside any array is harmless.
@@ -91,7 +91,7 @@ CONVSCOPE_INLINE void ask_for(const float* from, Index count) {
   for (Index i = 0; i < count; i += 16) __builtin_prefetch(from + i, ToWrite ? 1 : 0, 2);
 }
 
-// Returns whether one strip is the whole row. Masks and loops are then set up once for many planes.
+// Tells whether one strip is the whole row; masks and loops are then set up once for many planes.
 template <int S, int Stride>
 CONVSCOPE_INLINE bool one_strip(const DepthwiseMap& z) {
   return kMasksAreFree && fits_alone<S, Stride>(z, Wide::kCount * (S == 3 && Stride == 1 ? 2 : 1));
@@ -169,8 +169,8 @@ CONVSCOPE_INLINE void for_strips(const DepthwiseMap& z, Body body) {
 
 // ---- one row of x and all taps of a kernel row -------------------------------------------------
 
-// Masks: the lanes of each load that are inside the row, and the lanes of each result that are
-// stored.
+// The masks of the lanes of each load that are inside the row, and of the lanes of each result that
+// are stored.
 template <class Kind, int S, int Stride>
 struct Borders {
   using L = typename Kind::L;
@@ -182,7 +182,7 @@ struct Borders {
   typename L::Mask lanes[kLoads];
   typename L::Mask keep[kVectors];
 
-  // Sets the masks from `at`, the column of tap 0, and `count`, the lanes that are used.
+  // Sets the masks for tap 0 at column `at`, when `count` lanes are used.
   CONVSCOPE_INLINE Borders(Index at, Index width, Index dilation, Index count) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) keep[v] = lanes_inside<L>(0, count - v * L::kCount);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_channels_last_3x3.cuh: functions that the 3x3 kernels for fp16/bf16 in NHWC share. They
-// load two channels of a pixel and their nine taps as floats, and find a thread's position.
+// depthwise_channels_last_3x3.cuh: device functions shared by the 3x3 kernels for fp16/bf16 in
+// NHWC. They load two channels of a pixel and the nine taps as floats, and compute a thread's
+// position.
 // Read next  depthwise_channels_last_slide_cuda.cu, depthwise_channels_last_both_cuda.cu
 #pragma once
 
@@ -23,18 +24,18 @@ __device__ inline bool is_in(int at, int size) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(size);
 }
 
-// The taps in memory: either fp16/bf16 [9][pairs] from prepare_weights(), which may have rotated
-// the taps, or w [C][9].
+// The taps in memory: w [C][9], or fp16/bf16 [9][pairs] from prepare_weights(), which may have
+// rotated these taps.
 struct Taps3x3 {
   const unsigned* prepared = nullptr;
   const float* w = nullptr;
   int channels = 0, pairs = 0;
   bool turned = false;               // whether tap t is element 8 - t of w
-  bool prepared_are_turned = false;  // the same for the prepared taps
+  bool prepared_are_turned = false;  // whether prepared taps are rotated
 };
 
-// `turned`: taps are rotated by 180 degrees, for dx of stride 1; prepare_weights() rotates them
-// too.
+// Returns where the taps are. `turned` rotates them by 180 degrees, for dx of stride 1, as
+// prepare_weights() does.
 inline Taps3x3 taps_3x3(const Conv2dProblem& z, const void* prepared, const void* w, bool turned) {
   return {.prepared = static_cast<const unsigned*>(prepared),
           .w = static_cast<const float*>(w),

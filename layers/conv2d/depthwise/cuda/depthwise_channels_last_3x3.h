@@ -2,8 +2,8 @@
 // depthwise_channels_last_3x3.h: launch functions of the 3x3 kernels for fp16/bf16 in NHWC, called
 // by depthwise_channels_last_cuda.cu, and the tiling of an image for these kernels.
 //
-// A thread has two channels of a pixel (a pair, 4 bytes) and four neighbouring columns (a strip).
-// It loops down some rows of an image (a band).
+// A thread computes two channels of a pixel (a pair, 4 bytes) in four neighbouring columns (a
+// strip), and loops down some rows of an image (a band).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace convscope::depthwise {
 
-// Returns whether the problem has 3x3 taps, no dilation, equal strides of 1 or 2, padding of at
+// Tells whether the problem has 3x3 taps, no dilation, equal strides of 1 or 2, and padding of at
 // most 2.
 bool fits_3x3(const Conv2dProblem& problem);
 
@@ -28,8 +28,8 @@ std::size_t weight_bytes_3x3(const Conv2dProblem& problem);  // workspace in byt
 // Computes dx and dw in one pass that reads x and dy once. Needs the workspace of dw.
 void backward_3x3(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeightArgs& weight);
 
-// One launch. A place is one strip of one band; a block has `rows` neighbouring places of x and
-// `width` pairs.
+// The work of one launch. A place is one strip of one band. A block has `rows` neighbouring places
+// of x and `width` pairs.
 struct Walk3x3 {
   static constexpr int kLanes = 2;    // channels of a pair
   static constexpr int kColumns = 4;  // of a strip
@@ -59,15 +59,15 @@ constexpr Walk3x3 make_walk_3x3(std::int64_t n, int rows, int columns, int chann
     const std::int64_t places = n * walk.strips * ceil_div(rows, band);
     return ceil_div(places, std::int64_t{side_by_side});
   };
-  // Minimises the time: rounds of the SMs times the rows of a block, if all blocks take equally
-  // long.
+  // Minimises the time, which is the number of rounds of blocks times the rows of a block when all
+  // blocks take equally long.
   std::int64_t least = INT64_MAX;
   for (int bands = ceil_div(rows, Walk3x3::kMaxBand); bands <= rows; ++bands) {
     const int band = ceil_div(rows, bands);
     if (ceil_div(rows, band) != bands) continue;
     const std::int64_t rounds =
         ceil_div(blocks_of(band) * walk.blocks_of_pairs(), std::int64_t{resident});
-    // More rounds reduce the share of idle blocks in the last round.
+    // More rounds leave fewer blocks idle in the last round, relative to the whole.
     const std::int64_t time = rounds * (band + frame + 1);
     if (time >= least) continue;
     least = time;

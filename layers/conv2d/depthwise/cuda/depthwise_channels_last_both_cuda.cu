@@ -9,26 +9,27 @@
 //              dx[h][w] += w[r][s] * dy[..]
 //              dw[r][s] += x[h][w] * dy[..]
 // Method     For a pixel of x, dx and dw are sums over the same elements of dy. A thread that has
-//            these elements in registers computes both: x and dy are read once, dx is written once.
-//            A thread has two channels of four columns of x and loops down its band. It keeps the
-//            three (at stride 2: two) rows of dy that a row of x needs, packed, the nine taps and
-//            nine accumulators of dw. Then the block adds its threads' accumulators of dw and
-//            stores the result as a part; a small launch adds the parts.
-//            At stride 2, rows and columns are counted from the padding on. Even ones use taps 0
-//            and 2, odd ones tap 1; a step is a pair of rows.
-//            The same kernel also computes only dx of stride 2, or only dw.
+//            these elements in registers computes both gradients, so x and dy are read once, and dx
+//            is written once. A thread has two channels of four columns of x and loops down a band
+//            of rows. The registers of a thread hold three (at stride 2: two) packed rows of dy,
+//            which a row of x needs, the nine taps and nine accumulators of dw. At the end the
+//            block adds the accumulators of its threads and stores a partial dw; a small second
+//            launch adds the partial results of all blocks. At stride 2, rows and columns are
+//            counted from the padding on. Even rows use taps 0 and 2, odd rows tap 1, and columns
+//            likewise; a step of the loop is a pair of rows. The same kernel also computes only dx
+//            of stride 2, or only dw.
 // Shapes     x, dx [N,1,H,W,Cp], dy [N,1,P,Q,Cp] fp16/bf16, Cp a multiple of 8, 16-byte aligned;
 //            taps [9][Cp] fp16/bf16 (prepared), or w [C,1,3,3] f32; dw [C,1,3,3] f32; sums in f32
 // Supports   3x3, no dilation, stride 1 or 2 along both axes, padding of at most 2
 // Cost       FLOPs = 36 N C P Q for both; bytes = x, dy and dx once; workspace = 9 Cp floats for
 //            each block. Memory-bound
-// Numerics   operands rounded to fp16/bf16; dx as in depthwise_channels_last; dw: at most 4 x 28
-//            terms in f32 one after another, then threads in f32 pairwise, warps, and parts in
+// Numerics   operands rounded to fp16/bf16; dx as in depthwise_channels_last. dw: at most 4 x 28
+//            terms in f32 one after another, then threads pairwise and warps in f32, then blocks in
 //            double. Same bits on each run, and the same bits of dw with and without dx; exact on
 //            integers
 // Backward   dx assigned, dw assigned or added to
-// Choices    two channels: 18 taps, 18 accumulators of dw and 18 pairs of dy leave space in 128
-//            registers for rows in flight, so that 16 warps wait for memory at a time
+// Choices    two channels: 18 taps, 18 accumulators of dw and 18 pairs of dy leave enough of 128
+//            registers for rows in flight, so that the loads of 16 warps overlap
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
 // Read next  depthwise_channels_last_slide_cuda.cu
 #include "layers/conv2d/depthwise/cuda/depthwise_channels_last_3x3.cuh"
@@ -67,8 +68,7 @@ __device__ inline void store_row(const BothWork& work, unsigned* image, int row,
   }
 }
 
-// Adds the product of element `dy` and tap t to the pixel of dx, and the product of x and `dy` to
-// dw.
+// Adds w times `dy` of tap t to the pixel of dx, and x times `dy` to dw.
 template <bool kData, bool kWeight>
 __device__ inline void add_products(const float (&dy)[kLanes], const float (&x)[kLanes],
                                     const float (&tap)[kLanes], float (&dx)[kLanes],
@@ -80,8 +80,8 @@ __device__ inline void add_products(const float (&dy)[kLanes], const float (&x)[
   }
 }
 
-// Adds the accumulators of the block's threads in a fixed order and stores
-// parts[block][tap][channel].
+// Adds the accumulators of the block's threads in a fixed order. Stores the sums in `parts`, in the
+// order [block][tap][channel].
 __device__ inline void put_part(const BothWork& work, float (&dw)[kTaps][kLanes]) {
   constexpr int kWarps = kThreadsOfBlock / 32;
   __shared__ float scratch[kWarps][kTaps][32 * kLanes];
@@ -132,8 +132,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
     if constexpr (kStride == 1) {
       // Row h of x uses row h + pad - r of dy at tap r; window[k] is row h + pad - 2 + k.
       constexpr int kDyColumns = kColumns + 2;
-      // With dx, three unrolled rounds do not fit into the registers: nvcc 13.0 then stores wrong
-      // dx. Tests on a GPU detect this, the emulation does not.
+      // With dx, three unrolled rounds need too many registers: nvcc 13.0 then stores wrong dx. GPU
+      // tests detect the error, the emulation does not.
       [[maybe_unused]] constexpr int kUnrolled = kData ? 1 : 3;
       const int w0 = at.strip * kColumns;
       const int first = w0 + work.pad_w - 2;
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
         float pixels[kColumns][kLanes];
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) floats_of<Half>(in[j], pixels[j]);
-          // Adds in the order of (r, s), as the other kernels do.
+          // Adds in the order of (r, s), like the other kernels.
 #pragma unroll
         for (int r = 2; r >= 0; --r) {
 #pragma unroll
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
   if constexpr (kWeight) put_part(work, dw);
 }
 
-// Grid: x = channels, y = tap. A thread adds every 32nd part of its channel.
+// Grid: x = channels, y = tap. A thread adds every 32nd part of a channel.
 __global__ void __launch_bounds__(kThreads) finish_3x3(const float* parts, int count, int channels,
                                                        int padded, bool accumulate, float* dw) {
   constexpr int kRows = static_cast<int>(kThreads) / kFinishers;
@@ -332,7 +332,7 @@ void backward_weight_3x3(const Conv2dBackwardWeightArgs& args) {
 }
 
 void backward_3x3(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeightArgs& weight) {
-  // Prepared weights of stride 1 are rotated; this kernel's tap (r, s) is that of w.
+  // The prepared weights of stride 1 are rotated, but this kernel needs tap (r, s) of w.
   Taps3x3 taps = taps_3x3(data.problem, data.prepared, data.w, false);
   taps.prepared_are_turned = data.problem.stride_h == 1;
   run<true, true>(data.problem, {.taps = taps,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_channels_last_cuda.cu: depthwise convolution of fp16/bf16 in NHWC. A thread reads eight
-// channels of a pixel (16 bytes, a piece) at once.
+// depthwise_channels_last_cuda.cu: depthwise convolution of fp16/bf16 in NHWC. A thread reads a
+// piece, that is, eight channels of a pixel (16 bytes), at once.
 //
 // Formula    y[n,c,p,q] = b[c] + sum over r, s of w[c,r,s] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], x = 0 outside
@@ -13,11 +13,12 @@
 //              backward_weight, and both    depthwise_channels_last_both_cuda.cu
 //            For other kernels prepare_weights rounds w to fp16/bf16 [R S][Cp], so that a tap of a
 //            piece is 16 bytes.
-//            forward          a thread has four neighbours of a row of y; they share loads in L1
-//            backward_data    stride 1: the same with w rotated; else a thread for each pixel
-//            backward_weight  a thread keeps its piece, up to nine taps in registers, and loops
+//            forward          a thread has four neighbours of a row of y, which share loads in L1
+//            backward_data    stride 1: as forward, with w rotated; else a thread for each pixel of
+//                             dx
+//            backward_weight  a thread keeps one piece with up to nine taps in registers and loops
 //                             over pixels (framework/cuda/channel_sums.cuh); a small launch adds
-//                             the parts
+//                             the partial sums
 // Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Cp] fp16/bf16, 16-byte aligned; w, dw [C,1,R,S], b
 //            [C] f32; sums in f32
 // Supports   layout channels_last with fp16/bf16 and weights of f32; C = K = groups; kernels up to
@@ -56,7 +57,7 @@ struct Sizes {
 
 int narrow(std::int64_t size) { return static_cast<int>(size); }
 
-// Returns the sizes of the tensor that is read and of the one that is written.
+// Returns the sizes of the tensor that is read and of the tensor that is written.
 Sizes sizes_of(const Conv2dProblem& z, bool backward, int columns) {
   Sizes out{.h = narrow(backward ? z.p() : z.h),
             .w = narrow(backward ? z.q() : z.w),
@@ -122,8 +123,8 @@ __device__ inline uint4 finish(const Finish& z, float (&sum)[kPieceLanes], int p
   return piece_of_floats<Half>(sum);
 }
 
-// Rounds w [C][R S] and stores it as taps [R S][pieces]; `turned`: tap (r,s) is (R-1-r, S-1-s) of
-// w.
+// Rounds w [C][R S] and stores it as taps [R S][pieces]. With `turned`, the taps of w are in
+// reverse order, so tap (r,s) is tap (R-1-r, S-1-s) of w.
 template <class Half>
 __global__ void round_weights(const float* w, int channels, int pieces, int taps, bool turned,
                               uint4* to) {
@@ -190,7 +191,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Computes dx of any stride: each pixel of x finds the pixels of dy that used it.
+// Computes dx for any stride. A thread finds the pixels of dy that used its pixel of x.
 template <class Half>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const uint4* dy, const uint4* taps, Sizes z, uint4* dx) {
@@ -199,7 +200,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = global_thread(); i < z.count; i += global_threads()) {
     const Place at = place_of(z, i);
     float sum[kPieceLanes] = {};
-    // Without dilation every stride_h-th tap reaches a pixel of dy.
+    // Without dilation, only every stride_h-th tap reaches a pixel of dy.
     const int step_h = z.dilation_h == 1 ? z.stride_h : 1;
     const int step_w = z.dilation_w == 1 ? z.stride_w : 1;
     for (int r = (at.p + z.pad_h) % step_h; r < z.r; r += step_h) {
@@ -223,8 +224,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Grid: x = pieces, y = split of the pixels of dy, z = kTaps taps. Writes part [chunk of
-// taps][split][tap].
+// Grid: x = pieces, y = split of the pixels of dy, z = groups of kTaps taps. The kernel writes
+// partial sums in the order [group of taps][split][tap].
 template <class Half>
 __global__ void __launch_bounds__(kThreads)
     weight_kernel(const uint4* x, const uint4* dy, ChannelWalk walk, Sizes z, std::int64_t floats,
@@ -264,7 +265,7 @@ __global__ void __launch_bounds__(kThreads)
   walk.put_part(sums, part + blockIdx.z * floats);
 }
 
-// Grid: x = channels, y = kTaps taps.
+// Grid: x = channels, y = groups of kTaps taps.
 __global__ void __launch_bounds__(kThreads)
     finish_weights(ChannelWalk walk, const float* part, std::int64_t floats, int channels, int taps,
                    bool accumulate, float* dw) {
@@ -308,7 +309,7 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
   return static_cast<std::size_t>(z.r * z.s * round_up(z.c, std::int64_t{kPieceLanes})) * 2;
 }
 
-// For a single call, the 3x3 kernels read w directly: this costs no time and saves a launch.
+// For a single call, the 3x3 kernels read w directly, which is as fast and saves a launch.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return !depthwise::fits_3x3(z); }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_channels_last_slide_cuda.cu: 3x3 depthwise convolution of fp16/bf16 in NHWC. A thread
-// loops down four columns. Each row of x that it loads is used for all rows of y that the kernel
-// reaches.
+// loops down four columns, and uses each row of x that it loads for all rows of y that read it.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,r,s] x[n, c, p stride - pad_top + r,
 //            q stride - pad_left + s] + residual[n,c,p,q]), x = 0 outside
 // Textbook   for each pair of channels, n, four columns q, p:
 //              for (r,s): sum[q][0..1] += w[r][s] * x[n][p stride + r - pad][q stride + s - pad]
 // Method     Three rows of y (two, at stride 2) are accumulated at a time. A row of x is loaded
-//            once, as six or nine pairs of 8 bytes; the next row is loaded during the products of
-//            this row. Taps and accumulators are registers. Neighbouring lanes of a warp are
-//            neighbours in channels first, then in columns.
-//              forward          as described
-//              backward_data    stride 1: the same over dy, with rotated taps
+//            once, as six or nine 8-byte pairs, while the previous row is multiplied. Taps and
+//            accumulators are in registers. Neighbouring lanes of a warp are neighbours in channels
+//            first, then in columns. backward_data of stride 1 does the same over dy, with rotated
+//            taps.
 // Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Cp] fp16/bf16, Cp a multiple of 8, 16-byte aligned; taps
 //            [9][Cp] fp16/bf16 (prepared), or w [C,1,3,3] f32; b [C] f32; sums in f32
 // Supports   3x3, no dilation, stride 1 or 2 along both axes, padding of at most 2
@@ -20,9 +18,10 @@
 // Numerics   operands rounded to fp16/bf16, nine products added in f32 one after another; same bits
 //            on each run; exact on integers
 // Backward   stride 1: dx by the same kernel; else depthwise_channels_last_both_cuda.cu
-// Choices    two channels, four columns: 18 taps and 24 accumulators leave space in 96 registers
-//            for two rows in flight, so that 20 warps wait for memory at a time; 72 products for
-//            each six loads. The band makes whole rounds of blocks
+// Choices    two channels, four columns: 18 taps and 24 accumulators leave enough of 96 registers
+//            for two rows in flight, so that the loads of 20 warps overlap. Six loads serve 72
+//            products. The height of a band is chosen so that the last round of blocks is nearly
+//            full
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
 // Read next  depthwise_channels_last_cuda.cu, any kernel; depthwise_channels_last_both_cuda.cu
 #include "layers/conv2d/depthwise/cuda/depthwise_channels_last_3x3.cuh"
@@ -106,7 +105,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
     to += static_cast<std::int64_t>(work.q) * pairs;
   };
 
-  // sums[a] is the row of y that is `a` rows above the lowest row of y that this row of x reaches.
+  // sums[a] accumulates the row of y that is `a` rows above the lowest row of y that uses this row
+  // of x.
   float sums[kLive][kColumns][kLanes] = {};
   const auto add_row = [&](const unsigned(&in)[kLoads], int age, int r) {
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_cuda.cu: depthwise convolution on the GPU, one small kernel for each plane, on NCHW
-// planes without a copy. Selects one of the depthwise_*_cuda.cu kernels.
+// depthwise_cuda.cu: depthwise convolution of NCHW planes on the GPU, one small kernel for each
+// plane. It selects one of the depthwise_*_cuda.cu kernels.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + sum over r, s of w[k,0,r,s] x[n,k / M, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w] + residual[n,k,p,q]), M = K/C
@@ -31,9 +31,9 @@
 // Numerics   one rounding per FMA in the order of (r, s); backward_weight adds threads and slices
 //            in a fixed order: same bits on each run; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    peak_share: for tiles 0.45, the share of FMAs among the instructions of the inner
-//            loops; the others are loads and index arithmetic. For large kernels the plan's
-//            estimate, for single elements their time
+// Choices    peak_share of tiles is 0.45, the share of FMAs among the instructions of the inner
+//            loops; the rest are loads and index arithmetic. For large kernels it comes from the
+//            plan's estimate, for single elements from their time
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis)
 // Read next  depthwise_elements_cuda.cu; depthwise_forward_cuda.cu
 #include "framework/machine/ceilings.h"
@@ -46,7 +46,7 @@ namespace convscope {
 namespace depthwise {
 
 bool fits_tiles(const Conv2dProblem& z, Direction direction) {
-  // Limits of sizes: exact divisions, 32-bit indices in a plane, coordinates of a grid.
+  // Size limits: exact divisions, 32-bit indices in a plane, coordinates of a grid.
   constexpr std::int64_t kMax = 16384, kMaxOfGrid = 65535;
   if (z.r != z.s || (z.r != 3 && z.r != 5 && z.r != 7) || z.k != z.c) return false;
   if (z.stride_h != z.stride_w || z.stride_h > 2 || z.dilation_h != 1 || z.dilation_w != 1) {
@@ -54,8 +54,8 @@ bool fits_tiles(const Conv2dProblem& z, Direction direction) {
   }
   if (z.h > kMax || z.w > kMax || z.p() > kMax || z.q() > kMax) return false;
   if (z.n > kMaxOfGrid || z.c > kMaxOfGrid || z.n * z.c >= std::int64_t{1} << 32) return false;
-  // Checked for unaligned rows, whose tile is larger. The tile of dx at stride 2 is smaller: it has
-  // half the columns and fewer rows.
+  // The limit is checked for unaligned rows, which have the larger tile. The tile of dx at stride 2
+  // is smaller, with half the columns and fewer rows.
   const PlaneMap map = plane_map(z);
   const bool back = direction == Direction::backward_data;
   if (back && z.stride_h == 2) return z.w * 24 * 4 < 160 * 1024;
@@ -113,7 +113,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   if (depthwise::fits_window_weight(z, args.x, args.dy)) {
     return depthwise::backward_weight_by_window(args);
   }
-  // Whether every image begins at a multiple of 16 bytes.
+  // Tells whether every image begins at a multiple of 16 bytes.
   const auto whole_units = [&](std::int64_t plane) {
     return z.c * plane * static_cast<std::int64_t>(size_of(z.dtype)) % 16 == 0;
   };
@@ -140,7 +140,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   if (direction != Direction::backward_weight) return 0;
-  // The kernel of small planes also depends on the pointers, so the workspace fits either kernel.
+  // The kernel of small planes also depends on the pointers, so the workspace must fit both
+  // kernels.
   const int slices = fits_tiles(z, direction)
                          ? std::max(depthwise::weight_slices_by_tiles(z),
                                     depthwise::fits_small_planes(z, nullptr, nullptr)
@@ -152,8 +153,8 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
 }
 
 // Returns the share of the peak that depthwise_elements_cuda.cu reaches. A thread sums an element
-// of y or dx; a block sums one tap of dw after another. The times are microseconds on one H200: for
-// a term, for a block's sum, and for a term of all threads on an SM.
+// of y or dx; a block sums one tap of dw after another. The constants are microseconds on one H200:
+// for a term, for a block's sum, and for a term of all threads on an SM.
 double share_of_elements(const Conv2dProblem& z, Direction direction) {
   using device_time::number, device_time::processors;
   const double taps = number(z.r * z.s);
@@ -171,9 +172,10 @@ double share_of_elements(const Conv2dProblem& z, Direction direction) {
   return device_time::share_of(z.nominal_flops(), us, kUnmeasuredGpu.f32_flops);
 }
 
-// Where rows are not whole units, tiles are copied element by element. Microseconds on one H200 for
-// a padded element of an SM's planes: for the first elements, while its threads have few of them,
-// up to a maximum time; and for further elements. Tiles of dw take twice as long.
+// Rows that are not whole units are copied to tiles element by element. `kFirstNumberUs` and
+// `kNumberUs` are microseconds on one H200 for a padded element of an SM's planes. The first
+// applies up to a total of `kMaxFirstUs`, while each thread has few elements. Tiles of dw take
+// twice as long.
 constexpr double kFirstNumberUs = 0.0023, kMaxFirstUs = 3.5, kNumberUs = 0.00012;
 double single_numbers_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;

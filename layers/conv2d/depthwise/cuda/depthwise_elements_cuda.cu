@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_elements_cuda.cu: depthwise convolution of any shape on the GPU, with one thread for
-// each element of the result. Also the sum over slices at the end of every weight gradient.
+// each element of the result, and the sum over slices that ends every weight gradient.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + sum over r, s of w[k,0,r,s] x[n,k / M, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w] + residual[n,k,p,q]), M = K/C
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r*dil-pad,q*stride+s*dil-pad]
-// Method     Neighbouring threads are neighbouring pixels of a row, so loads and stores of a warp
-//            are one or two lines; x is read R S times, mostly from L1. backward_data gathers the
-//            taps whose distance to the pixel is a multiple of the stride. In backward_weight a
-//            block has one (k, slice of N P Q) and computes one tap after another
+// Method     Neighbouring threads compute neighbouring pixels of a row, so a warp's loads and
+//            stores touch one or two lines. x is read R S times, mostly from L1. backward_data
+//            gathers the taps whose distance to the pixel is a multiple of the stride. In
+//            backward_weight a block has one (k, slice of N P Q) and computes one tap after another
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            sums in f32, rounded once
 // Supports   all with C/G = 1: any kernel, stride, dilation, padding and multiplier
-// Cost       FLOPs = 2 N K P Q R S; bytes from memory = the tensors once; from L1 R S times as
-//            many, and three divisions for each element, which bound it
+// Cost       FLOPs = 2 N K P Q R S; bytes from memory = the tensors once, from L1 R S times as
+//            many. Three integer divisions for each element limit the speed
 // Numerics   one rounding per FMA in the order r, s; slices and threads are added in a fixed order
 // Backward   dx assigned; dw assigned or added to
-// Choices    32-bit indices when no tensor has 2^31 elements: 64-bit divisions cost ten times more.
-//            Sums over up to 16 slices by 8 lanes, over more by a warp: neighbours in memory
+// Choices    32-bit indices when no tensor has 2^31 elements, because 64-bit divisions cost ten
+//            times more. Up to 16 slices are added by 8 lanes, more by a warp, as neighbours in
+//            memory
 // Source     as PyTorch's DepthwiseConv2d.cu (W. Luo et al. 2019)
 // Read next  depthwise_forward_cuda.cu, which reads x once
 #include "framework/cuda/half.cuh"
@@ -43,7 +44,7 @@ struct ElementWork {
   void* to = nullptr;  // y, dx, or f32 partial sums of dw
 };
 
-// The sizes as Index; all of them fit into this type.
+// The sizes as type Index, which holds all of them.
 template <class Index>
 struct Sizes {
   Index n, c, h, w, k, r, s, p, q, multiplier;
@@ -91,7 +92,7 @@ __global__ void depthwise_forward_elements_kernel(const __grid_constant__ Elemen
         sum = fmaf(to_float(x[h * z.w + column]), to_float(w[r * z.s + s]), sum);
       }
     }
-    // The residual is added to y rounded to its type, so that the bits equal those of a separate
+    // Rounds y to its type before the residual is added, so that the bits equal those of a separate
     // pass.
     const auto* const residual = static_cast<const T*>(work.residual);
     if (residual != nullptr) sum = to_float(from_float<T>(sum));
@@ -183,7 +184,7 @@ __global__ void sum_slices_kernel(const float* partial, std::int64_t count, int 
 
 // ---- launchers ---------------------------------------------------------------------------------
 
-// Returns whether sums of indices and strides fit into 32 bits.
+// Tells whether sums of indices and strides fit into 32 bits.
 bool is_small(const Conv2dProblem& z) {
   constexpr std::int64_t kMax = std::int64_t{1} << 30;
   return z.n * z.c * z.h * z.w < kMax && z.n * z.k * z.p() * z.q() < kMax &&

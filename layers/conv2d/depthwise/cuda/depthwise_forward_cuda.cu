@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_forward_cuda.cu: depthwise convolution of NCHW planes on the GPU. Tiles of whole planes
-// or bands are in shared memory; in each thread a window slides down 4 columns.
+// or of row bands are in shared memory, and each thread moves a window down 4 columns.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + sum over r, s of w[k,0,r,s] x[n,k,p stride - pad_top + r,
 //            q stride - pad_left + s] + residual[n,k,p,q]), x = 0 outside
@@ -8,30 +8,29 @@
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k,p*stride+r-pad,q*stride+s-pad]
 // Method     A block copies its tile of x with a border of zeros into shared memory
-//            (depthwise_tiling.h). There is no pipeline inside the block: while it computes, the
-//            other blocks of the SM load and store. A thread computes 7 rows x 4 columns of y. Each
-//            row of the tile is read once, as 16-byte units, and every tap of it is added to the R
-//            rows of accumulators that it belongs to. All loops over rows, taps and columns are
-//            unrolled, so accumulators and taps are registers. A finished row of 4 is stored at
-//            once. Rows of y that are not a multiple of 16 bytes are gathered in shared memory and
-//            stored as one run
+//            (depthwise_tiling.h). The block itself does not overlap copies and products: while it
+//            computes, the other blocks of the SM load and store. A thread computes 7 rows x 4
+//            columns of y. The thread reads each row of the tile once, as 16-byte units, and adds
+//            its products to the R rows of accumulators that use it. All loops over rows, taps and
+//            columns are unrolled, so accumulators and taps are in registers. A finished row of 4
+//            is stored at once. If rows of y are not a multiple of 16 bytes, they are gathered in
+//            shared memory and stored as one run
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major; sums in f32. Any
-//            alignment; copies of 4 elements without a register when W, Q are multiples of 4 and
-//            the bases aligned
+//            alignment; when W, Q are multiples of 4 and the bases aligned, 4 elements at a time
+//            are copied asynchronously
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; tile fits shared memory
-// Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once; workspace none. 3x3: 18 FLOPs for 8
-//            bytes: memory-bound; 7x7: 98 FLOPs for 8 bytes, above the ridge of f32 (51 TFLOP/s :
-//            4.3 TB/s = 12), so bound by the FMAs that the SMs issue
-// Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
-// Backward   stride 1: dx is this kernel over dy with the taps in reverse order (rotated)
-// Choices    7 rows divide the maps of ImageNet; a strip reads (7 + R - 1) / 7 times its rows. 4
-//            columns make one 16-byte store, and S + 3 floats are read for 4 S products. Blocks
-//            have 128 threads; for R = 3, 5, 7 an SM should hold 8, 5 and 4 of them with 64, 96
-//            and 128 registers for 9 + 12, 25 + 20 and 49 + 28 taps and accumulators and a window
-//            of 6 to 10
-// Source     W. Luo et al. 2019 (PyTorch's DepthwiseConv2d.cu: one thread for each output) is the
-//            previous step; G. Lu, W. Zhang, Z. Wang 2021: Optimizing Depthwise Separable
-//            Convolution Operations on GPUs, IEEE TPDS
+// Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once; workspace none. 3x3 has 18 FLOPs for 8
+//            bytes and is memory-bound. 7x7 has 98 FLOPs for 8 bytes, above the ridge of f32 (51
+//            TFLOP/s : 4.3 TB/s = 12), so the FMAs that the SMs issue limit it
+// Backward   stride 1: dx is computed by this kernel from dy, with the taps in reverse order
+//            (rotated)
+// Choices    7 rows divide the maps of ImageNet; a strip of 7 rows reads 7 + R - 1 rows. 4 columns
+//            make one 16-byte store, and S + 3 floats are read for 4 S products. Blocks have 128
+//            threads. For R = 3, 5, 7 an SM holds 8, 5 and 4 blocks with 64, 96 and 128 registers;
+//            9 + 12, 25 + 20 and 49 + 28 of them are taps and accumulators, 6 to 10 a window
+// Source     W. Luo et al. 2019 (PyTorch's DepthwiseConv2d.cu) has one thread for each output; G.
+//            Lu, W. Zhang, Z. Wang 2021: Optimizing Depthwise Separable Convolution Operations on
+//            GPUs, IEEE TPDS
 // Read next  depthwise_elements_cuda.cu; depthwise_weight_cuda.cu
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
@@ -54,7 +53,8 @@ struct ForwardWork {
   const T* b = nullptr;
   const T* residual = nullptr;
   T* y = nullptr;
-  // Elements of a store to y; 0: through shared memory. With stride 1 also those of a copy of x.
+  // Elements of a store to y, or 0: y goes through shared memory. With stride 1 also the elements
+  // of a copy of x.
   int store_unit = 0;
   bool relu = false;
 };
@@ -81,7 +81,8 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   const TargetRun<T> run = target_run(t, job, work.y);
   if constexpr (kAligned) start_aligned_tile<kUnit>(t, job, work.x, tile);
 
-  // There are more items than threads only for one plane; then all items have the same channel.
+  // Only a tile of one plane has more items than threads, so all items of a thread have the same
+  // channel.
   int index = static_cast<int>(threadIdx.x);
   DepthwiseItem item = depthwise_item(t, index);
   float taps[kTaps] = {};
@@ -142,7 +143,8 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          // Rounds as if y were stored in between, so that the bits equal those of a separate pass.
+          // Rounds y to its type first, so that the bits equal those of a separate pass for the
+          // residual.
           if (residual != nullptr) {
             sums[done][j] = to_float(from_float<T>(sums[done][j])) + more[j];
           }

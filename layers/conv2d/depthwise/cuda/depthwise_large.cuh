@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_large.cuh: the inner loops of depthwise convolution with large kernels on the GPU,
-// shared by all directions. A thread keeps its results in registers and adds the rows of the source
-// one after another; source and taps are in shared memory.
+// depthwise_large.cuh: the inner loops of depthwise convolution with large kernels on the GPU, for
+// all directions. A thread keeps its results in registers and adds the rows of the source one after
+// another. Source and taps are in shared memory.
 // Read next  depthwise_large_plan.h, the source of the sizes; depthwise_large_cuda.cu
 #pragma once
 
@@ -11,7 +11,8 @@
 
 namespace convscope::depthwise {
 
-// Loads v[i] = from[i]; `from` is aligned to kUnit floats, and extra floats of a unit are ignored.
+// Loads v[i] = from[i]. `from` is aligned to kUnit floats; the last unit may read more floats than
+// needed.
 template <int kUnit, int kCount>
 __device__ inline void load_floats(const float* from, float (&v)[kCount]) {
 #pragma unroll
@@ -34,16 +35,16 @@ __device__ inline void load_floats(const float* from, float (&v)[kCount]) {
 
 // The rows of taps that are multiplied by a row of the source: rows[o] for row o of the results.
 // Only rows low to high exist. The other pointers point to some valid row, so that all loads can be
-// issued first.
+// issued without a branch.
 template <int kRows>
 struct MetRows {
   const float* rows[kRows];
   int low = 0, high = 0;
 };
 
-// Adds the products of kTaps neighbouring taps of each row with the source from `source` on. The
-// code is the same for complete and incomplete rows, because a copy for each combination would not
-// fit into the instruction cache.
+// Adds the products of kTaps neighbouring taps of each row with the source from `source` on.
+// Complete and incomplete rows run the same code, because a copy of the code for each combination
+// would not fit into the instruction cache.
 template <int kUnit, int kTaps, int kRows, int kColumns>
 __device__ inline void add_taps(const float* source, const MetRows<kRows>& met, int q,
                                 float (&sums)[kRows][kColumns]) {
@@ -73,8 +74,8 @@ struct Correlation {
   bool active = false;
 };
 
-// Must be called by all lanes of a warp. A row outside the source is read from `zeros`. The loop
-// covers only rows that some lane of the warp needs.
+// Adds all products of the correlation; all lanes of a warp must call it. A row outside the source
+// is read from `zeros`. The loop covers only rows that some lane of the warp needs.
 template <int kUnit, int kRows, int kColumns>
 __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch, const float* zeros,
                                  float (&sums)[kRows][kColumns]) {
@@ -113,15 +114,16 @@ __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch,
 
 // ---- into shared memory ------------------------------------------------------------------------
 
-// A thread's loop over [slots, rows, width]. Its column stays the same, so values that depend on
-// the column are computed once. The threads take as many rows at a time as possible, or one when a
-// row is longer than the block.
+// A thread's loop over [slots, rows, width]. The thread keeps its column, so values that depend on
+// the column are computed once. The block takes as many whole rows at a time as it has threads for,
+// or one row when a row is longer than the block.
 struct Walk {
   int slot = 0, row = 0;
   int slots = 0, rows = 1;
   int slots_at_once = 0, rows_at_once = 1;
 
-  // first_column: set for this thread, which continues in steps of the block.
+  // Sets first_column, the thread's first column; further columns follow in steps of the block's
+  // size.
   __device__ Walk(int slots_of_block, int rows_of_slot, int width, int& first_column)
       : slots(slots_of_block), rows(rows_of_slot) {
     const int threads = static_cast<int>(blockDim.x);
@@ -188,8 +190,8 @@ __device__ inline int first_of(const Line& line, int band_start) {
 }
 
 // Copies `slots` planes of the source to the zeroed tiles tile[slot][source class][tile
-// row][pitch]. Plane `slot` begins at source[offsets[slot]]; a negative offset means that there is
-// no plane.
+// row][pitch]. Plane `slot` begins at source[offsets[slot]]; a negative offset means that the plane
+// does not exist.
 template <class T>
 __device__ inline void stage_sources(const LargePlan& t, int band_start, const T* source,
                                      const std::int64_t* offsets, float* tile) {
@@ -227,7 +229,7 @@ __device__ inline void stage_sources(const LargePlan& t, int band_start, const T
   });
 }
 
-// Calls body(T{}) on the device.
+// Calls body(T{}) in device code.
 template <class Body>
 __device__ inline void with_type(DType type, Body&& body) {
   if (type == DType::f32) {

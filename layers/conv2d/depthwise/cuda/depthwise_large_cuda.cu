@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_large_cuda.cu: depthwise convolution with large kernels (9x9 to 63x63) on the GPU, y
-// and dx. Planes are in shared memory; a thread adds rows of x to its 4 x 14 accumulators.
+// depthwise_large_cuda.cu: y and dx of depthwise convolution with large kernels (9x9 to 63x63) on
+// the GPU. Planes are in shared memory, and a thread adds rows of x to 4 x 14 accumulators.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride_h - pad_top + r,
 //            q stride_w - pad_left + s] + residual[n,c,p,q]), x = 0 outside
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     Each element of x is used R S times, so FMAs limit the speed, and the number of FMAs
-//            for each load from shared memory matters. A block holds some planes (of the same
-//            channel, if there are enough images) and their taps. A thread owns 4 rows x 14 columns
-//            of y. For each row of x, 17 of its elements and 4 taps of each row make 224 FMAs for
-//            13 loads. Rows outside x are skipped. With strides, both axes are split into residue
-//            classes, each of which is a correlation of stride 1 (depthwise_large_plan.h). Finished
-//            rows are gathered in shared memory and stored as one run
+// Method     Each element of x is used R S times, so FMAs limit the speed, and each load from
+//            shared memory must serve many FMAs. A block holds some planes (of the same channel, if
+//            there are enough images) and their taps. A thread owns 4 rows x 14 columns of y. For
+//            each row of x, 17 elements and 4 taps of each row make 224 FMAs for 13 loads. Rows
+//            outside x are skipped. With strides, both axes are split into residue classes, each of
+//            which is a correlation of stride 1 (depthwise_large_plan.h). Finished rows are
+//            gathered in shared memory and stored as one run
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            in shared memory and in registers f32
 // Supports   kernels of up to 63x63 taps, strides of 1 to 3, no dilation, no multiplier; a band of
@@ -22,14 +22,14 @@
 //            rows that bands share; workspace none; compute-bound from about 5x5
 // Numerics   one rounding per FMA, in the order class, r, s, b; fp16/bf16 results are rounded once,
 //            at the end; same bits on each run; exact on integers
-// Backward   dx is this kernel over dy: with stride 1 the taps are rotated, with others each
-//            residue class of dx takes the taps that reach it
-// Choices    14 columns: 14, 28, 56 and 112 are multiples of it; 4 rows x 14 = 56 accumulators, 17
-//            of x, 4 taps: about 100 registers, so 5 blocks of 128 threads fit on an SM. 8 and 7
-//            columns for other widths, 3 x 9 for gradients of 9x9 and 27x27. make_large_plan()
-//            selects them, planes and bands by the lowest estimate
-// Source     X. Ding et al. 2022: Scaling Up Your Kernels to 31x31, arXiv 2203.06717, who found
-//            library kernels slow; register tiles as in V. Volkov 2010: Better Performance at Lower
+// Backward   dx is computed by this kernel from dy: with stride 1 the taps are rotated, with other
+//            strides each residue class of dx takes the taps that reach it
+// Choices    14 columns divide 14, 28, 56 and 112. 4 rows x 14 = 56 accumulators, 17 of x, 4 taps:
+//            about 100 registers, so 5 blocks of 128 threads fit on an SM. 8 and 7 columns are for
+//            other widths, 3 x 9 for gradients of 9x9 and 27x27. make_large_plan() selects tile,
+//            planes and bands by the lowest estimate
+// Source     X. Ding et al. 2022: Scaling Up Your Kernels to 31x31, arXiv 2203.06717, who report
+//            slow library kernels; register tiles as in V. Volkov 2010: Better Performance at Lower
 //            Occupancy
 // Read next  depthwise_large.cuh, the loops; depthwise_forward_cuda.cu, for small kernels
 #include <memory>
@@ -58,7 +58,7 @@ struct LargeWork {
   bool relu = false;
 };
 
-// Plane number `flat` if planes are ordered by channel, then by image.
+// The plane number `flat` when planes are ordered by channel, then by image.
 struct PlaneName {
   int channel = 0;
   std::int64_t plane = 0;  // image C + channel
@@ -94,8 +94,8 @@ __device__ inline void stage_taps(const LargeWork& work, int first_channel, floa
              });
 }
 
-// Stores the finished rows of all slots in memory order. Each slot has its plane, or -1, and its
-// channel.
+// Stores the finished rows of all slots in memory order. Each slot has a channel and a plane, or -1
+// for no plane.
 template <class T>
 __device__ inline void store_slots(const LargeWork& work, const std::int64_t* planes,
                                    const int* channels, int first_row, int rows,
@@ -114,8 +114,8 @@ __device__ inline void store_slots(const LargeWork& work, const std::int64_t* pl
           plane * (t.out_h * t.out_w) + (first_row + walk.row) * t.out_w + column;
       float sum = staged[walk.slot * t.staged + walk.row * t.out_w + column];
       if (biases != nullptr) sum += to_float(biases[channels[walk.slot]]);
-      // The residual is added to y rounded to its type, so that the bits equal those of a separate
-      // pass.
+      // Rounds y to its type before the residual is added, so that the bits equal those of a
+      // separate pass.
       if (residuals != nullptr) sum = to_float(from_float<T>(sum));
       static_cast<T*>(work.out)[at] = from_float<T>(finished(sum, residuals, at, work.relu));
     }
@@ -263,8 +263,8 @@ LargeSizes large_sizes(const Conv2dProblem& z, Direction direction) {
 
 const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
   const LargeSizes sizes = large_sizes(z, direction);
-  // The search takes longer than a launch, and a network repeats a few problems, so results are
-  // kept.
+  // Results are kept, because the search takes longer than a launch and a network repeats a few
+  // problems.
   struct Remembered {
     LargeSizes sizes;
     LargePlan plan;
@@ -286,7 +286,7 @@ const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
 }
 
 bool fits_large(const Conv2dProblem& z, Direction direction) {
-  // Limits of sizes: 32-bit indices in a plane, planes and coordinates of a grid.
+  // Size limits: 32-bit indices in a plane, planes and coordinates of a grid.
   constexpr std::int64_t kMax = 16384, kMaxPlanes = std::int64_t{1} << 30, kMaxTaps = 63;
   if (z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
   if (z.stride_h > Axis::kMaxStride || z.stride_w > Axis::kMaxStride) return false;
@@ -298,8 +298,8 @@ bool fits_large(const Conv2dProblem& z, Direction direction) {
 
 double large_seconds(const Conv2dProblem& z, Direction direction) {
   constexpr double kCyclesOfPlan = 1.75e9;  // per second, on the GPU of the fit
-  // The estimate compares tilings. Relative to other kernels it is too low, most of all for short
-  // kernels.
+  // The estimate was made to compare tilings. Compared with other kernels it is too low, most of
+  // all for kernels with few columns, so it is scaled here.
   const bool weight = direction == Direction::backward_weight;
   const bool few_taps = z.s <= 16;
   const double times = weight ? few_taps ? 1.5 : 1.3 : few_taps ? 1.85 : 1.35;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_large_launch.h: the tilings of depthwise_large_*.cu on the current device.
+// depthwise_large_launch.h: returns the tilings of depthwise_large_*.cu for the current device.
 #pragma once
 
 #include "layers/conv2d/depthwise/cuda/depthwise_large_plan.h"
@@ -7,7 +7,7 @@
 
 namespace convscope::depthwise {
 
-// Minimum number of taps for these kernels where the tiles for 3, 5 and 7 do not fit.
+// Minimum number of taps for the large kernels when the tiles for 3, 5 and 7 do not fit.
 inline constexpr std::int64_t kLeastLargeTaps = 20;
 
 LargeSizes large_sizes(const Conv2dProblem& problem, Direction direction);

@@ -2,18 +2,18 @@
 // depthwise_large_plan.h: the tiling of depthwise convolutions with large kernels for the GPU: only
 // index arithmetic, shared by host and device.
 //
-// In every direction and for every stride, a source is correlated with taps at stride 1,
+// In every direction and for every stride, a source is correlated with taps at stride 1:
 //
 //     out[o][j] += source[start + o + p][... + j + q] * taps[p][q]
 //
-// once each axis is split into residue classes modulo the stride. A `Line` is one class of one
+// where each axis is split into residue classes modulo the stride. A `Line` is one class of one
 // axis:
 //
-//    forward          y is one class; class e of w's rows reads the class e - pad of x's rows
+//     forward          y is one class; class e of w's rows reads the class e - pad of x's rows
 //     backward_data    class a of dx's rows reads all dy and the rows of w that reach it, rotated
 //     backward_weight  class e of dw's rows reads the class e - pad of x's rows; the taps are dy
 //
-// An entry is a pair of a line of rows and a line of columns. With stride 1 there is one entry.
+// An entry is a pair of a row class and a column class. With stride 1 there is one entry.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct Axis {
   int source_step = 1, tap_step = 1, out_step = 1;
   bool turned = false;  // whether taps are in reverse order
   Line lines[kMaxStride] = {};
-  // Class of a source element and of a tap, by remainder.
+  // The class of a source element and of a tap, indexed by the remainder.
   int line_of_source[kMaxStride] = {}, line_of_tap[kMaxStride] = {};
   FastDivisor by_source_step, by_tap_step;
 
@@ -139,8 +139,8 @@ constexpr int pitch_of(int least, int unit) {
   return least | 1;
 }
 
-// Sets the index of element 0 of each line of columns, so that output 0 and tap 0 share a whole
-// unit. Returns the floats of a row.
+// Sets the index of element 0 of each column class, so that output 0 and tap 0 begin a whole unit.
+// Returns the floats of a row.
 constexpr int place_columns(Axis& columns, int groups, const ThreadTile& tile, bool shared_source) {
   int least = 0;
   int shared_left = 0;
@@ -190,12 +190,12 @@ constexpr int shared_floats_of(const LargePlan& t, Direction direction) {
 }
 
 // Returns the cycles of the whole call, on a GPU that issues 4 warp instructions in a cycle. They
-// are used to compare tilings and for the algorithm's cost. Fitted to an H200.
+// serve to compare tilings and as the algorithm's cost. Fitted to an H200.
 constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   const bool weight = z.direction == Direction::backward_weight;
   const ThreadTile& tile = kThreadTiles[t.tile];
   const auto number = [](auto value) { return static_cast<double>(value); };
-  // Counts for one thread and one entry: rows of taps, and rows of the source that these taps use.
+  // The rows of taps for one thread and one entry, and the rows of the source that these taps read.
   const double tap_rows = number(weight ? t.segment : t.rows.most_taps());
   const double chunks = number(t.columns.most_taps()) / 4 + 0.1;
   const double met =
@@ -225,8 +225,8 @@ constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   const double jobs =
       weight ? number(z.c) * number(ceil_div(z.n, t.slots)) * t.bands
              : number(ceil_div(std::int64_t{z.n} * z.c, std::int64_t{t.slots})) * t.bands;
-  // The time of a block if no other block is on its SM: warps then wait for memory and for their
-  // own results.
+  // The time of a block without other blocks on its SM, when its warps wait for memory and for
+  // their own results.
   const double alone = computed / warps * 1.5 +
                        900 * (1 + (run + taps_run) / number(16 * t.threads)) + staged / warps;
   const double in_each = jobs / z.multiprocessors;  // blocks per SM
@@ -235,14 +235,14 @@ constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
                                                             std::int64_t{z.multiprocessors})))
                          : in_each + 0.5;
   const double together = std::min(number(fit), rounds_of_blocks);
-  // With more warps, the latency of one is hidden by the work of the others.
+  // While one warp waits, others work, so more warps hide more latency.
   const double hidden = together * warps / 4;
   const double issued = 3.6 * hidden / (hidden + 0.9);
   const double busy = std::max(alone, together * (computed + staged) / issued);
   return rounds_of_blocks / together * busy + 3000;
 }
 
-// Returns the tiling with the fewest cycles; its band is 0 when none fits into shared memory.
+// Returns the tiling with the fewest cycles. Its band is 0 when no tiling fits into shared memory.
 constexpr LargePlan make_large_plan(const LargeSizes& z) {
   namespace parts = large_plan_parts;
   const bool weight = z.direction == Direction::backward_weight;

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_large_weight_cuda.cu: the gradient of large depthwise kernels on the GPU. dw is a
-// correlation of x with the plane dy, so dw stays in registers and dy takes the place of the taps.
+// depthwise_large_weight_cuda.cu: the gradient of large depthwise kernels on the GPU. It is a
+// correlation of x with the plane dy: dw stays in registers, and dy has the role of the taps.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride_h - pad_top + r,
 //            q stride_w - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Method     Two stages. A block owns a channel and a slice of the batch. It copies some images of
-//            x and dy to shared memory at a time (bands of them, when planes are large). A thread
+//            x and dy to shared memory at a time (bands of rows, when planes are large). A thread
 //            owns 4 x 8 (or 4 x 14, 3 x 9) elements of dw and a run of rows of dy, and keeps its
 //            accumulators over all images. Rows of x are added as in the forward pass. At the end
-//            the block adds the accumulators of threads with the same elements and writes
+//            the block adds the accumulators that belong to the same elements and writes
 //            partial[c,r,s][slice]; a second kernel adds the slices in order
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16; partial [C R S, slices] and
 //            all sums f32
 // Supports   as depthwise_large_cuda.cu
 // Cost       FLOPs = 2 N C P Q R S, without those of rows outside; bytes = x, dy once and the
 //            partial sums; compute-bound
-// Numerics   sums of all products of a run of dy's rows over the images of a slice in one chain,
-//            then runs, then slices, always in the same order: same bits on each run
-// Backward   this is backward_weight; dw assigned or added to
-// Choices    Runs have an odd number of rows, so that the taps of neighbouring runs use other
-//            banks. Slices: 4 blocks for each SM, because all blocks of a channel take equally long
+// Numerics   one chain of all products of a run of dy's rows over the images of a slice, then runs,
+//            then slices, always in the same order: same bits on each run
+// Backward   this file is backward_weight; dw assigned or added to
+// Choices    Runs have an odd number of rows, so that the taps of neighbouring runs are in
+//            different banks. Slices: 4 blocks for each SM, because all blocks of a channel take
+//            equally long
 // Source     as depthwise_large_cuda.cu
 // Read next  depthwise_large_cuda.cu; depthwise_weight_cuda.cu, for small kernels
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(LargePlan::kMaxThreads)
                      t.pitch, t.tap_pitch, zeros, sums);
   }
 
-  // Adds the results of threads with the same elements, in order.
+  // Adds the results of threads that own the same elements, in order.
   constexpr int kPitch = kRows * kColumns | 1;
   __syncthreads();
   float* const shared = zeros;  // [threads, kPitch]

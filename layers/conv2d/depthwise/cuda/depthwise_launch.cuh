@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_launch.cuh: functions that the launchers of depthwise_*_cuda.cu share: sizes of one
-// plane, its tilings, and the choice of a template instance.
+// depthwise_launch.cuh: functions shared by the launchers of depthwise_*_cuda.cu. They compute the
+// sizes of one plane and its tilings, and choose a template instance.
 // Read next  depthwise_tiling.h; depthwise_forward_cuda.cu
 #pragma once
 
@@ -17,7 +17,7 @@ namespace convscope::depthwise {
 struct PlaneMap {
   int h = 0, w = 0, p = 0, q = 0;  // source and target
   int size = 3, stride = 1;
-  int pad_top = 0, pad_left = 0;  // negative when a rotated kernel starts inside
+  int pad_top = 0, pad_left = 0;  // negative when the rotated kernel starts inside the image
 };
 
 inline PlaneMap plane_map(const Conv2dProblem& z) {
@@ -43,22 +43,22 @@ inline PlaneMap turned(const PlaneMap& map) {
           .pad_left = map.size - 1 - map.pad_left};
 }
 
-// Returns 4 or 2, the unit that divides rows of `columns` elements, or 0 when rows are not whole
-// units.
+// Returns the largest unit, 4 or 2 elements, that divides rows of `columns` elements, or 0.
 inline int unit_of_rows(int columns) { return columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 0; }
-// Returns the unit for copying rows of the source. Units require the usual padding, which is then a
-// compile-time constant.
+// Returns the unit for copying rows of the source, or 0. Units require the usual padding, which the
+// kernels take as a compile-time constant.
 inline int source_unit(const PlaneMap& map) {
   return map.pad_left == (map.size - 1) / 2 ? unit_of_rows(map.w) : 0;
 }
-// Returns the unit when rows of the target must be whole units too.
+// Returns the unit when rows of both source and target must be whole units.
 inline int unit_of(const PlaneMap& map) { return std::min(source_unit(map), unit_of_rows(map.q)); }
 template <class T>
 bool is_aligned(const T* p, int unit) {
   return unit == 0 || reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * unit) == 0;
 }
 
-// Returns the tiling from x to y (or from dy to dx, rotated), with `rows` rows of y in a strip.
+// Returns the tiling from x to y (or from dy to dx, with the kernel rotated), with strips of `rows`
+// rows of y.
 inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit, bool staged,
                                       std::int64_t channels, std::int64_t wanted_tiles) {
   const int margin = DepthwiseTiling::kLeftMargin;
@@ -84,12 +84,12 @@ inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit, b
                                 .shared_bytes = cuda_device_facts().shared_bytes_per_block});
 }
 
-// Returns the number of tiles of one image with which all SMs are busy.
+// Returns how many tiles each image needs so that all SMs are busy.
 inline std::int64_t tiles_to_fill_device(std::int64_t images) {
   return ceil_div(std::int64_t{cuda_device_facts().multiprocessors} * 4, images);
 }
 
-// Returns a launch with one block for each tile of each image, so that no index needs a division.
+// Returns a launch with one block for each tile of each image; its grid indices replace divisions.
 inline LaunchShape shape_of(const DepthwiseTiling& t, std::int64_t images, std::int64_t channels,
                             std::size_t shared_bytes) {
   LaunchShape shape{.grid = dim3(static_cast<unsigned>(t.bands),
@@ -101,7 +101,7 @@ inline LaunchShape shape_of(const DepthwiseTiling& t, std::int64_t images, std::
   return shape;
 }
 
-// Calls body(size(), stride(), unit()) with compile-time constants; strides up to kStrides.
+// Calls body(size(), stride(), unit()) with compile-time constants, for strides up to kStrides.
 template <int kStrides = 2, class Body>
 void for_size_stride_unit(int size, int stride, int unit, Body body) {
   const auto with_unit = [&](auto a, auto b) {

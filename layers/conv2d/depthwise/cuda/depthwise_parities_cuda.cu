@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_parities_cuda.cu: the gradient of x of a depthwise convolution with stride 2 on the
-// GPU: dx is split into four parities of (row, column), and each tap adds to one of them.
+// GPU. dx is split into four parities of (row, column), and each tap adds to one of them.
 //
 // Formula    dx[n,c,h,w] = sum over r, s with h + pad_top - r = 2 p and w + pad_left - s = 2 q of
 //            w[c,0,r,s] dy[n,c,p,q], 0 <= p < P, 0 <= q < Q
 // Textbook   for n, c, p, q, r, s:
 //              dx[n,c,2p+r-pad,2q+s-pad] += w[c,0,r,s] * dy[n,c,p,q]
-// Method     Pixels gather their products; nothing is scattered. A thread owns 8 rows x 4 columns
-//            of dx, from an even h + pad_top on. Row p of dy reaches the rows 2 p - pad_top + r.
-//            Within the strip, the table (row of dy, r) -> row of dx is known at compile time.
-//            Column 4 g + j takes the taps s with the parity of j + pad_left. The parity of
-//            pad_left is a template parameter, so no remainder is ever computed. Tiles of dy are as
-//            in depthwise_tiling.h
+// Method     Each pixel of dx gathers its products. A thread owns 8 rows x 4 columns of dx, from an
+//            even h + pad_top on. Row p of dy reaches the rows 2 p - pad_top + r. Within the strip,
+//            the table (row of dy, r) -> row of dx is known at compile time. Column 4 g + j takes
+//            the taps s with the parity of j + pad_left. The parity of pad_left is a template
+//            parameter, so the kernel computes no remainders. depthwise_tiling.h describes the
+//            tiles of dy
 // Shapes     dy [N,C,P,Q], w [C,1,R,S], dx [N,C,H,W], f32, f16 or bf16, row-major, any alignment;
 //            sums in f32
 // Supports   R = S of 3, 5, 7; stride 2; no dilation, no multiplier; tile fits shared memory
-// Cost       FLOPs = 2 N C P Q R S; bytes = dy, w, dx once; 3x3: 4.5 FLOPs for each of dx's 4 bytes
-//            and dy's 1: memory-bound, the store of dx is four fifths of it
+// Cost       FLOPs = 2 N C P Q R S; bytes = dy, w, dx once. 3x3: 4.5 FLOPs for each 4 bytes of dx
+//            and 1 byte of dy, so it is memory-bound, and the store of dx is four fifths of the
+//            traffic
 // Numerics   at most ceil(R/2) ceil(S/2) terms, one rounding per FMA; same bits on each run
 // Backward   dx assigned; pixels that no output reads become 0
-// Choices    8 rows of dx: 4 rows of dy and (R - 1) / 2 above, which the previous strip reads too
+// Choices    8 rows of dx need 4 rows of dy and (R - 1) / 2 rows above, which the previous strip
+//            reads too
 // Source     as depthwise_forward_cuda.cu; the parities: V. Dumoulin, F. Visin 2016: A guide to
 //            convolution arithmetic for deep learning, arXiv 1603.07285
 // Read next  depthwise_forward_cuda.cu
@@ -43,8 +45,8 @@ struct ParityWork {
   bool direct = false;  // rows of dx are whole units of 4
 };
 
-// Columns of dy, relative to 2 g + floor(pad_left / 2), that 4 columns of dx read. Column 4 g + j
-// and tap s use (j + odd - s) / 2, when that is a whole number.
+// Columns of dy that 4 columns of dx read, relative to 2 g + floor(pad_left / 2). Column 4 g + j
+// and tap s use (j + odd - s) / 2, when this is a whole number.
 constexpr int first_column(int size, int odd) { return -((size - 1 - odd) / 2); }
 constexpr int column_count(int size, int odd) {
   return (3 + odd) / 2 - first_column(size, odd) + 1;
@@ -66,7 +68,8 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
                     static_cast<int>(blockIdx.x), work.channels);
   const TargetRun<T> run = target_run(t, job, work.dx);
 
-  // There are more items than threads only for one plane; then all items have the same channel.
+  // Only a tile of one plane has more items than threads, so all items of a thread have the same
+  // channel.
   int index = static_cast<int>(threadIdx.x);
   DepthwiseItem item = depthwise_item(t, index);
   float taps[kSize * kSize] = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_slices.cuh: the two-stage sum of a weight gradient. A block has the channels of a tile
-// and a slice of the batch (images and bands). It writes its sums to partial[c,r,s][slice], and
-// sum_slices() (depthwise_elements_cuda.cu) adds the slices.
-// Read next  depthwise_weight_cuda.cu, which uses it
+// depthwise_slices.cuh: the two-stage sum of a weight gradient. A block owns the channels of a tile
+// and a slice of the batch (images and bands). The block writes its sums to partial[c,r,s][slice],
+// and sum_slices() (depthwise_elements_cuda.cu) adds the slices.
+// Read next  depthwise_weight_cuda.cu, the kernel for small taps
 #pragma once
 
 #include "framework/cuda/launch.cuh"
@@ -17,7 +17,7 @@ struct Slices {
   float* partial = nullptr;  // [C, R S, slices]
 };
 
-// A block's jobs [begin, end) for its channels; a job is one band of one image.
+// The jobs [begin, end) that a block computes for its channels. A job is one band of one image.
 struct SlicePart {
   int slice = 0;
   int begin = 0, end = 0;
@@ -37,7 +37,7 @@ __device__ inline DepthwiseJob slice_job(const DepthwiseTiling& t, const Slices&
 }
 
 // Adds the results of the threads of each channel, in a fixed order. `shared` has kTaps floats for
-// each thread, which are overwritten.
+// each thread, which the function overwrites.
 template <int kTaps>
 __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, int slice,
                                      const float (&sums)[kTaps], float* shared) {
@@ -69,9 +69,9 @@ __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, 
 }
 
 // Returns the number of slices. 3x3 has 24 blocks for each SM, about 4 rounds of the blocks that
-// run at a time, because the last round is rarely full. Larger kernels have fewer, because each
-// thread's R S accumulators must be summed: a block takes two jobs where there are still enough
-// blocks for the device.
+// run at a time, because the last round is rarely full. Larger kernels have fewer blocks, because
+// each block must sum the R S accumulators of its threads. A block takes two jobs when there are
+// still enough blocks for the device.
 inline int slice_count(const DepthwiseTiling& t, const Conv2dProblem& z) {
   const std::int64_t chunks = ceil_div(z.c, std::int64_t{t.planes});
   const std::int64_t jobs = z.n * t.bands;

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_small_cuda.cu: depthwise convolution of 7x7 and 14x14 planes on the GPU. Shared memory
-// has a run of whole planes, and the registers of a thread have whole rows.
+// depthwise_small_cuda.cu: depthwise convolution of 7x7 and 14x14 planes on the GPU. A block copies
+// several whole planes to shared memory, and a thread keeps whole rows in registers.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride - pad + r,
 //            q stride - pad + s] + residual[n,c,p,q]), pad = (R - 1) / 2, x = 0 outside
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     Planes of NCHW are consecutive in memory, so a block copies 64 (or 32) of them as one
-//            run, 16 bytes at a time, without any index arithmetic. A thread computes 7 rows of y
-//            (4 of 7x7 in fp16/bf16), with all columns. The width is a compile-time constant, so
-//            products beyond the border are not generated and no zeros are read. The rows of y are
-//            written to shared memory, and from there to memory as one run
+// Method     Planes of NCHW are consecutive in memory, so a block copies 64 (or 32) planes as one
+//            run, 16 bytes at a time, without index arithmetic. A thread computes 7 rows of y (4 of
+//            7x7 in fp16/bf16), with all columns. The width is a compile-time constant, so products
+//            with zeros beyond the border are not generated. The rows of y are written to shared
+//            memory, and from there to memory as one run
 // Shapes     x [N,C,H,W] with H = W of 7 or 14, y [N,C,P,Q], w [C,1,R,S], f32, f16 or bf16,
 //            row-major, x, y 16-byte aligned; sums in f32
 // Supports   R = S of 3, 5, 7; 7x7 to 7x7, 14x14 to 14x14, and 14x14 to 7x7 with stride 2; pad
 //            (R - 1) / 2, no multiplier
 // Cost       FLOPs = less than 2 N C P Q R S; bytes = x, w, y once; workspace none; memory-bound
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
-// Backward   stride 1: dx is this kernel over dy with the taps in reverse order (rotated)
-// Choices    7 rows: the 14x14 strips of neighbouring threads are 98 floats apart, 7x7 planes 49:
-//            loads of 8 and of 4 bytes have no bank conflicts. 64 threads: 12.5 KiB of x (25 of
-//            14x14) and as much of y, so 9 (4) blocks fit on an SM, which gets 4 of them at 16384
-//            planes
+// Backward   stride 1: dx is computed by this kernel from dy, with the taps in reverse order
+//            (rotated)
+// Choices    7 rows: the 14x14 strips of neighbouring threads are 98 floats apart, 7x7 planes 49,
+//            so loads of 8 and of 4 bytes have no bank conflicts. 64 threads: a block has 12.5 KiB
+//            of x (25 of 14x14) and as much of y, so 9 (4) blocks fit on an SM. With 16384 planes
+//            an SM gets 4 blocks
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_forward_cuda.cu, for all other planes
 #include "framework/cuda/async_copy.cuh"
@@ -36,13 +37,13 @@ namespace {
 
 constexpr int kThreads = 64;
 // Returns the rows of y in a thread: 7, or 4 for 7x7 planes in fp16/bf16, whose middle row is
-// computed by two threads. These types have half the bytes, so twice as many threads must wait for
-// loads.
+// computed by two threads. Elements of fp16/bf16 have half the bytes, so twice as many threads must
+// have loads in flight.
 template <class T, int kOut>
 constexpr int rows_of() {
   return kOut == 7 && sizeof(T) == 2 ? 4 : 7;
 }
-// Returns the threads that compute a plane.
+// Returns the number of threads that compute a plane.
 template <class T, int kOut>
 constexpr int strips_of() {
   return ceil_div(kOut, rows_of<T, kOut>());
@@ -220,7 +221,7 @@ void small_planes(const SmallWork<T>& work, const Conv2dProblem& z) {
 }  // namespace
 
 bool fits_small_planes(const Conv2dProblem& z, const void* source, const void* target) {
-  // Few planes do not fill the device with blocks of 32 planes whose threads run long.
+  // Blocks of 32 planes, with long-running threads, fill the device only if there are many planes.
   const bool many = z.r == 3 || z.n * z.c >= 4096;
   const std::int64_t pad = (z.r - 1) / 2;
   return z.h == z.w && ((z.stride_h == 1 && z.h == 7) || (z.h == 14 && many)) && z.pad_top == pad &&

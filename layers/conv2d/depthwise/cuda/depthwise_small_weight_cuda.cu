@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_small_weight_cuda.cu: the weight gradient of a depthwise convolution of 7x7 and 14x14
-// planes on the GPU. Runs of whole planes are in shared memory, whole rows in the registers of a
-// thread. A thread keeps its channel over all images of its block.
+// planes on the GPU. A block copies whole planes to shared memory, and a thread keeps whole rows in
+// registers. A thread has one channel for all images of its block.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride - pad + r,
 //            q stride - pad + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Method     A block has 64 (14x14: 32) neighbouring channels and a slice of the images. From each
-//            image it copies the runs of x and dy, 16 bytes at a time. A thread multiplies 7 rows
-//            of dy by the rows of x that they use; the pairs of columns are known at compile time.
-//            Its R S sums go to partial[slice][c,r,s]; a second kernel adds the slices in order
+//            image it copies the planes of x and of dy as two runs, 16 bytes at a time. A thread
+//            multiplies 7 rows of dy by the rows of x that they use; the pairs of columns are known
+//            at compile time. The R S sums go to partial[slice][c,r,s]; a second kernel adds the
+//            slices in order
 // Shapes     x [N,C,H,W] with H = W of 7 or 14, dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16,
 //            row-major, x, dy 16-byte aligned; sums in f32
 // Supports   R = S of 3, 5, 7; 7x7 to 7x7, 14x14 to 14x14, and 14x14 to 7x7 with stride 2; pad (R -
 //            1) / 2, no multiplier; images that begin at multiples of 16 bytes
 // Cost       FLOPs = less than 2 N C P Q R S; bytes = x, dy once, and the partial sums;
 //            memory-bound
-// Numerics   each thread adds up its slice, then slices in order: same bits on each run
-// Backward   this is backward_weight; dw assigned or added to
-// Choices    64 threads and 25 (14x14: 50) KiB: an SM holds 4 blocks, the number for 1024 channels
-//            and 32 slices
+// Numerics   each thread adds up its slice, then slices are added in order: same bits on each run
+// Backward   this file is backward_weight; dw assigned or added to
+// Choices    64 threads and 25 (14x14: 50) KiB: an SM holds 4 blocks, the number that 1024 channels
+//            and 32 slices give
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_small_cuda.cu; depthwise_weight_cuda.cu for all other planes
 #include "framework/cuda/async_copy.cuh"
@@ -54,7 +55,7 @@ __device__ inline void start_run(const T* from, int count, T* to) {
   if (me < count % kUnit) to[count - 1 - me] = from[count - 1 - me];
 }
 
-// Loads a row of kSide elements, as pairs when rows are whole pairs.
+// Loads a row of kSide elements, in pairs when kSide is even.
 template <int kSide, class T>
 __device__ inline void load_row(const T* row, float (&v)[kSide]) {
   if constexpr (kSide % 2 == 0) {
@@ -144,7 +145,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = me; i < channels * kTaps; i += kThreads) to[i] = out[i];
 }
 
-// Computes dw[i] = or += sum of partial[slice][i]. A block has 32 neighbours by 8 groups of slices.
+// Computes dw[i] = or += sum of partial[slice][i]. A block has 32 neighbouring elements by 8 groups
+// of slices.
 template <class T>
 __global__ void __launch_bounds__(256)
     sum_rows_kernel(const float* partial, int count, int slices, bool accumulate, T* dw) {

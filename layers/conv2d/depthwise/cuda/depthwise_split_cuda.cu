@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_split_cuda.cu: depthwise convolution with large kernels on the GPU, y and dx, for few
-// planes and strides of 2. There 4 x 14 accumulators in a thread would leave most of the device
-// idle.
+// depthwise_split_cuda.cu: y and dx of depthwise convolution with large kernels on the GPU, for few
+// planes and strides of 2, where a tile of 4 x 14 accumulators per thread would leave most of the
+// device idle.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride_h - pad_top + r,
 //            q stride_w - pad_left + s] + residual[n,c,p,q]), x = 0 outside
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     A block holds a band of a plane and its taps in shared memory. A thread owns 4
+// Method     A block holds a band of a plane and the taps in shared memory. A thread owns 4
 //            neighbouring columns of a row. With few planes the rows of the kernel are split over
-//            up to 4 threads, whose results are added in order at the end: each thread has fewer
-//            consecutive steps, and the device has more threads. With strides, columns are split
-//            into classes of stride 1 (depthwise_large_plan.h), which are consecutive in a tile
-//            row. Rows of x are not split; a thread steps over them. For dx of stride 2 a thread
-//            has both classes of columns, so that it stores 8 neighbours. The loop is small and the
-//            same for every size, because code that runs once must first be loaded from memory
+//            up to 4 threads, whose results are added in order at the end. Each thread then has
+//            fewer consecutive steps, and the device has more threads. With strides, columns are
+//            split into classes of stride 1 (depthwise_large_plan.h), which are consecutive in a
+//            tile row. Rows of x are not split; a thread steps over them. For dx of stride 2 a
+//            thread has both column classes, so that it stores 8 neighbours. The loop is small and
+//            has the same code for every size, because code must be loaded from memory before it
+//            runs
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            in shared memory and in registers f32
 // Supports   kernels of up to 63x63 taps, strides of 1 and 2, no dilation, no multiplier; a band of
 //            a plane that fits shared memory
 // Cost       FLOPs = 2 N C P Q R S, without those of rows outside; bytes = x, w, y once and the
 //            rows that bands share; workspace none
-// Numerics   one rounding per FMA, in the order r, class, s; parts in order, b; fp16/bf16 results
-//            are rounded once, at the end; same bits on each run; exact on integers
-// Backward   dx is this kernel over dy: with stride 1 the taps are rotated, with stride 2 each
-//            class of dx takes the taps that reach it
-// Choices    4 columns: one store of 16 bytes, and 3 loads of 16 bytes (4 taps, 8 numbers of x)
-//            make 16 FMAs. Parts have at least 3 rows of the kernel, because each part must be
-//            added, too
+// Numerics   one rounding per FMA, in the order r, class, s; then the parts in order, then b;
+//            fp16/bf16 results are rounded once, at the end; same bits on each run; exact on
+//            integers
+// Backward   dx is computed by this kernel from dy: with stride 1 the taps are rotated, with stride
+//            2 each class of dx takes the taps that reach it
+// Choices    4 columns: one store of 16 bytes, and 3 loads of 16 bytes (4 taps, 8 numbers of x) for
+//            16 FMAs. Each part has at least 3 rows of the kernel, because adding the parts takes
+//            time, too
 // Source     as depthwise_large_cuda.cu
 // Read next  depthwise_large_cuda.cu, for many planes of stride 1
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -57,7 +59,8 @@ struct SplitWork {
 };
 
 // Copies rows [first, end) of a plane into tile[row][entry][pitch], with zeros around the rows. The
-// first loads are in flight while the tile is zeroed and meanwhile() runs. A barrier follows.
+// first loads are in flight while the tile is zeroed and meanwhile() runs. The function ends with a
+// barrier.
 template <class T, class Meanwhile>
 __device__ inline void stage_rows(const SplitPlan& t, const T* plane, int first_row, int end_row,
                                   float* tile, Meanwhile meanwhile) {
@@ -94,7 +97,7 @@ __device__ inline void stage_rows(const SplitPlan& t, const T* plane, int first_
         if (first + j < 0 || first + j >= count) continue;
         const float value = to_float(ahead[a].v[j]);
         float* const to = tile + row * t.entries * t.pitch;
-        if (t.separate) {  // a copy for each class of dx, shifted for the taps of the class
+        if (t.separate) {  // one copy for each class of dx, shifted for its taps
           for (int e = 0; e < t.entries; ++e) {
             const int place = column - t.columns.lines[e].start;
             if (place >= 0 && place < t.pitch) to[e * t.pitch + place] = value;
@@ -237,8 +240,8 @@ __global__ void __launch_bounds__(SplitPlan::kMaxThreads)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       out[j] = sums[(4 * u + j) % kSets][(4 * u + j) / kSets] + bias;
-      // The residual is added to y rounded to its type, so that the bits equal those of a separate
-      // pass.
+      // Rounds y to its type before the residual is added, so that the bits equal those of a
+      // separate pass.
       if (work.residual != nullptr) out[j] = to_float(from_float<T>(out[j]));
     }
     if (work.whole_units) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_split_plan.h: the tiling of depthwise_split_cuda.cu, for large kernels with strides or
-// few planes: only index arithmetic, shared by host and device.
+// few planes. It is only index arithmetic, shared by host and device.
 //
 // A row of the target is split into groups of 4 elements. Each element is a sum over the rows of
-// the kernel, which are split over `parts` threads. Row `o` of class `a` uses, with the kernel's
-// row `k`,
+// the kernel, which are split over `parts` threads. For row `o` of class `a` of the target, row `k`
+// of the kernel uses
 //
 //     source row o row_step + rows.lines[a].start + k,     k = 0 ... rows.lines[a].taps - 1
 //
-// With strides, rows of x are not split into classes (row_step is the stride), but rows of dx are.
+// With strides, rows of dx are split into classes; rows of x are not (row_step is the stride).
 // Columns are split into `entries` classes, as in depthwise_large_plan.h.
 // Read next  depthwise_large_plan.h, which explains Line and Axis; depthwise_split_cuda.cu
 #pragma once
@@ -56,7 +56,7 @@ struct SplitPlan {
   }
 };
 
-// Returns the tiling for strides of 1 and 2 in forward and backward_data.
+// Returns the tiling of forward and backward_data for strides of 1 and 2.
 constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   const bool back = z.direction == Direction::backward_data;
   SplitPlan t;
@@ -74,8 +74,8 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   t.groups = ceil_div(t.columns.most_outs(), SplitPlan::kGroup);
   t.tap_rows = t.rows.most_taps();
   t.tap_pitch = round_up(t.columns.most_taps(), 4);
-  // A group reads 8 elements of a row for each 4 taps. With an odd number of units of 4,
-  // neighbouring tile rows begin in different banks.
+  // A group reads 8 elements of a row for each 4 taps. The pitch is an odd number of 4-element
+  // units, so that neighbouring tile rows begin in different banks.
   t.pitch = round_up(SplitPlan::kGroup * t.groups + t.columns.most_taps() + 4, 4);
   if (t.pitch / 4 % 2 == 0) t.pitch += 4;
 
@@ -91,7 +91,7 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   const auto set_band = [&](int rows) {
     t.bands = ceil_div(outs, rows);
     t.band = ceil_div(outs, t.bands);
-    // The first rows of the classes differ by at most one row.
+    // The first source rows of the classes differ by at most one row.
     const int most = (t.band - 1) * t.row_step + t.tap_rows + (t.classes > 1 ? 1 : 0);
     t.tile_rows = std::min(t.in_h, most);
   };
@@ -106,8 +106,8 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   return t;
 }
 
-// Returns the seconds of the whole call on the GPU for which cycles_of() was fitted: a block's
-// latency, its products, and the elements that pass through shared memory.
+// Returns the seconds of the whole call on the GPU for which cycles_of() was fitted. They include a
+// block's latency, its products, and the elements that pass through shared memory.
 constexpr double split_seconds(const SplitPlan& t, const LargeSizes& z) {
   const auto number = [](auto value) { return static_cast<double>(value); };
   double met = 0;  // kernel rows inside the source, summed over the target rows

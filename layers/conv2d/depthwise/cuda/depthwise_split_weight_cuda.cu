@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_split_weight_cuda.cu: the gradient of large depthwise kernels over few planes on the
+// depthwise_split_weight_cuda.cu: the gradient of large depthwise kernels for few planes on the
 // GPU, in one launch with a block for each row of each kernel.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride_h - pad_top + r,
@@ -8,8 +8,8 @@
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Method     A block owns row r of channel c, so each row p of dy uses one row of x. The block
 //            copies some rows of dy and the matching rows of x to shared memory at a time. A thread
-//            owns 4 neighbouring taps and some groups of 4 elements of dy. With the 7 (stride 2:
-//            10) elements of x that a group uses, it makes 16 FMAs. At the end a warp adds up the
+//            owns 4 neighbouring taps and some groups of 4 elements of dy. Each group makes 16 FMAs
+//            with the 7 (stride 2: 10) elements of x that it uses. At the end a warp adds up the
 //            threads' results of a tap
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16, row-major, any alignment;
 //            sums and shared memory f32
@@ -18,8 +18,8 @@
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, dy once from memory, R times from L2; workspace
 //            none; latency-bound
 // Numerics   a thread adds its products in order, then lanes, then a tree: same bits on each run;
-//            exact on integers. Inf or NaN of x affects only the results that use it
-// Backward   this is backward_weight; dw assigned or added to
+//            exact on integers. Inf or NaN in x affects only the results that use that x
+// Backward   this file is backward_weight; dw assigned or added to
 // Choices    256 threads, about 24 KiB: several blocks on each SM
 // Source     as depthwise_large_cuda.cu
 // Read next  depthwise_split_cuda.cu; depthwise_large_weight_cuda.cu, for many planes
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   wait_for_previous_kernel();
   const int lane = work.by_taps4.divide(me);
   const int first_tap = 4 * (me - lane * work.taps4);
-  // The rows [from, end) of dy use a row of x.
+  // The rows [from, end) of dy for which row r of the kernel is inside x.
   const int from = max(0, ceil_div(work.pad_top - r, work.stride_h));
   const int end = min(work.p, floor_div(work.h - 1 + work.pad_top - r, work.stride_h) + 1);
   float sums[4] = {};
@@ -187,15 +187,16 @@ int shared_floats_of(const SplitWeightWork<T>& work) {
 bool fits_split_weight(const Conv2dProblem& z) {
   if (z.stride_w > 2 || z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
   if (!fits_large(z, Direction::backward_weight) || z.c * z.h * z.w * z.n >= 1 << 30) return false;
-  // A block processes its images in sequence, and more products need 4 x 8 accumulators in a
-  // thread.
+  // A block processes its images one after another, so many images are slow. For many products the
+  // kernel with 4 x 8 accumulators per thread is faster.
   if (z.n > 2 || z.nominal_flops() / 2 > 5e7) return false;
   return shared_floats_of(split_weight_work<float>(z)) * 4 <= 48 * 1024;
 }
 
-// Fitted to eight times of one H200; a fit to seven predicts the eighth within 10 %. `kRoundUs`: a
-// round of 2048 threads on all SMs. `kBlockUs`: each block on its SM. `kPieceUs`: each group of a
-// row of dy with all taps, where the row uses a row of x.
+// Fitted to eight times measured on one H200; a fit to seven of them predicts the eighth within 10
+// %. `kRoundUs`: time of a round of 2048 threads on all SMs. `kBlockUs`: time of each block on its
+// SM. `kPieceUs`: time of one group of 4 elements of a row of dy with all taps, counted for rows of
+// dy that use a row inside x.
 constexpr double kRoundUs = 2.9, kBlockUs = 0.104, kPieceUs = 0.00058;
 double split_weight_seconds(const Conv2dProblem& z) {
   using device_time::number, device_time::processors;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_tile.cuh: a block's tile of planes. Copies it from global to shared memory, loads a
-// thread's columns of a tile row, and copies a finished run of the target back.
+// depthwise_tile.cuh: functions for a block's tile of planes. They copy the tile from global to
+// shared memory, load a thread's columns of a tile row, and copy a finished run of the target back.
 //
-// Tiles hold the type T of the tensors, f32, f16 or bf16; registers hold floats. Aligned tiles
-// (rows of whole units of 4 or 2 elements, aligned base) are copied asynchronously unit by unit,
-// with the zeros, 4 columns to the right. The elements of other tiles are one run in memory, with
-// any row length. The run is read 4 elements at a time, and each element is stored at its position
-// in a tile that was zeroed before.
+// Tiles hold the type T of the tensors, f32, f16 or bf16; registers hold floats. A tile is aligned
+// when its rows are whole units of 4 or 2 elements and its base is aligned. Aligned tiles are
+// copied asynchronously unit by unit, with their zeros, 4 columns to the right. Other tiles are one
+// run in memory, with any row length. The run is read 4 elements at a time, and each element is
+// stored at its position in a tile that was zeroed before.
 // Read next  depthwise_tiling.h, the source of the sizes; depthwise_forward_cuda.cu
 #pragma once
 
@@ -19,13 +19,13 @@
 
 namespace convscope::depthwise {
 
-// Returns the distance of `p` from the previous boundary of 4 elements.
+// Returns how many elements `p` is after the last address aligned to 4 elements.
 template <class T>
 __device__ inline int phase_of(const T* p) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T) % 4);
 }
 
-// 4 neighbouring elements for one access.
+// 4 neighbouring elements that are loaded or stored together.
 template <class T>
 struct alignas(4 * sizeof(T)) Four {
   T v[4];
@@ -81,7 +81,8 @@ __device__ inline T* plane_at(T* planes, std::uint32_t plane, int h, int w) {
   return planes + static_cast<std::uint64_t>(plane) * static_cast<std::uint32_t>(h * w);
 }
 
-// Starts asynchronous copies, which wait_for_tile() completes. A thread always has the same column.
+// Starts asynchronous copies, which wait_for_tile() completes. A thread copies the same column of
+// every row.
 template <int kUnit, class T>
 __device__ inline void start_aligned_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
                                           const T* source, T* tile) {
@@ -122,8 +123,8 @@ __device__ inline void zero_tile(int count, T* tile) {
   }
 }
 
-// Loads up to 4 elements of the run from[0, count) that share an aligned unit: the elements first,
-// first + 1 ... that are inside the run. All 4 take one load.
+// Loads up to 4 elements of the run from[0, count) that share an aligned unit: elements first,
+// first + 1 ... as far as they are inside the run. The 4 elements take one load.
 template <class T>
 __device__ inline Four<T> load_piece(const T* from, int first, int count) {
   if (first >= 0 && first + 3 < count) return *reinterpret_cast<const Four<T>*>(from + first);
@@ -177,7 +178,8 @@ __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob
   }
 }
 
-// Copies the tile of a job with the zeros around the image; afterwards all threads may read it.
+// Copies the tile of a job with the zeros around the image. After the call all threads may read the
+// tile.
 template <class T>
 __device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
                                           const T* source, T* tile) {
@@ -189,8 +191,8 @@ __device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const Depthw
 
 // ---- out of shared memory ----------------------------------------------------------------------
 
-// Loads v[i] = row[kOffset + i] in units of kUnit elements; row is aligned to a unit. Unused
-// elements of a unit cost nothing.
+// Loads v[i] = row[kOffset + i] in units of kUnit elements; `row` is aligned to a unit.
+// Unused elements of a unit take no extra time.
 template <int kOffset, int kUnit, int kCount, class T>
 __device__ inline void load_window(const T* row, float (&v)[kCount]) {
   constexpr int kFirst = kOffset / kUnit;
@@ -234,7 +236,7 @@ __device__ inline void store_group(T* row, int columns, const float (&v)[4]) {
 
 // ---- the target --------------------------------------------------------------------------------
 
-// The rows of the target that belong to a tile: one run in memory.
+// The rows of the target that belong to a tile, stored as one run in memory.
 template <class T>
 struct TargetRun {
   T* to = nullptr;

@@ -3,8 +3,8 @@
 // device share this index arithmetic, so it is tested without a GPU.
 //
 // A tile is the work of one block of threads: a few whole planes when planes are small, else a band
-// of one plane. The tile is stored in shared memory with a border of zeros, so that the loops over
-// taps need no border tests:
+// of rows of one plane. The tile is stored in shared memory with a border of zeros, so that the
+// loops over taps need no border tests:
 //
 //     tile row 0   = source row in_origin + band in_band          (may be above the image)
 //     tile column t = source column t - shift
@@ -42,8 +42,8 @@ struct DepthwiseTiling {
   constexpr int items() const { return planes * strips * groups; }
   constexpr int threads() const { return std::min(kThreads, (items() + 31) / 32 * 32); }
   constexpr int tile_floats() const { return planes * rows * pitch; }
-  // Returns the floats of a run of target rows in shared memory. 3 floats before and after the run
-  // allow it to have the alignment of its address in memory.
+  // Returns the floats of a run of target rows in shared memory. 3 extra floats before and after
+  // the run let the run have the same alignment as its address in memory.
   constexpr int staged_floats() const {
     const int rows_out = planes > 1 ? planes * out_h : std::min(out_h, strips * out_strip);
     return (rows_out * out_w + 3 + 3) / 4 * 4;
@@ -52,7 +52,7 @@ struct DepthwiseTiling {
   constexpr int chunks(int channels) const { return ceil_div(channels, planes); }
 };
 
-// Requirements of a kernel, from which the tiling is computed.
+// The requirements of a kernel, from which its tiling is computed.
 struct DepthwiseTilingWish {
   int in_h = 0, in_w = 0, out_h = 0, out_w = 0;
   int shift = 0;
@@ -100,8 +100,8 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
   t.groups = ceil_div(wish.out_w, DepthwiseTiling::kGroup);
   const int all_strips = ceil_div(wish.out_h - wish.out_origin, wish.out_strip);
 
-  // Lanes take groups first, then strips. If a few extra floats are enough, the pitch places the
-  // banks of the next strip after those of the last group.
+  // Lanes take groups first, then strips. The pitch has a few extra floats if they put the banks of
+  // the next strip after those of the last group.
   const int least = (wish.group_step * (t.groups - 1) + wish.window + 3) / 4 * 4;
   t.pitch = least;
   for (int extra = 0; extra <= least / 8; extra += 4) {
@@ -128,7 +128,7 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
     };
     while (may_have(t.planes + 1)) ++t.planes;
   }
-  // With few planes, tiles are made smaller, so that every SM has some.
+  // With few planes, tiles have fewer planes, so that every SM has some tiles.
   while (t.planes > 1 &&
          static_cast<std::int64_t>(t.chunks(wish.channels)) * t.bands < wish.wanted_tiles)
     --t.planes;

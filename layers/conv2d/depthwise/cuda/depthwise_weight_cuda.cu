@@ -8,19 +8,19 @@
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Method     Two stages. A block owns the channels of a tile and a slice of the batch; it loops
 //            over the images (and bands) of its slice. x is a tile with a border of zeros; dy is
-//            loaded to registers, 7 rows x 4 columns in a thread. A row of x is read once from the
-//            tile and multiplied by all rows of dy that use it, with R S accumulators for each
-//            thread over all images. At the end the block adds its threads' accumulators and writes
-//            partial[c,r,s][slice]; the second kernel adds the slices in order
+//            loaded to registers, 7 rows x 4 columns in a thread. A thread reads a row of x from
+//            the tile once and multiplies it by all rows of dy that use it. Its R S accumulators
+//            are kept over all images. At the end the block adds its threads' accumulators and
+//            writes partial[c,r,s][slice]; a second kernel adds the slices in order
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16; partial [C R S, slices] and
 //            sums in f32
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; tile fits shared memory
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, dy once, and the partial sums; 3x3: memory-bound
-// Numerics   sums of 28 products for each image in a thread, then threads, then slices: error about
-//            that of a tree; always in the same order: same bits on each run. A product is left
-//            out, not multiplied by 0, where y has no element: Inf or NaN of x affects only the
-//            results that use it
-// Backward   this is backward_weight; dw assigned or added to
+// Numerics   each thread sums 28 products for each image, then threads are added, then slices, with
+//            an error about that of a tree. The order is always the same: same bits on each run.
+//            Where y has no element the product is left out (not multiplied by 0), so Inf or NaN in
+//            x affects only the results that use it
+// Backward   this file is backward_weight; dw assigned or added to
 // Choices    7x7: 4 blocks on an SM, 128 registers for 49 accumulators + 28 of dy + 10 of x = 87.
 //            3x3: 6 blocks, 80 registers
 // Source     as depthwise_forward_cuda.cu
@@ -42,9 +42,9 @@ struct WeightWork {
   const T* dy = nullptr;
 };
 
-// Adds the products of a strip of dy with the tile rows from `from` on to sums[r,s]. Only the first
-// `rows` rows and `columns` columns of dy exist. With units, all 7 rows exist, and columns exist in
-// pairs.
+// Adds the products of a strip of dy and the tile rows from `from` on to sums[r,s]. Only the first
+// `rows` rows and `columns` columns of dy exist. If kUnit is not 0, all 7 rows exist, and columns
+// exist in pairs.
 template <class T, int kSize, int kStride, int kUnit>
 __device__ inline void add_products(const T* from, int pitch, const float (&d)[kRows][4], int rows,
                                     int columns, float (&sums)[kSize * kSize]) {
@@ -129,7 +129,8 @@ DepthwiseTiling weight_tiling(const PlaneMap& map, int unit, std::int64_t channe
   return forward_tiling(map, kRows, unit, /*staged=*/unit == 0, channels, /*wanted_tiles=*/1);
 }
 
-// The number of slices depends only on the shape, because workspace_bytes() has no pointers.
+// The unit must not depend on pointers, because workspace_bytes() has none but needs the number of
+// slices.
 int weight_unit(const PlaneMap& map) { return map.p % kRows == 0 ? unit_of(map) : 0; }
 
 template <class T, int kSize, int kStride, int kUnit>

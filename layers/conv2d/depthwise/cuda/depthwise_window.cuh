@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_window.cuh: loads the window of x that a few neighbouring results of a depthwise
-// convolution read, from memory to registers. Shared by depthwise_window_*_cuda.cu.
+// depthwise_window.cuh: loads a window, the elements of x that a few neighbouring results of a
+// depthwise convolution read, from memory to registers. Shared by depthwise_window_*_cuda.cu.
 // Read next  depthwise_window_cuda.cu, depthwise_window_weight_cuda.cu
 #pragma once
 
@@ -11,7 +11,8 @@
 namespace convscope::depthwise {
 
 // The window of kColumns neighbouring results in each of kRows rows, with the usual padding on the
-// left. It is loaded in units of kUnit elements, and begins kBefore units left of the results.
+// left. The window is loaded in units of kUnit elements, and begins kBefore units left of the
+// results.
 template <int kSize, int kStride, int kColumns, int kRows>
 struct Window {
   static constexpr int kUnit = kColumns * kStride < 4 ? 2 : 4;
@@ -32,8 +33,8 @@ __device__ inline bool is_inside(int at, int size) {
 }
 
 // Loads v[i][..] = units first, first + 1 ... of row h0 + i of a plane, and zeros outside the
-// plane. Outside, the nearest unit is loaded and ignored: without branches all loads are in flight
-// at once.
+// plane. Outside, the nearest unit is loaded and ignored, so that all loads are issued without
+// branches and are in flight at once.
 template <int kUnit, int kHigh, int kWide, class T>
 __device__ inline void load_window_of(const T* plane, int h0, int h, int first, int w,
                                       float (&v)[kHigh][kWide]) {
@@ -56,11 +57,11 @@ __device__ inline void load_window_of(const T* plane, int h0, int h, int first, 
   }
 }
 
-// The barrier keeps the loads of a window together. Without it the compiler would move each load to
-// its first product to save registers, and the loads would be sequential.
+// The barrier keeps the loads of a window together. Without the barrier the compiler would move
+// each load to its first product to save registers, and the loads would be sequential.
 __device__ inline void keep_loads_together() { __syncthreads(); }
 
-// Returns the columns of the target in a thread; 0 when rows are not whole units.
+// Returns the columns of the target in a thread, or 0 when rows are not whole units.
 inline int window_columns(const PlaneMap& map) {
   const int columns = unit_of_rows(map.q);
   if (columns == 0 || map.pad_left != (map.size - 1) / 2) return 0;

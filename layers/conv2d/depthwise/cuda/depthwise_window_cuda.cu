@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_window_cuda.cu: depthwise convolution of NCHW planes on the GPU without shared memory.
-// A thread loads the part of x that a few neighbouring results read (their window) to registers.
+// A thread loads its window, the elements of x that a few neighbouring results read, to registers.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride - pad_top + r,
 //            q stride - pad_left + s] + residual[n,c,p,q]), x = 0 outside
@@ -9,15 +9,15 @@
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     a tile in shared memory costs a round trip: copy, barrier, compute. With one image no
-//            other block hides it, so the tile's latency is the layer's time. Here a thread makes 4
-//            (or 2) neighbours of a row of y, of one row or two. All loads of its window are in
-//            flight at once: whole units of 4 (or 2) numbers. Neighbouring threads load the same
-//            units again, from L1
+// Method     A tile in shared memory adds latency, because a block copies, waits and then computes.
+//            With one image no other block hides the latency, so it is the layer's time. Here a
+//            thread computes 4 (or 2) neighbours of a row of y, in one row or two. All loads of the
+//            thread's window are in flight at once, as whole units of 4 (or 2) numbers.
+//            Neighbouring threads load the same units again, from L1
 //              depthwise_window_kernel             y, and dx of stride 1 (rotated taps, over dy)
 //              depthwise_window_parities_kernel    dx of stride 2: a thread owns 2 rows of dx. The
-//                                                  parities of row and column define at compile
-//                                                  time the pairs of tap and dy
+//                                                  pairs of tap and dy follow from the parities of
+//                                                  row and column, at compile time
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major; x, y, residual
 //            aligned to the units; dy of stride 2 any alignment; sums in f32
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; pad_left = (R - 1) / 2
@@ -27,8 +27,8 @@
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
 // Backward   dx assigned; pixels that no output reads become 0
 // Choices    1 row gives the most threads, each with the fewest consecutive steps. 3x3 with stride
-//            2 and many planes is limited by loads and takes 2 rows: 5 rows of x for 2 rows of y,
-//            not 6
+//            2 and many planes is limited by loads; a thread then computes 2 rows of y, which read
+//            5 rows of x instead of 6
 // Source     as depthwise_forward_cuda.cu; the parities as depthwise_parities_cuda.cu
 // Read next  depthwise_forward_cuda.cu, which shares x between the threads of a block
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -123,7 +123,8 @@ __global__ void __launch_bounds__(kWindowThreads)
     if (work.residual != nullptr) load_unit<kColumns>(work.residual + here, beside);
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      // Rounds as if y were stored in between, so that the bits equal those of a separate pass.
+      // Rounds y to its type first, so that the bits equal those of a separate pass for the
+      // residual.
       if (work.residual != nullptr) {
         sums[o][j] = to_float(from_float<T>(sums[o][j])) + beside[j];
       }
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(kWindowThreads)
     depthwise_window_parities_kernel(const __grid_constant__ WindowWork<T> work) {
   constexpr int kRows = 2;  // of dx
   constexpr int kPad = (kSize - 1) / 2;
-  // Row i of dx and tap r use row (i + pad - r) / 2 of dy when that is a whole number. kFirst is
+  // Row i of dx and tap r use row (i + pad - r) / 2 of dy when this is a whole number. kFirst is
   // the first such row, relative to the thread's first row.
   constexpr int kFirst = -(kPad / 2);
   constexpr int kHigh = (kRows - 1 + kPad) / 2 - kFirst + 1;
@@ -219,8 +220,8 @@ LaunchShape shape_of_threads(int threads) {
   return shape;
 }
 
-// Returns whether there are at most about two waves, that is, twice the threads whose windows fit
-// into the registers of all SMs.
+// Tells whether there are at most two waves of threads. One wave is the number of threads whose
+// windows fit into the registers of all SMs.
 bool is_few(std::int64_t threads, int size) {
   const int at_once = size == 3 ? 1024 : size == 5 ? 768 : 640;
   return threads <= std::int64_t{cuda_device_facts().multiprocessors} * 2 * at_once;
@@ -234,7 +235,8 @@ template <class T>
 WindowShape window_shape(const PlaneMap& map, std::int64_t planes) {
   const int columns = window_columns(map);
   const std::int64_t threads = planes * map.p * (map.q / columns);
-  // With stride 2 and few threads, a thread computes 2 columns: twice the threads are then faster.
+  // With stride 2 and few threads, a thread computes 2 columns, because twice as many threads are
+  // faster.
   const bool lonely = map.stride == 2 && map.size > 3 &&
                       threads <= std::int64_t{cuda_device_facts().multiprocessors} * 256;
   if (lonely) return {.columns = 2};

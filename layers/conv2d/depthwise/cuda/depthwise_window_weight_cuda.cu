@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_window_weight_cuda.cu: the gradient of small depthwise kernels over few pixels on the
+// depthwise_window_weight_cuda.cu: the gradient of small depthwise kernels for few pixels on the
 // GPU, in one launch with a block for each channel. Windows of x are loaded directly to registers.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride - pad_top + r,
 //            q stride - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     Slices of the batch need a second launch that adds them up. It takes as long as the
-//            first one where a channel has few pixels. So a block owns the whole channel. A thread
-//            takes 4 (or 2) neighbours of a row of dy at a time, loads their window of x, and keeps
-//            R S accumulators over all of them. At the end a warp adds up the threads' results of a
-//            tap
+// Method     Slices of the batch need a second launch that adds them up. When a channel has few
+//            pixels, the second launch takes as long as the first one. Here one block owns the
+//            whole channel. A thread takes 4 (or 2) neighbours of a row of dy at a time, loads
+//            their window of x, and keeps R S accumulators over all groups of neighbours. At the
+//            end a warp adds up the threads' results of a tap
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16, row-major, x, dy aligned to
 //            16 bytes; sums in f32
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; pad_left = (R - 1) / 2;
-//            rows of whole units of 4 or 2; at most kMaxPieces of them in a channel
+//            rows of whole units of 4 or 2; at most kMaxPieces units in a channel
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, dy once; workspace none; latency-bound
 // Numerics   a thread adds its products in order, then lanes, then a tree: same bits on each run;
-//            exact on integers. Inf or NaN of x affects only the results that use it
-// Backward   this is backward_weight; dw assigned or added to
-// Choices    A thread has at most 2 groups of neighbours. With more, slices are faster, because
-//            more blocks share a channel
+//            exact on integers. Inf or NaN in x affects only the results that use that x
+// Backward   this file is backward_weight; dw assigned or added to
+// Choices    A thread has at most 2 groups of neighbours. With more groups, the kernel with slices
+//            is faster, because several blocks share a channel
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_window_cuda.cu; depthwise_weight_cuda.cu, for many pixels
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -37,7 +37,7 @@ struct WindowWeightWork {
   int h = 0, w = 0, p = 0, q = 0;
   int pad_top = 0;
   int channels = 1;
-  int pieces = 0;  // of a channel: (image, row, group)
+  int pieces = 0;  // groups in a channel: (image, row, group)
   FastDivisor by_groups = {}, by_rows = {};
   const T* x = nullptr;
   const T* dy = nullptr;

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups.cpp: forward and backward_data of small groups in NCHW16c: each block of 16
+// blocked_groups.cpp: forward and backward_data of small groups in NCHW16c. Each block of 16
 // channels of an image is a separate convolution, in which lanes of different groups never mix.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over i < M, r, s of
 //            w[k,i,r,s] x[n, k/M M + i, p stride_h - pad_top + r dilation_h, ...]; M = C/G = K/G
 // Method     A tile is some pixels of a row of `out`, whose accumulators stay in registers over all
-//            (r, s) and the M channels of a group. In step d every lane takes the channel (l mod M)
-//            xor d of its group. One shuffle of a pixel serves 16 output channels, and the weights
-//            are packed in that order (blocked_groups_tiles.h).
-//            In backward_data, columns of one residue modulo stride_w read neighbouring columns of
-//            dy. Rows of the kernel are packed in reverse, so that neighbouring taps read
-//            neighbouring columns there, too.
-//            Threads take (image, block of channels, part of its rows).
-// Supports   f32; 2, 4 or 8 channels in a group, and as many kernels. Groups of 12, 20 or 24 cross
-//            block borders, and with a multiplier of kernels x and y of a group are in different
-//            blocks; both are computed in NCHW.
+//            (r, s) and the M channels of a group. In step d every lane l takes channel (l mod M)
+//            xor d of its group, so one shuffle of a pixel serves 16 output channels. The weights
+//            are packed in the same order (blocked_groups_tiles.h). In backward_data, columns of dx
+//            with one residue modulo stride_w read neighbouring columns of dy. Rows of the kernel
+//            are packed in reverse, so that neighbouring taps read neighbouring columns of dy.
+//            Threads share the (image, block of channels, range of rows).
+// Supports   f32; 2, 4 or 8 channels in a group, and as many kernels. Two other cases are computed
+//            in NCHW: groups of 12, 20 or 24, which cross block borders, and groups with more
+//            kernels than channels, whose x and y are in different blocks
 // Cost       FLOPs = 2 N K P Q M R S; bytes = the tensors once
 // Numerics   one rounding per FMA, in chains (framework/simd/sum_chain.h); NaN stays in its group
 // Choices    kChunkFlops: a few microseconds of one core, as in depthwise_blocked.cpp
@@ -99,8 +98,8 @@ void pack(const Pass& pass, const float* w, float* packed) {
   });
 }
 
-// How the pixels of one column class of `out` read a row of `in`: runs of neighbouring taps. Each
-// run has the column that its first tap reads for pixel 0.
+// How the pixels of one column class of `out` read a row of `in`: the runs of neighbouring taps,
+// and for each run the column that its first tap reads for pixel 0.
 struct Line {
   struct Run {
     Index column, w;
@@ -138,7 +137,7 @@ void list_taps(const Pass& pass, Index residue, Line& line) {
     line.run[static_cast<std::size_t>(line.runs++)] = {
         .column = column, .w = i * pass.lanes, .first = 0, .end = line.count};
   }
-  // Taps on neighbouring columns are one run, unless a tile's middle columns may be outside.
+  // Taps on neighbouring columns form a run, unless columns in the middle of a tile may be outside.
   const auto& run = line.run;
   const bool near = line.runs > 1 && run[0].column >= 1 - line.runs &&
                     run[0].column + (line.count - 1) * line.step < pass.in_w;
@@ -167,8 +166,8 @@ void list_taps(const Pass& pass, Index residue, Line& line) {
   line.runs = found;
 }
 
-// Lists the rows of the kernel that are inside the image for row `row` of out; returns their
-// number.
+// Lists the rows of the kernel that are inside the image for row `row` of out. Returns the number
+// of rows.
 int list_rows(const Pass& pass, Index row, std::array<GroupRow, kMaxTaps>& rows) {
   const Conv2dProblem& z = pass.z;
   int found = 0;
@@ -196,7 +195,7 @@ struct Tensors {
   float* out;
 };
 
-// Computes rows of one block of channels of one image.
+// Computes output rows of one block of channels of one image.
 class BlockRows {
  public:
   BlockRows(const Pass& pass, const Tensors& tensors, Index plane)
@@ -219,8 +218,8 @@ class BlockRows {
     tile_.most = tensors.most;
   }
 
-  // Computes rows [begin, end). Tiles of two residues alternate, because together they fill whole
-  // cache lines of dx.
+  // Computes rows [begin, end). Tiles of two column residues alternate, because two residues fill
+  // whole cache lines of dx.
   void run(Index begin, Index end) {
     std::array<Line, 2> lines;
     const Index together = pass_.classes <= 2 ? pass_.classes : 1;
@@ -286,7 +285,7 @@ class BlockRows {
     } while (row < all_rows);
   }
 
-  // Lists the runs of the tile that begins at pixel `begin`; returns their number.
+  // Lists the runs of the tile that begins at pixel `begin`. Returns the number of runs.
   int list_runs(const Line& line, Index begin, std::array<GroupRun, kMaxTaps>& runs) const {
     int found = 0;
     for (int i = 0; i < line.runs; ++i) {

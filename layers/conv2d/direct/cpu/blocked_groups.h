@@ -12,10 +12,10 @@
 
 namespace convscope::blocked_groups {
 
-// Returns whether the images are NCHW16c and the groups are smaller than a block.
+// Tells whether the images are NCHW16c and the groups are smaller than a block.
 bool is_small(const Conv2dProblem& problem);
-// Returns whether such a problem is supported: f32 with 2, 4 or 8 channels and as many kernels in a
-// group.
+// Tells whether such a problem is supported: f32 with 2, 4 or 8 channels in a group and as many
+// kernels.
 Conv2dSupport supports(const Conv2dProblem& problem);
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction);
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction);

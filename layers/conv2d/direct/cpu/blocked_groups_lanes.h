@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_lanes.h: exchanges lanes within groups of 2, 4 or 8. Lane l receives the element
-// of lane l xor d. For *_simd.cpp files.
+// blocked_groups_lanes.h: exchanges lanes within groups of 2, 4 or 8, for *_simd.cpp files. Lane l
+// receives the element of lane l xor d.
 #pragma once
 
 #include "framework/simd/simd.h"
@@ -9,7 +9,7 @@ namespace convscope::CONVSCOPE_ISA {
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-// An exchange by a step d that is known at run time: one shuffle, whose indices are in a register.
+// Exchanges by a step d that is known at run time: one shuffle, whose indices are in a register.
 struct Exchange {
   explicit CONVSCOPE_INLINE Exchange(int d)
       : from(_mm512_xor_si512(
@@ -37,7 +37,7 @@ CONVSCOPE_INLINE Vec exchanged(Vec a, int d) {
 
 #elif defined(CONVSCOPE_ISA_IS_AVX2)
 
-// Steps d < 4 only: groups of 8 fill a vector, and their channels are broadcast instead.
+// Supports steps d < 4 only: a group of 8 fills a vector, so its channels are broadcast instead.
 struct Exchange {
   explicit CONVSCOPE_INLINE Exchange(int d)
       : from(_mm256_xor_si256(_mm256_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3), _mm256_set1_epi32(d))) {}
@@ -67,8 +67,8 @@ CONVSCOPE_INLINE Vec exchanged(Vec a, int) { return a; }
 
 #endif
 
-// Whether a vector contains several groups; the next constant is whether a vector can be within one
-// group.
+// Tells whether a vector contains several groups. The next constant tells whether a vector can be
+// within one group.
 inline constexpr bool kHoldsGroups = kLanes > 2;
 inline constexpr bool kWithinGroup = kLanes <= 8;
 

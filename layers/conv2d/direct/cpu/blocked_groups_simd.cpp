@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_simd.cpp: register tiles of small groups in NCHW16c: forward and backward_data.
-// blocked_groups.cpp builds a convolution from them.
+// blocked_groups_simd.cpp: register tiles of small groups in NCHW16c, forward and backward_data,
+// for blocked_groups.cpp.
 //
 // Method     A tile is some pixels of a block, one vector of lanes after another. In step d, a lane
 //            adds one channel of its group (source(l, d) in blocked_groups_tiles.h). For each step
@@ -8,16 +8,16 @@
 //            column of `in` is loaded and shuffled once, for the up to three pixels that read it.
 // Cost       per pixel, step and row of a 3x3 kernel: 3 FMAs, 1 + 2 / pixels loads and as many
 //            shuffles, none in step 0 (groups of 4: 9 FMAs, 3 loads, 2.3 shuffles for a row and 3
-//            steps). A shuffle uses a port of AVX-512's FMAs, which leaves 78 % of the peak; AVX2's
-//            shuffles do not. A block computed as 16 x 16 with zeros would need 4 times the FMAs of
-//            groups of 4 and twice those of groups of 8, and NaN would pass from one group to
-//            another.
-// Choices    AVX-512: 14 pixels, a row of ResNet-like images; AVX2 10, with 3 vectors of weights,
-//            the pixel and its indices in 16 registers. 7 accumulators and more hide most of an
-//            FMA's 4 cycles.
-// GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
+//            steps). With AVX-512 a shuffle uses a port of the FMAs, which leaves 78 % of the peak;
+//            with AVX2 it does not. A block computed as 16 x 16 with zeros would need 4 times the
+//            FMAs for groups of 4 and twice those for groups of 8, and NaN would pass from one
+//            group to another.
+// Choices    AVX-512: 14 pixels, a row of ResNet-like images. AVX2: 10 pixels; 3 vectors of
+//            weights, the pixel and its indices also need registers, of 16. At least 7 accumulators
+//            hide most of an FMA's 4 cycles.
+// GCC 12 keeps an array on the stack when a loop without unrolling indexes it, so every loop over
 // accumulators has an unroll pragma.
-// Read next  blocked_groups_tiles.h; blocked_groups.cpp, which uses it
+// Read next  blocked_groups_tiles.h; blocked_groups.cpp, the caller
 #include "layers/conv2d/direct/cpu/blocked_groups_lanes.h"
 #include "layers/conv2d/direct/cpu/blocked_groups_tiles.h"
 
@@ -33,7 +33,7 @@ constexpr int kPixels = 10;
 #endif
 constexpr int kBlock = 16;
 
-// The three implementations of loading a column.
+// The next four types load a column: as it is, with lanes exchanged, or with one channel broadcast.
 struct AsItIs {
   CONVSCOPE_INLINE Vec operator()(const float* in) const { return load(in); }
 };
@@ -49,14 +49,14 @@ struct Broadcast {
   CONVSCOPE_INLINE Vec operator()(const float* in) const { return broadcast(*in); }
 };
 
-// Returns the same pointer, hidden from the compiler. Otherwise the compiler keeps the columns of
-// one step in registers for the next step, and spills the accumulators.
+// Returns the same pointer, hidden from the compiler, which would otherwise keep the columns of one
+// step in registers for the next step and spill the accumulators.
 CONVSCOPE_INLINE const float* anew(const float* p) {
   __asm__ volatile("" : "+r"(p));
   return p;
 }
 
-// Adds one step of one row of the kernel. With Checked it tests which columns are outside.
+// Adds one step of one row of the kernel. With Checked, columns outside the image are skipped.
 template <GroupForm Form, int Pixels, bool Checked, class Read>
 CONVSCOPE_INLINE void add_columns(const GroupTile& tile, const GroupRun& run, const float* in,
                                   const float* w, const Read& read, Vec (&sums)[Pixels]) {
@@ -87,7 +87,7 @@ CONVSCOPE_INLINE void add_columns(const GroupTile& tile, const GroupRun& run, co
 template <GroupForm Form, int Pixels, class Read>
 CONVSCOPE_INLINE void add_step(const GroupTile& tile, const GroupRun& run, const float* in,
                                const float* w, const Read& read, Vec (&sums)[Pixels]) {
-  // With three taps, tests at both ends cost nothing next to 3 FMAs for each column.
+  // With three taps, tests at both ends take no extra time next to 3 FMAs for each column.
   if (taps_of(Form) == 1 && run.first == 0 && run.end == Pixels) {
     return add_columns<Form, Pixels, false>(tile, run, in, w, read, sums);
   }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_tiles.h: the functions of blocked_groups.h that depend on the instruction set:
-// register tiles within one block of 16 channels.
+// blocked_groups_tiles.h: the interface of the register tiles of blocked_groups.h, which are
+// compiled for each instruction set and compute one block of 16 channels.
 //
-// A group has M channels. Each lane l takes M steps; in step d it adds the channel source(l, d) of
-// its group. Where a vector contains several groups (M < lanes), source(l, d) = (l mod M) xor d: in
-// each step the channels of a group exchange their lanes by one shuffle of the pixel (step 0 needs
-// no shuffle). Where a vector is within one group (M >= lanes), source(l, d) = d: channel d is
-// broadcast by a load.
+// A group has M channels. Each lane l takes M steps; in step d it adds channel source(l, d) of its
+// group. If a vector contains several groups (M < lanes), source(l, d) = (l mod M) xor d: in each
+// step one shuffle of the pixel exchanges the lanes within each group, and step 0 needs no shuffle.
+// If a vector is within one group (M >= lanes), source(l, d) = d, and a load broadcasts channel d.
 #pragma once
 
 #include <cstdint>
@@ -33,19 +32,20 @@ constexpr int stride_of(GroupForm form) { return form == GroupForm::triple_by_tw
 struct GroupRow {
   std::int64_t in, w;
 };
-// The taps of each such row. The tile reads columns inside the image for [first, end); for a single
-// tap a column is a pixel. Only the outer taps - 1 columns on either side may be outside.
+// The columns that the taps of a kernel row read. Columns [first, end) of the tile are inside the
+// image; for a single tap a column is a pixel. Only the outer taps - 1 columns on either side may
+// be outside.
 struct GroupRun {
   std::int64_t in, w;
   int first, end;
 };
 
-// Computes out[j out_step + l] = start[l] + residual + sum (if relu, at least 0 and at most `most`)
-// for pixels j < pixels and lanes l < 16. The sum has the terms
+// Computes out[j out_step + l] = start[l] + residual + sum (if relu, clamped to [0, most]) for
+// pixels j < pixels and lanes l < 16. The sum has the terms
 //   w[row.w + run.w + d w_step + t w_tap + l / lanes w_vector + l mod lanes]
 //   in[row.in + run.in + column + source(l, d)]
 // over rows, runs, steps d < channels and taps t, in one chain (framework/simd/sum_chain.h). With
-// `adds` it is added to `out`, which holds the previous chains.
+// `adds` the sum is added to `out`, which holds the previous chains.
 struct GroupTile {
   int pixels = 0;
   int channels = 0;  // of a group
@@ -68,8 +68,8 @@ struct GroupTile {
 // Computes sums[d sums_step + t sums_tap + l] += sum over p < rows, q < columns of
 //   in[p in_row + q in_step + 16 t + source(l, d)] dy[p dy_row + 16 q + l]
 // for steps d < channels, taps t and lanes l of a vector, skipping columns of `in` outside [first,
-// end). Column 0 is read by tap 0 of pixel 0. in_step is 16 in `triple` and 32 in `triple_by_two`.
-// `pair` is not used; for single taps all columns are inside. `in` and dy are prefetched `ahead`
+// end). Tap 0 of pixel 0 reads column 0. in_step is 16 in `triple` and 32 in `triple_by_two`;
+// `pair` is not used. For single taps all columns are inside. `in` and dy are prefetched `ahead`
 // floats before they are read (0: never).
 struct GroupWeightTile {
   int channels = 0;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_weight_simd.cpp: register tiles of backward_weight of small groups in NCHW16c: the
-// accumulators of one row of the kernel stay in registers over the pixels of some rows.
-// blocked_groups_weights.cpp builds dw from them.
+// blocked_groups_weight_simd.cpp: register tiles of backward_weight of small groups in NCHW16c, for
+// blocked_groups_weights.cpp. The accumulators of one kernel row stay in registers over the pixels
+// of some rows.
 //
 // Method     Each column of x is loaded and shuffled once for each step d, for all pixels of dy
-//            whose taps read it; four pixels are processed at once (two on AVX2).
+//            whose taps read the column. Four pixels are processed at once (two on AVX2).
 // Cost       per pixel of a 3x3 kernel's row and step: 3 FMAs and, with four pixels at once, 1.5
 //            shuffles (none in step 0)
 // Choices    taps x steps accumulators: AVX-512 3 x 8 = 24 + 4 of dy + 3 of x in 32 registers; AVX2
-//            3 x 4 = 12 + 2 + 2 of 16, groups of 8 in two parts
-// Read next  blocked_groups_tiles.h; blocked_groups_weights.cpp, which uses it
+//            3 x 4 = 12 + 2 + 2 in 16 registers, with groups of 8 in two passes
+// Read next  blocked_groups_tiles.h; blocked_groups_weights.cpp, the caller
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/direct/cpu/blocked_groups_lanes.h"
 #include "layers/conv2d/direct/cpu/blocked_groups_tiles.h"
@@ -28,8 +28,8 @@ constexpr int kPixels = 2;
 constexpr int kMaxSteps = 4;
 #endif
 
-// Adds the products of `Pixels` neighbouring pixels of dy. With Checked it skips columns outside
-// [first, end).
+// Adds the products of `Pixels` neighbouring pixels of dy. With Checked, columns outside [first,
+// end) are skipped.
 template <GroupForm Form, int Pixels, int Steps, bool Within, bool Checked>
 CONVSCOPE_INLINE void add_pixels(const float* in, const float* dy, Index first, Index end,
                                  Vec (&sums)[taps_of(Form)][Steps]) {
@@ -121,8 +121,8 @@ CONVSCOPE_INLINE void add_chain(const GroupWeightTile& tile, const float* in, co
   }
 }
 
-// Adds the products in chains of whole rows; a row longer than a chain is split
-// (framework/simd/sum_chain.h).
+// Adds the products in chains of whole rows (framework/simd/sum_chain.h). A row longer than a chain
+// is split.
 template <GroupForm Form, int Steps, bool Within>
 CONVSCOPE_INLINE void add_chains(const GroupWeightTile& tile) {
   constexpr int kPart = kSumChain / kPixels * kPixels;

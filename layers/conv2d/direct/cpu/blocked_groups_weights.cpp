@@ -2,7 +2,7 @@
 // blocked_groups_weights.cpp: backward_weight of small groups in NCHW16c.
 //
 // Method     A strip is some rows of dy of one image and block of channels, and the rows of x that
-//            these rows read. It is one chain of pixels, or shorter when that exceeds three
+//            these rows read. A strip is one chain of pixels, or less if a chain exceeds three
 //            quarters of L1, because all rows of the kernel and all vectors of a block read the
 //            strip again. Three taps of a row on neighbouring columns are computed together, other
 //            taps one by one. A slice is a range of strips with separate accumulators [R,M,S,16].
@@ -147,7 +147,7 @@ class WeightGradient {
     }
   }
 
-  // Adds pixels [q, end) of `rows`, which begin with column 0; s is the first of the taps.
+  // Adds pixels [q, end) of `rows`, whose pointers are at column 0; s is the first of the taps.
   void add_columns(const GroupWeightTile& rows, GroupForm form, Index s, Index q, Index end) const {
     GroupWeightTile tile = rows;
     tile.columns = end - q;

@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cpu.cpp: direct convolution: computes the textbook's products with a tile of outputs in
-// registers over the whole reduction, and without a matrix of patches.
+// direct_cpu.cpp: direct convolution. It computes the textbook's products without a matrix of
+// patches, and keeps a tile of outputs in registers over the whole reduction.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, g C/G + c,
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w], or 0
 // Textbook   for n, k, p, q: y[n,k,p,q] = b[k]
 //              for c, r, s: y[n,k,p,q] += w[k,c,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Method     Rows of x are copied once into a panel with zeros left and right. With stride > 1
-//            there is one row for each column parity, so that neighbouring outputs read
-//            neighbouring floats. Then a tile of outputs stays in registers over all (c, r, s), in
-//            one of two shapes. A channel tile has k in the lanes and broadcasts 14 pixels; it is
-//            transposed when stored. It serves many channels: no lane is lost on narrow images. A
-//            pixel tile has q in the lanes, broadcasts weights and is stored directly. It serves
-//            short reductions and few channels: first layers and their dx.
-//            Taps above and below the image are skipped, not multiplied by 0. The weights are
-//            packed before the call in the order in which a tile reads them (prepare_weights).
-//            backward_data is the same over dy. Row h of dx takes the taps with r = h + pad_top mod
-//            stride_h, and each column parity takes other taps s. Finally the parities are
-//            interleaved.
-//            NCHW16c (layers/dispatch/activation_layout.h) needs no copy of rows and no
-//            transposition: shared/blocked_pass.cpp. Groups smaller than a block of channels are in
-//            blocked_groups.cpp.
-//            In backward_weight, dy is transposed to k in the lanes; 14 taps (c, s) of one r
-//            broadcast pixels of x; 28 accumulators stay in registers over whole rows. Threads take
-//            (image, rows, output channels), or (output channels, slice of N) in backward_weight.
+// Method     Rows of x are copied once into a panel with zeros left and right. With stride > 1 each
+//            row is split by column parity, so that neighbouring outputs read neighbouring floats.
+//            Then a tile of outputs stays in registers over all (c, r, s), in one of two shapes. A
+//            channel tile has k in the lanes and broadcasts 14 pixels; it is transposed when
+//            stored. It is used for many channels, because narrow images leave no lane empty. A
+//            pixel tile has q in the lanes, broadcasts weights and is stored directly. It is used
+//            for short reductions and few channels: first layers and their dx. Taps above and below
+//            the image are skipped. The weights are packed before the call in the order in which a
+//            tile reads them (prepare_weights). backward_data runs the same loops over dy. Row h of
+//            dx takes the taps with r = h + pad_top mod stride_h, and each column parity takes
+//            other taps s. At the end the parities are interleaved. NCHW16c
+//            (layers/dispatch/activation_layout.h) needs no copy of rows and no transposition:
+//            shared/blocked_pass.cpp. Groups smaller than a block of channels are in
+//            blocked_groups.cpp. In backward_weight, dy is transposed to k in the lanes; 14 taps
+//            (c, s) of one r broadcast pixels of x; 28 accumulators stay in registers over whole
+//            rows. Threads take (image, rows, output channels), or (output channels, slice of N) in
+//            backward_weight.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major or x and y NCHW16c, any
 //            alignment; f32 accumulators
 // Supports   f32; every stride, dilation, padding and number of groups; kernels up to 1024 taps
@@ -31,17 +30,18 @@
 //            tensors once; workspace = a panel for each thread (backward_weight: dw in lanes for
 //            each slice); compute-bound once a channel tile's lanes are full
 // Numerics   one rounding per FMA, in the order of (c, r, s); backward_weight in the order of
-//            pixels, slices added in order; both in chains (framework/simd/sum_chain.h). Same bits
-//            on each run and for any number of threads; exact on integers below 2^24
+//            pixels, with slices added in order. All sums are in chains
+//            (framework/simd/sum_chain.h). Same bits on each run and for any number of threads;
+//            exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
-// Choices    kPanelFloats 64 Ki: a panel has 256 KiB, and shares L2 with one block of weights
-//            kTransposeFmas: storing a channel tile transposed takes the time of 30 (c, r, s)
-//            kSlices 16: work for the threads when there are few output channels
-//            kPixelsPerWeight 6: with fewer pixels, a tile waits for its weights when they come
-//            from L2 (about 3 cycles for a vector, two FMAs a cycle)
+// Choices    kPanelFloats 64 Ki: a panel has 256 KiB, and shares L2 with one block of weights.
+//            kTransposeFmas: storing a channel tile transposed takes the time of 30 (c, r, s).
+//            kSlices 16: enough work for the threads when there are few output channels.
+//            kPixelsPerWeight 6: a tile with fewer pixels waits for weights in L2 (about 3 cycles
+//            for a vector, two FMAs a cycle)
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
-//            Architectures, SC 2018, arXiv 1808.05567; here without JIT and with NCHW outside
-// Read next  im2col_gemm_cpu.cpp, the same products with columns; tiles_simd.cpp, the tiles
+//            Architectures, SC 2018, arXiv 1808.05567; here without JIT and for NCHW images
+// Read next  im2col_gemm_cpu.cpp, the same products as a matrix product; tiles_simd.cpp, the tiles
 #include <algorithm>
 #include <array>
 
@@ -86,8 +86,8 @@ Index packed_at(const Pass& pass, Index g, const Block& block) {
   return (g * pass.padded_channels() + block.k) * pass.depth * pass.taps;
 }
 
-// Packs each group and block as [depth, taps, width]: a tile reads one cache line for each (c, r,
-// s).
+// Packs each group and block as [depth, taps, width], so that a tile reads one cache line for each
+// tap of a channel.
 void pack_weights(const Pass& pass, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const Index sums = pass.depth * pass.taps;
@@ -184,8 +184,8 @@ class Convolution {
     return data_.out + ((image * pass_.channels + block.k) * pass_.out_h + row) * pass_.out_w;
   }
 
-  // Prefetches the next block's weights from memory while this block is computed. Each row
-  // prefetches a share of these weights.
+  // Prefetches the next block's weights from memory while this block is computed; each row
+  // prefetches a share.
   struct Ahead {
     const float* weights = nullptr;
     Index step = 0;  // floats from one channel of `in` to the next
@@ -252,7 +252,7 @@ class Convolution {
     }
   }
 
-  // Lists the pixels and weights that the taps of row o and column class `group` read; returns the
+  // Lists the pixels and weights that the taps of row o and column class `group` read. Returns the
   // number of taps.
   int list_taps(Index o, Index group, Index first, Index width,
                 std::array<std::int32_t, kMaxTaps>& x_at,
@@ -434,8 +434,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 constexpr double kPixelsPerWeight = 6;
 constexpr double kFirstCacheBytes = 32 << 10;
 
-// Returns the share of its time in which a channel tile computes. In the rest of the time it reads
-// all weights of its block again.
+// Returns the share of the time in which a channel tile computes. In the rest of the time the tile
+// waits for the weights of its block.
 double weights_share(const Pass& pass) {
   const auto block = static_cast<double>(pass.depth * pass.taps * pass.widest()) * sizeof(float);
   if (pass.lanes == 1 || block <= kFirstCacheBytes) return 1;
@@ -445,8 +445,8 @@ double weights_share(const Pass& pass) {
   return std::min(1.0, height / kPixelsPerWeight);
 }
 
-// Returns the cost. backward_data multiplies zeros left and right of dy where the forward pass
-// reads no padding. Short rows spend time on their list of taps; with few channels a load serves
+// Returns the cost. backward_data also multiplies the zeros left and right of dy if the forward
+// pass reads no padding. Short rows spend time on the list of taps; with few channels a load serves
 // few FMAs. The constants are fitted to measurements from LeNet to ResNet.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_small(z)) return blocked_groups::cost(z, direction);
@@ -474,20 +474,20 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       share *=
           pass.channel_share * (pass.widest() > 2 * pass.lanes ? 0.83 : 0.97) * weights_share(pass);
     }
-    // With 16 lanes, copies of rows and transposed stores take as long as with 8; FMAs take half as
-    // long.
+    // Compared with 8 lanes, 16 lanes halve the time of FMAs, but copies of rows and transposed
+    // stores take as long.
     if (pass.lanes == 16) share *= 0.92;
     if (pass.taps == 1) share *= pass.by_pixels ? 0.93 : 0.62;  // one use of each copied pixel
     if (direction == Direction::backward_data) {
       flops *= std::max(1.0, static_cast<double>(z.w) / static_cast<double>(z.q() * z.stride_w));
     }
-    // Columns are separated by parity, or interleaved.
+    // Columns are split by parity in forward and interleaved in backward_data.
     if (z.stride_w > 1) share *= direction == Direction::forward ? 0.91 : 0.95;
   }
   const Conv2dCost sums{
       .flops = flops, .bytes = z.nominal_bytes(), .peak_share = share_beside(flops, share, 500)};
   if (direction == Direction::backward_weight) return sums;
-  // Weights are transposed at 0.8 cycles a float; runs of one tap are slower.
+  // Transposing weights takes 0.8 cycles a float; with runs of one tap it takes longer.
   const bool in_runs = direction == Direction::backward_data && z.r * z.s == 1;
   return with_preparation(sums, (in_runs ? 2.5 : 0.8) * static_cast<double>(z.w_shape().numel()));
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_plan.h: the tiling of direct convolution into panels, blocks and chunks of work; only
-// sizes.
+// direct_plan.h: the tiling of direct convolution: the sizes of panels, blocks and chunks of work.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +18,11 @@ inline constexpr Index kMaxTaps = 1024;
 inline constexpr Index kSlices = 16;
 inline constexpr double kTransposeFmas = 30;
 
-// Changes a size that is a multiple of 1 KiB, so that a panel's channels use all cache sets.
+// Avoids multiples of 1 KiB, so that a panel's channels use all cache sets.
 inline Index spread(Index floats) { return floats % 256 == 0 ? floats + 16 : floats; }
 
-// Returns the same problem with strides that end just after the last pixel. With one row or column
-// of y, a longer stride would only add phases to the passes below.
+// Returns the same problem with strides that end just after the last pixel. If y has one row or
+// column, a longer stride would only add phases to the passes below.
 inline Conv2dProblem with_short_strides(Conv2dProblem z) {
   const Index h = z.h + z.pad_top + z.pad_bottom - z.dilation_h * (z.r - 1);
   const Index w = z.w + z.pad_left + z.pad_right - z.dilation_w * (z.s - 1);
@@ -114,8 +113,8 @@ struct Pass {
     return std::clamp<Index>(row + 1, 0, in_h);
   }
 
-  // Returns the most channels of a tile: 4 vectors for narrow images, whose tiles have few pixels,
-  // else 2 vectors.
+  // Returns the maximum number of channels of a tile: 4 vectors for narrow images, whose tiles have
+  // few pixels, else 2 vectors.
   Index widest() const {
     const Index pixels = tile_kernels.get().pixels;
     const bool narrow = lanes > 1 && 2 * class_w <= pixels && channels > 2 * lanes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda.cu: computes the textbook's products, with tiles of outputs in registers and x and w
-// in shared memory. It is for few input channels, where a matrix product has too little work.
+// direct_cuda.cu: direct convolution on a GPU, with tiles of outputs in registers and x and w in
+// shared memory. It is for few input channels, where a matrix product has too little work.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of
 //            x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -12,40 +12,41 @@
 //            one block for a sample   small images of few channels: few_channel_conv.h, one stage
 //              without pooling, which also splits a sample's outputs among threads
 //            register tiles           R = S = 3, 5, 7 at stride 1 or 2:
-//              forward          a thread has 8 pixels of a row for 8 output channels; a block some
+//              forward          a thread has 8 pixels of a row for 8 output channels, a block some
 //                               rows and columns for up to 64 channels. The row of x that 8 pixels
 //                               need is loaded once for R columns of the kernel; output channels
-//                               are neighbours in w. The next piece of x is copied (cp.async)
-//                               while this one is multiplied.
+//                               are neighbours in w. The next chunk of x is copied (cp.async) while
+//                               this chunk is multiplied.
 //              backward_data    C <= 4 or stride 2: a thread has 2 x 8 pixels of dx for 3 or 4
-//                               channels and loops over the output channels; the pairs of (r, s)
-//                               and pixel at stride 2 are known at compile time, so no zero is
-//                               multiplied. Else: forward over dy with the rotated kernel.
+//                               channels and loops over the output channels. The pairs of (r, s)
+//                               and pixel at stride 2 are known at compile time, so zeros are not
+//                               multiplied. Other cases run forward over dy with the rotated
+//                               kernel.
 //              backward_weight  a thread has R (or 3 x 3) accumulators for 8 output channels and
-//                               one c and loops over rows of y, 4 pixels at a time; a block has a
+//                               one c, and loops over rows of y, 4 pixels at a time. A block has a
 //                               slice of all rows; a second kernel adds the slices in order
-//            one thread, one output   everything else: any size, stride, dilation, groups; slow
+//            one thread, one output   all other problems: any size, stride, dilation, groups; slow
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, f32
 //            accumulators
 // Supports   f32; every stride, dilation, padding and number of groups; fewer than 2^25 images,
 //            channels, weights, pixels of an image and tiles of 8 pixels, which int counts
-// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = every tensor once, x again around each tile; dw:
-//            the slices' sums, written and read; compute-bound except with 1 or 2 input channels
-// Numerics   sums of C/G R S products, one after another. Chains of bounded length need a second
-//            set of accumulators, which does not fit next to 64 in 128 registers. So the bound
-//            grows with the square root of the length (`one_chain`); dw in some 400 slices. The
-//            order depends only on the sizes: same bits on each run. Exact on integers.
+// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = every tensor once, x again around each tile; dw
+//            also writes and reads the sums of its slices. Compute-bound except with 1 or 2 input
+//            channels
+// Numerics   sums of C/G R S products, one after another. Chains of bounded length would need a
+//            second set of accumulators, but 128 registers hold only the first 64. So the error
+//            bound grows with the square root of the length (`one_chain`); dw is summed in some 400
+//            slices. The order depends only on the sizes: same bits on each run. Exact on integers.
 // Backward   dx assigned; dw assigned or added to
 // Choices    A thread has 8 x 8 accumulators. For each (c, r) it makes 64 R products from 6 vector
 //            loads of x (R = 7, stride 2) and 2 R vector loads of w, so shared memory needs less
 //            time than the multipliers. With window and operands a thread has about 110 registers,
-//            so two blocks of 256 threads fit on an SM.
-//            A block has 100 KB of shared memory, so that two blocks fit there, too.
-//            For dx a thread has 2 x 8 x 3 accumulators: a vector load of w for (r, s) serves at
-//            least 12 products.
+//            so two blocks of 256 threads fit on an SM. A block has 100 KB of shared memory, which
+//            also lets two blocks fit. For dx a thread has 2 x 8 x 3 accumulators: a vector load of
+//            w for (r, s) serves at least 12 products.
 // Source     the tiles: V. Volkov, J. Demmel: Benchmarking GPUs to Tune Dense Linear Algebra, 2008
 //            (registers before shared memory); the rest is our own
-// Read next  im2col_gemm_cuda.cu (the same products as a matrix product),
+// Read next  im2col_gemm_cuda.cu (the same sums as a matrix product),
 //            few_channel_conv_forward_cuda.cu (one block for a sample)
 #include <climits>
 
@@ -156,7 +157,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // ---- selection ----------------------------------------------------------------------------------
 
-// Returns the problem as a stage without pooling, which one block computes for a sample.
+// Returns the problem as a stage without pooling for the kernels with one block per sample.
 FewChannelStage stage_of(const Conv2dProblem& z, bool relu) {
   const Sizes s(z);
   return {.c = s.c,
@@ -209,7 +210,7 @@ std::size_t bytes_of(int floats) { return static_cast<std::size_t>(floats) * siz
 void forward_by_tiles(const Sizes& z, const ForwardPointers& at) {
   const ForwardTiles t = forward_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q);
   const int tiles = z.n * t.tiles_p * t.tiles_q;
-  // A block that holds all of w in shared memory processes several tiles in turn.
+  // When all of w fits into shared memory, a block keeps w and processes several tiles in turn.
   const int resident = 2 * cuda_device_facts().multiprocessors;
   const int blocks = t.chunks > 1 ? tiles : least(tiles, most(1, resident / t.tiles_k));
   const LaunchShape shape{
@@ -236,7 +237,7 @@ void forward(const Conv2dForwardArgs& args) {
                      .by_fours = z.q % 4 == 0 && on_16_bytes(args.y),
                      .y = static_cast<float*>(args.y)};
   if (is_small(problem, false)) {
-    // The kernel is the same with and without a residual, so that the bits are equal.
+    // The same kernel runs with and without a residual, so that both give the same bits.
     FewChannelForward small;
     small.stage[0] = stage_of(problem, at.relu && at.residual == nullptr);
     small.batch = problem.n;
@@ -373,8 +374,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Fitted to one H200: rates of a kernel's tiles, and the microseconds of a chunk of channels whose
-// loads are not hidden.
+// Fitted to one H200: rates of a kernel's tiles, and the microseconds by which the loads of a chunk
+// of channels delay the products.
 struct TileTimes {
   device_time::TileRate rate;
   double chunk_us;
@@ -400,30 +401,31 @@ TileTimes weight_times(int r, int stride) {  // a step is a segment of a row
   if (r == 5) return {{0.91, 1.3}, 1.9};
   return {{0.83, 1.3}, 4.2};
 }
-// Time of each block on an SM, in addition to its products: first loads and last stores.
+// Time of each block on an SM in addition to its products, for first loads and last stores.
 constexpr double kForwardTileUs = 0.24, kDataTileUs = 0.11;
 // Time in which the threads of three blocks on an SM add up their results, channel by channel.
 double weight_end_us(int r) { return r == 3 ? 13 : r == 5 ? 2.1 : 10; }
 constexpr double kSliceUs = 0.043;  // to add one slice to the previous slices
-// Time for each further thread that shares an item: one thread adds the others' results in turn. It
-// is counted for each round of two blocks on an SM.
+// Time of each further thread that shares an item, because one thread adds the results of all in
+// turn. Each round of two blocks on an SM adds this time.
 constexpr double kSplitUs = 0.5;
 double each_holds(double blocks) { return blocks / device_time::processors(); }
-// Times for a kernel with one block per sample; chunk_us is the time in addition to the products.
+// Times of the kernels with one block per sample; chunk_us is the time in addition to the products.
 TileTimes sample_times(Direction direction) {
   if (direction == Direction::forward) return {{0.5, 5.0}, 0.41};
   if (direction == Direction::backward_data) return {{0.5, 0.5}, 2.0};
   return {{0.36, 0.54}, 4.5};
 }
-// For each element of y or dx on an SM: elements are stored in groups of four, or one at a time.
+// Time of each element of y or dx on an SM, when elements are stored in groups of four or one at a
+// time.
 constexpr double kFourStoreUs = 0.00013;
 constexpr double kSingleStoreUs = 0.0009;
 constexpr double kScatteredStoreUs = 0.0013;  // of dx, when other phases of the stride are between
                                               // its elements
 
-// Returns the microseconds of the general kernels: base time of a thread's reduction step, plus
-// extra time per round of 2048 threads on each SM. dw has a warp for each element; its step is 32
-// pixels.
+// Returns the microseconds of the general kernels: the base time of a thread's reduction steps,
+// plus extra time for each round of 2048 threads on each SM. For dw a warp computes each element in
+// steps of 32 pixels.
 double any_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const double at_once = device_time::processors() * 2048;
@@ -436,8 +438,8 @@ double any_us(const Conv2dProblem& z, Direction direction) {
   const double taps = number(z.r * z.s);
   if (direction == Direction::backward_data) {
     const double rounds = number(z.x_shape().numel()) / at_once;
-    // A tap is tested once. Where it reaches a pixel, its channels are added. A warp does so if any
-    // of its threads does, so a stride saves nothing.
+    // A thread tests each tap and adds the tap's channels if it reaches a pixel of dy. All threads
+    // of a warp wait if one of them adds, so a stride saves no time.
     const double terms = number(z.k_per_group()) * taps;
     return taps * (0.21 + 1.0 * rounds) + terms * (0.016 + 0.17 * rounds) +
            0.075 * number(z.k_per_group()) + kAroundUs;
@@ -500,7 +502,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const double samples = device_time::number(z.n);
     const TileTimes times = sample_times(direction);
     const double each = cost.flops / samples;
-    // Samples of y are split over several blocks, so the number of rounds is not rounded up.
+    // The samples of y are split over several blocks, so the number of rounds is not rounded up.
     us = times.chunk_us + (direction == Direction::forward
                                ? 1e6 * each / peak *
                                      std::max(device_time::processors() / times.rate.alone,

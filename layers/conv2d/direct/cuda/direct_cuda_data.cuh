@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_data.cuh: computes a tile of dx of few channels in registers, from dy and w in shared
-// memory. It skips products with the zeros of a stride. The header of direct_cuda.cu explains it.
+// direct_cuda_data.cuh: the kernel that computes a tile of dx of few channels in registers, from dy
+// and w in shared memory. At stride 2 it skips the zeros between elements of dy. direct_cuda.cu
+// explains the method.
 // Read next  direct_cuda_forward.cuh; direct_cuda_weight.cuh
 #pragma once
 
@@ -32,8 +33,8 @@ __global__ void __launch_bounds__(kDataThreads, 3)
   const int tile = static_cast<int>(blockIdx.x) - n * tiles_image;
   const int tile_h = tile / t.tiles_w;
   const int tile_w = tile - tile_h * t.tiles_w;
-  // The first row and column after the padding, rounded down to a multiple of the stride. Columns
-  // are also rounded down to groups of four columns of dy.
+  // The first row and column after the padding, rounded down to a multiple of the stride; columns
+  // also to groups of four columns of dy.
   const int h_first = z.pad_top / kStride * kStride + tile_h * t.rows * 2;
   const int w_first = z.pad_left / (4 * kStride) * (4 * kStride) + tile_w * t.columns * kPixels;
   const int plane = t.dy_rows * t.dy_pitch;

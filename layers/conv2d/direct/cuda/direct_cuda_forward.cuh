@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_forward.cuh: computes a tile of y in registers, from x and w in shared memory. The
-// header of direct_cuda.cu explains it.
+// direct_cuda_forward.cuh: the kernel that computes a tile of y in registers, from x and w in
+// shared memory. direct_cuda.cu explains the method.
 // Read next  direct_cuda_tiles.h; direct_cuda_data.cuh
 #pragma once
 
@@ -25,8 +25,8 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
 }
 
 // Copies a patch of an image [channels][h][w], from row `top` and column `left` on, to shared
-// memory; elements outside the image become 0. kFloats = 4 requires 16-byte aligned rows, and that
-// left and w are multiples of 4.
+// memory. Elements outside the image become 0. kFloats = 4 requires 16-byte aligned rows, and left
+// and w that are multiples of 4.
 template <int kFloats>
 __device__ inline void copy_patch(const float* from, int channels, int h, int w, int top, int left,
                                   const Patch& patch, float* to) {
@@ -43,8 +43,8 @@ __device__ inline void copy_patch(const float* from, int channels, int h, int w,
   }
 }
 
-// The weights w[out][in][tap] of the products. With `turned`, taps are in reverse order. If `out`
-// and `in` are exchanged as well, the gradient of x is a convolution of dy.
+// The weights w[out][in][tap]. With `turned`, taps are in reverse order. If `out` and `in` are
+// exchanged as well, the convolution of dy is dx.
 struct WeightView {
   const float* w = nullptr;
   int out_step = 1, in_step = 1;
@@ -61,7 +61,7 @@ struct ForwardPointers {
   float* y = nullptr;
 };
 
-// Finishes and stores a thread's 8 x 8 outputs.
+// Applies the epilogue to a thread's 8 x 8 outputs and stores them.
 __device__ inline void store_outputs(const Sizes& z, const ForwardPointers& at, int n, int k, int p,
                                      int q, const float (&sums)[kPixels]) {
   const float bias = at.b == nullptr ? 0.0f : at.b[k];
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const bool works = row < t.rows;
   const int k_tile = t.k_tile();
   const int k_first = static_cast<int>(blockIdx.y) * k_tile;
-  // A thread's channels are two runs of four, so that loads of neighbours fill whole cache lines.
+  // A thread's channels are two runs of four, so that neighbouring threads load whole cache lines.
   const int k_half = k_tile / 2;
   const int plane = t.x_rows * t.x_pitch;
   const int tiles_image = t.tiles_p * t.tiles_q;

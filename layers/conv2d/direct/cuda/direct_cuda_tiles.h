@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_tiles.h: the tiling of direct_cuda.cu into blocks and threads: only sizes, computed
-// on the host and passed to the kernels. Tests check them on the CPU.
+// direct_cuda_tiles.h: the tiling of direct_cuda.cu: the sizes of blocks and threads, computed on
+// the host and passed to the kernels. Tests check the sizes on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr int row_pitch(int columns) {
   return 4 * (fours % 2 == 0 ? fours + 1 : fours);
 }
 
-// The sizes of a problem, for the kernels. Each fits an int; their products may not.
+// The sizes of a problem, for the kernels. Each size fits an int, but products of sizes may not.
 struct Sizes {
   int n = 0, c = 1, h = 1, w = 1, k = 1, r = 1, s = 1, p = 1, q = 1;
   int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0, dilation_h = 1, dilation_w = 1;
@@ -51,19 +51,19 @@ struct Sizes {
         k_group(static_cast<int>(z.k_per_group())) {}
 };
 
-// Returns whether the register tiles support the problem: square kernels of 3, 5 or 7, stride 1 or
-// 2, no dilation, no groups.
+// Tells whether the register tiles support the problem: square kernels of 3, 5 or 7, stride 1 or 2,
+// no dilation, no groups.
 inline bool has_tiles(const Conv2dProblem& z) {
   return z.r == z.s && (z.r == 3 || z.r == 5 || z.r == 7) && z.stride_h == z.stride_w &&
          (z.stride_h == 1 || z.stride_h == 2) && z.dilation_h == 1 && z.dilation_w == 1 &&
          z.groups == 1;
 }
 
-// Returns the floats of a row that kPixels outputs read, from an aligned start and in fours.
+// Returns the floats of a row that kPixels outputs read, rounded up to groups of four.
 constexpr int window_floats(int r, int stride) { return round_up((kPixels - 1) * stride + r, 4); }
 
-// A part of an image that is copied to shared memory: for some channels, `rows` rows of `columns`
-// elements (or of `columns` groups of four), `pitch` floats apart.
+// A patch of an image that is copied to shared memory. For some channels it has `rows` rows of
+// `columns` elements (or of `columns` groups of four), `pitch` floats apart.
 struct Patch {
   int rows = 1, pitch = 4;
   FastDivisor by_columns{}, by_rows{};
@@ -72,7 +72,7 @@ struct Patch {
       : rows(rows_), pitch(pitch_), by_columns(columns), by_rows(rows_) {}
 };
 
-// Forward: a block computes tile_p x tile_q pixels of one image, for k_lanes * kChannels channels.
+// forward: a block computes tile_p x tile_q pixels of one image, for k_lanes * kChannels channels.
 struct ForwardTiles {
   int k_lanes = 1;            // threads along the output channels: 1, 2, 4, 8
   int columns = 1, rows = 1;  // of threads; a thread has kPixels columns
@@ -91,7 +91,7 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   ForwardTiles t;
   while (t.k_lanes < 8 && t.k_lanes * kChannels < k) t.k_lanes *= 2;
   const int threads = kBlockThreads / t.k_lanes;
-  // Makes the tile as square as possible, so that it reads the fewest pixels of x around it.
+  // Chooses the most square tile, which reads the fewest pixels of x around it.
   int fewest = 1 << 30;
   for (int columns = 1; columns <= threads; columns *= 2) {
     const int rows = threads / columns;
@@ -109,7 +109,7 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   t.x_rows = (t.rows - 1) * stride + r;
   t.x_pitch = row_pitch((t.columns - 1) * kPixels * stride + window_floats(r, stride));
   t.w_pitch = t.k_tile() + 4;
-  // Shared memory holds all channels of w and two buffers of x. If that does not fit, it holds two
+  // Shared memory holds all channels of w and two buffers of x. If these do not fit, it holds two
   // buffers of x and of w for some channels.
   const int x_channel = t.x_rows * t.x_pitch;
   const int w_channel = r * r * t.w_pitch;
@@ -126,7 +126,7 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   return t;
 }
 
-// dx: a thread computes 2 x kPixels pixels of dx for up to four channels; dy is loaded in chunks of
+// dx: a thread computes 2 x kPixels pixels of dx for up to four channels. dy is loaded in chunks of
 // output channels. Coordinates are those of the padded image, so that tiles begin at multiples of
 // the stride.
 struct DataTiles {
@@ -186,8 +186,8 @@ struct WeightTiles {
   FastDivisor by_columns{}, by_fours{};
 
   constexpr int k_tile() const { return k_groups * kChannels; }
-  // Returns the floats of shared memory: two buffers, or, at the end, the results of all threads
-  // for one output channel.
+  // Returns the floats of shared memory: two buffers, which at the end hold the results of all
+  // threads for one output channel.
   constexpr int floats() const { return most(2 * (x_floats + dy_floats), kBlockThreads * 9); }
 };
 inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, std::int64_t n) {
@@ -199,7 +199,7 @@ inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, s
   t.c_tile = ceil_div(c, t.tiles_c);
   t.tiles_k = ceil_div(k, t.k_tile());
   t.items = t.k_groups * t.c_tile * (r / t.kernel_rows);
-  // Cuts rows into the fewest segments that fit into a buffer.
+  // Splits rows into the fewest segments that fit into a buffer.
   t.pieces = 0;
   do {
     ++t.pieces;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_weight.cuh: accumulates dw over a slice of the rows of y, with rows of x and dy in
-// shared memory. The header of direct_cuda.cu explains it.
+// direct_cuda_weight.cuh: the kernel that accumulates dw over a slice of the rows of y, with rows
+// of x and dy in shared memory. direct_cuda.cu explains the method.
 // Read next  direct_cuda_forward.cuh
 #pragma once
 
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   };
 
   float acc[kChannels][kKernelRows][R] = {};
-  // Channels after the last channel of x are zeros, which are written once to both buffers.
+  // Zeros replace the channels after the last channel of x; they are written once to both buffers.
   for (int i = thread; i < 2 * buffer_floats; i += threads) buffers[i] = 0.0f;
   __syncthreads();
   begin_step(0);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     __syncthreads();
   }
   async_copy_wait<0>();
-  // Adds the results of the threads that share an item, in order, a few results at a time.
+  // Adds the results of the threads with the same accumulators, in order, a few results at a time.
   constexpr int kSums = kKernelRows * R;
   const std::int64_t weights = static_cast<std::int64_t>(z.k) * z.c * R * R;
   float* const own_sums = sums + static_cast<std::int64_t>(blockIdx.x) * weights;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // few_channel_chain_plan.cpp: runs convolutions of few channels with their activations and 2x2
 // pooling as one operation of a compiled step on a GPU. Both convolutions of a LeNet take one
-// kernel forward and two backward (few_channel_conv.h). Two stages are joined where the gradient of
-// the input is not needed. In half precision values stay f32 [N,C,H,W], and the kernels round
+// kernel forward and two backward (few_channel_conv.h). Two stages are joined if the gradient of
+// the input is not needed. In half precision values stay f32 [N,C,H,W], and the kernels round the
 // operands.
 #include <algorithm>
 
@@ -20,8 +20,8 @@ struct Link {
   std::string layer;
 };
 
-// Reports that the chain runs. Its kernels do not report, because the algorithm `direct` shares
-// them.
+// Reports that the chain runs. The kernels cannot report the chain, because the algorithm `direct`
+// calls them, too.
 void say_what_runs(const FewChannelForward& a) {
   for (int i = 0; i < a.stages; ++i) {
     kernel_ran(kFewChannelChain, "forward", few_channel_problem(a.stage[i], a.batch, a.factors));
@@ -107,7 +107,7 @@ class FewChannelChainOp final : public PlanOp {
   void backward(PlanBuilder& builder) override {
     FewChannelBackward a;
     a.factors = factors_;
-    // At least the loss precedes, and its kernel began after the forward pass had ended.
+    // The kernel of the loss runs in between, and it began after the forward pass had ended.
     a.only_dy_is_new = true;
     a.stages = count();
     a.batch = batch_;
@@ -127,8 +127,8 @@ class FewChannelChainOp final : public PlanOp {
     a.dy = builder.gradient(output).data<float>();
     const std::int64_t floats =
         few_channel_chunks(batch_) * few_channel_piece_floats(a.stage, a.stages);
-    // If only the update waits for the gradients, the partial sums are added at the end of the
-    // backward pass.
+    // If only the optimiser's update waits for the gradients, the partial sums are added later, at
+    // the end of the backward pass.
     a.adds_pieces = !builder.takes_sums() || process_group() != nullptr ||
                     !weights_are_parameters(builder.graph());
     const Slot pieces = builder.slot({floats}, DType::f32);
@@ -161,9 +161,9 @@ class FewChannelChainOp final : public PlanOp {
 
  private:
   int count() const { return static_cast<int>(links_.size()); }
-  // Returns whether y of a stage is read only as an operand: by the next stage, or by the single
-  // following operation if that operation rounds its input to the same type. The activation's slope
-  // must follow from the pooling.
+  // Tells whether y of a stage is read only as an operand: by the next stage, or by the single
+  // following operation if that operation rounds its input to the same type. The slope of the
+  // activation must follow from the pooling.
   bool keeps_y_rounded(const PlanGraph& graph, int i) const {
     const FewChannelStage& z = at(i).stage;
     if (!is_half(factors_) || !z.pools() || z.curve == FewChannelCurve::tanh) return false;
@@ -189,9 +189,9 @@ class FewChannelChainOp final : public PlanOp {
     }
     return true;
   }
-  // Returns whether only x may still be written when the kernel starts: no operation of the step
-  // computes the weights, and kernels that change weights have ended before the step's images and
-  // labels are copied.
+  // Tells whether x is the only input that may still be written when the kernel starts. This holds
+  // if no operation of the step computes the weights, because kernels that change weights have
+  // ended before the step's images and labels are copied.
   bool only_x_is_new(const PlanGraph& graph) const {
     return graph.has_loss() && weights_are_parameters(graph);
   }
@@ -205,7 +205,7 @@ class FewChannelChainOp final : public PlanOp {
   Tensor y(PlanBuilder& builder, int i) {
     return i + 1 < count() ? builder.use(y_[static_cast<std::size_t>(i)]) : builder.value(output);
   }
-  // Returns the input; null for the step's input images, because their address may change.
+  // Returns the input, or null for the step's input images, whose address may change.
   const float* input(PlanBuilder& builder) {
     return inputs[0] == PlanGraph::input() ? nullptr : builder.value(inputs[0]).data<float>();
   }
@@ -262,7 +262,7 @@ void form_chains(PlanGraph& graph) {
   auto& ops = graph.ops();
   for (std::size_t i = 0; i < ops.size();) {
     std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, 2);
-    // Without pooling the chain avoids no large tensor in memory, so single layers are as fast.
+    // Without pooling, the chain stores as much to memory as single layers, which are as fast.
     const bool pools = !links.empty() && links.front().pools;
     if (pools && links.size() == 2 && !accepts(graph, links)) links.pop_back();
     if (!pools || !accepts(graph, links)) {

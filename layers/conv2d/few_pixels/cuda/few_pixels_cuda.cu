@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // few_pixels_cuda.cu: computes the weight gradient of a layer with few pixels in one launch. Images
-// and gradients are copied to shared memory unchanged; there f32 is split into two TF32 numbers.
+// and gradients are copied to shared memory unchanged, and split into two TF32 numbers when they
+// are read.
 //
 // Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], x = 0 outside
@@ -10,15 +11,15 @@
 //                for 8 pixels, for 16 k, for 8 c of a tap (r,s):      # a warp
 //                  sums [16 x 8] += dy [16 x 8] x [8 x 8]             # high and low parts
 // Method     few_pixels_plan.h defines piece, plane, fragment, step and share, and chooses the
-//            tile; few_pixels_weight.cuh is the kernel. It computes no maxima, packs no operands
-//            and writes no partial results to memory, because with few pixels the launches for
-//            these steps take longer than the product
+//            tile; few_pixels_weight.cuh is the kernel. The kernel computes no maxima, packs no
+//            operands and writes no partial results to memory, because with few pixels separate
+//            launches for these steps would take longer than the product
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q] f32 row-major, any alignment; 16-byte aligned
 //            rows are copied faster
 // Supports   f32 as f32, only backward_weight; one group; at most 49 taps and 4096 pixels of y in
 //            all images; every stride, padding and dilation; sm_80 and newer
 // Cost       FLOPs = 3 x 2 N K P Q C R S; bytes = x, dy and dw. A block of k x c reads k rows of dy
-//            and c planes of x. Lower bound of 256->256, 3x3, 14x14, one image: 0.69 GFLOP, 2.8 MB.
+//            and c planes of x. At least 0.69 GFLOP and 2.8 MB for 256->256, 3x3, 14x14, one image.
 //            No workspace. Compute-bound with 3x3 taps
 // Numerics   v = high + low + at most 2^-21 |v|. high is v rounded to TF32; low is v - high,
 //            truncated to TF32 by the tensor cores. low high + high low + high high are exact
@@ -31,11 +32,11 @@
 //            infinities yield NaN
 // Backward   dw assigned or added to
 // Choices    Shared memory is read in 4-byte words: ldmatrix requires 16 aligned bytes, but taps
-//            are not aligned. Where a tile has fewer fragments than the warps take, warps split the
+//            are not aligned. When a tile has fewer fragments than the warps take, warps split the
 //            K dimension
 // Source     H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
 //            arXiv 2203.03341 (the split); own work (the kernel)
-// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, a simpler step
+// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, a simpler kernel
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -69,7 +70,7 @@ bool on_16_bytes(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
 }
 
-// Returns the operands. Copies have 16 bytes where groups of four elements are inside one image and
+// Returns the operands. A copy has 16 bytes if all groups of four elements are inside one image and
 // 16-byte aligned.
 Operands operands_of(const Conv2dBackwardWeightArgs& args, const Plan& plan) {
   const Sizes& s = plan.sizes;
@@ -166,8 +167,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// The tiling estimates the waits of a block. In addition, all blocks share the bandwidth of L2; the
-// more often they read the same pixels, the longer they take.
+// The tiling estimates the time for which a block waits. This estimate adds the bandwidth of L2,
+// which all blocks share: the more often they read the same pixels, the longer the kernel takes.
 constexpr double kCacheBytesPerUs = 11.6e6, kWithoutCacheUs = 0.47;
 double cost_us(const few_pixels::Plan& plan) {
   const few_pixels::Sizes& s = plan.sizes;
@@ -176,7 +177,7 @@ double cost_us(const few_pixels::Plan& plan) {
   return plan.us - kWithoutCacheUs + 4 * words * s.pieces * s.blocks() / kCacheBytesPerUs;
 }
 
-// Returns the cost; the estimated time becomes a share of the tensor cores' peak.
+// Returns the cost. The estimated time is converted to a share of the tensor cores' peak.
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const double flops = 3 * z.nominal_flops();
   return {

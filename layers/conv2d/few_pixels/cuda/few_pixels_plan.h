@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_pixels_plan.h: the tiling of few_pixels: how dw is split into blocks of threads, and the
+// few_pixels_plan.h: the tiling of few_pixels, which splits dw into blocks of threads, and the
 // pixels into pieces that fit into shared memory.
 //
 // A `tile` is the output of a block: rows (output channels) times octets (8 input channels) times
-// all taps. A `step` is 8 pixels, the K dimension of an instruction [16 x 8] += [16 x 8] [8 x 8]. A
+// all taps. A `step` is 8 pixels, the K dimension of an instruction with 16 rows and 8 columns. A
 // `fragment` is one octet of one tap, the 8 columns of that instruction. A `piece` is whole images
-// or some lines of y of one image. In a piece, a channel of x is a `plane`, which includes the
-// zeros around the image. Each line of a plane is sorted by column modulo the stride. So neighbours
-// in y read neighbours in a line, and a tap is one offset for all pixels. Lines and columns that no
-// tap reads are not stored. A `share` is the steps that one warp computes.
+// or some lines of y of one image. A `plane` is a channel of x in a piece, with the zeros around
+// the image. Each line of a plane is sorted by column modulo the stride. So neighbours in y read
+// neighbours in a line, and a tap is one offset for all pixels. Lines and columns that no tap reads
+// are not stored. A `share` is the steps that one warp computes.
 // Read next  few_pixels_weight.cuh, the kernel
 #pragma once
 
@@ -27,11 +27,13 @@ inline constexpr int kRows = 16, kOctet = 8, kStepPixels = 8;  // of a product
 inline constexpr int kMaxTaps = 49;
 inline constexpr int kMaxPixels = 4096;  // of y, in all images
 inline constexpr int kMaxWarps = 8, kMaxOctets = 16, kMaxStages = 3;
-// Steps in one accumulator. Tensor cores round towards zero, so longer sums are split.
+// The steps of one accumulator. Tensor cores round towards zero, so longer sums are split into
+// chains.
 inline constexpr int kChainSteps = 14;
 
-// A template instance of the kernel: rows of 16 and fragments of a warp; whether a second set of
-// accumulators fits, which shortens chains; how many blocks fit into an SM's registers.
+// A template instance of the kernel: a warp's rows (in units of 16) and fragments; whether
+// registers hold a second set of accumulators, which shortens chains; how many blocks fit into an
+// SM's registers.
 struct Instance {
   int row_tiles, fragments;
   bool cuts;
@@ -91,8 +93,8 @@ struct Sizes {
            ((pieces_of_image - 1) * piece_steps() + ceil_div(lines_left * out_width, kStepPixels));
   }
   constexpr int table_at() const { return stages * stage_words; }
-  // Returns the line of x that a stored line of a plane holds, for a piece that begins with line 0
-  // of y; negative in the padding. column_of() does the same for columns.
+  // Returns the line of x that is stored as line `stored_line` of a plane, for a piece that begins
+  // with line 0 of y; negative in the padding. column_of() does the same for columns.
   constexpr int row_of(int stored_line) const {
     const int window = by_step_h.divide(stored_line);
     return window * stride_h + stored_line - window * step_h - pad_top;
@@ -101,14 +103,14 @@ struct Sizes {
     const int remainder = by_columns.divide(place);
     return (place - remainder * columns) * stride_w + remainder - pad_left;
   }
-  // Returns the offset in a plane of the first tap of a pixel of a piece.
+  // Returns the offset in a plane of tap (0, 0) of pixel `pixel` of a piece.
   constexpr int window_at(int pixel) const {
     const int of_lines = by_out_width.divide(pixel);  // line, counted over the images of the piece
     const int image = by_piece_lines.divide(of_lines);
     return image * plane_words + (of_lines - image * piece_lines) * step_h * line + pixel -
            of_lines * out_width;
   }
-  // Returns whether the words of a plane have the same order as in x.
+  // Tells whether the words of a plane have the same order as in x.
   bool planes_as_in_memory() const {
     return step_w == 1 && stride_w == 1 && stride_h == 1 && pad_left == 0 && pad_top == 0 &&
            line == width;
@@ -166,8 +168,8 @@ inline Sizes with_piece(Sizes s, int images, int lines) {
   return s;
 }
 
-// Calls visit(images, lines) for pieces of whole images, from all to one, then for parts of an
-// image.
+// Calls visit(images, lines) for each size of a piece: whole images, from all to one, then some
+// lines of one image.
 template <class Visit>
 void visit_pieces(const Sizes& s, const Visit& visit) {
   int last = 0;
@@ -186,8 +188,8 @@ void visit_pieces(const Sizes& s, const Visit& visit) {
   if (last != 1) visit(1, 1);
 }
 
-// Returns a pitch for which two results that lanes store at once, in the order of dw, seldom share
-// a bank.
+// Returns a pitch for storing results in the order of dw, for which two lanes seldom use the same
+// bank.
 inline int sum_pitch_of(int columns, int taps) {
   int best = 0, least = 33;
   for (int pitch = round_up(columns, 4), more = 0; more < 8; ++more, pitch += 4) {
@@ -200,8 +202,8 @@ inline int sum_pitch_of(int columns, int taps) {
   return best;
 }
 
-// How a block copies `rows` rows with `positions` copies each: `groups` rows at a time, with
-// `lanes` threads for a row. A thread copies the same positions of all its rows.
+// How a block copies `rows` rows with `positions` copies each. It copies `groups` rows at a time,
+// with `lanes` threads for each row. A thread copies the same positions of all its rows.
 struct Spread {
   int positions = 1, lanes = 1, groups = 1;
   FastDivisor by_lanes;
@@ -225,8 +227,8 @@ inline Spread spread(int positions, int rows, int threads) {
 // ---- time --------------------------------------------------------------------------------------
 
 // Microseconds on one NVIDIA H200, fitted to 154 tilings of 22 layers. A fit to half of the layers
-// predicts the times of the other half within 15 %. `Alone`: time of a block on an idle SM;
-// `Shared`: time that each block adds on its SM.
+// predicts the times of the other half within 15 %. `Alone` is the time of a block on an idle SM,
+// `Shared` the time that each block adds on its SM.
 inline constexpr double kBlockUs = 2.8;     // launch, first bytes, last bytes
 inline constexpr double kPieceUs = 0.55;    // barriers, computing positions
 inline constexpr double kStageUs = 0.24;    // a wait for a free stage
@@ -279,7 +281,7 @@ void visit_plans(const Conv2dProblem& z, const Machine& machine, const Visit& vi
   const int most_rows = round_up(whole.out_channels, kRows);
   const int most_octets = std::min(ceil_div(whole.in_channels, kOctet), kMaxOctets);
   visit_pieces(whole, [&](int images, int lines) {
-    // Rejects planes that do not fit, before a product of sizes overflows an int.
+    // Rejects planes that do not fit, before the product of their sizes overflows an int.
     const std::int64_t stored_lines = std::int64_t{lines - 1} * whole.step_h + whole.extent_h;
     if (images * stored_lines * whole.line * kOctet * 4 > machine.shared_bytes) return;
     const Sizes with_pieces = with_piece(whole, images, lines);

@@ -22,7 +22,7 @@
 
 namespace convscope::few_pixels {
 
-// A flag for each tensor says whether its copies or stores have 16 bytes.
+// The operands. A flag for each tensor tells whether its copies or stores have 16 bytes.
 struct Operands {
   const float* x;
   const float* dy;
@@ -115,7 +115,7 @@ __device__ inline void wait_for_oldest(int stages) {
   }
 }
 
-// Adds the results of all shares in shared memory, in order, and writes dw: `kWords` words at a
+// Adds the results of all shares in shared memory, in order, and writes dw, `kWords` words at a
 // time.
 template <int kWords>
 __device__ inline void store_sums(const Sizes& z, const Operands& of, const float* sums, int row,
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kResident)
                                                         lane / 4 * z.plane_pitch);
     for (; step < steps; step += z.shares) {
       // After the last pixel dy is zero, and x is read from an existing pixel of the piece, so that
-      // no infinity or NaN from unused memory reaches a result.
+      // unused memory, which may contain infinity or NaN, cannot reach a result.
       const int pixel = step * kStepPixels + lane % 4;
       const char* const x0 = x + table[min(pixel, piece.pixels - 1)];
       const char* const x4 = x + table[min(pixel + 4, piece.pixels - 1)];
@@ -223,7 +223,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kResident)
           v[f][0] = high_low(*reinterpret_cast<const float*>(x0 + fragment_at[g + f]));
           v[f][1] = high_low(*reinterpret_cast<const float*>(x4 + fragment_at[g + f]));
         }
-        // Consecutive MMAs have different accumulators, because two MMAs on one accumulator wait.
+        // Consecutive MMAs use different accumulators, because an MMA waits for the previous MMA on
+        // the same accumulator.
 #pragma unroll
         for (int f = 0; f < kAtOnce; ++f) {
 #pragma unroll

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_cpu.cpp: convolution by Fourier transforms of tiles: a sum over R x S taps in the image
+// fft_cpu.cpp: convolution by Fourier transforms of tiles. A sum over R x S taps in the image
 // becomes one complex product for each frequency.
 //
 // Formula    y[k] = F^-1 [ sum over c of F(x[c]) . conj F(w[k,c]) ] + b[k], tile by tile: T x T
@@ -8,21 +8,21 @@
 // Textbook   for each tile, k:  Y = 0                         # [T, T] complex
 //              for each c:      Y += fft2(x_tile[c]) * conj(fft2(w[k,c], size=T))
 //              y_tile[k] = real(ifft2(Y))[0 : T-R+1, 0 : T-S+1] + b[k]
-// Method     channels in the lanes, so a transform is arithmetic on whole vectors. For each block
-//            of tiles whose spectra stay in L3:
-//            1. rows: pixels are transposed into the lanes, two real rows make one complex
-//               transform; T/2 + 1 of its T bins are kept (the others are their conjugates): H
-//            2. columns, one pair of H's bins (frequency along the row) at a time, all in L2.
-//               V = transforms of H's columns, U = those of the kernels' rows W. U is computed
-//               here, so that the spectra of all kernels are never stored. Products of V and U
-//               over channels for each frequency along the column, inverse transform: G
-//            3. inverse transform of G's rows, the valid pixels are transposed to rows of y
-//            W = spectra of the kernels' rows, made before the call (prepare_weights).
-//            A complex product is three real ones (fft_kernels.h): a register tile is 9 tiles x 16
-//            channels x 3 accumulators
-//            backward_weight: step 2 multiplies x and dy over tiles. The results are transformed
-//            to rows of kernels and added up block by block.
-//            Threads take tiles (1, 3) and pairs (2). Depthwise: fft_depthwise.cpp.
+// Method     Channels are in the lanes, so a transform is arithmetic on whole vectors. For each
+//            block of tiles whose spectra fit in L3:
+//            1. Rows: pixels are transposed into the lanes. Two real rows make one complex
+//               transform. H keeps T/2 + 1 of its T bins; the others are conjugates.
+//            2. Columns, for one pair of H's bins (frequency along the row) at a time, all in L2: V
+//               = transforms of H's columns, U = transforms of W's columns. U is computed here, so
+//               that the spectra of all kernels are never stored. For each frequency along the
+//               column, V times U is summed over channels. G = the inverse transform of these sums.
+//            3. G's rows are transformed back; the valid pixels are transposed to rows of y.
+//            W = spectra of the kernels' rows, made before the call (prepare_weights). A complex
+//            product is three real products (fft_kernels.h), so a register tile is 9 tiles x 16
+//            channels x 3 accumulators.
+//            backward_weight: step 2 multiplies x and dy and sums over tiles. The sums are
+//            transformed to rows of kernels and added up block by block. Threads share tiles in
+//            steps 1 and 3, and pairs in step 2. Depthwise: fft_depthwise.cpp.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; H [T/2, C/L,
 //            tiles, rows, 2, L], V [3 T, C/L, tiles, L], U [2 T, C, L], L lanes, 64-byte aligned
 // Supports   f32; stride 1, dilation 1; kernels from 2 taps to 48x48; every padding; groups of
@@ -30,26 +30,26 @@
 // Cost       FLOPs = 2 * 3/2 T^2 tiles K C/G in products and about 4 T^2 log2(T) for each tile and
 //            channel of x and of y; bytes = the three tensors once; workspace = H + G, and
 //            V + U + M for each thread; compute-bound
-// Numerics   a transform of T^2 numbers has an rms error of about 0.3 eps sqrt(log2 T^2) times its
-//            rms (Gentleman & Sande 1966), so an output has an error of about 0.3 eps sqrt(log2
-//            T^2) |x| |w| (root of the sum of squares over tile and kernel, and over channels). The
-//            error is that of the tile: a small output has the same absolute error as its
-//            neighbours. Relative to the tests' bound it is largest for one channel and few taps:
-//            1.9 in problems made for it, 1.1 over random ones. Sums over channels and tiles are
-//            cut into chains (framework/simd/sum_chain.h). On data of one sign the error reaches
-//            6.5, and error_growth is 8. On equal numbers it reaches 22 eps
-//            (Algorithm::worst_growth() allows 85). Same bits on each run and for any number of
-//            threads. Not exact on integers. A NaN spreads over its tile.
+// Numerics   a transform of T^2 numbers has an rms error of about 0.3 eps sqrt(log2 T^2) times the
+//            rms of the numbers (Gentleman & Sande 1966), so an output has an error of about 0.3
+//            eps sqrt(log2 T^2) |x| |w| (root of the sum of squares over tile and kernel, and over
+//            channels). All outputs of a tile have the same absolute error. Relative to the tests'
+//            bound the error is largest for one channel and few taps: 1.9 in problems made for it,
+//            1.1 over random ones. Sums over channels and tiles are split into chains
+//            (framework/simd/sum_chain.h). On data of one sign the error reaches 6.5, and
+//            error_growth is 8. On equal numbers it reaches 22 eps (Algorithm::worst_growth()
+//            allows 85). Same bits on each run and for any number of threads. Not exact on
+//            integers. A NaN spreads over its tile.
 // Backward   dx = F^-1 [ sum over k of F(dy) . F(w) ], whose valid outputs begin at R - 1, S - 1;
 //            dw = F^-1 [ sum over tiles of F(x) . conj F(dy) ] [0:R, 0:S], assigned or added to
-// Choices    lengths 12 16 20 24 32 48 64 along each axis, the pair with the lowest count of
-//            operations (fft_plan.h); a block's H + G = 4 MiB of L3, at least 27 tiles
+// Choices    lengths 12 16 20 24 32 48 64 along each axis; the pair with the fewest operations is
+//            chosen (fft_plan.h). A block's H + G = 4 MiB of L3, at least 27 tiles
 // Source     M. Mathieu, M. Henaff, Y. LeCun: Fast Training of Convolutional Networks through FFTs,
 //            2014, arXiv 1312.5851; N. Vasilache et al. 2015, arXiv 1412.7580 (tiles); J. Cooley,
 //            J. Tukey 1965; three products: Gauss, in Knuth, The Art of Computer Programming 4.6.4.
 //            Unlike in these papers, the spectra of the kernels are computed column by column.
-// Read next  winograd_f4x3_cpu.cpp, the same idea with polynomials over real points; fft_simd.cpp,
-//            the transforms
+// Read next  winograd_f4x3_cpu.cpp, a similar transform with polynomials over real points;
+//            fft_simd.cpp, the transforms
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
@@ -66,7 +66,7 @@ using fft::Index;
 using fft::Plan;
 using fft::Tile;
 
-// Transforms of rows and their inverses, which all directions share.
+// The transforms of rows and the inverse transforms, which all directions share.
 class Passes {
  protected:
   Passes(const Plan& plan, void* workspace)
@@ -122,8 +122,7 @@ class Passes {
     });
   }
 
-  // Returns the arguments for V of one pair: the columns of `blocks` blocks of channels, for all
-  // tiles.
+  // Returns the arguments that transform `count` columns of one pair.
   FftColumns column_of(Index pair, Index count) const {
     FftColumns columns;
     columns.two_real = pair == 0;
@@ -143,7 +142,8 @@ class Passes {
     }
   }
 
-  // Returns whether a row holds two real numbers: true for rows 0 and T / 2 of two real columns.
+  // Tells whether the two points of a row are real: true for rows 0 and T / 2 of pair 0, which
+  // holds two real columns.
   bool is_real(Index pair, Index row) const {
     return pair == 0 && (row == 0 || 2 * row == plan_.rows.length);
   }
@@ -238,7 +238,7 @@ class Convolution : private Passes {
   }
 
  private:
-  // Step 2 of one pair: computes V, then for each L output channels U, M = V U and the inverse
+  // Step 2 of one pair: computes V, then for L output channels at a time U, M = V U and the inverse
   // transform.
   void multiply(Index g, Index pair, Index count, float* v) const {
     const Index lanes = plan_.lanes;
@@ -277,8 +277,8 @@ class Convolution : private Passes {
     }
   }
 
-  // Computes m [2, tiles, L] = v [3, C/L, tiles, L] u [2, C, L]; with `real` the two points are
-  // separate products.
+  // Computes m [2, tiles, L] = v [3, C/L, tiles, L] u [2, C, L]. With `real` the two points are
+  // multiplied separately, as real numbers.
   void multiply_row(const float* v, const float* u, Index count, bool real, float* m) const {
     const Index block_step = plan_.block_tiles * plan_.lanes;
     const RowTiles tiles(count, real ? kernels_.rows : fft_.rows);
@@ -382,8 +382,8 @@ class WeightGradient : private Passes {
   }
 
  private:
-  // Step 2 of one pair: computes V of x and dy. Then, for some output channels at a time, it sums
-  // the products over the block's tiles and transforms them back to rows of kernels.
+  // Step 2 of one pair: computes V of x and dy. Then, for some output channels at a time, sums the
+  // products over the block's tiles and transforms the sums back to rows of kernels.
   void sum(Index pair, Index count, bool accumulate, float* v) const {
     const Index lanes = plan_.lanes;
     float* const v_dy = v + 3 * plan_.rows.length * plan_.v_point();
@@ -418,8 +418,8 @@ class WeightGradient : private Passes {
     }
   }
 
-  // Computes sums [2, C, L] = v [3, C/L, tiles, L] dy [2, tiles, L]; with `real` the two points are
-  // separate sums.
+  // Computes sums [2, C, L] = v [3, C/L, tiles, L] dy [2, tiles, L]. With `real` the two points are
+  // summed separately, as real numbers.
   void sum_row(const float* v, const float* dy, Index count, bool real, float* sums) const {
     const Index lanes = plan_.lanes;
     const Index step = real ? kernels_.sum_rows : fft_.sum_rows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_depthwise.cpp: depthwise convolution by FFT. Channels in the lanes are independent, so a tile
-// of L channels stays in L2 from pixels to outputs. Rows become spectra. Then the column of each
-// pair is transformed, multiplied by the kernel's column and transformed back. Finally rows are
+// fft_depthwise.cpp: depthwise convolution by FFT. The lanes are independent channels, so a tile of
+// L channels stays in L2 from pixels to outputs. First rows become spectra. Then the column of each
+// pair is transformed, multiplied by the kernel's column and transformed back. At the end rows are
 // transformed back.
 #include "layers/conv2d/fft/cpu/fft_depthwise.h"
 
@@ -20,13 +20,13 @@ class Depthwise {
         columns_(fft_.lengths[plan.rows.kernels]),
         own_(static_cast<float*>(workspace)) {}
 
-  // Returns the floats of all kernels' spectra [C/L, pairs, 2 T, L]. For the gradient, the thread
-  // keeps the sums.
+  // Returns the floats of all kernels' spectra [C/L, pairs, 2 T, L], or 0 in backward_weight, where
+  // each thread keeps its sums.
   static Index prepared_floats(const Plan& plan) {
     return plan.of_weights ? 0 : plan.channel_blocks * spectrum_floats(plan);
   }
-  // Returns the floats of a thread: spectra of the rows of a tile [pairs, T, 2, L], spectra of the
-  // same size for dy, the columns of one pair, and pixels.
+  // Returns the floats of a thread: the spectra of the rows of a tile [pairs, T, 2, L], spectra of
+  // the same size for dy, the columns of one pair, and pixels.
   static Index thread_floats(const Plan& plan) {
     const Index spectra = plan.of_weights ? 3 : 1;
     return spectra * spectrum_floats(plan) + 4 * plan.rows.length * plan.lanes +
@@ -122,7 +122,7 @@ class Depthwise {
     z.pair_step = pair_step();
     rows_.rows(z);
   }
-  // Transforms a column to the layout of kernels, 2 T points.
+  // Transforms a column to the layout of kernels, which has 2 T points.
   void transform_column(const float* column, Index pair, Index rows, bool conjugate,
                         float* points) const {
     FftColumns z;
@@ -161,7 +161,7 @@ class Depthwise {
     }
   }
 
-  // Computes the spectra of a tile's rows, from the inputs, or from the outputs when of_dy.
+  // Computes the spectra of the rows of a tile of inputs, or of outputs when of_dy.
   void read_tile(const float* from, bool of_dy, Index block, const Tile& tile, float factor,
                  float* panel, float* spectrum) const {
     const Index h = of_dy ? plan_.out_h : plan_.in_h;

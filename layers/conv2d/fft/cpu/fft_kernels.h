@@ -4,17 +4,16 @@
 //
 // L is the number of lanes, T the length of a transform. The spectrum of a real row has T / 2 pairs
 // [2, L]. Pair j > 0 is the complex bin j; pair 0 holds bins 0 and T / 2, which are real. So the
-// pairs 0 of all rows of a tile are two real columns, which are transformed as one complex column
-// (`two_real`).
+// pairs 0 of all rows of a tile are two real columns. They are transformed as one complex column,
+// with `two_real` set.
 //
-// A complex product takes three real products (Gauss). With a + ib of the data and c + id of a
-// kernel,
+// A complex product takes three real ones (Gauss). For a + ib of the data and c + id of a kernel:
 //   m0 = (a + b) c,  m1 = a (d - c),  m2 = b (c + d):   real part m0 - m2, imaginary part m0 + m1.
-// So row i of a transformed column of data is stored as three points from 3 i on: a + b, a and b. A
-// row of a transformed kernel or product is stored as two points from 2 i on: the real and the
-// imaginary part. If the column combines two real columns A and B, then for 0 < i < T/2 row i is
-// row i of A, and row T - i is row i of B. Rows 0 and T/2 are real; the first point belongs to A
-// and the second to B.
+// Therefore row i of a transformed column of data is stored as three points from 3 i on: a + b, a
+// and b. A row of a transformed kernel or product is stored as two points from 2 i on: the real and
+// the imaginary part. If the column combines two real columns A and B, then for 0 < i < T/2 row i
+// holds row i of A, and row T - i holds row i of B. Rows 0 and T/2 are real: the first point
+// belongs to A and the second to B.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +22,8 @@
 
 namespace convscope {
 
-// Transforms real rows. Row i is read at from + i from_row; its pair j is written at to + j
-// pair_step + 2 i L.
+// Transforms real rows. Row i is read at from + i from_row, and its spectrum is written as pairs:
+// pair j goes to to + j pair_step + 2 i L.
 struct FftRows {
   int rows = 0, columns = 0;  // further columns are 0, up to T
   const float* from = nullptr;
@@ -34,7 +33,8 @@ struct FftRows {
   std::int64_t pair_step = 0;
 };
 
-// The inverse: columns [first, first + columns) of each real row are written at to + i to_row.
+// The inverse of FftRows. Columns [first, first + columns) of each real row are written at to + i
+// to_row.
 struct FftRowsBack {
   int rows = 0, first = 0, columns = 0;
   const float* from = nullptr;
@@ -59,7 +59,7 @@ struct FftColumns {
   std::int64_t to_step = 0, point_step = 0;
 };
 
-// The inverse, which keeps rows [first, first + rows) of each column.
+// The inverse of FftColumns, which keeps rows [first, first + rows) of each column.
 struct FftColumnsBack {
   int first = 0, rows = 0;
   bool two_real = false;
@@ -71,8 +71,8 @@ struct FftColumnsBack {
   std::int64_t to_step = 0;
 };
 
-// The transforms of one length. They do not divide by T: a transform and its inverse multiply by 2
-// T for rows and by T for columns.
+// The transforms of one length. They do not divide by T: a transform followed by its inverse
+// multiplies rows by 2 T and columns by T.
 struct FftLength {
   int length = 0;  // T
   void (*rows)(const FftRows& z) = nullptr;
@@ -84,8 +84,8 @@ struct FftLength {
 
 // Arguments of the products of one row of columns, summed over channels: for i < rows
 //   (re, im)[i L + lane] = sum over c < depth of v[c, i] (u[c L + lane], u[c L + lane + u_point]).
-// v[c, i] has three points, at v + s v_point + c / L block_step + i L + c % L; im is at out +
-// out_point.
+// v[c, i] has three points s, at v + s v_point + c / L block_step + i L + c % L. The imaginary
+// parts are at out + out_point.
 struct FftProduct {
   int rows = 0;
   std::int64_t depth = 0;
@@ -101,7 +101,7 @@ inline constexpr int kFftLengths[] = {12, 16, 20, 24, 32, 48, 64};
 inline constexpr int kFftLengthCount = 7;
 
 // Products without a sum, of columns in the layout of kernels: out[2 T, L] = v[2 T, L] u[2 T, L],
-// or the product is added to out.
+// or out += that product.
 struct FftPoints {
   int length = 0;  // T
   bool two_real = false;
@@ -116,8 +116,7 @@ struct FftKernels {
   int rows = 0;      // maximum number of tiles of a product
   int sum_rows = 0;  // channels that are summed at once; divides L
   void (*product)(const FftProduct& z) = nullptr;
-  // As product(), but for i < sum_rows with the sum over t < `depth` of v[t L + i] (u[t L + lane],
-  // ..).
+  // As product(), but for i < sum_rows sums over t < `depth` of v[t L + i] (u[t L + lane], ..).
   void (*sum)(const FftProduct& z) = nullptr;
   void (*points)(const FftPoints& z) = nullptr;
 };

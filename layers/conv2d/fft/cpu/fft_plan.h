@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_plan.h: the tiling of convolution by FFT: tiles, blocks of tiles, and the cost; computed from
+// fft_plan.h: the tiling of convolution by FFT (tiles, blocks of tiles) and its cost, computed from
 // the problem's sizes.
 #pragma once
 
@@ -20,8 +20,8 @@ inline constexpr Index kBlockFloats = 1 << 20;  // 4 MiB of L3 for a block's spe
 inline constexpr Index kLeastTiles = 27;        // of a block: three register tiles of a product
 inline constexpr Index kKernelsAtOnce = 8;      // 8 x 121 taps x 64 B = 61 KiB of L2
 
-// One of the two axes: `count` tiles with `out` outputs each. A tile reads `in` = out + taps - 1
-// pixels; the rest of the transform's length is 0.
+// One of the two axes of an image: `count` tiles with `out` outputs each. A tile reads `in` = out +
+// taps - 1 pixels; zeros fill up the transform's length.
 struct Axis {
   Axis(int which, Index taps, Index outputs)
       : kernels(which),
@@ -33,10 +33,10 @@ struct Axis {
   Index length, count, out, in;
 };
 
-// Measured costs, in units of one vector FMA: a complex transform with loads and stores, moving a
-// pixel into its lane, moving a vector to or from L3, a point of a product without a sum. The
-// estimate for depthwise is the sum of these costs divided by a share of the peak. Products with a
-// sum reach a measured share of the peak.
+// Measured costs in units of one vector FMA. The costs are for a complex transform with loads and
+// stores, for moving a pixel into its lane, for moving a vector to or from L3, and for a point of a
+// product without a sum. The estimate for depthwise is the sum of these costs divided by a share of
+// the peak. Products with a sum reach a measured share of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {170, 230, 320, 390, 560, 900, 1250};
 inline constexpr double kPixelOperations = 5;
 inline constexpr double kSpectrumOperations = 4;      // from L2
@@ -47,9 +47,9 @@ inline constexpr double kDepthwiseShare = 0.7;
 inline constexpr double kProductShare = 0.92;
 inline constexpr double kGradientShare = 0.78;  // share of the peak in backward_weight
 
-// The sizes of one group. In forward in = x, out = y; in backward_data in = dy, out = dx; the sum
-// is over `depth` channels, and the result has `channels`. In backward_weight in = x (`depth`
-// channels) and out = dy (`channels`); the result is the kernels.
+// The sizes of one group. forward: in = x, out = y. backward_data: in = dy, out = dx. Both sum over
+// `depth` channels, and the result has `channels`. backward_weight: in = x (`depth` channels), out
+// = dy (`channels`), and the result is the kernels.
 struct Plan {
   Plan(const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -92,8 +92,9 @@ struct Plan {
     block_tiles = ceil_div(tiles(), blocks);
   }
 
-  // Returns the number of pairs in the arrays of a block: H [pairs, `depth`/L, tiles, in rows, 2,
-  // L], G [pairs, channels/L, tiles, out rows, 2, L] and W [pairs, channels/L, `depth`, R, 2, L].
+  // Returns the number of pairs, the first dimension of the arrays of a block:
+  //   H [pairs, `depth`/L, tiles, in rows, 2, L], G [pairs, channels/L, tiles, out rows, 2, L],
+  //   W [pairs, channels/L, `depth`, R, 2, L]
   Index pairs() const { return columns.length / 2; }
   Index tiles() const { return z.n * rows.count * columns.count; }
   Index in_pair() const { return odd_lines(depth_blocks * block_tiles * rows.in * 2 * lanes); }
@@ -103,16 +104,16 @@ struct Plan {
   // up to a multiple of L.
   Index depth_padded() const { return of_weights ? depth_blocks * lanes : depth; }
   Index weight_floats() const { return pairs() * weight_pair(); }  // W of a group
-  // Returns the floats that threads share. W is not among them when it is prepared before the call;
-  // backward_weight computes W.
+  // Returns the floats that threads share. They include W only in backward_weight, which computes
+  // W; other directions prepare W before the call.
   Index shared_floats() const {
     return pairs() * (in_pair() + out_pair()) + (of_weights ? weight_floats() : 0);
   }
 
-  // Returns the distance between two points of V. A thread has the arrays of one pair's transformed
-  // column. forward and backward_data: V [3 T, `depth`/L, tiles, L], and for each L output channels
-  // U [2 T, `depth`, L] and M [2 T, tiles, L]. backward_weight: V, its counterpart for dy [2 T,
-  // channels/L, tiles, L], and sums [2 T, `depth`, L].
+  // Returns the distance between two points of V. Each thread has arrays for one pair's transformed
+  // column. forward and backward_data have V [3 T, `depth`/L, tiles, L], and for L output channels
+  // at a time U [2 T, `depth`, L] and M [2 T, tiles, L]. backward_weight has V, the same array for
+  // dy [2 T, channels/L, tiles, L], and sums [2 T, `depth`, L].
   Index v_point() const { return odd_lines(depth_blocks * block_tiles * lanes); }
   Index u_point() const {
     return odd_lines((of_weights ? channel_blocks * block_tiles : depth) * lanes);
@@ -127,7 +128,7 @@ struct Plan {
     return odd_lines(std::max(points, panel_floats()));
   }
 
-  // The work of the whole problem with this tiling: FLOPs, and their time in vector FMAs.
+  // The work of the whole problem with this tiling: FLOPs, and their time in units of a vector FMA.
   struct Work {
     double flops, operations;
   };
@@ -147,7 +148,7 @@ struct Plan {
     const double data_flops = rows_of_data / 2 * transform_flops(across.length) +
                               columns_of_data * transform_flops(down.length);
     const double points = all * number(down.length * across.length);
-    // AVX2 and scalar code have 16 registers: transforms and products spill more (measured).
+    // AVX2 and scalar code have 16 registers, so transforms and products spill more (measured).
     const double registers = lanes == 16 ? 1.0 : lanes == 8 ? 1.6 : 2.0;
     if (depthwise) {
       return {data_flops + 4 * points * number(channel_blocks * lanes),
@@ -179,7 +180,7 @@ struct Plan {
   bool depthwise;  // one kernel for each channel, no sum; `depth` = channels = C
   Index depth, channels;
   Index in_h, in_w, out_h, out_w;
-  Index top, left;  // pixel of `in` that the first tap of output 0 reads
+  Index top, left;  // pixel of `in` for the first tap of output 0
   Index lanes, depth_blocks, channel_blocks;
   bool of_weights;
   Axis rows, columns;

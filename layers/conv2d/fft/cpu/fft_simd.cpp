@@ -4,12 +4,12 @@
 // A lane holds a channel, so a transform is arithmetic on whole vectors: no shuffles, and all tile
 // sizes are equally efficient. A length T = A B is factored once, after Cooley and Tukey (1965):
 // with n = B n1 + n2 and k = k1 + A k2
-//   X[k] = sum over n2 of W_B^(n2 k2) ( W_T^(n2 k1) sum over n1 of W_A^(n1 k1) x[n] ),
-// W_N = exp(-2 pi i / N): B transforms of length A, T twiddle factors, A transforms of length B.
-// Lengths 2 to 8 are unrolled; 8 complex numbers are 16 of the 32 registers. Two real rows a and b
-// are one complex row a + ib, whose spectrum Z contains both: A[j] = (Z[j] + conj Z[T-j]) / 2 and
-// B[j] = (Z[j] - conj Z[T-j]) / 2i (here without the 1/2). The inverse is the same transform with
-// real and imaginary parts exchanged before and after.
+//   X[k] = sum over n2 of W_B^(n2 k2) ( W_T^(n2 k1) sum over n1 of W_A^(n1 k1) x[n] )
+// with W_N = exp(-2 pi i / N). The terms are B transforms of length A, T twiddle factors and A
+// transforms of length B. Lengths 2 to 8 are unrolled; 8 complex numbers take 16 of 32 registers.
+// Two real rows a and b are one complex row a + ib, whose spectrum Z contains both spectra:
+//   A[j] = (Z[j] + conj Z[T-j]) / 2,  B[j] = (Z[j] - conj Z[T-j]) / 2i     (here without the 1/2)
+// The inverse is the same transform with real and imaginary parts exchanged before and after.
 // Read next  fft_cpu.cpp, the algorithm; fft_depthwise.cpp
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
@@ -32,7 +32,7 @@ CONVSCOPE_INLINE Complex add_scaled(Complex a, float f, Complex b) {
 CONVSCOPE_INLINE Complex add_turned(Complex a, float f, Complex b) {
   return {fma(broadcast(f), b.im, a.re), fma(broadcast(-f), b.re, a.im)};
 }
-// Prefetches two cache lines of a vector each (more lines when a vector is smaller). The spectra of
+// Prefetches two cache lines for each vector (more lines when a vector is smaller). The spectra of
 // a block of tiles are scattered over L3 or memory, and the hardware does not predict the next
 // access.
 CONVSCOPE_INLINE void prefetch(const float* p) {
@@ -368,8 +368,8 @@ void columns_back(const FftColumnsBack& z) {
 
 // ---- products ----------------------------------------------------------------------------------
 
-// A product has Rows x 3 accumulators. AVX-512: 9 x 3 and 3 registers for u, of 32; AVX2: 4 x 3 and
-// 3, of 16. d - c and c + d are computed on the ports for additions, which are idle.
+// A product has Rows x 3 accumulators. AVX-512: 9 x 3 accumulators and 3 registers for u, of 32;
+// AVX2: 4 x 3 and 3, of 16. The ports for additions, otherwise idle, compute d - c and c + d.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kRows = 9;
 constexpr int kSumRows = 8;
@@ -405,7 +405,7 @@ struct Sums {
       }
     }
   }
-  // Stores the results; `add`: adds to the output.
+  // Stores the results, or adds them to the output with `add`.
   CONVSCOPE_INLINE void put(float* out, Index out_point, bool add) const {
 #pragma GCC unroll 9
     for (int i = 0; i < Rows; ++i) {
@@ -419,7 +419,7 @@ struct Sums {
   }
 };
 
-// Sums are cut into chains of at most kSumChain products (framework/simd/sum_chain.h).
+// Splits sums into chains of at most kSumChain products (framework/simd/sum_chain.h).
 
 template <int Rows>
 void product_rows(const FftProduct& z) {

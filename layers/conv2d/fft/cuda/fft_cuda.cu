@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_cuda.cu: convolution by Fourier transforms of tiles. Each frequency is one product of complex
-// matrices [images, C] x [C, K] instead of R S taps.
+// fft_cuda.cu: convolution by Fourier transforms of tiles. R S taps become one product of two
+// complex matrices for each frequency, [images, C] x [C, K].
 //
 // Formula    Y_f[n,k] = sum over c of X_f[n,c] conj(W_f[k,c]) for each frequency f of the
 //            transforms X, W, Y of tiles of x, of w and of y
@@ -9,31 +9,32 @@
 //            y_tile = FFT2^-1(Y), the first L - R + 1 rows and columns; + b
 // Method     Two passes over memory and one product. The first launch computes spectra of x and of
 //            w (of w before the call: prepare_weights). One batched complex product of cuBLAS
-//            covers all frequencies. The last pass is the inverse transform from spectra of y to
-//            pixels. A pass (fft_passes.cuh) does padding, transforms of rows and columns and the
-//            change of order in one kernel. An image of up to L + pad pixels is one tile, because
-//            only padding wraps around. Dilated kernels have zeros between their taps.
+//            covers all frequencies. The last pass transforms the spectra of y back to pixels. One
+//            kernel (fft_passes.cuh) does padding, transforms of rows and columns and the change of
+//            order. An image of up to L + pad pixels is one tile, because only padding wraps
+//            around. Dilated kernels have zeros between their taps.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; spectra [L (L/2 +
 //            1)][N tiles][C] of complex f32, L = 16, 32 or 64; f32 accumulators
 // Supports   f32; groups 1, or depthwise (fft_depthwise_cuda.cu, also fp16/bf16); kernels of 2 to
 //            33 dilated taps in each axis; stride 1; every padding. A problem in tf32 is computed
 //            in f32
-// Cost       FLOPs = 8 F N tiles K C, F = L (L/2 + 1): about 4 for each point of a tile, K and C,
-//            instead of 2 R S for each pixel; bytes = the spectra written and read; workspace = the
-//            spectra of a chunk of images; memory-bound up to about 100 channels
-// Numerics   errors of a transform grow like log L, those of the sums like sqrt(C): relative L2
-//            errors as in direct sums, but spread over the tile: small results near large ones lose
-//            digits. Same bits on each run on one GPU. A NaN spreads over its tile and one
-//            neighbouring plane.
+// Cost       FLOPs = 8 F N tiles K C with F = L (L/2 + 1): about 4 for each point of a tile, K and
+//            C; direct sums have 2 R S for each pixel. Bytes = the spectra written and read;
+//            workspace = the spectra of a chunk of images; memory-bound up to about 100 channels
+// Numerics   errors of a transform grow like log L, those of the sums like sqrt(C). The relative L2
+//            error is like that of direct sums, but spread over the tile: small results near large
+//            results lose digits. Same bits on each run on one GPU. A NaN spreads over its tile and
+//            one neighbouring plane.
 // Backward   DX_f = DY_f W_f, assigned; DW_f = sum over tiles of DY_f^H X_f, assigned or added to
 // Choices    L has the least estimated time of transforms and products. A pair of planes has 64 x
-//            68 complex numbers (34 KiB); two pairs in a block make stores of 32 bytes, and three
-//            blocks fit on an SM.
-//            kSpectraBytes 256 MiB: limit of the spectra of x and y at a time
+//            68 complex numbers (34 KiB). Two pairs in a block make stores of 32 bytes, and three
+//            blocks fit on an SM. kSpectraBytes 256 MiB limits the spectra of x and y that are
+//            stored at a time
 // Source     M. Mathieu, M. Henaff, Y. LeCun 2014, arXiv 1312.5851; N. Vasilache et al.: fbfft,
 //            2015, arXiv 1412.7580 (custom small transforms, as here); two real planes at once:
 //            Numerical Recipes, 12.3
-// Read next  fft_passes.cuh, the transforms; fft_depthwise_cuda.cu; winograd_f4x3_cuda.cu, for 3x3
+// Read next  fft_passes.cuh, the transforms; fft_depthwise_cuda.cu; winograd_f4x3_cuda.cu, faster
+//            for 3x3
 #include <algorithm>
 #include <climits>
 
@@ -86,7 +87,8 @@ struct Plan {
     return ceil_div(down.virtual_out(), tile_rows) * ceil_div(across.virtual_out(), tile_columns);
   }
   Index points() const { return fft::frequencies(length); }
-  // Returns the complex numbers from one frequency to the next; blocks store groups of four.
+  // Returns the complex numbers from one frequency to the next, a multiple of the four that a block
+  // stores.
   static Index stride_of(Index planes) { return ceil_div(planes, 4) * 4; }
   Index in_stride() const { return stride_of(images * tiles() * depth); }
   Index out_stride() const { return stride_of(images * tiles() * channels); }
@@ -98,7 +100,7 @@ struct Plan {
     return ScratchArena::round_up(static_cast<std::size_t>(points() * stride) * sizeof(float2));
   }
 
-  // Returns the tiles that a product reads; the next function returns those that it computes.
+  // Returns the tiles that a product reads; made() returns the tiles that it computes.
   fft::PlaneSet read(Index n) const {
     return {down.read(tile_rows), across.read(tile_columns), int(depth), n * tiles() * depth};
   }
@@ -125,11 +127,11 @@ struct Plan {
     const double f = fft::frequencies(candidate);
     const double count =
         number(z.n * ceil_div(down.virtual_out(), rows) * ceil_div(across.virtual_out(), columns));
-    // Long transforms have more steps, and their blocks store fewer bytes together. These are
-    // relative times of one H200.
+    // Long transforms have more steps, and their blocks store fewer neighbouring bytes. The numbers
+    // are relative times of one H200.
     const double passes = candidate == 16 ? 1.0 : candidate == 32 ? 1.5 : 2.0;
     const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
-    // Complex products reach about 0.7 of the peak of real ones.
+    // Complex products reach about 0.7 of the peak of real products.
     return passes * bytes / kUnmeasuredGpu.copy_bytes +
            8 * f * count * number(z.k * z.c) / (0.7 * kUnmeasuredGpu.f32_flops);
   }
@@ -182,10 +184,10 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
   const Plan plan(args.problem, args.direction);
   to_spectra(plan.length, spectra_of_weights(plan, args.w, args.prepared));
 }
-// For a single call, the launch that computes the image's spectra also computes those of w.
+// For a single call, the launch that transforms the images also transforms w.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return fft::is_depthwise(z); }
 
-// Computes y from x, or dx from dy. w is read when `prepared` is null.
+// Computes y from x, or dx from dy. If `prepared` is null, the function transforms w.
 void convolve(const Plan& plan, void* workspace, const void* from, const void* w,
               const void* prepared, fft::Finish<float> finish, void* to) {
   const Conv2dProblem& z = plan.z;
@@ -301,9 +303,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Time of the transforms of one length, in addition to a copy of their bytes: instructions and the
-// steps of one tile limit them. The times include backward_weight. They were fitted to one H200,
-// for shapes/gpu_dense.txt with 1, 32 and 128 images.
+// Time of the transforms of one length, in addition to a copy of the same bytes. Instructions and
+// the steps of one tile limit the transforms. The times include backward_weight. They were fitted
+// to one H200, for shapes/gpu_dense.txt with 1, 32 and 128 images.
 struct TransformTimes {
   double bytes, launches, dw_bytes, dw_launches;
 };
@@ -323,7 +325,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double planes = 8 * f * tiles * number(z.c + z.k);
   const double kernels = 8 * f * number(z.k * z.c);
   const Index rows = plan.images * plan.tiles();
-  using device_time::Products;  // a complex product is four: the K dimension is four times as long
+  using device_time::Products;  // a complex product has four times the K dimension of a real one
   const Products products = plan.of_weights
                                 ? Products{z.k, z.c, 4 * rows, plan.points()}
                                 : Products{rows, plan.channels, 4 * plan.depth, plan.points()};

@@ -8,7 +8,7 @@
 
 namespace convscope::fft {
 
-// Returns whether each group has one channel and one kernel.
+// Tells whether each group has one channel and one kernel.
 bool is_depthwise(const Conv2dProblem& problem);
 
 Conv2dCost depthwise_cost(const Conv2dProblem& problem, Direction direction);

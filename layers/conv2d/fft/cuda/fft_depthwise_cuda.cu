@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // fft_depthwise_cuda.cu: depthwise convolution by FFT on the GPU. There is no sum over channels, so
-// one block takes a tile from pixels to the spectrum and back to pixels.
+// one block transforms a tile to its spectrum, multiplies, and transforms back to pixels.
 //
 // Formula    Y_f[n,c] = X_f[n,c] conj(W_f[c]) for each frequency f of the transforms of tiles
 // Textbook   for each c: W = FFT2(w_c, then zeros)
 //            for each tile of each plane: y_tile = FFT2^-1(FFT2(x_tile) * conj(W)), the first
 //            L - R + 1 rows and columns; + b
 // Method     w is real, so two planes a and b of one channel are transformed as a + i b and never
-//            separated: the spectrum of the sum times conj(W) is that of both results. A block
-//            holds some such pairs in shared memory, transforms rows and columns (fft_passes.cuh),
-//            multiplies by W, which is in L2, and transforms back. Tiles are as in fft_cuda.cu. dw:
-//            a + i b are a tile of x and the tile of dy under it. Their spectra are separated, and
-//            each thread adds up conj(DY) X of its frequencies over the images of its block. The
-//            sums of all blocks are added in order and transformed back by a second kernel, two
-//            channels at a time
+//            separated: the spectrum of a + i b times conj(W) is that of both results. A block
+//            holds several such pairs in shared memory, transforms rows and columns
+//            (fft_passes.cuh), multiplies by W, which is in L2, and transforms back. Tiles are as
+//            in fft_cuda.cu. dw: a is a tile of x, and b is the tile of dy that reads it. Their
+//            spectra are separated, and each thread adds up conj(DY) X of its frequencies over the
+//            images of its block. A second kernel adds the sums of all blocks in order and
+//            transforms them back, two channels at a time
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            spectra of w [C, L (L/2 + 1)] of complex f32; L = 16, 32 or 64; f32 accumulators
-// Supports   a group and a kernel for each channel; kernels of 2 to 33 dilated taps in each axis;
-//            stride 1; every padding
-// Cost       FLOPs = 2 transforms of L x L complex points for two tiles, about 20 L^2 log2 L;
-//            bytes = x, w, y once and what tiles share; workspace = dw's spectra of each slice of
-//            the batch; bound by shared memory: 4 times each number of a tile for each transform
-// Numerics   errors of a transform grow like log L. They spread over the whole tile and to its
-//            partner, the next image: a small result near large ones loses digits, and a NaN
-//            spreads over both. Same bits on each run
+// Supports   one channel and one kernel in each group; kernels of 2 to 33 dilated taps in each
+//            axis; stride 1; every padding
+// Cost       FLOPs = 2 transforms of L x L complex points for two tiles, about 20 L^2 log2 L; bytes
+//            = x, w, y once, and again where tiles overlap; workspace = dw's spectra of each slice
+//            of the batch. Bound by shared memory: each transform accesses each number of a tile 4
+//            times
+// Numerics   errors of a transform grow like log L. They spread over the whole tile and to the
+//            other tile of the pair (the next image): a small result near large results loses
+//            digits, and a NaN spreads over both tiles. Same bits on each run
 // Backward   DX_f = DY_f W_f, assigned; dw assigned or added to
-// Choices    dw has as many slices as let all blocks run at the same time, 3 on an SM; each further
-//            slice is a spectrum that must be written and read
-// Source     as fft_cuda.cu; RepLKNet: X. Ding et al. 2022, arXiv 2203.06717, for kernels of that
+// Choices    dw has as many slices as blocks can run at the same time, 3 on an SM; each further
+//            slice would be one more spectrum to write and read
+// Source     as fft_cuda.cu; RepLKNet: X. Ding et al. 2022, arXiv 2203.06717, for kernels of this
 //            size; D. Y. Fu et al. 2023: FlashFFTConv, arXiv 2311.05908, the same fusion in 1-d
 // Read next  fft_passes.cuh, the transforms; depthwise_large_cuda.cu, direct sums
 #include <cmath>
@@ -71,7 +72,8 @@ struct DepthwisePlan {
   Index items() const { return z.n * tiles(); }  // tiles of a channel
   Index spectrum() const { return frequencies(length); }
   Index slots() const { return 128 / length; }  // pairs that a block holds
-  // Returns the slices of dw: parts of a channel's tiles, each in a separate pair of a block.
+  // Returns the slices of dw. A slice is a range of a channel's tiles, computed by one pair of a
+  // block.
   Index slices() const {
     const Index wanted = Index{cuda_device_facts().multiprocessors} * 3 * slots();
     return std::clamp<Index>(wanted / z.c, 1, items());
@@ -142,8 +144,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
     float2* const plane = shared + pair * Z::kPlane;
     float2& here = plane[row * Z::kPitch + column];
     here = times(here, w);
-    if (column != 0 && column != L / 2) {  // else -f is in this half, too, and another thread
-                                           // computes it
+    if (column != 0 && column != L / 2) {  // else another thread computes -f
       float2& there = plane[(L - row) % L * Z::kPitch + L - column];
       there = times(there, make_float2(w.x, -w.y));
     }
@@ -258,7 +259,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   }
 }
 
-// Adds the spectra of all slices and transforms them to dw, two channels at a time.
+// Adds up the spectra of all slices and transforms the sums to dw, two channels at a time.
 template <int L, class T>
 __global__ void __launch_bounds__(kBlockThreads, 3)
     depthwise_taps_kernel(PlaneSet z, const float2* sums, Index slices, Finish<T> finish, T* dw) {
@@ -387,9 +388,9 @@ std::size_t depthwise_workspace_bytes(const Conv2dProblem& z, Direction directio
   return static_cast<std::size_t>(z.c * plan.slices() * plan.spectrum()) * sizeof(float2);
 }
 
-// Returns the cost. A block takes long, because each of its passes waits for the previous pass, and
-// three blocks on an SM take hardly longer than one. So the time is the number of rounds times the
-// time of a block. Cycles were fitted on an H200.
+// Returns the cost. Each pass of a block waits for the previous pass, so three blocks on an SM take
+// hardly longer than one. The time is therefore the number of rounds of blocks times the time of a
+// block. Cycles were fitted on an H200.
 Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   const DepthwisePlan plan(z, direction);
   const auto number = [](Index value) { return static_cast<double>(value); };
@@ -400,7 +401,7 @@ Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   const double of_block = plan.length == 16   ? 9e3
                           : plan.length == 32 ? 16e3
                                               : 17e3 + 34e3 * written;
-  // The share of these cycles for the transforms of both images and the product of their spectra.
+  // The share of these cycles that transforms both images and multiplies their spectra.
   const double of_product = plan.length == 16 ? 0.75 : plan.length == 32 ? 0.77 : 0.8;
   const auto rounds = [&](Index blocks) {
     const double all = number(blocks) / cuda_device_facts().multiprocessors;
@@ -411,7 +412,8 @@ Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   const Index pairs = ceil_div(plan.items(), Index{2});
   constexpr double kOfSlice = 250;  // cycles for each slice: slices are added in sequence
   constexpr double kClock = 1.75e9, kLaunches = 1.2;
-  // The other launch: spectra of w, or the inverse transform from the slices' spectra to dw.
+  // The time of the other launch: it computes spectra of w, or transforms the slices' spectra to
+  // dw.
   const double other = 0.45 * of_block + (weight ? kOfSlice * number(plan.slices()) : 0);
   const double made = weight
                           ? of_product * of_block * number(ceil_div(plan.items(), plan.slices())) *

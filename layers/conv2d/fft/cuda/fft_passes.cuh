@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // fft_passes.cuh: Fourier transforms of real L x L tiles, L = 16, 32 or 64, in one pass over
-// memory. A kernel reads pixels, pads, transforms rows and columns in shared memory and writes the
-// spectrum frequency by frequency. A second kernel computes the inverse.
+// memory. One kernel reads pixels, pads, transforms rows and columns in shared memory and writes
+// the spectrum frequency by frequency. A second kernel computes the inverse.
 //
-// Two planes a and b are transformed at once as a + i b. Their spectra can be separated, because
-// the spectrum of a real plane is symmetric: Z(-f) = conj A(f) + i conj B(f). A block holds a few
-// such pairs of planes.
+// Two planes a and b are transformed together as a + i b. Their spectra A and B can be separated,
+// because the spectrum of a real plane is symmetric: Z(-f) = conj A(f) + i conj B(f). A block holds
+// a few such pairs of planes.
 //
 // A line of L = 8 B points (B = 2, 4, 8) is transformed by B lanes with 8 points each: a transform
 // of 8 points, twiddle factors exp(-2 pi i j k / L), an exchange among the B lanes through the
 // line's shared memory, then 8 / B transforms of B points. In shared memory elements are rotated
-// and lines are kPitch apart, so that two lanes of a half warp never use the same bank, along rows
-// and along columns.
+// and lines are kPitch apart, so that along rows and along columns two lanes of a half warp always
+// use different banks.
 // Read next  fft_cuda.cu, the algorithm
 #pragma once
 
@@ -24,13 +24,14 @@ namespace convscope::fft {
 using Index = std::int64_t;
 
 // One axis of a set of planes. Point j < limit of tile t is position start + t * tile + j of the
-// axis. On the axis there are `step` - 1 zeros between elements (stride of dy, dilation of w).
+// axis. Between elements of the axis there are `step` - 1 zeros (from the stride of dy or the
+// dilation of w).
 struct Axis {
   int size, step, start, tile, limit, tiles;
 };
 
-// The points of one tile that are elements of the image: every step-th point from `low` to low +
-// count - 1.
+// The points of one tile that are elements of the image: every step-th point among the `count`
+// points from `low` on.
 struct Points {
   int low, count;
 
@@ -49,7 +50,7 @@ __device__ inline Points points_of(const Axis& axis, int t, int* first) {
   return {low, max(0, min(axis.limit, end) - low)};
 }
 
-// A set of planes (n, tile row, tile column, channel), in which the channel changes fastest. The
+// A set of planes (n, tile row, tile column, channel) with the channel as the fastest index. The
 // memory layout is [n][channel][rows][columns].
 struct PlaneSet {
   Axis rows, columns;
@@ -59,7 +60,7 @@ struct PlaneSet {
   __host__ __device__ Index images() const {
     return planes / (Index{rows.tiles} * columns.tiles * channels);
   }
-  // Returns whether there are no zeros between elements.
+  // Tells whether there are no zeros between elements.
   __device__ bool dense() const { return rows.step == 1 && columns.step == 1; }
 };
 
@@ -68,7 +69,7 @@ struct Place {   // position of one plane
   Points rows, columns;
   int channel;
 };
-// Returns the position of a plane. A plane that does not exist reads as zeros and is not stored.
+// Returns the position of a plane. A plane that does not exist is read as zeros and not stored.
 __device__ inline Place place_of(const PlaneSet& z, Index image, int channel, int tile_row,
                                  int tile_column, bool real) {
   Place out;
@@ -80,7 +81,8 @@ __device__ inline Place place_of(const PlaneSet& z, Index image, int channel, in
   out.offset = ((image * z.channels + channel) * z.rows.size + row) * z.columns.size + column;
   return out;
 }
-// Number is as wide as the number of planes requires: a GPU divides 32 bits in a fifth of the time.
+// Number is the narrowest type for the number of planes: a GPU divides 32 bits in a fifth of the
+// time of 64 bits.
 template <class Number>
 __device__ inline Place place_of(const PlaneSet& z, Number plane, bool real) {
   const auto channels = static_cast<Number>(z.channels);
@@ -103,16 +105,16 @@ struct Lines {
   static constexpr int kPitch = L == 16 ? 18 : L + 4;  // complex numbers from one row to the next
   static constexpr int kPairs = 128 / L;               // pairs of planes in a block
   static constexpr int kPlanes = 2 * kPairs;
-  // Padding of a plane: threads of a half warp that read the same point of different pairs use
-  // different banks.
+  // Floats after each plane, so that threads of a half warp that read the same point of different
+  // pairs use different banks.
   static constexpr int kPlane = L * kPitch + 16 / kPairs;
   static constexpr std::size_t kSharedBytes = (kPairs * kPlane + L) * sizeof(float2);
 
   static __device__ int at(bool rows, int line, int point) {
     return rows ? line * kPitch + point : point * kPitch + line;
   }
-  // Returns which of the warp's 32 / B lines a lane works on; the next function returns the lane's
-  // j < B.
+  // Returns which of the warp's 32 / B lines a lane works on. The next function returns j < B, the
+  // lane's index in that line.
   static __device__ int line_of(bool rows, int lane) {
     if (rows) return L == 64 ? (lane / 8 % 2) * 2 + lane / 16 : lane / kLanes;
     return L == 16 ? lane % 16 : lane % 4 + (L == 32 ? lane / 16 * 4 : 0);
@@ -166,8 +168,8 @@ __device__ inline void points_8(float2* v) {
   }
 }
 
-// Transforms a line; lane j of its B lanes holds the points j + B i in v[i]. The result is stored
-// in order in `plane`. All lanes of the warp must call it.
+// Transforms a line. Lane j of the line's B lanes holds the points j + B i in v[i]. The result is
+// stored in order in `plane`. All lanes of the warp must call the function.
 template <int L, bool BACK, bool ROWS>
 __device__ inline void transform_line(float2* v, const float2* roots, float2* plane, int line,
                                       int j) {
@@ -202,7 +204,7 @@ __device__ inline void transform_line(float2* v, const float2* roots, float2* pl
 }
 
 // Transforms all lines of all pairs in shared memory. Along rows, a warp skips its lines when all
-// of them are outside the `count` rows from `first` on, with wrap-around.
+// of its lines are outside the `count` rows from `first` on, with wrap-around.
 template <int L, bool BACK, bool ROWS>
 __device__ inline void transform_lines(float2* shared, const float2* roots, int first = 0,
                                        int count = L) {
@@ -233,7 +235,7 @@ __device__ inline void make_roots(float2* roots) {
   }
 }
 
-// Finds the positions of `count` planes; planes from z.planes on are zeros.
+// Computes the positions of `count` planes; planes from z.planes on are zeros.
 __device__ inline void find_places(const PlaneSet& z, Index first, int count, Place* places) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= count) return;
@@ -266,8 +268,9 @@ __device__ inline bool read_row(const PlaneSet& z, const Place& place, const T* 
   return any;
 }
 
-// Reads planes 2 i from x_even and planes 2 i + 1 from x_odd, each with its axes, pads the rows and
-// transforms them. Needs barriers before the call (after writing places and roots) and after it.
+// Reads planes 2 i from x_even and planes 2 i + 1 from x_odd, each with separate axes, pads the
+// rows and transforms them. Barriers are needed before the call (after writing places and roots)
+// and after it.
 template <int L, class T>
 __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const PlaneSet& odd,
                                    const T* x_odd, const Place* places, const float2* roots,
@@ -303,7 +306,7 @@ __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const 
   }
 }
 
-// Arguments: planes of pixels, and their spectra [frequency][stride], frequency = row (L/2 + 1) +
+// Arguments: planes of pixels, and the spectra [frequency][stride] with frequency = row (L/2 + 1) +
 // column.
 struct ToSpectra {
   PlaneSet planes = {};
@@ -355,7 +358,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   }
 }
 
-// How a result is stored: out += value if `accumulate`, else out = relu(value + bias + residual).
+// How to store a result: out += value if `accumulate`, else out = relu(value + bias + residual).
 template <class T>
 struct Finish {
   const T* bias;
@@ -363,15 +366,15 @@ struct Finish {
   bool relu, accumulate;
 };
 
-// Writes planes 2 i and 2 i + 1, the real and imaginary parts of the points after the inverse
-// transform. Position i of a tile is at point (i + shift) % L. Plain means: no residual, no
-// addition to y, no zeros between elements.
+// Writes planes 2 i and 2 i + 1, which are the real and imaginary parts of the points after the
+// inverse transform. Position i of a tile is at point (i + shift) % L. kPlain means: no residual,
+// no addition to y, no zeros between elements.
 template <int L, bool kPlain, class T>
 __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, int shift_rows,
                                        int shift_columns, const Finish<T>& finish,
                                        const float2* shared, T* y) {
   using Z = Lines<L>;
-  // Groups of threads write rows of both planes of a pair. A group has the smallest power of two of
+  // A group of threads writes a row of both planes of a pair. It has the smallest power of two of
   // threads that covers a row.
   int width_log2 = 2;
   while ((1 << width_log2) < z.columns.limit && width_log2 < 5) ++width_log2;
@@ -415,7 +418,7 @@ __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, i
           const int row = r - rows[part].low;
           if (!rows[part].hold(r) || row % z.rows.step != 0) continue;
           const Index to = at[part] + Index{row / z.rows.step} * z.columns.size;
-          // The residual is added to y rounded to its type, so that the bits equal those of a
+          // Rounds y to its type before the residual is added, so that the bits equal those of a
           // separate pass.
           if (finish.residual != nullptr) value = to_float(from_float<T>(value));
           value = finished(value, finish.residual, to, finish.relu);
@@ -474,7 +477,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
       const int column = f - row * (L / 2 + 1);
       const float4 ab = loaded[u];
       plane[row * Z::kPitch + column] = make_float2(ab.x - ab.w, ab.y + ab.z);
-      // In columns 0 and L / 2, frequency -f is in this half, too: another thread computes it.
+      // In columns 0 and L / 2 frequency -f is also stored, so another thread computes it.
       if (column != 0 && column != L / 2) {
         plane[(-row & (L - 1)) * Z::kPitch + L - column] = make_float2(ab.x + ab.w, ab.z - ab.y);
       }

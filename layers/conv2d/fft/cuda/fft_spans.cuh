@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_spans.cuh: one axis of a convolution: its tiling for transforms, and the axes of the planes
+// fft_spans.cuh: the tiling of one axis of a convolution for transforms, and the axes of the planes
 // that are read and computed.
 // Read next  fft_passes.cuh, the transforms; fft_cuda.cu and fft_depthwise_cuda.cu
 #pragma once
@@ -15,7 +15,7 @@ namespace convscope::fft {
 inline constexpr int kLengths[] = {16, 32, 64};
 inline constexpr Index kLargestKernel = 33;
 
-// `in` positions from -pad on, `out` outputs, and `taps`; `step` is the stride.
+// `in` positions from -pad on, `out` outputs, and `taps` taps; `step` is the stride.
 struct Span {
   Index in = 1, in_step = 1, out = 1, out_step = 1, taps = 1, pad = 0;
 
@@ -34,8 +34,8 @@ struct Span {
   Index virtual_in() const { return (in - 1) * in_step + 1; }
 
   // Returns the outputs of a tile for transforms of this length, or 0 when the length is too short.
-  // All outputs are in one tile when only padding wraps around. Positions [a, b) of the window
-  // contain elements; [0, window) are read.
+  // If only padding wraps around, one tile has all outputs. Positions [0, window) are read, and [a,
+  // b) of them contain elements.
   Index outputs(Index transform) const {
     const Index all = virtual_out();
     const Index window = all + taps - 1;

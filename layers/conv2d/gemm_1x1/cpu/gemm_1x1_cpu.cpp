@@ -8,30 +8,29 @@
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
 // Method     Forward and backward_data are one product. Weights are packed in tiles of rows before
 //            the call (prepare_weights). A panel is the pixels of one register tile with all
-//            channels of the reduction.
-//            On large planes, panels are read without a copy. A group of panels uses a tile of
-//            weights in turn, so the tile stays in L1 and stores go to long runs of a row. The next
-//            group is prefetched meanwhile, because each channel is on a new page and the
-//            hardware's prefetcher stops there.
-//            On small planes and with stride > 1, panels continue over all images and are packed.
-//            The lines of y that a tile stores to are prefetched before its products. backward_data
-//            with stride > 1 computes the pixels that were read, then spreads them.
-//            In backward_weight dy is transposed to k in the lanes, pixels of 14 planes of x are
-//            broadcast, and 28 accumulators stay in registers over a run of pixels. In NCHW16c only
-//            w is packed: blocked_pass.cpp.
+//            channels of the reduction. On large planes, panels are read without a copy. All panels
+//            of a group are multiplied by one tile of weights before the next tile, so the tile
+//            stays in L1 and stores go to long runs of a row. The next group is prefetched
+//            meanwhile, because each channel is on a new page and the hardware's prefetcher stops
+//            at page borders. On small planes and with stride > 1, panels continue over all images
+//            and are packed. The lines of y that a tile stores to are prefetched before its
+//            products. backward_data with stride > 1 computes the pixels that forward reads, then
+//            writes zeros between them. In backward_weight dy is transposed to k in the lanes,
+//            pixels of 14 planes of x are broadcast, and 28 accumulators stay in registers over a
+//            run of pixels. In NCHW16c only w is packed (blocked_pass.cpp).
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major or x and y NCHW16c
 //            (layers/dispatch/activation_layout.h), any alignment; f32 accumulators
 // Supports   f32 with a 1x1 kernel and no padding; every stride and number of groups
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once; workspace = panels of each
-//            thread (backward_weight: dw in lanes for each slice). Memory-bound when 2 / (1/K +
-//            1/C) FLOPs a float is below the ridge: under about 30 channels
+//            thread (backward_weight: dw in lanes for each slice). Memory-bound under about 30
+//            channels, where 2 / (1/K + 1/C) FLOPs a float is below the ridge
 // Numerics   one rounding per FMA in the order of c (dw: of pixels, slices in order), in chains
 //            (framework/simd/sum_chain.h); same bits on each run and for any number of threads;
 //            exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
 // Choices    kLargePlane 512 pixels: from 16 panels on, the partial last panel of a plane costs
-//            less than packing; kPanelFloats 64 Ki: 256 KiB of L2 for packed panels
-//            kRun 256 pixels: dy in lanes 32 KiB x 14 planes of x 14 KiB
+//            less than packing. kPanelFloats 64 Ki: 256 KiB of L2 for packed panels. kRun 256
+//            pixels: 32 KiB of dy in lanes and 14 KiB of 14 planes of x
 // Source     M. Lin, Q. Chen, S. Yan 2013: Network In Network, arXiv 1312.4400
 // Read next  im2col_gemm_cpu.cpp, for kernels of any size; framework/ops/gemm/gemm_simd.cpp, the
 //            tile
@@ -93,7 +92,7 @@ struct Plan {
       panels_at_once = std::min(panels_at_once, ceil_div(panels, kSlices));
       chunks = ceil_div(panels, panels_at_once);
     }
-    // With few chunks of pixels, each chunk computes only a part of the rows.
+    // With few chunks of pixels, each chunk computes only some of the rows.
     splits = std::clamp<Index>(ceil_div(kSlices, chunks * z.groups), 1, tiles.tiles);
     if (z.nominal_flops() < kChunkFlops) splits = 1;
   }
@@ -115,7 +114,7 @@ struct Plan {
 
 // ---- weights -----------------------------------------------------------------------------------
 
-// Packs tiles of [`depth`, height] in the order in which a product reads them.
+// Packs w in tiles of [`depth`, height], in the order in which a product reads them.
 void pack_weights(const Plan& plan, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   parallel_for(plan.z.groups * plan.tiles.tiles, std::max<Index>(1, 4096 / plan.depth),
@@ -336,7 +335,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// A chunk of work is one block of output channels over one slice of the runs of pixels of all
+// A chunk of work is one block of output channels and one slice of the runs of pixels of all
 // images.
 struct WeightPlan : WeightBlocks {
   explicit WeightPlan(const Conv2dProblem& problem)
@@ -349,7 +348,8 @@ struct WeightPlan : WeightBlocks {
         columns_at_once(rows == 1 ? std::min(columns, kRun) : columns) {
     runs_of_row = ceil_div(columns, columns_at_once);
     runs = ceil_div(rows, rows_at_once) * runs_of_row;
-    // Each run adds one value to each accumulator in memory (framework/simd/sum_chain.h).
+    // Each run adds one value to each accumulator in memory, so a slice has a bounded number of
+    // runs (framework/simd/sum_chain.h).
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
     slices = std::min(std::max(wanted, ceil_div(z.n * runs, Index{kSumChain})), z.n * runs);
   }
@@ -454,11 +454,11 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Returns the cost. In addition to its products, a tile of few rows waits for its loads, and a
-// short reduction for its stores. Panels of small planes are packed and continue over several rows
-// of y. Transposing weights takes 0.8 cycles a float; backward_data copies weights in 20 cycles for
-// the rows of a tile. The constants are fitted to layers of ResNet and MobileNet on AVX2 and
-// AVX-512.
+// Returns the cost. In addition to the time of the products, a tile of few rows waits for its
+// loads, and a short reduction for its stores. Panels of small planes are packed and continue over
+// several rows of y. Transposing weights takes 0.8 cycles a float; backward_data copies weights in
+// 20 cycles for the rows of a tile. The constants are fitted to layers of ResNet and MobileNet on
+// AVX2 and AVX-512.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_blocked(z)) return blocked::cost(z, direction);
   double share = 0.9;

@@ -8,22 +8,23 @@
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
 // Method     Forward and backward_data are one batched product over the images, with the same
 //            weights for each image (step 0). With groups there is one batched product for each
-//            group, or for each image where there are fewer images than groups. A bias is written
-//            to y first, and the product is added to it. In half precision the bias is added to f32
+//            group, or for each image when there are fewer images than groups. A bias is written to
+//            y first, and the product is added to it. In half precision the bias is added to f32
 //            results, so that y is rounded once. backward_weight is a product with a separate
 //            result for each image; a second kernel adds the results in the order of the images.
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], row-major, any alignment, f32, f16 or bf16;
 //            f32 accumulators
 // Supports   f32, f16, bf16; 1x1 kernels with stride 1 and no padding; every number of groups
-// Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once (with a bias y twice more);
-//            workspace = backward_weight: K C/G f32 results for each image (at most kSumBytes);
-//            forward in half precision with a bias: f32 results of some images of y
-//            (kHalfSumBytes). Memory-bound when 2 / (1/K + 1/C) FLOPs a float is below the ridge:
+// Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once (with a bias y is written and
+//            read once more); workspace = backward_weight: K C/G f32 results for each image (at
+//            most kSumBytes); forward in half precision with a bias: f32 results of some images of
+//            y (kHalfSumBytes). Memory-bound when 2 / (1/K + 1/C) FLOPs a float is below the ridge:
 //            50 channels in f32, 350 in TF32
 // Numerics   f32: cuBLAS without TF32 (TF32 only when the problem asks); one rounding per FMA; same
 //            bits on each run on one GPU; exact on integers below 2^24 in f32
 // Backward   dx assigned; dw assigned or added to, summed in f32 also in half precision
-// Choices    kSumBytes 256 MiB, kHalfSumBytes 64 MiB: more images are processed in turns
+// Choices    kSumBytes 256 MiB, kHalfSumBytes 64 MiB: if results of all images exceed this, several
+//            calls follow each other
 // Source     M. Lin, Q. Chen, S. Yan 2013: Network In Network, arXiv 1312.4400
 // Read next  im2col_gemm_cuda.cu, for kernels and strides of any size
 #include <algorithm>
@@ -48,7 +49,7 @@ __global__ void bias_kernel(const T* b, Index kernels, Index plane, Index count,
   for (Index i = global_thread(); i < count; i += global_threads()) y[i] = b[i / plane % kernels];
 }
 
-// Adds the bias to f32 `sums` [images][K][P Q] and rounds the results once.
+// Adds the bias to f32 `sums` [images][K][P Q] and rounds each result once.
 template <class T>
 __global__ void round_kernel(const float* sums, const T* b, Index kernels, Index plane, Index count,
                              T* y) {
@@ -57,7 +58,7 @@ __global__ void round_kernel(const float* sums, const T* b, Index kernels, Index
   }
 }
 
-// Adds the images of f32 `sums` [images][K, C/G] in order.
+// Adds up f32 `sums` [images][K, C/G] over the images in order.
 template <class T>
 __global__ void add_images_kernel(const float* sums, int images, Index count, bool accumulate,
                                   T* dw) {
@@ -111,7 +112,7 @@ void products(const Conv2dProblem& z, bool transpose, const void* in, const void
 
 bool is_half(const Conv2dProblem& z) { return z.dtype != DType::f32; }
 
-// Returns how many images' f32 results fit in kHalfSumBytes, for half precision with a bias.
+// Returns how many images' f32 results fit in kHalfSumBytes. Used for half precision with a bias.
 Index half_images(const Conv2dProblem& z) {
   const Index bytes = z.k * z.h * z.w * Index(sizeof(float));
   return std::clamp<Index>(kHalfSumBytes / std::max<Index>(1, bytes), 1, std::max<Index>(1, z.n));
@@ -129,7 +130,7 @@ void forward(const Conv2dForwardArgs& args) {
       launch(bias_kernel<T>, grid_for(z.y_shape().numel()), b, z.k, plane, z.y_shape().numel(), y);
       return products(z, false, args.x, args.w, 1.0, args.y, z.dtype);
     }
-    // Adding the product to an fp16/bf16 bias would round it once more.
+    // If the product were added to an fp16/bf16 bias in y, y would be rounded twice.
     auto* const sums = static_cast<float*>(args.workspace);
     Conv2dProblem part = z;
     for (Index n = 0; n < z.n; n += part.n) {
@@ -172,8 +173,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
                   .dtype = z.dtype,
                   .beta = n == 0 ? 0.0 : 1.0,
                   .math = z.math};
-    // For image n and group g, all three operands are n G + g matrices after the first one, so one
-    // call is enough.
+    // In all three operands the matrices of all groups and images are consecutive, so one call is
+    // enough.
     gemm.a = offset(args.dy, n * z.k * plane, z.dtype);
     gemm.b = offset(args.x, n * z.c * plane, z.dtype);
     gemm.c = sums;
@@ -208,7 +209,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 // Time of fp16/bf16 products relative to those of im2col_gemm, in forward, backward_data and
-// backward_weight. There are three cases: rows aligned to 16 bytes, to 8 bytes, and other rows.
+// backward_weight. The three arrays are for rows aligned to 16 bytes, to 8 bytes, and other rows.
 constexpr double kEvenTimes[] = {1.4, 1.3, 1.2}, kFourTimes[] = {0.77, 0.88, 0.96},
                  kOddTimes[] = {1.2, 1.1, 1};
 double half_times(Direction direction, Index apart) {
@@ -216,7 +217,7 @@ double half_times(Direction direction, Index apart) {
   return apart % 8 == 0 ? kEvenTimes[at] : apart % 4 == 0 ? kFourTimes[at] : kOddTimes[at];
 }
 
-// Weights of launches and passes are measured times in addition to the products, on one H200.
+// The coefficients of launches and passes were measured on one H200, in addition to the products.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const Index plane = z.h * z.w;
@@ -232,7 +233,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double us = number(calls) * device_time::products_us(products, z) *
                     (is_half(z) ? half_times(direction, apart) : 1);
   const double sums = weight ? 4.0 * number(z.n) * number(z.w_shape().numel()) : 0;
-  // In f32 a short reduction does not hide the loads and stores of operands and results.
+  // In f32 the products of a short reduction do not hide the loads and stores of operands and
+  // results.
   const double images = 4.0 * number(z.x_shape().numel() + z.y_shape().numel());
   const double made = 4.0 * number((forward ? z.y_shape() : z.x_shape()).numel());
   const Index narrow = weight ? std::min(z.k_per_group(), z.c_per_group()) : depth;

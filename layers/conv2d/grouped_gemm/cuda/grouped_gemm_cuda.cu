@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // grouped_gemm_cuda.cu: convolution in groups of few channels on the tensor cores, for images in
-// NHWC: small groups share a product, and all taps read one patch in shared memory.
+// NHWC. Small groups share a matrix product, and all taps read one patch in shared memory.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], k and c of one group, x = 0
@@ -9,26 +9,26 @@
 //              patch = the pixels of x that the tile reads, once
 //              for 16 positions, for two (tap, octet of channels):       # a warp
 //                sums [16 x 8] += patch [16 x 16] weights [16 x 8]
-// Method     grouped_gemm_plan.h defines bundle, slice, tile, patch and slot, and chooses them.
-//            prepare_weights stores w in the order in which lanes hold it, with zeros between the
-//            groups of a bundle.
+// Method     grouped_gemm_plan.h defines bundle, slice, tile, patch and slot, and chooses their
+//            sizes. prepare_weights stores w in the order in which lanes hold it, with zeros
+//            between the groups of a bundle.
 //              forward, backward_data    are in grouped_gemm_gather.cuh
 //              backward_weight           is in grouped_gemm_weight.cuh
 // Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp] fp16, bf16 or f32 (tf32), 16-byte aligned; w,
 //            dw [K,C/G,R,S], b [K] f32; sums in f32
 // Supports   layout NHWC with fp16, bf16, or f32 with precision tf32; weights in f32; bundles of at
 //            most 64 channels on either side; kernels of at most 49 taps; strides of dx up to 4
-// Cost       FLOPs = 2 N K P Q (C/G) R S, times bundled / G; bytes = those of x, y and w; workspace
-//            = the partial sums of dw. The algorithm is memory-bound
+// Cost       FLOPs = 2 N K P Q (C/G) R S, times the groups of a bundle; bytes = those of x, y and
+//            w; workspace = the partial sums of dw. The algorithm is memory-bound
 // Numerics   operands are rounded to nearest to fp16, bf16 or tf32; the tensor cores accumulate in
 //            f32 and round towards zero. Same bits on each run; exact on integers up to 2^8 (bf16)
 //            or 2^11 (f16, tf32) while sums stay below 2^24. An infinity or NaN in one group makes
-//            the other groups of its bundle NaN, because it is multiplied by their zero weights
+//            the other groups of the bundle NaN, because their zero weights multiply it
 // Backward   dx assigned; dw assigned or added to
-// Choices    described in the plan and in the two files above
+// Choices    described in grouped_gemm_plan.h and the two kernel files
 // Source     Xie et al. 2017: Aggregated Residual Transformations for Deep Neural Networks, arXiv
 //            1611.05431 (the layers); own work (the kernels)
-// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, one step simpler
+// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, a simpler kernel
 #include <algorithm>
 #include <memory>
 #include <type_traits>
@@ -84,9 +84,9 @@ struct Packing {
   FastDivisor by_bundle_in, by_bundle_out, by_steps;
 };
 
-// Packs words [bundle, octet of y][product][lane][2]. A lane's two words hold column l/4 of operand
-// B at the reduction indices 2 (l%4) + {0, 1, 8, 9}, in f32 at l%4 + {0, 4}. One warp packs one
-// product.
+// Packs words [bundle, octet of y][product][lane][2]; one warp packs one product. A lane l holds
+// two words of column l/4 of operand B, which have the reduction indices 2 (l%4) + {0, 1, 8, 9}, or
+// l%4 + {0, 4} in f32.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pack_kernel(const __grid_constant__ Sizes z, const __grid_constant__ Packing to, const float* w,
@@ -233,7 +233,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   auto* const part = static_cast<float4*>(args.workspace);
   auto* const dw = static_cast<float*>(args.dw);
   const int quads = narrow(plan.quads());
-  // A quad with more partial sums is shared by more threads.
+  // The more partial sums a quad has, the more threads share them.
   int rows_log2 = 0;
   while ((1 << rows_log2) < grouped::kMaxSumRows && 4 << rows_log2 <= plan.parts) ++rows_log2;
   const grouped::WeightSums sums{.groups = narrow(z.groups),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_gather.cuh: forward and backward_data of grouped_gemm: a warp multiplies positions
-// of a patch by the weights of a bundle. Each tap reads the same patch.
+// grouped_gemm_gather.cuh: forward and backward_data of grouped_gemm. A warp multiplies positions
+// of a patch by the weights of a bundle, and each tap reads the same patch.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + residual + sum over c, r, s of w[k,c,r,s] x[n, c,
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w]), k and c
@@ -12,22 +12,21 @@
 //                accumulators += A B
 // Method     A block of 8 warps has a slice of the channels and a tile of positions. It copies the
 //            weights of the slice and the patch into shared memory, each once. A row of A is 16
-//            bytes of a pixel, and these may be anywhere in the patch. So ldmatrix reads every tap
-//            from the same patch, and no thread gathers. Each warp takes a combination of phase, 32
-//            positions and octets of y.
-//            backward_data exchanges x and y. With a stride its output has phases
-//            (shared/cuda/gather_lines.h), all of which read one patch of dy.
-//            fp16/bf16 results are exchanged among four lanes, so that each lane stores 16 bytes.
+//            bytes of a pixel, at any place in the patch, so ldmatrix reads every tap from the same
+//            patch without a gather. Each warp takes a combination of phase, 32 positions and
+//            octets of y. backward_data exchanges x and y. With a stride the output has phases
+//            (shared/cuda/gather_lines.h), all of which read one patch of dy. fp16/bf16 results are
+//            exchanged among four lanes, so that each lane stores 16 bytes.
 // Shapes     x [N,H,W,Cp], y [N,P,Q,Kp] in T (Cp, Kp multiples of 8); weights [bundle, octet of
 //            y][product][lane][2 words], as lanes hold B (tensor_cores/mma.cuh); b [K] f32
 // Cost       bytes = x, y and w, plus the overlaps of the patches. A product of a bundle of small
 //            groups contains zeros: half of its terms are 0 with 4 channels in a group. These zeros
-//            cost little, because reads of shared memory limit the speed: 16 bytes for each tap of
-//            an octet
+//            take little time, because reads of shared memory limit the speed: 16 bytes for each
+//            tap of an octet
 // Numerics   the tensor cores accumulate in f32, in one chain; tf32 rounds x and w to nearest
 // Choices    A warp takes 32 positions at once, so it reads a fragment of weights once for two
-//            products. With 8 warps in a block, an SM holds two or more blocks: one loads while
-//            another multiplies
+//            products. With 8 warps in a block, an SM holds two or more blocks, so that one block
+//            loads while another multiplies
 // Read next  grouped_gemm_weight.cuh
 #pragma once
 
@@ -45,8 +44,8 @@ struct Finish {
   bool relu;
 };
 
-// Transposes 4 x 4 words among the four lanes of a quad. Before: v[j] is word l%4 of item j. After:
-// lane l%4 holds the four words of item l%4.
+// Transposes 4 x 4 words among the four lanes of a quad. Before the call v[j] is word l%4 of item
+// j. After the call lane l%4 holds the four words of item l%4.
 __device__ inline void turn_quad(unsigned (&v)[4]) {
   const unsigned lane = threadIdx.x;
 #pragma unroll
@@ -139,7 +138,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
     const int phase = z.by_row_blocks.divide(above);
     const int row = (above - phase * row_blocks) * kRows;
     const int begin = z.step_begin[phase], finish = z.step_begin[phase + 1];
-    // The second slot of the last product is unused.
+    // The second slot of the last product may be unused.
     const bool has_half =
         kSlots == 2 && ((z.tap_begin[phase + 1] - z.tap_begin[phase]) * z.bundle_in & 1) != 0;
 
@@ -247,7 +246,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
         }
       }
     } else {
-      // An item is one octet of one row. All octets of a row come before those of the next row.
+      // An item is one octet of one row. Items are ordered by row, then by octet.
 #pragma unroll
       for (int first = 0; first < 4 * kAll; first += 4) {
         unsigned words[4];

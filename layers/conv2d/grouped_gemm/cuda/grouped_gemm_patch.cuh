@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_patch.cuh: code shared by the kernels of grouped_gemm: the position of a tile in the
-// image, the copies of its patch, and the offsets of positions and slots in shared memory.
+// grouped_gemm_patch.cuh: device functions shared by the kernels of grouped_gemm. They compute the
+// position of a tile in the image, copy its patch, and compute the offsets of positions and slots
+// in shared memory.
 // Read next  grouped_gemm_plan.h: the terms; grouped_gemm_gather.cuh, grouped_gemm_weight.cuh
 #pragma once
 
@@ -44,8 +45,8 @@ __device__ inline int patch_offset(const Sizes& z, const Position& at) {
 }
 
 // Distributes an image row over the lanes of a warp. A pixel of the row has `pieces` units of 16
-// bytes. Each lane keeps one unit index and walks over pixels. It calls visit(pixel of the row,
-// pixel of the patch row); the two differ as described under Patch in the plan.
+// bytes. Each lane keeps one unit index and loops over pixels. The lane calls visit(pixel of the
+// row, pixel of the patch row); the plan describes the order of a patch row under Patch.
 struct Lanes {
   int side_by_side, first, piece;
 
@@ -100,8 +101,8 @@ __device__ inline void round_piece(unsigned char* at) {
   *piece = make_float4(to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w));
 }
 
-// Rounds the f32 elements that this thread has copied to tf32, in place, once for all taps. Call it
-// after async_copy_wait().
+// Rounds the f32 elements that this thread has copied to tf32, in place, once for all taps. Must be
+// called after async_copy_wait().
 template <class T>
 __device__ inline void round_patch(const Sizes& z, const Lanes& lanes, unsigned char* patch) {
   if constexpr (sizeof(T) == 4) {
@@ -117,8 +118,8 @@ __device__ inline void round_patch(const Sizes& z, const Lanes& lanes, unsigned 
 }
 
 // Returns the byte offset of slot `slot` of a phase relative to a position's offset. Octets vary
-// fastest, then taps. A slot that only fills up the last product has offset 0, and its values are
-// not used.
+// fastest, then taps. A slot that only fills up the last product has offset 0, and the kernel
+// ignores its values.
 template <class T>
 __device__ inline int slot_offset(const Sizes& z, int phase, int slot) {
   const int tap = z.tap_begin[phase] + slot / z.bundle_in;

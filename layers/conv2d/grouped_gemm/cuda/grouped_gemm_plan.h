@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_plan.h: the tiling of grouped_gemm: which groups share a product, which part of the
-// image a block keeps in shared memory, and the estimated time. The file needs no CUDA, so tests
-// check it on the CPU.
+// grouped_gemm_plan.h: the tiling of grouped_gemm: the groups that share a product, the part of the
+// image that a block keeps in shared memory, and the estimated time. The file needs no CUDA, so
+// tests check it on the CPU.
 //
 // Octet     8 neighbouring channels: 16 bytes in fp16/bf16, 32 in f32. Tensor cores take operands
 //           and accumulators by octets.
@@ -12,7 +12,7 @@
 // Tile      the output positions of one block: some rows of an image, or whole images.
 // Patch     the pixels that a tile reads, in shared memory. Positions are `step_w` pixels apart.
 //           The columns 0, step_w, 2 step_w, .. of a row are stored first, then 1, step_w + 1, ..
-//           So the pixels that neighbouring outputs read are neighbours in the patch.
+//           So neighbouring outputs read neighbouring pixels of the patch.
 // Slot      one octet of one tap: 8 terms of the reduction. An MMA takes two slots (fp16, bf16) or
 //           one slot (f32).
 // Read next  grouped_gemm_gather.cuh, grouped_gemm_weight.cuh
@@ -86,8 +86,8 @@ struct Sizes {
   }
 };
 
-// Returns the bytes that a pixel takes in shared memory: `bytes` rounded to an odd number of
-// 16-byte units. Then the same unit of eight neighbouring pixels is in eight different banks.
+// Returns the bytes that a pixel takes in shared memory: `bytes` rounded up to an odd number of
+// 16-byte units, which puts the same unit of eight neighbouring pixels into eight different banks.
 constexpr int odd_pieces(int bytes) { return (bytes / 16 | 1) * 16; }
 // Returns the bytes of a pixel for lanes that read single words (backward_weight of tf32), an odd
 // multiple of eight words. Lane l reads pixel l%4 and channel l/4.
@@ -173,7 +173,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
     for (int t = 0; t < a.taps; ++t) {
       for (int u = 0; u < b.taps; ++u) {
         out.tap_kernel[taps] = static_cast<short>(a.kernel(t) * s + b.kernel(u));
-        // Row and column for now; set_tile() converts them to an offset.
+        // Packs row and column, which set_tile() converts to an offset.
         out.tap_at[taps++] = (a.in_first + t * a.tap_step - rows.low) << 16 |
                              (b.in_first + u * b.tap_step - columns.low);
       }
@@ -213,7 +213,8 @@ inline Sizes with_tile(Sizes z, const Tile& tile, int pitch) {
   return z;
 }
 
-// Calls visit(tile) for each candidate: whole images, or an image cut into equal rows and columns.
+// Calls visit(tile) for each candidate: whole images, or an image split into equal rows and
+// columns.
 template <class Visit>
 void visit_tiles(const Sizes& z, int octet_bytes, const Visit& visit) {
   const int high = ceil_div(z.out_h, z.out_step_h), wide = ceil_div(z.out_w, z.out_step_w);
@@ -252,15 +253,15 @@ inline int weight_bytes(const Sizes& z) { return z.slice_out() * z.steps() * 256
 inline int slot_count(const Sizes& z, int slots) { return z.steps() * slots; }
 
 // Peak rates of one SM of an NVIDIA H200, per microsecond: bytes loaded and stored, bytes of shared
-// memory, instructions of its warps. The following constants are the bytes per microsecond of the
-// whole GPU's memory, and the time until a block receives its first bytes.
+// memory, instructions. The next two constants are the bytes per microsecond of the whole GPU's
+// memory, and the time until a block receives its first bytes.
 inline constexpr double kLoadBytes = 3.1e4, kSharedBytes = 2.3e5, kInstructions = 4400;
 inline constexpr double kMemoryBytes = 4.2e6, kWaitUs = 1.2;
 inline constexpr double kAloneBytes = 2.5e4;  // bytes per microsecond when an SM has a single block
 inline constexpr double kCycleUs = 1.0 / 1800;
 
-// Work of one block. The first three members add up over all blocks of an SM. `alone_us` is the
-// least time of a block on an otherwise idle SM.
+// The work of one block. The first three members add up over all blocks of an SM. `alone_us` is the
+// minimum time of a block on an otherwise idle SM.
 struct Work {
   double loads = 0, shared = 0, instructions = 0;
   double alone_us = 0;
@@ -273,14 +274,14 @@ struct Work {
 // Returns the bytes that memory transfers for `bytes` of a pixel: whole sectors of 32 bytes.
 constexpr double sectors(int bytes) { return bytes % 32 == 0 ? bytes : round_up(bytes, 32) + 16; }
 // Returns the instructions that copy `lines` rows of `pixels` with `pieces` 16-byte units each.
-// `rounds` adds those that round to tf32.
+// With `rounds` they include rounding to tf32.
 constexpr double copy_instructions(int lines, int pixels, int step, int pieces, bool rounds) {
   const int copies = ceil_div(ceil_div(pixels, step), 32 / pieces);
   return lines * (64.0 + step * (20.0 + copies * (rounds ? 52.0 : 16.0)));
 }
 // Returns the time of two activities that overlap only in part.
 inline double together_us(double a, double b) { return std::max(a, b) + 0.35 * std::min(a, b); }
-// Returns the time of `blocks` equal blocks of which an SM runs `resident` at once.
+// Returns the time of `blocks` equal blocks, of which `resident` run on an SM at once.
 inline double blocks_us(double blocks, const Work& work, double resident, double wait_us,
                         const Machine& machine) {
   const double here = std::ceil(blocks / machine.multiprocessors);
@@ -430,7 +431,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
                                 (f32 ? 4 * (66 + kChunkSteps * (20.0 + 20 * plan.at_once))
                                      : 120 + kChunkSteps * (20.0 + 36 * plan.at_once)) +
                             copies / warps * 3 + 200;
-      // The next tile is loaded during the products of this tile, but not earlier.
+      // A tile takes at least the time in which the next tile is loaded.
       work.alone_us = std::max(cycles * kCycleUs, kWaitUs + work.loads / kAloneBytes);
       for (int parts = 1; parts <= kMaxParts && parts <= s.tiles(); parts += 1 + parts / 8) {
         const double tiles = std::ceil(static_cast<double>(s.tiles()) / parts);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_weight.cuh: backward_weight of grouped_gemm: the kernel reduces over pixels. The
+// grouped_gemm_weight.cuh: backward_weight of grouped_gemm. The kernel reduces over pixels, and the
 // rows of a product are the channels of two slots.
 //
 // Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] x[n, c, p stride_h - pad_top +
@@ -12,14 +12,13 @@
 //                  accumulators[pair] += A B
 // Method     A block has a slice of the channels and every `parts`-th tile. It copies the patch of
 //            x and the tile of dy into shared memory while it multiplies those of the previous
-//            tile. Each warp takes some octets of dy and a chunk of the pairs of slots. Where there
+//            tile. Each warp takes some octets of dy and a chunk of the pairs of slots. When there
 //            are few octets and pairs, several warps also split the positions. Each block stores
 //            its accumulators as one part. A second launch adds the parts in a fixed order, writes
-//            each sum to its element of dw and drops the sums that mix two groups.
-//            ldmatrix transposes fp16/bf16; in f32 each lane reads single words.
+//            each sum to its element of dw and drops the sums that mix two groups. ldmatrix
+//            transposes fp16/bf16; in f32 each lane reads single words.
 // Shapes     x [N,H,W,Cp], dy [N,P,Q,Kp] in T; part [bundle, octet of dy][pair][lane][4] f32
-// Cost       bytes = x, dy, dw and the overlaps of patches, plus the parts, which are written and
-//            read
+// Cost       bytes = x, dy, dw and the overlaps of patches, plus writing and reading the parts
 // Numerics   the tensor cores accumulate in f32, in one chain for each part; tf32 rounds x and dy
 //            to nearest
 // Choices    A warp takes up to 5 pairs: the nine taps of one octet make 5 pairs, those of a bundle
@@ -161,8 +160,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
     copy_dy<T>(plan, tile, first_dy, dy_lanes, dy, to + z.patch_bytes());
   };
 
-  // This warp multiplies kOctets octets of dy by one chunk of the pairs of slots
-  // (grouped_gemm_plan.h).
+  // This warp multiplies kOctets octets of dy by one chunk of slot pairs (grouped_gemm_plan.h).
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int share = warp / plan.jobs, job = warp - share * plan.jobs;
   const int octet = job / plan.chunks * kOctets;  // octet within the slice
@@ -197,7 +195,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
     __syncthreads();  // the stage may be overwritten now
   }
 
-  // The shares of a job are added in a fixed order. They are exchanged in the memory of the stages.
+  // The shares of a job are added in a fixed order, through the memory of the stages.
   auto* const others = reinterpret_cast<float4*>(stages) + lane;
   if (share > 0) {
 #pragma unroll
@@ -244,7 +242,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
   }
 }
 
-// How the parts are stored, and where each sum belongs in dw.
+// How the parts are stored, and which element of dw each sum belongs to.
 struct WeightSums {
   int groups, in_channels;  // groups, and input channels of one group
   int bundled, bundle_in, taps, parts;
@@ -253,8 +251,8 @@ struct WeightSums {
   FastDivisor by_in_channels, by_out_channels, by_bundle_in, by_bundle_out, by_pairs;
 };
 
-// Location in dw of a row of the sums (a slot, channel lane / 4 of its octet) or of a column (an
-// octet of dy, its channel). `group` is -1 where dw has no such element.
+// The location in dw of a row of the sums (channel lane / 4 of the octet of a slot) or of a column
+// (a channel of an octet of dy). `group` is -1 if dw has no such element.
 struct PlaceInWeights {
   int group;  // group within the bundle
   std::int64_t at;
