@@ -105,7 +105,7 @@ __device__ inline void store_planes(const Gather& z, const GatherTile& tile,
         static_cast<std::int64_t>(phase.first_h + h * z.every_h) * z.out_w + phase.first_w +
         w * z.every_w;
     // Issues all loads before the first store. The compiler must assume that a store changes the
-    // loaded memory. So a later load would wait for the store before it.
+    // loaded memory, so a load that follows a store would wait for the store.
     float more[V::kColumns / 4] = {};
     if (residual != nullptr) {
 #pragma unroll
