@@ -20,8 +20,8 @@
 //            3. Multiply: a block computes a tile of 64..128 rows x 64..256 pixels. Each thread
 //               copies pieces of the same reduction index for several pixels. A table, written by
 //               the pass over the weights, has the offset of each step relative to a pixel. A mask
-//               of 2 x 15 bits for each pixel tells which taps are in the padding. Copies run one to
-//               three steps of 64 reduction indices ahead (cp.async). On sm_90a the tensor cores
+//               of 2 x 15 bits for each pixel tells which taps are in the padding. Copies run one
+//               to three steps of 64 reduction indices ahead (cp.async). On sm_90a the tensor cores
 //               read shared memory directly (wgmma). On other GPUs, fragments go through registers
 //               (mma.sync).
 //            4. With few tiles, split the reduction into parts; one pass adds the parts in order.
