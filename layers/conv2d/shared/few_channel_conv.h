@@ -176,8 +176,7 @@ constexpr Deal data_deal(const FewChannelStage& z, int c_count, int channels, in
 }
 // Divisors with which a thread finds its share of dw.
 struct WeightDivisors {
-  FastDivisor items, channels, fours;  // items and input channels of the block; fours of pixels in
-                                       // a row
+  FastDivisor items, channels, fours;  // items and channels of the block; fours of a pixel row
 };
 // Returns how dw is distributed to threads. An item is (a few k, one c, one r), with S sums for
 // each k. The pixels that an item adds, in groups of four, are divided into splits.
@@ -279,7 +278,7 @@ CONVSCOPE_API FewChannelBackwardPlan few_channel_plan(const FewChannelBackward& 
 // Returns the number of blocks for each sample, so that each of about 132 SMs has one block or two.
 CONVSCOPE_API int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last,
                                             int blocks_each);
-// Returns the number of blocks for each sample, or 0 if the accumulators of dw exceed the registers.
+// Returns the number of blocks for each sample, or 0 if dw has more accumulators than registers.
 CONVSCOPE_API int few_channel_backward_parts(const FewChannelStage* stage, int stages,
                                              std::int64_t batch);
 
