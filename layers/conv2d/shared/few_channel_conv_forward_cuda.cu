@@ -382,8 +382,8 @@ void forward(const FewChannelForward& a) {
     }
     return;
   }
-  // With two blocks for each SM, more parts of a sample compute the first stage again. But one
-  // block for each SM would not spread evenly next to the blocks of the previous kernel.
+  // Two blocks for each SM split a sample further, and each part computes the first stage again.
+  // But one block for each SM would not spread evenly next to the previous kernel's blocks.
   const int blocks_each = a.stages == 2 && a.batch >= alone ? 2 : 1;
   run(a, few_channel_forward_parts(a.batch, a.stage[a.stages - 1], blocks_each));
 }

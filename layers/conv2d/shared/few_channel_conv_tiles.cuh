@@ -220,7 +220,7 @@ __device__ inline void gather_image(const BatchGather& g, const FewChannelStage&
     for (int j = 0; j < 4; ++j) to[at + j] = as_factor<Factor>(four[j]);
   });
 }
-// Stores gathered images for later kernels, from the tiles, with the same rounding.
+// Stores the gathered images from their tiles for later kernels, rounded as in the tiles.
 __device__ inline void write_gathered(const BatchGather& g, const FewChannelStage& z,
                                       const XTile& tile, const FastDivisor& by_w,
                                       const FastDivisor& by_image, std::int64_t n,

@@ -51,7 +51,7 @@ struct TurnShape {
 // result that it writes.
 struct TurnBlock {
   int first_c, first_k, real_c, real_k;  // the counts are 0 after the last channel
-  // A row of the result has one outer channel and one tap. Its reduction dimension is contiguous.
+  // A row of the result has one outer channel and one tap. Its elements are the reduction.
   int first_depth, depths, real, rows;
   std::int64_t first_row;
 

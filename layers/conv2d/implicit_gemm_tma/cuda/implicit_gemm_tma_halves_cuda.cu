@@ -355,8 +355,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
 // The estimates of other f32 algorithms are too short by this ratio, so this one is scaled, too.
 constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;
-// Times of backward_weight that its tiling does not estimate: the launch that adds parts also waits
-// for the packing passes.
+// Times of backward_weight that the estimate of its tiling lacks. For example, the launch that adds
+// parts also waits for the packing passes.
 constexpr double kWeightCallUs = 1.7, kWeightLaunchTimes = 2.3;
 constexpr double kWeightPassBytes = 14, kPartBytes = 3;
 // Microseconds by which a block's first boxes arrive later where TMA loads every second pixel.

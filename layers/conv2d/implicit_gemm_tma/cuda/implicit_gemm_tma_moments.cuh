@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_moments.cuh: mean and spread of the channels of y for the following batch norm.
-// They are computed while the accumulators are in registers, so y is not read again.
+// The kernel computes them while the accumulators are in registers, so y is not read again.
 //
 // Method    A thread has 2 or 4 pixels of kColumns / 4 columns. It computes the mean of each
 //           column's pixels and the sum of squares about the mean. The eight lanes with the same

@@ -72,7 +72,7 @@ struct alignas(4 * sizeof(Out)) FourOfWeight {
   Out at[4];
 };
 
-// Stores one row of the block's part of dw, by one warp: `count` elements that are adjacent in dw.
+// Stores a row of dw: one warp stores `count` elements that are adjacent in dw.
 template <class Out>
 __device__ inline void store_weight_row(const float* from, Out* to, int count, bool in_fours,
                                         bool accumulate) {

@@ -25,7 +25,7 @@ inline constexpr Index kSlack = 16;        // readable bytes after rows that are
 
 // Where the bytes of x come from. The products read x as 0..255: signed codes get 128 added, and
 // the accumulators begin at -128 times the sum of the weights.
-//   in_place  x itself, u8 in blocks of 16 channels; taps outside the image are skipped
+//   in_place  the kernels read x, u8 in blocks of 16 channels, and skip taps outside the image
 //   copied    i8: a copy in blocks, 128 added, with a border of 128
 //   rows      a first layer: x is f32 [N,C,H,W], rounded to bytes [H,W,C] with a border. The S C
 //             bytes of a row of the kernel are adjacent, so 3 channels waste no lanes.

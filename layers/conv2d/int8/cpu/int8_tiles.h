@@ -15,7 +15,7 @@ namespace convscope {
 //   real = exact_scale[k] sum + exact_shift[k] + exact_residual_scale r
 //   codes:   y = min(max(round(real), low), high), rounded half to even, in double
 //   floats:  y = min(max(scale[k] sum + shift[k] + residual_scale r, least), most)
-// Codes are computed in f32 first, with 16 bits after the binary point and the error of f32 added:
+// Codes are computed in f32 first, in units of 2^-16. Half of `unsure` bounds the error of f32:
 //   fixed = scale[k] sum + shift[k] + residual_scale r
 //         = 2^16 (real + bias + 1/2) + unsure / 2, wrong by less than unsure / 2
 // The high half of `fixed` is round(real) + bias, if the low half is above `unsure`. The low half

@@ -290,7 +290,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       .pass_bytes = device_time::passed(of_passes * (images + factors + sums)) + singles,
       .launches = of_launches * (3 * chunks + (plan.of_weights ? 2 : 1)) + exposed,
       .tensor_cores = true};
-  // backward_data reads the weights of one input channel, which are not adjacent in w.
+  // In backward_data a block reads the weights of one input channel, which are not adjacent in w.
   const double preparation_launches = 3 - exposed;
   const double preparation = plan.forward ? 1.5 : 4.5;
   return plan.of_weights
