@@ -27,7 +27,7 @@ struct Conv2dForwardArgs {
   const Conv2dProblem& problem;
   const void* x;  // [N,C,H,W]
   const void* w;  // [K,C/G,R,S], in the problem's weight format
-  const void* b;  // [K], or null; f64 where w is integers, so that it is not rounded
+  const void* b;  // [K], or null; f64 where w is integers, so that b is not rounded
   void* y;        // [N,K,P,Q], assigned
   void* workspace;
   Conv2dEpilogue epilogue = {};    // empty unless the algorithm has fuses_epilogue

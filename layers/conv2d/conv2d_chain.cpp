@@ -26,8 +26,8 @@ PlanOp* only_reader(const PlanGraph& graph, const PlanOp& op) {
   return nullptr;
 }
 
-// Returns whether a chain of `algorithm` may replace the layer: no needed direction names another
-// algorithm. When the policy is a list, its entry that was chosen is compared.
+// Returns whether a chain of `algorithm` may replace the layer: in no needed direction does the
+// policy name another algorithm. When the policy is a list, its entry that was chosen is compared.
 bool is_open(const Conv2dOp& conv, const char* algorithm) {
   return std::all_of(std::begin(kDirections), std::end(kDirections), [&](Direction direction) {
     const Conv2dChoice& choice = conv.choice(direction);

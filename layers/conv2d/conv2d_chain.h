@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d_chain.h: finds consecutive convolutions in a compiled step, each with its activation and
 // 2x2 max-pool, and replaces them by one operation. The folders that have kernels for chains decide
-// what may be joined and what runs then:
+// which layers may be joined and which kernel runs then:
 //
 //   batch_lanes/cpu/lanes_chain.cpp                 samples in the vector lanes
 //   few_channel_chains/cuda/few_channel_chain_plan.cpp   one kernel for two layers

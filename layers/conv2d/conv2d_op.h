@@ -23,8 +23,9 @@ struct Conv2dForm {
 };
 using Conv2dForms = std::array<Conv2dForm, 3>;  // by direction
 
-// Chooses between the dense algorithm of the layer's policy and block-sparse weights. Takes the one
-// with the smaller estimate, unless the policy names an algorithm. `sparse` may be null.
+// Chooses between the dense algorithm of the layer's policy and block-sparse weights. Takes the
+// implementation with the smaller estimate, unless the policy names an algorithm. `sparse` may be
+// null.
 Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
                        const Conv2dProblem& problem, Direction direction, Device device,
                        WeightUse use);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue.h: computes y = relu(y + residual), either on a finished part of y that is still in the
-// cache, or on all of y in a separate pass. Both run the same instructions, so the bits are equal.
-// On the CPU the ReLU may have an upper bound.
+// cache, or on all of y in a separate pass. The two variants run the same instructions, so their
+// bits are equal. On the CPU the ReLU may have an upper bound.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ struct CONVSCOPE_API Conv2dProblem {
   // Returns 2 N K P Q (C/G) R S: the FLOPs of the textbook loops, which also multiply the padding.
   // The number is the same for all directions. GFLOP/s always refer to it.
   double nominal_flops() const;
-  // Returns the largest number of products that are summed in one element of the output.
+  // Returns the largest number of products that one element of the output sums.
   std::int64_t sum_length(Direction direction) const {
     return direction == Direction::forward         ? c_per_group() * r * s
            : direction == Direction::backward_data ? k_per_group() * r * s

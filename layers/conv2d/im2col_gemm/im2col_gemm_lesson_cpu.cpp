@@ -30,7 +30,7 @@
 // Choices    none
 // Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
 //            Document Processing, 2006, hal inria-00112631
-// Read next  reference_cpu.cpp, the sums without a matrix; im2col_gemm_eigen_cpu.cpp, where a
+// Read next  reference_cpu.cpp, which sums without a matrix; im2col_gemm_eigen_cpu.cpp, where a
 //            library multiplies; im2col_gemm_cpu.cpp, where the matrix never exists as a whole
 #include "layers/conv2d/shared/lesson.h"
 
@@ -99,7 +99,7 @@ struct Lesson {
             columns(row, pixel) = sum;
           }
         }
-        board.step("col2im");  // a pixel of x is in several columns: their gradients are added
+        board.step("col2im");  // a pixel of x is in several columns: add the gradients of them all
         for_each_element(z, g, [&](Index row, Index pixel, Index c, Index h, Index column) {
           if (dx.has(n, c, h, column)) dx(n, c, h, column) += columns(row, pixel);
         });

@@ -32,7 +32,7 @@
 // Source     S. Chetlur et al.: cuDNN: Efficient Primitives for Deep Learning, 2014, arXiv
 //            1410.0759
 // Read next  implicit_gemm_lesson_cuda.cu, where blocks and threads run in parallel;
-//            im2col_gemm_lesson_cpu.cpp, the same product with the matrix
+//            im2col_gemm_lesson_cpu.cpp, the same product with a stored matrix
 #include "framework/int_math.h"
 #include "layers/conv2d/shared/lesson.h"
 
@@ -55,7 +55,7 @@ void for_each_thread(auto visit) {
 
 struct Lesson {
   // a_at(g, row, d) and b_at(g, d, column) read an element of A and of B; put(g, row, column, sum)
-  // writes one of Y.
+  // writes an element of Y.
   static void product(const Size& size, auto a_at, auto b_at, auto put, auto& board) {
     const auto a = board.shared_array("a", kTile, kTile);  // [row, d]
     const auto b = board.shared_array("b", kTile, kTile);  // [d, column]
@@ -74,7 +74,7 @@ struct Lesson {
           a(i, j) = in_a ? a_at(g, top + i, d + j) : a.zero();
           b(i, j) = in_b ? b_at(g, d + i, left + j) : b.zero();
         });
-        board.step("sum += a b");  // a barrier before it, and one behind it
+        board.step("sum += a b");  // on a GPU: a barrier before and after this step
         for (Index t = 0; t < kTile; ++t) {
           for_each_thread([&](Index i, Index j) { sum(i, j) += a(i, t) * b(t, j); });
         }

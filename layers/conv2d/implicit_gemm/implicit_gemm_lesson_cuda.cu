@@ -33,8 +33,8 @@
 // Choices    16 x 16: 256 threads, and each loaded number is used 16 times
 // Source     S. Chetlur et al.: cuDNN: Efficient Primitives for Deep Learning, 2014, arXiv
 //            1410.0759
-// Read next  im2col_gemm_lesson_cpu.cpp, the same with the matrix; implicit_gemm_cuda.cu, where the
-//            tensor cores multiply and copies run ahead
+// Read next  im2col_gemm_lesson_cpu.cpp, the same product with a stored matrix;
+//            implicit_gemm_cuda.cu, where the tensor cores multiply and copies run ahead
 #include "layers/conv2d/shared/lesson.cuh"
 
 namespace convscope {
@@ -44,8 +44,8 @@ using namespace lesson;  // NOLINT(google-build-using-namespace): sizes and view
 
 constexpr int kTile = 16;
 
-// In each of the three structs g is the group. `rows`, `columns` and `depth` are the sizes of the
-// product that the struct defines.
+// Each of the three structs defines the matrix product of a direction: its sizes `rows`, `columns`
+// and `depth`, and its elements in group g.
 struct Forward {
   Sizes z;
   In x, w, bias;
@@ -166,7 +166,7 @@ const Conv2dAlgorithm kAlgorithm{
     .idea = "lesson: a matrix product whose columns are gathered into shared memory, tile by tile",
     .paper = "Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759",
     .supports = supports,
-    // Two loads from shared memory for each FMA, and 256 divisions for each 16 x 256 products.
+    // An FMA needs two loads from shared memory; 16 x 256 products need 256 divisions.
     .cost =
         [](const Conv2dProblem& z, Direction) {
           return Conv2dCost{

@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const Sizes z, const 
     const Index pixel = at / kChannelBlock, q = pixel % z.q, p = pixel / z.q % z.p;
     const Index block = pixel / z.q / z.p, n = block / blocks;
     const Index k = block % blocks * kChannelBlock + at % kChannelBlock;
-    if (k >= z.k) {  // a lane after the last channel: the number 0, whose code is 0
+    if (k >= z.k) {  // a lane after the last channel holds 0, whose code is 0
       store(a, at, 0);
       continue;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // blocked_pass.cpp: forward and backward_data in NCHW16c: a tile of pixels x output channels stays
-// in registers over its whole sum, and reads whole blocks of 16 channels in place.
+// in registers over the whole reduction, and reads whole blocks of 16 channels in place.
 //
 // Method     A line is a row of out (of one residue modulo stride_w in backward_data), or a run of
 //            pixels when the kernel is 1x1. Tiles walk along the line. A tile has a list of taps,
@@ -78,7 +78,7 @@ class TileGroup {
         tiles_(tiles),
         width_(static_cast<int>(width)) {}
 
-  // Starts a group whose tiles have at most `taps` taps. Tiles at the border have fewer.
+  // Starts a group whose tiles have at most `taps` taps. Tiles at the border have fewer taps.
   void start(Index taps) {
     const int most =
         static_cast<int>(kSumChain / (pass_.depth == 1 ? pass_.last_channels() : kChannelBlock));
@@ -238,7 +238,8 @@ class Convolution {
       }
       return;
     }
-    // Tiles of a group have equal chains, so rows of one residue are computed in succession.
+    // Tiles of a group must have equal chains, so the rows of one residue modulo the stride are
+    // computed in succession.
     for (Index row_part = 0; row_part < pass_.row_parts; ++row_part) {
       for (Index part = 0; part < pass_.parts; ++part) {
         group.start(pass_.taps_of(row_part, part));
@@ -351,7 +352,7 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// Estimates the share of the peak from full tiles, where padded output channels count, too. A tap
+// Estimates the share of the peak with full tiles. Padded output channels count as work, too. A tap
 // with few channels also pays for its loop.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   double share = 0.93;

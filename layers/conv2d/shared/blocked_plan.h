@@ -87,7 +87,7 @@ struct Pass {
   Index out_plane() const { return out_h * out_w * kChannelBlock; }
   Index in_blocks() const { return ceil_div(forward ? z.c : z.k, kChannelBlock); }  // of an image
   Index out_blocks() const { return ceil_div(forward ? z.k : z.c, kChannelBlock); }
-  // Returns the most taps that pixels of a part may have. Pixels at the border have fewer.
+  // Returns the most taps that pixels of a part may have. Pixels at the border have fewer taps.
   Index taps_of(Index row_part, Index part) const {
     if (forward) return taps;
     return taps_of_axis(row_part + z.pad_top, z.r, z.dilation_h, z.stride_h) *
@@ -99,7 +99,7 @@ struct Pass {
   const Conv2dProblem& z;
   bool forward;
   bool flat;
-  // Sizes of a group. `depth`: blocks of channels in the reduction; taps: R S.
+  // Sizes of a group. `depth` is the number of channel blocks in the reduction, `taps` is R S.
   Index depth, in_channels, channels, padded;
   Index tap_channels;  // in packed weights: 16, or all where there are fewer
   Index taps;
@@ -108,7 +108,7 @@ struct Pass {
   // A row is a row of out, or a run of pixels if flat. A line is a part of a row.
   Index lanes = 0, line = 0, rows = 0;
   Index widest = 0, blocks = 0;  // channels of a tile; tiles of all channels
-  // Sizes of a chunk. `splits` chunks read the same pixels; each computes some of the blocks.
+  // Sizes of a chunk. `splits` chunks read the same pixels; each computes some channel blocks.
   Index images_at_once = 1, rows_at_once = 1, splits = 1;
   Index image_chunks = 1, row_chunks = 1;
   Index tiles_at_once = 1;  // in a group
@@ -130,8 +130,8 @@ struct Pass {
     const auto l2 = static_cast<Index>(caches.l2 / sizeof(float));
     const Index room = group_weights() > l2 / 4 ? l2 / 2 : l2 / 4;
     const Index fit = std::max<Index>(1, room / (depth * tap_channels * of_row));
-    // Threads take blocks of channels first, then fewer images and rows. The size of chunks does
-    // not change a sum, so it may depend on the number of threads.
+    // To keep all threads busy, blocks of channels are divided first, then images and rows. The
+    // size of chunks does not change a sum, so it may depend on the number of threads.
     const int threads = num_threads();
     const auto worth = std::max<Index>(1, static_cast<Index>(z.nominal_flops() / kChunkFlops));
     const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);

@@ -46,9 +46,9 @@ struct BlockedTile {
   const float* residual;  // as `out`, or null
 };
 
-// A chain: `depth` blocks from `block` on, taps [tap, end) of the tile's list. The first chain of a
-// sum starts from `start`, the last chain stores the result. In between, the sums of pixel j are
-// kept in kept[j width ..].
+// A chain is a part of a sum: `depth` blocks from `block` on, and taps [tap, end) of the tile's
+// list. The first chain of a sum starts from `start`, the last chain stores the result. Between
+// chains, the sums of pixel j are in kept[j width ..].
 struct BlockedChain {
   std::int64_t block, depth;
   int tap, end;
@@ -73,7 +73,7 @@ struct BlockedWeightTile {
   std::int64_t images = 1, rows = 0, columns = 0;
   const float* in = nullptr;
   std::int64_t in_image = 0, in_row = 0, in_step = 0;
-  std::int64_t ahead = 0;  // from a pixel of `in` to the one needed after this tile
+  std::int64_t ahead = 0;  // from a pixel of `in` to the pixel needed after this tile
   // Data for later tiles, prefetched while this tile multiplies: some floats for each pixel.
   const float* next = nullptr;
   std::int64_t next_step = 0;
@@ -86,7 +86,7 @@ struct BlockedWeightTile {
 
 struct BlockedKernels {
   int lanes = 0;   // of a vector
-  int pixels = 0;  // most pixels of a tile of one or two vectors; half as many with four
+  int pixels = 0;  // most pixels of a tile of one or two vectors; half with four vectors
   // Runs tiles of `width` vectors of channels: 1, 2 or 4. Up to 16 channels of a tile are in one
   // block; more channels begin with a block.
   void (*tile)(const BlockedTiles& tiles, const BlockedTile& tile, const BlockedChain& chain,

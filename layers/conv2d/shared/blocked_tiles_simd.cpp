@@ -41,8 +41,8 @@ struct PartOfBlock {
   int channels;
 };
 
-// Adds the products of one tap and one block for pixels [First, End), or, if not All, for those of
-// them that are in [first, end).
+// Adds the products of one tap and one block for pixels [First, End). If not All, only pixels that
+// are also in [first, end) count.
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, const float* w,
                               Index ahead, int first, int end, Vec (&sums)[Pixels][Vectors]) {
@@ -106,7 +106,7 @@ CONVSCOPE_INLINE void prefetch_lines(const BlockedTiles& tiles, const BlockedTil
   }
 }
 
-// Calls f for each accumulator; unrolled, so that they stay in registers.
+// Calls f for each accumulator, unrolled, so that the accumulators stay in registers.
 template <int Pixels, int Vectors, class F>
 CONVSCOPE_INLINE void for_each_sum(const Vec (&)[Pixels][Vectors], const F& f) {
 #pragma GCC unroll 16

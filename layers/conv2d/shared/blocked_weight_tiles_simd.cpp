@@ -27,7 +27,7 @@ constexpr int most_channels(int vectors) {
   return fit < kBlock ? fit : kBlock;
 }
 
-// The pixels of one chain of products, and the first of the tile's channels whose sums it computes.
+// The pixels of one chain of products, and the tile's first channel whose sums the chain computes.
 struct Chain {
   const float* in;
   const float* beside;

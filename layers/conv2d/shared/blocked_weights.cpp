@@ -64,7 +64,8 @@ class WeightGradient {
   }
 
  private:
-  // A tensor in NCHW16c. Steps are in floats, between pixels that neighbouring pixels of dy read.
+  // A tensor in NCHW16c. Steps are in floats; `step` is the distance of the pixels that
+  // neighbouring pixels of dy read.
   struct Operand {
     const float* data;
     Index image, row, step, block;
@@ -129,8 +130,8 @@ class WeightGradient {
     unit.p_end = std::min(unit.p + plan_.rows, plan_.p);
     return unit;
   }
-  // Returns the data that are needed after a unit and block of lanes: the next block of lanes, or
-  // the next unit. Pixels of a strided x are not contiguous.
+  // Returns what to prefetch during a unit and block of lanes: the next block of lanes, or the next
+  // unit. Pixels of a strided x are not contiguous and are not prefetched.
   Ahead after(Index u, const Part& part, Index lane) const {
     const Operand& beside = plan_.lanes_are_inputs ? x_ : dy_;
     const bool last = lane + 1 == part.lane_end;
@@ -169,7 +170,7 @@ class WeightGradient {
     }
   }
 
-  // Adds all taps of one block of lanes and one of rows; `start`: the sums are assigned.
+  // Adds all taps of one block of lanes and one block of rows. With `start`, sums are assigned.
   void sum_unit(const Unit& unit, const Part& part, Index lane, Index row, bool start, Ahead& ahead,
                 float* sums) const {
     const bool inputs = plan_.lanes_are_inputs;
@@ -229,8 +230,8 @@ class WeightGradient {
     }
   }
 
-  // Returns true where the sums of whole lanes of the only unit are elements of dw. Then the tile
-  // writes dw directly.
+  // Returns true where a tile can write dw directly, because the sums of whole lanes of the only
+  // unit are the elements of dw.
   bool is_there(Index lane) const {
     return plan_.lanes_are_inputs && plan_.units == 1 && !accumulate_ &&
            lane_count(lane) == tile_width(lane);
@@ -277,7 +278,7 @@ class WeightGradient {
                : (part.g * plan_.lane_channels + channel) * dw_row() + part.first * plan_.taps;
   }
 
-  // Sums over runs of rows of dy for which the same kernel rows r are inside the image.
+  // Sums over runs of rows of dy. All rows of a run have the same kernel rows r inside the image.
   void sum_rows_of_planes(const Unit& unit, const Part& part, float* sums) const {
     const auto first_row = [&](Index p) {  // the first r that is inside for p
       return std::clamp<Index>(ceil_div(z_.pad_top - p * z_.stride_h, z_.dilation_h), 0, z_.r);
@@ -354,7 +355,8 @@ class WeightGradient {
     }
   }
 
-  // Returns the width of a tile: one vector if the last channels fit, as a second may not exist.
+  // Returns the width of a tile: one vector if the last channels fit into one, because a second
+  // vector may not exist.
   int tile_width(Index lane) const {
     return static_cast<int>(lane_count(lane) <= plan_.lanes ? plan_.lanes : plan_.width);
   }

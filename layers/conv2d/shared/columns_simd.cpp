@@ -219,7 +219,7 @@ void gather_vector(const ColumnMap& map, const float* columns, Index from_step, 
   for (Index h = 0; h < map.h; ++h) {
     Vec sum_of_all = zero();
     for (Index first = 0; first < map.r; first += rows) {
-      Vec sums[2] = {zero(), zero()};  // even and odd s: half the latency of one chain of additions
+      Vec sums[2] = {zero(), zero()};  // separate sums of even and odd s halve the latency
       for (Index r = first; r < least(first + rows, map.r); ++r) {
         const Index down = h + map.pad_top - r * map.dilation_h;  // = p stride_h
         if (down < 0) break;

@@ -35,7 +35,7 @@ namespace {
 
 // Shared memory that a block may use on every training GPU since 2020.
 constexpr int kMaxSharedBytes = 160 * 1024;
-// Limit for a block when an SM of 227 KB should hold two.
+// Limit for a block when an SM of 227 KB should hold two blocks.
 constexpr int kTwoBlocksFloats = 112 * 1024 / 4;
 
 // Returns how many channels of dx (the input channels of the first stage's dw) a thread computes.
@@ -44,8 +44,8 @@ int channels_for(int slice, int r) {
   return slice % 3 == 0 && r < 7 ? 3 : slice == 1 ? 1 : 2;
 }
 
-// Returns a plan whose blocks take as many samples at a time as let two blocks fit on an SM, and no
-// more than kMaxBlocks blocks need.
+// Returns a plan whose blocks take as many samples at a time as possible: two blocks fit on an SM,
+// and a block takes no more samples than kMaxBlocks blocks need to cover the batch.
 template <class Plan, class Make>
 Plan with_most_samples(std::int64_t batch, int parts, Make&& make) {
   int samples = 1;
@@ -189,8 +189,8 @@ int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last, i
   return wanted < possible ? static_cast<int>(wanted) : possible;
 }
 
-// Returns the number of blocks for a sample: as many as run at the same time, and enough for all
-// sums of dw. Returns 0 where that is impossible.
+// Returns the number of blocks that share a sample: as many as run at the same time, and enough for
+// all sums of dw. Returns 0 where no number suffices.
 int few_channel_backward_parts(const FewChannelStage* stage, int stages, std::int64_t batch) {
   const FewChannelStage& z = stage[stages - 1];
   const std::int64_t wanted =
@@ -203,7 +203,7 @@ int few_channel_backward_parts(const FewChannelStage* stage, int stages, std::in
     if (stages == 2) {
       fits = fits && ceil_div(slice, channels_for(slice, z.r)) * stage[0].c * z.r <= kBlockThreads;
     }
-    // With kernels of 7x7 threads take two channels: an odd slice leaves one of them idle.
+    // With 7x7 kernels a thread takes two channels, so an odd slice leaves one channel idle.
     const bool even = z.r < 7 || slice % 2 == 0 || slice == 1;
     const std::int64_t most_parts = z.r < 7 ? wanted : wanted + 1;
     if (fits && (best == 0 || (even && parts <= most_parts))) best = parts;

@@ -37,7 +37,7 @@ struct FewChannelStage {
   constexpr bool pools() const { return max_pool; }
   constexpr int out_h() const { return pools() ? p / 2 : p; }
   constexpr int out_w() const { return pools() ? q / 2 : q; }
-  // Returns the rows of the convolution that are read: pooling drops an odd last row or column.
+  // Returns the rows of the convolution that are used: pooling drops an odd last row or column.
   constexpr int used_p() const { return pools() ? p / 2 * 2 : p; }
   constexpr int used_q() const { return pools() ? q / 2 * 2 : q; }
   constexpr int weights() const { return k * c * r * r; }
@@ -135,15 +135,15 @@ struct DealDivisors {
   constexpr explicit DealDivisors(const Deal& d)
       : items(d.items()), each(d.each()), tiles(d.tiles), tiles_w(d.tiles_w) {}
 };
-// Returns the number of parts of a sum with the shortest time: the rounds of all threads times the
-// length of a part.
+// Returns the number of parts of a sum with the shortest time. The time is the number of rounds of
+// all threads times the length of a part.
 constexpr int splits_for(int items, int depth) {
   int best = 1;
   int least_time = 1 << 30;
   for (int splits = 1; splits <= depth; ++splits) {
     const int length = ceil_div(depth, splits);
     if (splits > 1 && length == ceil_div(depth, splits - 1)) continue;
-    // Each piece costs about as much as a quarter of a channel, for setup and for adding.
+    // A split adds about a quarter of a channel to each part, for setup and for adding the parts.
     const int time = ceil_div(items * splits, kBlockThreads) * (4 * length + (splits > 1 ? 1 : 0));
     if (time < least_time) {
       least_time = time;
@@ -176,7 +176,7 @@ constexpr Deal data_deal(const FewChannelStage& z, int c_count, int channels, in
 }
 // Divisors with which a thread finds its share of dw.
 struct WeightDivisors {
-  FastDivisor items, channels, fours;  // of the block; its input channels; groups of four in a row
+  FastDivisor items, channels, fours;  // items and channels of the block; fours of a pixel row
 };
 // Returns how dw is distributed to threads. An item is (a few k, one c, one r), with S sums for
 // each k. The pixels that an item adds, in groups of four, are divided into splits.
@@ -206,12 +206,12 @@ struct FewChannelForward {
   DType factors = DType::f32;
   bool w_is_rounded = false;     // already rounded to `factors`
   bool keeps_y_rounded[2] = {};  // when y is only read as an operand
-  // The previous kernel, which may still run, writes neither weights nor biases.
+  // True if the previous kernel, which may still run, writes neither weights nor biases.
   bool only_x_is_new = false;
   BatchGather gather;  // with images: x is gathered from them, few_channel_gathers()
 };
 
-// Returns whether x can be gathered: four bytes at a time, from one row.
+// Returns whether x can be gathered four bytes at a time, which must be in one row.
 constexpr bool few_channel_gathers(const FewChannelStage& first) { return first.w % 4 == 0; }
 
 struct FewChannelBackward {
@@ -228,7 +228,7 @@ struct FewChannelBackward {
   float* db[2] = {};          // may be null
   bool accumulate[2] = {};
   float* sums = nullptr;  // few_channel_sums_floats()
-  // The previous kernel, which may still run, writes dy, but no other input.
+  // True if the previous kernel, which may still run, writes dy, but no other input.
   bool only_dy_is_new = false;
   bool adds_pieces = true;  // false: the caller adds few_channel_sums()
   DType factors = DType::f32;
@@ -239,7 +239,8 @@ struct FewChannelBackward {
 // of each array in shared memory, in floats.
 struct FewChannelForwardPlan {
   FewChannelForward a;
-  // Blocks that share a sample: each has some output channels and tile rows of the last stage.
+  // `parts` blocks share a sample: each computes some output channels and tile rows of the last
+  // stage.
   int parts = 1, slice = 1;
   int row_parts = 1, tile_rows = 0;
   int samples = 1;  // in a block at a time
@@ -277,7 +278,7 @@ CONVSCOPE_API FewChannelBackwardPlan few_channel_plan(const FewChannelBackward& 
 // Returns the number of blocks for each sample, so that each of about 132 SMs has one block or two.
 CONVSCOPE_API int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last,
                                             int blocks_each);
-// Returns the number of blocks for each sample, or 0: the accumulators of dw exceed the registers.
+// Returns the number of blocks for each sample, or 0 if dw has more accumulators than registers.
 CONVSCOPE_API int few_channel_backward_parts(const FewChannelStage* stage, int stages,
                                              std::int64_t batch);
 
@@ -285,7 +286,7 @@ CONVSCOPE_API int few_channel_backward_parts(const FewChannelStage* stage, int s
 CONVSCOPE_API const char* few_channel_refusal(const FewChannelStage* stage, int stages,
                                               bool wants_dx);
 
-// Returns the number of partial sums of dw and db: one piece for each chunk of samples.
+// Returns the number of partial sums of dw and db: one for each chunk of samples.
 constexpr int few_channel_chunks(std::int64_t batch) {
   return batch < few_channel::kMaxBlocks ? static_cast<int>(batch) : few_channel::kMaxBlocks;
 }

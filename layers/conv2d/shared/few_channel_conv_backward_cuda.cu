@@ -45,7 +45,8 @@ namespace {
 
 using namespace few_channel;
 
-// Writes the gradient before pooling and activation of one pooled output into the dense tile.
+// Writes one output's window into the dense tile of the gradient before pooling and activation: `g`
+// where `passes` is set, else 0.
 __device__ inline void spread(const FewChannelStage& z, unsigned passes, float g, float* to,
                               int pitch) {
   if (!z.pools()) {
@@ -64,8 +65,8 @@ __device__ inline float pixel_gradient(const FewChannelStage& z, float dy, float
   return z.pools() || curve_slope(z.curve, y) != 0.0f ? dy : 0.0f;
 }
 
-// Distributes the threads of the block over planes, by_threads.d threads for each plane: this
-// thread's plane and its index among the plane's threads.
+// This thread's plane, and its index among the plane's threads. The threads of the block are
+// distributed over planes, by_threads.d threads for each plane.
 struct PlaneShare {
   int plane, first, step;
 };
@@ -74,7 +75,7 @@ __device__ inline PlaneShare share_of_plane(const FastDivisor& by_threads) {
   return {plane, static_cast<int>(threadIdx.x) - plane * by_threads.d, by_threads.d};
 }
 
-// Returns how many neighbouring threads share each of `jobs` sums of `parts` parts: a power of two.
+// Returns how many neighbouring threads share each of `jobs` sums of `parts` terms: a power of two.
 __device__ inline int sharers_of(int jobs, int parts) {
   int sharers = 1;
   while (sharers < 32 && sharers < parts && 2 * sharers * jobs <= kBlockThreads) sharers *= 2;
@@ -85,7 +86,7 @@ __device__ inline int sharers_of(int jobs, int parts) {
 __device__ void write_plane_sums(const float* scratch, int step, int planes, float* to) {
   const int sharers = sharers_of(planes, step);
   const int share = static_cast<int>(threadIdx.x) % sharers;
-  // All lanes of a warp run equally often, because they exchange values.
+  // All lanes of a warp run the same number of rounds, because they exchange values.
 #pragma unroll 1
   for (int begin = 0; begin < planes; begin += kBlockThreads / sharers) {
     const int i = begin + static_cast<int>(threadIdx.x) / sharers;
@@ -167,7 +168,7 @@ struct WeightSums {
     const int jobs = items * kFours;
     const int sharers = sharers_of(jobs, deal.splits);
     const int share = static_cast<int>(threadIdx.x) % sharers;
-    // All lanes of a warp run equally often, because they exchange values.
+    // All lanes of a warp run the same number of rounds, because they exchange values.
 #pragma unroll 1
     for (int begin = 0; begin < jobs; begin += kBlockThreads / sharers) {
       const int job = begin + static_cast<int>(threadIdx.x) / sharers;
@@ -330,7 +331,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int first_factor = first.pools() ? 2 : 1;
   auto* const first_passes = reinterpret_cast<std::uint8_t*>(shared + plan.passes_at);
   const float* const x_from = a.stages == 2 ? a.y[0] : a.x;  // x of the last stage
-  // The slope of the activation must not be taken at a rounded y.
+  // The slope of the activation must be taken at the y that is not rounded.
   const bool slope_of_x = first.curve == FewChannelCurve::tanh || !first.pools();
   [[maybe_unused]] bool weights_wait = plan.convolves_back;  // to be rounded
   bool waited = false;

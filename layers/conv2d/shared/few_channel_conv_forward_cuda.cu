@@ -195,7 +195,7 @@ __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const
   }
 }
 
-// Loads biases of [k_begin, k_end), or zeros. Its copies are still in flight at the end.
+// Loads biases of [k_begin, k_end), or zeros. Its copies are still in flight when it returns.
 __device__ inline void load_biases(const float* b, int k_begin, int k_end, float* to) {
   const int k = k_begin + static_cast<int>(threadIdx.x);
   if (k >= k_end) return;
@@ -230,8 +230,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const bool notes = gathers && blockIdx.x == 0 && threadIdx.x == 0;
   __shared__ LastStep last_step;
   bool waited = false;
-  // Each stage's parameters are a group of copies: those of the second arrive while the first one
-  // computes.
+  // Each stage's parameters are a separate group of copies. Those of the second stage arrive while
+  // the first stage computes.
   const auto load_parameters = [&] {
 #pragma unroll 1
     for (int i = 0; i < 2; ++i) {
@@ -360,7 +360,8 @@ void run(const FewChannelForward& a, int parts) {
 }
 
 void forward(const FewChannelForward& a) {
-  // With so few samples the first stage by itself can use several blocks for each: stage by stage.
+  // With so few samples the stages run in separate kernels, because the first stage by itself can
+  // use several blocks for each sample.
   const std::int64_t alone = kMaxBlocks / 8;
   if (a.stages == 2 && a.batch < alone && a.y[0] != nullptr) {
     for (int i = 0; i < 2; ++i) {
@@ -381,8 +382,8 @@ void forward(const FewChannelForward& a) {
     }
     return;
   }
-  // Each part of a sample computes the first stage again. But exactly one block for each SM would
-  // not spread evenly next to those of the previous kernel.
+  // Two blocks for each SM split a sample further, and each part computes the first stage again.
+  // But one block for each SM would not spread evenly next to the previous kernel's blocks.
   const int blocks_each = a.stages == 2 && a.batch >= alone ? 2 : 1;
   run(a, few_channel_forward_parts(a.batch, a.stage[a.stages - 1], blocks_each));
 }

@@ -44,8 +44,8 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
 // from the tile's first one, are zeros that are not in memory.
 //
 // Each row of x is loaded once and used for two kernel rows, each weight once for 8 products. For
-// 7x7 kernels the loop over rows stays a loop: a block runs it a few times only, and then the time
-// to fetch so many instructions counts more than the moves from row to row.
+// 7x7 kernels the loop over rows is not unrolled: a block runs it only a few times, so fetching so
+// many instructions would take longer than the moves from row to row.
 template <int R, int kChannels, bool kTurned>
 __device__ inline void convolve_tile(const float* x, int pitch, int plane, int channels,
                                      const float* w, int w_in, int w_out, int row_begin,
@@ -142,8 +142,8 @@ __device__ inline float curve_slope(FewChannelCurve curve, float y) {
 }
 
 // Loads w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into
-// rows of weight_row(R) floats; memory suffices for all kernels. Its copies are still in flight at
-// the end.
+// rows of weight_row(R) floats; memory suffices for all kernels. Its copies are still in flight
+// when it returns.
 template <int R>
 __device__ inline void load_weights(const FewChannelStage& z, const FastDivisor& each,
                                     const float* w, int k_begin, int k_end, int c_begin,
@@ -161,8 +161,8 @@ __device__ inline void load_weights(const FewChannelStage& z, const FastDivisor&
 }
 
 // Loads images [C][H][W] of channels [c_begin, c_end) into tiles, the first of them at `to`: four
-// pixels at once, where rows are multiples of four on both sides. Its copies are still in flight at
-// the end.
+// pixels at once, where rows of x and the left padding are multiples of four. Its copies are still
+// in flight when it returns.
 __device__ inline void load_images(const FewChannelStage& z, const XTile& tile,
                                    const FastDivisor& by_w, const FastDivisor& by_image,
                                    const float* x, int c_begin, int c_end, float* to) {
@@ -189,7 +189,8 @@ __device__ inline void load_images(const FewChannelStage& z, const XTile& tile,
   }
 }
 
-// Calls body(byte of the first, place in tile) for each four neighbouring pixels of a sample.
+// Calls body(index of the first byte, offset in the tile) for each four neighbouring pixels of a
+// sample.
 template <class Body>
 __device__ inline void for_fours(const FewChannelStage& z, const XTile& tile,
                                  const FastDivisor& by_w, const FastDivisor& by_image,
@@ -219,7 +220,7 @@ __device__ inline void gather_image(const BatchGather& g, const FewChannelStage&
     for (int j = 0; j < 4; ++j) to[at + j] = as_factor<Factor>(four[j]);
   });
 }
-// Stores gathered images for later kernels, from the tiles, with the same rounding.
+// Stores the gathered images from their tiles for later kernels, rounded as in the tiles.
 __device__ inline void write_gathered(const BatchGather& g, const FewChannelStage& z,
                                       const XTile& tile, const FastDivisor& by_w,
                                       const FastDivisor& by_image, std::int64_t n,
@@ -232,8 +233,8 @@ __device__ inline void write_gathered(const BatchGather& g, const FewChannelStag
   });
   if (threadIdx.x == 0) g.labels[n] = g.image_labels[sample];
 }
-// Results of the previous step, which one thread of the grid handles. It reads them early, while
-// copies are in flight, and writes them late, so that no thread waits for them.
+// Results of the previous step. One thread of the grid reads these results early, while copies are
+// in flight, and writes them late, so that no thread waits for them.
 struct LastStep {
   float loss;
   std::int32_t correct, halted, overflow;

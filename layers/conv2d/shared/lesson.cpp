@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson.cpp: lets a reader watch an algorithm that is written as on a blackboard.
+// lesson.cpp: runs a lesson, an algorithm written as plain loops, so that a reader can watch it.
 #include "layers/conv2d/shared/lesson.h"
 
 #include "framework/memory/memory.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson.h: lets a reader watch an algorithm that is written as on a blackboard.
+// lesson.h: runs lessons, algorithms written as plain loops, so that a reader can watch them.
 //
-// A lesson is a struct of three function templates. They get views of their tensors (view.h) and a
-// blackboard, on which they write additional arrays and the names of their steps:
+// A lesson is a struct of three function templates. The functions get views of their tensors
+// (view.h) and a blackboard, on which they write additional arrays and the names of their steps:
 //
 //   struct Lesson {
 //     static void forward(const Conv2dProblem& z, auto x, auto w, auto b, auto y, auto& board);
@@ -29,8 +29,8 @@
 
 namespace convscope {
 
-// T: float. Watch: Unwatched or Recorder. Arrays are stored one after another in the workspace of
-// the algorithm.
+// T is float; Watch is Unwatched or Recorder. Arrays are stored one after another in the workspace
+// of the algorithm.
 template <class T, class Watch>
 class Blackboard {
  public:
@@ -53,7 +53,7 @@ class Blackboard {
     watch_.is_complex();
     return out;
   }
-  // Returns an array that a GPU keeps in shared memory; the next function, in registers of threads.
+  // Returns an array that a GPU keeps in shared memory; registers() returns one in registers.
   template <class... Sizes>
   auto shared_array(const char* name, Sizes... sizes) {
     const auto out = array(name, sizes...);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// points.cpp: shared by convolutions in a transformed domain (Winograd, FFT): tiles are transformed
-// to points, each point is a matrix product over channels, and the sums are transformed back.
+// points.cpp: the dispatch of the products that Winograd and FFT convolutions share: tiles are
+// transformed to points, each point is a matrix product over channels, and the sums are transformed
+// back.
 #include "layers/conv2d/shared/points.h"
 
 #include <algorithm>

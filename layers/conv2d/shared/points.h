@@ -59,7 +59,8 @@ extern IsaTable<PointKernels> point_kernels;
 // Reads `lanes` consecutive planes [h, w] as panels.
 struct Planes {
   std::int64_t h, w;
-  // Fills panel[rows, columns, L] with pixels from [row, column] on; 0 outside and in other lanes.
+  // Fills panel[rows, columns, L] with pixels from [row, column] on. Pixels outside the image, and
+  // lanes without a channel, become 0.
   void read(const PointKernels& kernels, const float* from, std::int64_t lanes, std::int64_t row,
             std::int64_t column, std::int64_t rows, std::int64_t columns, float* panel) const;
 };

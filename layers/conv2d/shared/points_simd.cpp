@@ -5,8 +5,8 @@
 // Registers  product: AVX-512 holds 14 tiles x 2 vectors = 28 accumulators and 2 vectors of u in 32
 //            registers; the broadcast of v is part of the FMA. AVX2 holds 6 x 2 = 12 accumulators,
 //            2 of u and the broadcast in 16. sum: 8 channels x 3 vectors with AVX-512, 4 x 3 with
-//            AVX2. Here both operands are read as vectors, so three vectors of one side share a
-//            broadcast of the other.
+//            AVX2. In `sum` both operands are read as vectors, so three vectors of one operand
+//            share a broadcast of the other operand.
 // Sums are cut into chains of at most kSumChain products (framework/simd/sum_chain.h).
 // GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
 // accumulators has an unroll pragma.
@@ -36,8 +36,8 @@ constexpr int kSumVectors = 3;
 
 // ---- products ----------------------------------------------------------------------------------
 
-// Computes one chain of products over blocks of channels, and moves u and block past it. `add`:
-// adds to `out`.
+// Computes one chain of products over blocks of channels, and moves u and block past the chain.
+// With `add`, adds the sums to `out`.
 template <int Rows, int Vectors>
 CONVSCOPE_INLINE void product_chain(const PointProduct& z, const float*& u, const float*& block,
                                     Index depth, bool add) {

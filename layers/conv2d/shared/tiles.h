@@ -32,8 +32,8 @@ struct SumTile {
   const float* start = nullptr;  // [channels], or null: 0
   float* out = nullptr;
   std::int64_t out_row = 0;
-  // A channel tile prefetches `ahead_lines` cache lines from ahead[d ahead_step] on while it
-  // computes: weights that are needed soon.
+  // While a channel tile computes, it prefetches weights that are needed soon: `ahead_lines` cache
+  // lines from ahead[d ahead_step] on.
   const float* ahead = nullptr;
   std::int64_t ahead_step = 0;
   int ahead_lines = 0;

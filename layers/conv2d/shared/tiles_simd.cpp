@@ -3,9 +3,9 @@
 // their operands; direct_cpu.cpp and gemm_1x1_cpu.cpp combine them into a convolution.
 //
 // Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 accumulators + 2 (4) of the other
-//            operand of 32 registers; the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of
-//            16. weight_tile takes two pixels at a time, so that each tap's pointer is loaded once
-//            for four FMAs: 14 x 2 accumulators + 2 x 2 vectors of dy = 32 registers.
+//            operand of 32 registers; the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1
+//            of 16 registers. weight_tile takes two pixels at a time, so that each tap's pointer is
+//            loaded once for four FMAs: 14 x 2 accumulators + 2 x 2 vectors of dy = 32 registers.
 // GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
 // accumulators has an unroll pragma.
 // Read next  tiles.h; tiles_copy_simd.cpp; direct_cpu.cpp and gemm_1x1_cpu.cpp, which use it
@@ -77,7 +77,7 @@ struct Chain {
 };
 
 // Cuts the sum of a tile into chains of at most kSumChain products (framework/simd/sum_chain.h) and
-// calls run(chain, d) for each; d is its first channel.
+// calls run(chain, d) for each, where d is the chain's first channel.
 template <class Run>
 CONVSCOPE_INLINE void in_chains(const SumTile& tile, Run run) {
   const int taps = tile.taps < kSumChain ? tile.taps : kSumChain;
@@ -316,8 +316,8 @@ void pixel_tile(const SumTile& tile) {
 
 // ---- the gradient of the weights ---------------------------------------------------------------
 
-// Computes one chain of products: pixels of rows [p, p_end), columns [q_begin, q_end). `to`: totals
-// [Taps, kWidth] that it adds to, or starts.
+// Computes one chain of products: pixels of rows [p, p_end), columns [q_begin, q_end). Adds the
+// sums to the totals `to` [Taps, kWidth], or assigns them with `start`.
 template <int Taps, int Vectors>
 CONVSCOPE_INLINE void weight_chain(const WeightTile& tile, Index p_begin, Index p_end,
                                    Index q_begin, Index q_end, bool start, float* to) {
@@ -380,8 +380,8 @@ CONVSCOPE_INLINE void weight_chain(const WeightTile& tile, Index p_begin, Index 
   }
 }
 
-// Sums chains of whole rows, or of parts of one row, of at most kSumChain pixels; the totals of all
-// chains are added before they are added to tile.sums.
+// Sums chains of whole rows, or of parts of one row, of at most kSumChain pixels. Adds up the
+// totals of all chains before it adds them to tile.sums.
 template <int Taps, int Vectors>
 void weight_sums(const WeightTile& tile) {
   constexpr int kWidth = Vectors * kLanes;

@@ -5,8 +5,8 @@
 //   for each slice and block, in parallel   sums [C/G R S, width] = 0, then += the slice's images
 //   for each block, in parallel             dw of its kernels = the sums of all slices, in order
 //
-// A block is up to `width` output channels of one group. A kernel has C/G R S weights. When dw is
-// added to, the sums of the first slice start from dw. Blocks and slices depend on the problem
+// A block is up to `width` output channels of one group. A kernel has C/G R S weights. If dw
+// accumulates, the sums of the first slice start from dw. Blocks and slices depend on the problem
 // only, so dw has the same bits with any number of threads.
 #pragma once
 

@@ -129,7 +129,7 @@ __global__ void weight_kernel(const Sizes z, const In x, const In dy, bool accum
   }
 }
 
-// Runs the two directions that write planes: U first, then the tiles.
+// Runs forward or backward_data: transforms the weights to U, then computes the tiles.
 void convolve(const Sizes& z, bool for_dx, const In in, const In w, const In bias, const Out out,
               void* workspace) {
   auto* const u = static_cast<float*>(workspace);

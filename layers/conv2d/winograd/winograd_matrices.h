@@ -7,12 +7,12 @@
 // a polynomial of degree T - 1, and the value of a product is the product of the values. So T
 // multiplications replace the 3 M of the textbook's sums. The last "point" is infinity, which
 // stands for the highest coefficient. Evaluation at a point a is the row
-//   A_a = (1, a, .., a^(M-1))        G_a = (1, a, a^2) / N_a       at infinity (0, .., 0, 1),
-// and interpolation assigns each point its Lagrange polynomial. Row B_a has the coefficients of
-//   product over points b != a of (z - b),     N_a = product over b != a of (a - b);
-// at infinity of the product over all points b of (z - b). The sum to compute is
+//   A_a = (1, a, .., a^(M-1))        G_a = (1, a, a^2) / N_a       at infinity (0, .., 0, 1).
+// Interpolation assigns each point its Lagrange polynomial. Row B_a has the coefficients of
+//   product over points b != a of (z - b),     N_a = product over b != a of (a - b).
+// At infinity, B_a has those of the product over all points b of (z - b). The sum to compute is
 //   sum over i, j of u_i g_j d_(i+j) = sum over points of (A u)(G g)(B d).
-// This holds for all u, g and d, so each of the three can be the result (Winograd 1980):
+// The equation holds for all u, g and d, so the sum can be solved for y or dg (Winograd 1980):
 //   y  = A^T [(G g) . (B d)]    forward; for dx the same with flipped, transposed weights
 //   dg = G^T [(A dy) . (B d)]   the gradient of the weights: F(3, M), with the very same matrices
 // In two dimensions each matrix is applied to columns and then to rows.

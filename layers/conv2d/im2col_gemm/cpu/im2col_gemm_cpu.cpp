@@ -88,7 +88,8 @@ struct Sizes {
 
 // ---- forward -----------------------------------------------------------------------------------
 
-// Cuts the forward pass into runs of panels, each of at least kChunkFlops when there are enough.
+// Cuts the forward pass into runs of panels. A run has at least kChunkFlops FLOPs, unless that
+// would leave too few runs.
 struct ForwardPlan {
   ForwardPlan(const Sizes& z, Index panel_width)
       : width(panel_width), panels(ceil_div(z.pixels, width)), panels_per_chunk(1), chunks(0) {
@@ -444,8 +445,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Adds to the FMAs of K/G kernels the costs of packing and of memory. Every direction packs vectors
-// of columns. backward_data also gathers them, which is slower with strides and when a channel's
+// Estimates the FMAs of K/G kernels, packing and memory traffic. Every direction packs vectors of
+// columns. backward_data also gathers them, which is slower with strides and when a channel's
 // columns exceed L2. A short plane leaves lanes empty. Each image reads w again and costs some
 // cycles for each tap and row. Half of the memory traffic is hidden. In backward_weight small
 // planes add the cost of sums across lanes. The constants fit measurements from cases of a

@@ -14,9 +14,9 @@
 //                               y[K][pixels] is copied to [N,K,P,Q], and the copy adds the bias
 //              backward_data    copies dy of some images next to each other, computes columns = w^T
 //                               dy, then each pixel of dx gathers the columns that contain it
-//              backward_weight  cuts columns and dy of a chunk into slots of pixels. Each slot and
-//                               group has one product, which is accumulated over the chunks; then
-//                               the slots are added in order
+//              backward_weight  cuts the pixels of a chunk into equal runs ("slots"). Each slot and
+//                               group has one product of columns and dy, which is accumulated over
+//                               the chunks. The last pass adds the slots in order
 //            One thread writes the R S elements of one pixel and one channel. Neighbouring threads
 //            of a warp take neighbouring pixels: loads hit L1, and stores are whole cache lines.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, f16 or bf16;
@@ -85,8 +85,8 @@ struct Geometry {
   int c, h, w, k, r, s, p, q, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
 };
 
-// A chunk: `count` pixels from `begin` on, stored in runs of `slot` pixels: in a matrix with `rows`
-// rows, element (i, j) is at ((j / slot) rows + i) slot + j % slot.
+// A chunk: `count` pixels from `begin` on. Its matrix is stored in slots, runs of `slot` pixels:
+// with `rows` rows, element (i, j) is at ((j / slot) rows + i) slot + j % slot.
 struct Chunk {
   Index begin;
   int count, slot;
@@ -155,9 +155,9 @@ __global__ void in_place_kernel(Geometry z, Chunk chunk, const float* sums, cons
   }
 }
 
-// Sums the columns that contain each pixel of dx, in the order of the taps. `columns` [channels R
-// S][pixels] holds `images` images from n on, and `channels` channels of each of `groups` groups
-// from c on.
+// Computes each pixel of dx as the sum of its elements of `columns`, in the order of the taps.
+// `columns` [channels R S][pixels] holds `images` images from n on, and `channels` channels of each
+// of `groups` groups from c on.
 template <class T>
 __global__ void col2im_kernel(Geometry z, Index n, int c, int channels, int group_channels,
                               int slot, const float* columns, T* dx) {
@@ -231,7 +231,7 @@ Index forward_chunk(const Sizes& z) {
   return round_up(ceil_div(z.pixels, chunks), kPixelStep);
 }
 
-struct DataPlan {  // backward_data: images at a time, or channels of each group of one image
+struct DataPlan {  // backward_data: a chunk is some images, or some channels of one
   explicit DataPlan(const Sizes& z, Index n) {
     const Index plane_bytes = z.groups * z.taps * z.plane * Index(sizeof(float));
     const Index all = plane_bytes * z.channels;
@@ -412,8 +412,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Adds the times of all passes: bytes, each weighted with the time measured on one H200. Kernels
-// that gather, or that write single elements, are far slower than a copy.
+// Adds the times of all passes: the bytes of a pass, times the time per byte measured on one H200.
+// Kernels that gather, or that write single elements, are far slower than a copy.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   using device_time::number;
   const Sizes z(problem);
@@ -436,7 +436,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
              : Products{z.kernels, at_once, z.depth, z.groups, z.depth};
   const double us = number(chunks) * device_time::products_us(products, problem);
   const double sums = 4.0 * number(slots.slots) * number(problem.w_shape().numel());
-  // A thread writes the columns of a pixel and some channels, one element after the other.
+  // A thread writes the R S column elements of a pixel and channel one after the other.
   const double chain =
       number(z.taps) * (data ? 0.062 : 0.025 * number(std::min(kChannelsPerThread, problem.c)));
   const double halves = problem.dtype == DType::f32 ? 1 : 1.7;  // fp16/bf16 are not twice as fast

@@ -82,7 +82,7 @@ class Plan {
     return z.n * area * z.groups * pieces_in_group;
   }
   bool is_last() const { return z.layout == ActivationLayout::channels_last; }
-  // Returns true when the product can read pixels as they are stored. Then only weights are packed.
+  // Returns true when the product reads pixels as they are stored, so that only weights are packed.
   bool is_packed() const { return is_last() && is_half(z.dtype); }
   std::int64_t weight_pieces() const {
     return std::int64_t{phases_h} * phases_w * z.groups * rows * depth_pieces();

@@ -8,23 +8,23 @@
 //            for pixel = (n,p,q):                           # columns of the product
 //              for crs: B[crs][pixel] = x[n, c, p - pad + r, q - pad + s], 0 outside
 //            y = A B                                        # [K, N P Q], reduction length C R S
-//            dx: the same with dy for x and the flipped, transposed w for w
+//            dx: the same product with dy for x and the flipped, transposed w for w
 //            dw = dy B^T                                    # [K, C R S], reduction length N P Q
-// Method     1 (f32) the largest magnitude of both operands, for their scales
-//            2 both operands in fp16/bf16 with the channels innermost. A piece is 8 channels of a
-//              pixel, 16 bytes; so 32 channels of a tap are 64 contiguous bytes of any pixel. For
-//              weights, steps 1 and 2 run before the call (prepare_weights). A single f32 call runs
-//              steps 1 and 2 itself; then one launch does step 1 for both operands. In
-//              backward_weight one launch does step 2 for dy and x, if a block has equally many
-//              channels of dy and of x
-//            3 the product: a block computes a tile of 64..128 rows x 64..256 pixels. Each thread
-//              copies pieces of the same reduction index for several pixels. A table, written by
-//              the pass over the weights, has the offset of each step relative to a pixel. A mask
-//              of 2 x 15 bits for each pixel tells which taps are in the padding. Copies run one to
-//              three steps of 64 reduction indices ahead (cp.async). On sm_90a the tensor cores
-//              read shared memory directly (wgmma); elsewhere fragments go through registers
-//              (mma.sync)
-//            4 with few tiles, the reduction is split into parts, and one pass adds them in order.
+// Method     1. f32 only: find the largest magnitude of both operands, for their scales.
+//            2. Store both operands in fp16/bf16 with the channels innermost. A piece is 8 channels
+//               of a pixel, 16 bytes, so 32 channels of a tap are 64 contiguous bytes of any pixel.
+//               prepare_weights runs steps 1 and 2 for the weights before the call. A single f32
+//               call runs both steps itself, with one launch of step 1 for both operands. In
+//               backward_weight one launch does step 2 for dy and x, if a block has equally many
+//               channels of dy and of x.
+//            3. Multiply: a block computes a tile of 64..128 rows x 64..256 pixels. Each thread
+//               copies pieces of the same reduction index for several pixels. A table, written by
+//               the pass over the weights, has the offset of each step relative to a pixel. A mask
+//               of 2 x 15 bits for each pixel tells which taps are in the padding. Copies run one
+//               to three steps of 64 reduction indices ahead (cp.async). On sm_90a the tensor cores
+//               read shared memory directly (wgmma). On other GPUs, fragments go through registers
+//               (mma.sync).
+//            4. With few tiles, split the reduction into parts; one pass adds the parts in order.
 //            In backward_weight the product reduces over pixels. Pixels are the outer dimension of
 //            both operands, which the tensor cores accept in fp16/bf16. Each kernel starts while
 //            the previous one ends.
@@ -113,9 +113,9 @@ std::int64_t stored_count(const Conv2dProblem& z, const Shape& images) {
   return stored_shape(images, z.layout).numel();
 }
 
-// Lays out the workspace, or only counts it. In forward and backward_data `other` points into the
-// prepared block. f32 weights that were not prepared are packed in the workspace. Their maxima
-// follow those of the image, so that one launch finds the maxima of both.
+// Lays out the workspace, or only counts its bytes. In forward and backward_data the packed weights
+// `other` are in the prepared block. f32 weights that were not prepared are packed in the
+// workspace. Their maxima follow those of the image, so that one launch finds the maxima of both.
 struct Layout {
   Layout(const Plan& plan, Direction direction, void* memory, const void* prepared) {
     const Conv2dProblem& z = plan.z;
@@ -163,7 +163,7 @@ struct Layout {
   PreparedLayout weights;
 };
 
-// Finds the maximum of one tensor, or of two whose maxima are stored one after the other.
+// Finds the maximum of one tensor, or of two tensors whose maxima are stored one after the other.
 void find_maxima(const Plan& plan, const Maxima& of_a, const void* a, std::int64_t a_count,
                  int b_blocks = 0, const void* b = nullptr, std::int64_t b_count = 0) {
   if (plan.z.dtype != DType::f32) return;
@@ -399,7 +399,7 @@ bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return z.dtype !
 
 // ---- the three directions ----------------------------------------------------------------------
 
-// Packs the image. Packs the weights `w`, too, where they were not prepared.
+// Packs the image, and also the weights `w` where they were not prepared.
 void pack_factors(const Plan& plan, Layout& at, Direction direction, const void* image,
                   const void* w, const void* prepared) {
   const Conv2dProblem& z = plan.z;
@@ -498,8 +498,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Fitted ratios of times on one H200 to the estimates, for forward, backward_data and
-// backward_weight. They scale the time of the product, of launches that overlap with their
+// Ratios of measured times on one H200 to the estimates, for forward, backward_data and
+// backward_weight. The ratios scale the time of the product, of launches that overlap with their
 // predecessor, of the bytes that products do not hide, and of the bytes of packing.
 struct CostWeights {
   double product[3], launches[3], bytes[3], packing;
@@ -529,8 +529,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       (direction != Direction::forward && packs ? elements(z.y_shape()) : 0);
   const double flops = z.nominal_flops() * (!f32 ? 1 : plan.planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  // f32 images are read for the maxima, read again, and written as one or two fp16 numbers. Groups
-  // of one piece are packed at a third of the speed.
+  // An f32 image is read for the maximum, read again, and written as one or two fp16 numbers per
+  // element. Groups of one piece (8 channels) are packed at a third of the speed.
   const double few = z.groups > 1 && plan.pieces == 1 ? 3 : 1;
   const double bytes = few * (f32 ? 2 * element + 2 * plan.planes : 2 * element);
   const bool at_once = f32 && weight && !plan.is_last() &&
@@ -573,7 +573,7 @@ const Conv2dAlgorithm kAlgorithm{
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
     .prepares_for_one_call = prepares_for_one_call,
-    .error_growth = 32,  // 3 x 2 from high and low, 16 x 1.5 roundings of 256 terms, those of f32
+    .error_growth = 32,  // 3 x 2 for high and low parts, 16 x 1.5 for sums of 256 terms, 2 for f32
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,

@@ -11,8 +11,8 @@
 
 namespace convscope::implicit_gemm {
 
-// Constants of backward_weight without packing. LastGrid is the ratio of the grid's time to its
-// estimate. LastStore is the time to store an element with at most kTurnTaps taps, LastApart with
+// Constants of backward_weight without packing. kLastGrid: ratio of the grid's measured time to its
+// estimate. kLastStoreUs: time to store an element with at most kTurnTaps taps; kLastApartUs: with
 // more taps, whose elements are farther apart. A thread that adds parts reads sixteen at a time.
 inline constexpr double kLastGrid = 0.87, kLastStoreUs = 8.4e-6, kLastApartUs = 12.5e-6;
 inline constexpr double kLastSumUs = 1.1, kSixteenPartsUs = 0.77;
@@ -25,8 +25,8 @@ inline double last_weight_us(const Plan& plan) {
          kLastSumUs + kSixteenPartsUs * ceil_div(plan.splits, 16);
 }
 
-// Returns the bytes that count for each byte of w to pack. w is read in order, or by single
-// elements at distant addresses; the factor also depends on whether there are few or many taps.
+// Returns how many bytes of plain traffic take as long as packing one byte of w. The factor depends
+// on the number of taps, and on whether w is read in order or as single, distant elements.
 inline double pack_bytes(const Plan& plan, Direction direction) {
   const bool forward = direction == Direction::forward;
   const bool few = plan.z.r * plan.z.s <= kTurnTaps;

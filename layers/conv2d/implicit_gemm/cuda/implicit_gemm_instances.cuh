@@ -35,9 +35,9 @@ inline Instance instance(TileTime gather_us, TileTime weight_us) {
   return out;
 }
 
-// The pass that adds parts, measured on one H200: its microseconds, the bytes it reads and the
-// elements it stores per microsecond. Elements are stored in pairs, one by one, for the scattered
-// outputs of a phase, or for weights.
+// The pass that adds parts, measured on one H200: its microseconds, the bytes that it reads per
+// microsecond, and the elements that it stores per microsecond. It stores elements in pairs,
+// singly, to the scattered outputs of a phase, or to weights.
 inline constexpr double kPartsUs = 1.7, kPartBytesPerUs = 2.5e6;
 inline constexpr double kPairedPerUs = 2.5e6, kSinglePerUs = 0.37e6, kScatteredPerUs = 0.33e6;
 inline constexpr double kWeightPerUs = 0.17e6;

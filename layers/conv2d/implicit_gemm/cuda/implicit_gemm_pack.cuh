@@ -27,8 +27,8 @@ struct PackWeights {
   Maxima maxima;
 };
 
-// Returns the offset of a piece of the reduction relative to tap (0, 0) and channel 0 of a pixel,
-// and the row and column of its tap.
+// Returns the position of a piece of the reduction: its offset, in pieces, from channel 0 of the
+// pixel at tap (0, 0), and the row and column of its tap.
 __device__ inline int2 place_of(int index, const Line& high, const Line& wide, int pieces,
                                 int pixel_pieces) {
   if (index >= high.taps * wide.taps * pieces) {
@@ -41,7 +41,7 @@ __device__ inline int2 place_of(int index, const Line& high, const Line& wide, i
       piece.tap_h | piece.tap_w << 8);
 }
 
-// Kernel: block x is 32 pieces, y is 8 rows, z is a phase and a group.
+// Kernel: blockIdx.x selects 32 pieces, blockIdx.y 8 rows, blockIdx.z a phase and a group.
 template <class In, int kPlanes, class Half = Float16>
 __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant__ PackWeights z) {
   const int group = static_cast<int>(blockIdx.z) % z.groups;
@@ -82,14 +82,15 @@ __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant
 
 // Packs weights of the forward pass when there are many. A block reads rows of w in memory order,
 // where the taps of a channel are adjacent, and transposes them in shared memory. A block takes few
-// rows, so that there are many blocks. With fewer weights the kernel above has more blocks.
+// rows, so that there are many blocks. Fewer weights are packed by pack_weights_kernel, which has
+// more blocks.
 constexpr int kTurnThreads = 256;
 constexpr int kTurnRows = 8;
 constexpr int kTurnTaps = 9;                                  // most taps
 constexpr int kTurnChannels = kChannelPieces * kPieceHalves;  // a block of them, see piece_at()
 constexpr std::int64_t kTurnLeast = 1 << 16;                  // least number of weights
 
-// Kernel: block x is kTurnChannels channels, y is some rows, z is a group.
+// Kernel: blockIdx.x selects kTurnChannels channels, blockIdx.y some rows, blockIdx.z a group.
 template <class In, int kPlanes, class Half = Float16>
 __global__ __launch_bounds__(kTurnThreads) void turn_weights_kernel(
     const __grid_constant__ PackWeights z) {

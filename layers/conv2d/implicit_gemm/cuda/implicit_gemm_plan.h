@@ -30,8 +30,8 @@ using half_tiles::kPieceHalves;
 using half_tiles::pieces_of;
 using half_tiles::scale_exponent;
 
-// Time of a tile on one SM of an H200, in microseconds: `step` for each step, `around` for its
-// beginning and end.
+// Time of a tile on one SM of an H200, in microseconds: `step` for each reduction step, `around`
+// for the beginning and the end of the tile.
 struct TileTime {
   double step = 1, around = 1;
 };
@@ -41,14 +41,13 @@ struct Grid {
   double tiles = 1, steps = 1;
   int longest = 1;
 };
-// Indexed by the number of blocks that can share an SM. When a `gather` block is the only one on
-// its SM, its steps wait for their own loads. One such step takes as long as this many steps at
-// full speed.
+// How long a step takes, in steps at full speed, when a `gather` block is the only one on its SM
+// and waits for its own loads. The index is the number of blocks that can share an SM.
 inline constexpr double kAloneSteps[] = {1, 1, 1.4, 1.75};
 
 // Returns the time of all full waves of blocks, plus that of the last wave. The last wave takes as
-// long as its fullest SM or its longest tile. That tile runs alone, where each step counts as
-// `alone` steps.
+// long as its fullest SM or its longest tile. The longest tile has its SM to itself, where each
+// step counts as `alone` steps.
 inline double grid_us(int processors, int blocks, const TileTime& tile, double alone,
                       const Grid& grid, int parts) {
   const double each = std::ceil(grid.steps / grid.tiles / parts) * tile.step;

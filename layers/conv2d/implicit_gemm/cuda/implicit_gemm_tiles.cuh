@@ -29,17 +29,17 @@ struct Gather {
   int pieces = 0, depth_pieces = 0, splits = 1;  // pieces of a group's pixel, of a weight row
   int out_width = 0, out_area = 0;
   int lanes = 0;        // channels of an output pixel in NHWC; 0: NCHW
-  bool paired = false;  // output pixels 2i and 2i + 1 are adjacent, 2i aligned for two
-  // The phases of a tile run at the same time. Each phase writes only some elements of a sector; L2
-  // combines them even where it cannot hold the whole output.
+  bool paired = false;  // output pixels 2i and 2i + 1 are adjacent and aligned as a pair
+  // If true, the blocks of all phases of a tile run at the same time. Each phase writes only some
+  // elements of a memory sector, and L2 combines these writes even where it cannot hold all of y.
   bool phases_first = false;
   int phases_w = 1;
   FastDivisor by_row_tiles, by_phases_w, by_groups;
   Line high[kMaxPhases] = {}, wide[kMaxPhases] = {};
 };
 
-// Kernel: block x is a row tile inside a pixel tile, y a group inside a phase, z a split. With
-// phases_first, x and y are exchanged.
+// Kernel: blockIdx.x selects a row tile inside a pixel tile, blockIdx.y a group inside a phase,
+// blockIdx.z a split. With phases_first, x and y are exchanged.
 template <class V>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void gather_kernel(const __grid_constant__ Gather z) {
@@ -62,7 +62,7 @@ __global__ __launch_bounds__(V::kThreads,
   const int first_block = z.splits == 1 ? 0 : part_begin(blocks, split, z.splits);
   const int steps = z.splits == 1 ? blocks : part_begin(blocks, split + 1, z.splits) - first_block;
 
-  // Each thread copies one piece of every kRowStep-th row of both tiles.
+  // Each thread copies one piece of every kRowStep-th row, in both tiles.
   constexpr int kRowStep = V::kThreads / kBlockPieces;
   const int pixel_pieces = z.groups * z.pieces;
   const int piece = thread % kBlockPieces;
@@ -187,7 +187,7 @@ struct WeightGather {
   Line high, wide;  // lines of the forward pass
 };
 
-// A row of the reduction: an output pixel, and the input pixel at its tap (0, 0).
+// A row of the reduction: an output pixel, and the input pixel that its tap (0, 0) reads.
 struct DepthRow {
   int from;
   short h, w;
@@ -202,12 +202,12 @@ __device__ inline DepthRow depth_row(const WeightGather& z, int pixel) {
           static_cast<short>(h), static_cast<short>(w)};
 }
 
-// Kernel: block x is a row tile inside a column tile, y is a group, z is a split.
+// Kernel: blockIdx.x selects a row tile inside a column tile, blockIdx.y a group, z a split.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
     const __grid_constant__ WeightGather z) {
   unsigned char* const stages = aligned_shared();
-  // The rows of the step that is copied next, and of the step after that.
+  // The reduction rows of the step that is copied next, and of the step after that.
   DepthRow* const depth_rows = reinterpret_cast<DepthRow*>(stages + V::kStages * V::kStageBytes);
   constexpr int kRing = V::kStages + 1;
   const int thread = static_cast<int>(threadIdx.x);
@@ -221,8 +221,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   const int steps = part_begin(z.steps, split + 1, z.splits) - first_step;
   const int pixels = z.images * z.high.outputs * z.wide.outputs;
 
-  // In both tiles a thread copies one piece at a time. It keeps its column and advances along the
-  // reduction in steps of kRowStep (kColumnStep) rows.
+  // In each tile a thread copies one column of pieces. From piece to piece it advances by kRowStep
+  // (in the other tile kColumnStep) rows of the reduction.
   constexpr int kRowPieces = V::kTileRows / kPieceHalves;
   constexpr int kColumnPieces = V::kTileColumns / kPieceHalves;
   constexpr int kRowStep = V::kThreads / kRowPieces;
@@ -283,7 +283,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
         async_copy<16>(to + j * V::kColumnsBytes, at + j * z.pixels_plane, valid);
       }
     }
-    // The rows of the next step, for the load after the next barrier.
+    // Computes the rows of the next step. The load after the next barrier reads them.
     if (step >= V::kStages - 1 && thread < kBlockDepth) {
       depth_rows[(step + 1) % kRing * kBlockDepth + thread] =
           depth_row(z, first_pixel + kBlockDepth + thread);

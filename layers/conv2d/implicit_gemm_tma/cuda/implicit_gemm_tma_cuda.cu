@@ -10,7 +10,8 @@
 //                patch = x[n, p0 - pad .., q0 - pad .., c0 .. c0 + 63]     # zeros outside: no ifs
 //                for r, s:
 //                  sums[pixel][k] += patch[pixel + r pitch + s][c] w[k][r,s][c]
-//            dx: the same with dy for x and w read transposed; strides by phases
+//            dx: the same loops with dy for x and w read transposed; with a stride, for each phase
+//            of dx
 //            dw: sums[k][c] of a tap += dy[pixel][k] patch[pixel + r pitch + s][c], over all pixels
 // Method     prepare_weights packs w once as fp16/bf16 [K][R S][C] for both directions.
 //            One warp loads patches, another loads weights (tensor maps, mbarriers), as far ahead
@@ -79,8 +80,8 @@ struct Plans {
   GatherPlan gather;
   WeightPlan weight;
   // For f32 images: `from_f32` is a tiling that reads f32 directly, at half the rate of the tensor
-  // cores, without passes that make fp16 operands. `reads_f32` tells whether that takes less time
-  // when the caller passes no fp16 operands.
+  // cores, without passes that make fp16 operands. `reads_f32` tells whether `from_f32` takes less
+  // time when the caller passes no fp16 operands.
   GatherPlan from_f32;
   bool reads_f32 = false;
 };
@@ -134,12 +135,12 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
     turn_weights(z, args.direction, static_cast<const float*>(args.w), turned_in(z, args.prepared));
   }
 }
-// Returns false for f32 images: a single call needs only one of the two kinds of weights, and makes
-// it itself.
+// Returns false for f32 images: prepared weights are two copies, fp16 and f32, of which a single
+// call needs only one and makes it itself.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return !is_scaled(z); }
 
-// The workspace: parts of the sums; for f32 images, a block of fp16 operands for each image; in a
-// single call, the packed weights.
+// The workspace: parts of the sums; for f32 images also the fp16 operands of each image; in a
+// single call also the packed weights.
 struct Work {
   float* parts = nullptr;
   void* x_block = nullptr;
@@ -196,9 +197,9 @@ Factor factor_of(const Conv2dProblem& z, Direction direction, const Plans& plans
   return {plans.gather, halves, prepared != nullptr ? prepared : work.weights};
 }
 
-// Returns true where a gradient is one cuBLAS product without passes before it. With a 1x1 kernel,
-// no stride and no padding, f32 images are matrices [pixels][channels], and w is a matrix, too. The
-// forward pass does not use cuBLAS: its results must not depend on the epilogue.
+// Returns true where a gradient is one cuBLAS product that needs no pass before it. With a 1x1
+// kernel, no stride and no padding, f32 images are matrices [pixels][channels], and w is a matrix,
+// too. The forward pass does not use cuBLAS: its results must not depend on the epilogue.
 bool is_one_product(const Conv2dProblem& z) {
   return is_scaled(z) && as_one_line(z).h == 1 && z.r == 1 && z.s == 1 && z.c % 8 == 0 &&
          z.k % 8 == 0 && z.stride_h == 1 && z.stride_w == 1 && z.p() == z.h && z.q() == z.w;
@@ -350,14 +351,14 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Time of packing the weights of forward and backward_data: launches with few and with many
-// weights, and the bytes of each weight. f32 weights are transposed in tiles, which takes as long
-// as packing many weights. kPreparedTaps: the share of packing in the estimate of fp16/bf16 sums
+// Time of packing the weights of forward and backward_data, as launches with few and with many
+// weights, and as bytes for each weight. f32 weights are transposed in tiles, which takes as long
+// as packing many weights. kPreparedTaps is the share of packing in the estimate of fp16/bf16 sums
 // over several taps.
 constexpr double kPreparedTaps = 0.07;
 constexpr double kFewLaunches = 0.6, kPackLaunches = 1.25, kPackBytes = 4;
-// Time that a gradient by cuBLAS waits for the kernel before it. Its sums are short, so they do not
-// hide the reads and writes of the images.
+// Microseconds that a gradient by cuBLAS waits for the previous kernel. The reduction of such a
+// product is short, so its FMAs do not hide the reads and writes of the images.
 constexpr double kProductAloneUs = 0.9;
 double one_product_us(const Conv2dProblem& z) {
   return device_time::products_us({z.c, z.n * z.h * z.w, z.k, 1, 8}, z) + kProductAloneUs +
@@ -370,7 +371,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto plans = plans_of(z, direction);
   const bool weight = direction == Direction::backward_weight;
   const bool scaled = is_scaled(z);
-  // f32 images: fp16 operands from the caller, or f32 read directly where that takes less time.
+  // The estimate is for the tiling that reads f32 directly where that takes less time, and
+  // otherwise for fp16 operands from the caller.
   const GatherPlan& gather = plans->reads_f32 ? plans->from_f32 : plans->gather;
   const double launch_us = weight ? plans->weight.launch_us : gather.launch_us;
   const double times = !plans->reads_f32                 ? 1
@@ -382,7 +384,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (one_product) {
     us = std::min(us, one_product_us(z) - launch_us);
   }
-  // f32 is compared with the TF32 peak; fp16 runs at twice that rate.
+  // The FLOPs of f32 are compared with the TF32 peak. fp16 products run at twice that rate.
   const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
   const double peak = scaled ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const Conv2dCost cost{

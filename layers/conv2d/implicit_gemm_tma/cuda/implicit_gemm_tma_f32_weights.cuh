@@ -18,9 +18,9 @@ constexpr int kTurnThreads = 256;
 constexpr int kTurnedNumbers = 8192;  // most elements of a block, in shared memory
 constexpr int kTurnedGoal = 2304;     // fewer elements per block, for many blocks
 
-// Shape of a block's part: `k_tile` output and `c_tile` input channels with all their taps. `pitch`
-// is the distance of two output channels in shared memory. It is odd, so that neighbours in k use
-// different banks.
+// The weights that a block transposes: `k_tile` output and `c_tile` input channels with all their
+// taps. `pitch` is the distance of two output channels in shared memory. It is odd, so that
+// neighbours in k use different banks.
 struct TurnShape {
   int k = 0, c = 0, kernel = 1;
   int depth = 8;        // C or K, rounded up
@@ -47,11 +47,11 @@ struct TurnShape {
   CONVSCOPE_HOST_DEVICE int blocks_of_c() const { return ceil_div(across ? c : depth, c_tile); }
 };
 
-// The part of w that block (x: input channels, y: output channels) reads, and the part of the
+// The elements of w that block (x: input channels, y: output channels) reads, and the rows of the
 // result that it writes.
 struct TurnBlock {
   int first_c, first_k, real_c, real_k;  // the counts are 0 after the last channel
-  // Rows of the result: one for each outer channel and tap. The reduction of a row is contiguous.
+  // A row of the result has one outer channel and one tap. Its elements are the reduction.
   int first_depth, depths, real, rows;
   std::int64_t first_row;
 
@@ -66,8 +66,8 @@ struct TurnBlock {
         rows((z.across ? real_c : real_k) * z.kernel),
         first_row(static_cast<std::int64_t>(z.across ? first_c : first_k) * z.kernel) {}
 
-  // Loads into `turned` [k][c][tap], where output channels are z.pitch apart. The loops are not
-  // nested, so that a thread's loads do not wait for each other.
+  // Loads the block's weights into `turned` [k][c][tap], where output channels are z.pitch apart.
+  // The loops are not nested, so that a thread's loads do not wait for each other.
   __device__ void bring(const TurnShape& z, const float* __restrict__ w, float* turned) const {
     const int row = real_c * z.kernel;
     // `real_c == z.c_tile` would be wrong: nvcc 13.0 (sm_90a) miscompiles the comparison of a

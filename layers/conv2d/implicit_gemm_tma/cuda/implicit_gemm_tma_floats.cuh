@@ -28,10 +28,10 @@ __device__ inline void times_power_of_two(int e, float (&sums)[kCount]) {
   for (int i = 0; i < kCount; ++i) sums[i] = sums[i] * first * second;
 }
 
-// Stores one row of a tile. Four lanes hold the row, two columns each of every block of 8. Adds the
-// residual and applies ReLU. Then neighbouring lanes exchange half of two blocks, so that each lane
-// stores four columns. Call it with all lanes of a warp. `half` says which of a lane's two rows is
-// stored, `columns_left` how many columns the result has from here on, a multiple of 8.
+// Stores one row of a tile, which is held by four lanes: each lane has two columns of every block
+// of 8. Adds the residual and applies ReLU. Then neighbouring lanes exchange half of two blocks, so
+// that each lane stores four columns. Call it with all lanes of a warp. `half` selects one of a
+// lane's two rows. The result has `columns_left` columns from here on, a multiple of 8.
 template <int kSums>
 __device__ inline void store_floats(float (&sums)[kSums], int half, int columns_left, bool relu,
                                     const float* residual, float* to) {

@@ -48,17 +48,18 @@ struct GatherVariant {
   static constexpr int kWeightRow = kBackward_ ? 64 : kChunk_;
   static constexpr bool kBackward = kBackward_;
   static constexpr bool kMoments = kMoments_;
-  // Two planes with few columns: high and low weights are the columns of one product. It reads the
-  // patch once for both, because shared memory limits the speed. The third product has its own
-  // accumulators: the tensor cores start a product of another width in the same registers only
-  // after the previous product has ended. Wider tiles have no registers left for that.
+  // kBeside, two planes with few columns: high and low weights are the columns of one product,
+  // which reads the patch once for both. Shared memory limits the speed of separate products. The
+  // third product has its own accumulators: the tensor cores start a product of another width in
+  // the same registers only after the previous product has ended. Wider tiles have no registers
+  // left for that.
   static constexpr bool kBeside = kPlanes_ == 2 && kColumns_ == 32;
   static_assert(!kBeside || kColumns_ * kChunk_ * 2 >= 1024);  // low weights follow high ones
   // 384 threads begin with 168 registers each, or with 80 when two blocks share an SM. The producer
   // warps keep 40. A request for more registers than are left in the block would wait forever.
   static constexpr int kRegisters = kBlocks_ == 1 ? 232 : 96;
   static_assert(40 + 2 * kRegisters <= 3 * (kBlocks_ == 1 ? 168 : 80));
-  // backward_data: the channels of the result are innermost; a block of rows has 64 of them.
+  // In backward_data the channels of the result are innermost in w, and a box has 64 of them.
   static constexpr int kWeightBoxes = kBackward_ ? (kColumns_ + 63) / 64 : 1;
   static constexpr int kWeightBytes =
       kBackward_ ? kWeightBoxes * kChunk_ * 128 : kColumns_ * kChunk_ * 2;
@@ -86,7 +87,7 @@ struct Gather {
   int step_h = 1, step_w = 1;    // distance of the pixels read for two outputs
   int width = 1, height = 1, tile_images = 1;  // outputs of a tile
   int patch_bytes = 0, patch_stage_bytes = 0, patch_stages = 1, weight_stages = 1;
-  // If not 0, each tap and chunk has its own stage, chunk resident_taps + tap, and is loaded once.
+  // If not 0, weights are loaded once: each tap and chunk has a stage, chunk resident_taps + tap.
   int resident_taps = 0;
   bool zeros_behind = false;  // rows after a patch are read, and must be zero
   int splits = 1, tiles = 0, column_tiles = 1;
@@ -160,7 +161,7 @@ __device__ inline uint4 exchange_in_fours(const unsigned (&pair)[4], int lane) {
   const bool high = (lane & 2) != 0;
   const unsigned near0 = __shfl_xor_sync(kAllLanes, odd ? pair[0] : pair[1], 1);
   const unsigned near1 = __shfl_xor_sync(kAllLanes, odd ? pair[2] : pair[3], 1);
-  // The blocks lane % 2 and 2 + lane % 2, each with the words of two neighbouring lanes.
+  // a0, a1: block lane % 2; b0, b1: block 2 + lane % 2, each as pairs of two neighbouring lanes.
   const unsigned a0 = odd ? near0 : pair[0], a1 = odd ? pair[1] : near0;
   const unsigned b0 = odd ? near1 : pair[2], b1 = odd ? pair[3] : near1;
   const unsigned far0 = __shfl_xor_sync(kAllLanes, high ? a0 : b0, 2);
@@ -168,7 +169,7 @@ __device__ inline uint4 exchange_in_fours(const unsigned (&pair)[4], int lane) {
   return high ? make_uint4(far0, far1, b0, b1) : make_uint4(a0, a1, far0, far1);
 }
 
-// Adds the bias; separate loops add the residual and apply ReLU. So no branch separates
+// Adds the bias. The residual and ReLU have separate loops, so that no branch separates
 // conversions, exchanges and stores, and their latencies overlap.
 template <class V>
 __device__ inline void add_bias(const Gather& z, int first_column,
@@ -192,8 +193,8 @@ __device__ inline void add_bias(const Gather& z, int first_column,
   }
 }
 
-// One of this thread's rows: a pixel of the result, and how many columns the result has from the
-// tile's first column on. 0 columns: the row is not a pixel.
+// One of this thread's rows: its pixel of the result, and how many columns the result has from the
+// tile's first column on. `columns_left` is 0 where the row is not a pixel.
 struct GatherRow {
   std::int64_t pixel;
   int columns_left;
@@ -311,7 +312,7 @@ __device__ void store_planes(const Gather& z, const GatherTile& tile,
 
 #endif
 
-// Kernel: the grid has as many blocks as run at once; each takes every gridDim.x-th tile.
+// Kernel: the grid has as many blocks as run at once. Each block computes every gridDim.x-th tile.
 template <class V>
 __global__ __launch_bounds__(kGatherThreads,
                              V::kBlocks) void gather_kernel(const __grid_constant__ Gather z) {
@@ -341,8 +342,8 @@ __global__ __launch_bounds__(kGatherThreads,
     tma::fetch_map(z.pixels);
     tma::fetch_map(z.weights);
   }
-  // One lane of each warp initialises only the barriers in use: several lanes would do it one by
-  // one.
+  // One lane of each warp initialises only the barriers in use. Several lanes of a warp would
+  // initialise barriers one after another.
   if (thread % 32 == 0) {
     for (int i = warp; i < z.patch_stages; i += kGatherThreads / 32) {
       tma::start_phases(patch_full + i, 1);
@@ -439,8 +440,8 @@ __global__ __launch_bounds__(kGatherThreads,
       [[maybe_unused]] float whole[V::kPlanes == 2 ? V::kTiles : 1][V::kColumns / 2];
       if constexpr (V::kPlanes == 2) clear(whole);
       if (tile.begin == tile.end) clear(sums);
-      // Terms in `sums` since `sums` was last added to `whole`. The warp groups start at different
-      // counts: while one group adds its sums to `whole`, the other group multiplies.
+      // Terms added to `sums` since `sums` was last added to `whole`. The warp groups start at
+      // different counts: while one group adds its sums to `whole`, the other group multiplies.
       [[maybe_unused]] int depths = thread / 128 * (kWholeDepths / 2);
       bool add = false;
       int used_patch = -1, used_weights = -1;  // stages that the previous products read
@@ -548,8 +549,8 @@ __global__ __launch_bounds__(kGatherThreads,
 #endif
 }
 
-// Computes y: adds its parts in order and applies the epilogue. A thread takes 8 channels of a
-// pixel.
+// Computes y: adds the parts of a split reduction in order and applies the epilogue. A thread takes
+// 8 channels of a pixel.
 template <class Half>
 __global__ void sum_gathered_kernel(const __grid_constant__ Gather z) {
   let_next_kernel_start();

@@ -54,8 +54,8 @@ __global__ __launch_bounds__(kTurnThreads) inline void turn_halves_kernel(
   turn_halves(weights, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), turned);
 }
 
-// Kernel: packs the image and the weights of a single call. Blocks (x, 0) below `blocks_of_image`
-// pack the image; the following blocks transpose weights.
+// Kernel: packs the image and the weights of a single call. Blocks with blockIdx.x below
+// `blocks_of_image` pack the image; the following blocks transpose weights.
 template <int kChannelsLog2>
 __global__ __launch_bounds__(kTurnThreads) void pack_and_turn_kernel(
     const __grid_constant__ half_tiles::PackPixels image, int blocks_of_image,
@@ -105,7 +105,7 @@ __device__ inline void store_planes(const Gather& z, const GatherTile& tile,
         static_cast<std::int64_t>(phase.first_h + h * z.every_h) * z.out_w + phase.first_w +
         w * z.every_w;
     // Issues all loads before the first store. The compiler must assume that a store changes the
-    // loaded memory. So a later load would wait for the store before it.
+    // loaded memory, so a load that follows a store would wait for the store.
     float more[V::kColumns / 4] = {};
     if (residual != nullptr) {
 #pragma unroll

@@ -11,8 +11,8 @@
 //                patch = high and low of x[n, p0 - pad .., q0 - pad .., c0 ..]     # zeros outside
 //                for r, s:
 //                  sums[pixel][k] += low high + high low + high high
-//            dx: the same with dy for x and w transposed; strides by phases
-//            dw: 64 k x 64 c of some taps in registers; it reduces over pixels
+//            dx: the same loops with dy for x and w transposed; with a stride, for each phase of dx
+//            dw: a block sums 64 k x 64 c of some taps over pixels, in registers
 // Method     1 finds the largest magnitude of the image, for its scale; 2 writes the image as two
 //            fp16 planes [2][N][H][W][C]; 3 runs the kernel of implicit_gemm_tma_gather.cuh with
 //            two planes of patches and of weights, which writes planes [N,C,H,W]. prepare_weights
@@ -93,7 +93,7 @@ std::shared_ptr<const GatherPlan> plan_of(const Conv2dProblem& z, Direction dire
   });
 }
 
-// Tiling of backward_weight. A 1x1 kernel without stride and padding has a tiling as one row.
+// Tiling of backward_weight. A 1x1 kernel without stride and padding is tiled as one row of pixels.
 struct WeightPlans {
   Conv2dProblem as_run;
   WeightPlan plan;
@@ -353,18 +353,18 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 // microseconds of all launches, the bytes for each element of an image (read twice, written and
 // read as two planes) and the bytes for each weight.
 constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
-// Ratio by which the estimates of other f32 algorithms are too short.
+// The estimates of other f32 algorithms are too short by this ratio, so this one is scaled, too.
 constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;
-// A launch of backward_weight costs more than its tiling estimates: the launch that adds parts also
-// waits for the passes.
+// Times of backward_weight that the estimate of its tiling lacks. For example, the launch that adds
+// parts also waits for the packing passes.
 constexpr double kWeightCallUs = 1.7, kWeightLaunchTimes = 2.3;
 constexpr double kWeightPassBytes = 14, kPartBytes = 3;
-// The first boxes of a block arrive late where they take every second pixel.
+// Microseconds by which a block's first boxes arrive later where TMA loads every second pixel.
 constexpr double kFirstSkipsUs = 1.5;
-// Ratio for forward with a stride, where TMA loads every second pixel.
+// Time ratio of forward with a stride, where TMA loads every second pixel.
 constexpr double kSkipsTimes = 1.15;
-// Phases of a stride in backward_data, whose outputs are not adjacent: a time ratio, and the bytes
-// for each output that leaves L2 before its neighbours are written.
+// For backward_data with a stride, whose phases have outputs that are not adjacent: a time ratio,
+// and the bytes for each output that leaves L2 before its neighbours are written.
 constexpr double kPhasesTimes = 1.1, kScatteredBytes = 20, kScatteredFrom = 4e7;
 
 double launches_of(double us) { return us * 1e-6 / kUnmeasuredGpu.launch_seconds; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_moments.cuh: mean and spread of the channels of y for the following batch norm.
-// They are computed while the accumulators are in registers, so y is not read again.
+// The kernel computes them while the accumulators are in registers, so y is not read again.
 //
 // Method    A thread has 2 or 4 pixels of kColumns / 4 columns. It computes the mean of each
 //           column's pixels and the sum of squares about the mean. The eight lanes with the same
@@ -9,7 +9,7 @@
 //           over all tiles of the block, which have the same columns. When the block ends, the
 //           warps are merged in shared memory: the result is one part for each block and column.
 //           With split-K, the pass that adds the parts of y computes the moments.
-// Numerics  as channel_moments.cuh, with L = 3 for lanes + 8 for warps + the number of tiles of a
+// Numerics  as channel_moments.cuh, where L is 3 (lanes) + 8 (warps) + the number of tiles of a
 //           block. y is f32, so the accumulators are the stored values. Tiles, lanes and warps are
 //           merged in a fixed order.
 // Cost      saves a second read of y. fp16/bf16 have no such kernel: y has half as many bytes,

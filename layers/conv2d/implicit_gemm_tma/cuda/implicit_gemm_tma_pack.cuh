@@ -18,8 +18,8 @@ constexpr int kPackThreads = 192;    // 64 channels of 3x3 are 144 reads of four
 constexpr int kPackedHalves = 6144;  // elements of a block, in shared memory
 constexpr int kPackedGoal = 2048;    // elements per block, so that there are many blocks
 
-// A block has `rows` output channels, and `width` input channels for each of them. `pitch` is the
-// distance of two taps in shared memory, chosen so that four taps use different banks.
+// A block packs `rows` output channels with `width` input channels each. `pitch` is the distance of
+// two taps in shared memory, chosen so that four taps use different banks.
 struct PackShape {
   int k = 0, real_channels = 0, channels = 0, kernel = 1;
   int width = 8, pitch = 16, rows = 1;
@@ -140,7 +140,7 @@ __global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
     numbers[i] = i < real ? to_float(from[i]) : 0.0f;
   }
   __syncthreads();
-  // Two 8-channel pieces of a tap are adjacent, so that whole sectors are written.
+  // Each pair of 8-channel pieces of a tap is adjacent in memory and fills a whole sector.
   const int pieces = here / 8;
   for (int i = thread; i < ceil_div(pieces, 2) * 2 * z.kernel; i += kManyThreads) {
     const int pair = z.by_two_taps.divide(i);

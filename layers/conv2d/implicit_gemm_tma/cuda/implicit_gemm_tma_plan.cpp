@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_plan.cpp: the search for tiles: it tries every kernel, every sharing of
-// patches, and a few dozen boxes of pixels. By a small time model, a tile takes the longer of its
-// products and its bytes from L2, and the last wave counts like a full one.
+// implicit_gemm_tma_plan.cpp: the search for tiles. It tries every kernel, every sharing of
+// patches, and a few dozen boxes of pixels. Its time model counts the longer of two times, products
+// or bytes from L2, and the last wave like a full one.
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 
 #include <cmath>
@@ -23,9 +23,9 @@ constexpr double kStepCycles = 130;    // of a pipeline step, in addition to its
 constexpr double kTileCycles = 1800;   // to begin a tile
 constexpr double kStoreCycles = 0.1;   // per stored element
 constexpr double kStoreCyclesF32 = 0.15;
-// Returns the FLOPs per cycle of an SM's tensor cores. Narrow operands are read more often.
+// Returns the FLOPs per cycle of an SM's tensor cores. Narrow tiles read operands more often.
 double flops_per_cycle(int columns) { return columns >= 128 ? 4500 : 4150; }
-// Returns the cycles that load a row of a chunk of channels.
+// Returns the cycles of loading one row: a pixel's channels in one chunk.
 double row_cycles(int channels, int chunk, int element_bytes = 2) {
   const double whole = chunk * element_bytes / kBytesPerCycle;
   return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
@@ -35,32 +35,32 @@ double last_chunk_part(int channels, int chunk) {
   if (channels % chunk == 0) return 1;
   return (channels / chunk + 2.0) / (2.0 * ceil_div(channels, chunk));
 }
-// Constants for f32 as high and low planes. Ratios include adding the accumulators to f32 sums.
+// Constants for f32 as high and low planes. Ratios of products include adding to f32 sums.
 constexpr double kThreeProducts = 3.2;
 constexpr double kNarrowProducts = 1.17;  // 32 columns: shared memory limits the speed
 constexpr double kStoreCyclesPlanes = 0.5;
 constexpr double kGatherLaunchUs = 1.2, kSumLaunchUs = 1.5;
-// Added where large and numerous blocks keep the next kernel from starting early.
+// Microseconds added where many large blocks keep the next kernel from starting early.
 constexpr double kAloneUs = 0.95;
 constexpr double kMemoryBytesPerUs = 3.2e6;
-// Cycles of backward_weight: for a step, for a tile, for each slot whose sums are stored. Then
-// bytes of dw stored per cycle through shared memory, with all taps and with some adjacent taps.
-// Then the time of one launch, and of two with the pass that adds parts.
+// backward_weight: cycles of a step, of a tile, of each slot (tap and channels) that is stored.
+// Then bytes of dw stored per cycle through shared memory, with all taps and with some adjacent
+// taps. Then the time of one launch, and of two launches, where the second adds the parts.
 constexpr double kWeightStepCycles = 530, kWeightTileCycles = 3100, kSlotCycles = 330;
 constexpr double kStoreBytesPerCycle = 22, kPiecesBytesPerCycle = 10;
 constexpr double kDirectLaunchUs = 2.2, kTwoLaunchesUs = 2.9;
-// Ratios of the time to load rows, by sharing: boxes of one tap load slowest.
+// Time ratios of loading rows, indexed by Sharing: boxes of one tap load slowest.
 constexpr double kSlowerRows[] = {1.3, 1.1, 0.6};
-// The same ratios for two planes, cycles of each box, and the ratio of the products. Fitted to
-// 176 times of one H200, with every kernel and sharing of 13 layers, N = 1 and 32.
+// For two planes: the same ratios, cycles of each box, and the time ratio of the products. Fitted
+// to 176 times of one H200, with every kernel and sharing of 13 layers, N = 1 and 32.
 constexpr double kRowsOfTwo[] = {0.87, 0.87, 1.3};
 constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;
-// Bytes stored per cycle, plus kMorePieces per adjacent tap: 2 with one of 25, 4.6 with five of 9.
+// Bytes stored per cycle, plus kMorePieces per adjacent tap: 2 for one of 25, 4.6 for five of 9.
 constexpr double kFirstPiece = 1.35, kMorePieces = 0.65;
 
-// Constants of the algorithm's cost, comparable with other algorithms; fitted to 200 bf16 layers.
+// Constants of the cost that is compared with other algorithms; fitted to 200 bf16 layers.
 struct AlgorithmRates {
-  // 2-byte elements leave a tile as fast as L2 takes them. Shared patches first wait for boxes.
+  // 2-byte results are stored as fast as L2 takes them. Shared patches first wait for boxes.
   double tile_cycles = 2000, store_cycles = 0.041, patch_cycles = 750;
   double launch_us = 0.35, split_us = 0.13;
   // backward_weight: a block with only some of the taps writes dw in separate pieces.
@@ -73,7 +73,7 @@ constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-// Returns the lengths into which a side can be cut: whole, a half, a third, ...
+// Returns the lengths of tiles that cut `side` pixels: whole, a half, a third, ...
 std::vector<int> cuts(int side, int most) {
   std::vector<int> out;
   int last = 0;
@@ -103,7 +103,7 @@ struct GatherSearch {
 
   int element_bytes() const { return from_f32 ? 4 : 2; }
   int chunk_of(const GatherShape& shape) const { return shape.chunk * 2 / element_bytes(); }
-  // Returns whether weights are read transposed: the channels of the result are innermost.
+  // Returns whether weights are read transposed, with the channels of the result innermost.
   bool is_across() const {
     return direction == Direction::backward_data && !from_f32 && planes == 1;
   }
@@ -177,7 +177,7 @@ struct GatherSearch {
     plan.shared_bytes = static_cast<std::size_t>(plan.patch_stages * patch_bytes +
                                                  plan.weight_stages * weight_bytes + kBarrierBytes);
 
-    // Tiles of all phases; the steps of the longest tile and of all tiles.
+    // Sums over the tiles of all phases: their number, all cycles, and those of the longest tile.
     const int tiles_n = ceil_div(narrow(z.n), images);
     double cycles_all = 0, cycles_most = 0, algorithm_all = 0, algorithm_most = 0;
     int tiles = 0, fewest_patches = 1 << 30;
@@ -211,7 +211,7 @@ struct GatherSearch {
       const double weight_cycles = planes * chunks * (plan.weights_stay ? 0 : taps * weight_rows) *
                                    (is_across() ? row_cycles(columns, 64) : row);
       // A patch's memory is free when products of the next patch have begun. With two stages, the
-      // copy of a third patch waits for that. So only the products of the other taps hide the copy.
+      // copy of a third patch waits for these products. Only other taps' products hide the copy.
       const bool waits = planes == 2 && plan.patch_stages == 2 && taps > 0;
       const double hidden = waits ? products * (taps - groups) / taps : products;
       const auto cycles_with = [&](double rows_cycles) {
@@ -341,7 +341,7 @@ struct GatherSearch {
   }
 };
 
-// Returns the next number of parts that shortens each part. Numbers in between only add parts.
+// Returns the next larger number of parts for which each part is shorter.
 int next_split(int steps, int splits) {
   const int most = ceil_div(steps, splits);
   return most == 1 ? steps + 1 : ceil_div(steps, most - 1);
@@ -438,7 +438,7 @@ struct WeightSearch {
                  around;
         };
         const double step_cycles = step_with(rows_of_dy + rows_of_x, kWeightStepCycles);
-        // Lower bound for every number of parts: all steps are spread evenly.
+        // Skips shapes whose lower bound, with all steps spread evenly over the SMs, is too slow.
         if (tiles * steps * step_cycles / machine.multiprocessors / kClock > best.us) continue;
         const double algorithm_step_cycles =
             step_with(rows_of_dy * last_chunk_part(k_channels, 64) +
@@ -523,7 +523,7 @@ struct WeightSearch {
       }
     }
     best.taps = tap_sets(geometry, best.sharing, best.pitch);
-    // The widest sum for which there are enough blocks and the memory of a block suffices.
+    // The largest sum_width for which there are enough blocks and a block has enough memory.
     for (const int width : {16, 32, 64, 128, 256}) {
       const std::int64_t blocks = z.k * ceil_div(c_channels, width);
       if (width / 4 * narrow(z.r * z.s) > kSumFours || blocks < machine.multiprocessors) break;

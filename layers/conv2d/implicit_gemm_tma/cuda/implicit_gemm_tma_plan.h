@@ -31,8 +31,8 @@ inline constexpr int kHalvesShapeCount = 4;
 
 inline constexpr int kMaxStages = 64;  // stages of patches, and stages of weights
 
-// Returns a 1x1 problem without stride and padding as one row of all pixels of all images. It reads
-// no neighbouring pixels, so tiles cut the row without a remainder.
+// Returns a 1x1 problem without stride and padding as one row of all pixels of all images. The
+// kernel reads no neighbouring pixels, so tiles cut the row without a remainder.
 CONVSCOPE_API Conv2dProblem as_one_line(const Conv2dProblem& problem);
 
 struct Machine {
@@ -61,16 +61,16 @@ struct GatherPlan {
 CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction direction,
                                      const Machine& machine, bool from_f32 = false);
 
-// Plans f32 in full precision, as high and low parts. The reduction is not split.
+// Plans f32 in full precision, as high and low parts. The reduction is not split into parts.
 CONVSCOPE_API GatherPlan plan_halves(const Conv2dProblem& problem, Direction direction,
                                      const Machine& machine);
 inline const GatherShape& shape_of(const GatherPlan& plan) {
   return plan.planes == 2 ? kHalvesShapes[plan.shape] : kGatherShapes[plan.shape];
 }
 
-// A kernel of backward_weight: input channels of a slot (a row of its patch), slots of each of
-// three warp groups, and cycles of a product of reduction length 16. Products with few channels
-// wait for dy, which they read transposed.
+// A kernel of backward_weight. A slot is a tap with `columns` input channels, one row of the patch;
+// each of three warp groups has `slots` slots. `cycles` is the time of a product of reduction
+// length 16. Products with few channels wait for dy, which they read transposed.
 struct WeightShape {
   int columns, slots, cycles;
 };

@@ -47,7 +47,7 @@ void pack_weights(const Conv2dProblem& problem, const void* w, void* packed);
 // Returns how many f32 elements the transposed weights have, for products that read f32 directly.
 std::int64_t turned_count(const Conv2dProblem& problem, Direction direction);
 void turn_weights(const Conv2dProblem& problem, Direction direction, const float* w, float* turned);
-// Returns the fp16 operands of an f32 image: `given`, if set; else makes them in `block`.
+// Returns the fp16 operands of an f32 image: `given` if it is set, else operands made in `block`.
 HalfFactors factors_of_image(const HalfFactors& given, const void* image, const Shape& shape,
                              void* block);
 struct Factors {
@@ -66,20 +66,20 @@ struct GatherOperands {
   bool relu = false;
   float* parts = nullptr;
   const void* unscale = nullptr;  // float2, for two planes
-  // Statistics of a forward without residual and ReLU: f32 [moment_parts()][4][channels], assigned
-  // (framework/cuda/channel_moments.cuh). Null: no statistics.
+  // Destination of the statistics of y, for a forward pass without residual and ReLU: f32
+  // [moment_parts()][4][channels] (framework/cuda/channel_moments.cuh). Null: no statistics.
   float* moments = nullptr;
 };
 void (*halves_kernel(int shape))(Gather);  // index into kHalvesShapes
 std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const GatherPlan& plan);
-// Returns the number of parts of the statistics, or 0 where the forward computes no statistics.
+// Returns the number of parts of the statistics, or 0 where forward computes no statistics.
 std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan);
 void run_gather(const Conv2dProblem& problem, Direction direction, const GatherPlan& plan,
                 const GatherOperands& operands);
 
 struct WeightOperands {
   HalfFactors x, dy;  // as the kernels read them; scale null: not scaled
-  // Two planes: the low planes, and the factor that undoes their scales (float2).
+  // For two planes: the low planes, and the factor that undoes their scales (float2).
   const void* low_x = nullptr;
   const void* low_dy = nullptr;
   const void* unscale = nullptr;

@@ -18,7 +18,8 @@ const Kernels& kernels_of(const Conv2dProblem& z) {
   return is_scaled(z) ? tf32_kernels() : z.dtype == DType::bf16 ? bf16_kernels() : f16_kernels();
 }
 
-// Returns as many blocks as run at once. With moments, all tiles of a block need the same columns.
+// Returns the number of blocks that run at once. With moments all tiles of a block need the same
+// columns, so the number is a multiple of the column tiles.
 int gather_blocks(const GatherPlan& plan, bool with_moments) {
   const int at_once = cuda_device_facts().multiprocessors * shape_of(plan).blocks;
   const int most = with_moments ? at_once / plan.column_tiles * plan.column_tiles : at_once;

@@ -15,7 +15,7 @@ namespace convscope::implicit_gemm_tma {
 
 inline constexpr int kTurnedFloats = 4096;  // elements that a block transposes in shared memory
 
-// Returns how many channels a block has: whole 16-byte pieces, with all taps.
+// Returns how many channels a block packs: whole 16-byte pieces, with all taps.
 inline int turned_channels(int channels, int kernel) {
   const int most = kTurnedFloats / kernel / half_tiles::kPieceHalves * half_tiles::kPieceHalves;
   return channels < most ? channels : most;
@@ -57,8 +57,8 @@ __global__ __launch_bounds__(kThreadCount) void pack_scaled_weights_kernel(
 
 // ---- results -----------------------------------------------------------------------------------
 
-// Computes y: adds its parts in order, multiplies by 2^e, applies the epilogue. A thread takes 4
-// channels.
+// Computes y: adds the parts of a split reduction in order, multiplies by 2^e, applies the
+// epilogue. A thread takes 4 channels.
 template <class Out>
 __global__ void sum_gathered_floats_kernel(const __grid_constant__ Gather z) {
   let_next_kernel_start();

@@ -17,7 +17,7 @@ namespace convscope::implicit_gemm_tma {
 struct SummedPiece {
   uint4 stored;
   __device__ SummedPiece() = default;
-  // Sums the four channels from `channel` on, which are element `at` of y in units of four.
+  // Adds the parts of four channels, `channel` and the next three: elements 4 at .. of y.
   __device__ SummedPiece(const Gather& z, std::int64_t at, int channel, int unscale) {
     constexpr int kLanes = kLanesOf<float>;
     float y[kLanes] = {};

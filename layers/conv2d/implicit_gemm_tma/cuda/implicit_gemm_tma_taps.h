@@ -2,11 +2,11 @@
 // implicit_gemm_tma_taps.h: which patch of the image each tap of the kernel reads, and at which row
 // of the patch the tap begins. The file needs no CUDA, so tests check it on the CPU.
 //
-// A tile has width x height outputs of `images` images. An output at (i, j) reads, for the tap (r,
-// s), the pixel (i step + offset_r, j step + offset_s). Taps whose offsets differ by whole steps
-// can share a patch: the patch is loaded once, and each tap begins `shift` pixels later in it.
-// Outputs are then counted with the pitch of the patch, so the last outputs of each image row are
-// not used.
+// A tile has width x height outputs of `images` images. For the tap (r, s), an output at (i, j)
+// reads the pixel (i step + offset_r, j step + offset_s). Taps whose offsets differ by whole steps
+// can share a patch: the patch is loaded once, and each tap begins `shift` pixels later in the
+// patch. Outputs are then counted with the pitch of the patch, so the last outputs of each image
+// row are not used.
 //
 //   one row of a patch (pitch 5):    a b c d e      tap s = 0 reads a b c, s = 1 reads b c d,
 //                                    \-3-/            s = 2 reads c d e
@@ -59,7 +59,7 @@ inline Line backward_line(int phase, int size, int taps, int stride, int pad, in
   return line;
 }
 
-enum class Sharing { tap, row, patch };  // one patch for each tap, for a row of taps, for all
+enum class Sharing { tap, row, patch };  // which taps share a patch: none, a row of taps, all
 
 struct Tap {
   std::uint16_t shift;        // rows from the beginning of its patch
@@ -113,8 +113,8 @@ struct Geometry {
   int outputs_w() const { return wide[0].outputs; }
 };
 
-// Returns the key of a tap: its offset, or the remainder of the offset modulo the step. Taps of a
-// row that share a patch have equal keys.
+// Returns the key of a tap: its offset or, if taps share patches, the offset modulo the step. Taps
+// of a row that share a patch have equal keys.
 inline int key_of(int offset, int step, bool shares) {
   return shares ? ((offset % step) + step) % step : offset;
 }
@@ -126,7 +126,7 @@ inline int base_of(const Line& line, int key, bool shares) {
   }
   return base;
 }
-// Returns how many pixels a patch has in addition to the outputs.
+// Returns how many pixels a patch has beyond one pixel for each output.
 inline int extent_of(const Line& line, bool shares) {
   int extent = 0;
   for (int i = 0; i < line.taps; ++i) {
@@ -149,11 +149,11 @@ inline Extents extents_of(const Geometry& g, Sharing sharing) {
   return out;
 }
 
-// Returns the pixels from one row of a patch to the next, when a patch row holds `length` outputs.
-// For the vertical line, returns the rows from image to image. `size` is the size of the image that
-// is read. Where a patch holds whole rows, the zeros after a row also precede the next row. So 7
-// pixels with one zero on each side take 8 pixels of a row, not 9. Zeros must follow the last row,
-// too.
+// Returns the pitch of a patch. For the horizontal line, that is the pixels from one patch row to
+// the next, when a row holds `length` outputs; for the vertical line, the rows from image to image.
+// `size` is the size of the image that is read. Where a patch holds whole rows, the zeros after a
+// row also precede the next row. So 7 pixels with one zero on each side take 8 pixels of a row, not
+// 9. Zeros must follow the last row, too.
 //   . a b c d e f g | . h i j k l m n | .        ('.' zeros)
 inline int pitch_of(const Line& line, int phases, int size, int extent, int length) {
   if (extent == 0 || phases > 1 || line.step > 1 || length < line.outputs) return length + extent;
@@ -180,7 +180,7 @@ inline TapSets tap_sets(const Geometry& g, Sharing sharing, int pitch) {
              .first_w = wide.first,
              .first_h = high.first,
              .groups_begin = out.groups};
-    // One group for each pair of keys, represented by the first taps with these keys.
+    // Each pair of keys makes one group, represented by the first taps with these keys.
     for (int r = 0; r < high.taps; ++r) {
       const int key_h = key_of(high.offset[r], high.step, rows_share);
       const int base_h = base_of(high, key_h, rows_share);

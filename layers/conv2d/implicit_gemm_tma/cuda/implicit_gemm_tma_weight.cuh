@@ -42,7 +42,7 @@ struct WeightGather {
   const float* pixels_scale = nullptr;  // null: operands were not scaled
   const float* errors_scale = nullptr;
   const float2* unscale = nullptr;  // undoes the scale of two planes
-  // dw [K,C,R,S] if the reduction is not split: blocks assign it or add to it. Null: they write
+  // dw [K,C,R,S] if the reduction is not split: blocks assign dw or add to it. Null if blocks write
   // parts.
   void* dw = nullptr;
   int real_channels = 0, store_pitch = 0;
@@ -72,7 +72,7 @@ struct alignas(4 * sizeof(Out)) FourOfWeight {
   Out at[4];
 };
 
-// Stores one row of the block's part of dw, by one warp: `count` elements that are adjacent in dw.
+// Stores a row of dw: one warp stores `count` elements that are adjacent in dw.
 template <class Out>
 __device__ inline void store_weight_row(const float* from, Out* to, int count, bool in_fours,
                                         bool accumulate) {
@@ -124,7 +124,7 @@ __device__ inline void store_weights(const WeightGather& z, const float* from, i
 
 #endif
 
-// Kernel: block x is a k tile inside a c tile inside a tap tile, y is a split.
+// Kernel: blockIdx.x selects a k tile inside a c tile inside a tap tile, blockIdx.y a split.
 template <class V>
 __global__ __launch_bounds__(kWeightThreads,
                              1) void weight_kernel(const __grid_constant__ WeightGather z) {
@@ -134,8 +134,8 @@ __global__ __launch_bounds__(kWeightThreads,
   auto* const full = reinterpret_cast<std::uint64_t*>(stages + z.barriers_at);
   std::uint64_t* const empty = full + kMaxStages;
   const int thread = static_cast<int>(threadIdx.x);
-  // Rows after a box are multiplied by zeros, so they must be finite. One warp clears those of each
-  // box.
+  // Products also read the rows after a box and multiply them by zeros, so these rows must be
+  // finite. One warp clears them for each box.
   const int of_errors = z.k_blocks * V::kPlanes;
   const int boxes =
       of_errors + (z.stage_bytes - of_errors * z.depth * kTileRowBytes) / z.pixels_stage_bytes;
@@ -231,7 +231,7 @@ __global__ __launch_bounds__(kWeightThreads,
     }
   } else {
     step::take_registers<V::kRegisters>();
-    // The slots of this warp group: (a, b, tap), the taps innermost.
+    // The slots of this warp group, as (k block a, c block b, tap) with the taps innermost.
     const int warp_group = thread / 128;
     const int lane = thread % 32;
     int a_at[V::kSlots], b_at[V::kSlots], slot_tap[V::kSlots];
@@ -259,11 +259,11 @@ __global__ __launch_bounds__(kWeightThreads,
     clear(sums);
     [[maybe_unused]] float whole[V::kPlanes == 2 ? V::kSlots : 1][V::kColumns / 2];
     if constexpr (V::kPlanes == 2) clear(whole);
-    // Terms in `sums` since `sums` was last added to `whole`. The warp groups start at different
-    // counts: while one group adds its sums to `whole`, the other groups multiply.
+    // Terms added to `sums` since `sums` was last added to `whole`. The warp groups start at
+    // different counts: while one group adds its sums to `whole`, the other groups multiply.
     [[maybe_unused]] int depths = warp_group * (kWholeDepths / kWeightGroups);
-    // The numbers of slots and steps are compile-time constants here: no branch separates the
-    // products (see implicit_gemm_tma_gather.cuh).
+    // The numbers of slots and steps are compile-time constants here, so that no branch separates
+    // the products. The kernel in implicit_gemm_tma_gather.cuh explains why.
     with_count<1, V::kSlots>(count, [&](auto slots) {
       Ring ring;
       const bool speaks = lane == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_block_sparse_cpu.cpp: convolution on int8 values that skips pruned weights: 16 output
-// channels walk along a list of the quads of input channels that at least one of them keeps.
+// int8_block_sparse_cpu.cpp: convolution on int8 values that skips pruned weights. Each block of 16
+// output channels has a list of the quads of input channels that at least one of them keeps.
 //
 // Formula    as int8_direct, over the (c,r,s) that a block of row k holds
 // Textbook   for n, blocks of 16 kernels, p, q: sum[16] = 0
@@ -55,8 +55,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 Index columns_of(const Conv2dProblem& z) { return z.c_per_group() * z.r * z.s; }
 
-// Returns an upper bound of the number of entries: each column of a stored block is in one quad of
-// each block of 16 output channels that it touches.
+// Returns an upper bound of the number of list entries: a column of a stored block is in one quad,
+// in the list of each block of 16 output channels that the stored block touches.
 Index most_entries(const Int8Plan& plan) {
   const WeightFormat& format = plan.z.weight_format;
   const Index touched = (format.block_rows + kChannelBlock - 2) / kChannelBlock + 1;
@@ -96,7 +96,7 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
 
 // ---- the list -----------------------------------------------------------------------------------
 
-// Expands the weights of output channels first .. first + 15, as far as `end`, to [column][16].
+// Expands the weights of the output channels [first, end), at most 16, to [column][16].
 void spread_block(const BlockSparseView& w, Index first, Index end, Index columns,
                   std::int8_t* dense, std::int8_t* kept) {
   std::fill_n(dense, kChannelBlock * columns, std::int8_t{0});
@@ -206,7 +206,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const double height = line / std::ceil(line / most);
   share *= std::min(1.0, height / 10);  // few accumulators wait for their own latency
   share *= height / (height + 1);
-  // The epilogue of a vector of sums takes about as long as 8 of its products.
+  // The epilogue of a vector of sums takes about as long as 8 vector products.
   share *= quads / (quads + 8);
   return {.flops = flops,
           .bytes = z.nominal_bytes(),

@@ -28,8 +28,8 @@ struct Range {
   Index begin, end;
 };
 
-// Adds the products of some entries for pixels [First, End), or, if not All, for those of them that
-// are in [first, end).
+// Adds the products of the entries in `range` for pixels [First, End). If not All, only pixels that
+// are also in [first, end) count.
 template <int First, int End, bool All, int Pixels>
 CONVSCOPE_INLINE void add_entries(const std::uint8_t* in, Index step, const Int8Entries& entries,
                                   Range range, int first, int end, Ints (&sums)[Pixels][kVectors]) {
@@ -39,7 +39,7 @@ CONVSCOPE_INLINE void add_entries(const std::uint8_t* in, Index step, const Int8
     WeightQuad weights[kVectors];
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) weights[v] = load_weights(w + v * kLanes * kWeightBytes);
-    // For three pixels, the distances of 0, 1 and 2 steps are addressing modes of an instruction.
+    // An instruction can address `base` plus 0, 1 or 2 steps, so `base` moves every three pixels.
     const std::uint8_t* base = in + entries.offset[e];
 #pragma GCC unroll 28
     for (int j = 0; j < End; ++j) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_chain.cpp: a chain of convolutions on int8 values: what the lanes hold in each stage, where
-// its bytes are in memory, how its weights are packed; and the loop over images.
+// int8_chain.cpp: a chain of convolutions on int8 values: the tiling and the memory layout of each
+// stage, the packing of its weights, and the loop over images.
 #include "layers/conv2d/int8_chain.h"
 
 #include <algorithm>
@@ -23,7 +23,8 @@ namespace {
 
 constexpr Index kMaxChannels = 64;  // of y: more channels fill the lanes of the algorithms
 constexpr Index kBehind = 64;       // bytes after an array that vectors may read
-// Limit for x and for pooled y of an image: half of an L1 of 32 KiB. Larger ones gain nothing.
+// Most bytes of x and of pooled y of an image: half of an L1 of 32 KiB. A chain of larger images
+// gains nothing.
 constexpr Index kMaxBytes = 16 * 1024;
 // A thread takes whole images. With fewer images than threads and much work for each image, the
 // other algorithms are faster, because they divide an image among threads.
@@ -35,8 +36,8 @@ struct Weight {
 };
 using Quad = std::array<Weight, kQuad>;
 
-// Returns how many quads one output pixel multiplies, with columns in the lanes. A quad is four
-// rows of one channel, or four channels of one pixel.
+// Returns how many quads one output pixel multiplies when the lanes hold columns. A quad is four
+// rows of one channel (row_quads), or four channels of one pixel (channel_quads).
 Index row_quads(const Conv2dProblem& z) { return z.c * ceil_div(z.r, kQuad) * z.s; }
 Index channel_quads(const Conv2dProblem& z) { return ceil_div(z.c, kQuad) * z.r * z.s; }
 
@@ -124,7 +125,7 @@ void Int8Chain::Stage::find_planes() {
   z.plane_pitch = round_up(2 * round_up(z.q, kernels.lanes) + z.s - 1, kChannelBlock);
   for (Index at = 0; at < z.planes; ++at) {
     for (Index i = 0; i < kQuad; ++i) {
-      // Channels after the last one have zero weights, so any byte may be read.
+      // Channels after the last one have zero weights, so the kernel may read any byte for them.
       plane_from.push_back(four_rows ? at * plane + i * z.w
                                      : std::min(kQuad * at + i, z.c - 1) * plane);
     }
@@ -182,8 +183,8 @@ void Int8Chain::Stage::pack(const std::int8_t* w, std::int8_t* to, std::int32_t*
     totals[k] += value;
     return value;
   };
-  // Layout [groups, quads, width, 4]. Spread weights: each vector of `lanes` has the even inputs as
-  // i16, then the odd inputs.
+  // Layout [groups, quads, width, 4]. Spread weights are i16: each vector of `lanes` has the even
+  // inputs, then the odd inputs.
   const Index group = z.columns ? kernels.group : kernels.lanes;
   const Index padded = z.columns ? z.k : round_up(z.k, kChannelBlock);
   const Index lanes = z.columns ? 1 : kernels.lanes;

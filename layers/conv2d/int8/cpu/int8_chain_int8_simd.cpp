@@ -45,7 +45,7 @@ void make_quads(const Int8Stage& z, const std::uint8_t* x, std::uint8_t* quads) 
   }
 }
 
-// Rounds one vector of sums of channel k in double. It is called where f32 is too close to a tie.
+// Rounds one vector of sums of channel k in double. Called where f32 is too close to a tie.
 [[gnu::noinline]] void round_exactly(const Int8Outputs& o, Index k, Ints sums, std::uint8_t* to) {
   std::int32_t kept[kLanes];
   store_ints(kept, sums);
@@ -109,7 +109,7 @@ constexpr RunColumns columns_of() {
 constexpr RunColumns kRunColumns[6] = {columns_of<1>(), columns_of<2>(), columns_of<3>(),
                                        columns_of<4>(), columns_of<5>(), columns_of<6>()};
 
-// Stores `count` channels of a row from lines of codes to pixels, `step` bytes apart.
+// Stores `count` channels of a row: transposes lines of codes to pixels, `step` bytes apart.
 void store_pixels(const Int8Stage& z, const std::uint8_t* line, Index count, Index step,
                   std::uint8_t* to) {
   std::uint8_t woven[4 * kBlock];

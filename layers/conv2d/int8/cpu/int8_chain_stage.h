@@ -29,21 +29,22 @@ struct Int8Stage {
   std::int64_t c = 1, h = 1, w = 1;
   std::int64_t k = 1, r = 1, s = 1;
   std::int64_t p = 1, q = 1;  // size of pooled y: 2p x 2q sums
-  // Columns: planes of quads [planes, plane_rows, plane_pitch, 4], and the bytes that the taps
-  // read.
+  // Used with `columns`: planes of quads [planes, plane_rows, plane_pitch, 4], with the bytes that
+  // the taps read.
   std::int64_t planes = 0, plane_rows = 0, plane_pitch = 0;
   const std::int64_t* plane_from = nullptr;  // [planes, 4]: offset in x of a plane's bytes
   const std::int64_t* tap = nullptr;         // [taps]: bytes from a pixel's quad
   std::int64_t taps = 0;                     // quads of a pixel
   std::int64_t row_quads = 0;                // channels: quads in a row of the kernel
-  // The current line of codes; for columns [K in fours or blocks, line_pitch].
+  // Pitch of the lines of codes; with `columns` the lines are [K in fours or blocks, line_pitch].
   std::int64_t line_pitch = 0;
-  // columns: [groups of channels, taps, channels]; else [vectors of channels, R, row_quads, lanes].
+  // With `columns`: [groups of channels, taps, channels]; else [vectors of channels, R, row_quads,
+  // lanes].
   const std::int8_t* weights = nullptr;
   const std::int32_t* start = nullptr;  // start of the sums, by channel
   const std::int32_t* falls = nullptr;  // -1 where a code falls with its sum; null: nowhere
   const Int8Outputs* outputs = nullptr;
-  // y: planes [K,H,W] or pixels [H,W,K] for the next stage, or blocks [K/16,P,Q,16].
+  // Layout of y: planes [K,H,W] or pixels [H,W,K] for the next stage, or blocks [K/16,P,Q,16].
   enum class Form : std::uint8_t { planes, pixels, blocks } y_form = Form::blocks;
   std::int64_t y_row = 0, y_plane = 0;  // distance of two rows, planes or blocks in bytes
 };

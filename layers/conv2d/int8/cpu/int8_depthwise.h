@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_depthwise.h: rows of a depthwise convolution on int8 values; the part that depends on the
-// instruction set.
+// int8_depthwise.h: the functions for rows of a depthwise convolution on int8 values that depend on
+// the instruction set.
 #pragma once
 
 #include "layers/conv2d/int8/cpu/int8_tiles.h"

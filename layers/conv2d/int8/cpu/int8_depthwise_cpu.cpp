@@ -59,7 +59,7 @@ struct Plan {
   explicit Plan(const Conv2dProblem& problem) : z(problem), window(window_of(problem)) {
     blocks = ceil_div(z.c, kChannelBlock);
     const Index of_y = round_up(z.q(), Index{window.shared});
-    // Pixels of a padded row, at least as many as the last window reads.
+    // Pixels of a padded row: the image with its border, but at least what the last window reads.
     width = std::max(z.w + z.pad_left + z.pad_right,
                      (of_y - window.shared) * z.stride_w + 4 * window.groups);
     const Index high = (z.r - 1) * z.dilation_h + 1;
@@ -106,7 +106,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const Plan plan(z);
-  // Work in units of one vector product: the windows, and the epilogue.
+  // Work of a pixel, in units of one vector product: the windows, and the epilogue.
   const double of_pixel = static_cast<double>(z.r) * plan.window.groups *
                               (3.0 + plan.window.shared) / plan.window.shared +
                           9;
@@ -131,8 +131,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
   return memory.factors + memory.starts + static_cast<std::size_t>(num_threads()) * memory.buffer;
 }
 
-// Returns the bytes of the packed weights and of the sum of the weights of each channel, which
-// follows.
+// Returns the bytes of the packed weights and of each channel's sum of weights, which follows them.
 std::size_t weights_bytes(const Plan& plan) {
   return ScratchArena::round_up(static_cast<std::size_t>(plan.blocks * plan.packed_block()));
 }

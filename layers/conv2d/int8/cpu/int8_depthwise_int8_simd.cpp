@@ -18,7 +18,8 @@ using Index = std::int64_t;
 constexpr int kBlock = 16;   // channels of a block
 constexpr int kAtOnce = 32;  // pixels whose sums wait in L1 for the epilogue
 
-// Computes the sums of `count` pixels for the channels of vector v. Rows 0: z.rows at run time.
+// Computes the sums of `count` pixels for the channels of vector v. With Rows 0, the number of
+// kernel rows is z.rows, known at run time.
 template <int Shared, int Groups, int Rows>
 CONVSCOPE_INLINE void add_rows(const Int8DepthwiseRows& z, const std::uint8_t* in, Index count,
                                int v, std::int32_t* kept) {
@@ -91,7 +92,7 @@ void rows_of_pixels(const Int8DepthwiseRows& z) {
   });
 }
 
-// Pads rows. They are short: loops of 64 and 16 bytes cost less than calls of memcpy.
+// Pads rows. Rows are short, so loops of 64 and 16 bytes cost less than calls of memcpy.
 void pad(const Int8PaddedRows& z) {
   struct Pixel {
     std::uint8_t v[kBlock];

@@ -49,8 +49,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const auto part = [](Index of, Index all) {
     return static_cast<double>(of) / static_cast<double>(all);
   };
-  // Share of the peak of int8 products. Without vectors one byte at a time is multiplied, while the
-  // peak is that of SSE2. Empty quads and lanes are multiplied, too.
+  // The share of the peak rate of int8 products. Scalar code multiplies one byte at a time, while
+  // the peak is that of SSE2. Empty quads and lanes are multiplied, too.
   double share = plan.lanes == 1 ? 0.1 : plan.weight_bytes == 4 ? 0.93 : 0.85;
   const Index terms = z.c_per_group() * z.r * z.s;
   const Index quads = (plan.x.depth - 1) * plan.x.quads + plan.x.last_quads;
@@ -59,7 +59,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const auto line = static_cast<double>(plan.line);
   const double height = line / std::ceil(line / most);
   share *= height / (height + 0.5);
-  // The epilogue of a vector of sums takes about as long as 8 of its products.
+  // The epilogue of a vector of sums takes about as long as 8 vector products.
   const double depth = static_cast<double>(plan.taps * quads);
   share *= depth / (depth + 8);
   return {.flops = z.nominal_flops(),

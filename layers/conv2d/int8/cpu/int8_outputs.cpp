@@ -71,8 +71,8 @@ std::size_t OutputFactors::bytes(Index channels) {
          2 * ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(float));
 }
 
-// Returns the largest error of `fixed`: by how much it may miss 2^16 (real + bias + 1/2) in f32, in
-// units of 2^-16 of a code. With this bound no code is wrong. With u = 2^-24, f32 rounds:
+// Returns the largest error of `fixed` in f32: its distance from 2^16 (real + bias + 1/2), in units
+// of 2^-16 of a code. With this bound no code is wrong. With u = 2^-24, f32 rounds:
 //   the sum (by u |product|; not at all below 2^24) and the factor (u |product|),
 //   the product, where a CPU multiplies and adds in two steps (u |product|),
 //   the shift (u |shift|), and the result (u |result|).
@@ -81,13 +81,14 @@ std::size_t OutputFactors::bytes(Index channels) {
 // including bias and half, so |product| <= top + |shift| + |residual|. 5 % cover the omitted terms:
 // products of two errors, and the double arithmetic itself.
 //
-// Let E be this bound, rounded up, and V the true value. E is added to `fixed`, so V <= fixed <= V
-// + 2 E. If the low half of `fixed` is above 2 E, there is no multiple of 2^16 between V and
-// `fixed`, and V is not such a multiple (a tie). Then V and `fixed` have the same high half.
+// Let E be this bound, rounded up, and V the true value. The code adds E to `fixed`, so `fixed` is
+// between V and V + 2 E. If the low half of `fixed` is above 2 E, no multiple of 2^16 is between V
+// and `fixed`, and V itself is not a multiple of 2^16 (a tie). Then V and `fixed` have the same
+// high half.
 //
-// Beyond top all errors are below 5 u |result| + 5 u (|shift| + |residual|). While E < 2^14, that
+// Beyond top all errors are below 5 u |result| + 5 u (|shift| + |residual|). While E < 2^14, this
 // is less than half a code, so values that must be clipped are clipped. Values beyond 32 bits and
-// NaN become -2^31 (round_to_ints). Their low half is 0, so double arithmetic computes them.
+// NaN become -2^31 (round_to_ints). Their low half is 0, so double arithmetic computes their codes.
 double error_of_fixed(bool exact_sums, double shift, double residual) {
   const double top = 257, product = top + shift + residual;
   const bool two_steps = current_isa() == Isa::scalar;

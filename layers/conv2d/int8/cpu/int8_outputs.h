@@ -29,8 +29,8 @@ inline std::uint8_t exact_code(const Int8Outputs& o, std::int64_t channel, std::
   return static_cast<std::uint8_t>(static_cast<int>((real + kShift) - kShift));
 }
 
-// Converts codes to bytes. The bounds are the same for all channels. With the bias, `high` is the
-// largest byte: high_halves() clips above it, and a saturating difference clips below `low`.
+// Converts codes to bytes. The bounds are the same for all channels. The bias makes `high` the
+// largest byte, so high_halves() clips above `high`, and a saturating difference clips below `low`.
 class CodeBytes {
  public:
   CONVSCOPE_INLINE explicit CodeBytes(const Int8Outputs& o)
@@ -50,7 +50,7 @@ struct OutputKind {
   static constexpr Int8Outputs::Residual kResidual = Beside;
 };
 
-// The epilogue of one vector of channels; `channel` is that of lane 0.
+// The epilogue of one vector of channels; `channel` is the channel of lane 0.
 template <class Kind>
 class ChannelOutputs {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_pass.cpp: the steps of a convolution on int8 values: packs the weights, converts x to bytes,
-// runs the tiles.
+// int8_pass.cpp: the steps of a convolution on int8 values: packing of the weights, conversion of x
+// to bytes, and the loop over tiles.
 #include "layers/conv2d/int8/cpu/int8_pass.h"
 
 #include <array>
@@ -44,7 +44,7 @@ void put_weight(const Int8Plan& plan, Index k, Index i, std::int8_t weight, std:
     to[kQuad * k + i] = weight;
     return;
   }
-  // Each vector stores the even inputs of all lanes as i16, then the odd inputs.
+  // Spread weights are i16: each vector has the even inputs of all lanes, then the odd inputs.
   const Index vector = k / plan.lanes, lane = k % plan.lanes;
   const Index place = ((2 * vector + i % 2) * plan.lanes + lane) * 2 + i / 2;
   const std::int16_t wide = weight;

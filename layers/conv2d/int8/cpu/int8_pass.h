@@ -42,7 +42,8 @@ const std::int32_t* totals_of(const Int8Plan& plan, const std::int8_t* packed);
 void make_starts(const Int8Plan& plan, const std::int32_t* totals, std::int32_t offset,
                  std::int32_t* starts);
 
-// The weight for byte i of quad q of tap t and block d of x. false: there is no such weight.
+// The indices in w of the weight for byte i of quad q of tap t and block d of x. place_of() returns
+// false where no such weight exists.
 struct WeightPlace {
   Index c = 0, r = 0, s = 0;
 };

@@ -25,7 +25,7 @@ inline constexpr Index kSlack = 16;        // readable bytes after rows that are
 
 // Where the bytes of x come from. The products read x as 0..255: signed codes get 128 added, and
 // the accumulators begin at -128 times the sum of the weights.
-//   in_place  x itself, u8 in blocks of 16 channels; taps outside the image are skipped
+//   in_place  the kernels read x, u8 in blocks of 16 channels, and skip taps outside the image
 //   copied    i8: a copy in blocks, 128 added, with a border of 128
 //   rows      a first layer: x is f32 [N,C,H,W], rounded to bytes [H,W,C] with a border. The S C
 //             bytes of a row of the kernel are adjacent, so 3 channels waste no lanes.
@@ -68,14 +68,14 @@ struct Int8Image {
   Int8Source from;
   Index pixel, row, block, image;  // bytes from one to the next
   Index depth;                     // blocks in the reduction
-  Index taps_s;                    // taps of a kernel row: S, or one tap for the whole row
+  Index taps_s;                    // taps of a kernel row: S, or 1 if a tap is the whole row
   int quads = 4, last_quads;       // quads for one tap and block
   Index h, w, pad_top, pad_left;
 };
 
-// A chunk is some images x rows. Each block of output channels reads the bytes of x of a chunk
-// once. These bytes take a quarter of L2, or half of it where the weights do not fit next to them.
-// Each tile reads the weights of a block from L1 or L2: 128 bytes in 14 cycles.
+// A chunk is some images with some rows each. Each block of output channels reads the chunk's bytes
+// of x once. These bytes take a quarter of L2, or half of L2 where the weights do not fit next to
+// them. Each tile reads the weights of a block from L1 or L2: 128 bytes in 14 cycles.
 struct Int8Plan {
   explicit Int8Plan(const Conv2dProblem& problem) : z(problem), x(problem) {
     const Int8Kernels& kernels = int8_kernels.get();
@@ -85,8 +85,8 @@ struct Int8Plan {
     pixels = sparse ? int8_sparse_kernels.get().pixels : kernels.pixels;
     taps = z.r * x.taps_s;
     padded = round_up(z.k_per_group(), kChannelBlock);
-    // A 1x1 kernel that reads all pixels needs no rows. With one output per image, as in a linear
-    // layer, the images take the place of pixels.
+    // For a 1x1 kernel that reads all pixels, a line may cross rows. With one output per image, as
+    // in a linear layer, the images take the place of pixels.
     const bool in_blocks = x.from != Int8Source::rows;
     by_image = z.p() * z.q() == 1 && in_blocks;
     flat = !by_image && in_blocks && z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 &&
@@ -135,14 +135,14 @@ struct Int8Plan {
   bool by_image, flat;
   bool sparse = false;  // w is a list (int8_block_sparse_cpu.cpp)
   int pixels = 0;       // most pixels of a tile
-  int unit = 1;         // the length of all tiles of a line but the last is a multiple of it
+  int unit = 1;         // tile lengths are multiples of it, except for the last tile of a line
   Index lanes = 0, weight_bytes = 0;
   Index taps = 0;
   Index padded = 0;                       // channels of a group of y, in whole blocks
   Index images = 1;                       // images in the outer loop
-  Index line = 0, rows = 0, columns = 0;  // pixels of a line; lines; pixels of all lines (of a row)
+  Index line = 0, rows = 0, columns = 0;  // pixels of a line; number of lines; pixels of all lines
   Index widest = 0, blocks = 0;           // channels of a tile; tiles of all channels
-  // Sizes of a chunk. `splits` chunks read the same pixels; each computes some of the blocks.
+  // Sizes of a chunk. `splits` chunks read the same pixels; each computes some channel blocks.
   Index images_at_once = 1, rows_at_once = 1, splits = 1;
   Index image_chunks = 1, row_chunks = 1;
 
@@ -155,8 +155,8 @@ struct Int8Plan {
     const auto l2 = static_cast<Index>(caches.l2);
     const Index room = packed_group() > l2 / 4 ? l2 / 2 : l2 / 4;
     const Index fit = std::max<Index>(1, room / of_row);
-    // Threads take blocks of channels first, then fewer images and rows. The size of chunks does
-    // not change a sum, so it may depend on the number of threads.
+    // To keep all threads busy, blocks of channels are divided first, then images and rows. The
+    // size of chunks does not change a sum, so it may depend on the number of threads.
     const int threads = num_threads();
     const auto worth = std::max<Index>(1, static_cast<Index>(z.nominal_flops() / 2 / kChunkMacs));
     const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);

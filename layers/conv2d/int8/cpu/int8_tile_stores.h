@@ -45,9 +45,9 @@ CONVSCOPE_INLINE void prefetch_lines(const Int8Tiles& tiles, const Int8Tile& til
   }
 }
 
-// Stores y from the sums of a tile, [vectors, pixels, kLanes]. It is a function outside of run(),
-// which would otherwise contain the code of every kind of output. The detour through L1 uses no
-// arithmetic port.
+// Stores y from the sums of a tile, [vectors, pixels, kLanes]. This is a function outside of run(),
+// because run() would otherwise contain the code of every kind of output. Passing the sums through
+// L1 uses no arithmetic port.
 void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t* kept,
                 int vectors) {
   const Int8Outputs& outputs = *tiles.outputs;

@@ -15,12 +15,12 @@ namespace convscope {
 //   real = exact_scale[k] sum + exact_shift[k] + exact_residual_scale r
 //   codes:   y = min(max(round(real), low), high), rounded half to even, in double
 //   floats:  y = min(max(scale[k] sum + shift[k] + residual_scale r, least), most)
-// Codes are computed in f32 first, with 16 bits after the binary point and the error of f32 added:
+// Codes are computed in f32 first, in units of 2^-16. Half of `unsure` bounds the error of f32:
 //   fixed = scale[k] sum + shift[k] + residual_scale r
 //         = 2^16 (real + bias + 1/2) + unsure / 2, wrong by less than unsure / 2
 // The high half of `fixed` is round(real) + bias, if the low half is above `unsure`. The low half
-// is the distance to the next smaller code. The other lanes, one in ten thousand, are computed in
-// double.
+// is the distance to the next smaller code. Lanes with a smaller low half, one in ten thousand, are
+// computed in double.
 struct Int8Outputs {
   bool codes = true;
   const float *scale = nullptr, *shift = nullptr;
@@ -71,9 +71,9 @@ struct Int8Tile {
 
 struct Int8Kernels {
   int lanes = 0;         // of a vector of accumulators
-  int pixels = 0;        // most pixels of a tile of one or two vectors; half as many with four
+  int pixels = 0;        // most pixels of a tile of one or two vectors; half with four vectors
   int unit = 1;          // pixels stored at once: with short sums, tiles should be multiples
-  int weight_bytes = 0;  // for four inputs and one lane: 4, or 8 where weights are spread
+  int weight_bytes = 0;  // bytes of four weights of one lane: 4, or 8 where weights are spread
   // Runs tiles of `width` vectors: 1, 2 or 4.
   void (*tile)(const Int8Tiles& tiles, const Int8Tile& tile, int width) = nullptr;
 };

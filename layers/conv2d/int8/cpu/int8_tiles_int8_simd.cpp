@@ -34,8 +34,8 @@ struct PartOfBlock {
   int quads;
 };
 
-// Adds the products of one tap and one block for pixels [First, End), or, if not All, for those of
-// them that are in [first, end).
+// Adds the products of one tap and one block for pixels [First, End). If not All, only pixels that
+// are also in [first, end) count.
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const std::uint8_t* in, Index step, const Block& block,
                               const std::int8_t* w, int first, int end,
@@ -89,7 +89,7 @@ CONVSCOPE_INLINE void begin_sums(const Int8Tiles& tiles, Ints (&sums)[Pixels][Ve
   }
 }
 
-// Computes tiles of a kernel with one tap that all pixels use. Their sums are short.
+// Computes tiles of a kernel with one tap that all pixels use. The sums of such tiles are short.
 template <int Pixels, int Vectors>
 [[gnu::noinline]] void run_points(const Int8Tiles& tiles, Int8Tile tile) {
   const Index step = tiles.in_step;

@@ -9,18 +9,19 @@
 //                sum[0..15] += w[k..k+15][c..c+3][r][s] * x[n][c..c+3][..]     (exact)
 //              y[n][k..k+15][p][q] = clip(round(real(sum) / s_y))
 // Method     1 prepare_weights makes the list of each 16 output channels once
-//            (int8_sparse_lists.cuh): for each entry the offset of its word of x, and 16 x 4
-//            weights
-//            2 a block copies the pixels that a tile of 16 to 112 pixels reads into shared memory
-//              (int8_sparse_patch.h): each pixel once for all taps, with zeros outside the image.
-//              The copies run a segment of channels ahead of the products. In shared memory a tap
-//              is an offset, for every stride
-//            3 a warp has one list and all pixels of the tile. Eight quads of 16 pixels are operand
-//              A of two MMAs: a load of 32 bits has four channels of a pixel. The quads may be at
-//              any distance, so the only multiplied zeros are those inside the blocks. A thread
-//              ends with four neighbouring channels of a pixel: one word of y
-//            4 with few tiles, several warps share a list. Each takes every n-th pair of entries,
-//              and they add their sums in shared memory
+// Method     1. prepare_weights makes the list of each 16 output channels once
+//               (int8_sparse_lists.cuh): for each entry the offset of its word of x, and 16 x 4
+//               weights.
+//            2. A block copies the pixels that a tile of 16 to 112 pixels reads into shared memory
+//               (int8_sparse_patch.h): each pixel once for all taps, with zeros outside the image.
+//               The copies run a segment of channels ahead of the products. In shared memory a tap
+//               is an offset, for every stride.
+//            3. A warp has one list and all pixels of the tile. Eight quads of 16 pixels are
+//               operand A of two MMAs: a load of 32 bits has four channels of a pixel. The quads
+//               may be at any distance, so the only multiplied zeros are those inside the blocks.
+//               A thread ends with four neighbouring channels of a pixel: one word of y.
+//            4. With few tiles, several warps share a list. Each warp takes every n-th pair of
+//               entries, and the warps add their sums in shared memory.
 //            A kernel of the image's size is a matrix product: the images are then the pixels of a
 //            row. With a 1x1 kernel, all pixels of an image form one row
 // Shapes     as int8_gemm; w blocks of i8 [blocks,rows,columns]
@@ -60,7 +61,7 @@ int narrow(std::int64_t value) { return static_cast<int>(value); }
 
 // ---- the layer ---------------------------------------------------------------------------------
 
-// Returns true where the kernel covers the image, so y has one pixel.
+// Returns true where the kernel covers the image, so that y has one pixel.
 bool is_product(const Conv2dProblem& z) {
   return z.p() == 1 && z.q() == 1 && z.r == z.h && z.s == z.w && z.dilation_h == 1 &&
          z.dilation_w == 1 && z.pad_top + z.pad_bottom + z.pad_left + z.pad_right == 0;
@@ -216,10 +217,10 @@ class Plan {
   }
 
   // Returns the microseconds of a tile: the longer of two limits. With other blocks on the SM,
-  // loads from shared memory and instructions limit the tile. A single block is limited by the
-  // latency of its pairs and copies. The constants are fitted on an H100 to 342 times: twelve
-  // layers of ResNet, densities 0.2 and 0.1 of 16x1 and 16x4 blocks, batch 32 and 1. The mean error
-  // is 11 %; the chosen tile took 1.02 times the least time.
+  // loads from shared memory and instructions limit the tile. A block without others on its SM is
+  // limited by the latency of its pairs and copies. The constants are fitted on an H100 to 342
+  // times: twelve layers of ResNet, densities 0.2 and 0.1 of 16x1 and 16x4 blocks, batch 32 and 1.
+  // The mean error is 11 %; the chosen tile took 1.02 times the least time.
   double estimated_us(const SparseTile& candidate, const Patch& cut, int parts) const {
     constexpr double kClock = 1700;  // cycles per microsecond
     const double all_lists = static_cast<double>(ceil_div(z.k, std::int64_t{kListRows}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_bytes.cuh: four codes in a word of 32 bits, signed or unsigned.
+// int8_bytes.cuh: functions for a 32-bit word of four codes, signed or unsigned.
 // Read next  int8_outputs.cuh
 #pragma once
 

@@ -35,8 +35,8 @@ constexpr int kMaxThreads = 256;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-// Blocks of threads. Each works on one plane of 16 channels, and has few threads if the plane is
-// small.
+// The grid. A block of threads works on one plane of 16 channels, and has few threads if the plane
+// is small.
 struct Blocks {
   explicit Blocks(const Conv2dProblem& z) {
     const std::int64_t strips = z.p() * ceil_div(z.q(), std::int64_t{kStrip});
@@ -81,7 +81,7 @@ __device__ inline void sum_strip(const DepthwiseBytes& z, const unsigned* plane,
   }
 }
 
-// Sums a strip, with rows of known size: each pixel is loaded once for all its taps.
+// Sums a strip of kStrip outputs, with rows of known size: each pixel is loaded once for all taps.
 template <bool kSigned, int kTaps, int kStride>
 __device__ inline void sum_known_strip(const DepthwiseBytes& z, const unsigned* plane,
                                        const unsigned* kernel, int row, int first_q,
@@ -115,7 +115,8 @@ __device__ inline void sum_known_strip(const DepthwiseBytes& z, const unsigned* 
   }
 }
 
-// Kernel: kTaps 0 means any size, stride and dilation. Block x is a part of a plane of 16 channels.
+// Kernel: blockIdx.x selects a part of a plane of 16 channels. kTaps 0 means any size, stride and
+// dilation.
 template <bool kSigned, int kTaps, int kStride>
 __global__ __launch_bounds__(kMaxThreads) void depthwise_bytes_kernel(
     const __grid_constant__ DepthwiseBytes z) {

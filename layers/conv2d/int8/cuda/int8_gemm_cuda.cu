@@ -9,14 +9,15 @@
 //              for rsc: A[pixel][rsc] = x[n, c, p - pad + r, q - pad + s], 0 outside
 //            sum = A B                                     # [N P Q, K], B[rsc][k] = w
 //            y[pixel][k] = clip(round((s_x s_w[k] sum + b[k]) / s_y))
-// Method     1 prepare_weights writes w in the order of the reduction, and the table of offsets,
-//            once
-//            2 a block sums a tile of 64 or 128 pixels x 64 or 128 channels. 16 channels of a pixel
-//              are a piece of 16 contiguous bytes; eight pieces are a step. Copies run two steps
-//              ahead (cp.async), and the tensor cores read shared memory (wgmma on sm_90a, mma.sync
-//              elsewhere). A thread ends with four neighbouring channels of a pixel: one word of y
-//            3 with few tiles the reduction is split, and one more kernel adds the parts and
-//              computes y
+// Method     1. prepare_weights writes w in the order of the reduction, and the table of offsets,
+//               once.
+//            2. A block sums a tile of 64 or 128 pixels x 64 or 128 channels. 16 channels of a
+//               pixel are a piece of 16 contiguous bytes; eight pieces are a step. Copies run two
+//               steps ahead (cp.async), and the tensor cores read shared memory (wgmma on sm_90a,
+//               mma.sync elsewhere). A thread ends with four neighbouring channels of a pixel: one
+//               word of y.
+//            3. With few tiles the reduction is split, and one more kernel adds the parts and
+//               computes y
 // Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [K,C/G,R,S] with a scale for each k; b f64 [K]; y u8,
 //            i8 or f32 in NCHW16c. Sums i32. Scales and b are on the device
 // Supports   forward; kernels up to 15x15; every stride, padding, dilation; one group, or groups of
@@ -107,8 +108,8 @@ class Plan {
       const double bytes = 4.0 * static_cast<double>(part_size) * parts;
       if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMaxPartBytes)) break;
       const double each = ceil_div(steps, parts);
-      // share: tiles of one SM; waves: rounds of its blocks. Up to three waves are rounded up; more
-      // waves overlap.
+      // `share` is the number of tiles of one SM, `waves` how many rounds of blocks they take. Up
+      // to three waves are rounded up; more waves overlap.
       const double share = std::ceil(tiles * parts / cuda_device_facts().multiprocessors);
       double waves = share / candidate.blocks;
       if (waves <= 3) waves = std::ceil(waves);
@@ -134,8 +135,8 @@ struct PackBytes {
   int in_area = 0;
 };
 
-// Returns the offset of a piece of the reduction relative to tap (0, 0) and channel 0 of a pixel,
-// and the row and column of its tap.
+// Returns the position of a piece of the reduction: its offset, in pieces, from channel 0 of the
+// pixel at tap (0, 0), and the row and column of its tap.
 __device__ inline int2 place_of_piece(const PackBytes& z, int index) {
   if (index >= z.taps_h * z.taps_w * z.pieces) return make_int2(0, 15 | 15 << 8);  // outside
   const gather::Piece piece = piece_at(index, z.taps_h, z.taps_w, z.pieces);
@@ -143,7 +144,7 @@ __device__ inline int2 place_of_piece(const PackBytes& z, int index) {
                    piece.tap_h | piece.tap_w << 8);
 }
 
-// Kernel: block x is 32 rows of 8 pieces, y is a step, z is a group.
+// Kernel: blockIdx.x selects 32 rows of 8 pieces, blockIdx.y a step, blockIdx.z a group.
 __global__ void pack_bytes_kernel(const __grid_constant__ PackBytes z) {
   const int piece = static_cast<int>(threadIdx.x) % gather::kBlockPieces;
   const int row = static_cast<int>(blockIdx.x * 32 + threadIdx.x / gather::kBlockPieces);
@@ -202,8 +203,8 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 // ---- forward -----------------------------------------------------------------------------------
 
-// Kernel: computes y from the parts of a split reduction, a thread for four channels of a pixel.
-// Block x is 64 pixels inside a block of channels, inside an image.
+// Kernel: computes y from the parts of a split reduction. A thread takes four channels of a pixel.
+// blockIdx.x selects 64 pixels inside a block of channels, inside an image.
 __global__ __launch_bounds__(kThreads) void finish_bytes_kernel(const int* parts, int splits,
                                                                 std::int64_t part_size,
                                                                 int out_blocks, int out_area,

@@ -11,9 +11,9 @@
 
 namespace convscope::int8 {
 
-// Microseconds of a tile: steps * step + around, on an SM full of tiles (work), and on an SM that
-// waits for this tile (wait). Fitted to an H100 on the layers of ResNet-18 and six 1x1 layers, with
-// 1 and 32 images. Only the ratios matter: they choose among the tiles.
+// Microseconds of a tile are steps * step + around. `work` is for an SM full of tiles, `wait` for
+// an SM that waits for this tile. Fitted to an H100 on the layers of ResNet-18 and six 1x1 layers,
+// with 1 and 32 images. Only the ratios matter: they choose among the tiles.
 struct ByteTileTime {
   double work_step, work_around, wait_step, wait_around;
 };

@@ -65,8 +65,8 @@ struct ByteGather {
 };
 
 // Computes `sums`, the product of `steps` steps. load(step, stage) starts the copies of one step;
-// it is called for steps 0, 1, 2, ... meanwhile() runs during the first copies. Its effects are
-// visible to all threads when the function returns.
+// sum_bytes() calls it for steps 0, 1, 2, ... meanwhile() runs during the first copies. The effects
+// of meanwhile() are visible to all threads when sum_bytes() returns.
 template <class V, class Load, class Meanwhile>
 __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, int steps,
                                  const Load& load, const Meanwhile& meanwhile) {
@@ -120,7 +120,7 @@ __device__ inline int2 place_of_pixel(const ByteGather& z, int pixel, int group,
   return make_int2(from, pixel < pixels ? static_cast<int>(inside) : 0);
 }
 
-// Kernel: block x is a channel tile inside a pixel tile, y is a group, z is a split.
+// Kernel: blockIdx.x selects a channel tile inside a pixel tile, blockIdx.y a group, z a split.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
     const __grid_constant__ ByteGather z) {
@@ -137,7 +137,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
   const int steps = gather::part_begin(z.steps, split + 1, z.splits) - first_step;
 
   // The lanes of a warp copy one piece of 32 neighbouring pixels, which are adjacent in memory. A
-  // thread copies kTurns of the eight pieces, from the same pixels in each turn.
+  // thread copies kTurns of the eight pieces, always from the same pixels.
   constexpr int kTurns = V::kWarps >= 8 ? 1 : 8 / V::kWarps;
   constexpr int kWarpsBeside = V::kWarps >= 8 ? V::kWarps / 8 : 1;
   constexpr int kRows = V::kPixels / 32 / kWarpsBeside;

@@ -20,8 +20,8 @@ namespace convscope::int8 {
 
 enum class Beside : std::uint8_t { nothing, codes, signed_codes, floats };
 
-// All pointers are on the device. The kernel reads the scales when it runs, so a CUDA graph stays
-// valid when the scales change. y and the residual are in NCHW16c.
+// Arguments of the epilogue. All pointers are on the device. The kernel reads the scales when it
+// runs, so a CUDA graph stays valid when the scales change. y and the residual are in NCHW16c.
 struct CudaOutputs {
   const double* s_x = nullptr;
   const double* s_w = nullptr;  // [K]; null: 1
@@ -69,20 +69,20 @@ __device__ inline double scale_at(const double* scales, int at) {
 // Scales in units of y's step, for a tile of kCount channels, in shared memory.
 template <int kCount>
 struct Factors {
-  // real = scale * sum + shift (+ beside * residual); its code is right if the fraction is below
-  // `sure`.
+  // real = scale * sum + shift (+ beside * residual). Its code, the nearest integer, is certain if
+  // it differs from real by at most `sure`.
   alignas(16) float scale[kCount], shift[kCount], sure[kCount];
   alignas(16) double exact_scale[kCount], exact_shift[kCount];
   double exact_beside;
   float beside, low, high;
 };
 
-// Returns the largest fraction with which a code is surely right. With u = 2^-24 f32 rounds the sum
-// (by u |product|), the factor (u |product|), the shift (u |shift|), the residual's factor and the
-// two sums (2 u |residual| + 2 u |real|). A code that is not clipped has |real| <= top = the
-// largest code + 1, so |product| <= top + |shift| + |residual|. The total is u (4 top + 3 |shift| +
-// 4 |residual|), plus 5 % for omitted terms. Where a sum could exceed the range of this rounding,
-// the result is -1: no code is sure.
+// Returns the largest distance between a result and its code with which the code is certain. With u
+// = 2^-24 f32 rounds the sum (by u |product|), the factor (u |product|), the shift (u |shift|), the
+// residual's factor and the two sums (2 u |residual| + 2 u |real|). A code that is not clipped has
+// |real| <= top = the largest code + 1, so |product| <= top + |shift| + |residual|. The total is u
+// (4 top + 3 |shift| + 4 |residual|), plus 5 % for omitted terms. Where a sum could exceed the
+// range of this rounding, the result is -1: no code is certain.
 __device__ inline float sure_fraction(double top, double scale, double shift, double beside) {
   const double wrong = 1.05 * 0x1p-24 * (4 * top + 3 * fabs(shift) + 4 * beside);
   const double largest = fabs(scale) * 0x1p31 + fabs(shift) + beside;
@@ -165,8 +165,8 @@ __device__ __attribute__((noinline)) unsigned exact_codes(const CudaOutputs& z,
   return word;
 }
 
-// Kinds of epilogue as template arguments: a branch for each element would cost more than the
-// element. `any` decides at run time.
+// Kinds of epilogue as template arguments, because a branch for each element would take longer than
+// the element. `any` decides at run time.
 enum class Kind : std::uint8_t { codes, codes_beside_codes, any };
 template <Kind kKind>
 struct KindOf {

@@ -92,8 +92,8 @@ struct Factor {
 };
 static_assert(sizeof(Factor) == small_net::kFactorWords * sizeof(unsigned));
 
-// Bounds of the output of a stage: of its codes, or of its real values after the activation. Each
-// block computes bounds and scales once, because divisions of doubles take as long as a layer.
+// Bounds of the output of a stage, as codes, or as real values after the activation. Each block
+// computes bounds and scales once, because divisions of doubles take as long as a layer.
 struct Bounds {
   float low, high;
 };
@@ -139,7 +139,7 @@ __device__ inline int code_of_window(const Factor& f, int a, int b, int c, int d
   return code_of_sum(f, f.exact_scale < 0 ? smallest : largest, bounds);
 }
 
-// Where a code of y is stored in the x of the next stage, in bytes.
+// Where the codes of y are stored in the x of the next stage. x is addressed in bytes.
 struct NextX {
   unsigned char* x;
   bool is_linear, is_planar;
@@ -215,7 +215,7 @@ __device__ inline void convolve_window(const unsigned* x, const Tile& tile, cons
   }
 }
 
-// Computes sums of a layer with one input channel, two rows of four columns. x points to the word
+// Computes sums of a layer with one input channel: two rows of four columns. x points to the word
 // of the first pixel.
 template <int R, bool kSigned>
 __device__ inline void convolve_planar(const unsigned* x, int pitch, const unsigned* w, int w_next,

@@ -42,12 +42,12 @@ inline constexpr int kListThreads = 256;
 struct SparseLists {
   int* begin = nullptr;      // [lists], the first pair of each
   int* end = nullptr;        // [lists][segments], the end of each segment's pairs
-  int2* entries = nullptr;   // [pairs][4]: bytes in a stage; y -1: the second half is empty
+  int2* entries = nullptr;   // [pairs][4]: bytes in a stage; y -1: there is no second half
   uint4* weights = nullptr;  // [pairs][32]
 };
 
-// Returns the most quads that a stored block adds to a list. Neighbouring columns of the matrix are
-// channels only in a 1x1 kernel.
+// Returns the most quads that a stored block adds to a list. Neighbouring columns of w's matrix are
+// neighbouring channels, which share a quad, only in a 1x1 kernel.
 inline std::int64_t quads_of_block(const Conv2dProblem& z) {
   const std::int64_t wide = z.weight_format.block_columns;
   if (z.r * z.s > 1) return wide;
@@ -96,7 +96,7 @@ struct MakeSparseLists {
   int segments = 1, segment_pieces = 1;
   bool merged = false;  // SparseView::merged
 
-  // The quads t of a segment's pieces are marked as bits, one for each piece and tap.
+  // For each quad 0..3 of a piece, one bit per piece and tap of a segment marks kept quads.
   __host__ __device__ int bits() const { return segment_pieces * (merged ? 1 : taps); }
   __host__ __device__ int words() const { return (bits() + 31) / 32; }
   std::size_t shared_bytes() const {
@@ -126,7 +126,7 @@ __device__ inline int capacity(const MakeSparseLists& z, int list) {
                                        8);
 }
 
-// Calls visit(stored block, its row of blocks). Each thread of the block of threads visits some.
+// Calls visit(stored block, its row of blocks). Each thread visits some of the stored blocks.
 template <class Visit>
 __device__ inline void for_each_block(const MakeSparseLists& z, int list, const Visit& visit) {
   const BlockRows rows = block_rows_of(z, list);
@@ -138,7 +138,7 @@ __device__ inline void for_each_block(const MakeSparseLists& z, int list, const 
   }
 }
 
-// The bit of a column's quad, and the offset of the x that it reads.
+// The position of a column's quad: its bit, and the offset of the x that the quad reads.
 struct QuadBit {
   int segment, quad;  // quad: within its block of 16 channels
   int bit;
@@ -178,8 +178,9 @@ __device__ inline HalfPlace half_place(const int* counts, int halves, int quad, 
 }
 
 // Returns the byte offset of the weight of (row of the list, entry, channel of its quad). Column n
-// of B belongs to lane / 4. Thread t of four holds columns 2 t and 2 t + 1 of two products. These
-// columns become the rows 4 t .. 4 t + 3, so that the thread ends with four neighbouring channels.
+// of operand B belongs to the lanes with lane / 4 = n. In the result, thread t of four holds
+// columns 2 t and 2 t + 1 of two products. These columns become the rows 4 t .. 4 t + 3, so that
+// the thread ends with four neighbouring channels.
 __device__ inline std::int64_t weight_place(int first_pair, const HalfPlace& at, int row,
                                             int channel) {
   const int product = row % 4 / 2, column = row / 4 * 2 + row % 2;

@@ -3,8 +3,8 @@
 // where the patch is in shared memory. The code is arithmetic for host and device.
 //
 // A tap moves all pixels of a tile by the same distance. So the offset of a word of x is a sum of
-// two terms. One depends on the pixel; the other depends on tap and channels, and is stored in a
-// list.
+// two terms. The first term depends on the pixel. The second depends on tap and channels, and is
+// stored in a list.
 //
 //   stride 2, 3 taps, 4 outputs    input      0 1 2 3 4 5 6 7 8
 //                                  tap 0      x   x   x   x
@@ -12,9 +12,9 @@
 //                                  tap 2          x   x   x   x
 //                                  slots      0 2 4 6 8 | 1 3 5 7 (9)     outputs side by side
 //
-// Eight neighbouring pixels of 16 bytes fill all 32 banks of shared memory, if their slots differ
-// modulo 8. That holds within a row of pixels. Where eight pixels reach into the next row or image,
-// unused slots are inserted before that row or image.
+// Eight neighbouring pixels of 16 bytes fill all 32 banks of shared memory, if their slots
+// (positions in the patch) differ modulo 8. The pixels of a row have such slots. Where eight pixels
+// reach into the next row or image, unused slots are inserted before that row or image.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@
 
 namespace convscope::int8 {
 
-// One dimension. A slot is a row or column of the image that some tap of some output of the tile
-// reads. Slots with the same remainder modulo the stride are adjacent.
+// One dimension of a patch. A slot is a row or column of the image that some tap of some output of
+// the tile reads. Slots with the same remainder modulo the stride are adjacent.
 struct PatchLine {
   int in_size = 1, outputs = 1, taps = 1, stride = 1, pad = 0, apart = 1;  // of the layer
   int tile = 1;                                                            // outputs of the tile
@@ -51,7 +51,7 @@ struct PatchLine {
   // Returns the slot of a tap: output i of the tile reads slot i + slot_of_tap(t).
   constexpr int slot_of_tap(int tap) const { return tap % period * length + tap * apart / stride; }
   // Returns the row or column of the image that a slot holds, for a tile that begins at output
-  // `first`. It may be outside of the image.
+  // `first`. That row or column may be outside of the image.
   constexpr int input(int first, int slot) const {
     const int remainder = slot / length;
     return (first + slot - remainder * length) * stride - pad + remainder * apart % stride;
@@ -80,8 +80,8 @@ struct Patch {
   int pitch = 1;        // slots from one row of the patch to the next
   int image_slots = 1;  // slots from one image to the next
   int slots = 1;        // slots for one piece of 16 channels
-  // Pixel i of the tile has slot i, so its offset is known at compile time. There are slots for all
-  // pixels that a tile may have, even if some sums are not used.
+  // If true, pixel i of the tile has slot i, so that its offset is known at compile time. There are
+  // slots for all pixels that a tile may have, even if some sums are not used.
   bool straight = false;
 
   constexpr int pixels() const { return images * rows * columns; }

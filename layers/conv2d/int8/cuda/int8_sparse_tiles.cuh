@@ -71,7 +71,7 @@ __device__ inline int2 place_of_pixel(const SparseBytes& z, const TileOrigin& fi
                        : -1);
 }
 
-// A lane's share of a pair: the offsets of its two entries, and its part of operand B.
+// What a lane needs of a pair (eight quads): the offsets of two entries, and its part of operand B.
 struct SparsePair {
   int2 at;
   uint4 w;
@@ -85,7 +85,7 @@ __device__ inline unsigned word_at(const unsigned char* from, int bytes) {
   return *reinterpret_cast<const unsigned*>(from + bytes);
 }
 
-// Offsets in a stage, in bytes, of a lane's pixels in each group of 16. They are stored, or
+// The offsets in a stage, in bytes, of a lane's pixels in each group of 16. They are stored, or
 // computed from one offset and compile-time steps.
 template <int kGroups, bool kStraight>
 class PixelPlaces {
@@ -124,8 +124,8 @@ __device__ inline void add_pair(const SparsePair& pair, const unsigned char* sta
   }
 }
 
-// Kernel: block x is a tile of pixels, y is kLists lists. kSparseWarps / kLists warps share a list;
-// each takes every n-th pair of the list.
+// Kernel: blockIdx.x selects a tile of pixels, blockIdx.y kLists lists. kSparseWarps / kLists warps
+// share a list; each of these warps takes every n-th pair of the list.
 template <bool kSigned, int kGroups, int kLists, bool kStraight>
 __global__ __launch_bounds__(32 * kSparseWarps,
                              2) void sparse_bytes_kernel(const __grid_constant__ SparseBytes z) {
@@ -166,7 +166,7 @@ __global__ __launch_bounds__(32 * kSparseWarps,
   const int* const ends = z.lists.end + (has_list ? list * z.segments : 0);
   int pair = has_list ? z.lists.begin[list] + part : 0;
   const int last = has_list ? ends[z.segments - 1] : 0;
-  // Loads run two pairs ahead; past the end they read the last pair again.
+  // Loads run two pairs ahead. After the last pair they read the last pair again.
   const int2* const entries = z.lists.entries + lane % 4;
   const uint4* const weights = z.lists.weights + lane;
   SparsePair now{}, next{};

@@ -32,8 +32,8 @@ inline double peak_of(const Conv2dProblem& z) {
                                     : kUnmeasuredGpu.f32_flops;
 }
 
-// Shares of an SM's peak: of all blocks of an SM together, and of a single block, which waits for
-// its own loads.
+// Shares of an SM's peak: `busy` for all blocks of an SM together, `alone` for a single block,
+// which waits for its own loads.
 struct TileRate {
   double busy, alone;
 };
@@ -45,8 +45,8 @@ inline double blocks_us(double blocks, double block_flops, double peak, TileRate
 }
 
 // `batch` products [m][k] x [k][n] of cuBLAS. `apart` is the distance of two rows in memory, in
-// elements. Tensor cores need rows aligned to 16 bytes; f32 is faster with 32. Other rows use
-// slower kernels.
+// elements. Tensor cores need rows aligned to 16 bytes; f32 is faster with rows aligned to 32.
+// cuBLAS uses slower kernels for other rows.
 struct Products {
   std::int64_t m, n, k, batch = 1, apart = 4;
 };
@@ -69,7 +69,7 @@ inline constexpr ProductTimes kHalfFourProducts{
     {{0.085, 0.2}, {0.24, 0.034}, {0.12, 0.056}}, 2.0, 0.97};  // rows aligned to 8 bytes
 inline constexpr ProductTimes kHalfOddProducts{
     {{0.17, 0.21}, {0.13, 0.081}, {0.069, 0.027}}, 2.2, 0.76};
-// A product with one row or column is bound by loads. It takes kVectorTimes as long as its FLOPs.
+// A product with one row or column is bound by loads: it takes kVectorTimes the time of its FLOPs.
 inline constexpr double kVectorUs = 0.55, kVectorTimes = 25;
 inline constexpr int kMaxParts = 32, kLeastDepth = 64;  // parts of a reduction, and their length
 
@@ -116,8 +116,8 @@ inline double share_of(double flops, double us, double peak) {
   return std::clamp(1e6 * flops / (peak * std::max(us, 1e-3)), 1e-7, 1.0);
 }
 
-// Returns the bytes of a copy that takes as long as the bytes that one pass writes and the next
-// pass reads: the part that stays in L2 moves faster.
+// Returns how many bytes a plain copy moves in the time in which one pass writes `bytes` and the
+// next pass reads them. The bytes that stay in L2 move faster.
 inline constexpr double kCacheBytes = 4.0e7, kOfCached = 0.77;
 inline double passed(double bytes) {
   return kOfCached * std::min(bytes, kCacheBytes) + std::max(0.0, bytes - kCacheBytes);

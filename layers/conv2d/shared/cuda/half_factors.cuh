@@ -11,7 +11,7 @@
 
 namespace convscope::half_tiles {
 
-// The head of the block: the scale, and 256 bytes later the maxima.
+// The head of a block of operands has the scale, and 256 bytes later the maxima.
 inline constexpr std::size_t kMaximaAt = 256;
 inline constexpr int kHeadMaxima = static_cast<int>((kHalfFactorsHead - kMaximaAt) / 4);
 // Maxima of each of two images that share a head.
@@ -38,7 +38,8 @@ struct FactorsPack {
 
 constexpr int kPackedAtOnce = 4;
 
-// Block (x: pieces, y: image). The loads of the first pieces do not wait for the scale.
+// Kernel: blockIdx.x selects pieces, blockIdx.y the image. The loads of the first pieces do not
+// wait for the scale.
 template <int kAtOnce>
 __global__ __launch_bounds__(kThreads) void pack_factors_kernel(
     const __grid_constant__ FactorsPack first_image,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_factors_cuda.cu: makes the fp16 operands of a product, for callers that compile a step.
+// half_factors_cuda.cu: functions with which compiled steps make the fp16 operands of a product.
 // Read next  half_factors.cuh
 #include "framework/tensor.h"
 #include "layers/conv2d/shared/cuda/half_factors.cuh"

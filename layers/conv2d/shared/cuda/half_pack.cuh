@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // half_pack.cuh: the passes around fp16/bf16 matrix products: they find largest magnitudes, store
-// images with innermost channels as one or two fp16 planes, and add the parts of a split.
+// images with innermost channels as one or two fp16 planes, and add the parts of a split reduction.
 // Read next  half_pieces.h; half_steps.cuh, the products
 #pragma once
 
@@ -28,8 +28,8 @@ inline int maxima_blocks(std::int64_t count) {
   return static_cast<int>(blocks < 1 ? 1 : blocks > kMaximaBlocks ? kMaximaBlocks : blocks);
 }
 
-// Kernel: writes maxima[blockIdx.x], first the a_blocks of a, then those of b. Bits of magnitudes
-// have the order of the magnitudes.
+// Kernel: block i writes maxima[i]. The first a_blocks blocks read a, the others read b. The bits
+// of magnitudes compare like the magnitudes.
 template <int kThreadCount>
 __global__ __launch_bounds__(kThreadCount) void maxima_kernel(const float* a, std::int64_t a_count,
                                                               int a_blocks, const float* b,
@@ -153,12 +153,12 @@ inline int pack_channels_log2(int channels) {
   return log2;
 }
 
-// Returns the numbers of shared memory in which a block packs: [channels][pixels + 1].
+// Returns how many numbers of shared memory a block needs for packing: [channels][pixels + 1].
 constexpr int pack_tile(int channels_log2) {
   return (1 << channels_log2) * ((1 << pack_pixels_log2(channels_log2)) + 1);
 }
 
-// Packs the part of block (x: pixels of an image inside images, y: channels of a group).
+// Packs the part of one block: block_x selects pixels of an image, block_y channels of a group.
 template <class In, int kPlanes, int kChannelsLog2>
 __device__ inline void pack_pixels(const PackPixels& z, int block_x, int block_y, In* tile) {
   constexpr int kChannels = 1 << kChannelsLog2;
@@ -232,8 +232,8 @@ __device__ inline void pack_pixels(const PackPixels& z, int block, In* tile) {
   pack_pixels<In, kPlanes, kChannelsLog2>(z, block / wide, block % wide, tile);
 }
 
-// Kernel: packs two tensors. Blocks (x, 0) below `blocks_of_first` pack the first tensor, the
-// following blocks the second.
+// Kernel: packs two tensors. Blocks with blockIdx.x below `blocks_of_first` pack the first tensor,
+// the following blocks the second.
 template <class In, int kPlanes, int kChannelsLog2>
 __global__ __launch_bounds__(256) void pack_two_kernel(const __grid_constant__ PackPixels first,
                                                        const __grid_constant__ PackPixels second,
@@ -268,8 +268,9 @@ struct Finish {  // y = relu(sum + b + residual), each part if requested
   bool relu = false;
 };
 
-// Adds bias (f32) and residual to eight sums of adjacent channels of NHWC images, and stores them
-// to their piece of `out`. Only the first `left` channels exist; the remaining sums are unchanged.
+// Adds bias (f32) and residual to eight sums of adjacent channels of NHWC images, and stores the
+// results to their piece of `out`. Only the first `left` channels exist; the remaining sums are
+// unchanged.
 template <class Out>
 __device__ inline void finish_piece(const Finish& z, float (&sums)[kPieceHalves], int channel,
                                     int left, void* out, std::int64_t piece_at) {

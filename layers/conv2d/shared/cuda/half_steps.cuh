@@ -27,8 +27,8 @@ struct Variant {
   static constexpr int kColumns = kColumns_;  // columns of a warp group
   static constexpr int kStages = kStages_;
   static constexpr int kBlocks = kBlocks_;  // blocks that share an SM
-  // Steps whose product may still run when the next one is issued to the tensor cores; their stage
-  // is filled again one step later.
+  // The number of steps whose product may still run when the next product is issued to the tensor
+  // cores. The stage of such a step is filled again one step later.
   static constexpr int kUnderWay = kUnderWay_;
   static constexpr int kAhead = kStages - 1 - kUnderWay;  // steps that are copied in advance
   static constexpr int kDeep = 1;  // steps of 64 terms in a stage, between two barriers
@@ -124,8 +124,8 @@ __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages,
   __syncthreads();  // the stages may be reused
 }
 
-// Stores the sums of a thread to `out`. `at`: the offsets of the tile's pixels, relative to the
-// first image of the tile (-1: no pixel).
+// Stores the sums of a thread to `out`. `at` holds the offsets of the tile's pixels, relative to
+// the first image of the tile (-1: no pixel).
 template <class V, bool kPaired, class Out>
 __device__ inline void store_tile(const float (&sums)[V::kSums], Out* out, const int* at,
                                   std::int64_t image_at, int area, int first_channel, int rows_left,
@@ -179,11 +179,11 @@ struct ChannelsLastTile {
   std::int64_t first_pixel = 0;
 };
 
-// Stores the sums of a block to `z`. They are transposed in shared memory, so that eight channels
-// of a pixel are 16 bytes and neighbouring threads have neighbouring channels. `at` has the offsets
-// of the tile's pixels relative to first_pixel (-1: no pixel); it is stored before the memory
-// `turned`. Groups have whole pieces of channels, so a piece belongs to one group. `unscale` undoes
-// the scales of f32.
+// Stores the sums of a block to `z`. The sums are transposed in shared memory, so that eight
+// channels of a pixel are 16 bytes and neighbouring threads have neighbouring channels. `at` has
+// the offsets of the tile's pixels relative to first_pixel (-1: no pixel); this array is stored
+// before the memory `turned`. Groups have whole pieces of channels, so a piece belongs to one
+// group. `unscale` undoes the scales of f32.
 template <class V>
 __device__ inline void store_channels_last(const float (&sums)[V::kSums], const int* at,
                                            float* turned, const ChannelsLastTile& z,

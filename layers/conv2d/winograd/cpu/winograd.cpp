@@ -162,8 +162,8 @@ class Convolution {
     }
   }
 
-  // Computes V of channel c of the group for the tiles of a strip, which is strip `place` of its
-  // block.
+  // Computes V of channel c of the group for the tiles of a strip. `place` is the index of this
+  // strip in its block.
   void transform_input(Index g, Index c, Index strip, Index place, float* v, float* panel) const {
     const Strip at(tiling_, strip);
     const Index channel = g * pass_.depth + c * pass_.lanes;
@@ -228,8 +228,8 @@ class Convolution {
     }
   }
 
-  // Writes zeros after the last channel of an image. The empty lanes of the last vector hold 0
-  // times possible NaNs, and vectors without a channel are not computed.
+  // Writes zeros after the last channel of an image. The transforms leave 0 times possible NaNs in
+  // the empty lanes of the last vector, and do not compute vectors without a channel.
   void clear_lanes(const Strip& at, float* block) const {
     const Index used = pass_.channels % kChannelBlock;
     if (used == 0) return;
@@ -446,7 +446,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return is_blocked(z) ? blocked::supports(z) : Conv2dSupport{};  // groups of whole blocks
 }
 
-// Cost of the transforms per pixel. A tile of m + 2 pixels a side with larger m exceeds the
+// Cost of the transforms per pixel. With larger m, a tile of (m + 2) x (m + 2) pixels exceeds the
 // registers.
 constexpr double pixel_fmas(int m) { return m == 2 ? 10 : m == 4 ? 14 : 21; }
 constexpr double kTurningFmas = 5;  // the part that moves channels into the lanes and back

@@ -27,8 +27,8 @@ inline constexpr Index kKernelsAtOnce = 32;  // taps in lanes: 32 x 9 x 64 B = 1
 // ---- forward and backward_data by blocks: U stays; V and M are made for each block --------------
 inline constexpr Index kPointsFloats = 160000;  // V and M of a block: 640 KB of L2
 // A block has at least two register tiles, so that an element of U loaded from L2 is used for both.
-// It has at most eight: V of one point and 64 channels is then 28 KiB, and stays in L1 for all
-// panels of U.
+// A block has at most eight register tiles: V of one point and 64 channels is then 28 KiB, and
+// stays in L1 for all panels of U.
 inline constexpr Index kLeastTiles = 2 * 14, kMaxTiles = 8 * 14;
 
 // ---- the same by panels: V stays; each thread makes M of some output channels -------------------
@@ -68,8 +68,8 @@ struct Tiling {
   Index down, pieces, across, strips;
 };
 
-// Sizes of a pass. forward: in = x, out = y; backward_data: in = dy, out = dx. For each group, it
-// sums over `depth` channels of `in` and computes `channels` channels of `out`.
+// Sizes of a pass. forward: in = x, out = y; backward_data: in = dy, out = dx. For each group, the
+// pass sums over `depth` channels of `in` and computes `channels` channels of `out`.
 struct Pass {
   Pass(Index m, const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -113,8 +113,8 @@ struct Pass {
   Index scratch_floats() const {  // a panel of pixels, or taps
     return std::max(tiling.panel_floats(lanes), kKernelsAtOnce * 9 * lanes);
   }
-  // Returns how many parts U of one group has: one, or by panels one for each panel. U is prepared
-  // before the call, or each thread makes the panel that it needs.
+  // Returns how many parts U of one group has: one, or with by_panels one for each panel. U is
+  // prepared before the call, or each thread makes the panel that it needs.
   Index u_pieces() const { return by_panels ? panels : 1; }
   Index prepared_floats() const { return prepares ? z.groups * u_pieces() * u_floats() : 0; }
   Index u_at(Index g, Index panel) const {
@@ -122,8 +122,8 @@ struct Pass {
     return piece * u_floats() +
            (by_panels ? 0 : panel * point_kernels.get().vectors * lanes * depth);
   }
-  // Returns the floats that threads share. By panels they share V, and each thread has its own M,
-  // and its own U if U is not prepared. Otherwise each thread has its own V and M.
+  // Returns the floats that threads share. With by_panels they share V, and each thread has its own
+  // M, and its own U if U is not prepared. Otherwise each thread has its own V and M.
   Index shared_floats() const { return by_panels ? v_floats() : 0; }
   Index u_thread_floats() const { return prepares_always ? 0 : u_floats(); }
   Index thread_floats() const {
@@ -139,7 +139,7 @@ struct Pass {
   Index lanes = 1, depth_blocks = 1, channel_blocks = 1, panels = 1;
   bool by_panels = false;
   // Whether U is made before the call. Making a U above 4 MiB in the caches is faster than writing
-  // U to memory and reading it again. If U was made for many calls, it is only read; that pays off
+  // U to memory and reading it again. A U that was made for many calls is only read; that pays off
   // where U is used for few tiles.
   bool prepares = true, prepares_always = true;
   Index block_strips = 1, blocks = 0, block_tiles = 1;

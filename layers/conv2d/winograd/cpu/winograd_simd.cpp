@@ -36,7 +36,8 @@ CONVSCOPE_INLINE Vec add_terms(const Vec* in, Vec sum) {
   }
 }
 
-// Returns that sum, started with the first nonzero term (each half of each row has one).
+// Returns the sum of add_terms(), started with the first nonzero term. Each half of each row of a
+// matrix has such a term.
 template <const auto& matrix, int Row, int From, int Step, int Columns>
 CONVSCOPE_INLINE Vec terms(const Vec* in) {
   static_assert(From < Columns);

@@ -267,7 +267,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double of_products = plan.of_weights ? 0.65 : 0.88;
   const double of_passes = plan.of_weights ? 1.4 : 1.3;
   const double of_launches = plan.of_weights ? 0.9 : 0.66;  // launches overlap
-  // In planes whose rows are not made of aligned groups of four pixels, elements are read and
+  // Where rows of planes do not consist of aligned groups of four pixels, elements are read and
   // written singly.
   constexpr double kSingleReads = 0.5, kSingleWrites = 0.7;
   const bool wide_reads = transform_of(plan, plan.in, 6, 0, nullptr, nullptr, {}).aligned;
@@ -280,8 +280,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto bytes_of = [](const Shape& shape) { return 4 * number(shape.numel()); };
   const double x = bytes_of(z.x_shape()), y = bytes_of(z.y_shape());
   const double images = plan.of_weights ? 2 * (x + y) : plan.forward ? 2 * x + y : x + 2 * y;
-  // In a single call the weights' tiles are made, too, and the passes overlap. With prepared
-  // weights there is nothing to overlap with; measurements of networks with one image confirm it.
+  // In a single call the weights are transformed, too, and this pass overlaps with other passes.
+  // With prepared weights no pass hides the launches, as networks with one image confirm.
   const double exposed = plan.of_weights ? 0 : 0.33 * 4;
   const Conv2dCost cost{
       .flops = flops,
@@ -290,7 +290,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       .pass_bytes = device_time::passed(of_passes * (images + factors + sums)) + singles,
       .launches = of_launches * (3 * chunks + (plan.of_weights ? 2 : 1)) + exposed,
       .tensor_cores = true};
-  // backward_data reads the weights of one input channel, which are not adjacent in w.
+  // In backward_data a block reads the weights of one input channel, which are not adjacent in w.
   const double preparation_launches = 3 - exposed;
   const double preparation = plan.forward ? 1.5 : 4.5;
   return plan.of_weights

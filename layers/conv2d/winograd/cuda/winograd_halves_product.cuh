@@ -5,10 +5,10 @@
 //   forward          M [36][K][tiles] = U [36][K][C] V [36][C][tiles]      reduction inner, outer
 //   backward_data    M [36][C][tiles] = U [36][C][K] V [36][K][tiles]      reduction inner, outer
 //   backward_weight  S [36][K][C] = D [36][K][tiles] V [36][C][tiles]^T    reduction inner, inner
-// One warp issues TMA loads of a tile of both operands, 64 reduction indices at a time. It runs as
-// far ahead as stages are free, also beyond the end of a tile. One or two warp groups multiply
-// (wgmma). Blocks are persistent. They compute the tiles of one point after another, so that the
-// operands of a point stay in L2.
+// One warp issues TMA loads of a tile of both operands, 64 reduction indices at a time. This warp
+// runs as far ahead as stages are free, also beyond the end of a tile. One or two warp groups
+// multiply (wgmma). Blocks are persistent. They compute the tiles of one point after another, so
+// that the operands of a point stay in L2.
 // Read next  framework/cuda/tensor_cores/matrix_step.cuh; winograd_f4x3_halves_cuda.cu
 #pragma once
 
@@ -48,8 +48,8 @@ struct ProductTile {
 struct Product {
   TensorMap a, b;        // [2][36][..][..], fp16: high, low
   float* out = nullptr;  // [parts][36][rows][pitch]
-  // Exponents of the scales: `exponent` of both operands or of B only, then those of A's rows, if
-  // any.
+  // Exponents of the scales. `exponent` is for both operands or only for B; `row_exponents`, if not
+  // null, is for the rows of A.
   const int* exponent = nullptr;
   const int* row_exponents = nullptr;
   int rows = 0, columns = 0, pitch = 0;  // columns <= pitch: both even, or equal
@@ -94,7 +94,7 @@ __device__ inline void load_factor(unsigned char* to, const TensorMap& map, std:
   }
 }
 
-// Returns the first of a thread's two rows of accumulators. The second row is 8 rows further.
+// Returns the first of a thread's two rows of accumulators. The second row is 8 rows below.
 template <class V>
 __device__ inline int first_row_of(const ProductPlace& place) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -134,7 +134,7 @@ __device__ inline void store_product(const Product& z, const ProductPlace& place
 
 #endif
 
-// Kernel: the grid has as many blocks as run at once; each takes every gridDim.x-th tile.
+// Kernel: the grid has as many blocks as run at once. Each block computes every gridDim.x-th tile.
 template <class V, bool kBOuter>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void product_kernel(const __grid_constant__ Product z) {

@@ -3,9 +3,10 @@
 // products: each result, scaled by a power of two, is stored as high + low.
 //
 // The scale brings the largest magnitude of the tensor to [2^13, 2^14) (half_pieces.h). A transform
-// sums up to 36 elements of the tensor. By the product of the largest row sums of both sides, its
-// results are at most 26.2 (B), 2.2 (G) and 52.4 (A) times as large as these elements. So the scale
-// is reduced by 3 bits for B and 4 bits for A, and all results stay below 2^16, the range of fp16.
+// sums up to 36 elements of the tensor. The results are at most 26.2 (B), 2.2 (G) and 52.4 (A)
+// times as large as these elements: the products of the largest row sums of the two matrices. So
+// the scale is reduced by 3 bits for B and 4 bits for A, and all results stay below 2^16, the range
+// of fp16.
 // Read next  winograd_transforms.cuh; winograd_halves_product.cuh
 #pragma once
 
@@ -26,8 +27,8 @@ struct HalvesTransform {
   unsigned* v = nullptr;  // [2][36][channels][pitch] fp16, as pairs of tiles
   half_tiles::Maxima maxima = {}, other_maxima = {};
   int bits = 0, other_bits = 0;
-  int* exponent = nullptr;  // of the scale of all sums of products; written if not null
-  // The middle four columns of each tile are inside the image and 16-byte aligned.
+  int* exponent = nullptr;  // exponent of the products' scale; written if not null
+  // True if the middle four columns of each tile are inside the image and 16-byte aligned.
   bool aligned = false;
 };
 

@@ -7,8 +7,8 @@
 //   backward_data    V [P][K][tiles] of dy, U [P][K][C/G] of flipped w,  M [P][C][tiles] = U^T V
 //                    Long sums over channels are made in parts, each with its own M: rounding
 //                    errors of sums grow with their length, and the last transform enlarges them.
-//   backward_weight  V of x and D [P][K][tiles] of dy, cut into slots of tiles [slot][P][..][..];
-//                    S [slot][P][K][C/G] = D V^T; dw of the slots' sum
+//   backward_weight  V of x and D [P][K][tiles] of dy are cut into slots, groups of tiles:
+//                    [slot][P][..][..]. S [slot][P][K][C/G] = D V^T; dw from the sum of the slots
 // Each (point, group) is one matrix of a batched product, because all these matrices have equal
 // strides.
 // Read next  winograd_transforms.cuh; winograd_f4x3_cuda.cu
@@ -202,8 +202,8 @@ __global__ void __launch_bounds__(128)
   for (int tap = 0; tap < 9; ++tap) dw[i * 9 + tap] = out[tap] + (accumulate ? dw[i * 9 + tap] : 0);
 }
 
-// The same for few weights, or without any image. A block adds the slots of 32 weights; each
-// warp takes some points, and the first warp transforms the sums.
+// Computes dw like the kernel above, for few weights or without any image. A block adds the slots
+// of 32 weights; each warp takes some points, and the first warp transforms the sums.
 constexpr unsigned kGradientWarps = 8;
 template <int M>
 __global__ void gradient_kernel(const float* s, int slots, Index count, bool accumulate,
@@ -264,7 +264,7 @@ struct Plan {
     }
   }
 
-  // Returns the least number of equal parts up to kMaxSum, if the length divides so.
+  // Returns the least number of equal parts with at most kMaxSum terms, or 1 if there are none.
   static Index parts_of(Index sum) {
     for (Index n = ceil_div(sum, kMaxSum); n <= 2 * ceil_div(sum, kMaxSum); ++n) {
       if (sum % n == 0) return n;
@@ -435,8 +435,8 @@ inline Conv2dSupport supports_3x3(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Bytes of V, M and U: written, read by the products, and read again. They are weighted with times
-// measured on one H200, where small tensors stay in L2.
+// Counts the bytes of V, M and U, which are written, read by the products, and read again. Bytes
+// are weighted with times measured on one H200, where small tensors stay in L2.
 template <int M>
 Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
