@@ -67,7 +67,7 @@ class DevicePlace {
     const Index base_u = Index{q} * z.stride_w - z.pad_left + Index{s} * z.dilation_w;
     const float v = static_cast<float>(base_v) + offset_v;
     const float u = static_cast<float>(base_u) + offset_u;
-    // A NaN is not outside: it is neither below nor above.
+    // A NaN position counts as inside, because comparisons with NaN are false. Its sample is NaN.
     inside_ =
         !(v <= -1.0f || v >= static_cast<float>(z.h) || u <= -1.0f || u >= static_cast<float>(z.w));
     if (!inside_) return;  // infinite places included, which have no integer

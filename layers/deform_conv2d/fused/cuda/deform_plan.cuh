@@ -162,7 +162,7 @@ struct PreparedLayout {
 
 enum Word { kOfX, kOfDy, kOfMask, kLongestList, kWords };
 
-inline std::int64_t row_numbers(const Problem& z) {  // of 16 bytes, in a piece of packed rows
+inline std::int64_t row_numbers(const Problem& z) {  // 16-byte words in a packed piece
   return z.dtype == DType::f32 && z.math == MathMode::f32 ? 2 : 1;
 }
 
@@ -230,7 +230,7 @@ struct DataLayout {
     begin = block.take<int>(count);
     entries = block.take<Entry>(samples);
     sums = block.take<int>(ceil_div(count, kScanBlock));
-    // Temporary memory of the lists is used for packed dy afterwards.
+    // The temporary memory for building the lists is reused for packed dy.
     Pieces first(memory == nullptr ? nullptr : static_cast<const std::byte*>(memory) + block.used);
     place = first.take<int>(count);
     unordered = first.take<int>(samples);
