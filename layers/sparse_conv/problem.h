@@ -58,12 +58,13 @@ struct CONVSCOPE_API SparseConvProblem {
 
   // Returns
   // "submanifold,kernel=3x3x3,grid=1x64x64x64,sites=900,out_sites=900,pairs=9000,c=16,k=32". There
-  // is no parse(): a map is more than a line of text.
+  // is no parse(), because this text does not define the sites of the map.
   std::string text() const;
   std::string kernel_text() const;
-  // Returns the key of `measure`. The key is equal for clouds with about as many sites and
-  // neighbours (a bucket), so that training with new sites in each batch measures once for each
-  // bucket. Sites are rounded to powers of 2, pairs per site to powers of the square root of 2:
+  // Returns the key under which `measure` stores its choice. Clouds with about as many sites and
+  // neighbours (a bucket) have the same key, so training with new sites in each batch measures once
+  // for each bucket. Sites are rounded to powers of 2, pairs per site to powers of the square root
+  // of 2:
   // "submanifold,kernel=3x3x3,pad=1x1x1,sites=64k-128k,pairs_per_site=11.3-16,c=16,k=32".
   std::string bucket_text() const;
   // The number of problems whose choices a layer remembers. It is small, because each problem holds

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_pieces.cuh: eight channels of a packed pixel at a time: read, weighted, summed, and
-// written as fp16/bf16 where the tensor cores read them; and the scales that keep f32 in the range
+// deform_pieces.cuh: device functions that read eight channels of a packed pixel, weight and add
+// them, and write the sums as fp16/bf16 operands of the tensor cores. Scales keep f32 in the range
 // of fp16. Read next  deform_cuda_plan.h; deform_places.cuh
 #pragma once
 
@@ -161,7 +161,7 @@ struct Scaling {
 };
 struct Scales {
   float row;       // scales the weights of a row
-  float2 unscale;  // undoes the scales by two factors, because one float could overflow
+  float2 unscale;  // its two numbers undo the scales; one number could overflow
 };
 
 __device__ inline float2 two_powers(int exponent) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_pairs.cuh: the pairs of each tap as a list, and the products of one tap after the other:
-// gather rows, multiply, scatter, in one kernel for each tap.
+// sparse_pairs.cuh: lists the pairs of each tap, and multiplies one tap after the other. One kernel
+// for each tap gathers rows, multiplies them by the weights, and scatters the products.
 //
-//   lists     of tap t at [t sites, t sites + count[t]): site there, site here, in the order of the
-//             table's slots. A list has each site here once, so that adding its products needs no
-//             atomics; the next tap's kernel starts after this one
+//   lists     The pairs of tap t are at [t sites, t sites + count[t]), each as (site there, site
+//             here), in the order of the table's slots. A list has each site here once, so adding
+//             its products needs no atomics; the next tap's kernel starts after this one
 //   sums      acc[here, lane] += in[there, :] w[t, :, lane]      acc f32
 //   weights   dw[t, c, k] = sum over the list of x[there, c] dy[here, k]
 // Read next  sparse_native_cuda.cu, which starts them
@@ -166,7 +166,8 @@ __global__ __launch_bounds__(V::kThreads,
     const int row = group * 64 + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
     if (row >= pairs) continue;
     float* const to = z.sums + static_cast<std::int64_t>(z.here[first_pair + row]) * z.lanes;
-    // Loads everything first: loads after a store to the same array would wait for it.
+    // All loads come before the first store, because a load after a store to the same array would
+    // wait for the store.
     if (z.lanes % 2 == 0) {
       float2 before[V::kColumns / 8];
 #pragma unroll

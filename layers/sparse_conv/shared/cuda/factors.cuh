@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// factors.cuh: the operands of a product, as pieces (eight fp16/bf16 elements). They are packed
-// into the workspace or read in place. f32 operands have a scale.
+// factors.cuh: the operands of a product, as pieces of eight fp16/bf16 elements. Operands are
+// packed into the workspace or read in place. f32 operands have a scale.
 // Read next  row_pack.cuh
 #pragma once
 
@@ -107,8 +107,8 @@ struct WeightTiles {
   }
 };
 
-// Packs both operands that are not read in place. The first one has rows of features; the second
-// one has rows of features or weights [K,C,taps] for `lanes` columns.
+// Packs both operands, unless they are read in place. The first one has rows of features; the
+// second one has rows of features, or weights [K,C,taps] for `lanes` columns.
 void pack_factors(const Problem& z, const Workspace& at, const void* first, const void* second,
                   bool second_is_weights, bool backward, std::int64_t lanes,
                   const WeightTiles& tiles = {});
