@@ -27,7 +27,7 @@ struct ForwardMoments {
 CONVSCOPE_API bool register_forward_moments(const Conv2dAlgorithm& algorithm,
                                             const ForwardMoments& moments, const char* file);
 
-// Returns null if the algorithm has none for this problem.
+// Returns null if the algorithm has no such kernel for this problem.
 CONVSCOPE_API const ForwardMoments* forward_moments_of(const Conv2dAlgorithm& algorithm,
                                                        const Conv2dProblem& problem);
 
