@@ -209,8 +209,7 @@ class CONVSCOPE_API PlanGraph {
   // Returns the operations in the order in which they run, for rewrites.
   std::vector<std::unique_ptr<PlanOp>>& ops() { return ops_; }
   const std::vector<std::unique_ptr<PlanOp>>& ops() const { return ops_; }
-  int readers(ValueId value) const;  // number of operations that read the value; being the result
-                                     // counts as one
+  int readers(ValueId value) const;  // number of reading operations; the result counts as one
   // How readers use a value: as an f32 image, as fp16 operands, or both.
   struct ReadAs {
     bool numbers = false, factors = false;

@@ -190,8 +190,7 @@ void StepPlan::load_labels(const Tensor& labels) {
   CONVSCOPE_CHECK(labels.dtype() == DType::i32 && labels.shape() == labels_.shape(), kName,
                   "expected labels i32", labels_.shape(), ", got ", labels.str());
   if (labels.device().type ==
-      DeviceType::cpu) {  // labels on a device are not checked, because its kernels ignore invalid
-                          // ones
+      DeviceType::cpu) {  // not checked on a device: kernels ignore invalid labels
     const std::int64_t classes = graph_.shape(logits_)[1];
     const std::int32_t* const from = labels.data<std::int32_t>();
     for (std::int64_t n = 0; n < labels.numel(); ++n) {

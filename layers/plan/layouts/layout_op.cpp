@@ -9,8 +9,7 @@
 namespace convscope {
 namespace {
 
-constexpr double kCallMs = 2e-3;  // the least time of a copy, so that copies of a few KiB are not
-                                  // estimated as free
+constexpr double kCallMs = 2e-3;  // time of a call: no copy is estimated as free
 
 // Copies between f32 NCHW and NHWC, in either direction.
 void emit_half_copy(PlanBuilder& builder, const Tensor& from, ValueId from_value, const Tensor& to,
