@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_tiled_cuda.cu: pools at the speed of memory.
 //
-// Method    2x2 at stride 2 over even sides: the planes of a batch are one tall image, so a thread
-//           finds its two windows with one division; it reads two rows of 16 bytes, or writes them.
-//           3x3 at stride 2, padding 1, backward: only window (p,q) and its neighbours to the
-//           right, below and diagonally cover the pixels (2p,2q) to (2p+1,2q+1): a thread writes
-//           these four pixels from four windows.
-//           Planes: a warp adds one plane, 16 bytes for each lane at a time.
+// Method    2x2 at stride 2 over even sides: the planes of a batch are treated as one tall image,
+//           so a thread finds its two windows with one division, and reads or writes two rows of 16
+//           bytes. 3x3 at stride 2, padding 1, backward: only window (p,q) and its neighbours to
+//           the right, below and diagonally cover the pixels (2p,2q) to (2p+1,2q+1), so a thread
+//           writes these four pixels from four windows. Mean of a plane: a warp adds one plane,
+//           with 16 bytes for each lane at a time.
 // Numerics  the same additions in the same order as pool2d_cuda.cu; means of planes in double
 #include "framework/cuda/map.cuh"
 #include "layers/pool2d/pool2d_tiled.cuh"
