@@ -62,8 +62,8 @@ CONVSCOPE_API std::shared_ptr<Residual> basic_block_of(
     std::shared_ptr<Module> first, std::shared_ptr<Module> second,
     const std::function<std::shared_ptr<Module>()>& norm, std::shared_ptr<Sequential> shortcut);
 
-// Makes a convolution without bias, with weights drawn for ReLU. `path` is the full name of the
-// layer, as in the config's conv.per_layer: "layer1.0.conv1".
+// The sizes of plain_conv(), which makes a convolution without bias, with weights drawn for ReLU.
+// Its `path` is the full name of the layer, as in the config's conv.per_layer: "layer1.0.conv1".
 struct PlainConv {
   std::int64_t in_channels, out_channels, kernel = 3, stride = 1, groups = 1;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// calibrate.cpp: an initial step size from the values that will be rounded.
+// calibrate.cpp: computes an initial step size from the values that will be rounded.
 #include "quant/calibrate.h"
 
 #include <algorithm>

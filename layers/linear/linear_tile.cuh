@@ -15,9 +15,10 @@ static_assert(kWarps * 32 == kThreads);
 
 enum class Order { rows, columns };
 
-// Element (m, k) of A is at data[m ld + k] (rows) or data[k ld + m] (columns). Elements from
-// `extent` (of m) or the end of k on count as 0; with `ones`, m == extent is a row of ones. `mask`,
-// when given, has the layout of data: elements count where mask > 0 or is NaN.
+// An operand of a product. Element (m, k) of A is at data[m ld + k] (rows) or data[k ld + m]
+// (columns). Elements count as 0 if m >= `extent` or if k is beyond its end. With `ones`, row m ==
+// extent consists of ones. `mask`, if given, has the layout of data: only elements where mask > 0
+// or is NaN count.
 struct Factor {
   const float* data = nullptr;
   const float* mask = nullptr;
