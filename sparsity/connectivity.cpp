@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// connectivity.cpp: which outputs of a masked network are still on a path from the image to the
+// connectivity.cpp: finds the outputs of a masked network that are on a path from the image to the
 // classes.
 #include "sparsity/connectivity.h"
 

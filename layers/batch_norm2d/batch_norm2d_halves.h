@@ -51,8 +51,9 @@ struct BatchNormHalvesArgs {
   // The bound is stored after the scale. With bound_alone only scale and bound are written.
   Tensor y_factors = {};
   bool bound_alone = false;
-  // The same block of the residual, if y_factors is defined and the residual's producer has written
-  // such a block. residual_has_bound says whether the block contains a bound.
+  // The residual as fp16 operands, in a block like y_factors. Defined only if y_factors is defined
+  // and the producer of the residual has written such a block. residual_has_bound says whether the
+  // block contains a bound.
   Tensor residual_factors = {};
   bool residual_has_bound = false;
   // f32 [parts,4,Cp], mean and spread of x (framework/cuda/channel_moments.cuh) from the kernel

@@ -10,8 +10,9 @@
 //           backward  1 sums of g and g (x - mean)
 //                     2 a small launch: the factors of dx, gradients of weight and bias
 //                     3 dx and the gradient of the residual
-//           Without a residual the backward computes y of pass 3 of the forward again, rounding
-//           included, to see where the activation is 0. So it need not read y.
+//           Without a residual the backward pass computes y of pass 3 of the forward again,
+//           rounding included, to see where the activation is 0. So the backward pass does not read
+//           y.
 // Factors   For f32 images pass 3 also writes fp16 operands of products (half_factors.h). The scale
 //           of the operands comes from a bound that is known before pass 3 begins. In the forward
 //           direction one block of launch 2 computes this bound from weight and bias. In the

@@ -66,7 +66,7 @@ Preparation preparation_of(PlanBuilder& builder, const Conv2dWork& work, const T
   return out;
 }
 
-// Training changes the weights in each step, so they are prepared right before the call.
+// Training changes the weights in each step, so the weights are prepared right before the call.
 Preparation preparation_of_step(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w,
                                 void* workspace) {
   const std::size_t bytes =

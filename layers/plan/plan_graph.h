@@ -149,7 +149,7 @@ class CONVSCOPE_API PlanGraph {
     values_.at(index(value)).dtype = dtype;
     set_layout(value, layout);
   }
-  // Adds the same value in another layout; `shared`: in the same memory.
+  // Adds a copy of the value in another layout. With `shared` both use the same memory.
   ValueId add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype = DType::f32);
   // Adds a value for a rewrite; its producer is an operation with this output.
   ValueId add_value(const Shape& shape, DType dtype, ActivationLayout layout);

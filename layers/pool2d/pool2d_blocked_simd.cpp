@@ -43,7 +43,7 @@ struct WindowAxis {
   // its sum with the first number instead of adding it to 0, which makes a difference for -0.
   bool is_2x2(const WindowAxis& columns) const { return halves() && columns.halves(); }
   bool halves() const { return kernel == 2 && stride == 2 && pad == 0 && 2 * outputs <= size; }
-  // Returns the pixels by which the mean of window o is divided.
+  // Returns the number of pixels by which the sum over window o is divided.
   int64_t count(int64_t o) const {
     const int64_t last = start(o) + kernel;
     if (count_pad) return (last > size + pad ? size + pad : last) - start(o);

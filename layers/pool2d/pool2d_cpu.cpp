@@ -195,7 +195,7 @@ void max_gradient_cpu(const Tensor& dy, const Tensor& taps, const Pool2dWindow& 
                  });
 }
 
-// Returns the pixels by which the mean of window p is divided, along one axis.
+// Returns the number of pixels by which the sum over window p is divided, along one axis.
 std::int64_t divisor(std::int64_t start, std::int64_t kernel, std::int64_t size, std::int64_t pad,
                      bool count_include_pad) {
   if (count_include_pad) return std::min(start + kernel, size + pad) - start;

@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(256)
   });
 }
 
-// Returns the pixels by which the mean of a window is divided, along one axis.
+// Returns the number of pixels by which the sum over a window is divided, along one axis.
 __device__ int divisor(int start, int kernel, int size, int pad, bool count_include_pad) {
   if (count_include_pad) return least(start + kernel, size + pad) - start;
   return least(start + kernel, size) - most(0, start);

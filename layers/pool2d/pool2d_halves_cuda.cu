@@ -42,7 +42,8 @@ struct Axis {
     const Range inside = pixels(p);
     return inside.end - inside.begin;
   }
-  // Returns the windows that hold pixel i; adaptive windows at the ends may not hold it.
+  // Returns a range that includes all windows with pixel i. In the adaptive case the first or last
+  // window of the range may not contain pixel i.
   __device__ Range windows_of(int i) const {
     if (kernel == 0) {
       const auto at = static_cast<std::int64_t>(i) * windows;

@@ -147,7 +147,8 @@ class CONVSCOPE_API SparseMap {
     return std::static_pointer_cast<const Form>(
         any_form(name, [&]() -> std::shared_ptr<const void> { return make(); }));
   }
-  // Registers a function that counts the pairs without a table on the host; the last one is used.
+  // Registers a function that counts the pairs without a table on the host. A later function
+  // replaces an earlier one.
   void counts_pairs(std::function<std::int64_t()> count) const;
 
  private:

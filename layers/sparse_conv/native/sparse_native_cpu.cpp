@@ -48,7 +48,7 @@ Index longest(const Problem& z) {
   return out;
 }
 
-// Scratch: the pairs of a tap, two arrays of rows, and one tap of dw.
+// Scratch memory for the pairs of a tap, two arrays of rows, and one tap of dw.
 struct NativeMemory {
   NativeMemory(const Problem& z, Direction direction, void* memory) {
     const Index pairs = longest(z);

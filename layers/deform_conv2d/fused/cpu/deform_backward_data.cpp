@@ -246,7 +246,8 @@ class BackwardData {
     }
   }
 
-  // Writes the sums over the part's blocks for one tap of an offset group.
+  // Adds up the products of all blocks of the part, for one tap of an offset group, and adds the
+  // results to doffset and dmask.
   void write_places(const Part& part, const Strip& strip, Index group, Index tap) const {
     const Index at = (part.n * z_.offset_groups + group) * plan_.taps + tap;
     float* const dv =

@@ -16,7 +16,8 @@
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            f32, sums in f32; x, y and dx also in blocks [N,C/16,H,W,16]
 // Supports   f32; every stride, dilation, padding, number of groups and of offset groups; with and
-//            without a mask; in blocks: whole blocks for each group and offset group
+//            without a mask. Images in blocks require that each group and offset group has whole
+//            blocks
 // Cost       FLOPs = 2 N K P Q (C/G) R S, and 4 multiply-adds for each sample; bytes = the tensors;
 //            workspace = a panel for each thread (a third of L2), and for [N,C,H,W] a part of an
 //            image. The algorithm is compute-bound from about K = 32 on

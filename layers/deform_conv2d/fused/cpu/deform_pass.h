@@ -8,7 +8,8 @@
 
 namespace convscope::deform {
 
-// Cuts a workspace into arrays; each begins at a cache line. Without memory it only counts bytes.
+// Cuts a workspace into arrays; each array begins at a cache line. Without memory the object only
+// counts bytes.
 class Pieces {
  public:
   explicit Pieces(void* memory = nullptr) : memory_(static_cast<std::byte*>(memory)) {}

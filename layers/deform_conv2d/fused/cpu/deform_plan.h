@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_plan.h: how fused deformable convolution is cut into blocks, parts and chunks; numbers
-// only.
+// deform_plan.h: the sizes of the blocks, parts and chunks into which fused deformable convolution
+// is cut. The file only computes numbers.
 //
 // Block   Up to 16 neighbouring channels of one weight group and one offset group. x is stored in
 //         blocks [H W, 16], so that a corner's channels are one cache line.

@@ -2,9 +2,9 @@
 // deform_cuda_plan.h: the sizes that the kernels of deform_fused_cuda.cu work with, and the order
 // in which they sum. The file has no CUDA code, so tests can check it on the CPU.
 //
-// A piece is eight neighbouring channels of a pixel. A run is a longest range of channels in the
-// same weight group and the same offset group. It is cut into units of four or eight pieces; the
-// last unit is filled up with zeros. Packed images have the pieces of a pixel next to each other,
+// A piece is eight neighbouring channels of a pixel. A run is a maximal range of channels that
+// share a weight group and an offset group. A run is cut into units of four or eight pieces, and
+// the last unit is padded with zeros. Packed images have the pieces of a pixel next to each other,
 // [N][H W][runs][pieces of a run].
 //
 // The K dimension of y and the columns of dw list all taps of one unit before the next unit, so

@@ -65,7 +65,7 @@ struct PackRows {
 
 inline constexpr int kPackPixels = 32;
 
-// Block (x: 32 pixels of an image, inside images; y: eight pieces).
+// Grid: x counts blocks of 32 pixels, image after image; y counts groups of eight pieces.
 static __global__ __launch_bounds__(kThreads) void pack_rows_kernel(const PackRows z) {
   constexpr int kRow = kStepPieces * kPieceNumbers + 1;
   __shared__ float tile[kPackPixels * kRow];

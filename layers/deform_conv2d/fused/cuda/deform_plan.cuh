@@ -119,7 +119,7 @@ inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math =
 
 // ---- memory ------------------------------------------------------------------------------------
 
-// Cuts a block of memory into arrays, or only counts their bytes.
+// Cuts a block of memory into arrays. Without memory the object only counts the bytes.
 class Pieces {
  public:
   explicit Pieces(const void* memory) : memory_(const_cast<void*>(memory)) {}
@@ -137,7 +137,8 @@ class Pieces {
   void* memory_;
 };
 
-// Weights as one or two 16-bit planes in the order of the sum, and their largest magnitude.
+// Prepared weights as one or two 16-bit planes in the order of the K dimension, and the largest
+// magnitude of the weights.
 struct PreparedLayout {
   PreparedLayout(const Problem& z, Direction direction, const void* memory) {
     const Sizes s(z);

@@ -66,7 +66,8 @@ struct Gather {
   FastDivisor by_row_tiles, by_out_area;
 };
 
-// Block (x: row tiles inside pixel tiles, y: block of rows, z: split).
+// Grid: x counts all row tiles of one pixel tile, then those of the next; y counts blocks of rows,
+// z splits.
 template <class V, class View>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_kernel(
     const __grid_constant__ Gather<View> z) {
@@ -210,7 +211,8 @@ struct WeightGather {
   FastDivisor by_row_tiles;
 };
 
-// Block (x: row tiles inside column tiles, y: group, z: split).
+// Grid: x counts all row tiles of one column tile, then those of the next; y counts groups, z
+// splits.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
     const __grid_constant__ WeightGather z) {
@@ -328,8 +330,9 @@ __device__ inline int channel_of_column(int column) {
   return column % 8 / 2 * kOwn + column / 8 * 2 + column % 2;
 }
 
-// Block (x: tile of pixels of y, y: key). The rows are pixels of y, the columns are channels of x.
-// A thread block loops over the tiles of columns, so that one thread sees all channels of a place.
+// Grid: x counts tiles of pixels of y, y counts keys. The rows are pixels of y, the columns are
+// channels of x. A thread block loops over the tiles of columns, so that one thread sees all
+// channels of a place.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void place_kernel(
     const __grid_constant__ PlaceGradient z) {

@@ -6,10 +6,11 @@
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   implicit_gemm gathers one row of x for each pair of neighbours: on a surface 13 rows
 //            of C elements for each site
-// Method     forward, dx   a block has a tile and up to 64 lanes: rows of the halo into shared
-//                          memory, 1.2 to 2.3 for each site; then for each tap its weights, by a
-//                          ring of three stages, and matrix products of 64 sites, whose rows
-//                          ldmatrix reads in place (gathered_tile.cuh)
+// Method     forward, dx   a block computes a tile and up to 64 lanes. It loads the rows of the
+//                          halo into shared memory, 1.2 to 2.3 rows for each site. It loads the
+//                          weights of one tap after the other into a ring of three stages, and
+//                          multiplies 64 sites at a time, whose rows ldmatrix reads in place
+//                          (gathered_tile.cuh)
 // Shapes     x [n,C], w [K,C,(T,)R,S], y [n,K]; f32 (three products of scaled fp16), TF32, f16,
 //            bf16; sums f32
 // Supports   submanifold, at most 32 taps and 5 along w, rows of at most 64 channels, whose halo

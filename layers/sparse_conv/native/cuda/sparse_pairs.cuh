@@ -25,8 +25,8 @@ struct PairLists {
   int sites = 0, block_count = 0;
 };
 
-// Grid: x selects kThreads slots, y the tap. The first call counts a block's pairs, the second call
-// writes them to the lists.
+// Grid: x counts groups of kThreads slots, y counts taps. The first call counts the pairs of each
+// block, the second call writes the pairs to the lists.
 template <bool kFill>
 __global__ __launch_bounds__(kThreads) void list_pairs_kernel(
     const __grid_constant__ TableView table, const __grid_constant__ PairLists z) {
@@ -109,7 +109,7 @@ struct TapSums {
   float* sums = nullptr;  // [sites here, lanes]
 };
 
-// Block (x: tiles of the list, y: tiles of lanes).
+// Grid: x counts tiles of the list, y counts tiles of lanes.
 template <class V>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void tap_sums_kernel(const __grid_constant__ TapSums z) {
@@ -207,7 +207,8 @@ struct TapWeights {
   int rows = 0;            // taps x row tiles x kTileRows
 };
 
-// Block (x: tap, tiles of its channels inside; y: tiles of lanes; z: splits of the list).
+// Grid: x counts all channel tiles of one tap, then those of the next; y counts tiles of lanes, z
+// splits of the list.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void tap_weights_kernel(
     const __grid_constant__ TapWeights z) {

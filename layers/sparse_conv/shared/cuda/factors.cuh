@@ -16,7 +16,7 @@ using Problem = SparseConvProblem;
 inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math == MathMode::tf32; }
 inline int planes_of(const Problem& z) { return z.dtype == DType::f32 && !is_tf32(z) ? 2 : 1; }
 
-// Cuts memory into arrays, one after the other. Without a base it only counts bytes.
+// Cuts memory into arrays, one after the other. Without a base the object only counts bytes.
 class Memory {
  public:
   explicit Memory(void* base) : base_(static_cast<std::byte*>(base)) {}

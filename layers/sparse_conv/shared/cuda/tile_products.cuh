@@ -156,7 +156,7 @@ __device__ inline void store_sums(const SumsArgs& z, const float (&sums)[V::kSum
   }
 }
 
-// Block (x: tiles of slots, y: tiles of lanes).
+// Grid: x counts tiles of slots, y counts tiles of lanes.
 template <class V>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void sums_kernel(const __grid_constant__ SumsArgs z) {
@@ -247,7 +247,7 @@ struct WeightsArgs {
 
 inline constexpr int kMaxUnits = 2048;  // of a split, whose list is in shared memory
 
-// Block (x: tiles of (tap, channel), y: tiles of lanes, z: splits of the slots).
+// Grid: x counts tiles of (tap, channel), y counts tiles of lanes, z counts splits of the slots.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weights_kernel(
     const __grid_constant__ WeightsArgs z) {
