@@ -117,8 +117,7 @@ class CONVSCOPE_API PlanOp {
   virtual DType rounds_input(std::size_t) const { return DType::f32; }
 
   std::string layer;                    // "c1"; the first one of fused layers
-  std::vector<std::string> all_layers;  // all layers that the operation computes; empty: it belongs
-                                        // to no layer
+  std::vector<std::string> all_layers;  // layers that it computes; empty: no single layer
   std::vector<ValueId> inputs;          //
   ValueId output = kNoValue;
 };
