@@ -84,7 +84,7 @@ CONVSCOPE_API std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>&
 
 }  // namespace convscope
 
-// Use it in the layer's .cpp file; several in one file are fine, one per line.
+// Use this macro in the .cpp file of a layer, once in a line. A file may register several layers.
 #define CONVSCOPE_REGISTER_LAYER(name, ...) \
   CONVSCOPE_REGISTER_IN(::convscope::layer_types(), __LINE__, name, __VA_ARGS__)
 #define CONVSCOPE_REGISTER_MODEL(name, ...) \

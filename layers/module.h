@@ -41,8 +41,8 @@ class CONVSCOPE_API Module {
 
   virtual std::string kind() const = 0;  // the registered type name: "conv2d"
   virtual Variable forward(const Variable& x) = 0;
-  // Returns the shape of forward(x) for x of shape `input`; throws with the layer's message when
-  // the input does not fit. Builds and explains networks without running them.
+  // Returns the shape of forward(x) for x of shape `input`, to build and explain networks without
+  // running them. Throws with the layer's message when the input does not fit.
   virtual Shape output_shape(const Shape& input) const = 0;
   // Visits the layers that an input of this shape passes, in order, without running them. A layer
   // visits itself; a module made of layers (Sequential, Residual) forwards the walk to them. If a

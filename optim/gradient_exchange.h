@@ -45,8 +45,8 @@ CONVSCOPE_API std::vector<std::vector<std::size_t>> gradient_buckets(
 
 class CONVSCOPE_API GradientExchange {
  public:
-  // Moves the gradients into the block: compiled steps that were made before become invalid.
-  // averages: f32 tensors on the same device.
+  // Moves the gradients into the block, so compiled steps that were made before become invalid.
+  // `averages` are f32 tensors on the same device.
   GradientExchange(std::unique_ptr<Reducer> reducer, std::vector<OptimParameter> parameters,
                    std::vector<Tensor> averages, const ExchangeOptions& options);
   ~GradientExchange();

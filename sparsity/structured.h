@@ -2,7 +2,8 @@
 // structured.h: filter and channel pruning: removes whole outputs of a layer, and the columns of
 // the next layer that read them. Cutting output k of layer l drops row k of its matrix and group k
 // of the columns of layer l+1 (the H W columns of that channel when a flatten layer is between). So
-// the masked network computes exactly the same as the smaller network without both.
+// the masked network computes exactly the same as the smaller network without this row and these
+// columns.
 //
 //   filter   strength of output k: ||row k of layer l||_2           (its producer)
 //   channel  strength of output k: ||column group k of layer l+1||_2 (its reader)

@@ -56,7 +56,7 @@ CONVSCOPE_INLINE void for_vectors(int64_t pixels, const Body& body) {
   }
 }
 
-// Returns x <= 0 ? 0 : x, at most `most`: NaN passes both, and adding 0 turns -0 into 0.
+// Returns x <= 0 ? 0 : x, limited to at most `most`. NaN stays NaN, and adding 0 turns -0 into 0.
 CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return bounded_relu(x, most); }
 
 template <bool kResidual, bool kRelu>

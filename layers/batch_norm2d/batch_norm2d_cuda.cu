@@ -48,9 +48,9 @@ struct ChannelSplits {
         small ? static_cast<std::uint32_t>(e) / static_cast<std::uint32_t>(plane) : e / plane;
     return (n * channels + c) * plane + (e - n * plane);
   }
-  // Calls use(offset, load(offset)) for every kWidth elements of this block's split. Several are
-  // loaded before the first is used, because the compiler must assume that a store changes later
-  // loads.
+  // Calls use(offset, load(offset)) for every kWidth elements of this block's split. Several
+  // elements are loaded before the first one is used, because the compiler must assume that a store
+  // changes later loads.
   template <int kWidth, class Load, class Use>
   __device__ void run(const Load& load, const Use& use) const {
     constexpr int kBatch = 4;

@@ -5,8 +5,8 @@
 // Method    four vectors are added in parallel, because an add takes 3 to 4 cycles and two can
 //           begin in each cycle. After 32 vectors the sums are added up to one double. The rest of
 //           a plane, less than a vector, is added one by one
-// Numerics  Numbers are taken relative to a nearby one (the mean, or the channel's first element),
-//           so a mean far from 0 costs no accuracy. A fold of 512 numbers adds at most 14
+// Numerics  A nearby number (the mean, or the channel's first element) is subtracted from each
+//           element, so a mean far from 0 costs no accuracy. A fold of 512 numbers adds at most 14
 //           roundings, each of 2^-24: the sum is exact to 1e-6 of the sum of magnitudes, mostly to
 //           1e-7
 #include "layers/batch_norm2d/batch_norm2d_simd.h"

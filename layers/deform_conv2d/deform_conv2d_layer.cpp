@@ -15,7 +15,7 @@ constexpr const char* kOperation = Operator<DeformConv2dProblem>::kOperation;
 constexpr const char* kBranch = "branch";
 
 // The branch draws no random numbers, so later layers draw the same numbers as after a plain
-// convolution. It stays in f32, because it computes sampling places.
+// convolution. The branch stays in f32, because it computes sampling places.
 std::shared_ptr<Conv2d> zero_branch(const Conv2dOptions& options, const LayerContext& context) {
   LayerContext own = context;
   own.precision = ComputePrecision::f32;

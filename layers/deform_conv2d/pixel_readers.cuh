@@ -84,8 +84,8 @@ __global__ void count_kernel(DeviceSizes z, PixelReaders to, Index first, const 
 
 constexpr int kCellsAtOnce = 4;  // of a thread
 
-// Converts counts to begins. A thread block processes one lot, kThreads * kCellsAtOnce cells at a
-// time.
+// Converts the counts of cells to the positions where their lists begin. A thread block processes
+// one lot, kThreads * kCellsAtOnce cells at a time.
 static __global__ void begins_kernel(PixelReaders to) {
   __shared__ int sums[kThreads];
   const int i = static_cast<int>(threadIdx.x);

@@ -79,8 +79,8 @@ class DevicePlace {
   }
 
   __device__ bool inside() const { return inside_; }
-  // Returns the row of corner 0's pixel, which may be one row above the image; column(): likewise
-  // one to its left.
+  // Returns the row of the pixel at corner 0, which may be one row above the image. column()
+  // returns the column of this pixel, which may be one column to the left of the image.
   __device__ int row() const { return h_; }
   __device__ int column() const { return w_; }
   __device__ bool has(int corner) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.cpp: runs a chosen algorithm. With `checked_by` it runs the second one too and fails,
-// with kind kRun, when the two differ by more than the sum of their error bounds.
+// execute.cpp: runs a chosen algorithm. With `checked_by` it also runs the second algorithm and
+// fails, with kind kRun, when the results differ by more than the sum of both error bounds.
 #include "layers/dispatch/execute.h"
 
 #include <algorithm>

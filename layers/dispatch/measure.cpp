@@ -23,7 +23,8 @@ namespace {
 
 using Answers = std::map<std::string, std::string>;  // key -> algorithm
 
-// Guards everything below. It is held while measuring, so that two layers never time at once.
+// Guards all variables below. The mutex is held while measuring, so that two layers never time at
+// once.
 std::mutex answers_mutex;
 std::map<std::string, Answers> answers_by_path;  // a file is read once
 Answers given;  // in this process: key_of_any_machine() -> algorithm

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator_use.h: an operator's answers about one input, without the type of its problem: for
-// `convscope explain`, layers.csv and the benchmark of networks. A layer implements it in one line:
+// operator_use.h: an interface that answers questions about an operator for one input, without the
+// type of its problem. `convscope explain`, layers.csv and the benchmark of networks use it. A
+// layer implements the interface in one line:
 //
 //   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override {
 //     return operator_use_of(problem(input), policy(), name);

@@ -75,7 +75,8 @@ std::vector<OptionField> mobilenet_v2_fields() {
            .max = 0.999999}};
 }
 
-// Returns the nearest multiple of 8, at least 8; the next one when that is more than 10 % below.
+// Returns the multiple of 8 nearest to `channels`, at least 8. If this multiple is more than 10 %
+// below `channels`, returns the next one.
 std::int64_t multiple_of_8(double channels) {
   const std::int64_t near =
       std::max<std::int64_t>(8, static_cast<std::int64_t>(channels + 4) / 8 * 8);

@@ -79,7 +79,7 @@ class CONVSCOPE_API PlanOp {
   virtual std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const;
   virtual void set_layout(const PlanGraph&, ActivationLayout) {}
   // Returns the type, fp16 or bf16, in which the operation needs its images, in NHWC. f32 means
-  // that it accepts any type. Called by half_layouts.cpp.
+  // that the operation accepts any type. Called by half_layouts.cpp.
   virtual DType wants_halves() const { return DType::f32; }
   // Returns whether the operation reads its images in any layout; then no copy is inserted before
   // the operation.
@@ -99,9 +99,9 @@ class CONVSCOPE_API PlanOp {
   // this holds for no operation, plan_layouts.cpp leaves the layouts as they are.
   virtual bool may_gain_channels_last(const PlanGraph&) const { return false; }
   // Returns which fp16 operands (dispatch/layout/half_factors.h) the operation would read in NHWC.
-  // They are made once for all readers. would_write_factors() returns whether it would write the
-  // operands of its result and of its image's gradient. plan_layouts.cpp adds the cost of passes
-  // that make all other operands.
+  // Operands are made once for all readers. would_write_factors() returns whether the operation
+  // would write the operands of its result and of its image's gradient. plan_layouts.cpp adds the
+  // cost of passes that make all other operands.
   struct FactorsRead {
     bool image = false, gradient = false;  // `gradient` of its output
   };

@@ -7,7 +7,7 @@
 //           the pixel, in reading order. So no two threads write to one pixel. Neighbouring threads
 //           have neighbouring channels, so all accesses are whole cache lines.
 // Numerics  sums in f32 in reading order, rounded once. The largest number needs no rounding. Lanes
-//           after the last channel hold 0 and give 0
+//           after the last channel are 0 in the input, and become 0 in the result
 // Read next pool2d_cuda.cu, the same for planes
 #include "framework/cuda/half_piece.cuh"
 #include "layers/pool2d/pool2d_halves.cuh"

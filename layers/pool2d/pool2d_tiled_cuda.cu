@@ -21,7 +21,7 @@ struct Window2x2 {
   unsigned across;     // pairs in a row
 };
 
-// The position of the pair's windows in x, and the distance to the row below.
+// The position in x of the two windows of a thread, and the distance to the row below.
 struct PlaceOfPair {
   std::int64_t above;
   std::int64_t width;
@@ -121,7 +121,8 @@ __global__ void __launch_bounds__(kThreads)
     const auto p = static_cast<unsigned>(row - plane * s.p);
     const bool right = q + 1 < s.q;
     const bool below = p + 1 < s.p;
-    // The window and its neighbours to the right, below and diagonally; tap 255 is none.
+    // The window and its neighbours to the right, below and diagonally. A tap of 255 means that
+    // there is no such window.
     const std::int64_t at[4] = {window, window + 1, window + s.q, window + s.q + 1};
     const bool there[4] = {true, right, below, right && below};
     float g[4];

@@ -62,8 +62,8 @@ constexpr const char* name_of(SparseKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-// A table with an entry for each site and each row of taps: the sites of another set that the taps
-// meet.
+// A table with an entry for each site and each row of taps. The entry says which sites of another
+// set the taps meet.
 struct CONVSCOPE_API SparseTable {
   std::int64_t sites = 0, taps = 0;
   std::int64_t run = 1;  // taps of an entry: neighbours along w

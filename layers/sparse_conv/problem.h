@@ -6,9 +6,9 @@
 //   dx[j,c] = sum over taps t that lead from j to an output i, and k < K, of w[k,c,t] dy[i,k]
 //   dw[k,c,t] = sum over pairs (i, j(i,t)) of dy[i,k] x[j,c]
 //
-// The map (map.h) says which sites are neighbours. All other positions count as 0: the result is
-// the convolution of an image that is 0 there, computed only at the output sites. A submanifold
-// convolution has the same sites before and after, so a network of them stays sparse.
+// The map (map.h) says which sites are neighbours. The result is the convolution of an image that
+// is 0 outside of the sites, computed only at the output sites. A submanifold convolution has the
+// same sites before and after, so a network of them stays sparse.
 //
 // Source: B. Graham, M. Engelcke, L. van der Maaten: 3D Semantic Segmentation with Submanifold
 // Sparse Convolutional Networks, CVPR 2018, arXiv 1711.10275
@@ -67,8 +67,8 @@ struct CONVSCOPE_API SparseConvProblem {
   // of 2:
   // "submanifold,kernel=3x3x3,pad=1x1x1,sites=64k-128k,pairs_per_site=11.3-16,c=16,k=32".
   std::string bucket_text() const;
-  // The number of problems whose choices a layer remembers. It is small, because each problem holds
-  // a map.
+  // The number of problems whose choices a layer remembers. The number is small, because each
+  // problem holds a map.
   static constexpr std::size_t kMaxChoices = 4;
 
   bool operator==(const SparseConvProblem&) const = default;  // maps compare by pointer

@@ -36,7 +36,8 @@ class Network {
     }
   }
 
-  // Returns the arc by which each node is reached with capacity left, or kNowhere; stops at `sink`.
+  // Returns, for each node, the arc by which a search along arcs with capacity left reaches the
+  // node, or kNowhere. The search stops at `sink`.
   std::vector<int> reached(int source, int sink) const {
     std::vector<int> by(arcs_of_.size(), kNowhere);
     std::vector<int> queue{source};

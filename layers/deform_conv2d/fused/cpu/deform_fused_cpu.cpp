@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_fused_cpu.cpp: deformable convolution without a buffer of columns: the samples of a few
-// pixels are written into a panel, and register tiles multiply it while it is in the cache.
+// deform_fused_cpu.cpp: deformable convolution without a buffer of columns. The samples of a few
+// pixels are written into a panel, which register tiles multiply while the panel is in the cache.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)

@@ -139,7 +139,7 @@ static __global__ __launch_bounds__(kThreads) void sum_counts_kernel(
   if (threadIdx.x == 0) z.sums[blockIdx.x] = all;
 }
 
-// One block turns the sums of blocks into the positions where the blocks begin.
+// One thread block converts the sums of all scan blocks to the positions where these blocks begin.
 static __global__ __launch_bounds__(kThreads) void scan_sums_kernel(const __grid_constant__ Lists z,
                                                                     int blocks) {
   __shared__ int scratch[32];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_places.cuh: where a tap of a pixel of y reads x (a place), as problem.h defines. The lines
-// are those of layers/deform_conv2d/place.h, in f32.
+// deform_places.cuh: where a tap of a pixel of y reads x (a place), as problem.h defines. The code
+// follows layers/deform_conv2d/place.h line by line, in f32.
 // Read next  deform_sampler.cuh
 #pragma once
 

@@ -323,7 +323,8 @@ __device__ inline void add_four(float* to, float a, float b, float c, float d) {
 }
 
 // Returns the column of a tile that holds its channel i. The four threads of a pixel have 2 of
-// every 8 columns each, so channels are permuted and each thread has kColumns / 4 neighbours.
+// every 8 columns each, so channels are permuted to give each thread kColumns / 4 neighbouring
+// channels.
 template <int kColumns>
 __device__ inline int channel_of_column(int column) {
   constexpr int kOwn = kColumns / 4;

@@ -271,7 +271,7 @@ __global__ __launch_bounds__(V::kThreads,
                               V::place(0, i % V::kPieces, 0)) = uint4{};
   }
 
-  // This thread loads the rows of one slot of each unit of its warp group.
+  // Each thread loads the rows of one slot in each unit of its warp group.
   int slot[V::kUnits];
   int own_turn[V::kUnits];
 #pragma unroll
