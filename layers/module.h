@@ -85,7 +85,8 @@ class CONVSCOPE_API Module {
   // (dispatch/operator_use.h). Null for all other layers.
   virtual std::unique_ptr<OperatorUse> operator_use(const Shape& input) const;
 
-  // Returns them in the order added, children after the module's own; names joined by dots.
+  // Returns all of them in the order added: first those of the module, then those of its children,
+  // with names joined by dots.
   std::vector<NamedParameter> parameters() const;
   std::vector<NamedTensor> buffers() const;
   std::vector<NamedModule> modules();  // itself first, then all descendants

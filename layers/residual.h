@@ -56,8 +56,8 @@ class CONVSCOPE_API Residual final : public Module {
   End end_;
 };
 
-// Returns relu(body(x) + shortcut(x)), a basic block: the body is first, norm, ReLU, second, norm.
-// `norm` creates a new one on each call.
+// Returns a basic block, relu(body(x) + shortcut(x)). The body is first, norm, ReLU, second, norm.
+// Each call of `norm` creates a new batch norm.
 CONVSCOPE_API std::shared_ptr<Residual> basic_block_of(
     std::shared_ptr<Module> first, std::shared_ptr<Module> second,
     const std::function<std::shared_ptr<Module>()>& norm, std::shared_ptr<Sequential> shortcut);

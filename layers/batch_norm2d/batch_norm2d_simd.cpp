@@ -34,7 +34,7 @@ CONVSCOPE_INLINE void for_plane(int64_t n, const Block& block, const One& one) {
   for (; i < n; ++i) one(i);
 }
 
-// Sum over the vectors at p, p + kLanes, ... of term(vector of p), folded.
+// Adds term(vector) over the vectors at p, p + kLanes, ..., then adds the lanes to one double.
 template <class Term>
 CONVSCOPE_INLINE double folded(const float* p, int vectors, const Term& add) {
   Vec part[kSide];

@@ -23,7 +23,8 @@ using half_tiles::Finish;
 using half_tiles::store_tile;
 using half_tiles::sum_steps;
 
-// A tile with the type of its rows, and a table of places after the stages.
+// A tile of a product: the types of its operands, its sizes, and the layout of shared memory, which
+// has a table of places after the stages.
 template <class By_, int kRowGroups, int kColumnGroups, int kColumns, int kStages, int kBlocks,
           int kDeep_ = 1>
 struct Tile

@@ -67,7 +67,8 @@ constexpr int kPixelChannels = 8;
 
 __device__ Index pixel_here() { return global_thread(); }
 
-// One tap of one pixel, of each image from `first` on and of some channels of an offset group.
+// Writes columns. A thread samples one tap of one pixel, for each image from `first` on and for
+// kChannels channels of an offset group at a time.
 template <class T>
 __global__ void columns_kernel(DeviceSizes z, Index first, Index images, const T* x,
                                const T* offset, const T* mask, T* columns) {
