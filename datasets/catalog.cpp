@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// catalog.cpp: the MD5 sums are those that the authors of the sets publish for the archives
-// (CIFAR-10: https://www.cs.toronto.edu/~kriz/cifar.html; Fashion-MNIST: its README). The SHA-256
-// sums of MNIST are those of the unpacked files, so they are valid for any compression of a copy.
+// catalog.cpp: the table of published data sets. Its MD5 sums are those that the authors of the
+// sets publish for the archives (CIFAR-10: https://www.cs.toronto.edu/~kriz/cifar.html;
+// Fashion-MNIST: its README). The SHA-256 sums of MNIST are those of the unpacked files, so they
+// are valid for any compression of a copy.
 #include "datasets/catalog.h"
 
 #include "framework/registry.h"

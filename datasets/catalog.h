@@ -30,7 +30,7 @@ struct PublishedSet {
 
 // Returns the sets that can be fetched.
 CONVSCOPE_API const std::vector<PublishedSet>& published_sets();
-// Returns a set. Throws kInvalid with the choices when there is no such set.
+// Returns the set of this name. Throws kInvalid, with a list of the known names, if there is none.
 CONVSCOPE_API const PublishedSet& published_set(const std::string& name);
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_data.h: a whole data set as bytes in device memory, with the order of the samples in the
-// current epoch. A kernel gathers and normalises batches there without the host
+// current epoch. A kernel gathers and normalises batches in device memory without the host
 // (experiments/trainer/next_batch.h). The samples, their order and every bit are those of the
 // Loader. Only the Loader does augmentation.
 #pragma once

@@ -55,11 +55,11 @@ const Digits& digits() {
   static const Digits table = {{
       // 0: wide, narrow, with a slash
       {{kWideRing}, {kNarrowRing}, {kWideRing, {corners, {{.68, .20}, {.32, .80}}}}},
-      // 1: a bar, with a flag, with a flag and a foot
+      // 1: a bar, a bar with a flag, a bar with a flag and a foot
       {{{corners, {{.50, .10}, {.50, .90}}}},
        {{corners, {{.33, .28}, {.53, .10}, {.53, .90}}}},
        {{corners, {{.34, .26}, {.51, .10}, {.51, .90}}}, {corners, {{.32, .90}, {.70, .90}}}}},
-      // 2: with a corner at the foot, with a small loop there
+      // 2: with a corner at the foot, with a small loop at the foot
       {{{curve,
          {{.26, .30}, {.33, .15}, {.52, .10}, {.71, .21}, {.70, .40}, {.52, .62}, {.25, .89}}},
         {corners, {{.25, .89}, {.77, .89}}}},

@@ -35,7 +35,8 @@ Augmentation augmentation(std::uint64_t seed, std::int64_t epoch, std::int64_t s
   const Philox4 block = random_block(seed, kAugmentStream + static_cast<std::uint64_t>(epoch),
                                      static_cast<std::uint64_t>(sample));
   const auto choices = static_cast<std::uint64_t>(2 * padding + 1);
-  // Multiply and shift: the bias is below 2^-24 for any padding of up to 127 pixels.
+  // Maps random bits to an offset by multiply and shift. The bias of the result is below 2^-24 for
+  // any padding of up to 127 pixels.
   const auto offset = [&](std::uint32_t bits) {
     return static_cast<std::int64_t>(bits * choices >> 32) - padding;
   };

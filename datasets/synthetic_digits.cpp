@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// synthetic_digits.cpp: compiled without contraction to fused multiply-adds
-// (framework/cmake/library.cmake). Sine and cosine are those of random.h, so the bytes are the same
-// on every machine.
+// synthetic_digits.cpp: draws the data set synthetic_digits. The file is compiled without
+// contraction to fused multiply-adds (framework/cmake/library.cmake). Sine and cosine are those of
+// random.h, so the bytes are the same on every machine.
 #include "datasets/synthetic_digits.h"
 
 #include <algorithm>

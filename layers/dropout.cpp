@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dropout.cpp: sets a random part of the elements to zero while training, so that the network
-// does not depend on any single one.
+// dropout.cpp: sets a random part of the elements to zero in training, so that the network does not
+// depend on single elements.
 #include "layers/dropout.h"
 
 #include "layers/layer_types.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dropout.h: sets a random part of the elements to zero while training, so that the network does
-// not depend on any single one.
+// dropout.h: sets a random part of the elements to zero in training, so that the network does not
+// depend on single elements.
 //
 // Shapes      x [any] -> y, the same shape
 // Formula     y = x / (1 - p) where the element is kept (probability 1 - p), else 0;
@@ -26,7 +26,7 @@ struct DropoutMask {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
   std::int64_t step = 0;
-  // In device memory; added to `step` when the kernel runs, for recordings. Null: 0.
+  // A number in device memory that the kernel adds to `step` when it runs, for recordings. Null: 0.
   const std::int64_t* base_step = nullptr;
   double p = 0.5;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flatten.cpp: all axes but the first become one; nothing is copied.
+// flatten.cpp: merges all axes except the first into one; no elements are copied.
 #include "layers/flatten.h"
 
 #include "framework/ops/reshape.h"

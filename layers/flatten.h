@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flatten.h: all axes but the first become one; nothing is copied.
+// flatten.h: merges all axes except the first into one; no elements are copied.
 //
 // Shapes    x [N,C,H,W] -> y [N, C H W]
 // Usage     Flatten flatten;  y = flatten.forward(x);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu_cuda.cu: the two functions of gelu.h, one element per thread and step; memory-bound.
+// gelu_cuda.cu: the forward and backward kernels of gelu.h. A thread processes one element at a
+// time; memory-bound.
 #include "framework/cuda/map.cuh"
 #include "layers/gelu.h"
 

@@ -19,7 +19,8 @@
 namespace convscope {
 
 CONVSCOPE_API const std::vector<std::string>& init_schemes();
-// Returns a weight; `fan_in`: inputs of each output. Each call takes one stream of the context.
+// Returns an initial weight. `fan_in` is the number of inputs of each output. Each call takes one
+// random stream of the context.
 CONVSCOPE_API Tensor initial_weight(const std::string& scheme, const Shape& shape,
                                     std::int64_t fan_in, LayerContext& context);
 CONVSCOPE_API Tensor initial_bias(const std::string& scheme, const Shape& shape,

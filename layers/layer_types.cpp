@@ -55,7 +55,7 @@ Options complete_options(const std::vector<OptionField>& fields, const Options& 
 
 namespace {
 
-// Rejects a layer for images where rows of sites arrive, which it would misread.
+// Rejects a layer that expects images but receives rows of sites.
 void check_takes(const LayerSpec& spec, const LayerType& type, const RowsOfSites& rows) {
   if (rows.levels == nullptr || type.takes_rows) return;
   fail(ErrorKind::kConfig, spec.type,

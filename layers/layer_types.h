@@ -18,8 +18,9 @@ namespace convscope {
 
 class SiteLevels;
 
-// Whether layers pass rows of sites [n,C] (layers/sparse_conv/levels.h) instead of images, while a
-// network is built. A layer that starts or ends this, or moves to another level, changes it.
+// The rows of sites [n,C] (layers/sparse_conv/levels.h) that layers pass instead of images, while a
+// network is built. A layer that makes rows, ends them or moves to another level changes this
+// struct.
 struct RowsOfSites {
   struct Step {
     std::string layer;
@@ -31,15 +32,15 @@ struct RowsOfSites {
   std::vector<Step> steps = {};             // the strided layers so far
 };
 
-// What a layer needs to know besides its own options.
+// The data of a network that a layer needs besides its own options.
 struct LayerContext {
   std::uint64_t seed = 0;  // of the run; weights are drawn from it
   std::uint64_t next_stream =
-      1;  // every layer that draws numbers takes its own stream: next_stream++
+      1;  // each layer that draws random numbers takes a stream: next_stream++
   Device device;
   ComputePrecision precision = ComputePrecision::f32;
   std::string layer_name;  // of the layer being built: "c1"
-  // Which convolution algorithm a layer uses (config block `conv:`), by layer name.
+  // Returns the convolution algorithm of a layer by its name (config block `conv:`).
   std::function<Conv2dPolicy(const std::string& layer_name)> conv_policy;
   std::vector<std::int64_t> point_grid = {};  // for data sets of points: [T,H,W] or [H,W]
   RowsOfSites rows = {};
@@ -49,7 +50,7 @@ struct LayerContext {
 struct LayerType {
   std::string doc;                  // one line
   std::vector<OptionField> fields;  // without `type` and `name`, which every layer has
-  // `input` is the shape that arrives, batch included as N = 1.
+  // Builds the layer. `input` is the shape that the layer receives, with batch size N = 1.
   std::function<std::shared_ptr<Module>(const Options&, const Shape& input, LayerContext&)> build;
   bool takes_rows = false;  // of sites; false: images and vectors only
 };
@@ -83,7 +84,7 @@ CONVSCOPE_API std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>&
 
 }  // namespace convscope
 
-// Use it in the layer's .cpp file; several in one file are fine, one per line.
+// Use this macro in the .cpp file of a layer, once in a line. A file may register several layers.
 #define CONVSCOPE_REGISTER_LAYER(name, ...) \
   CONVSCOPE_REGISTER_IN(::convscope::layer_types(), __LINE__, name, __VA_ARGS__)
 #define CONVSCOPE_REGISTER_MODEL(name, ...) \

@@ -20,7 +20,7 @@ class PlanGraph;
 struct NamedParameter {
   std::string name;  // "c1.weight"
   Variable variable;
-  // Learning rate as a multiple of the network's: Module::scale_learning_rate().
+  // The factor by which the network's learning rate is multiplied: Module::scale_learning_rate().
   double lr_scale = 1.0;
 };
 
@@ -41,8 +41,8 @@ class CONVSCOPE_API Module {
 
   virtual std::string kind() const = 0;  // the registered type name: "conv2d"
   virtual Variable forward(const Variable& x) = 0;
-  // Returns the shape of forward(x) for x of shape `input`; throws with the layer's message when
-  // the input does not fit. Builds and explains networks without running them.
+  // Returns the shape of forward(x) for x of shape `input`, to build and explain networks without
+  // running them. Throws with the layer's message when the input does not fit.
   virtual Shape output_shape(const Shape& input) const = 0;
   // Visits the layers that an input of this shape passes, in order, without running them. A layer
   // visits itself; a module made of layers (Sequential, Residual) forwards the walk to them. If a
@@ -54,7 +54,7 @@ class CONVSCOPE_API Module {
   // dynamic graph inside the compiled step, which only prevents fusion with its neighbours.
   virtual int describe(PlanGraph& graph, int x);
 
-  // Sets train mode, which is the default. It changes dropout and batch norm.
+  // Sets train mode, which is the default, or eval mode. The mode changes dropout and batch norm.
   void train(bool on = true);
   void eval() { train(false); }
   bool is_training() const { return training_; }
@@ -85,7 +85,8 @@ class CONVSCOPE_API Module {
   // (dispatch/operator_use.h). Null for all other layers.
   virtual std::unique_ptr<OperatorUse> operator_use(const Shape& input) const;
 
-  // Returns them in the order added, children after the module's own; names joined by dots.
+  // Returns all of them in the order added: first those of the module, then those of its children,
+  // with names joined by dots.
   std::vector<NamedParameter> parameters() const;
   std::vector<NamedTensor> buffers() const;
   std::vector<NamedModule> modules();  // itself first, then all descendants
@@ -104,13 +105,13 @@ class CONVSCOPE_API Module {
  protected:
   Module() = default;
   Variable add_parameter(const std::string& name, const Tensor& value);
-  // Adds a buffer. `member`, a tensor of the module, becomes `value` and is replaced when the
-  // module moves. With BufferPlace::host the buffer stays on the host, which reads it in each step.
+  // Adds a buffer. Sets `member`, a tensor of the module, to `value`; moving the module replaces
+  // `member`. With BufferPlace::host the buffer stays on the host, which reads it in each step.
   enum class BufferPlace { with_parameters, host };
   void add_buffer(const std::string& name, Tensor& member, const Tensor& value,
                   BufferPlace place = BufferPlace::with_parameters);
   void add_buffer(const std::string& name, const Variable& value);  // without gradient
-  // Called by to(), for data of a module besides parameters, buffers and children.
+  // Called by to(). A module overrides it to move other data than parameters, buffers and children.
   virtual void moved_to(Device) {}
   template <class M>
   std::shared_ptr<M> add_child(const std::string& name, std::shared_ptr<M> child) {
@@ -119,7 +120,7 @@ class CONVSCOPE_API Module {
   }
   Variable transformed_input(const Variable& x) const;
   Variable transformed_weight(const Variable& w) const;
-  // Add the transforms to a static graph; there the weight is a value from then on.
+  // Add the transforms to a static graph. From then on the weight is a value of the graph.
   int transformed_input(PlanGraph& graph, int x) const;
   int transformed_weight(PlanGraph& graph, const Variable& w) const;
   // Describes x passing through these children, one after the other, in a static graph.

@@ -12,7 +12,8 @@
 namespace convscope {
 namespace {
 
-// Checks the operands of the sum, for every path: shapes are not broadcast.
+// Checks that both operands of the sum have one shape, because shapes are not broadcast. Every path
+// calls it.
 void check_sum_shapes(const Shape& y, const Shape& beside) {
   CONVSCOPE_CHECK(
       y == beside, "residual",

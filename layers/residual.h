@@ -30,8 +30,8 @@ namespace convscope {
 
 class CONVSCOPE_API Residual final : public Module {
  public:
-  // `shortcut` may be null: x itself. Layers of the body become children under their own names,
-  // the shortcut becomes the child "downsample".
+  // `shortcut` is null if x itself is added. Layers of the body become children under their own
+  // names, the shortcut becomes the child "downsample".
   enum class End { relu, sum };
   Residual(const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& body,
            std::shared_ptr<Sequential> shortcut, End end = End::relu);
@@ -56,14 +56,14 @@ class CONVSCOPE_API Residual final : public Module {
   End end_;
 };
 
-// Returns relu(body(x) + shortcut(x)), a basic block: the body is first, norm, ReLU, second, norm.
-// `norm` creates a new one on each call.
+// Returns a basic block, relu(body(x) + shortcut(x)). The body is first, norm, ReLU, second, norm.
+// Each call of `norm` creates a new batch norm.
 CONVSCOPE_API std::shared_ptr<Residual> basic_block_of(
     std::shared_ptr<Module> first, std::shared_ptr<Module> second,
     const std::function<std::shared_ptr<Module>()>& norm, std::shared_ptr<Sequential> shortcut);
 
-// A convolution without bias, with weights drawn for ReLU. `path` is the full name of the layer, as
-// in the config's conv.per_layer: "layer1.0.conv1".
+// The sizes of plain_conv(), which makes a convolution without bias, with weights drawn for ReLU.
+// Its `path` is the full name of the layer, as in the config's conv.per_layer: "layer1.0.conv1".
 struct PlainConv {
   std::int64_t in_channels, out_channels, kernel = 3, stride = 1, groups = 1;
 };

@@ -14,7 +14,8 @@ namespace convscope {
 class CONVSCOPE_API TrainingRule {
  public:
   virtual ~TrainingRule() = default;
-  // Returns a sentence that says why no training step takes an input of this shape; "": it does.
+  // Returns a sentence that says why no training step supports an input of this shape; "": training
+  // steps support it.
   virtual std::string why_not_trained(const Shape& input) const = 0;
 };
 
@@ -22,8 +23,8 @@ struct TrainingRefusal {
   std::string kind, layer, why;  // "batch_norm2d", "layer4.0.bn1", a sentence
 };
 
-// Returns the refusal of the first layer that cannot train on batches of this shape; where all
-// layers can, `why` is empty.
+// Returns the refusal of the first layer that cannot train on batches of this shape. If all layers
+// can, `why` is empty.
 inline TrainingRefusal training_refusal(Module& model, const Shape& input) {
   TrainingRefusal out;
   const Module* refuses = nullptr;

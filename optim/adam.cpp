@@ -37,7 +37,8 @@ bool Adam::list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rul
   table.clear();
   rule = {
       .adam = true, .sgd = {}, .adam_rule = {settings_.beta1, settings_.beta2, settings_.epsilon}};
-  // Usually all parameters have the same t, so the two powers are computed once per change of t.
+  // The two powers beta^t are computed only when t changes, because usually all parameters have the
+  // same t.
   std::int32_t t = 0;
   double mean_scale = 1;
   double v_scale = 1;

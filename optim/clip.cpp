@@ -10,13 +10,14 @@ namespace convscope {
 
 double clip_gradient_norm(const std::vector<OptimParameter>& parameters, double max_norm) {
   CONVSCOPE_CHECK(max_norm > 0, "clip_gradient_norm", "expected max_norm > 0, got ", max_norm);
-  // Kept between calls, so that a repeated training step does not reallocate it.
+  // The table is kept between calls, so that a repeated training step does not reallocate it.
   thread_local UpdateTable table({});
   table.clear();
   for (const OptimParameter& parameter : parameters) table.add(parameter.variable);
   if (table.rows().empty()) return 0.0;
   const double norm = gradient_norm_kernel.get(table.device())(table);
-  // A norm that is not finite cannot be corrected. The caller sees it in the returned norm.
+  // Gradients with a norm that is not finite are left unchanged. The caller sees the norm in the
+  // result.
   if (norm > max_norm && std::isfinite(norm)) {
     scale_gradients_kernel.get(table.device())(table, max_norm / norm);
   }

@@ -3,9 +3,9 @@
 // backward pass.
 //
 // Idea      The backward pass ends at the first layer, so the gradients of the last layers are
-//           complete first. They are adjacent in one block of memory, in that order, cut into
-//           buckets. A bucket is sent when its last gradient is complete.
-//           Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704
+//           complete first. All gradients are in one block of memory, in the order in which they
+//           become complete, and the block is cut into buckets. A bucket is sent when its last
+//           gradient is complete. Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704
 // Gradients The block is the memory of the gradients (Variable::grad), so nothing is copied. A
 //           process computes the gradient of the mean loss over its images. The sum over all
 //           processes, weighted by their shares of the batch, is the gradient of the mean loss over
@@ -45,8 +45,8 @@ CONVSCOPE_API std::vector<std::vector<std::size_t>> gradient_buckets(
 
 class CONVSCOPE_API GradientExchange {
  public:
-  // Moves the gradients into the block: compiled steps that were made before become invalid.
-  // averages: f32 tensors on the same device.
+  // Moves the gradients into the block, so compiled steps that were made before become invalid.
+  // `averages` are f32 tensors on the same device.
   GradientExchange(std::unique_ptr<Reducer> reducer, std::vector<OptimParameter> parameters,
                    std::vector<Tensor> averages, const ExchangeOptions& options);
   ~GradientExchange();
@@ -54,8 +54,8 @@ class CONVSCOPE_API GradientExchange {
   GradientExchange& operator=(const GradientExchange&) = delete;
 
   void begin_step();
-  // Begins sending the averages. Call it after the forward pass of a chunk; `weight` is the chunk's
-  // share of the whole batch.
+  // Begins to send the averages. Call this function after the forward pass of a chunk; `weight` is
+  // the chunk's share of the whole batch.
   void begin_backward(float weight);
   // Reports that a parameter's gradient is complete. Ignores parameters unknown to the constructor.
   void ready(const Variable& parameter);
@@ -97,7 +97,7 @@ class CONVSCOPE_API GradientExchange {
   std::vector<Bucket> buckets_;
   Tensor block_;
   std::vector<Tensor> averages_;
-  Tensor packed_averages_, first_averages_;  // of this chunk; of the start of the step
+  Tensor packed_averages_, first_averages_;  // averages of this chunk; of the step's start
   std::vector<Tensor> partial_averages_;
   std::size_t next_bucket_ = 0;  // sent in this order, which all processes share
   int chunk_ = 0;

@@ -10,7 +10,7 @@
 namespace convscope {
 
 bool LossScale::unscale(const std::vector<OptimParameter>& parameters) {
-  // Kept between calls, so that a repeated training step does not reallocate it.
+  // The table is kept between calls, so that a repeated training step does not reallocate it.
   thread_local UpdateTable table({});
   table.clear();
   for (const OptimParameter& parameter : parameters) table.add(parameter.variable);

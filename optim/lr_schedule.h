@@ -21,7 +21,7 @@ struct SchedulePoint {
 struct ScheduleType {
   std::string doc;
   std::vector<OptionField> fields;
-  // Returns the learning rate at a point, for base rate `lr`.
+  // Returns the learning rate at a point of the schedule, for base rate `lr`.
   std::function<double(const Options&, double lr, const SchedulePoint&)> rate;
 };
 CONVSCOPE_API Registry<ScheduleType>& schedule_types();

@@ -57,11 +57,11 @@ class CONVSCOPE_API UpdateTable {
 
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel;
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel;
-// Joint L2 norm of the rows' gradients, and scaling: dw *= factor.
+// Compute the joint L2 norm of all gradients in the table, and scale the gradients: dw *= factor.
 extern CONVSCOPE_API KernelSlot<double(const UpdateTable&)> gradient_norm_kernel;
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double factor)> scale_gradients_kernel;
 
-// The same updates for recordings. Kernels read the values that change in each step from device
+// Make the same updates in recordings. Kernels read the values that change in each step from device
 // memory, `factors` [rows], when they run.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const UpdateRule&,
                                      const UpdateFactors* factors, const UpdateGate& gate)>

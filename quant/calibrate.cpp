@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// calibrate.cpp: an initial step size from the values that will be rounded.
+// calibrate.cpp: computes an initial step size from the values that will be rounded.
 #include "quant/calibrate.h"
 
 #include <algorithm>
@@ -109,7 +109,7 @@ Tensor calibrated_step(const Tensor& given, const IntegerGrid& grid, StepRule ru
   const std::int64_t inner = v.numel() / rows;
   const Tensor out = Tensor::empty({rows});
   float* const steps = out.data<float>();
-  // The smallest normal number keeps v / s finite where v is subnormal.
+  // The least step. As the smallest normal number it keeps v / s finite for subnormal v.
   constexpr double kLeast = 1.1754943508222875e-38;
   double largest = 0;
   for (std::int64_t r = 0; r < rows; ++r) {

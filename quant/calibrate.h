@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// calibrate.h: an initial step size from the values that will be rounded.
+// calibrate.h: computes an initial step size from the values that will be rounded.
 //
 // Rules       max_abs     s = max|v| / Qp: nothing is clipped
 //             mean_abs    s = 2 mean|v| / sqrt(Qp), the initial value of the paper

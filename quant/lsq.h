@@ -51,8 +51,8 @@ struct StepBounds {
   Tensor last, first;
 };
 
-// Returns the operation with inputs v and step. It bounds the step before use. A device may store
-// the bounded step as late as in the backward pass, before the optimiser reads the step.
+// Returns the operation with inputs v and step. The operation bounds the step before use. A device
+// may store the bounded step as late as in the backward pass, before the optimiser reads the step.
 CONVSCOPE_API Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds);
 
 // The rule and bounds of an operation made by lsq_operation(); null for other operations.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // lsq_cuda.cu: learned step size quantisation of several tensors in one launch. A small network has
 // a dozen quantisers, and a launch takes longer than processing its values. v_hat and dv have the
-// same bits as on the CPU, because both call code_of(). A thread block sums the gradient of a step
-// over one part of the values (a piece), in double. The last block to finish adds the pieces in
-// order. It also stores the bounded steps, after all other blocks have read the old steps. The
-// forward has no such last block, which would double its time on a small tensor. Each of its blocks
-// bounds the step itself.
+// same bits as on the CPU, because both call code_of(). In the backward pass a thread block sums
+// the gradient of a step over one part of the values (a piece), in double. The last block to finish
+// adds the pieces in order. This block also stores the bounded steps, after all other blocks have
+// read the old steps. In the forward pass each block bounds the step itself, because waiting for a
+// last block would double the time on a small tensor.
 //
 // Small tensors are limited by latency. So the kernels start while the previous one ends, the first
 // loads are issued before exp(t) is computed, and a thread has only four values, so that all SMs

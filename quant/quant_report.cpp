@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_report.cpp: the rows of quant.csv: how the last observed forward pass rounded.
+// quant_report.cpp: writes the rows of quant.csv, which describe how the last observed forward pass
+// rounded.
 #include "quant/quant_report.h"
 
 #include <algorithm>

@@ -24,7 +24,7 @@ struct Target {
   std::string name;
   Module* layer;
   bool input_is_signed;
-  bool reads_a_sum = false;  // the input of a residual block, which may round it
+  bool reads_a_sum = false;  // reads the input of a residual block, which may round it
 };
 
 struct Block {

@@ -57,8 +57,8 @@ struct QuantConfig {
   std::map<std::string, LayerBits> per_layer = {};
 };
 
-// The rule of `init: auto`, for every number of bits. It was never worse than the others by more
-// than the spread of seeds, and much better than max_abs at 2 bits (quant/README.md).
+// The rule of `init: auto`, for every number of bits. This rule was never worse than the other
+// rules by more than the spread of seeds, and much better than max_abs at 2 bits (quant/README.md).
 inline constexpr StepRule kAutoRule = StepRule::mse;
 
 // Adds the quantisers. Throws kind kConfig when per_layer names a layer without a weight, or no

@@ -220,7 +220,7 @@ std::vector<std::int8_t> unpack_codes(const Tensor& packed, int bits, const Shap
   const auto* const bytes = static_cast<const std::uint8_t*>(packed.raw_data());
   std::vector<std::int8_t> out(static_cast<std::size_t>(shape.numel()));
   const auto code_at = [&](std::size_t i) {
-    // Shifts to the top of a byte and back, which extends the sign.
+    // Shifts the code to the top of the byte and back, which extends the sign of the code.
     const unsigned raised = static_cast<unsigned>(bytes[i / each])
                             << (8 - width - i % each * width);
     return static_cast<int>(static_cast<std::int8_t>(raised & 0xffu)) >> (8 - width);

@@ -143,8 +143,9 @@ void Quantizer::set_steps(const Tensor& steps) {
   for (std::int64_t i = 0; i < value.numel(); ++i) {
     float& s = value.data<float>()[i];
     CONVSCOPE_CHECK(std::isfinite(s) && s > 0, "quantizer", "expected steps above 0, got ", s);
-    // If s is the exponential of a float, the float nearest to log s has the exponential s again.
-    // For |log s| >= 1 it is the original float; nearer to 0, floats are denser than values of s.
+    // If s is the exponential of a float t, the float nearest to log s has the exponential s again.
+    // For |log s| >= 1 this float is t. Nearer to 0 the float may differ from t, because there
+    // several floats t have the same exponential.
     if (form_ == StepForm::log) s = static_cast<float>(std::log(static_cast<double>(s)));
   }
   step_.value().copy_from(value);

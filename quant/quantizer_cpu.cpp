@@ -9,7 +9,8 @@
 namespace convscope {
 namespace {
 
-// NaN stays NaN: std::max and std::min then return their first argument, so the loss shows it.
+// NaN stays NaN, because std::max and std::min then return their first argument. So the loss shows
+// an error.
 float bounded(float x, float low, float high) { return std::min(std::max(x, low), high); }
 
 }  // namespace

@@ -25,7 +25,7 @@ Tensor selected_rows(const Tensor& from, const Indices& rows) {
   return out;
 }
 
-// Returns the columns of a [K, C R S] weight that read the channels `inputs`; flat.
+// Returns, as a flat array, the columns of a [K, C R S] weight that read the channels `inputs`.
 std::vector<float> selected_columns(const PrunableLayer& layer, const Tensor& weight,
                                     const Indices& rows, const Indices& inputs) {
   std::vector<float> out;
@@ -79,7 +79,8 @@ CompactPlan compact_plan(const PrunableNetwork& network, const std::vector<Tenso
 
 namespace {
 
-// Cuts a tensor of the masked network to that of the same name in the compact one.
+// Cuts each tensor of the masked network to the shape of the tensor with the same name in the
+// compact network.
 class Cutter {
  public:
   Cutter(Module& model, const PrunableNetwork& network, const std::vector<Tensor>& masks,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// connectivity.cpp: which outputs of a masked network are still on a path from the image to the
+// connectivity.cpp: finds the outputs of a masked network that are on a path from the image to the
 // classes.
 #include "sparsity/connectivity.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 using Flags = std::vector<std::uint8_t>;
 
-// Calls f(k, input) for every output k and input channel of the layer with a weight between them.
+// Calls f(k, input) for every output k and every input channel that a kept weight connects to it.
 template <class F>
 void for_each_link(const PrunableLayer& layer, const Tensor& mask, F&& f) {
   const float* keep = mask.defined() ? mask.data<float>() : nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// connectivity.h: which outputs of a masked network are still on a path from the image to the
+// connectivity.h: finds the outputs of a masked network that are on a path from the image to the
 // classes. A network without any such path trains only its last biases, and its loss stays at
 // ln(classes), so masks that disconnect it are refused.
 //

@@ -37,7 +37,7 @@ CONVSCOPE_API PieceScores block_scores(const Tensor& weight, std::int64_t rows,
 CONVSCOPE_API std::vector<std::uint8_t> drop_weakest(const std::vector<float>& strength,
                                                      std::int64_t drop);
 
-// Returns the masks (1 keeps, 0 drops; shape of the weight, on the CPU) of `layers` at this
+// Returns the masks (1 keeps, 0 drops; shape of the weight, on the CPU) of `layers` at the given
 // sparsity, for the methods magnitude, block and n_m.
 CONVSCOPE_API std::vector<Tensor> weakest_masks(const std::vector<const PrunableLayer*>& layers,
                                                 const SparsityOptions& options, double sparsity);

@@ -2,8 +2,8 @@
 // distribution.h: how many weights each layer may keep.
 //
 // Formula   uniform zeros_l = s n_l: every layer has the same share
-//           erk      density_l = e (K + C + R + S) / (K C R S): small layers stay denser; a layer
-//                    whose density would exceed 1 stays dense, and the others lose more
+//           erk      density_l = e (K + C + R + S) / (K C R S): small layers stay denser. A layer
+//                    whose density would exceed 1 stays dense, and the other layers lose more
 //           global   one ranking over all layers, without shares
 //           Shares are rounded so that every layer is within one weight of its share and the total
 //           within one weight of s n (cumulated shares are rounded, then subtracted).

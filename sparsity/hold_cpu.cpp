@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// hold_cpu.cpp: one pass over the elements; memory-bound. Both values are loaded before one is
-// selected: a load that depends on the mask would be a branch for each element, and one in ten
-// would be mispredicted.
+// hold_cpu.cpp: restores pruned weights in one pass over the elements; memory-bound. The current
+// and the held value are both loaded before one is selected. A load that depends on the mask would
+// need a branch for each element, and one branch in ten would be mispredicted.
 #include "framework/parallel.h"
 #include "sparsity/hold.h"
 

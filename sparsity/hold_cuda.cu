@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hold_cuda.cu: one pass over the elements of all tensors in one launch; memory-bound.
+// hold_cuda.cu: restores the pruned weights of all tensors in one launch with one pass;
+// memory-bound.
 #include "framework/cuda/map_rows.cuh"
 #include "sparsity/hold.h"
 

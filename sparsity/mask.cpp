@@ -49,7 +49,7 @@ class MaskOperation final : public Operation {
     mask_kernel.get(a.device())(&one, 1);
   }
 
-  // A mask that observes its gradient is not grouped.
+  // A mask that observes its gradient runs in a separate launch.
   bool runs_with(const Operation& other) const override {
     const auto* const mask = dynamic_cast<const MaskOperation*>(&other);
     return mask != nullptr && is_plain() && mask->is_plain();
@@ -94,7 +94,7 @@ Ref<const Operation> Mask::operation() const {
 
 Variable Mask::forward(const Variable& w) { return apply(operation(), {w}); }
 
-// Masks change in their memory, so a compiled step sees the new one.
+// Masks change in place, so a compiled step sees the new mask.
 int Mask::describe(PlanGraph& graph, int w) {
   graph.valid_while(
       [this, keep = keep_.raw_data(), dense = dense_gradient_, observing = observing_] {

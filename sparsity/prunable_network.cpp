@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// prunable_network.cpp: a network as pruning sees it: its convolutions and linear layers, each with
-// a weight matrix [K, C R S], and, if they form a sequence, which layer reads which outputs.
+// prunable_network.cpp: describes a network for pruning: its convolutions and linear layers, each
+// with a weight matrix [K, C R S], and, if they form a sequence, which layer reads which outputs.
 #include "sparsity/prunable_network.h"
 
 #include <algorithm>

@@ -43,8 +43,8 @@ Pruner::Pruner(Module& model, const Shape& input, const SparsityOptions& options
   check_pieces(pruned_layers(), options_);
   check_counts();
   for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-    // With a structured method even an excluded layer gets a mask: it keeps all its outputs, but
-    // may lose inputs that no layer computes any longer.
+    // With a structured method even an excluded layer gets a mask: all its outputs are kept, but
+    // inputs that no layer computes any longer are removed.
     if (excluded_[l] && !options.structured()) continue;
     PrunableLayer& layer = network_.layers[l];
     auto mask = std::make_shared<Mask>(layer.weight());
@@ -71,7 +71,8 @@ std::vector<const PrunableLayer*> Pruner::pruned_layers() const {
   return out;
 }
 
-// Checks counts for any weights: a layer that keeps nothing would disconnect the network.
+// Checks that each layer keeps something, whatever the values of its weights. A layer that keeps
+// nothing would disconnect the network.
 void Pruner::check_counts() const {
   if (pruned_layers().empty()) {
     fail(ErrorKind::kConfig, "sparsity",
@@ -177,7 +178,8 @@ bool Pruner::before_step(std::int64_t steps) {
 }
 
 bool Pruner::after_step(std::int64_t steps) {
-  // Weight decay may have changed the state: a returning weight must start with a cleared one.
+  // Weight decay may have changed the optimiser's state, and a returning weight must start with a
+  // cleared state.
   rest();
   if (!schedule_.update_due(steps)) return false;
   update(steps);
@@ -231,7 +233,8 @@ void Pruner::set_mask(const Masked& masked, const Tensor& keep) {
   if (masked.sparse) masked.sparse->mask_changed();
 }
 
-// Returns the first masks: any weights from the first step on; after a dense start the weakest go.
+// Returns the first masks. If they apply from the first step on, random weights are dropped; after
+// a dense start the weakest weights are dropped.
 std::vector<Tensor> Pruner::first_rigl_masks(std::int64_t steps) const {
   const std::vector<const PrunableLayer*> layers = pruned_layers();
   SparsityOptions plain = options_;

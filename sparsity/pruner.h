@@ -59,8 +59,9 @@ class CONVSCOPE_API Pruner {
   // kernels, for a device that runs steps without the host.
   void rest() const { rest(rested_.size()); }
 
-  // Sets `sum` for training on several processes. It replaces the gradient (f32, on the CPU) of
-  // this process's images by the gradient of the images of all processes. Method rigl calls it.
+  // Sets a function for training on several processes. The function replaces the gradient (f32, on
+  // the CPU) of this process's images by the gradient of the images of all processes. Method rigl
+  // calls it.
   void use_gradients_of_all(std::function<void(const Tensor&)> sum) {
     sum_gradient_ = std::move(sum);
   }

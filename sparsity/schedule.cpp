@@ -22,7 +22,7 @@ SparsitySchedule::SparsitySchedule(const SparsityOptions& options, std::int64_t 
 double SparsitySchedule::sparsity(std::int64_t steps) const {
   if (steps < start_) return 0;
   if (steps >= last_update_ || options_.method == PruneMethod::rigl) return options_.target;
-  // Between two updates the value of the earlier one holds.
+  // Between two updates the sparsity of the earlier update applies.
   const std::int64_t since = steps - start_;
   const auto length = static_cast<double>(end_ - start_);
   if (options_.schedule == PruneSchedule::iterative) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparsity_options.cpp: what to prune, how far and when: the block `sparsity:` of a config.
+// sparsity_options.cpp: the block `sparsity:` of a config, which says what to prune, how far and
+// when.
 #include "sparsity/sparsity_options.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparsity_options.h: what to prune, how far and when: the block `sparsity:` of a config. The keys,
-// their defaults and their meaning are in sparsity_fields().
+// sparsity_options.h: the block `sparsity:` of a config, which says what to prune, how far and
+// when. The keys, their defaults and their meaning are in sparsity_fields().
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparsity_report.cpp: what the masks really leave, layer by layer: counted, not intended.
+// sparsity_report.cpp: counts what the masks really leave, layer by layer, as opposed to the target
+// of the schedule.
 #include "sparsity/sparsity_report.h"
 
 #include <cstdio>

@@ -13,8 +13,9 @@
 namespace convscope {
 namespace {
 
-// Returns the norm of the producer, or of the reader, of each output of layer l, divided by the
-// layer's mean: else a layer with small weights would lose everything in a global ranking.
+// Returns the strength of each output of layer l: the norm of its row (filter), or of the columns
+// of the next layer that read it (channel), divided by the root mean square of these norms. Without
+// the division a layer with small weights would lose everything in a global ranking.
 std::vector<float> strengths(const PrunableNetwork& network, std::size_t l, PruneMethod method) {
   const PrunableLayer& layer = network.layers[method == PruneMethod::filter ? l : l + 1];
   const Tensor weight = layer.weight().to(Device{});

@@ -94,8 +94,8 @@ void make_folder(const std::string& folder) {
   }
 }
 
-// Lets one process at a time fetch into a folder, because two would append to the same partial
-// file. Has no effect on a file system without locks.
+// Lets only one process at a time fetch into a folder, because two processes would append to the
+// same partial file. Has no effect on a file system without locks.
 class Turn {
  public:
   Turn(const std::string& folder, const std::function<void(const std::string&)>& say)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// shape_surfaces.cpp: compiled without contraction to fused multiply-adds, with the sine and cosine
-// of random.h, so the numbers are the same on every machine.
+// shape_surfaces.cpp: random points on the surfaces of the set synthetic_shapes. The file is
+// compiled without contraction to fused multiply-adds and uses the sine and cosine of random.h, so
+// the numbers are the same on every machine.
 #include "datasets/points/shape_surfaces.h"
 
 #include <algorithm>
@@ -86,7 +87,7 @@ std::vector<SpacePoint> cylinder(int count, Generator& random) {
   const double half = between(random, 0.6, 1.0), r = between(random, 0.3, 0.7);
   std::vector<SpacePoint> out;
   for (int i = 0; i < count; ++i) {
-    // The side has area 4 pi r half, both ends together 2 pi r^2.
+    // The side of the cylinder has area 4 pi r half, its two ends together 2 pi r^2.
     if (between(random, 0, 2 * half + r) < r) {
       out.push_back(on_disc(random, r, random.below(2) == 0 ? -half : half));
       continue;
@@ -106,7 +107,8 @@ std::vector<SpacePoint> cone(int count, Generator& random) {
       out.push_back(on_disc(random, r, -half));
       continue;
     }
-    // Distance from the tip, near which there is little area.
+    // The distance from the tip of the cone. Its square is uniform, because there is little area
+    // near the tip.
     const double t = std::sqrt(between(random, 0, 1));
     const Direction2 d = any_turn(random);
     out.push_back({t * r * d.c, t * r * d.s, half - 2 * half * t});

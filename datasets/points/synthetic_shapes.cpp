@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// synthetic_shapes.cpp: compiled without contraction to FMA instructions, as synthetic_digits.cpp.
+// synthetic_shapes.cpp: draws the data set synthetic_shapes. The file is compiled without
+// contraction to FMA instructions, as synthetic_digits.cpp.
 #include "datasets/points/synthetic_shapes.h"
 
 #include <algorithm>

@@ -9,9 +9,10 @@
 //             running = (1 - momentum) running + momentum batch (var divided by count - 1)
 // Parameters  momentum  share of the newest batch, in [0,1], default 0.1
 //             eps       added to the variance, default 1e-5
-// Numerics    Statistics take two passes. An f32 element minus a shift near the mean is added in
-//             float; every 512 elements the sum is added to a double. So a mean far from 0 is
-//             accurate, and bits are the same with any number of threads.
+// Numerics    Statistics take two passes. From each f32 element a number near the mean is
+//             subtracted, and the differences are added in float; every 512 elements the sum is
+//             added to a double. So a mean far from 0 is accurate, and bits are the same with any
+//             number of threads.
 // Usage       BatchNorm2d bn1(16, {}, context);  y = bn1.forward(x);
 // Paper       S. Ioffe, C. Szegedy: Batch Normalization, ICML 2015, arXiv 1502.03167
 #pragma once

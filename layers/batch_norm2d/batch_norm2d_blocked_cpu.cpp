@@ -45,7 +45,7 @@ double count_of(const BlockSlices& slices) {
   return static_cast<double>(std::max<std::int64_t>(1, slices.rows()));
 }
 
-// The sums of one slice for each channel: the sum of x - shift, and the sum of squares around the
+// The sums of one slice, for each channel: the sum of x - shift, and the sum of squares around the
 // mean of the slice.
 struct SliceSums {
   double above[kLanes], squares[kLanes];

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_blocked_simd.cpp: sums over pixels of 16 channels, and the passes that write.
+// batch_norm2d_blocked_simd.cpp: loops of batch norm over pixels of 16 contiguous channels: the
+// sums, and the passes that write images.
 //
 // Method    A lane is a channel, so nothing is added across lanes, and every pixel fills whole
 //           vectors. Values for each channel stay in registers over all pixels
-// Numerics  Numbers are taken relative to a nearby one (the mean, or the channel's first element),
-//           so a mean far from 0 costs no accuracy. At most 64 numbers are added in float, several
-//           sums in parallel: at most 64 roundings of 2^-24 each, 20 to 34 with vectors
+// Numerics  A nearby number (the mean, or the channel's first element) is subtracted from each
+//           element, so a mean far from 0 costs no accuracy. At most 64 numbers are added in float,
+//           in several sums in parallel: at most 64 roundings of 2^-24 each, 20 to 34 with vectors
 // Read next batch_norm2d_simd.cpp: the same over the planes of one channel
 #include "layers/batch_norm2d/batch_norm2d_blocked_simd.h"
 
@@ -17,8 +18,8 @@ namespace {
 
 using std::int64_t;
 
-// A copy of 16 numbers, one for each channel: the compiler sees that writes to y leave it
-// unchanged.
+// A copy of 16 numbers, one for each channel. Since it is local, the compiler knows that writes to
+// y do not change it.
 struct PerChannel {
   explicit PerChannel(const float* from) {
     for (int c = 0; c < kRowLanes; ++c) at[c] = from[c];
@@ -55,7 +56,7 @@ CONVSCOPE_INLINE void for_vectors(int64_t pixels, const Body& body) {
   }
 }
 
-// Returns x <= 0 ? 0 : x, at most `most`: NaN passes both, and adding 0 turns -0 into 0.
+// Returns x <= 0 ? 0 : x, limited to at most `most`. NaN stays NaN, and adding 0 turns -0 into 0.
 CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return bounded_relu(x, most); }
 
 template <bool kResidual, bool kRelu>

@@ -104,8 +104,8 @@ double count_of(const ChannelPlanes& planes) {
   return static_cast<double>(std::max<std::int64_t>(1, planes.count * planes.n));
 }
 
-// The sums are taken around a number near the mean: first the channel's first element, then the
-// mean rounded to T; the rounding is corrected in double.
+// The sums are taken around a number near the mean: first around the channel's first element, then
+// around the mean rounded to T. The effect of this rounding is corrected in double.
 template <class T>
 void channel_statistics(const ChannelPlanes& planes, const T* x, double& mean, double& variance) {
   mean = variance = 0;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_cuda.cu: batch norm in two launches for each direction.
 //
-// Method    A channel's N planes are cut into splits; a block has one split. The first launch
-//           stores two sums of each split in scratch memory. In the second launch every block adds
-//           the sums of all splits of its channel in the same order. So it knows the statistics
-//           without another launch. Then it writes its split. Tensors smaller than L2 are read from
-//           memory once.
-// Numerics  Elements are taken relative to the channel's first element (forward) or the mean
-//           (backward) and added in double. So the error of the variance is at most 2^-53 (mean -
-//           first)^2. Two runs give the same bits; the splits depend only on the sizes.
-// Choices   about 1056 blocks, 8 for each SM of an H100 or H200, but at least 4096 elements in a
-//           split: 16 for each thread.
+// Method    The N planes of a channel are cut into splits, and each block processes one split. The
+//           first launch stores two sums of each split in scratch memory. In the second launch
+//           every block adds the sums of all splits of its channel in the same order. So each block
+//           knows the statistics without another launch, and writes its split. Tensors smaller than
+//           L2 are read from memory once.
+// Numerics  A number is subtracted from each element, the channel's first element (forward) or the
+//           mean (backward), and the differences are added in double. So the error of the variance
+//           is at most 2^-53 (mean - first)^2. Two runs give the same bits; the splits depend only
+//           on the sizes.
+// Choices   there are about 1056 blocks, 8 for each SM of an H100 or H200. A split has at least
+//           4096 elements, which are 16 for each thread.
 // Read next batch_norm2d_cpu.cpp: one channel after the other; batch_norm2d.h: the formulas
 #include <algorithm>
 #include <cmath>
@@ -47,9 +48,9 @@ struct ChannelSplits {
         small ? static_cast<std::uint32_t>(e) / static_cast<std::uint32_t>(plane) : e / plane;
     return (n * channels + c) * plane + (e - n * plane);
   }
-  // Calls use(offset, load(offset)) for every kWidth elements of this block's split. Several are
-  // loaded before the first is used, because the compiler must assume that a store changes later
-  // loads.
+  // Calls use(offset, load(offset)) for every kWidth elements of this block's split. Several
+  // elements are loaded before the first one is used, because the compiler must assume that a store
+  // changes later loads.
   template <int kWidth, class Load, class Use>
   __device__ void run(const Load& load, const Use& use) const {
     constexpr int kBatch = 4;
@@ -216,8 +217,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- backward ----
 
-// Computes sums of g and of g (x - mean); g = dy, or dy where y > 0 when there is y. With y, dy
-// becomes g; `beside` receives g, too, assigned or added.
+// Computes sums of g and of g (x - mean). If y is given, g is dy where y > 0, otherwise 0, and
+// overwrites dy; if y is null, g is dy. With y, `beside` also receives g, assigned or added.
 template <class T>
 struct GradientInput {
   T* dy;

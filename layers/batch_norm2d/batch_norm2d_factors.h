@@ -54,8 +54,9 @@ void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double 
                              double momentum, const Tensor& running_mean,
                              const Tensor& running_variance);
 
-// Sets `to` to `sums`, times `scale` if it is defined, converted to the type of `to`. With
-// `accumulate` adds to `to` instead. This computes the gradients of weight and bias.
+// Sets `to` to `sums` converted to the type of `to`. If `scale` is defined, `sums` is first
+// multiplied by it. With `accumulate`, adds to `to` instead. This computes the gradients of weight
+// and bias.
 void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, const Tensor& to,
                                    bool accumulate);
 

@@ -6,8 +6,9 @@
 // Forward    y = activation((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from
 //            the statistics of the batch; the activation is min(max(., 0), most) when `relu` is
 //            set, and residual may be undefined
-// Backward   g = dy where 0 < y < most, otherwise 0, when y is given (there is an activation);
-//            otherwise g = dy. dy becomes g. The gradient of the residual is g. Also computed are
+// Backward   If y is given (there is an activation), g = dy where 0 < y < most, otherwise 0, and dy
+//            is overwritten by g. If y is undefined, g = dy. The gradient of the residual is g.
+//            Also computed are
 //            the sums of g and of g (x - mean), and dx = a g + b (x - mean) + d
 // Shapes     x, y, dy, dx, residual, residual_gradient [N,C,H,W] f32 or f64; statistics, sums [C]
 //            f64. On the CPU the images may be stored as [N,C/16,H,W,16], f32; C is that of weight
@@ -42,8 +43,8 @@ struct BatchNormTrainGradientArgs {
   Tensor mean, inverse_deviation;
   Tensor residual_gradient;          // assigned g; undefined: not needed
   bool residual_accumulate = false;  // add g to it instead
-  Tensor dx;                         // assigned; undefined: not needed; may be the memory of dy
-  Tensor sum_dy, sum_dy_x;           // assigned: of g, and of g (x - mean)
+  Tensor dx;                         // assigned; undefined if not needed; may be the memory of dy
+  Tensor sum_dy, sum_dy_x;           // assigned: sum of g, and sum of g (x - mean)
 };
 extern CONVSCOPE_API KernelSlot<void(const BatchNormTrainGradientArgs&)>
     batch_norm_train_gradient_kernel;

@@ -5,7 +5,7 @@
 // Forward    y = activation((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from
 //            the statistics of the batch, which also update the running ones; the activation is
 //            min(max(., 0), most) when `relu` is set, and residual may be undefined
-// Backward   g = dy where 0 < y < most, otherwise 0, with an activation; otherwise g = dy. The
+// Backward   with an activation, g = dy where 0 < y < most, otherwise 0; without one, g = dy. The
 //            gradient of the residual is g; dx = a g + b (x - mean) + d; the gradients of weight
 //            and bias come from sums of g and g (x - mean). dy does not change
 // Shapes     x, y, dy, dx, residual and its gradient of one type: bf16, f16 or f32; C is that of
@@ -21,10 +21,10 @@
 //                   the variance as their mean
 //              |dx| <= max over c of |a| max|g| + |b| sqrt(N H W) deviation + |d|
 //            A loose bound costs precision. If the bound is 2^k times the largest element, fp16
-//            keeps 11 bits of elements above 2^(k - 27) of the largest; below, its steps are 2^(k -
-//            37) of the largest. For normally distributed data k is 6 with 10^5 elements in a
-//            channel, and k grows by 1/2 when their number doubles. So tf32's 10 bits are kept for
-//            21 powers of two. Smaller elements are off by 2^-31 of the largest, which is 2^20
+//            keeps 11 bits of elements above 2^(k - 27) of the largest; below, the spacing of fp16
+//            is 2^(k - 37) of the largest. For normally distributed data k is 6 with 10^5 elements
+//            in a channel, and k grows by 1/2 when their number doubles. So tf32's 10 bits are kept
+//            for 21 powers of two. Smaller elements are off by 2^-31 of the largest, which is 2^20
 //            times less than the rounding of the largest. For a sum of residuals the bounds are
 //            added: k grows by log2 of the number of blocks in a stage.
 #pragma once
@@ -51,8 +51,9 @@ struct BatchNormHalvesArgs {
   // The bound is stored after the scale. With bound_alone only scale and bound are written.
   Tensor y_factors = {};
   bool bound_alone = false;
-  // The same block of the residual, if y_factors is defined and the residual's producer has written
-  // such a block. residual_has_bound says whether the block contains a bound.
+  // The residual as fp16 operands, in a block like y_factors. Defined only if y_factors is defined
+  // and the producer of the residual has written such a block. residual_has_bound says whether the
+  // block contains a bound.
   Tensor residual_factors = {};
   bool residual_has_bound = false;
   // f32 [parts,4,Cp], mean and spread of x (framework/cuda/channel_moments.cuh) from the kernel
@@ -65,7 +66,7 @@ struct BatchNormHalvesGradientArgs {
   Tensor dy, x, weight;
   bool relu = false;
   float most = std::numeric_limits<float>::infinity();
-  Tensor y;  // of the forward; undefined: no residual, so the activation follows from x
+  Tensor y;  // y of the forward pass; undefined without a residual: the activation follows from x
   Tensor mean, inverse_deviation, factors;            // of the forward
   Tensor residual_gradient;                           // assigned g; undefined: not needed
   bool residual_accumulate = false;                   // add g to it instead

@@ -10,12 +10,14 @@
 //           backward  1 sums of g and g (x - mean)
 //                     2 a small launch: the factors of dx, gradients of weight and bias
 //                     3 dx and the gradient of the residual
-//           Without a residual the backward computes y of pass 3 of the forward again, rounding
-//           included, to see where the activation is 0. So it need not read y.
-// Factors   For f32 images pass 3 also writes fp16 operands of products (half_factors.h). Their
-//           scale comes from a bound that is known before the pass begins. In the forward one block
-//           of launch 2 computes it from weight and bias. In the backward pass 1 also finds the
-//           largest |g|, and launch 2 derives the bound of dx.
+//           Without a residual the backward pass computes y of pass 3 of the forward again,
+//           rounding included, to see where the activation is 0. So the backward pass does not read
+//           y.
+// Factors   For f32 images pass 3 also writes fp16 operands of products (half_factors.h). The scale
+//           of the operands comes from a bound that is known before pass 3 begins. In the forward
+//           direction one block of launch 2 computes this bound from weight and bias. In the
+//           backward direction pass 1 also finds the largest |g|, and launch 2 derives the bound of
+//           dx.
 // Numerics  see batch_norm2d_halves.h
 // Read next framework/cuda/channel_sums.cuh; batch_norm2d_cuda.cu, the same for f32
 #include "framework/cuda/channel_moments.cuh"
@@ -112,17 +114,17 @@ struct Statistics {
   float* factors;
   double eps, momentum;
   int channels;
-  // The bound of |y|, and the scale of its fp16 copy; null: not needed. head[0] = scale, head[1] =
-  // bound. beside_head is the head of the residual; null: no residual. beside_bound says whether
-  // that head contains a bound.
+  // head[0] is the scale of the fp16 copy of y, head[1] the bound of |y|; null: not needed.
+  // beside_head is the head of the residual; null: no residual. beside_bound says whether
+  // beside_head contains a bound.
   float* head;
   const float* beside_head;
   bool beside_bound;
   float most;
 };
 
-// Called by one block. |x - mean| / deviation is at most sqrt(count), because the mean of its
-// squares is 1.
+// Writes the bound of |y|; called by one block. |x - mean| / deviation is at most sqrt(count),
+// because the mean of the squares of x - mean is the squared deviation.
 __device__ inline void write_bound(const Statistics& z, std::int64_t count) {
   const float spread = ::sqrtf(static_cast<float>(count));
   unsigned largest = 0;
@@ -133,7 +135,7 @@ __device__ inline void write_bound(const Statistics& z, std::int64_t count) {
   largest = block_maximum(largest);
   if (threadIdx.x != 0) return;
   float bound = __uint_as_float(largest);
-  // A residual without a bound is below 2^14 after its scale.
+  // If the residual has no bound, its scaled magnitude is below 2^14.
   if (z.beside_head != nullptr) {
     bound += z.beside_bound ? z.beside_head[1] : 0x1p14f / z.beside_head[0];
   }
@@ -248,7 +250,8 @@ __global__ void factors_of_channels(const double* mean, const double* factor, co
 
 // ---- backward ----------------------------------------------------------------------------------
 
-// What masks g: kPlain: nothing, no activation; kFromX: y, computed again from x; kFromY: y, read.
+// Says which y masks g. kPlain: none, there is no activation; kFromX: y is computed again from x;
+// kFromY: y is read.
 enum class Mask { kPlain, kFromX, kFromY };
 
 template <class T>
@@ -294,7 +297,7 @@ struct GradientPiece {
   }
 };
 
-// The values that lead to a bound of dx, as bits.
+// The maxima from which the bound of dx is computed, as bits.
 struct Largest {
   unsigned* gradients = nullptr;  // [blocks of pass 1]: the largest |g|; null: not needed
   int blocks = 0;
@@ -411,7 +414,7 @@ struct GradientResults {
   float* scale_to = nullptr;
 };
 
-// `beside`: the gradient of the residual; it and the outputs of dx may be null.
+// `beside` is the gradient of the residual. Both `beside` and the outputs of dx may be null.
 template <class T, Mask kMask>
 __global__ void __launch_bounds__(kThreads, 2)
     write_gradient(GradientInput<T> z, WalkOf<T> walk, const float* of_dx, uint4* beside,

@@ -106,7 +106,7 @@ void BatchNormOp::train_channels_last(PlanBuilder& builder) {
   if (residual_ && !halves) beside = builder.factors_of(inputs[1]);
   const bool has_bound = !halves && (!residual_ || beside.block != kNoSlot);
   const bool as_factors = has_bound && read.factors;
-  // The backward reads y where the residual shifted it.
+  // With a residual, the activation does not follow from x, so the backward pass reads y.
   const bool as_numbers = !as_factors || read.numbers || (relu_ && residual_);
   const BatchNormHalvesArgs args{
       .x = builder.value(inputs[0]),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_simd.cpp: sums over the planes of one channel, and the passes that write.
+// batch_norm2d_simd.cpp: loops of batch norm over the planes of one channel: the sums, and the
+// passes that write images.
 //
-// Method    sums: four vectors in parallel, because an add takes 3 to 4 cycles and two can begin in
-//           each; after 32 vectors they are folded into one double. The remainder of a plane, less
-//           than a vector, is added one by one
-// Numerics  Numbers are taken relative to a nearby one (the mean, or the channel's first element),
-//           so a mean far from 0 costs no accuracy. A fold of 512 numbers adds at most 14
+// Method    four vectors are added in parallel, because an add takes 3 to 4 cycles and two can
+//           begin in each cycle. After 32 vectors the sums are added up to one double. The rest of
+//           a plane, less than a vector, is added one by one
+// Numerics  A nearby number (the mean, or the channel's first element) is subtracted from each
+//           element, so a mean far from 0 costs no accuracy. A fold of 512 numbers adds at most 14
 //           roundings, each of 2^-24: the sum is exact to 1e-6 of the sum of magnitudes, mostly to
 //           1e-7
 #include "layers/batch_norm2d/batch_norm2d_simd.h"
@@ -33,7 +34,7 @@ CONVSCOPE_INLINE void for_plane(int64_t n, const Block& block, const One& one) {
   for (; i < n; ++i) one(i);
 }
 
-// Sum over the vectors at p, p + kLanes, ... of term(vector of p), folded.
+// Adds term(vector) over the vectors at p, p + kLanes, ..., then adds the lanes to one double.
 template <class Term>
 CONVSCOPE_INLINE double folded(const float* p, int vectors, const Term& add) {
   Vec part[kSide];
@@ -134,8 +135,8 @@ CONVSCOPE_INLINE void store_some(float* p, Vec v, int count) {
   count == kLanes ? store(p, v) : store_first(p, v, count);
 }
 
-// Returns x <= 0 ? 0 : x: NaN passes (max gives its second operand then), and adding 0 turns -0
-// into 0.
+// Returns x <= 0 ? 0 : x. NaN passes, because max returns its second operand then; adding 0 turns
+// -0 into 0.
 CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return bounded_relu(x, most); }
 
 template <bool kResidual, bool kRelu>

@@ -15,8 +15,8 @@ struct ChannelPlanes {
 };
 
 struct BatchNormKernels {
-  // Sums of x - shift, of (x - mean)^2; of g and of g (x - mean). At most 512 elements are added in
-  // float, and these sums are added in double.
+  // Compute sums of x - shift, of (x - mean)^2, of g and of g (x - mean). At most 512 elements are
+  // added in float, and these sums are added in double.
   double (*sum)(const ChannelPlanes&, const float* x, float shift);
   double (*square_sum)(const ChannelPlanes&, const float* x, float mean);
   void (*gradient_sums)(const ChannelPlanes&, const float* g, const float* x, float mean,

@@ -11,8 +11,9 @@ namespace convscope {
 
 using DeformConv2dAlgorithm = Algorithm<DeformConv2dProblem>;
 
-// Sizes are checked. Pointers have the problem's type and are on the algorithm's device. The
-// workspace has workspace_bytes() bytes and is 64-byte aligned. The problem is never empty.
+// The arguments of a forward call. The caller has checked the sizes. Arrays have the element type
+// of the problem and are on the algorithm's device. `workspace` has workspace_bytes() bytes and is
+// 64-byte aligned. The problem is never empty.
 struct DeformConv2dForwardArgs {
   const DeformConv2dProblem& problem;
   const void* x;       // [N,C,H,W]
@@ -22,7 +23,7 @@ struct DeformConv2dForwardArgs {
   const void* b;       // [K], or null
   void* y;             // [N,K,P,Q], assigned
   void* workspace;
-  const void* prepared = nullptr;  // made of w by prepare_weights; null: nothing is prepared
+  const void* prepared = nullptr;  // weights packed by prepare_weights, or null
 };
 // An output that is null is not computed.
 struct DeformConv2dBackwardDataArgs {
@@ -57,9 +58,9 @@ struct Operator<DeformConv2dProblem> {
   static constexpr const char* kOperation = "deform_conv2d";
   CONVSCOPE_API static Registry<DeformConv2dAlgorithm>& algorithms(DeviceType device);
   CONVSCOPE_API static void run(const Call<DeformConv2dProblem>& call);
-  // Computes the same sums over the magnitudes of x, w, dy and the mask, sampled at the same
-  // positions. Error bounds are relative to these sums. Runs on the CPU, with operands on any
-  // device.
+  // Computes one direction with x, w, dy and the mask replaced by their magnitudes, at the same
+  // sampling positions. Error bounds are relative to these sums. The function runs on the CPU and
+  // takes operands on any device.
   CONVSCOPE_API static Operands magnitudes(const DeformConv2dProblem& problem, Direction direction,
                                            const Operands& operands);
 };

@@ -37,8 +37,8 @@ class ChannelSliceOperation final : public Operation {
   std::int64_t first_, count_;
 };
 
-// image: bytes of an image in `whole`. `part` holds the channels from `first` on: `own` bytes that
-// begin `before` bytes after the image's first byte.
+// Byte counts for copying a range of channels. `image` is the size of one image of `whole`. The
+// range begins `before` bytes after the start of the image and has `own` bytes.
 struct Bytes {
   Bytes(const Tensor& whole, std::int64_t first, const Tensor& part) {
     const auto plane =

@@ -15,7 +15,8 @@ CONVSCOPE_API Variable channel_slice(const Variable& x, std::int64_t first, std:
 
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, std::int64_t first, const Tensor& y)>
     channel_slice_kernel;
-// Assigns dx = dy at these channels and 0 at all others.
+// Assigns dx = dy at the channels of the range, which begins at `first`, and 0 at all other
+// channels.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, std::int64_t first, const Tensor& dx)>
     channel_slice_gradient_kernel;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel_slice_cuda.cu: copies a range of channels of images, and the gradient.
+// channel_slice_cuda.cu: copies a range of channels of images, and computes the gradient of the
+// copy.
 //
 // Method     One thread writes one element. The elements of the range are contiguous within an
 //            image: element i of the range is element `before` + i of the image.
@@ -11,8 +12,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// Numbers of elements of an image: in total, before the first channel of the range, and in the
-// range.
+// Element counts of one image: in total, before the first channel of the range, and in the range.
 struct Parts {
   Parts(const Tensor& whole, Index first, const Tensor& part)
       : image(whole.dim(1) * whole.dim(2) * whole.dim(3)),
@@ -37,7 +37,7 @@ __global__ void gradient_kernel(const T* dy, Parts parts, Index count, T* dx) {
   }
 }
 
-// Calls body(T{}) with a type of the elements' size, whose bits are copied.
+// Calls body(T{}), where T is any type with the size of an element: a copy needs only the bits.
 template <class Body>
 void with_size(const Tensor& tensor, const Body& body) {
   switch (size_of(tensor.dtype())) {

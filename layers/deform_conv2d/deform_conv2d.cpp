@@ -43,7 +43,7 @@ DeformConv2dProblem checked_problem(const Variable& x, const Variable& offset, c
 // As for a convolution, a call without gradients counts as inference.
 WeightUse use_of(bool recorded) { return recorded ? WeightUse::once : WeightUse::often; }
 
-// Returns the operands in the type of the products' operands: unchanged, or rounded to half
+// Returns the tensors in the element type that the kernels multiply: unchanged, or rounded to half
 // precision.
 DeformConv2dTensors factors(DType dtype, const Variable& x, const Variable& w,
                             const Variable& offset, const Variable& mask, const Variable& b) {

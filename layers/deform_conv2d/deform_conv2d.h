@@ -24,8 +24,8 @@
 //                              1
 //             mask             false: version 1, default true
 //             offset_lr_scale  factor of the branch's learning rate, default 0.1
-//             algorithm        of the deformable convolution; the branch follows the block `conv`
-//                              (its key `layout` is for both)
+//             algorithm        the algorithm of the deformable convolution. The branch follows the
+//                              block `conv`, whose key `layout` applies to both convolutions
 // Transforms  Transforms of the weight (a pruning mask, a quantiser) apply to w, not to the branch.
 //             Transforms of the input are applied before both convolutions.
 // Device      the CPU, in f32; CUDA, in each precision

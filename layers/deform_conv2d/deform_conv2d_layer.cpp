@@ -15,7 +15,7 @@ constexpr const char* kOperation = Operator<DeformConv2dProblem>::kOperation;
 constexpr const char* kBranch = "branch";
 
 // The branch draws no random numbers, so later layers draw the same numbers as after a plain
-// convolution. It stays in f32, because it computes sampling places.
+// convolution. The branch stays in f32, because it computes sampling places.
 std::shared_ptr<Conv2d> zero_branch(const Conv2dOptions& options, const LayerContext& context) {
   LayerContext own = context;
   own.precision = ComputePrecision::f32;
@@ -32,8 +32,8 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, LayerC
                           .offset_lr_scale = options.number("offset_lr_scale"),
                           .branch_policy = {}};
   own.conv.name = context.layer_name;
-  // The block `conv` names algorithms of convolutions, so it applies to the branch but not to this
-  // layer. Its layout applies to both.
+  // The block `conv` names algorithms of ordinary convolutions, so they apply to the branch and not
+  // to this layer. The layout of the block applies to both convolutions.
   if (context.conv_policy) {
     own.branch_policy = context.conv_policy(cat(context.layer_name, ".", kBranch));
     own.conv.policy.layout = own.branch_policy.layout;

@@ -14,8 +14,8 @@ namespace convscope {
 // Inputs: x, w, offset, and the mask and b if they are used.
 class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
  public:
-  // Takes `choices` by direction. A choice without an algorithm is for a direction that is not
-  // needed. `of_layer` are the choices of the layer, for images in another layout.
+  // Takes one choice for each direction; a choice without an algorithm marks a direction that is
+  // not needed. `of_layer` holds the choices of the layer, also those for images in another layout.
   DeformConv2dOp(const DeformConv2dProblem& problem, bool has_bias,
                  std::array<DeformConv2dChoice, 3> choices, Ref<DeformConv2dChoices> of_layer,
                  WeightUse use)

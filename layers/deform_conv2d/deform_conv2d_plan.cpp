@@ -44,7 +44,7 @@ std::string DeformConv2dOp::text() const {
              problem_.layout == ActivationLayout::nchw ? "" : " blocked");
 }
 
-// As Conv2dOp::layout_ms(). The policy check:a,b compares its algorithms on [N,C,H,W].
+// Works as Conv2dOp::layout_ms(). The policy check:a,b compares its algorithms on [N,C,H,W].
 std::optional<double> DeformConv2dOp::layout_ms(const PlanGraph& graph,
                                                 ActivationLayout layout) const {
   constexpr double kPreferred = 1e6;  // longer than any layer takes
@@ -118,7 +118,7 @@ void DeformConv2dOp::forward(PlanBuilder& builder) {
     operands.out[0] = builder.value(output);
     return run_checked(builder, kForward, operands);
   }
-  // In inference the weights are prepared once for each of their states.
+  // In inference the weights are prepared only once after each change of the weights.
   const bool once = !builder.training() && algorithm.prepared_size(problem_, kForward) > 0;
   Slot kept = kNoSlot;
   if (once) {
@@ -226,7 +226,7 @@ void DeformConv2dOp::backward(PlanBuilder& builder) {
 int DeformConv2d::describe(PlanGraph& graph, int x) {
   const DeformConv2dProblem problem = this->problem(graph.shape(x));
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
-  // Rounding of operands happens in the layer's own forward().
+  // A half-precision layer rounds its operands in forward(), so it runs as a dynamic graph.
   if (is_half(problem.dtype)) return describe_dynamic(graph, *this, x);
   x = transformed_input(graph, x);
   const ValueId w = transformed_weight(graph, weight_);

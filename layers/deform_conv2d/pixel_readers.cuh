@@ -8,8 +8,8 @@
 //     corner 3 of (h-1,w-1)   corner 2 of (h-1,w)
 //     corner 1 of (h,w-1)     corner 0 of (h,w)
 //
-// A lot is one image and one offset group: R S P Q taps (number: t P Q + pixel of y) in at most
-// (H+1)(W+1) cells. Taps outside of the image are in no list. The steps, one kernel each:
+// A lot is one image and one offset group. It has R S P Q taps, numbered t P Q + (pixel of y), in
+// at most (H+1)(W+1) cells. Taps outside of the image are in no list. Four kernels make the lists:
 //   count   how many taps each cell has                          integers: any order, same counts
 //   begins  where the list of each cell begins: sums of counts   a block for each lot
 //   fill    each tap goes into its list                          in a random order
@@ -84,8 +84,8 @@ __global__ void count_kernel(DeviceSizes z, PixelReaders to, Index first, const 
 
 constexpr int kCellsAtOnce = 4;  // of a thread
 
-// Converts counts to begins. A thread block processes one lot, kThreads * kCellsAtOnce cells at a
-// time.
+// Converts the counts of cells to the positions where their lists begin. A thread block processes
+// one lot, kThreads * kCellsAtOnce cells at a time.
 static __global__ void begins_kernel(PixelReaders to) {
   __shared__ int sums[kThreads];
   const int i = static_cast<int>(threadIdx.x);
@@ -117,7 +117,7 @@ static __global__ void begins_kernel(PixelReaders to) {
   }
 }
 
-// Each begin moves to the end of its list.
+// Adds each tap to its list. The begin of a list thereby advances to the end of the list.
 static __global__ void fill_kernel(PixelReaders to) {
   for (Index i = global_thread(); i < to.lots * to.taps; i += global_threads()) {
     if (to.cell[i] < 0) continue;

@@ -67,7 +67,7 @@ class DevicePlace {
     const Index base_u = Index{q} * z.stride_w - z.pad_left + Index{s} * z.dilation_w;
     const float v = static_cast<float>(base_v) + offset_v;
     const float u = static_cast<float>(base_u) + offset_u;
-    // A NaN is not outside: it is neither below nor above.
+    // A NaN position counts as inside, because comparisons with NaN are false. Its sample is NaN.
     inside_ =
         !(v <= -1.0f || v >= static_cast<float>(z.h) || u <= -1.0f || u >= static_cast<float>(z.w));
     if (!inside_) return;  // infinite places included, which have no integer
@@ -79,8 +79,8 @@ class DevicePlace {
   }
 
   __device__ bool inside() const { return inside_; }
-  // Returns the row of corner 0's pixel, which may be one row above the image; column(): likewise
-  // one to its left.
+  // Returns the row of the pixel at corner 0, which may be one row above the image. column()
+  // returns the column of this pixel, which may be one column to the left of the image.
   __device__ int row() const { return h_; }
   __device__ int column() const { return w_; }
   __device__ bool has(int corner) const {

@@ -22,7 +22,7 @@ class DeformPlace {
               std::int64_t width)
       : width_(width) {
     const T v = static_cast<T>(base_v) + offset_v, u = static_cast<T>(base_u) + offset_u;
-    // A NaN is not outside: it is neither below nor above.
+    // A NaN position counts as inside, because comparisons with NaN are false. Its sample is NaN.
     if (v <= T(-1) || v >= static_cast<T>(height) || u <= T(-1) || u >= static_cast<T>(width)) {
       return;
     }

@@ -46,7 +46,7 @@ constexpr ActivationLayout layout_of_y(ActivationLayout layer) {
   return layer == ActivationLayout::blocked_y ? ActivationLayout::blocked : layer;
 }
 
-// The functions below take the layout of one tensor. That is never blocked_y.
+// The functions below take the layout of one tensor, which is never blocked_y.
 
 // Returns how many channels one block holds in a tensor with `channels` channels.
 constexpr std::int64_t channel_block(std::int64_t channels, ActivationLayout layout) {

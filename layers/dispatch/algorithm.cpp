@@ -52,8 +52,8 @@ double estimated_ms(const Cost& cost, DeviceType device, DType factors) {
   const MachineCeilings machine = machine_ceilings(device);
   const auto [compute, moving] = parts_of(cost, device, factors);
   double seconds = std::max(compute, moving);
-  // On a CPU only half of the smaller term is hidden. So if two algorithms are memory-bound, the
-  // estimate is lower for the algorithm that computes less.
+  // On a CPU half of the smaller term overlaps with the larger one, and the other half is added. So
+  // among memory-bound algorithms the one with fewer FLOPs gets the lower estimate.
   if (device == DeviceType::cpu) seconds += kNotHidden * std::min(compute, moving);
   if (device == DeviceType::cuda) {
     seconds += cost.pass_bytes / machine.bytes_per_second + cost.launches * machine.launch_seconds;

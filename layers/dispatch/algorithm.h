@@ -66,16 +66,16 @@ struct Cost {
   double flops = 0;
   double bytes = 0;  // moved by the kernel that computes the products
   double peak_share = 1;
-  // The share of prepare_weights(), in [0, 1). On a CPU it is a share of flops / peak_share, on a
-  // GPU a share of the whole estimate.
+  // The share of the estimated time that prepare_weights() takes, in [0, 1): on a CPU of the time
+  // flops / peak_share, on a GPU of the whole estimate.
   double prepare_part = 0;
   // GPU only:
   double pass_bytes = 0;      // moved by separate kernels: transforms, im2col, transposes
   double launches = 1;        // kernels, one after the other
   bool tensor_cores = false;  // the peak is that of the tensor cores for the problem's type:
                               // f16/bf16, else TF32 (f32-grade by three products: 3 x the FLOPs)
-  // Executed FLOPs as textbooks count them, where `flops` is in units of that peak (three products
-  // count as one there). 0: the same as `flops`.
+  // Executed FLOPs as textbooks count them; 0: the same as `flops`. The unit of `flops` is the peak
+  // of the tensor cores, so there three products count as one.
   double executed_flops = 0;
 
   double executed() const { return executed_flops > 0 ? executed_flops : flops; }
@@ -93,22 +93,22 @@ CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
 // the operands' type `factors` selects the peak. `estimated_ms_prepared` is for weights that are
 // prepared once and used often: preparation costs nothing, but each call reads them from memory.
 CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType factors);
-// Returns what limits that time: "arithmetic", "memory" or, on a GPU, "launches".
+// Returns what limits the estimated time: "arithmetic", "memory" or, on a GPU, "launches".
 CONVSCOPE_API const char* limit_of(const Cost& cost, DeviceType device, DType factors);
 CONVSCOPE_API double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType device,
                                            DType factors);
 
-// What integer types and sparse weights need besides the pointers of a call: scales, and the
-// positions of the kept blocks. A gradient uses the entry of its array: dx uses that of x.
+// The data that a call with integer types or sparse weights needs besides its pointers: scales, and
+// the positions of the kept blocks. A gradient uses the entry of its array: dx uses that of x.
 struct OperandViews {
   Quantisation x, w, y;
   Quantisation residual = {};  // of the epilogue's residual, when it holds integer codes
   BlockSparseView w_blocks;    // undefined: w is dense
 };
 
-// Work fused after a forward pass: y = relu(sum + b + residual), each part optional. An algorithm
-// with fuses_epilogue applies it while a tile of y is still in cache; for the others it is one
-// extra pass over y. Both ways produce the same bits.
+// Work fused after a forward pass: y = relu(sum + b + residual), where each term and the relu are
+// optional. An algorithm with fuses_epilogue applies the epilogue while a tile of y is in cache.
+// For other algorithms the epilogue is one extra pass over y. Both kinds produce the same bits.
 struct Epilogue {
   const void* residual = nullptr;                       // of y's shape, added; must not overlap y
   bool relu = false;                                    // min(max(y, 0), most); NaN stays NaN
@@ -124,14 +124,14 @@ struct Epilogue {
 template <class Problem>
 struct PrepareArgs {
   const Problem& problem;
-  Direction direction;  // forward or backward_data: the two read w in different orders
+  Direction direction;  // forward or backward_data, which read w in different orders
   const void* w;        // in the problem's weight format
   void* prepared;       // prepared_bytes() bytes, 64-byte aligned, assigned
   void* workspace;      // workspace_bytes() of the same direction; its content is not kept
   OperandViews views = {};
 };
 
-// What an operator declares besides its problem; see the top of this file.
+// The declarations of an operator besides its problem; see the top of this file.
 template <class Problem>
 struct Operator;
 template <class Problem>
@@ -148,13 +148,13 @@ struct Algorithm {
   Support (*supports)(const Problem&, Direction) = nullptr;
   Cost (*cost)(const Problem&, Direction) = nullptr;
   std::size_t (*workspace_bytes)(const Problem&, Direction) = nullptr;
-  // Both null: the algorithm reads w directly. Else, where prepared_bytes() > 0, forward and
-  // backward_data get args.prepared and do not read args.w, which may be null. workspace_bytes()
-  // does not include the prepared weights.
+  // If both functions are null, the algorithm reads w directly. Otherwise, if prepared_bytes() > 0,
+  // forward and backward_data read args.prepared and not args.w, which may be null.
+  // workspace_bytes() does not include the prepared weights.
   std::size_t (*prepared_bytes)(const Problem&, Direction) = nullptr;
   void (*prepare_weights)(const PrepareArgs<Problem>&) = nullptr;
-  // Returns whether weights are prepared even if only one call uses them; null: always. If it
-  // returns false, args.prepared is null in such a call, which reads args.w.
+  // Returns whether weights are prepared even if only one call uses them; a null pointer means
+  // always. If the result is false, a single call gets args.prepared = null and reads args.w.
   bool (*prepares_for_one_call)(const Problem&, Direction) = nullptr;
   // Error bound: max|error| <= growth(terms of a sum) * eps * max(conv(|x|,|w|)). It holds where
   // rounding errors have random signs: for normal numbers, also with an offset and heavy tails.
@@ -167,15 +167,16 @@ struct Algorithm {
   bool deterministic = true;       // same bits on each run, with any number of threads
   bool auto_ok = true;             // false: `auto` and `measure` take it last
   bool fuses_epilogue = false;     // forward applies args.epilogue itself
-  // A set flag means that supports() is called for such problems and decides for each of them.
-  // Unset, support_of() refuses operands of different types, sparse weights and other layouts.
+  // If a flag is set, supports() is called for problems of this kind and decides for each of them.
+  // If the flag is not set, support_of() refuses operands of different types, sparse weights or
+  // other layouts.
   bool takes_mixed_types = false;
   bool takes_sparse_weights = false;
   bool takes_blocked_layout = false;
   bool takes_blocked_y = false;  // x is NCHW, y is NCHW16c; never called for backward_data
   bool takes_channels_last = false;
-  // tf32 on NHWC images: reads fp16 operands (half_factors.h) instead of the image where they are
-  // given. workspace_bytes() still covers a copy made by the algorithm.
+  // tf32 on NHWC images: if fp16 operands (half_factors.h) are given, the algorithm reads them
+  // instead of the image. workspace_bytes() still includes a copy that the algorithm makes itself.
   bool takes_half_factors = false;
   // Null: this direction is not offered.
   AlgorithmFunction<typename Layer::ForwardArgs> forward = nullptr;
@@ -192,9 +193,9 @@ struct Algorithm {
     const double factor = std::max(1.0, error_growth / kExpectedChainGrowth);
     return std::max(growth(terms), factor * worst_sum_growth(terms, one_chain));
   }
-  // Transforms (Winograd, FFT) also multiply terms that reach no output, such as a border pixel
-  // with a tap outside of the image. So their error bound is a multiple of max|x| times the sum
-  // over |w|, not of the largest output. Such algorithms are not exact on integers.
+  // Transforms (Winograd, FFT) also multiply terms that do not reach any output, such as a border
+  // pixel with a tap outside of the image. So their error bound is a multiple of max|x| times the
+  // sum over |w|, not of the largest output. Such algorithms are not exact on integers.
   bool errs_by_tile() const { return !exact_on_integers; }
   bool offers(Direction direction) const {
     return direction == Direction::forward         ? forward != nullptr

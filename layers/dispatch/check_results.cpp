@@ -14,8 +14,8 @@ namespace {
 std::mutex results_mutex;
 std::vector<CheckResult> results_so_far;  // guarded by the mutex
 
-// Returns the difference divided by its bound. A bound below 0 means that nothing was compared yet.
-// Bounds are above 0, except for an output of zeros.
+// Returns the difference divided by its bound. A bound below 0 means that no elements were compared
+// yet. Other bounds are above 0, except for an output of zeros.
 double share_of_bound(const Difference& one) {
   if (one.bound < 0) return -1;
   return one.bound > 0 ? one.difference / one.bound : one.difference;

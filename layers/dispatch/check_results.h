@@ -21,7 +21,7 @@ struct Difference {
   double difference = 0, value = 0;
   double bound = -1;  // upper bound of `difference`; below 0: nothing was compared
 
-  // Replaces *this by `other` if `other` came nearer to its bound.
+  // Replaces *this by `other` if the difference of `other` is a larger share of its bound.
   CONVSCOPE_API void take_worse(const Difference& other);
 };
 

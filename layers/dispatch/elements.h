@@ -44,13 +44,14 @@ inline bool is_code(DType type) { return type == DType::u8 || type == DType::i8;
 // For integers the result is that of f32, to which they are converted.
 CONVSCOPE_API double eps_of(DType factors, MathMode math);
 
-// The scales of one array. For floating point types all is null: elements are the values.
+// The scales of one array. For floating point types all members are null, and the elements are the
+// values.
 struct Quantisation {
   const double* scales = nullptr;             // [1], or one for each output channel
   const std::int32_t* zero_points = nullptr;  // as many; null: 0
   bool per_channel = false;
-  // Stored codes of y are clipped to this range. It is smaller than the type's range for fewer
-  // bits, or for an activation after the sum.
+  // Stored codes of y are clipped to this range. The range is smaller than that of the type if y
+  // has fewer bits, or an activation after the sum.
   std::int32_t low = std::numeric_limits<std::int32_t>::min();
   std::int32_t high = std::numeric_limits<std::int32_t>::max();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.cpp: runs a chosen algorithm. With `checked_by` it runs the second one too and fails,
-// with kind kRun, when the two differ by more than the sum of their error bounds.
+// execute.cpp: runs a chosen algorithm. With `checked_by` it also runs the second algorithm and
+// fails, with kind kRun, when the results differ by more than the sum of both error bounds.
 #include "layers/dispatch/execute.h"
 
 #include <algorithm>
@@ -74,7 +74,8 @@ Operands over_magnitudes(const Operands& operands, Tensor& residual) {
     if (!output.defined()) continue;
     output.values = operands.accumulate ? magnitudes(output.values) : like(output.values);
   }
-  // relu never increases a difference, and a residual is one more term of the sum.
+  // The bound is computed without the epilogue: relu never increases a difference, and a residual
+  // is added below as one more term.
   out.epilogue = {};
   if (operands.epilogue.residual != nullptr) {
     residual = like(operands.out[0].values);
@@ -90,7 +91,8 @@ Operands over_magnitudes(const Operands& operands, Tensor& residual) {
 Operands over_tiles(const Operands& operands, const OperandSpecs& specs, Direction direction) {
   const OperandSpec& spec = specs.inputs[1];
   const Tensor second = plain_images(operands.in[1].values.to(Device{}), spec.shape, spec.layout);
-  // Sums are per output channel k (or input channel c) of w [K,C,...], per k of dy [N,K,...].
+  // The sums of magnitudes are taken for each output channel k (or input channel c) of w [K,C,...],
+  // or for each k of dy [N,K,...].
   const int axis = direction == Direction::forward ? 0 : 1;
   std::int64_t inner = 1;
   for (int i = axis + 1; i < spec.shape.rank(); ++i) inner *= spec.shape[i];
@@ -130,7 +132,8 @@ void compare_outputs(const Comparison& comparison, const Operands& first, const 
     const double step = is_floating(a.dtype()) ? 0 : 1;
     Difference found{.bound = comparison.relative_bound * largest + step};
     for (std::int64_t i = 0; i < a.numel(); ++i) {
-      // If one is NaN or infinite the other must be, too; the bound does not apply.
+      // If one of the two elements is NaN or infinite, the other must be, too; the bound does not
+      // apply.
       if (!std::isfinite(a.at(i)) && !std::isfinite(b.at(i))) continue;
       const double difference = std::abs(a.at(i) - b.at(i));
       if (difference <= found.bound) {

@@ -16,8 +16,8 @@ namespace convscope {
 // shapes. With `accumulate` the new outputs start from the values of the old ones.
 CONVSCOPE_API Operands with_other_outputs(const Operands& operands);
 // Returns whether all arrays are floating point. Errors are then measured against
-// over_magnitudes(), the same call on |x|, |w|, ... Products of integers are exact, so their errors
-// are measured against the outputs.
+// over_magnitudes(), the same call on |x|, |w|, ... Integer products are exact, so errors of
+// integer arrays are measured against the outputs.
 CONVSCOPE_API bool has_magnitudes(const Operands& operands);
 CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual);
 // Returns operands whose only output is the size to which errors of transforms are relative

@@ -23,7 +23,8 @@ namespace {
 
 using Answers = std::map<std::string, std::string>;  // key -> algorithm
 
-// Guards everything below. It is held while measuring, so that two layers never time at once.
+// Guards all variables below. The mutex is held while measuring, so that two layers never time at
+// once.
 std::mutex answers_mutex;
 std::map<std::string, Answers> answers_by_path;  // a file is read once
 Answers given;  // in this process: key_of_any_machine() -> algorithm
@@ -130,7 +131,7 @@ std::string find_answer(const MeasureKey& key) {
 
 constexpr double kRecordedSeconds = 0.005;  // per candidate; longer runs are replayed once
 
-// Times by events in the queue of a device that supports recordings.
+// Times the runs by events in the queue of a device that supports recordings.
 double recorded_seconds(const std::function<void()>& run, Device device, double enough) {
   const DeviceBackend& backend = backend_of(device);
   const int index = device.index;
@@ -221,7 +222,7 @@ std::string measured_fastest(const MeasureKey& key, const std::vector<std::strin
       double seconds = 1e300;
       try {
         seconds = seconds_of(candidate);
-      } catch (const Error& error) {  // out of memory for its workspace: others may need less
+      } catch (const Error& error) {  // no memory for the workspace: others may need less
         if (error.kind() != ErrorKind::kRun) throw;
       }
       if (seconds < best) {

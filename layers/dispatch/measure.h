@@ -2,13 +2,13 @@
 // measure.h: the policy "measure": times every algorithm that accepts a problem and remembers the
 // fastest, in this process and on disk.
 //
-// The file is <operation>_<device>.json in the cache folder (framework/machine/machine.h). Its keys
-// hold the CPU, the instruction set and the number of threads, or the GPU and its driver, then the
-// direction and the problem. So one file serves several machines. If a candidate comes from a
-// plug-in, the key also holds a hash of the plug-in's file: another build of it is timed again, and
-// a program without the plug-in keeps its answers. A file that cannot be read, or has another
-// format, is ignored with a warning and rewritten. A file that cannot be written causes only a
-// warning.
+// The file is <operation>_<device>.json in the cache folder (framework/machine/machine.h). A key
+// consists of the CPU, the instruction set and the number of threads, or of the GPU and its driver,
+// then of the direction and the problem. So one file serves several machines. If a candidate comes
+// from a plug-in, the key also has a hash of the plug-in's file: another build of the plug-in is
+// timed again, and a program without the plug-in keeps its answers. A file that cannot be read, or
+// has another format, is ignored with a warning and rewritten. A file that cannot be written causes
+// only a warning.
 #pragma once
 
 #include <algorithm>
@@ -33,9 +33,9 @@ struct MeasureKey {
 
 // Returns the remembered name, or "". Never runs anything.
 CONVSCOPE_API std::string remembered_fastest(const MeasureKey& key);
-// Returns the remembered name if `candidates` contains that name. Else returns the name with the
-// fewest seconds and remembers that name. Timing begins when `timing` is called, and only for two
-// or more candidates. Two threads never time at once.
+// Returns the remembered name if `candidates` contains this name. Otherwise returns and remembers
+// the candidate with the fewest seconds. Calls `timing` only before it times two or more
+// candidates. Two threads never time at once.
 using SecondsOf = std::function<double(const std::string& name)>;
 CONVSCOPE_API std::string measured_fastest(const MeasureKey& key,
                                            const std::vector<std::string>& candidates,

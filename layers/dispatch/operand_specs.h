@@ -25,7 +25,7 @@ struct OperandSpec {
   WeightFormat format = {};
   bool is_weights = false;     // integer weights may have a scale for each row
   bool has_zero_point = true;  // for integers other than weights; false: 0 has the code 0
-  bool is_rounded = false;     // f32 that kernels round to i8 codes when they read it: has a scale
+  bool is_rounded = false;     // f32 that kernels round to i8 codes when they read it; has a scale
   double size = 1;             // typical magnitude of the results, for the scale of their codes
   ActivationLayout layout = ActivationLayout::nchw;  // of images
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator_use.h: an operator's answers about one input, without the type of its problem: for
-// `convscope explain`, layers.csv and the benchmark of networks. A layer implements it in one line:
+// operator_use.h: an interface that answers questions about an operator for one input, without the
+// type of its problem. `convscope explain`, layers.csv and the benchmark of networks use it. A
+// layer implements the interface in one line:
 //
 //   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override {
 //     return operator_use_of(problem(input), policy(), name);
@@ -30,8 +31,9 @@ class CONVSCOPE_API OperatorUse {
   virtual const AlgorithmPolicy& policy() const = 0;
   // Returns the names that the policy selects; "measure" may time them.
   virtual ChosenNames choose(Direction direction, Device device, WeightUse use) const = 0;
-  // Returns what tables show: nothing is run, and a refusal is not an error. With channels_last the
-  // answers are for the problem of a compiled step in half precision (half_problem.h).
+  // Returns the verdicts that tables show. Nothing is run, and a refusal is not an error. With
+  // channels_last the verdicts are for the problem of a compiled step in half precision
+  // (half_problem.h).
   virtual std::vector<Verdict> explain(Direction direction, Device device,
                                        bool channels_last = false) const = 0;
   virtual Decision decision(Direction direction, Device device,

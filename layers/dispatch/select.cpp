@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// select.cpp: from a policy ("auto", "measure", a name, a list, "check:a,b") to an algorithm.
+// select.cpp: selects an algorithm by a policy ("auto", "measure", a name, a list, "check:a,b").
 #include "layers/dispatch/select.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// select.h: from a policy ("auto", "measure", a name, a list, "check:a,b") to an algorithm.
+// select.h: selects an algorithm by a policy ("auto", "measure", a name, a list, "check:a,b").
 //
 // auto      the algorithm with the lowest estimated time among those that accept the problem.
 // measure   the fastest of them when timed; remembered on disk (measure.h).
@@ -9,7 +9,7 @@
 // a,b,auto  the first of these words that accepts the problem. When none does, the error says why
 //           each of them refuses.
 //
-// The templates query the algorithms; select.cpp decides, without their types.
+// The templates query the algorithms. select.cpp decides and does not depend on the problem type.
 #pragma once
 
 #include <algorithm>
@@ -41,10 +41,10 @@ struct Verdict {
   std::size_t prepared_bytes = 0;
   bool auto_ok = true;
   bool chosen = false;   // by the policy
-  bool checks = false;   // runs in addition to the chosen one, to be compared with it
-  bool refused = false;  // the policy names it, and it does not accept
-  // These explain the estimate of algorithms that accept: executed products per useful product, and
-  // what takes most of the time.
+  bool checks = false;   // runs in addition to the chosen algorithm, for comparison
+  bool refused = false;  // the policy names the algorithm, which does not accept
+  // These members explain the estimate of an algorithm that accepts: executed products per useful
+  // product, and what takes most of the time.
   double executed_per_useful = 0;
   const char* limit = "";
 };
@@ -106,7 +106,7 @@ struct Decision {
   };
   std::string word;               // the word that was taken
   ChosenNames names;              // empty when nothing was taken
-  std::vector<Refusal> refusals;  // of the words before `word`; of all words when none was taken
+  std::vector<Refusal> refusals;  // of the words before `word`; of all words if none was accepted
   std::string error;              // the message if nothing was taken, else ""
 };
 // Throws only when the policy is malformed, or names an algorithm that does not exist.

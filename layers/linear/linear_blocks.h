@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_blocks.h: which directions of a pruned linear layer a compiled step computes from the
-// blocks that its mask keeps. Its x [N,I] is N images of one pixel with I channels, so the
-// algorithms of a 1x1 convolution compute them.
+// linear_blocks.h: decides which directions of a pruned linear layer a compiled step computes from
+// the blocks that its mask keeps. The layer's x [N,I] is N images of one pixel with I channels, so
+// the algorithms of a 1x1 convolution can compute the layer.
 #pragma once
 
 #include <array>

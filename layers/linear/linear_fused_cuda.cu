@@ -4,27 +4,27 @@
 // Formula    y = relu(x w^T + b);  g = dy where y > 0;  dx = g w,  dw = g^T x,
 //            db = sum over n of g
 // Textbook   for n, o: y[n,o] = relu(b[o] + sum over i of x[n,i] w[o,i])
-// Method     All three are products C[m,n] = sum over k of A[m,k] B[n,k]. A block has a tile of C.
-//            Its warps share k where the tile is small, so that even a tile of 8x8 has 256 threads
-//            and the longest chain of additions is K / 8. A chunk of A and B has the same order in
-//            shared memory as in memory: neighbours in k ("rows") or in m ("columns"); a lane takes
-//            four k at a time. The warps' sums are added in shared memory, in order. The gradient
-//            of the bias is one more column of dw, whose x is 1. Thread blocks of dw and of dx are
-//            in one launch. The images of a large batch are cut into splits with separate blocks:
-//            the block that finishes a tile of dw last adds the sums of the splits in their order.
-//            In half precision a block rounds its chunks in shared memory; the threads that round g
-//            for dw first add it up for db.
+// Method     y, dx and dw are products C[m,n] = sum over k of A[m,k] B[n,k]. A block computes one
+//            tile of C. If the tile is small, the warps of the block divide k, so that even a tile
+//            of 8x8 has 256 threads and the longest chain of additions is K / 8. A chunk of A and B
+//            has the same order in shared memory as in memory: contiguous in k ("rows") or in m
+//            ("columns"). A lane takes four k at a time. The sums of the warps are added in shared
+//            memory, in order. The gradient of the bias is one more column of dw, whose x is 1.
+//            Thread blocks of dw and of dx are in one launch. The images of a large batch are cut
+//            into splits with separate blocks: the block that finishes a tile of dw last adds the
+//            sums of the splits in their order. In half precision a block rounds its chunks in
+//            shared memory. Threads that round g for dw first add the unrounded g up for db.
 // Shapes     x [N,I], w [O,I], b [O], y, dy [N,O], f32, accumulated in f32; operands f32 or rounded
 //            to half precision
 // Supports   any sizes; layers of more than kLargestForward or kLargestBackward multiplications use
-//            cuBLAS, whose tiles read each number less often, with passes for bias, ReLU, mask and
-//            half-precision copies of the operands
+//            cuBLAS, whose tiles read each number less often, with separate passes for bias, ReLU,
+//            mask and half-precision copies of the operands
 // Cost       FLOPs = 2 N I O forward, 4 N I O backward; bound by latency: load, multiply, add up
-// Numerics   sums of up to 512 numbers in order, then those of the warps, then the splits. The
-//            order depends only on the sizes: two runs give the same bits
-// Choices    the kernel uses the largest tile of which there are kEnoughBlocks. For example,
-//            LeNet's first layer at 64 images has 8 x 15 tiles of 8x8. A split has 256 images,
-//            whose products take the same time as loading and adding up
+// Numerics   up to 512 numbers are added in order, then the sums of warps, then those of splits.
+//            The order depends only on the sizes, so two runs give the same bits
+// Choices    the kernel uses the largest tile for which there are at least kEnoughBlocks blocks.
+//            For example, LeNet's first layer at 64 images has 8 x 15 tiles of 8x8. A split has 256
+//            images, because multiplying these takes as long as loading and adding up
 // Read next  linear_loss_cuda.cu: the last layer with the loss; framework/ops/gemm/matmul_cuda.cu
 #include <algorithm>
 
@@ -94,7 +94,8 @@ void queue_forward(Product y) {
          y);
 }
 
-// Half-precision copies for cuBLAS are contiguous in the workspace; f32 is read in place.
+// cuBLAS reads half-precision copies of the operands, which are contiguous in the workspace; f32
+// operands are read in place.
 constexpr std::size_t kCopyAlignment = 256;
 class Factors {
  public:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_loss.cuh: softmax, cross-entropy and its gradient of one image in a warp, and the sum over
-// the images of all blocks: code shared by linear_loss_cuda.cu and linear_tail_cuda.cu.
+// linear_loss.cuh: softmax, cross-entropy and their gradient for one image in a warp, and the sum
+// of the losses over the images of all blocks. linear_loss_cuda.cu and linear_tail_cuda.cu share
+// this code.
 #pragma once
 
 #include <limits>
@@ -12,7 +13,8 @@ namespace convscope {
 
 LinearLoss linear_loss_on_cuda();
 
-// Compares in the order of argmax: NaN before all, then the larger, then the first.
+// Returns whether a comes before b in argmax: first NaN, then the larger value, then the lower
+// index.
 __device__ inline bool comes_before(float a, int at_a, float b, int at_b) {
   const bool nan_a = a != a;
   const bool nan_b = b != b;
@@ -23,12 +25,12 @@ __device__ inline bool comes_before(float a, int at_a, float b, int at_b) {
 
 // The softmax of one image, in a warp.
 struct Softmax {
-  float slope = 0;  // of the lane's class: softmax - onehot; 0 without a valid label
+  float slope = 0;  // for the lane's class: softmax - onehot; 0 without a valid label
   float total = 0, most = 0, logit_of_label = 0;
   bool valid = false;
   int hit = 0;
 
-  // Returns the loss without the logarithm of `total`; both are 0 without a valid label.
+  // Returns the loss without its term log(total); both are 0 without a valid label.
   __device__ double loss_without_logarithm() const {
     return valid ? static_cast<double>(most) - static_cast<double>(logit_of_label) : 0;
   }
@@ -36,7 +38,7 @@ struct Softmax {
     return valid ? ::log(static_cast<double>(total)) + loss_without_logarithm() : 0;
   }
 };
-// Computes the softmax. Lane o has the logit of class o.
+// Computes the softmax of one image in a warp. Lane o has the logit of class o.
 __device__ inline Softmax image_softmax(float logit, bool is_class, int lane, int label,
                                         int classes) {
   if (!is_class) logit = -std::numeric_limits<float>::infinity();
@@ -71,8 +73,8 @@ struct LossSums {
   float* loss;
   std::int32_t* correct;
 };
-// Stores the sums of a block, by one thread; returns the number of blocks that were done before.
-// blocks_done is 0 again when a launch ends.
+// Stores the sums of a block; called by one thread. Returns the number of blocks that were done
+// before. When a launch ends, blocks_done is 0 again.
 template <int kImages>
 __device__ unsigned leave_losses(const double (&losses)[kImages], const int (&hits)[kImages],
                                  const LossSums& to, unsigned* blocks_done) {
@@ -85,8 +87,8 @@ __device__ unsigned leave_losses(const double (&losses)[kImages], const int (&hi
   __threadfence();
   return atomicAdd(blocks_done, 1u);
 }
-// Adds the sums of all blocks, in their order, in the last block. One warp calls it with the result
-// of its lane 0.
+// Adds the sums of all blocks in their order; only the last block to finish does so. One warp calls
+// this function with the result of leave_losses() in lane 0.
 __device__ inline void add_losses_of_blocks(const LossSums& to, unsigned* blocks_done,
                                             unsigned ticket) {
   if (__shfl_sync(kAllLanes, ticket, 0) != gridDim.x - 1) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_loss_cuda.cu: the last layer of a classifier, softmax, cross-entropy and its gradient, and
-// the count of right answers, in one launch.
+// linear_loss_cuda.cu: the last linear layer of a classifier with softmax, cross-entropy, its
+// gradient and the number of correct predictions, in one launch.
 //
 // Method    A warp has an image; w is in shared memory. With O classes the lanes are 32 / O parts
 //           of O lanes: a lane multiplies its part of the row by its class, then the parts are
@@ -9,9 +9,9 @@
 //           The blocks store their sums of losses and right answers in scratch memory; the last
 //           block to finish adds them in the order of the blocks, not of their arrival: the same
 //           bits on each run.
-// Supports  at most 32 classes, and a row and w that fit into 96 KiB of shared memory
-//           In half precision x and w are rounded in shared memory; dlogits stay f32
-// Numerics  as softmax_cross_entropy.h: sums of exp in f32 here, over at most 32 classes
+// Supports  at most 32 classes, if a row of x and w fit into 96 KiB of shared memory. In half
+//           precision x and w are rounded in shared memory; dlogits stay f32
+// Numerics  as softmax_cross_entropy.h, but sums of exp are in f32, over at most 32 classes
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
   __shared__ double losses[kImages];
   __shared__ int hits[kImages];
   auto* const shared = dynamic_shared<float>();  // w [O][ld], then x [kImages][I]
-  const int ld = args.i | 1;  // odd: the lanes of a part read one column, each from another bank
+  const int ld = args.i | 1;  // odd, so that lanes which read one column use different banks
   float* const w = shared;
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_plan.cpp: the linear layer in a compiled step: the products that linear() and its closure
-// compute, with a following ReLU done in the same call. Devices with special kernels for it
-// (linear_fused.h) make one call for each direction, the last layer with the loss inside. A pruned
-// layer runs directions from its blocks (linear_blocks.h), with the following ReLU and without the
-// loss. In half precision values stay f32, and the fused kernels round operands when they load
-// them.
+// linear_plan.cpp: the linear layer in a compiled step. It computes the products of linear() and of
+// its backward pass, with a following ReLU in the same call. Devices with fused kernels
+// (linear_fused.h) make one call for each direction; the last layer's call includes the loss. A
+// pruned layer computes directions from its blocks (linear_blocks.h), with the following ReLU and
+// without the loss. In half precision values stay f32, and the fused kernels round operands when
+// they load them.
 #include <array>
 
 #include "framework/ops/accumulate.h"
@@ -32,7 +32,7 @@ using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w, DType fac
 // Inputs: x, w, and b if there is one, like those of Conv2dOp.
 class LinearOp final : public PlanOp {
  public:
-  // tf32: products may round their operands; the fused kernels do not.
+  // With tf32, products may round their operands; the fused kernels do not round them.
   LinearOp(bool has_bias, ComputePrecision precision, LinearBlocks blocks)
       : has_bias_(has_bias),
         tf32_(precision == ComputePrecision::tf32),
@@ -181,7 +181,7 @@ class LinearOp final : public PlanOp {
                    .tf32 = tf32_});
   }
 
-  // In inference the lists of the blocks are made once, in the prologue.
+  // In inference the lists of blocks are made only once, in the prologue.
   void forward_in_blocks(PlanBuilder& builder) const {
     const Conv2dWork work = blocks_.work(Direction::forward);
     Slot prepared = kNoSlot;

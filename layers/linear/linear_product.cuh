@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_product.cuh: C[m,n] = sum over k of A[m,k] B[n,k] in tiles, by the threads of one block:
-// the products of linear_fused_cuda.cu and linear_tail_cuda.cu. Their headers explain them.
+// linear_product.cuh: C[m,n] = sum over k of A[m,k] B[n,k] in tiles, each computed by the threads
+// of one block. linear_fused_cuda.cu and linear_tail_cuda.cu use these products, and their headers
+// explain them.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +11,8 @@
 
 namespace convscope::linear_tiles {
 
-// C[m][n] of a tile: + bias[n], + the old value, relu, stored where m and n are inside.
+// Where and how a tile of C[m][n] is stored. Optionally adds bias[n] and the old value, and applies
+// relu. Only elements whose m and n are inside are stored.
 struct Result {
   float* data = nullptr;
   int ld = 0;
@@ -22,7 +24,8 @@ struct Result {
   bool accumulate_behind = false;
 };
 
-// Called after a result is stored: weight(index in C, value), behind(row, value).
+// Does nothing after a result is stored. Other types with these functions continue with the result:
+// weight(index in C, value), behind(row, value).
 struct NothingMore {
   __device__ void weight(std::int64_t, float) const {}
   __device__ void behind(std::int64_t, float) const {}
@@ -40,13 +43,13 @@ struct Product {
   int blocks() const { return tiles_m * tiles_n * splits; }
 };
 
-// Finished splits of each tile; 0 again when a launch ends.
+// The number of finished splits of each tile; 0 again when a launch ends.
 constexpr int kMaxSplitTiles = 4096;
 [[maybe_unused]] static __device__ unsigned splits_done[kMaxSplitTiles];
 
-// Computes one tile [kRows, kColumns] in a block. A thread has kM x kN accumulators, a warp has
-// 8 x 4 threads, and kWarpsM x kWarpsN warps cover the tile. The block has kGroups such groups of
-// warps. Each group adds the products of another part of k.
+// Computes one tile [kRows, kColumns] in a block. A thread has kM x kN accumulators, a warp has 8 x
+// 4 threads, and kWarpsM x kWarpsN warps cover the tile. The block has kGroups such groups of
+// warps. Each group multiplies a different part of k, and the results are added up.
 template <Order kOrderA, Order kOrderB, int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
 struct TileProduct {
   static constexpr int kRows = 8 * kM * kWarpsM;
@@ -109,7 +112,7 @@ struct TileProduct {
         }
       }
     }
-    // The additional column is a sum of the unrounded elements.
+    // The additional column (the gradient of the bias) is the sum of the unrounded elements.
     const int behind = p.c.behind != nullptr && p.a.type != DType::f32 ? p.c.columns - n0 : -1;
     const bool has_behind = behind >= 0 && behind < kColumns;
     const float sum_behind = has_behind ? sum_of_sharers<kWidth>(unrounded, shared) : 0.0f;
@@ -147,14 +150,15 @@ struct TileProduct {
   }
 
  private:
-  // Returns the sum of row threadIdx.x of the tile: lanes of a warp that share rows add as a tree,
-  // then warps in order. Takes kWarps rows of shared memory; begins with a barrier.
+  // Returns the sum of row threadIdx.x of the tile. Lanes of a warp that have the same row are
+  // added as a tree, then the sums of warps in order. Needs kWarps rows of shared memory; begins
+  // with a barrier.
   template <int kWidth>
   static __device__ float sum_of_sharers(const float (&own)[kWidth], float* shared) {
     float sum = 0;
     if constexpr (kOrderA == Order::columns) {
-      // Neighbouring threads have neighbouring rows. kOfOneSharer threads have all rows of the
-      // tile.
+      // Neighbouring threads have neighbouring rows, and kOfOneSharer threads together have all
+      // rows of the tile.
       constexpr int kOfOneSharer = kRows / kWidth;
       static_assert(kOfOneSharer <= 32 && 32 % kOfOneSharer == 0);
       const int lane = static_cast<int>(threadIdx.x % 32);
@@ -181,8 +185,9 @@ struct TileProduct {
     }
     return sum;
   }
-  // The last four k may exceed the end: elements that columns order has not written become 0. (Rows
-  // order writes them: it loads whole lines.)
+  // The last four k may exceed the end. In columns order the elements beyond the end have not been
+  // written, so this function sets them to 0. In rows order they have been written, because whole
+  // lines are loaded.
   static __device__ void fill_last_quad(float* tile_a, float* tile_b, int begin, int end) {
     if constexpr (kOrderA == Order::columns) fill<A::kLd>(tile_a, begin, end);
     if constexpr (kOrderB == Order::columns) fill<B::kLd>(tile_b, begin, end);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_tail.h: the last linear layers of a classifier and the loss, in two launches, for devices
-// where each launch takes time. The first launch does all work image by image (forward, loss,
-// gradients of the values), the second computes the gradients of all weights. linear_tail_plan.cpp
-// creates the operation.
+// where each launch takes time. The first launch processes each image separately (forward, loss,
+// gradients of the values), the second launch computes the gradients of all weights.
+// linear_tail_plan.cpp creates the operation.
 //
 // x [N,I], w [O,I], b [O], h [N,O], g [N,O], f32, contiguous:
 //   h = relu(x w^T + b), the x of the next layer; the last layer gives logits, without ReLU.
@@ -41,23 +41,23 @@ struct LinearTailArgs {
   Tensor x, dx;               // dx undefined: not needed
   bool x_is_rounded = false;  // to `factors`
   Tensor labels, loss, correct;
-  const double* loss_scale = nullptr;  // on the device: the factor of dlogits; null: 1
+  const double* loss_scale = nullptr;  // in device memory: multiplies dlogits; null: 1
   DType factors = DType::f32;
   // Tells the first launch that the previous kernel, which may still run, writes neither weights
   // nor biases.
   bool weights_are_there = false;
-  // Tells the second launch that the first launch has ended when it begins, and that the previous
-  // kernel, which may still run, writes none of the inputs. So the second launch need not wait for
-  // the previous kernel.
+  // Tells the second launch that the first launch ended before the second one begins, and that the
+  // previous kernel, which may still run, writes none of the inputs. So the second launch need not
+  // wait for the previous kernel.
   bool rows_ended = false;
   // Other gradients that the second launch adds up (PieceSums), and the update of the weights that
-  // it then applies; null: no update.
+  // the second launch applies; null: no update.
   PieceSums sums;
   const JoinedUpdate* update = nullptr;
 };
 
-// Returns "" or why the kernels do not compute `n` images. `sizes`: I of all layers, then the
-// number of classes.
+// Returns "", or the reason why the kernels do not support `n` images. `sizes` has I of all layers,
+// then the number of classes.
 CONVSCOPE_API std::string linear_tail_refusal(std::int64_t n,
                                               const std::vector<std::int64_t>& sizes);
 

@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail_cuda.cu: the last linear layers of a classifier with the loss, in one launch: all
-// work image by image. The gradients of the weights: linear_tail_weights_cuda.cu.
+// linear_tail_cuda.cu: the last linear layers of a classifier with the loss, in one launch that
+// processes each image separately. linear_tail_weights_cuda.cu computes the gradients of the
+// weights.
 //
 // Formula    h = relu(x w^T + b), layer after layer; the last gives logits; p = softmax(logits);
 //            g = (p - onehot) / N, then g' = (g w) where h > 0, layer by layer back
 // Textbook   for n: for each layer: for o: h[o] = relu(b[o] + sum over i of x[i] w[o,i])
 //              loss and g of the logits
 //              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
-// Method     A block has kS images and passes them through all layers and back. The weights are
-//            copied into shared memory in the type of the operands, while the previous kernel,
-//            which makes only x, still runs. Where the weights of the first layer do not fit, they
-//            are read twice from memory. Only h and g are written, for the second launch.
-//            Half-precision weights that fit, with four or more images, are multiplied on tensor
-//            cores (linear_tail_halves_cuda.cu).
-//            Forward: a warp has some rows of w, its lanes four i at a time; the lanes' sums are
-//            folded: each exchange halves the number of sums of a lane. Backward: a thread has four
-//            i and a part of the o. Half of the parts take the other half's sums, then those are
-//            added in shared memory, in order. In a layer of few outputs a thread has one i and all
-//            o. After the softmax the last warp takes the logarithms and adds the losses of all
-//            blocks, while the other warps multiply.
+// Method     A block passes kS images through all layers and back. It copies the weights into
+//            shared memory, in the type of the operands, while the previous kernel still runs,
+//            because that kernel writes only x. If the weights of the first layer do not fit, they
+//            are read twice from memory. Only h and g are written, for the second launch. With four
+//            or more images, half-precision weights that fit are multiplied on tensor cores
+//            (linear_tail_halves_cuda.cu). Forward: a warp takes some rows of w, and each lane
+//            takes four i at a time. The sums of the lanes are then exchanged; each exchange halves
+//            the number of sums that a lane has. Backward: a thread takes four i and one part of
+//            the outputs o. Half of the parts take over the sums of the other half, and the results
+//            are added in shared memory, in order. In a layer with few outputs a thread takes one i
+//            and all o. After the softmax the last warp computes the logarithms and adds the losses
+//            of all blocks, while the other warps multiply.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; operands f32 or
 //            rounded to half precision
 // Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K
 //            weights
 // Cost       FLOPs = 4 N I O in all; bytes = the weights once for each block, x, h, g once; bound
 //            by L2, and by the latency of a dozen barriers where images are few
-// Numerics   sums of I / 32 numbers by lane, then the tree of the lanes; for dx O / parts, then
-//            pairs of parts, then the pairs; for few outputs one after the other. The order depends
-//            only on the sizes
+// Numerics   each lane adds I / 32 numbers, then the lanes are added as a tree. For dx each thread
+//            adds O / parts numbers, then two parts are added, then these pairs in order; with few
+//            outputs all numbers are added in order. The order depends only on the sizes
 // Backward   dx assigned
-// Choices    512 threads: sixteen rows of four or eight weights in flight. Images of a block: as
-//            few as give each of 132 SMs one block, at most 8, for whose accumulators of eight rows
-//            there are registers. With one or two images a thread has 64 registers: a block of a
-//            neighbouring kernel fits on the same SM, so that their beginnings overlap. A second
-//            block of this kernel has no room: otherwise, in half precision, two would share an SM
-//            while others are idle
+// Choices    512 threads, which load sixteen rows of four or eight weights at once. A block has as
+//            few images as give each of 132 SMs one block, but at most 8, because registers suffice
+//            for eight rows of accumulators. With one or two images a thread has 64 registers, so
+//            that a block of a neighbouring kernel fits on the same SM and both can start early. A
+//            second block of this kernel does not fit. In half precision two blocks would otherwise
+//            share an SM while other SMs are idle
 // Read next  linear_tail_weights_cuda.cu, linear_fused_cuda.cu (one layer in one launch),
 //            linear_loss_cuda.cu, linear_tail_halves_cuda.cu (half precision on tensor cores)
 #include <algorithm>
@@ -59,12 +60,13 @@ constexpr int kFewOutputs = 16;
 
 __device__ unsigned blocks_done = 0;
 
-// Offsets in shared memory, in floats; multiples of 4.
+// The pointers and sizes of a layer. Members *_at are offsets in shared memory, in floats and
+// multiples of 4.
 struct TailLayer {
   const float* w;
   const void* w_as_halves;  // LinearTailLayer
   const float* b;           // may be null
-  float* h;                 // [N,O], in the operands' type; null: the last layer
+  float* h;                 // [N,O], in the operands' type; null in the last layer
   float* g;                 // [N,O]; null: no gradients
   float* g_factors;         // [N,O], in the operands' type; null: not needed
   int i, o;
@@ -72,10 +74,10 @@ struct TailLayer {
   int w_at;                    // -1: read in place
   int b_at;                    // [O]
   int h_at;                    // [images][O]
-  int factor_at;               // h as the next layer multiplies it; h_at when that is equal
+  int factor_at;               // the h that the next layer multiplies; may equal h_at
   int g_at;                    // [images][O], in the operands' type
   FastDivisor by_i, by_fours;  // I, I / 4
-  int parts, part;             // of O in the backward pass, and outputs of each
+  int parts, part;             // number of parts of O in the backward pass, and outputs of a part
 };
 struct TailRows {
   int layers, n;
@@ -92,7 +94,7 @@ struct TailRows {
 struct Four {
   float v[4];
 };
-// Loads four neighbours in the operands' type: rounded here if they are stored as f32.
+// Loads four neighbouring elements in the operands' type. Elements stored as f32 are rounded here.
 template <class Factor>
 __device__ inline Four load_four(const float* from) {
   const float4 p = *reinterpret_cast<const float4*>(from);
@@ -111,7 +113,7 @@ requires(!std::is_same_v<Half, float>) __device__ inline Four load_four(const Ha
   return {{low.x, low.y, high.x, high.y}};
 }
 
-// Sums kCount values over the lanes. Lane l has the sum of value l / (32 / kCount).
+// Sums kCount values over the lanes. Lane l receives the total of value l / (32 / kCount).
 template <int kCount, int kOffset = 16>
 __device__ inline float fold(const float (&v)[kCount], int lane) {
   if constexpr (kCount == 1) {
@@ -135,7 +137,7 @@ __device__ inline float fold(const float (&v)[kCount], int lane) {
   }
 }
 
-// Calls store(image, o, sum over i of x[image][i] w[o][i]) for all of them.
+// Calls store(image, o, sum over i of x[image][i] w[o][i]) for all images and all o.
 template <int kS, class Factor, int kUnroll, class Stored, class Store>
 __device__ void multiply_rows(const Stored* w, const float* x, int inputs, int outputs,
                               const Store& store) {
@@ -199,8 +201,8 @@ __device__ inline void back_sync() {
 #endif
 }
 
-// Calls store(image, i, sum over o of g[image][o] w[o][i]) for all of them, by kBackThreads. Ends
-// with their barrier.
+// Calls store(image, i, sum over o of g[image][o] w[o][i]) for all images and all i, by
+// kBackThreads threads. Ends with a barrier of these threads.
 template <int kS, class Factor, class Stored, class Store>
 __device__ void multiply_columns(const TailLayer& z, const Stored* w, const float* g,
                                  float* scratch, const Store& store) {
@@ -223,7 +225,7 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
   }
   const int columns = inputs / 4;
   const int parts = z.parts;
-  const int kept = (parts + 1) / 2;  // these are stored; each first adds one of the others
+  const int kept = (parts + 1) / 2;  // parts that are stored; each adds one other part first
   const int part = z.by_fours.divide(static_cast<int>(threadIdx.x));
   const int i = (static_cast<int>(threadIdx.x) - part * columns) * 4;
   Four sums[kS] = {};
@@ -308,7 +310,7 @@ __device__ inline void round_copies(float* to, int count) {
   }
 }
 
-// Stores g for the sum of the bias, and its rounded copy for the product of the weight.
+// Stores g in f32 for the gradient of the bias, and a rounded copy for the gradient of the weight.
 template <bool kHalf>
 __device__ inline void store_gradient(const TailLayer& z, std::int64_t at, float g, float factor) {
   z.g[at] = g;
@@ -330,7 +332,7 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int inputs = a.layer[0].i;
   float* const x = shared + a.x_at;
-  // The previous kernel computes x. Older data may be loaded while it runs.
+  // The previous kernel computes x. All other data may be loaded while it runs.
   if (!a.weights_are_there) wait_for_previous_kernel();
   for (int k = 0; k < a.layers; ++k) {
     const TailLayer& z = a.layer[k];
@@ -354,7 +356,7 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
   let_next_kernel_start();
   copy_floats(x, a.x + first * inputs, kS * inputs, here * inputs);
   async_copy_commit();
-  // For the loss the last warps have an image each: the first warps continue sooner.
+  // Each of the last warps computes the loss of one image, so the first warps continue sooner.
   const int own = warp - (kTailWarps - kS);
   const int label = own >= 0 && own < here ? a.labels[first + own] : -1;
   async_copy_wait<0>();
@@ -402,7 +404,7 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     }
   }
   __syncthreads();
-  // No warp waits for this warp until the end.
+  // This warp works alone until the end of the kernel; no other warp waits for it.
   if (warp == kTailWarps - 1) {
     if (lane < kS) losses[lane] += ::log(static_cast<double>(totals[lane]));
     __syncwarp();
@@ -453,7 +455,7 @@ void queue_rows(TailRows a, bool gradients) {
     return begin;
   };
   a.x_at = take(kS * a.layer[0].i);
-  int parts = 0;  // floats of the stored parts in one image's row of the widest layer
+  int parts = 0;  // floats of the stored parts of one image, in the widest layer
   for (int k = 0; k < a.layers; ++k) {
     TailLayer& z = a.layer[k];
     z.h_at = take(kS * z.o);
@@ -463,7 +465,7 @@ void queue_rows(TailRows a, bool gradients) {
     parts = std::max(parts, (z.parts + 1) / 2 * z.i);
   }
   a.parts_at = gradients ? take(kS * parts) : at;
-  // A kilobyte is for static shared memory. The first layer, the largest, comes last.
+  // One KiB is left for static shared memory. The first layer is the largest and takes memory last.
   const int most = (cuda_device_facts().shared_bytes_per_block - 1024) / 4;
   bool held = true;
   for (int j = 1; j <= a.layers; ++j) {
@@ -475,12 +477,12 @@ void queue_rows(TailRows a, bool gradients) {
   }
   const int count = ceil_div(a.n, kS);
   const auto blocks = static_cast<unsigned>(count);
-  // More than half of an SM's memory: otherwise two blocks would share an SM while others have
-  // none.
+  // The block takes more than half of an SM's shared memory. Otherwise two blocks would share an SM
+  // while other SMs have none.
   if (count <= cuda_device_facts().multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
   a.sums.blocks = cuda_scratch_of<BlockSums>(blocks);
   auto* kernel = tail_rows<kS, Factor, false>;
-  if constexpr (!kHalf || kS <= 2) {  // with more images, fitting 16-bit weights use another kernel
+  if constexpr (!kHalf || kS <= 2) {  // with more images the tensor core kernel runs
     if (held) kernel = tail_rows<kS, Factor, true>;
   }
   launch_beside_others(kernel,

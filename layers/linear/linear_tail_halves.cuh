@@ -11,7 +11,7 @@ namespace convscope {
 // shared memory, or images are too few.
 bool queue_tail_of_halves(const LinearTailArgs& args);
 
-// Returns the images of one block: as few as give each of 132 SMs a block, at most 8.
+// Returns how many images a block processes: as few as give each of 132 SMs a block, at most 8.
 int tail_images_of_block(std::int64_t n);
 
 }  // namespace convscope

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_tail_halves_cuda.cu: the last linear layers of a classifier with the loss, in one launch,
-// for half-precision operands: the products of linear_tail_cuda.cu on tensor cores.
+// for half-precision operands. It computes the products of linear_tail_cuda.cu on tensor cores.
 //
 // Formula    h = relu(x w^T + b), layer after layer; the last gives logits; p = softmax(logits);
 //            g = (p - onehot) / N, then g' = (g w) where h > 0, layer by layer back
 // Textbook   for n: for each layer: for o: h[o] = relu(b[o] + sum over i of x[i] w[o,i])
 //              loss and g of the logits
 //              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
-// Method     A block has up to eight images, which are the columns of its products: a warp has
-//            tiles of 16 rows, outputs in the forward pass and inputs in the backward pass. All
-//            weights are in shared memory in 16 bits, copied while the previous kernel still runs.
-//            The same rows serve both passes, read transposed in the backward pass. There is one
-//            barrier between two layers. After the softmax the last warp takes the logarithms and
-//            adds the losses of all blocks, while the other warps multiply.
+// Method     A block has up to eight images, which are the columns of its products. A warp computes
+//            tiles of 16 rows, which are outputs in the forward pass and inputs in the backward
+//            pass. All weights are in shared memory in 16 bits, copied while the previous kernel
+//            still runs. Both passes use these rows, and the backward pass reads them transposed.
+//            There is one barrier between two layers. After the softmax the last warp computes the
+//            logarithms and adds the losses of all blocks, while the other warps multiply.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; operands f16 or bf16
 // Supports   up to four layers, 32 classes, I a multiple of 4; four or more images for each of 132
 //            blocks; weights that fit in 16 bits into the shared memory of a block
 // Cost       FLOPs = 4 N I O in total; each block computes eight images, even if it has fewer;
 //            bytes = the weights once for each block, x, h, g once; bound by the latency of its
 //            barriers, and by the copy of the weights where the previous kernel occupies the SM
-// Numerics   sums of 16 products are added one after the other, even and odd sums separately. The
-//            tensor core rounds towards zero. The order depends only on the sizes
+// Numerics   the sums of 16 products are added one after the other, the even and the odd ones
+//            separately. The tensor core rounds towards zero. The order depends only on the sizes
 // Backward   dx assigned
-// Choices    512 threads with 64 registers: a block of a neighbouring kernel fits on the same SM.
-//            Two accumulators for each result: a product waits for the one before the last. Eight
-//            loads of 16 bytes in flight, as many as there are registers for
+// Choices    512 threads with 64 registers, so that a block of a neighbouring kernel fits on the
+//            same SM. Each result has two accumulators, so a product waits only for the product
+//            before the last one. Eight loads of 16 bytes are in flight, as many as fit into
+//            registers
 // Read next  linear_tail_cuda.cu (f32, and sizes that do not fit), tensor_cores/warp_tile.cuh
 #include <algorithm>
 
@@ -50,7 +51,8 @@ constexpr int kLeastImages = 4;  // fewer leave most columns of a tile empty
 
 __device__ unsigned blocks_done = 0;
 
-// Offsets in shared memory, in floats; multiples of 4.
+// The pointers and sizes of a layer. Members *_at are offsets in shared memory, in floats and
+// multiples of 4.
 struct HalvesLayer {
   const float* w;
   const void* w_as_halves;  // LinearTailLayer
@@ -127,8 +129,8 @@ __device__ void copy_weights(const HalvesLayer& z, Half* to) {
   }
 }
 
-// Calls store(row, image, sum) for this lane's results of `steps` products of tiles: A begins at
-// `a` and advances a_step 16-bit elements with each.
+// Calls store(row, image, sum) for this lane's results of a product of tiles with `steps` steps. A
+// begins at `a` and advances by a_step 16-bit elements in each step.
 template <class Half, bool kTurned, class Store>
 __device__ inline void multiply_tile(const Half* a, int a_pitch, int a_step, const Half* b,
                                      int b_pitch, int steps, const Store& store) {
@@ -171,12 +173,12 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
   const HalvesLayer& begin = a.layer[0];
   const HalvesLayer& last = a.layer[a.layers - 1];
   const bool backward = last.g != nullptr;
-  // The previous kernel computes x. Older data may be loaded while it runs.
+  // The previous kernel computes x. All other data may be loaded while it runs.
   if (!a.weights_are_there) wait_for_previous_kernel();
 #pragma unroll 1
   for (int k = 0; k < a.layers; ++k) {
     const HalvesLayer& z = a.layer[k];
-    // Missing images, and the ends of existing ones, are zeros.
+    // Sets missing images, and the ends of existing images, to zero.
     const int x_end = z.x_at + kMaxImages * pitch_of(z.i) / 2;
     const int g_end = z.g_at + kMaxImages * pitch_of(z.o) / 2;
     for (int at = z.x_at + static_cast<int>(threadIdx.x); at < x_end; at += kTailThreads) {
@@ -199,7 +201,7 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
   __syncthreads();
   if (a.weights_are_there) wait_for_previous_kernel();
   let_next_kernel_start();
-  // For the loss the last warps have an image each: the first warps continue sooner.
+  // Each of the last warps computes the loss of one image, so the first warps continue sooner.
   const int own = warp - (kTailWarps - a.images);
   const int label = own >= 0 && own < here ? a.labels[first + own] : -1;
   const float scale =
@@ -263,7 +265,7 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
     hits[a.images + static_cast<int>(threadIdx.x)] = 0;
   }
   __syncthreads();
-  // No warp waits for this warp until the end.
+  // This warp works alone until the end of the kernel; no other warp waits for it.
   if (warp == kTailWarps - 1) {
     if (lane < kMaxImages) losses[lane] += ::log(static_cast<double>(totals[lane]));
     __syncwarp();
@@ -343,8 +345,8 @@ bool queue_tail_of_halves(const LinearTailArgs& args) {
   const int most = (facts.shared_bytes_per_block - 1024) / 4;
   if (at > most) return false;
   const int count = ceil_div(a.n, a.images);
-  // More than half of an SM's memory: otherwise two blocks would share an SM while others have
-  // none.
+  // The block takes more than half of an SM's shared memory. Otherwise two blocks would share an SM
+  // while other SMs have none.
   if (count <= facts.multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
   a.x = floats(args.x);
   a.dx = floats(args.dx);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_tail_plan.cpp: the last linear layers and the loss as one operation of a compiled step on
-// a GPU (linear_tail.h): one launch for the work image by image, one for the gradients of all
-// weights. The forward pass already writes the gradients of the values, as for the last layer with
-// the loss.
+// a GPU (linear_tail.h). One launch processes each image separately, one launch computes the
+// gradients of all weights. The forward pass already writes the gradients of the values, as in a
+// last layer that is fused with the loss.
 #include <algorithm>
 
 #include "framework/distributed/process_group.h"
@@ -30,8 +30,8 @@ std::string linear_tail_refusal(std::int64_t n, const std::vector<std::int64_t>&
     values += k == 0 ? sizes[0] + 3 * sizes[1] : 3 * sizes[k + 1];
   }
   if (weights > kMaxWeights) return "expects at most 131072 weights, which each block reads";
-  // For eight images, 64 KiB: x, and the values of each layer, their gradients and copies in half
-  // precision. In addition 64 KiB for parts of sums and 96 KiB of weights.
+  // Eight images take 64 KiB: x, and the values of each layer with their gradients and
+  // half-precision copies. Partial sums take 64 KiB more, and weights 96 KiB.
   return values > 2048 ? "expects values that fit into the shared memory of a block" : "";
 }
 
@@ -117,11 +117,12 @@ class LinearTailOp final : public PlanOp {
     return i == 0 ? links_.front().parts.factors : DType::f32;
   }
 
-  // The other operations continue with dx. Where only the update waits for these gradients, they
-  // are computed last.
+  // Earlier operations need only dx to continue. If only the update waits for the gradients of the
+  // weights, these are computed last.
   void backward(PlanBuilder& builder) override {
     if (!only_update_waits(builder.graph())) return emit_weight_gradients(builder, false);
-    // Kernels in between may not be sufficient, because each may begin while earlier kernels run.
+    // A kernel between the two launches does not guarantee that the first one has ended, because
+    // each kernel may begin while earlier ones run. Only a kernel that waits first guarantees this.
     builder.take_sums();
     builder.at_the_end([this, &builder, before = builder.calls_that_wait_first()] {
       emit_weight_gradients(builder, builder.calls_that_wait_first() > before);
@@ -129,16 +130,16 @@ class LinearTailOp final : public PlanOp {
   }
 
  private:
-  // Tells whether weights are parameters, without mask or quantiser, and no other process is
-  // involved.
+  // Tells whether only the update reads the gradients: all weights are parameters without mask or
+  // quantiser, and no other process takes part.
   bool only_update_waits(const PlanGraph& graph) const {
     return process_group() == nullptr && std::ranges::all_of(links_, [&](const Link& link) {
              return graph.parameter_of(link.parts.weight) != nullptr;
            });
   }
 
-  // Tells whether no operation of the step makes the weights, and a kernel of an earlier operation
-  // with weights has begun. Then the kernel that changed the weights has ended.
+  // Tells whether the kernel that changed the weights has ended before this operation begins. This
+  // holds if the weights are parameters, and if an earlier operation of the step reads weights.
   bool weights_are_there(const PlanGraph& graph) const {
     const auto is_parameter = [&](ValueId value) { return graph.parameter_of(value) != nullptr; };
     if (!std::all_of(inputs.begin() + 1, inputs.end(), is_parameter)) return false;
@@ -150,7 +151,7 @@ class LinearTailOp final : public PlanOp {
     return false;
   }
 
-  // `rows_ended`: the first launch has ended when the kernel begins.
+  // `rows_ended` says that the first launch has ended when the kernel begins.
   void emit_weight_gradients(PlanBuilder& builder, bool rows_ended) {
     LinearTailArgs a = arguments(builder);
     for (std::size_t k = 0; k < links_.size(); ++k) {
@@ -173,8 +174,9 @@ class LinearTailOp final : public PlanOp {
       run(a);
     });
   }
-  // Returns how many parameters get their whole gradient from this call; 0 when one of them has
-  // another reader, which has added its part of the gradient or may still read the weights.
+  // Returns how many parameters get their whole gradient from this call. Returns 0 if another
+  // operation reads one of them, because that operation has added to the gradient or may still read
+  // the weights.
   std::size_t gradients_alone(const PlanGraph& graph, const LinearTailArgs& a) const {
     std::size_t count = 0;
     for (const Link& link : links_) {
@@ -218,7 +220,7 @@ class LinearTailOp final : public PlanOp {
   std::vector<PlanBuilder::CopyOfWeight> copies_;
 };
 
-// Tells whether both gradients of each layer are computed, or none.
+// Tells whether for each layer both gradients, of weight and bias, are computed, or none.
 bool can_join(const PlanGraph& graph, const LinearParts& parts) {
   if (parts.sparse) return false;
   const bool has_bias = parts.bias != kNoValue;

@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_tail_weights_cuda.cu: the launch that ends the backward pass of a classifier. It computes
-// the gradients of the weights of its last linear layers, sums over pieces from other kernels, and,
-// where nothing prevents it, the update of all weights.
+// the gradients of the weights of the last linear layers, adds up partial gradients (pieces) of
+// other kernels, and, if possible, updates all weights.
 //
 // Formula    dw = g^T x, db = sum over n of g, for each layer; to = sum over p of pieces[p]; then
 //            the optimiser's formula for w, element by element
 // Textbook   for each layer: for o, i: dw[o,i] = sum over n of g[n,o] x[n,i]
 //            for each i: to[i] = sum over p of pieces[p][i]
 //            for each parameter: w, m, v = update(w, dw, m, v)
-// Method     A block has one tile of one product (linear_product.cuh), or some neighbouring sums
-//            over pieces, whose rows its threads share; the rows of g are the pieces of db. The
-//            thread that stores an element of a gradient also updates the weight. Where the rows
-//            kernel has ended, tiles and db read nothing that the previous kernel writes, and run
-//            concurrently with it; blocks with its pieces load their weights, then wait for it.
-//            Half-precision operands have been rounded by the kernels that wrote them, except
-//            perhaps x of the first layer.
+// Method     A block computes one tile of one product (linear_product.cuh), or sums over pieces for
+//            some neighbouring elements, whose pieces its threads divide. For db the pieces are the
+//            rows of g. The thread that stores an element of a gradient also updates the weight. If
+//            the rows kernel (linear_tail_cuda.cu) has ended, tiles and db read nothing that the
+//            previous kernel writes, and run concurrently with the previous kernel. Blocks that add
+//            pieces of the previous kernel load their weights, then wait for it. Half-precision
+//            operands have been rounded by the kernels that wrote them, except perhaps x of the
+//            first layer.
 // Shapes     g [N,O], x [N,I], dw [O,I], db [O], pieces [P][floats], w, m, v as the gradients; f32,
 //            accumulated in f32; operands f32 or rounded to half precision
 // Supports   up to four layers, four targets of pieces; SGD and Adam
 // Cost       FLOPs = 2 N I O in all; bytes = x, g, pieces once, 12 to 28 for each weight; bound by
 //            latency
-// Numerics   products as linear_fused_cuda.cu; sums of pieces: each row's, in order, then the rows.
-//            The order depends only on the sizes. The update has the bits of optim/update_cuda.cu
+// Numerics   products are those of linear_fused_cuda.cu. Pieces are first added in order by each
+//            row of threads, then the sums of the rows are added. The order depends only on the
+//            sizes. The update has the bits of optim/update_cuda.cu
 // Backward   dw, db and targets are assigned or added to
-// Choices    8 to 32 columns of pieces for a block: with many pieces more rows, so that a thread
-//            has at most nine; it loads eight of them together. Small tiles take 256 images at
-//            once, in the memory that large ones need for 128: one wait for memory instead of two
+// Choices    a block adds 8 to 32 columns of pieces. With many pieces it has fewer columns and more
+//            rows, so that a thread has at most nine pieces; it loads eight of them together. Small
+//            tiles take 256 images at once, in the memory that large tiles need for 128, so they
+//            wait for memory once instead of twice
 // Read next  linear_tail_cuda.cu (the previous launch), optim/update_cuda.cu (the update only)
 #include "framework/cuda/carveout.cuh"
 #include "framework/cuda/half.cuh"
@@ -43,15 +46,15 @@ using SmallWeight = WeightTile<2, 4, 1, 1, 256>;
 using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;  // as linear_fused_cuda.cu
 using LargeWeight = WeightTile<2, 4, 2, 2, 128>;
 
-// to[i] = sum over p of from[p * stride + i]: the pieces of one gradient from other kernels. A bias
-// has such a sum, too: its pieces are the rows of g.
+// to[i] = sum over p of from[p * stride + i]: adds up one gradient from the pieces of other
+// kernels. The gradient of a bias is such a sum, too: its pieces are the rows of g.
 struct Sum {
   const float* from = nullptr;
   std::int64_t stride = 0;
   int count = 0, floats = 0;
   float* to = nullptr;
   bool accumulate = false;
-  bool is_there = false;  // when the kernel begins; otherwise the previous kernel writes the pieces
+  bool is_there = false;  // true: the pieces are complete; false: the previous kernel writes them
   int columns = 0;        // of one block: 8, 16 or 32
   int first_block = 1 << 30;
   JoinedRow updated;
@@ -70,7 +73,8 @@ struct TailWeights {
   UpdateGate gate;
 };
 
-// No update; and a division by the scale of the loss instead of one.
+// Rules that do not update the weights: NoRule does nothing, UnscaleRule divides gradients by the
+// loss scale.
 struct NoRule {};
 struct NoStep {};
 struct UnscaleRule {
@@ -113,13 +117,15 @@ __device__ void update_state(const JoinedRow& row, const Step& step, std::int64_
   if constexpr (Step::kHasV) row.v[i] = s.v;
   store_copy(row.copy, i, s.w);
 }
-// Copies w for the next step: where the gate is closed, w does not change, but its copy is read.
+// Copies w for the next step when the update is skipped: w does not change, but the next step reads
+// its copy.
 __device__ inline void keep_state(const JoinedRow& row, std::int64_t i) {
   if (row.copy.to != nullptr) store_copy(row.copy, i, row.w[i]);
 }
 
-// Continues after the elements of a product (NothingMore); there is no additional column.
-// `UpdateFactors` are loaded late, so that they take no registers from the products.
+// Updates the weight after each element of a product is stored (see NothingMore); there is no
+// additional column. `UpdateFactors` are loaded late, so that they take no registers from the
+// products.
 template <class Step, class Rule>
 struct ProductUpdate {
   const TailWeights& a;
@@ -203,7 +209,7 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   const int column = static_cast<int>(threadIdx.x) - row * z.columns;
   const int i = (static_cast<int>(blockIdx.x) - z.first_block) * z.columns + column;
   const bool stores = row == 0 && i < z.floats;
-  // The inputs of the update exist before the gradient.
+  // The inputs of the update are loaded before the gradient is known.
   [[maybe_unused]] ElementState state;
   [[maybe_unused]] UpdateFactors factors{};
   [[maybe_unused]] bool open = false;
@@ -216,7 +222,7 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   }
   if (!z.is_there) wait_for_previous_kernel();
   float sum = 0;
-  constexpr int kHeld = 8;  // pieces that are loaded together, however few there are
+  constexpr int kHeld = 8;  // number of pieces that are loaded together, even if fewer exist
 #pragma unroll 1
   for (int first = row; first < z.count && i < z.floats; first += kHeld * rows) {
     float held[kHeld];
@@ -246,9 +252,10 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
 
 template <class Step, class Rule>
 __global__ void __launch_bounds__(kThreads, 4) tail_weights(const TailWeights a, const Rule rule) {
-  // Where the rows kernel has ended, the inputs of the tiles are complete, and no kernel reads
-  // these weights any more. The wait for all other previous kernels comes after the work, for later
-  // kernels that wait for this one. A launch must not share the counters with the previous one.
+  // If the rows kernel has ended, the inputs of the tiles are complete, and no kernel reads these
+  // weights any more. The wait for all other previous kernels comes after the work, because later
+  // kernels rely on it when they wait for this kernel. Two launches that overlap must not share the
+  // counters.
   if (!a.rows_ended) wait_for_previous_kernel();
   if (!a.shares_counters) let_next_kernel_start();
   if (static_cast<int>(blockIdx.x) < a.tile_blocks) {
@@ -264,7 +271,8 @@ __global__ void __launch_bounds__(kThreads, 4) tail_weights(const TailWeights a,
 
 float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
 
-// Returns the row of the gradient dw; an empty one without an update.
+// Returns the row of the update that belongs to the gradient dw; an empty row if there is no
+// update.
 JoinedRow row_of(const JoinedUpdate& update, const float* dw) {
   if (dw == nullptr || update.rows.empty()) return {};
   const auto at = std::ranges::find(update.rows, static_cast<const void*>(dw), &JoinedRow::dw);
@@ -318,7 +326,7 @@ void weights_cuda(const LinearTailArgs& args) {
     const Tensor& x = k == 0 ? args.x : args.layer[k - 1].h;
     const int n = narrow(x.dim(0)), i = narrow(z.w.dim(1)), o = narrow(z.w.dim(0));
     Product& dw = a.product[a.count];
-    // h and the copy of g have been rounded.
+    // true if the kernels that wrote h and the copy of g have rounded both
     const bool has_copy = z.g_factors.defined();
     dw = {.a = {.data = floats(has_copy ? z.g_factors : z.g),
                 .ld = o,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tile.cuh: copies a chunk of one operand of a product to shared memory, rounds it, and
-// defines how a lane reads it. Used by linear_fused_cuda.cu.
+// linear_tile.cuh: copies a chunk of one operand of a product to shared memory, rounds the chunk,
+// and defines how a lane reads it. Used by linear_fused_cuda.cu.
 #pragma once
 
 #include "framework/cuda/async_copy.cuh"
@@ -15,9 +15,10 @@ static_assert(kWarps * 32 == kThreads);
 
 enum class Order { rows, columns };
 
-// Element (m, k) of A is at data[m ld + k] (rows) or data[k ld + m] (columns). Elements from
-// `extent` (of m) or the end of k on count as 0; with `ones`, m == extent is a row of ones. `mask`,
-// when given, has the layout of data: elements count where mask > 0 or is NaN.
+// An operand of a product. Element (m, k) of A is at data[m ld + k] (rows) or data[k ld + m]
+// (columns). Elements count as 0 if m >= `extent` or if k is beyond its end. With `ones`, row m ==
+// extent consists of ones. `mask`, if given, has the layout of data: only elements where mask > 0
+// or is NaN count.
 struct Factor {
   const float* data = nullptr;
   const float* mask = nullptr;
@@ -34,8 +35,9 @@ struct Tile {
   static constexpr int kLd = kOrder == Order::rows ? kChunk + 4 : kSize;
   static constexpr int kFloats = kOrder == Order::rows ? kSize * kLd : kChunk * kLd;
 
-  // Copies m0.. and k0.., all threads together; done after async_copy_wait<0>() and finish().
-  // kWidth 4: data, ld and extents allow 16 bytes.
+  // Copies the chunk that begins at m0 and k0, by all threads together. It is complete after
+  // async_copy_wait<0>() and finish(). kWidth 4 requires that data, ld and extents allow accesses
+  // of 16 bytes.
   template <int kWidth, bool kRolled>
   static __device__ void load(float* tile, float* tile_of_mask, const Factor& f, int m0, int k0,
                               int k_end) {
@@ -49,8 +51,9 @@ struct Tile {
       if (f.mask != nullptr) async_copy<4 * kWidth>(tile_of_mask + at, f.mask + place, inside);
     });
   }
-  // Applies the mask to the elements that this thread has copied, adds them to `sums`, and rounds
-  // them. In columns order these elements have only kWidth m: those from own_column() on.
+  // Applies the mask to the elements that this thread has copied, adds the elements to `sums`, and
+  // rounds them. In columns order these elements have only kWidth different m, from own_column()
+  // on.
   template <int kWidth, bool kRolled>
   static __device__ void finish(float* tile, const float* tile_of_mask, const Factor& f, int m0,
                                 int k0, int k_end, float (&sums)[kWidth]) {
@@ -80,8 +83,8 @@ struct Tile {
   }
 
   // Calls body(offset in the tile, offset in memory, inside, m) for the pieces of this thread.
-  // kRolled: for kernels whose blocks run this code once, where more instructions would be loaded
-  // for longer.
+  // kRolled keeps the loop rolled, for kernels whose blocks run this code only once: there loading
+  // the instructions of an unrolled loop would take longer.
   template <int kWidth, bool kRolled, class Body>
   static __device__ void each(const Factor& f, int m0, int k0, int k_end, const Body& body) {
     const int depth = k_end - k0;
@@ -123,7 +126,8 @@ struct Tile {
     }
   }
 
-  // Loads kCount rows of the lane `place` of kPlaces, four k from k on: out[i][0..3].
+  // Loads four k, from k on, of kCount rows: out[i][0..3]. The rows are those of lane `place` of
+  // kPlaces lanes.
   template <int kCount, int kPlaces>
   static __device__ void take(const float* tile, int place, int k, float (&out)[kCount][4]) {
     if constexpr (kOrder == Order::rows) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// mobilenet_v2.cpp: the network of Sandler et al. (2018): inverted residual blocks, narrow at their
-// ends, where they are added up, and wide in the middle, where a depthwise convolution runs.
+// mobilenet_v2.cpp: the network of Sandler et al. (2018): inverted residual blocks. Such a block is
+// narrow at its input and output, which are added up, and wide in the middle, where a depthwise
+// convolution runs.
 //
 // Shapes      x [N,C,H,W] -> logits [N,classes];  224x224 images, stem imagenet, by features.<i>:
 //             0 [N,32,112,112]  1 [N,16,112,112]  2-3 [N,24,56,56]  4-6 [N,32,28,28]
@@ -41,7 +42,8 @@ namespace {
 
 constexpr const char* kMobileNetV2 = "mobilenet_v2";
 
-// Table 2 of the paper: blocks of one kind; the first of them has the stride, the others stride 1.
+// A row of table 2 of the paper: several equal blocks. The first block has the stride, the others
+// have stride 1.
 struct Stage {
   std::int64_t expansion, channels, blocks, stride;
 };
@@ -73,7 +75,8 @@ std::vector<OptionField> mobilenet_v2_fields() {
            .max = 0.999999}};
 }
 
-// Returns the nearest multiple of 8, at least 8; the next one when that is more than 10 % below.
+// Returns the multiple of 8 nearest to `channels`, at least 8. If this multiple is more than 10 %
+// below `channels`, returns the next one.
 std::int64_t multiple_of_8(double channels) {
   const std::int64_t near =
       std::max<std::int64_t>(8, static_cast<std::int64_t>(channels + 4) / 8 * 8);

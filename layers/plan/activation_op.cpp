@@ -28,7 +28,7 @@ Functions functions_of(ActivationOp::Curve curve) {
   return {"relu", UnaryOp::relu, GradientOp::relu};
 }
 
-// Returns memory for the next call; undefined where the device needs none.
+// Returns scratch memory for the next call; undefined if the device needs none.
 Tensor scratch_for(PlanBuilder& builder, ValueId value, bool forward) {
   const PlanGraph& graph = builder.graph();
   const Shape shape =
@@ -49,7 +49,8 @@ std::string ActivationOp::text() const {
   return curve_ == Curve::relu6 ? "relu6" : functions_of(curve_).name;
 }
 
-// The lanes after the last channel of NCHW16c and NHWC must stay 0.
+// Lanes after the last channel of NCHW16c and NHWC images must stay 0, so only activations with
+// f(0) = 0 support these layouts.
 std::optional<double> ActivationOp::layout_ms(const PlanGraph& graph,
                                               ActivationLayout layout) const {
   const bool keeps_zero = curve_ != Curve::sigmoid;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// activation_op.h: an elementwise activation in a compiled step. Other operations absorb it: a
-// convolution followed by a ReLU applies it to its sums before storing them.
+// activation_op.h: an elementwise activation in a compiled step. Other operations absorb an
+// activation: a convolution followed by a ReLU applies the ReLU to its accumulators before storing
+// them.
 #pragma once
 
 #include <limits>

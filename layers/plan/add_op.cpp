@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// add_op.cpp: y = a + b in a compiled step, two values of one shape: the end of a residual block.
+// add_op.cpp: y = a + b in a compiled step, where a and b have the same shape: the sum of a
+// residual block.
 #include "layers/plan/add_op.h"
 
 #include "framework/ops/accumulate.h"
@@ -13,8 +14,8 @@ void AddOp::forward(PlanBuilder& builder) {
                 y = builder.value(output)] { run(BinaryOp::add, a, b, y); });
 }
 
-// The second input must come first, because the first input takes over the memory of dy, which may
-// then change.
+// Handles the second input first, because the first input takes over the memory of dy and may
+// overwrite it.
 void AddOp::backward(PlanBuilder& builder) {
   if (builder.wants_gradient(inputs[1])) copy_gradient(builder, output, inputs[1]);
   if (builder.wants_gradient(inputs[0])) builder.pass_gradient(output, inputs[0]);

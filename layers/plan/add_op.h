@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// add_op.h: y = a + b in a compiled step, two values of one shape: the end of a residual block.
+// add_op.h: y = a + b in a compiled step, where a and b have the same shape: the sum of a residual
+// block.
 #pragma once
 
 #include "layers/plan/plan_builder.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_gather.h: where a recorded step finds its images, stored as bytes. The operation that reads
-// the images first can gather them itself, so that gathering needs no separate launch.
+// batch_gather.h: the arguments with which a recorded step gathers its images from a data set of
+// bytes in device memory. The first operation that reads the images can gather them itself, so that
+// gathering needs no separate launch.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace convscope {
 
-// All pointers are to device memory. The inputs are constant while steps run. `x`, `labels` and the
-// noted values are outputs, written after the previous step has ended.
+// All pointers are to device memory. The inputs are constant while steps run. The outputs are `x`,
+// `labels` and the members noted_*; they are written after the previous step has ended.
 struct BatchGather {
   const std::uint8_t* images = nullptr;        // [M][channels][plane]; null: x is in place
   const std::int32_t* image_labels = nullptr;  // [M]
@@ -21,7 +22,8 @@ struct BatchGather {
   float* x = nullptr;              // [N][channels][plane], gathered images for later readers
   std::int32_t* labels = nullptr;  // [N]
 
-  // Results of the previous step, recorded here; noted_loss null: there was no previous step.
+  // Results of the previous step, recorded by this step. A null noted_loss means that this step is
+  // the first.
   const float* loss = nullptr;
   const std::int32_t* correct = nullptr;
   float* noted_loss = nullptr;

@@ -23,13 +23,13 @@ void* workspace_of(PlanBuilder& builder, const Conv2dWork& work) {
   return builder.workspace(work.algorithm->workspace_bytes(work.problem, work.direction));
 }
 
-// Returns memory in which the kept blocks are contiguous.
+// Returns memory in which the kept blocks of the weight are stored contiguously.
 void* stored_blocks(PlanBuilder& builder, const Conv2dWork& work) {
   return builder.workspace(static_cast<std::size_t>(work.problem.weight_format.stored_elements()) *
                            sizeof(float));
 }
 
-// The work before a call that reads prepared weights.
+// The calls that prepare weights before a call that reads prepared weights.
 struct Preparation {
   void (*run)(const Conv2dPrepareArgs&) = nullptr;  // null: already done, or not needed
   Direction direction = Direction::forward;
@@ -66,7 +66,7 @@ Preparation preparation_of(PlanBuilder& builder, const Conv2dWork& work, const T
   return out;
 }
 
-// Training changes the weights in each step, so they are prepared right before the call.
+// Training changes the weights in each step, so the weights are prepared right before the call.
 Preparation preparation_of_step(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w,
                                 void* workspace) {
   const std::size_t bytes =

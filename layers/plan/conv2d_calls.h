@@ -3,8 +3,8 @@
 // the blocks that a mask keeps. A convolution (conv2d_plan.cpp) and a block-sparse linear layer
 // emit them.
 //
-// With blocks, each call of a training step first gathers the blocks from the dense weight, or
-// afterwards scatters their gradient to the gradient of the dense weight.
+// If blocks are used, each call of a training step gathers the blocks from the dense weight before
+// the kernel runs, or scatters their gradient into the gradient of the dense weight afterwards.
 #pragma once
 
 #include "layers/conv2d/algorithm.h"
@@ -31,7 +31,7 @@ struct Conv2dForwardTensors {
   Tensor x = {};          // undefined: the step's images, wherever they are
   Tensor w = {};          // dense; undefined: only the prepared ones exist
   Tensor b = {};          // undefined: none
-  Tensor prepared = {};   // by emit_preparation(); undefined: prepared in each call if needed
+  Tensor prepared = {};   // from emit_preparation(); undefined: each call prepares if needed
   Tensor y = {};          // assigned
   Tensor x_factors = {};  // u8, fp16 operands (dispatch/layout/half_factors.h): x is not read
   Tensor moments = {};    // assigned, if the algorithm computes them (forward_moments.h)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// forward_moments.cpp: the table of forwards that also write mean and spread of their channels.
+// forward_moments.cpp: the table of forward kernels that also write the mean and spread of each
+// channel.
 #include "layers/plan/forward_moments.h"
 
 namespace convscope {

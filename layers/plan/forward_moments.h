@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// forward_moments.h: a forward convolution that also writes the mean and spread of each channel of
-// y, computed from its accumulators. The batch norm after it then reads y once instead of twice. A
-// compiled training step uses it where only a batch norm reads y (conv2d_plan.cpp).
+// forward_moments.h: forward kernels of convolutions that also write the mean and spread of each
+// channel of y, computed from their accumulators. The following batch norm then reads y once
+// instead of twice. A compiled training step uses such a kernel where only a batch norm reads y
+// (conv2d_plan.cpp).
 //
 // Few algorithms have such a kernel, so it is registered separately, in the last lines of the
 // algorithm's file:
@@ -27,7 +28,7 @@ struct ForwardMoments {
 CONVSCOPE_API bool register_forward_moments(const Conv2dAlgorithm& algorithm,
                                             const ForwardMoments& moments, const char* file);
 
-// Returns null if the algorithm has none for this problem.
+// Returns null if the algorithm has no such kernel for this problem.
 CONVSCOPE_API const ForwardMoments* forward_moments_of(const Conv2dAlgorithm& algorithm,
                                                        const Conv2dProblem& problem);
 

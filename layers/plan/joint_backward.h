@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// joint_backward.h: both gradients of a convolution from one pass over dy, for algorithms with such
-// a kernel. dx and dw read the same dy. In memory-bound layers a second read is a quarter of the
-// backward pass. A compiled step uses such a kernel where both gradients are needed and the same
-// algorithm is chosen for both (conv2d_plan.cpp).
+// joint_backward.h: computes both gradients of a convolution in one pass over dy, for algorithms
+// with such a kernel. dx and dw read the same dy; in memory-bound layers a second read takes a
+// quarter of the backward pass. A compiled step uses such a kernel where both gradients are needed
+// and the same algorithm is chosen for both (conv2d_plan.cpp).
 //
 // Few algorithms have such a kernel, so it is registered separately, in the last lines of the
 // algorithm's file:
@@ -27,7 +27,7 @@ struct JointBackward {
 CONVSCOPE_API bool register_joint_backward(const Conv2dAlgorithm& algorithm,
                                            const JointBackward& both, const char* file);
 
-// Returns null if the algorithm has none for this problem.
+// Returns null if the algorithm has no such kernel for this problem.
 CONVSCOPE_API const JointBackward* joint_backward_of(const Conv2dAlgorithm& algorithm,
                                                      const Conv2dProblem& problem);
 // Returns joint_backward_of(), but null where two separate kernels are estimated to be faster.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss_op.cpp: the end of a compiled training step: softmax cross-entropy of logits [N,classes],
-// its mean over the batch, and how many images have their largest logit at their label.
+// loss_op.cpp: the last operation of a compiled training step. It computes softmax cross-entropy of
+// logits [N,classes], its mean over the batch, and how many images have their largest logit at
+// their label.
 #include "layers/plan/loss_op.h"
 
 #include "framework/ops/elementwise.h"

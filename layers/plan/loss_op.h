@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss_op.h: the end of a compiled training step: the mean softmax cross-entropy of logits
-// [N,classes] and the labels of the batch, and the number of images whose largest logit is that of
-// their label. A linear layer absorbs this operation where one kernel does all of it
+// loss_op.h: the last operation of a compiled training step. It computes the mean softmax
+// cross-entropy of logits [N,classes] and the labels of the batch, and counts the images whose
+// largest logit is that of their label. A linear layer absorbs this operation where one kernel
+// computes both
 // (linear_fused.h).
 #pragma once
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// operation_group.cpp: on a GPU, processes all weights of a network before their layers read them,
-// in one launch instead of one for each: masks, then quantisers (Operation::forward_together).
+// operation_group.cpp: on a GPU, processes the weights of all layers in one launch at the beginning
+// of the step, instead of one launch for each layer: first masks, then quantisers
+// (Operation::forward_together).
 //
 //   mask c1, quantise c1, convolve, mask c2, quantise c2, ..
 //   -> mask all, quantise all, convolve, ..
 //
-// A group is at the beginning of the step, so its backward comes last, when the gradients of all
-// its values are complete. This extends the lifetime of its values. Large weights are not grouped,
-// because the time of their launch is negligible.
+// A group runs at the beginning of the step, so its backward pass runs last, when the gradients of
+// all its values are complete. Therefore these values are kept in memory longer. Large weights are
+// not grouped, because the time of a launch is negligible for them.
 #include <algorithm>
 
 #include "layers/plan/operation_op.h"
@@ -15,8 +16,8 @@
 namespace convscope {
 namespace {
 
-// The size of the largest weight that is grouped. A GPU processes so many elements in the time of a
-// launch.
+// The size of the largest weight that is grouped. A GPU processes about this many elements in the
+// time of a launch.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 18;
 
 class OperationGroupOp final : public PlanOp {

@@ -8,7 +8,7 @@
 namespace convscope {
 namespace {
 
-// Returns the index of the training step; to be called when a call runs.
+// Returns the index of the training step. Must be called while a call of the step runs.
 OperationStep step_now(const PlanClock& clock, const Module& module) {
   if (clock.base == nullptr) return {.base = nullptr, .offset = module.step()};
   return {.base = clock.base, .offset = clock.offset};
@@ -186,7 +186,7 @@ class DynamicOp final : public PlanOp {
       gradients.push_back(builder.parameter_gradient(parameter).tensor);
     }
     const auto emit = [&](const Tensor& dx) {
-      // x is named, so that its memory is not reused until the dynamic graph has run.
+      // Naming x in the call keeps its memory from being reused until the dynamic graph has run.
       builder.call([kept = kept_, parameters = parameters_, gradients, dx,
                     x = builder.value(inputs[0]), dy = builder.gradient(output)] {
         for (Variable parameter : parameters) parameter.zero_grad();
@@ -198,7 +198,8 @@ class DynamicOp final : public PlanOp {
         } else if (dx.defined()) {
           dx.fill(0);
         }
-        // The dynamic graph may have stored another tensor there; keep the step's own.
+        // The dynamic graph may have replaced the gradient tensor. Copies its values and restores
+        // the step's own tensor.
         for (std::size_t i = 0; i < parameters.size(); ++i) {
           Tensor& now = parameters[i].state()->grad;
           if (parameters[i].state()->grad_is_zero) {

@@ -33,8 +33,8 @@ class CONVSCOPE_API OperationOp final : public PointwiseOp {
     ValueId value;
     Slot slot;
   };
-  // Returns the arguments; dx is a temporary where the input has a gradient already. The caller
-  // then adds the temporaries in `to_add` to the gradients.
+  // Returns the arguments. If the input already has a gradient, dx is a temporary. The caller then
+  // adds the temporaries in `to_add` to the gradients.
   OperationBackward backward_arguments(PlanBuilder& builder, std::vector<Part>& to_add);
 
  private:

@@ -2,14 +2,15 @@
 // piece_sums.h: gradients as sums of partial results. Each group of thread blocks of a kernel
 // writes one partial gradient (a piece), and a later kernel adds the pieces. On a GPU the last
 // kernel of the backward pass can add them, so that the addition needs no launch
-// (PlanBuilder::hand_over). so that it needs no launch (PlanBuilder::hand_over).
+// (PlanBuilder::hand_over).
 #pragma once
 
 #include <cstdint>
 
 namespace convscope {
 
-// to[i] (+)= sum over p of pieces[p][begin + i], up to the next target's begin.
+// Adds pieces: to[i] (+)= sum over p of pieces[p][begin + i], for all i up to the begin of the next
+// target.
 struct PieceSums {
   static constexpr int kMaxTargets = 4;
   struct Target {

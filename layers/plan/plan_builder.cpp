@@ -113,8 +113,8 @@ Tensor PlanBuilder::labels() {
   return use(labels_);
 }
 
-// The next step reads this tensor while that step's own kernels write, so no other tensor of a step
-// may reuse its memory.
+// The next step reads this tensor while the kernels of that step already write, so no other tensor
+// of a step may reuse its memory.
 Tensor PlanBuilder::outliving(Slot id) {
   const Tensor out = use(id);
   SlotState& state = slots_[static_cast<std::size_t>(id)];
@@ -248,7 +248,7 @@ PlanBuilder::Target PlanBuilder::parameter_gradient(const Variable& parameter) {
   return {state.grad, again};
 }
 
-// Records that the emitting operation writes this gradient, and that no later one does.
+// Records that the current operation is the last one that writes this gradient.
 void PlanBuilder::note_gradient(const Variable& parameter) {
   parameter_ops_.resize(parameters_.size(), -1);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -7,9 +7,9 @@
 //   const Tensor y = builder.value(output);
 //   builder.call([run = unary_kernel.get(builder.device()), x, y] { run(UnaryOp::relu, x, y); });
 //
-// A tensor is alive from the first call that names it to the last one; its memory is reused before
-// and after. The builder goes through the network twice: in the first pass tensors have a shape but
-// no memory, and calls are only counted.
+// A tensor's memory is reserved from the first call that names the tensor to the last one; other
+// tensors use the memory before and after. The builder goes through the network twice. In the first
+// pass tensors have a shape but no memory, and calls are only counted.
 #pragma once
 
 #include <functional>
@@ -63,13 +63,14 @@ class CONVSCOPE_API PlanBuilder {
   // Returns the complete gradient of a value, to which all readers have added their part. The
   // operation may overwrite it.
   Tensor gradient(ValueId value);
-  // Where the next call adds its part of the gradient of `value`; the first call assigns it.
+  // The tensor to which the next call adds its part of the gradient of `value`; the first such call
+  // assigns instead.
   struct Target {
     Tensor tensor;
     bool accumulate = false;
   };
   Target gradient_target(ValueId value);
-  // Adds a gradient whose kernel can only assign. emit(dx) emits the call that assigns dx.
+  // Adds to a gradient by a kernel that can only assign. emit(dx) emits the call that assigns dx.
   template <class Emit>
   void assign_gradient(ValueId value, Emit&& emit) {
     const Target target = gradient_target(value);
@@ -84,9 +85,9 @@ class CONVSCOPE_API PlanBuilder {
   void pass_gradient(ValueId output, ValueId value);
 
   // The fp16 operands of an f32 image: a block of bytes (dispatch/layout/half_factors.h). The
-  // producer of the image may write the block, with an upper bound of the magnitudes after the
-  // scale. Otherwise the first reader emits the call that makes the block. `factors()` names the
-  // block for the next call.
+  // producer of the image may write the block; it then stores an upper bound of the magnitudes
+  // after the scale. Otherwise the first reader emits the call that makes the block. `factors()`
+  // names the block for the next call.
   struct Factors {
     Slot block = kNoSlot;
     bool has_halves = false, has_bound = false;  // without fp16 numbers: only scale and bound
@@ -150,17 +151,18 @@ class CONVSCOPE_API PlanBuilder {
     owned_.emplace_back(object, [](void* p) { delete static_cast<Body*>(p); });
     calls().push_back({[](void* p) { (*static_cast<Body*>(p))(); }, object, op_});
   }
-  // Declares that the last call's kernel waits for the one before it and only then lets the next
-  // one start (framework/cuda/launch.cuh). When a later kernel begins, all earlier ones have ended.
+  // Declares that the last call's kernel first waits for the kernel before it, and only then lets
+  // the next kernel start (framework/cuda/launch.cuh). So when a later kernel begins, all kernels
+  // before this one have ended.
   void last_call_waits_first() { ++calls_that_wait_first_; }
   int calls_that_wait_first() const { return calls_that_wait_first_; }  // so far
-  // Runs the calls of `emit` after the backward of all other operations. It is for results that
-  // only the update reads, in operations that emit no other backward calls.
+  // Runs the calls of `emit` after the backward pass of all other operations. Used by operations
+  // that emit no other backward calls, for results that only the update reads.
   void at_the_end(std::function<void()> emit) { deferred_.push_back({op_, std::move(emit)}); }
-  // Declares with take_sums(), in a backward, that the operation's at_the_end() call can add the
-  // partial sums of another operation. The next operation calls hand_over() with its `sums`; their
-  // pieces are in the slot `pieces`, which the final call must name. All targets are gradients of
-  // parameters.
+  // Declares, in a backward pass, that the operation's at_the_end() call can also add the partial
+  // sums of another operation. The next operation then calls hand_over() with its `sums`. The
+  // pieces are in the slot `pieces`, which the at_the_end() call must name. All targets are
+  // gradients of parameters.
   void take_sums() { takes_sums_ = true; }
   bool takes_sums() const { return takes_sums_; }
   void hand_over(Slot pieces, const PieceSums& sums) {
@@ -168,18 +170,18 @@ class CONVSCOPE_API PlanBuilder {
     handed_over_ = {pieces, sums};
   }
   PieceSums handed_over();
-  // Returns the address of a pointer to the source of images and labels, read when the call runs. A
-  // null pointer means that they are in place. An operation that is the only reader of the images
-  // declares in its forward that it can gather.
+  // Returns the address of a pointer to the source of images and labels. The pointer is read when
+  // the call runs; null means that images and labels are in place. The only reader of the images
+  // calls take_gather() in its forward pass if it can gather them.
   const BatchGather* const* gather() const { return &gather_; }
   void take_gather() { takes_gather_ = true; }
-  // Returns the address of a pointer to the step's update, read when the final call runs, which
-  // computes all gradients. A null pointer means that the weights stay unchanged. joins_update()
+  // Returns the address of a pointer to the step's update. The call that computes all gradients
+  // reads the pointer when it runs; null means that the weights stay unchanged. joins_update()
   // declares how many parameters the call updates.
   const JoinedUpdate* const* update() const { return &update_; }
   void joins_update(std::size_t parameters) { joins_update_ = parameters == parameters_.size(); }
-  // A copy of the parameter `weight` that a joined update has rounded for kernels
-  // (JoinedRow::copy). now() is called when the call runs; if it returns null, the kernel rounds.
+  // A copy of the parameter `weight`, rounded for kernels by a joined update (JoinedRow::copy).
+  // now() is called when the call runs; if it returns null, the kernel rounds the weight itself.
   // The memory is reserved for the whole step.
   struct CopyOfWeight {
     WeightCopy copy;

@@ -79,42 +79,45 @@ class CONVSCOPE_API PlanOp {
   virtual std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const;
   virtual void set_layout(const PlanGraph&, ActivationLayout) {}
   // Returns the type, fp16 or bf16, in which the operation needs its images, in NHWC. f32 means
-  // that it accepts any type. Called by half_layouts.cpp.
+  // that the operation accepts any type. Called by half_layouts.cpp.
   virtual DType wants_halves() const { return DType::f32; }
-  // Returns whether it reads its images in any layout: then no copy is inserted before it.
+  // Returns whether the operation reads its images in any layout; then no copy is inserted before
+  // the operation.
   virtual bool reads_any_layout() const { return false; }
-  // Returns whether it reads this input as [N,C,H,W], whatever the layout of the others.
+  // Returns whether the operation reads this input as [N,C,H,W], whatever the layout of its other
+  // inputs.
   virtual bool reads_plain(std::size_t) const { return false; }
 
   // Returns the kernels of each layer with a weight that the operation computes, one for each
   // direction.
   virtual std::vector<RanKernel> kernels(const PlanGraph& graph) const;
 
-  // Returns false if its calls do more than queue kernels, so a device cannot record them.
+  // Returns false if the calls do more than queue kernels, so that a device cannot record them.
   virtual bool is_recordable() const { return true; }
 
-  // Returns whether it has other kernels for f32 NHWC images, which may be faster. If no operation
-  // has, plan_layouts.cpp leaves the layouts as they are.
+  // Returns whether the operation has other kernels for f32 NHWC images, which may be faster. If
+  // this holds for no operation, plan_layouts.cpp leaves the layouts as they are.
   virtual bool may_gain_channels_last(const PlanGraph&) const { return false; }
   // Returns which fp16 operands (dispatch/layout/half_factors.h) the operation would read in NHWC.
-  // They are made once for all readers. would_write_factors() returns whether it would write the
-  // operands of its result and of its image's gradient. plan_layouts.cpp adds the cost of passes
-  // that make all other operands.
+  // Operands are made once for all readers. would_write_factors() returns whether the operation
+  // would write the operands of its result and of its image's gradient. plan_layouts.cpp adds the
+  // cost of passes that make all other operands.
   struct FactorsRead {
     bool image = false, gradient = false;  // `gradient` of its output
   };
   virtual FactorsRead would_read_factors(const PlanGraph&) const { return {}; }
   virtual bool would_write_factors(const PlanGraph&) const { return false; }
-  // Returns whether it reads this input, or the gradient of its output, only as fp16 operands.
+  // Returns whether the operation reads this input, or the gradient of its output, only as fp16
+  // operands.
   virtual bool reads_factors(const PlanGraph&, std::size_t) const { return false; }
   virtual bool reads_gradient_factors(const PlanGraph&) const { return false; }
-  // Returns the type, fp16 or bf16, to which it rounds this f32 input that it reads only as an
-  // operand; f32: it does not round. The producer may then round it (PlanBuilder::set_rounded).
+  // Returns fp16 or bf16 if the operation reads this f32 input only as an operand and rounds it to
+  // this type; f32 if it does not round. The producer may then round the value
+  // (PlanBuilder::set_rounded).
   virtual DType rounds_input(std::size_t) const { return DType::f32; }
 
   std::string layer;                    // "c1"; the first one of fused layers
-  std::vector<std::string> all_layers;  // all layers that it computes; empty: not the work of one
-                                        // layer
+  std::vector<std::string> all_layers;  // layers that it computes; empty: no single layer
   std::vector<ValueId> inputs;          //
   ValueId output = kNoValue;
 };
@@ -145,7 +148,7 @@ class CONVSCOPE_API PlanGraph {
     values_.at(index(value)).dtype = dtype;
     set_layout(value, layout);
   }
-  // Adds the same value in another layout; `shared`: in the same memory.
+  // Adds a copy of the value in another layout. With `shared` both use the same memory.
   ValueId add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype = DType::f32);
   // Adds a value for a rewrite; its producer is an operation with this output.
   ValueId add_value(const Shape& shape, DType dtype, ActivationLayout layout);
@@ -205,7 +208,7 @@ class CONVSCOPE_API PlanGraph {
   // Returns the operations in the order in which they run, for rewrites.
   std::vector<std::unique_ptr<PlanOp>>& ops() { return ops_; }
   const std::vector<std::unique_ptr<PlanOp>>& ops() const { return ops_; }
-  int readers(ValueId value) const;  // operations that read it; the result counts as read once
+  int readers(ValueId value) const;  // number of reading operations; the result counts as one
   // How readers use a value: as an f32 image, as fp16 operands, or both.
   struct ReadAs {
     bool numbers = false, factors = false;
@@ -213,7 +216,7 @@ class CONVSCOPE_API PlanGraph {
   ReadAs read_as(ValueId value) const;
   // Returns whether the producer of a value reads the value's gradient only as fp16 operands.
   bool gradient_is_read_as_factors(ValueId value) const;
-  // Returns the value whose memory this one shares; the value itself when it owns its memory.
+  // Returns the value whose memory this value shares; the value itself if it owns its memory.
   ValueId owner(ValueId value) const;
   int value_count() const { return static_cast<int>(values_.size()); }
 

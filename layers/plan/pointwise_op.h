@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pointwise_op.h: an elementwise operation with at most one learned scalar, such as a fake
-// quantiser. A chain may run it on parts of its value (pieces), in any layout, while they are in
-// cache (conv2d/conv2d_chain.h).
+// quantiser. A chain may run the operation on parts of its value (pieces), in any layout, while
+// these are in cache (conv2d/conv2d_chain.h).
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace convscope {
 
 class CONVSCOPE_API PointwiseOp : public PlanOp {
  public:
-  // Returns false if it must run as a whole.
+  // Returns false if the operation must run on its whole value.
   virtual bool runs_on_pieces() const = 0;
 
   // The functions of both structs run on the host. They are called where forward() and backward()

@@ -11,10 +11,10 @@
 namespace convscope {
 namespace {
 
-// A training step gathers the blocks before each call, or scatters their gradient after the call.
-// The estimate is the moved bytes divided by the machine's bandwidth.
+// Estimates the time in which a training step gathers the blocks before a call, or scatters their
+// gradient after the call: the moved bytes divided by the machine's bandwidth.
 double copying_ms(const SparseWeights& sparse, Direction direction, Device device) {
-  constexpr double kLine = 16;  // floats of a cache line, which is read whole
+  constexpr double kLine = 16;  // floats of a cache line, which is always read as a whole
   const auto stored = static_cast<double>(sparse.format().stored_elements());
   const double all = stored / std::max(sparse.density(), 1e-9);
   const double blocks_in_line =

@@ -17,7 +17,7 @@ inline constexpr const char* kWantsDenseGradient = "pruned weights need their gr
 struct SparseForm {
   const Conv2dAlgorithm* algorithm = nullptr;  // null: the dense algorithm runs
   std::string why_dense = {};  // the reason: "at density 0.45 block_sparse is estimated at ..."
-  double ms = 0;               // estimate of the algorithm, with the copies of a training step
+  double ms = 0;               // estimate of the algorithm, including the copies of a training step
 };
 
 // Returns the block-sparse algorithm where it supports the problem and is estimated to be faster

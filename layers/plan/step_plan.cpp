@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_plan.cpp: a training step, or an inference, of a network for inputs of one shape, compiled
-// once and then replayed: two flat lists of kernel calls with ready arguments, on one block of
-// memory.
+// step_plan.cpp: a training or inference step, compiled once for inputs of one shape and then
+// replayed: two flat lists of kernel calls with ready arguments, on one block of memory.
 #include "layers/plan/step_plan.h"
 
 #include <algorithm>
@@ -81,7 +80,7 @@ void StepPlan::emit() {
   if (graph_.has_loss()) labels_ = builder_.labels();  // alive before the first call
   builder_.op_ = 0;
   for (const auto& op : ops) {
-    // An inference computes values that depend on the weights only in prepare().
+    // In inference, values that depend only on the weights are computed in prepare().
     builder_.in_prologue_ = !graph_.training() && graph_.is_of_parameters(op->output);
     op->forward(builder_);
     builder_.in_prologue_ = false;
@@ -97,8 +96,8 @@ void StepPlan::emit() {
   builder_.forward_calls_ = builder_.call_index_;
   if (!graph_.training()) return;
   builder_.in_backward_ = true;
-  // An operation runs backward only if its output has a gradient: the loss depends on it, and a
-  // parameter comes before it.
+  // Runs the backward pass of an operation only if its output has a gradient: the loss depends on
+  // the output, and the output depends on a parameter.
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
     --builder_.op_;
     if (builder_.wants_gradient((*op)->output)) (*op)->backward(builder_);
@@ -191,7 +190,7 @@ void StepPlan::load_labels(const Tensor& labels) {
   CONVSCOPE_CHECK(labels.dtype() == DType::i32 && labels.shape() == labels_.shape(), kName,
                   "expected labels i32", labels_.shape(), ", got ", labels.str());
   if (labels.device().type ==
-      DeviceType::cpu) {  // labels on a device are not checked: its kernels ignore wrong ones
+      DeviceType::cpu) {  // not checked on a device: kernels ignore invalid labels
     const std::int64_t classes = graph_.shape(logits_)[1];
     const std::int32_t* const from = labels.data<std::int32_t>();
     for (std::int64_t n = 0; n < labels.numel(); ++n) {
@@ -228,7 +227,7 @@ Tensor StepPlan::infer(const Tensor& x) {
   return result_;
 }
 
-// Calls `ready` for the parameters whose gradient this operation was the last to write.
+// Calls `ready` for each parameter whose gradient is complete after this operation.
 void StepPlan::tell_ready(int op, FunctionRef<void(const Variable&)> ready) const {
   for (std::size_t i = 0; op >= 0 && i < builder_.parameters_.size(); ++i) {
     if (builder_.parameter_ops_[i] == op) ready(builder_.parameters_[i]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_plan.h: a training step, or an inference, compiled once for inputs of one shape and then
-// replayed: two flat lists of kernel calls with ready arguments, on one block of memory. While it
-// runs, nothing is allocated, no shape is checked and no graph is built.
+// step_plan.h: a training or inference step, compiled once for inputs of one shape and then
+// replayed: two flat lists of kernel calls with ready arguments, on one block of memory. While the
+// step runs, nothing is allocated, no shape is checked and no graph is built.
 //
 // The dynamic graph (Module::forward, Variable::backward) stays the definition: a compiled step
 // gives the same bits, except where text() names a kernel with another summation order.
@@ -33,7 +33,7 @@ struct PlanMemory {
 
 class CONVSCOPE_API StepPlan {
  public:
-  // Compiles a step. Returns null when that is not possible and writes the reason to `why_not`,
+  // Compiles a step. If that is not possible, returns null and writes the reason to `why_not`,
   // which may be null. `arena` is the memory of another plan, used if it is large enough; the two
   // plans must not run at the same time. The result is also null for a step in which a quantiser
   // calibrates. With to_show the result is the step after calibration, for display only.
@@ -41,8 +41,8 @@ class CONVSCOPE_API StepPlan {
                                         std::string* why_not, Ref<Storage> arena = {},
                                         bool to_show = false);
 
-  // Returns false when the weights have moved to other memory, or threads or instruction set have
-  // changed: make a new plan.
+  // Returns false when the weights have moved to other memory, or when the number of threads or the
+  // instruction set has changed. The caller must then make a new plan.
   bool is_current() const;
   const Shape& input() const { return graph_.shape(PlanGraph::input()); }
   Device device() const { return graph_.device(); }
@@ -63,24 +63,24 @@ class CONVSCOPE_API StepPlan {
   const Tensor& labels() const { return labels_; }           // i32 [N]
   const Tensor& loss_tensor() const { return loss_; }        // f32 [1]
   const Tensor& correct_tensor() const { return correct_; }  // i32 [1]
-  // Sets which step of a recording this one is (PlanClock).
+  // Sets the position of this step in a recording (PlanClock).
   void set_clock(const PlanClock& clock) { builder_.clock_ = clock; }
   // Sets the factor of the gradient of the loss: a number on the plan's device, read by each step;
   // null: 1.
   void set_loss_scale(const double* scale) { builder_.loss_scale_ = scale; }
-  // Returns whether the forward pass can gather images and labels. set_gather(nullptr): they are in
-  // place.
+  // Returns whether the forward pass can gather images and labels. set_gather(nullptr) means that
+  // images and labels are in place.
   bool takes_gather() const { return builder_.takes_gather_; }
   void set_gather(const BatchGather* gather) { builder_.gather_ = gather; }
-  // Returns whether backward() can update all weights itself: then the update needs no launch.
+  // Returns whether backward() can update all weights itself, so that the update needs no launch.
   bool joins_update(const JoinedUpdate& update) const;
   // Sets the update for the next backward(); null: none.
   void set_update(const JoinedUpdate* update) { builder_.update_ = update; }
   // Adds to `update` the rounded copies of weights that this plan's kernels can multiply, so that
-  // the update writes them. Returns false if there are none.
+  // the update writes these copies. Returns false if there are none.
   bool wants_copies(JoinedUpdate& update) const;
-  // Sets whether the next calls find these copies: the previous step's joined update wrote them,
-  // and the weights have not changed otherwise.
+  // Sets whether the rounded copies are valid in the next calls: the joined update of the previous
+  // step has written them, and the weights have not changed since.
   void set_copies_are_there(bool there) { builder_.copies_are_there_ = there; }
   // Runs an inference; the result is valid until the next call.
   Tensor infer(const Tensor& x);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_blocked_cpu.cpp: pooling on images stored as [N,C/16,H,W,16]: the division of rows among
-// threads, and plain loops for two cases. These are windows of more than 256 elements, and the
-// gradient of the maximum where windows overlap much.
+// pool2d_blocked_cpu.cpp: pooling on images stored as [N,C/16,H,W,16]. Rows are divided among
+// threads. Plain loops cover two cases: windows of more than 256 elements, and the gradient of the
+// maximum where windows overlap much.
 // Read next  pool2d_blocked_simd.cpp
 #include <algorithm>
 
@@ -122,7 +122,8 @@ void blocked_max_pool_gradient(const Tensor& dy, const Tensor& taps, const Pool2
                                const Tensor& dx) {
   const BlockedPool v = sizes_of(dx, window, dy);
   if (taps.dtype() == DType::i32) return scatter_all<std::int32_t>(v, dy, taps, dx);
-  // The vectors visit all windows that cover a pixel, the plain loop 16 numbers of a window.
+  // For each pixel the vector code visits all windows that cover it. The plain loop visits 16
+  // numbers for each window, which is faster for large windows that overlap much.
   if (window.kernel_h * window.kernel_w > 4 * kBlock && window.stride_h * window.stride_w <= 4) {
     return scatter_all<std::uint8_t>(v, dy, taps, dx);
   }
@@ -137,7 +138,7 @@ void blocked_max_pool_gradient(const Tensor& dy, const Tensor& taps, const Pool2
 
 namespace {
 
-// Runs one of the kernels for means: from `from`, into `to`.
+// Runs one of the kernels for means, which reads `from` and writes `to`.
 void run_mean(decltype(BlockedPoolKernels::avg_forward) kernel, const BlockedPool& v,
               const Tensor& from, const Tensor& to) {
   const float* const read = from.data<float>();

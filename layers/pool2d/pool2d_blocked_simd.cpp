@@ -4,11 +4,11 @@
 // Method    forward: a window has 16 contiguous elements at each of its pixels, so all strides and
 //           borders take the same time. The index of the largest pixel so far is kept as a float.
 //           backward: each pixel of dx adds the windows that cover it, in the order of the windows,
-//           and is written once: nothing has to be cleared, and rows of dx are independent of each
-//           other
-// Numerics  the bits of pool2d_cpu.cpp and pool2d_simd.cpp: the same sums in the same order, no
-//           product and sum as one FMA. NaN wins, the last one of a window; among equals the first
-//           wins
+//           and is written once. So nothing has to be cleared, and rows of dx are independent of
+//           each other
+// Numerics  the bits of pool2d_cpu.cpp and pool2d_simd.cpp: the same sums in the same order, and no
+//           FMA that merges a product and a sum. If a window has NaNs, the last NaN wins; among
+//           equal numbers the first one wins
 // Read next pool2d_cpu.cpp: planes, as plain loops
 #include "layers/pool2d/pool2d_blocked_simd.h"
 
@@ -39,11 +39,11 @@ struct WindowAxis {
   }
   bool begins_by(int64_t o, int64_t i) const { return o * stride <= i + pad; }
   bool ends_by(int64_t o, int64_t i) const { return start(o) + kernel <= i; }
-  // Tells whether windows are 2x2 at stride 2 and all whole. pool2d_simd.cpp then begins its sum
-  // with the first number instead of adding it to 0; the difference is visible at -0.
+  // Tells whether windows are 2x2 at stride 2 and all whole. In this case pool2d_simd.cpp begins
+  // its sum with the first number instead of adding it to 0, which makes a difference for -0.
   bool is_2x2(const WindowAxis& columns) const { return halves() && columns.halves(); }
   bool halves() const { return kernel == 2 && stride == 2 && pad == 0 && 2 * outputs <= size; }
-  // Returns the pixels by which the mean of window o is divided.
+  // Returns the number of pixels by which the sum over window o is divided.
   int64_t count(int64_t o) const {
     const int64_t last = start(o) + kernel;
     if (count_pad) return (last > size + pad ? size + pad : last) - start(o);
@@ -75,7 +75,7 @@ WindowAxis columns_of(const BlockedPool& v) {
   return {v.w, v.q, v.kernel_w, v.stride_w, v.pad_w, v.count_include_pad};
 }
 
-// Moves on to the windows that cover pixel i from those of an earlier pixel.
+// Moves the span of windows from those that cover an earlier pixel to those that cover pixel i.
 template <class Axis>
 CONVSCOPE_INLINE void move_to(const Axis& axis, int64_t i, Span& windows) {
   while (windows.end < axis.outputs && axis.begins_by(windows.end, i)) ++windows.end;
@@ -88,11 +88,11 @@ struct MaxWindow {
   const float* from;  // its first pixel inside
   int64_t row;        // floats from row to row
   int rows, columns;  // inside
-  int tap, width;     // the number of its first pixel inside; elements of a whole row
+  int tap, width;     // index of the window's first pixel inside; elements of a row of x
 };
 
-// kSize: a whole window of that many rows and columns; 0: any. Returns false where it holds a NaN:
-// then y and taps are undefined.
+// Finds the largest elements of a window. kSize is the number of rows and columns of a whole
+// window; 0: any window. Returns false if the window has a NaN: then y and taps are undefined.
 template <bool kTaps, int kSize>
 CONVSCOPE_INLINE bool largest(const MaxWindow& window, int lane, float* y, uint8_t* taps) {
   const int rows = kSize > 0 ? kSize : window.rows;
@@ -201,7 +201,7 @@ struct Pixel {
 };
 
 // Calls give(window p, window q, place in y) for each window that covers a pixel of a row of dx, in
-// their order; it returns the window's share for the pixel.
+// the order of the windows. give() returns the share of the window's gradient for the pixel.
 template <class Axis, class Give>
 CONVSCOPE_INLINE void gather_rows(const BlockedPool& v, const Axis& rows, const Axis& columns,
                                   int64_t begin, int64_t end, float* dx, const Give& give) {
@@ -229,7 +229,7 @@ CONVSCOPE_INLINE void gather_rows(const BlockedPool& v, const Axis& rows, const 
   }
 }
 
-// Does the same where no windows overlap: the share of a pixel is assigned.
+// Does the same as gather_rows() where no windows overlap, so a share is assigned to its pixel.
 template <class Give>
 CONVSCOPE_INLINE void gather_2x2(const BlockedPool& v, int64_t begin, int64_t end, float* dx,
                                  const Give& give) {
@@ -279,7 +279,8 @@ CONVSCOPE_INLINE Vec rounded(Vec a) {
   return a;
 }
 
-// Returns the factor or divisor of sums over `count` pixels; scaled() applies it.
+// Returns the number by which sums over `count` pixels are multiplied or divided; scaled() applies
+// it.
 CONVSCOPE_INLINE Vec scale_of(const WindowAxis&, int64_t count) {
   return broadcast(1.0f / static_cast<float>(count));
 }
@@ -344,7 +345,7 @@ void avg_forward(const BlockedPool& v, int64_t begin, int64_t end, const float* 
 template <class Axis>
 CONVSCOPE_INLINE void mean_backward(const BlockedPool& v, const Axis& rows, const Axis& columns,
                                     int64_t begin, int64_t end, const float* dy, float* dx) {
-  Span window{-1, -1};  // the one of `scale`: often that of the previous pixel
+  Span window{-1, -1};  // the window that `scale` belongs to, often that of the previous pixel
   Vec scale = zero();
   const auto give = [&](int64_t p, int64_t q, int64_t, int64_t, int64_t at)
       __attribute__((always_inline)) {

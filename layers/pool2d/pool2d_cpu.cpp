@@ -143,8 +143,8 @@ void max_gradient_planes(const Tensor& dy, const Tap* taps, const Pool2dWindow& 
   const std::int64_t h = dx.dim(2), w = dx.dim(3), p_end = dy.dim(2), q_end = dy.dim(3);
   const T* const from = dy.data<T>();
   T* const to = dx.data<T>();
-  // The offset in the image of each element of a small window from its first one: a division for
-  // each output would cost more than all the rest.
+  // The offset of each element of a small window from the window's first element. The table avoids
+  // a division for each output, which would take longer than all other work.
   std::array<std::int64_t, 256> places{};
   const std::int64_t elements = window.kernel_h * window.kernel_w;
   const bool small = elements <= static_cast<std::int64_t>(places.size());
@@ -195,7 +195,7 @@ void max_gradient_cpu(const Tensor& dy, const Tensor& taps, const Pool2dWindow& 
                  });
 }
 
-// Returns the pixels by which the mean of window p is divided, along one axis.
+// Returns the number of pixels by which the sum over window p is divided, along one axis.
 std::int64_t divisor(std::int64_t start, std::int64_t kernel, std::int64_t size, std::int64_t pad,
                      bool count_include_pad) {
   if (count_include_pad) return std::min(start + kernel, size + pad) - start;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_cuda.cu: pooling, forward by windows and backward by pixels.
+// pool2d_cuda.cu: pooling; the forward pass loops over windows, the backward pass over pixels.
 //
 // Method    A thread block processes rows. Its threads run along the rows, so that neighbouring
 //           threads load neighbouring elements. The backward pass gathers: each pixel of x adds the
-//           shares of the windows that hold it, in reading order. So no two threads write to one
-//           pixel, and the bits are those of the CPU. Windows of 2x2 at stride 2 and of 3x3 at
-//           stride 2 are known to the compiler: divisions become shifts.
+//           shares of the windows that contain the pixel, in reading order. So no two threads write
+//           to one pixel, and the bits are those of the CPU. For windows of 2x2 and 3x3 at stride 2
+//           the sizes are compile-time constants, so divisions become shifts.
 #include "framework/cuda/launch.cuh"
 #include "framework/precision.h"
 #include "layers/pool2d/pool2d_halves.cuh"
@@ -40,7 +40,8 @@ PoolSizes sizes_of(const Shape& x, const Shape& y, const Pool2dWindow& window) {
           window.count_include_pad};
 }
 
-// kKernel, kStride: known sizes along both axes; 0: those of the window.
+// kKernel and kStride are the compile-time sizes along both axes; 0: the sizes of the window are
+// used.
 template <int kKernel, int kStride>
 __device__ void know(PoolSizes& s) {
   if constexpr (kKernel > 0) s.kernel_h = s.kernel_w = kKernel;
@@ -134,7 +135,7 @@ __global__ void __launch_bounds__(256)
   });
 }
 
-// Returns the pixels by which the mean of a window is divided, along one axis.
+// Returns the number of pixels by which the sum over a window is divided, along one axis.
 __device__ int divisor(int start, int kernel, int size, int pad, bool count_include_pad) {
   if (count_include_pad) return least(start + kernel, size + pad) - start;
   return least(start + kernel, size) - most(0, start);
@@ -193,7 +194,7 @@ __device__ Range adaptive(std::int64_t p, std::int64_t size, std::int64_t parts)
   return {static_cast<int>(p * size / parts), static_cast<int>(ceil_div((p + 1) * size, parts))};
 }
 
-// Averages with a warp for each output: the usual case is the mean of a whole plane.
+// Averages by one warp for each output, because the usual case is the mean of a whole plane.
 template <class T>
 __global__ void adaptive_outputs(const T* x, PoolSizes s, T* y, std::int64_t outputs) {
   const int lane = static_cast<int>(threadIdx.x % 32);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_halves.cuh: the pools on fp16/bf16 or f32 in NHWC, [N,1,H,W,Cp], for pool2d_cuda.cu.
-// Tensors and results as those of the kernels of pool2d.h.
+// pool2d_halves.cuh: pooling kernels for fp16/bf16 or f32 images in NHWC, [N,1,H,W,Cp], called by
+// pool2d_cuda.cu. Tensors and results are those of the kernels of pool2d.h.
 #pragma once
 
 #include "layers/pool2d/pool2d.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_halves_cuda.cu: pooling of fp16/bf16 or f32 in NHWC: a thread has 16 bytes of a pixel,
-// eight channels in 16 bits or four in f32.
+// pool2d_halves_cuda.cu: pooling of fp16/bf16 or f32 images in NHWC. A thread processes 16 bytes of
+// a pixel: eight channels in 16 bits or four in f32.
 //
-// Method    Forward a thread walks over the window of one output pixel. Backward a thread gathers:
-//           it adds to a pixel of x the shares of the windows that contain the pixel, in reading
-//           order. So no two threads write to one pixel. Neighbouring threads have neighbouring
-//           channels: all accesses are whole lines.
+// Method    In the forward pass a thread walks over the window of one output pixel. In the backward
+//           pass a thread gathers: it adds to a pixel of x the shares of the windows that contain
+//           the pixel, in reading order. So no two threads write to one pixel. Neighbouring threads
+//           have neighbouring channels, so all accesses are whole cache lines.
 // Numerics  sums in f32 in reading order, rounded once. The largest number needs no rounding. Lanes
-//           after the last channel hold 0 and give 0
+//           after the last channel are 0 in the input, and become 0 in the result
 // Read next pool2d_cuda.cu, the same for planes
 #include "framework/cuda/half_piece.cuh"
 #include "layers/pool2d/pool2d_halves.cuh"
@@ -42,7 +42,8 @@ struct Axis {
     const Range inside = pixels(p);
     return inside.end - inside.begin;
   }
-  // Returns the windows that hold pixel i; adaptive windows at the ends may not hold it.
+  // Returns a range that includes all windows with pixel i. In the adaptive case the first or last
+  // window of the range may not contain pixel i.
   __device__ Range windows_of(int i) const {
     if (kernel == 0) {
       const auto at = static_cast<std::int64_t>(i) * windows;
@@ -66,7 +67,8 @@ struct Sizes {
   std::int64_t count = 0;  // threads' pieces
 };
 
-// `walked` is x or y: in either direction the images that are written.
+// `walked` is the shape of the images that are written: y in the forward pass, x in the backward
+// pass.
 template <class T>
 Sizes sizes_of(const Shape& x, const Shape& y, const Pool2dWindow* window, const Shape& walked) {
   const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };

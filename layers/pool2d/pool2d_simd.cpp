@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_simd.cpp: pooling with 2x2 windows at stride 2: one vector of outputs from two vectors of
-// each of two rows, whose even and odd lanes are separated. Also, the maximum over any window at
-// stride 1 or 2 along W, one vector of outputs at a time.
+// pool2d_simd.cpp: two kinds of pooling. For 2x2 windows at stride 2, two vectors of each of two
+// rows give one vector of outputs, after their even and odd lanes are separated. For the maximum
+// over any window at stride 1 or 2 along W, one vector of outputs is computed at a time.
 //
-// Method    row after row of y; the last vector of a row is partly filled, so rows may be short.
-//           Any window: its elements are compared one after the other, in reading order, and the
-//           index of the largest so far is kept as a float. Outputs whose window is clipped at the
-//           left or right edge, or holds a NaN, are computed one by one
+// Method    y is computed row by row; the last vector of a row is partly filled, so rows may be
+//           short. The elements of any other window are compared one after the other, in reading
+//           order, and the index of the largest so far is kept as a float. Outputs whose window is
+//           clipped at the left or right edge, or holds a NaN, are computed one by one
 // Numerics  max is exact; NaN wins. avg adds ((x00 + x01) + (x10 + x11)) / 4
 // Read next pool2d_cpu.cpp: any window, as plain loops
 #include "layers/pool2d/pool2d_simd.h"
@@ -32,7 +32,7 @@ CONVSCOPE_INLINE EvenOdd pull_apart(Vec a, Vec b) {
   const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
   return {{_mm512_permutex2var_ps(a.v, even, b.v)}, {_mm512_permutex2var_ps(a.v, odd, b.v)}};
 }
-// Inverts it: returns the first and the second half of even0 odd0 even1 odd1 ...
+// Inverts pull_apart(): returns the first and the second half of even0 odd0 even1 odd1 ...
 CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) {
   const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
   const __m512i second =
@@ -187,7 +187,7 @@ CONVSCOPE_INLINE Vec strided(const float* p, int count) {
 }
 
 // Computes `count` neighbouring outputs over rows r_begin..r_end; `from` is the first element of
-// the first window. Returns false when one holds a NaN: then y and taps are undefined.
+// the first window. Returns false if a window has a NaN; then y and taps are undefined.
 template <int kStride, bool kTaps, int kWidth>
 CONVSCOPE_INLINE bool max_vector(const MaxPoolSizes& v, const float* from, int r_begin, int r_end,
                                  int count, float* y, uint8_t* taps) {

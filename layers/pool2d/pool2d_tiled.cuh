@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_tiled.cuh: the pools of well-known networks in f32, for pool2d_cuda.cu. Each function
-// returns false, and does nothing, for other sizes.
+// pool2d_tiled.cuh: fast pooling kernels for the windows of well-known networks, in f32, called by
+// pool2d_cuda.cu. Each function returns false, and does nothing, for other sizes.
 #pragma once
 
 #include "layers/pool2d/pool2d.h"
 
 namespace convscope {
 
-// Computes 2x2 at stride 2 that covers an image of even sides exactly.
+// Computes max pooling of 2x2 at stride 2, if the windows cover an image of even sides exactly.
 bool max_pool_tiled(const Tensor& x, const Pool2dWindow& window, const Tensor& y,
                     const Tensor& taps);
-// Computes the gradient of the same pool, or of 3x3 at stride 2 with a padding of 1.
+// Computes the gradient of the pool above, or of 3x3 at stride 2 with a padding of 1.
 bool max_pool_tiled_gradient(const Tensor& dy, const Tensor& taps, const Pool2dWindow& window,
                              const Tensor& dx);
 bool avg_pool_tiled(const Tensor& x, const Pool2dWindow& window, const Tensor& y);

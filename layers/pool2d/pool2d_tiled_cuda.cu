@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_tiled_cuda.cu: pools at the speed of memory.
 //
-// Method    2x2 at stride 2 over even sides: the planes of a batch are one tall image, so a thread
-//           finds its two windows with one division; it reads two rows of 16 bytes, or writes them.
-//           3x3 at stride 2, padding 1, backward: only window (p,q) and its neighbours to the
-//           right, below and diagonally cover the pixels (2p,2q) to (2p+1,2q+1): a thread writes
-//           these four pixels from four windows.
-//           Planes: a warp adds one plane, 16 bytes for each lane at a time.
+// Method    2x2 at stride 2 over even sides: the planes of a batch are treated as one tall image,
+//           so a thread finds its two windows with one division, and reads or writes two rows of 16
+//           bytes. 3x3 at stride 2, padding 1, backward: only window (p,q) and its neighbours to
+//           the right, below and diagonally cover the pixels (2p,2q) to (2p+1,2q+1), so a thread
+//           writes these four pixels from four windows. Mean of a plane: a warp adds one plane,
+//           with 16 bytes for each lane at a time.
 // Numerics  the same additions in the same order as pool2d_cuda.cu; means of planes in double
 #include "framework/cuda/map.cuh"
 #include "layers/pool2d/pool2d_tiled.cuh"
@@ -21,7 +21,7 @@ struct Window2x2 {
   unsigned across;     // pairs in a row
 };
 
-// The position of the pair's windows in x, and the distance to the row below.
+// The position in x of the two windows of a thread, and the distance to the row below.
 struct PlaceOfPair {
   std::int64_t above;
   std::int64_t width;
@@ -121,7 +121,8 @@ __global__ void __launch_bounds__(kThreads)
     const auto p = static_cast<unsigned>(row - plane * s.p);
     const bool right = q + 1 < s.q;
     const bool below = p + 1 < s.p;
-    // The window and its neighbours to the right, below and diagonally; tap 255 is none.
+    // The window and its neighbours to the right, below and diagonally. A tap of 255 means that
+    // there is no such window.
     const std::int64_t at[4] = {window, window + 1, window + s.q, window + s.q + 1};
     const bool there[4] = {true, right, below, right && below};
     float g[4];

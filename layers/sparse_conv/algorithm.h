@@ -11,9 +11,9 @@ namespace convscope {
 
 using SparseConvAlgorithm = Algorithm<SparseConvProblem>;
 
-// Sizes are checked. Pointers have the problem's type and are on the algorithm's device. The
-// workspace has workspace_bytes() bytes, 64-byte aligned. There is at least one output site; there
-// may be no input site.
+// The arguments of a forward call. The caller has checked the sizes. Arrays have the element type
+// of the problem and are on the algorithm's device. The workspace has workspace_bytes() bytes and
+// is 64-byte aligned. There is at least one output site; there may be no input site.
 struct SparseConvForwardArgs {
   const SparseConvProblem& problem;
   const void* x;  // [n,C]
@@ -21,7 +21,7 @@ struct SparseConvForwardArgs {
   const void* b;  // [K], or null
   void* y;        // [m,K], assigned
   void* workspace;
-  const void* prepared = nullptr;  // made of w by prepare_weights; null: nothing is prepared
+  const void* prepared = nullptr;  // weights packed by prepare_weights, or null
 };
 struct SparseConvBackwardDataArgs {
   const SparseConvProblem& problem;
@@ -68,7 +68,8 @@ struct SparseSums {
   std::int64_t depth;  // C forward, K backward
   std::int64_t lanes;  // K forward, C backward
 
-  // Returns the index in w [K,C,taps] of an element of [tap of the table, depth, lanes].
+  // Returns the index in w [K,C,taps] of the weight with these indices in [tap of the table, depth,
+  // lanes].
   std::int64_t weight_at(std::int64_t tap, std::int64_t d, std::int64_t lane) const {
     const std::int64_t taps = view.table->taps, t = view.weight_tap(tap);
     return backward ? (d * lanes + lane) * taps + t : (lane * depth + d) * taps + t;

@@ -87,8 +87,9 @@ SharedSites assumed_sites(const SiteGrid& grid) {
   for (std::size_t d = static_cast<std::size_t>(3 - one.rank); d < 3; ++d) {
     smallest = std::min(smallest, size(d));
   }
-  // A line along w meets the ball in an interval whose ends are at the surface. So the cost for a
-  // large grid is proportional to the area of one of its faces.
+  // Only sites at the surface of the ball are visited: each line along w meets the ball in an
+  // interval whose ends are at the surface. So the cost is proportional to the area of one face of
+  // the grid.
   const double radius = 0.5 * static_cast<double>(smallest);
   const auto off = [&](std::size_t d, std::int64_t at) {
     return static_cast<double>(at) + 0.5 - 0.5 * static_cast<double>(size(d));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// map.cpp: the map of a sparse convolution: output sites, and one walk over sorted keys for each
-// row of taps.
+// map.cpp: the map of a sparse convolution. Finds the output sites, and fills the table by one walk
+// over sorted keys for each row of taps.
 #include "layers/sparse_conv/map.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ SharedSites strided_sites(const SparseSites& in, const SparseKernel& kernel) {
   return std::make_shared<const SparseSites>(std::move(keys), grid);
 }
 
-// Fills one table with the neighbours in `there` of sites in `here`, by output or by input.
+// Fills one table that lists, for each site in `here`, its neighbours in `there`.
 class TableBuilder {
  public:
   TableBuilder(const SparseSites& here, const SparseSites& there, const SparseKernel& kernel,
@@ -159,7 +159,7 @@ class TableBuilder {
     const std::uint64_t* const keys = there_.keys().data();
     const std::int64_t count = there_.count();
     std::uint32_t* const entries = table_.entries.data() + row * table_.sites;
-    std::int64_t at = -1;  // the first key that is not below the window; -1: not known yet
+    std::int64_t at = -1;  // index of the first key in or after the window; -1: not known yet
     for (std::int64_t i = begin; i < end; ++i) {
       const SitePlace& place = places[static_cast<std::size_t>(i - begin)];
       std::int64_t to_t = 0, to_h = 0;

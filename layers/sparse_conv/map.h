@@ -23,9 +23,9 @@
 // collisions.
 //
 // When it is built. The output sites are computed with the map. Tables on the host are made when a
-// CPU algorithm first needs them. An algorithm for another device makes its tables there, from the
-// sites' keys, and stores them in the map (form()). So a network on a GPU makes no table on the
-// host.
+// CPU algorithm first needs them. An algorithm for another device makes its tables on that device
+// from the keys of the sites, and stores the tables in the map (form()). So a network on a GPU
+// makes no table on the host.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ struct CONVSCOPE_API SparseKernel {
                               dilation = {1, 1, 1};
 
   std::int64_t taps() const { return size[0] * size[1] * size[2]; }
-  // Returns the taps of an entry: those along w, or one if a dilation separates them.
+  // Returns the number of taps of an entry: those along w, or 1 if a dilation separates them.
   std::int64_t run() const { return dilation[2] == 1 ? size[2] : 1; }
   // Returns "kernel=3x3x3", then values that differ from 1, 0, 1:
   // ",stride=2x2x2,pad=1x1x1,dilation=1x1x2".
@@ -62,8 +62,8 @@ constexpr const char* name_of(SparseKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-// A table with an entry for each site and each row of taps: the sites of another set that the taps
-// meet.
+// A table with an entry for each site and each row of taps. The entry says which sites of another
+// set the taps meet.
 struct CONVSCOPE_API SparseTable {
   std::int64_t sites = 0, taps = 0;
   std::int64_t run = 1;  // taps of an entry: neighbours along w
@@ -97,7 +97,7 @@ struct SparseView {
 // The direction in which a table looks up neighbours.
 struct SparseLook {
   SharedSites here, there;
-  // False: the sites are outputs, whose taps read the sites of `there`. True: the sites are inputs.
+  // False: the sites are outputs, whose taps read sites of `there`. True: the sites are inputs.
   bool by_input = false;
   bool mirrored = false;  // SparseView
 };
@@ -123,11 +123,11 @@ class CONVSCOPE_API SparseMap {
   SparseView by_output() const;
   SparseView by_input() const;
 
-  // Counts the pairs. Without a table on the host, the number comes from the tables of a device,
-  // and the call waits for the device.
+  // Counts the pairs. If the host has no table, the number comes from the tables of a device, and
+  // the call waits for the device.
   std::int64_t pairs() const;
   std::int64_t pairs(std::int64_t tap) const;
-  std::size_t bytes() const;  // of the host's tables for both directions; without the sites
+  std::size_t bytes() const;  // of the host's tables for both directions, without the sites
   // Makes the tables that the device's algorithms read in both directions, unless they exist.
   // Returns their size in bytes. Does not wait for the device.
   std::size_t make_tables(Device device) const;
@@ -139,15 +139,16 @@ class CONVSCOPE_API SparseMap {
   // Throws Error unless the map was made of these very sites and this kernel.
   void check_made_of(const SharedSites& sites, SparseKind kind, SparseKernel kernel) const;
 
-  // Returns the tables of this map in the form of one algorithm. `make` is called once for each
-  // name.
+  // Returns the tables of this map in the data structure of one algorithm. The map calls `make`
+  // once for each name and keeps the result.
   template <class Form>
   std::shared_ptr<const Form> form(const std::string& name,
                                    const std::function<std::shared_ptr<const Form>()>& make) const {
     return std::static_pointer_cast<const Form>(
         any_form(name, [&]() -> std::shared_ptr<const void> { return make(); }));
   }
-  // Registers a function that counts the pairs without a table on the host; the last one is used.
+  // Registers a function that counts the pairs without a table on the host. A later function
+  // replaces an earlier one.
   void counts_pairs(std::function<std::int64_t()> count) const;
 
  private:
@@ -161,7 +162,7 @@ class CONVSCOPE_API SparseMap {
   SparseKind kind_ = SparseKind::submanifold;
   SparseKernel kernel_;
   SharedSites in_, out_;
-  std::shared_ptr<Made> made_;  // tables and forms; an inverse shares those of its strided map
+  std::shared_ptr<Made> made_;  // tables of all kinds; an inverse shares those of its strided map
 };
 
 extern CONVSCOPE_API KernelSlot<std::size_t(const SparseMap&)> sparse_tables_kernel;
@@ -169,8 +170,8 @@ extern CONVSCOPE_API KernelSlot<std::size_t(const SparseMap&)> sparse_halo_table
 
 using SharedMap = std::shared_ptr<const SparseMap>;
 
-// The maps of one network, each built at the first request. The key holds the site sets, the kind
-// and the kernel, so a map is only used for what it was made for.
+// The maps of one network, each built at the first request. The key is the site sets, the kind and
+// the kernel, so layers with equal keys share a map.
 class CONVSCOPE_API SparseMaps {
  public:
   SharedMap submanifold(const SharedSites& sites, const SparseKernel& kernel);

@@ -19,7 +19,7 @@ std::string count_bucket(std::int64_t count) {
   return count == 0 ? "0" : cat(text(floor), "-", text(2 * floor));
 }
 
-// "11.3-16": between two powers of the root of 2.
+// Formats a ratio as "11.3-16", the powers of the square root of 2 around it.
 std::string ratio_bucket(double ratio) {
   if (ratio <= 0) return "0";
   const double step = std::floor(2 * std::log2(ratio));

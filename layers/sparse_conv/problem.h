@@ -6,9 +6,9 @@
 //   dx[j,c] = sum over taps t that lead from j to an output i, and k < K, of w[k,c,t] dy[i,k]
 //   dw[k,c,t] = sum over pairs (i, j(i,t)) of dy[i,k] x[j,c]
 //
-// The map (map.h) says which sites are neighbours. All other positions count as 0: the result is
-// the convolution of an image that is 0 there, computed only at the output sites. A submanifold
-// convolution has the same sites before and after, so a network of them stays sparse.
+// The map (map.h) says which sites are neighbours. The result is the convolution of an image that
+// is 0 outside of the sites, computed only at the output sites. A submanifold convolution has the
+// same sites before and after, so a network of them stays sparse.
 //
 // Source: B. Graham, M. Engelcke, L. van der Maaten: 3D Semantic Segmentation with Submanifold
 // Sparse Convolutional Networks, CVPR 2018, arXiv 1711.10275
@@ -58,16 +58,17 @@ struct CONVSCOPE_API SparseConvProblem {
 
   // Returns
   // "submanifold,kernel=3x3x3,grid=1x64x64x64,sites=900,out_sites=900,pairs=9000,c=16,k=32". There
-  // is no parse(): a map is more than a line of text.
+  // is no parse(), because this text does not define the sites of the map.
   std::string text() const;
   std::string kernel_text() const;
-  // Returns the key of `measure`. The key is equal for clouds with about as many sites and
-  // neighbours (a bucket), so that training with new sites in each batch measures once for each
-  // bucket. Sites are rounded to powers of 2, pairs per site to powers of the square root of 2:
+  // Returns the key under which `measure` stores its choice. Clouds with about as many sites and
+  // neighbours (a bucket) have the same key, so training with new sites in each batch measures once
+  // for each bucket. Sites are rounded to powers of 2, pairs per site to powers of the square root
+  // of 2:
   // "submanifold,kernel=3x3x3,pad=1x1x1,sites=64k-128k,pairs_per_site=11.3-16,c=16,k=32".
   std::string bucket_text() const;
-  // The number of problems whose choices a layer remembers. It is small, because each problem holds
-  // a map.
+  // The number of problems whose choices a layer remembers. The number is small, because each
+  // problem holds a map.
   static constexpr std::size_t kMaxChoices = 4;
 
   bool operator==(const SparseConvProblem&) const = default;  // maps compare by pointer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sites.cpp: coordinates are checked, turned into keys and sorted.
+// sites.cpp: checks coordinates, converts them to keys and sorts the keys.
 #include "layers/sparse_conv/sites.h"
 
 #include <algorithm>
@@ -59,8 +59,8 @@ std::uint64_t key_in(const SiteGrid& grid, const SitePlace& place) {
          u(place.at[2]);
 }
 
-// Sorts keys, and rows with them if there are any. Each pass sorts by 11 bits, the lowest first,
-// and is stable.
+// Sorts the keys, and the rows with them if rows are given. Each pass is stable and sorts by 11
+// bits, the lowest first.
 void radix_sort(std::vector<std::uint64_t>& keys, std::vector<std::int32_t>& rows) {
   constexpr int kBits = 11;
   constexpr std::uint64_t kMask = (1u << kBits) - 1;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// sites.h: the positions of a sparse image or volume that have features. A site is a batch index
-// and a place (h,w) or (t,h,w). Each site has a feature row [C]; everywhere else the image is 0.
+// sites.h: the occupied positions (sites) of a sparse image or volume. A site is a batch index and
+// a position (h,w) or (t,h,w). Each site has a feature row [C]; everywhere else the image is 0.
 //
 //   coordinates [n, 1+D], i32: (batch, h, w) in 2-D, (batch, t, h, w) in 3-D
 //   key         ((batch T + t) H + h) W + w, 64 bits
 //
-// Sites are kept in the order of their keys, and so are the rows of all features, because then
-// neighbours along w are neighbours in memory (map.h depends on that). Users may give coordinates
-// in any order; in_key_order() and in_users_order() reorder their rows.
+// Sites and the rows of all features are stored in the order of the keys, so that neighbours along
+// w are neighbours in memory; map.h depends on this order. Users may give coordinates in any order;
+// in_key_order() and in_users_order() reorder rows between the two orders.
 #pragma once
 
 #include <array>
@@ -50,7 +50,7 @@ class CONVSCOPE_API SparseSites {
   // Takes coordinates in any order. Throws Error, which names the row, if a site is outside of the
   // grid or two sites are at the same place. The set may be empty.
   SparseSites(const Tensor& coordinates, const SiteGrid& grid);
-  // Takes keys in any order; repeated keys give one site.
+  // Takes keys in any order; a repeated key gives one site.
   SparseSites(std::vector<std::uint64_t> keys, const SiteGrid& grid);
 
   std::int64_t count() const { return static_cast<std::int64_t>(keys_.size()); }

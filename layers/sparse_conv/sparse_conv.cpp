@@ -32,7 +32,7 @@ void run(const SparseConvProblem& problem, const SparseConvParams& params, Direc
           problem, direction, operands);
 }
 
-// Computes dw, first in the operands' type if that is not f32.
+// Computes dw. If the operands' type is not f32, dw is first computed in that type.
 void sum_weight_gradient(const SparseConvProblem& problem, const SparseConvParams& params,
                          const SparseConvTensors& tensors, const GradientSink::Target& dw) {
   const bool rounded = problem.dtype != dw.tensor.dtype();

@@ -13,15 +13,17 @@
 //             sparse_inverse_conv  back to the sites before the strided step named by `undo` (a
 //                                  sparse_conv or a pool), with the kernel of that step
 // Parameters  out_channels  K, required
-//             kernel_size   places: one number, or one for each axis; required, except the inverse
+//             kernel_size   number of taps along each axis: one number, or one for each axis;
+//                           required, except for the inverse
 //             stride        sparse_conv only, default 2
 //             padding       sparse_conv only, default 0; a submanifold kernel is centred
 //             dilation      except the inverse, default 1
 //             bias, init, algorithm   as of conv2d; the block `conv` does not apply to these layers
-//             undo          sparse_inverse_conv only: the layer whose step is undone; default: the
-//                           last one that is not undone yet
-// Algorithms  chosen again for each batch, because each has its own sites; `measure` times once for
-//             all batches with about as many sites and pairs (bucket_text() in problem.h)
+//             undo          sparse_inverse_conv only: the name of the strided layer to undo;
+//                           default: the last strided layer that is not undone yet
+// Algorithms  are chosen again for each batch, because each batch has its own sites. `measure`
+//             times once for all batches with about as many sites and pairs (bucket_text() in
+//             problem.h)
 // Precision   as of conv2d: tf32 and half precisions on CUDA only
 // Usage       Variable y = sparse_conv(x, w, b, SparseMap::submanifold(sites, {.size = {3,3,3}}));
 //             in a config: {type: submanifold_conv, out_channels: 16, kernel_size: 3}
@@ -72,13 +74,13 @@ class CONVSCOPE_API SparseConv final : public RowLayer {
              LayerContext& context);
   std::string kind() const override;
   Variable forward(const Variable& x) override;
-  // Returns the shape of the dense image that the rows stand for: [N,C,(T,)H,W].
+  // Returns the shape [N,C,(T,)H,W] of the dense image in which the rows are sites.
   Shape output_shape(const Shape& input) const override;
   Variable weight() const override { return weight_; }
   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;
 
   const SparseConvOptions& options() const { return options_; }
-  SharedMap map() const;  // of the last batch; before the first one, of the assumed sample
+  SharedMap map() const;  // of the last batch; before the first batch, of the assumed sample
   int from() const { return from_; }
   int to() const { return to_; }
   const SharedLevels& levels() const { return levels_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_rows.cpp: from rows of sites to an image or volume and back.
+// image_rows.cpp: conversion from rows of sites to an image or volume and back.
 #include "layers/sparse_rows/image_rows.h"
 
 #include <algorithm>

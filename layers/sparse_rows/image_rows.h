@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_rows.h: from rows of sites to an image or volume and back.
+// image_rows.h: conversion from rows of sites to an image or volume and back.
 //
 // Shapes      to_dense: x [n,C] -> y [N,C,(T,)H,W], 0 where there is no site
 //             to_sparse: x [N,C,(T,)H,W] -> y [n,C]. A pixel becomes a site if |x - background| >
@@ -51,9 +51,9 @@ class CONVSCOPE_API ToSparse final : public RowLayer {
   double background_, threshold_;
 };
 
-// Kernels. rows [n,C], image [N,C,...], both f32 or both f64. `at` i32 [n,2] holds the sample of
-// each site and the index of its pixel, ((t H) + h) W + w. Pixels that are not sites are not
-// written.
+// Kernels that copy between rows [n,C] and an image [N,C,...], both f32 or both f64. `at` i32 [n,2]
+// holds the sample of each site and the index of its pixel, ((t H) + h) W + w. Pixels that are not
+// sites are not written.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& rows, const Tensor& at, const Tensor& image)>
     rows_to_image_kernel;
 extern CONVSCOPE_API KernelSlot<void(const Tensor& image, const Tensor& at, const Tensor& rows)>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // image_rows_cuda.cu: copies rows of sites to their places in an image, and back.
 //
-// Method    A thread for each element of the rows. Neighbouring threads have neighbouring channels
-//           of a row, which are contiguous in the row and a plane apart in the image. The copies
-//           are bound by the scattered side in either order of threads.
+// Method    One thread copies one element of the rows. Neighbouring threads have neighbouring
+//           channels, which are adjacent in a row and a plane apart in the image. In any order of
+//           threads, either the reads or the writes are scattered, and they limit the speed.
 #include "framework/cuda/launch.cuh"
 #include "layers/sparse_rows/image_rows.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// neighbour_lists.h: lists on a device that say which rows of x contribute to each row of y; and
-// the kernels of all sparse pools, which compute the maximum or the mean of each list.
+// neighbour_lists.h: lists on a device that say which rows of x contribute to each row of y, and
+// the kernels of all sparse pools, which compute the maximum or the mean over each list.
 //
 //   begin [m+1], at [pairs], i32:   list i = at[begin[i]], ..., at[begin[i+1] - 1], ascending
 //
@@ -27,8 +27,8 @@ CONVSCOPE_API PoolLists pool_lists(const SparseMap& map, Device device);
 CONVSCOPE_API PoolLists sample_lists(const SparseSites& sites, Device device);
 
 // Kernels; x [n,C], y [m,C], f32 or f64, with at least one element. `arg` i32 [m,C] receives the
-// row of x with the largest element; the first row of equal ones; -1 for an empty list. A NaN
-// counts as the largest. Empty lists give 0.
+// row of x that has the maximum, and the first such row if several are equal. A NaN counts as the
+// largest. An empty list gives y = 0 and arg = -1.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const NeighbourLists& by_output,
                                      const Tensor& y, const Tensor& arg)>
     list_max_kernel;

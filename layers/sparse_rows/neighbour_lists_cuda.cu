@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // neighbour_lists_cuda.cu: the maximum and the mean of lists of rows.
 //
-// Method    A thread for each written element walks along its list. Neighbouring threads have
-//           neighbouring channels, so they load neighbours of every row. The lists of a global pool
-//           are long and few, so only few threads work, and the kernel is slow.
-// Read next neighbour_lists_cpu.cpp: the same walk, all channels of a row at once
+// Method    One thread computes one output element by walking along its list. Neighbouring threads
+//           have neighbouring channels, so they read neighbouring elements of each row. A global
+//           pool has few, long lists, so only few threads work, and the kernel is slow.
+// Read next neighbour_lists_cpu.cpp, which processes all channels of a row at once
 #include "framework/cuda/launch.cuh"
 #include "layers/sparse_rows/neighbour_lists.h"
 

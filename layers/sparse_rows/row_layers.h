@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // row_layers.h: code that layers on rows of sites share while a network is built.
 //
-// Layers on rows pass on the shape of the dense image that the rows stand for, [N,C,(T,)H,W]. It
-// holds the batch, the channels and the grid; the number of rows is known only in a forward pass.
-// LayerContext::rows says whether a layer receives rows, and on which level of sites.
+// Layers on rows pass on the shape [N,C,(T,)H,W] of the dense image in which the rows are sites.
+// This shape has the batch size, the channels and the grid; the number of rows is known only in a
+// forward pass. LayerContext::rows says whether a layer receives rows, and on which level of sites.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace convscope {
 // Throws an Error that says what to do, unless the layer's input is rows of sites.
 CONVSCOPE_API void expect_rows(const char* operation, const Shape& input,
                                const LayerContext& context);
-// Returns the shape of the dense image of rows with `channels` channels on `level`, for a batch of
-// `samples`.
+// Returns the shape of the dense image whose sites on `level` are the rows, with `channels`
+// channels, for a batch of `samples`.
 CONVSCOPE_API Shape shape_of_rows(const SiteLevels& levels, int level, std::int64_t samples,
                                   std::int64_t channels);
 // Throws Error unless `input` is the shape of an image on `level` with `channels` channels; -1: any
@@ -32,12 +32,12 @@ CONVSCOPE_API void check_rows(const char* operation, SiteLevels& levels, int lev
                               const Tensor& x);
 
 // Returns a kernel for the axes of the grid. Each option has one number, or one number for each
-// axis. `kernel_size` always exists, the others where the options have them.
+// axis. `options` always has `kernel_size` and may have the other sizes.
 CONVSCOPE_API SparseKernel kernel_of(const Options& options, int rank, const char* operation);
 CONVSCOPE_API std::vector<OptionField> kernel_fields(bool strided);
 
-// A layer on rows. Sites change from batch to batch, so a step of fixed shapes is impossible: the
-// step runs as a dynamic graph.
+// A layer on rows. Sites change from batch to batch, so a step with fixed shapes cannot be
+// compiled, and the layer runs in a dynamic graph.
 class CONVSCOPE_API RowLayer : public Module {
  public:
   int describe(PlanGraph& graph, int x) override;

@@ -148,7 +148,7 @@ Variable SparseBatchNorm::forward(const Variable& x) {
   }
   BatchNormStatistics batch;
   const Variable y = row_norm(x, weight_, bias_, options_.eps, &batch);
-  // Too few rows have no meaningful variance for running statistics.
+  // A single row has no meaningful variance, so it does not change the running statistics.
   if (x.dim(0) > 1) {
     batch_norm_move_running(batch.mean, batch.variance, static_cast<double>(x.dim(0)),
                             options_.momentum, running_mean_, running_var_);

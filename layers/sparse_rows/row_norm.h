@@ -6,11 +6,11 @@
 // Formula     as of batch_norm2d.h, over the existing rows: absent places do not count
 // Parameters  momentum  share of the newest batch, in [0,1], default 0.1
 //             eps       added to the variance, default 1e-5
-// Few rows    no rows: y is empty, gradients are 0, and the running statistics do not change. One
-//             row in training: its deviation is 0, so y is the bias; the running statistics do not
-//             change
-// Numerics    two passes in double. Groups of 256 rows or more are summed separately and added in
-//             order, so bits are the same with any number of threads
+// Few rows    without rows, y is empty, gradients are 0, and the running statistics do not change.
+//             With one row in training, the deviation is 0, so y is the bias, and the running
+//             statistics do not change
+// Numerics    two passes in double. Each group of 256 or more rows is summed separately, and the
+//             sums of groups are added in order, so bits are the same with any number of threads
 // Usage       {type: sparse_batch_norm};  y = norm.forward(x);
 // Paper       S. Ioffe, C. Szegedy: Batch Normalization, ICML 2015, arXiv 1502.03167
 #pragma once

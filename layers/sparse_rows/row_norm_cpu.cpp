@@ -26,7 +26,8 @@ void with_type(const Tensor& x, const Body& body) {
   body(float{});
 }
 
-// out[c] = sum over rows of term(row, c), by pieces. `Terms` sums of each channel at once.
+// Computes out[c] = sum over rows of term(row, c), piece by piece, for kSums kinds of terms at
+// once.
 template <Index kSums, class AddRow>
 void add_up(Index rows, Index channels, const std::array<double*, kSums>& out,
             const AddRow& add_row) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // row_norm_cuda.cu: sums over rows [n,C] for each channel, and the output of batch norm.
 //
-// Method    Neighbouring threads have neighbouring channels, so they load neighbours. Rows are cut
-//           into pieces (row_sums.h). A thread adds its channel over one piece and leaves the sums
-//           in memory; a second launch adds the pieces in their order. No thread waits for another,
-//           and two runs give the same bits.
-// Numerics  Sums are taken in double, the variance around the mean: as row_norm_cpu.cpp.
-// Read next row_norm_cpu.cpp: the same pieces, one after the other
+// Method    Neighbouring threads have neighbouring channels, so they read neighbouring elements.
+//           Rows are cut into pieces (row_sums.h). One thread adds up one channel of one piece and
+//           writes the sums to memory; a second launch adds the sums of all pieces in order. No
+//           thread waits for another, and two runs give the same bits.
+// Numerics  Sums are taken in double, and the variance is taken around the mean, as in
+//           row_norm_cpu.cpp.
+// Read next row_norm_cpu.cpp, which processes the same pieces one after the other
 #include "framework/cuda/launch.cuh"
 #include "layers/sparse_rows/row_norm.h"
 #include "layers/sparse_rows/row_sums.h"
@@ -45,7 +46,7 @@ struct Gradients {
   }
 };
 
-// parts [pieces, sums, C]; a thread for each piece and channel.
+// Writes `parts` [pieces, sums, C]; there is one thread for each piece and channel.
 template <class Terms>
 __global__ void piece_sums(Terms terms, RowPieces pieces, Index channels, double* parts) {
   for (Index i = global_thread(); i < pieces.count * channels; i += global_threads()) {
@@ -60,7 +61,8 @@ __global__ void piece_sums(Terms terms, RowPieces pieces, Index channels, double
   }
 }
 
-// Computes to[c] = scale times the sum over the pieces of sum number `s`; a piece has `sums` sums.
+// Computes to[c] = scale times the total of sum number `s` over all pieces; each piece has `sums`
+// sums.
 __global__ void add_pieces(const double* parts, Index pieces, Index channels, int sums, int s,
                            double scale, double* to) {
   for (Index c = global_thread(); c < channels; c += global_threads()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_points.cpp: from lists of points to rows of sites.
+// sparse_points.cpp: conversion from lists of points to rows of sites.
 #include "layers/sparse_rows/sparse_points.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ void check_shape(const Shape& x, const SiteGrid& grid) {
                   " and at least one feature, got ", x);
 }
 
-// Returns the coordinate as an integer; throws Error if it is none.
+// Returns the coordinate as an integer; throws Error if it is not an integer.
 std::int64_t whole(float value, std::int64_t sample, std::int64_t point) {
   const double v = static_cast<double>(value);
   CONVSCOPE_CHECK(v == std::floor(v) && std::abs(v) < 1e9, kName,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_points.h: from lists of points, the format of data sets of points, to rows of sites.
+// sparse_points.h: conversion from lists of points, the format of data sets of points, to rows of
+// sites.
 //
-// Shapes      x [N,M,D+C] -> y [n,C]: each sample is a list of M points. A point consists of its
-//             coordinates (h,w) or (t,h,w), and C features. A row whose first number is -1 ends a
-//             list that is shorter. n is the number of points in the batch
+// Shapes      x [N,M,D+C] -> y [n,C]: each sample is a list of M points. A point has D coordinates,
+//             (h,w) or (t,h,w), and C features. In a list with fewer than M points, the row after
+//             the last point begins with -1. n is the number of points in the batch
 // Parameters  grid sizes of the image or volume, [H,W] or [T,H,W]; default: the grid of the data
 //             set fill true: every pixel of the grid is a site, with 0 where there is no point. The
 //             layers then compute the same as a dense network. Default false
@@ -21,7 +22,7 @@ struct PointRows {
   SharedSites sites;
   Tensor rows;  // [n,C], in the order of the sites
 };
-// Returns the rows and sites, on the device of x. `grid`: of one sample.
+// Returns the rows and sites, on the device of x. `grid` is the grid of one sample.
 CONVSCOPE_API PointRows rows_of_points(const Tensor& x, const SiteGrid& grid, bool fill = false);
 
 class CONVSCOPE_API SparsePoints final : public RowLayer {

@@ -7,12 +7,13 @@
 //             the window divided by their number, not by the size of the window. (A dense average
 //             pool counts empty places as zeros.) A sample without sites gives 0 in a global pool
 // Parameters  kernel_size  places: one number or one for each axis, required
-//             stride       default: the kernel's size
+//             stride       kernel_size  size of the window: one number or one for each axis,
+//                          required
 //             padding      default 0; dilation, default 1
 //             mode         sparse_global_pool only: max or avg, default avg
 // Gradient    max: to the chosen site, the first of equal ones; mean: equal shares
-// Sites       a pool is a strided step like sparse_conv: with the same kernel both lead to the same
-//             sites, and sparse_inverse_conv can undo it
+// Sites       a pool is a strided step like sparse_conv. With the same kernel, a pool and a
+//             sparse_conv lead to the same sites, and sparse_inverse_conv can undo either
 // Usage       {type: sparse_max_pool, kernel_size: 2}
 #pragma once
 

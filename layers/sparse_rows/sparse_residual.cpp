@@ -2,11 +2,11 @@
 // sparse_residual.cpp: the basic block of a ResNet on rows of sites.
 //
 // Formula     y = relu(body(x) + shortcut(x)); body: two 3x3(x3) convolutions with batch norm
-// Stride      1: both are submanifold. Otherwise the first convolution is a strided step with
-//             padding 1, and the shortcut is the mean over the windows of the same step, then a
-//             convolution of size 1 and batch norm. Both paths lead to the same sites; a strided
-//             convolution of size 1 would lead to other sites. ResNet-D (arXiv 1812.01187) has this
-//             mean, too
+// Stride      with stride 1, both convolutions are submanifold. Otherwise the first convolution is
+//             a strided step with padding 1. The shortcut is then the mean over the windows of the
+//             same step, a convolution of size 1 and batch norm. Both paths lead to the same sites;
+//             a strided convolution of size 1 would lead to other sites. ResNet-D (arXiv
+//             1812.01187) also uses this mean
 #include "layers/activation.h"
 #include "layers/residual.h"
 #include "layers/sparse_conv/sparse_conv.h"

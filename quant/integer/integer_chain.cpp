@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_chain.cpp: the first layers of a small network on integers as one operation of a graph on
-// a CPU.
+// integer_chain.cpp: runs the first layers of a small network on integers as one operation of a
+// graph on a CPU.
 //
 //   conv f32:i8:i32:u8 -> max-pool on codes -> conv u8:i8:i32:u8 -> max-pool on codes -> ..
 //   -> one pass over the images (layers/conv2d/int8_chain.h)

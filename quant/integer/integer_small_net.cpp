@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_small_net.cpp: a whole small network on integers as one operation of a graph on a GPU.
+// integer_small_net.cpp: runs a whole small network on integers as one operation of a graph on a
+// GPU.
 //
 //   quantise -> conv int8_gemm -> max-pool on codes -> .. -> linear int8_gemm -> logits
 //   -> one kernel (layers/conv2d/int8_small_net.h)

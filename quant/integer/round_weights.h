@@ -15,8 +15,8 @@ extern CONVSCOPE_API KernelSlot<void(const Tensor& w, const Tensor& steps, const
                                      const Tensor& codes)>
     round_weights_kernel;
 
-// Assigns only the codes of the blocks in `at`: `codes` i8 [blocks,rows,columns]. It reads nothing
-// else of w, and does not use at.values.
+// Assigns only the codes of the blocks in `at`: `codes` i8 [blocks,rows,columns]. Reads only these
+// blocks of w, and does not use at.values.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& w, const Tensor& steps, const IntegerGrid& grid,
                                      const BlockSparseView& at, const Tensor& codes)>
     round_blocks_kernel;

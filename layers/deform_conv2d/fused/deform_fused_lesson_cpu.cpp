@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_fused_lesson_cpu.cpp: deformable convolution one pixel at a time: look up where its taps
-// read, sample these places into one short column, multiply the column by all kernels.
+// deform_fused_lesson_cpu.cpp: deformable convolution one pixel at a time. For each pixel, the code
+// looks up where the taps read, samples x there into one short column, and multiplies the column by
+// all kernels.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
@@ -24,9 +25,9 @@
 // Cost       FLOPs = 2 N K P Q (C/G) R S, and 8 for each sample; workspace = one column; bound by
 //            one scalar sum
 // Numerics   A sample is computed in double and rounded once: half an eps. A sequential sum of C/G
-//            R S terms has an error of 8 eps up to 160 terms (framework/simd/sum_chain.h), and one
-//            that grows with the square root of their number beyond. So error_growth is 9, of one
-//            chain. Same bits on each run.
+//            R S terms has an error of 8 eps up to 160 terms (framework/simd/sum_chain.h). A longer
+//            sum has an error that grows with the square root of the number of terms. error_growth
+//            is 9, the value for up to 160 terms. Same bits on each run.
 // Backward   the column's gradient g = sum over k of w[k] dy[k] goes to the four corners of dx.
 //            With a_i = sum over c of g x[corner i]: dmask = sum of weight_i a_i; the gradients of
 //            v and u are the same sum with the derivatives of the weights. dw += dy column.

@@ -21,9 +21,10 @@
 // Supports   f32 (tf32 is computed as f32), f16, bf16 in [N,C,H,W]; every stride, dilation,
 //            padding, number of groups and of offset groups; planes below 2^30; for dw sums of up
 //            to 2^20 products
-// Cost       FLOPs = 2 N K P Q (C/G) R S, and some 30 for each of as many samples; dx: four times
-//            the FLOPs, because a column's gradient is computed again for each corner; workspace =
-//            the lists of one image; bound by the arithmetic of places and by loads from the caches
+// Cost       FLOPs = 2 N K P Q (C/G) R S, and about 30 for the sample of each product; dx: four
+//            times the FLOPs, because a column's gradient is computed again for each corner;
+//            workspace = the lists of one image; bound by the arithmetic of places and by loads
+//            from the caches
 // Numerics   sums in f32, one term after the other; same bits on each run. A scatter to dx, which
 //            adds a column's gradient to its four corners by atomicAdd, would sum in a random
 //            order: other bits on each run.
@@ -54,7 +55,7 @@ template <class T>
 struct Arrays {
   const T *x, *w, *offset, *mask, *dy;
 
-  // Tap t of pixel i of y, where channel c reads.
+  // The place where channel c reads tap t for pixel i of y.
   __device__ DeviceTap<T> tap(const DeviceSizes& z, Index n, int c, int t, int i) const {
     return {z, offset, mask, n, c / z.c_offset(), t, i};
   }

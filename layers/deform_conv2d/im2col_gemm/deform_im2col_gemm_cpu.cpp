@@ -21,9 +21,9 @@
 // Numerics   Samples are computed in double and rounded once: half an eps. Sums are those of
 //            gemm(), in chains of 160 terms: 8 eps (framework/simd/sum_chain.h). So error_growth is
 //            9. In dx each term is a sum of gemm() and is rounded once more; doffset and dmask are
-//            summed in double. dx is not cut into chains: where more than 160 points meet in one
-//            pixel, its error grows with the square root of their number. Same bits on each run and
-//            with any number of threads.
+//            summed in double. dx is not cut into chains: where more than 160 samples add to one
+//            pixel, the error of the pixel grows with the square root of their number. Same bits on
+//            each run and with any number of threads.
 // Backward   dx, doffset, dmask assigned; dw assigned or added to
 // Choices    none
 // Source     J. Dai et al. 2017: arXiv 1703.06211, whose code has this form

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_copies_cuda.cu: f32 images between planes and blocks of 16 channels.
 //
-// Method    A thread has four channels of a pixel, 16 bytes of the block. The four threads of a
-//           pixel are adjacent, so a warp reads or writes 512 contiguous bytes of the block, and
-//           of each of 16 planes the 32 bytes of eight neighbouring pixels.
+// Method    A thread copies four channels of a pixel, which are 16 bytes of the block. The four
+//           threads of a pixel are adjacent. So a warp accesses 512 contiguous bytes of the block
+//           and, in each of 16 planes, the 32 bytes of eight neighbouring pixels.
 #include "framework/cuda/map.cuh"
 #include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/layout/block_copies.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // half_copies_cuda.cu: copies images between f32 NCHW and fp16, bf16 or f32 NHWC.
 //
-// Method    A thread has eight channels of a pixel, or four of f32: 16 bytes of the NHWC image, and
-//           one element of each of as many planes. Neighbouring threads have neighbouring pixels,
-//           so a warp moves 128 contiguous bytes of each plane. In the NHWC image its 16-byte
-//           segments are Cp elements apart; L2 combines the cache lines that they share with other
-//           channels.
+// Method    A thread copies eight channels of a pixel, or four of f32: 16 bytes of the NHWC image,
+//           and one element of each of eight (or four) planes. Neighbouring threads have
+//           neighbouring pixels, so a warp accesses 128 contiguous bytes of each plane. In the NHWC
+//           image the 16-byte segments of a warp are Cp elements apart; L2 combines accesses of
+//           different warps to one cache line.
 // Numerics  A conversion to fp16/bf16 rounds once, to nearest; the conversion back is exact. Copies
 //           of f32 are exact in both directions.
 #include "framework/cuda/half_piece.cuh"

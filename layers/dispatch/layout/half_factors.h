@@ -11,16 +11,17 @@
 // Producers. An algorithm that takes an f32 NHWC image makes the operands itself, in its workspace,
 // with the scale of half_scale_exponent(): the largest finite magnitude is then in [2^13, 2^14). An
 // image is an operand of up to three products (x: forward and dw; dy: dx and dw), so a compiled
-// step makes the operands once: by pack_half_factors_kernel, or in the kernel that writes the
-// image. That kernel does not know the largest magnitude yet and scales by an upper bound:
-// half_scale_exponent(bits of the bound).
+// step makes the operands once. It calls pack_half_factors_kernel, or the kernel that writes the
+// image also writes the operands. The latter kernel does not know the largest magnitude yet and
+// scales by an upper bound: half_scale_exponent(bits of the bound).
 //
-// f16 keeps 11 bits of a scaled number from 2^-14 on; below, its steps are 2^-24. So if the bound
-// is 2^k times the largest magnitude, all numbers above 2^(k - 27) times the largest magnitude keep
-// 11 bits. Numbers up to twice the bound stay finite, too (65504 is the largest f16 number). NaN
-// stays NaN, and infinity stays infinity.
+// f16 keeps 11 bits of a scaled number from 2^-14 on. Below 2^-14, the spacing of f16 is 2^-24. So
+// if the bound is 2^k times the largest magnitude, all numbers above 2^(k - 27) times the largest
+// magnitude keep 11 bits. Numbers up to twice the bound stay finite, too (65504 is the largest f16
+// number). NaN stays NaN, and infinity stays infinity.
 //
-// The same exponent scales f32 as two f16 numbers (layers/conv2d/shared/cuda/half_pieces.h).
+// The same exponent is used to split an f32 number into two f16 numbers
+// (layers/conv2d/shared/cuda/half_pieces.h).
 #pragma once
 
 #include <cstddef>

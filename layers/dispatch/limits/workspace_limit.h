@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // workspace_limit.h: refuses a problem whose workspace would be far larger than its operands.
 //
-// Panels hold rows of an image with zero padding; with stride s, each row is split into s phases.
-// Paddings, dilations and strides that are far larger than the image would take gigabytes for
-// operands of some KiB. Algorithms without panels test the border for each tap instead.
+// Some algorithms copy rows of an image with zero padding into panels; with stride s, each row is
+// split into s phases. Paddings, dilations and strides that are far larger than the image would
+// take gigabytes for operands of some KiB. Algorithms without panels test the border for each tap
+// instead.
 #pragma once
 
 #include "framework/parallel.h"
@@ -11,15 +12,15 @@
 
 namespace convscope {
 
-// Returns the limit in bytes. It allows each thread panels of some hundred KiB, however small the
-// operands are.
+// Returns the limit in bytes. For operands of any size, each thread may have panels of some hundred
+// KiB.
 template <class Problem>
 double most_workspace(const Problem& problem) {
   constexpr double kMiB = 1024 * 1024;
   return (32 + 4.0 * num_threads()) * kMiB + 64 * problem.nominal_bytes();
 }
 
-// supports() of an algorithm, which also refuses problems above that limit.
+// Calls supports() of an algorithm, and also refuses problems above workspace_limit().
 template <auto supports, auto workspace_bytes, class Problem>
 Support with_workspace_limit(const Problem& problem, Direction direction) {
   Support out = supports(problem, direction);

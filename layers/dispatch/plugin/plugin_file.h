@@ -28,7 +28,7 @@ struct PluginFile {
 };
 // Reads the file and compares its facts with ours.
 CONVSCOPE_API PluginFile check_plugin_file(const std::string& path, const PluginFacts& ours);
-// Loads the file and returns the address of `entry`. It stays open until the process ends.
+// Loads the file and returns the address of `entry`. The file stays open until the process ends.
 CONVSCOPE_API void* load_plugin_file(const PluginFile& file, const char* entry);
 
 // Throws "[plugin] expected a plug-in in PATH, but it SENTENCE".

@@ -3,13 +3,13 @@
 // images (layers/dispatch/activation_layout.h), and inserts copies at the boundaries.
 //
 // Idea       A convolution in half precision reads fp16/bf16 NHWC. Later operations keep that type
-//            while they have kernels for it: batch norm, activations, sums, pools. All others read
-//            f32 NCHW, after a copy. So a network has one copy at its beginning and one at its end,
-//            and any operation may be in between.
+//            while they have kernels for it: batch norm, activations, sums, pools. All other
+//            operations read f32 NCHW, after a copy. So a network has one copy at its beginning and
+//            one at its end, and any operation may be in between.
 // Types      Parameters, statistics, linear layers and the loss stay f32; so do all sums. A value,
 //            and its gradient, is rounded to fp16/bf16 when it is stored.
-// Not here   NCHW16c images (plan_layouts.cpp) are chosen by estimates. Here nothing is estimated:
-//            tensor cores and copies of 16 bytes need NHWC.
+// Not here   plan_layouts.cpp chooses NCHW16c images by estimates. This file estimates nothing,
+//            because tensor cores and copies of 16 bytes need NHWC.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -41,7 +41,7 @@ Stored stored(const PlanGraph& graph, ValueId value) {
   return {graph.dtype(value), graph.layout(value)};
 }
 
-// Returns how the operation stores its images. Its inputs have been decided before.
+// Returns how the operation stores its images. The storage of its inputs has been chosen before.
 Stored wanted_by(const PlanGraph& graph, const PlanOp& op) {
   if (is_half(op.wants_halves())) return {op.wants_halves(), channels_last};
   if (!is_image(graph, op.output) || !op.layout_ms(graph, channels_last)) return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout_cut.cpp: the cheapest states of nodes by a minimum cut.
+// layout_cut.cpp: finds the cheapest states of nodes by a minimum cut.
 #include "layers/plan/layouts/layout_cut.h"
 
 #include <algorithm>
@@ -36,7 +36,8 @@ class Network {
     }
   }
 
-  // Returns the arc by which each node is reached with capacity left, or kNowhere; stops at `sink`.
+  // Returns, for each node, the arc by which a search along arcs with capacity left reaches the
+  // node, or kNowhere. The search stops at `sink`.
   std::vector<int> reached(int source, int sink) const {
     std::vector<int> by(arcs_of_.size(), kNowhere);
     std::vector<int> queue{source};
@@ -69,8 +70,8 @@ class Network {
 
 std::vector<bool> cheapest_states(const std::vector<CutNode>& nodes,
                                   const std::vector<CutEdge>& edges) {
-  // Forbidden states cost more than all others together; infinite capacities could not be
-  // subtracted.
+  // A forbidden state costs more than all other costs together. An infinite capacity would not
+  // work, because capacities are subtracted.
   double sum = 1;
   const auto count = [&](double cost) { sum += std::isinf(cost) ? 0 : cost; };
   for (const CutNode& node : nodes) {
@@ -95,8 +96,8 @@ std::vector<bool> cheapest_states(const std::vector<CutNode>& nodes,
     network.add(edge.from, edge.to, finite(edge.false_true), finite(edge.true_false));
   }
   network.fill(source, sink);
-  // The largest set of false nodes: all that cannot reach the sink. It is found from the sink,
-  // along arcs with capacity left towards it.
+  // Returns the largest set of false nodes: all nodes that cannot reach the sink. The search starts
+  // at the sink and follows arcs with capacity left towards it.
   std::vector<bool> out(nodes.size(), false);
   for (int i = 0; i < source; ++i) {
     out[static_cast<std::size_t>(i)] =

@@ -3,8 +3,8 @@
 // consists of the cost of each node in its state, and the cost of each pair of linked nodes in
 // different states.
 //
-// It is a minimum cut: the source is the state false, the sink is true. plan_layouts.cpp uses it to
-// choose which operations work on NCHW16c images.
+// The problem is a minimum cut, where the source is the state false and the sink is true.
+// plan_layouts.cpp uses it to choose which operations work on NCHW16c images.
 // Source     L. Ford, D. Fulkerson: Maximal Flow through a Network, 1956; shortest paths first: J.
 //            Edmonds, R. Karp 1972, doi 10.1145/321694.321699
 #pragma once

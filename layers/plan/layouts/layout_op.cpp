@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-constexpr double kCallMs = 2e-3;  // so that copies of a few KiB are not estimated as free
+constexpr double kCallMs = 2e-3;  // time of a call: no copy is estimated as free
 
 // Copies between f32 NCHW and NHWC, in either direction.
 void emit_half_copy(PlanBuilder& builder, const Tensor& from, ValueId from_value, const Tensor& to,
@@ -75,8 +75,9 @@ double conversion_ms(const PlanGraph& graph, ValueId value, ActivationLayout lay
   return graph.wants_gradient(value) ? 2 * once : once;
 }
 
-// Two calls: the largest magnitude, then the fp16 numbers. Fitted to measurements on a GPU:
-// factors_us() of implicit_gemm_tma_cuda.cu.
+// The cost of two calls: one finds the largest magnitude, one writes the fp16 numbers. The
+// constants are those of factors_us() in implicit_gemm_tma_cuda.cu, fitted to measurements on a
+// GPU.
 double factors_ms(const PlanGraph& graph, ValueId value) {
   const auto stored = static_cast<double>(
       stored_shape(graph.shape(value), ActivationLayout::channels_last).numel());

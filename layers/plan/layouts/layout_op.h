@@ -6,8 +6,8 @@
 
 namespace convscope {
 
-// Input and output are the same value, either in two layouts (PlanGraph::add_stored), or in f32
-// NCHW and in fp16, bf16 or f32 NHWC.
+// Input and output hold the same numbers: either one value in two layouts (PlanGraph::add_stored),
+// or a value in f32 NCHW and its copy in fp16, bf16 or f32 NHWC.
 class CONVSCOPE_API LayoutOp final : public PlanOp {
  public:
   explicit LayoutOp(ActivationLayout to, DType type = DType::f32) : to_(to), type_(type) {}
@@ -28,7 +28,8 @@ CONVSCOPE_API double conversion_ms(const PlanGraph& graph, ValueId value,
 // Returns the milliseconds of a pass that converts an f32 NHWC image, or its gradient, to fp16
 // operands (PlanBuilder::make_factors).
 CONVSCOPE_API double factors_ms(const PlanGraph& graph, ValueId value);
-// Returns whether `layout` and NCHW have the same order of elements: one pixel, whole blocks.
+// Returns whether the elements have the same order in `layout` and in NCHW: images of one pixel
+// whose channels fill whole blocks.
 CONVSCOPE_API bool has_one_order(const Shape& images,
                                  ActivationLayout layout = ActivationLayout::blocked);
 

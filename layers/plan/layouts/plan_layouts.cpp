@@ -4,8 +4,9 @@
 //
 // Idea       Each operation has a cost in each layout, and each value has the cost of a copy to the
 //            other layout. A minimum cut (layout_cut.h) finds the choice with the lowest total. So
-//            the network is in NCHW16c from its first to its last convolution that gains by it, or
-//            not at all. Users see [N,C,H,W]: images arrive and results leave in that layout.
+//            the network is in NCHW16c from the first to the last convolution that is faster in
+//            NCHW16c, or not at all. Users see [N,C,H,W]: images arrive and results leave in that
+//            layout.
 // Numbers    All costs are estimates. So a resumed run, which reads its measured peaks from
 //            choices.json, has the same layouts and the same bits, and `explain` times nothing.
 // On a GPU   f32 kernels read NCHW. Integer operations use NCHW16c, and their f32 numbers are
@@ -13,7 +14,7 @@
 //            operands that are made from such images without a transposition, once for all
 //            readers. Batch norm writes the operands with its result; elsewhere, such as after a
 //            copy, an extra pass makes them.
-// Not here   the algorithm of a convolution: its policy chooses for each layout
+// Not here   the algorithm of a convolution, which its policy chooses for each layout
 //            (Conv2dOp::layout_ms).
 #include <algorithm>
 #include <map>
@@ -33,10 +34,12 @@ bool is_image(const PlanGraph& graph, ValueId value) {
          graph.dtype(value) == DType::f32;
 }
 
-// Milliseconds of an operation in each layout, as far as layouts differ.
+// The milliseconds of an operation in each layout; times that do not depend on the layout are left
+// out.
 struct Costs {
   double plain = 0, stored = kImpossible;
-  // At least `stored`. This is the cost when the first input is [N,C,H,W] and need not be copied.
+  // The cost in the layout `stored` if the first input is read as [N,C,H,W] without a copy. It is
+  // at least the member `stored`.
   double plain_input = kImpossible;
   PlanOp::FactorsRead factors = {};  // fp16 operands that it reads when `stored`
 };
@@ -146,7 +149,8 @@ class Layouts {
     return {plain, in_blocks, either ? std::max(0.0, out_blocks - in_blocks) : kImpossible};
   }
 
-  // On a GPU only integer operations have kernels for NCHW16c: those that read any layout.
+  // On a GPU the only operations with kernels for NCHW16c are integer operations, which read any
+  // layout.
   bool knows_layout(const PlanOp& op) const {
     return graph_.device().type == DeviceType::cpu || stored_ == channels_last ||
            op.reads_any_layout();
@@ -166,7 +170,7 @@ class Layouts {
     return graph_.ops()[static_cast<std::size_t>(at->second)].get();
   }
   PlanOp::FactorsRead factors_read(const PlanOp& op) const { return costs_.at(&op).factors; }
-  // Operands of an image are made once; their cost is divided among its readers.
+  // The fp16 operands of an image are made once, so each reader pays a share of their cost.
   double part_of_factors_ms(ValueId image) const {
     const auto readers = std::ranges::count_if(graph_.ops(), [&](const auto& op) {
       return factors_read(*op).image && op->inputs[0] == image;
@@ -182,8 +186,8 @@ class Layouts {
     });
   }
 
-  // Returns the cost of operands that this operation reads and that no other operation writes in
-  // any layout.
+  // Returns the cost of making the operands that this operation reads and that no operation writes
+  // along with its result.
   double unwritten_factors_ms(const PlanOp& op) const {
     const PlanOp::FactorsRead reads = factors_read(op);
     double ms = 0;
@@ -195,14 +199,15 @@ class Layouts {
     }
     return ms;
   }
-  // Returns the cost of operands that the producer would have written if it, too, worked in NHWC.
+  // Returns the cost of making operands that the producer would have written along with its result
+  // if the producer worked in NHWC.
   double lost_factors_ms(const PlanOp& op, std::size_t at) const {
     const bool lost =
         at == 0 && factors_read(op).image && writes_factors(producer_of(op.inputs[0]));
     return lost ? part_of_factors_ms(op.inputs[0]) : 0;
   }
-  // Returns the cost of operands of the input's gradient that this operation would have written for
-  // `producer`.
+  // Returns the cost of making the operands of the input's gradient, which this operation would
+  // have written for `producer` in NHWC.
   double lost_gradient_factors_ms(const PlanOp& op, ValueId input) const {
     const PlanOp* const producer = producer_of(input);
     const bool lost =
@@ -225,7 +230,8 @@ class Layouts {
   std::map<ValueId, int> producers_;  // indices of operations, before copies are added
 };
 
-// Returns the layout besides NCHW that operations of the graph support; nchw: there is none.
+// Returns the layout besides NCHW that the operations of the graph support, or nchw if there is
+// none.
 ActivationLayout layout_to_ask(const PlanGraph& graph) {
   const auto any = [&](const auto& holds) { return std::ranges::any_of(graph.ops(), holds); };
   if (graph.device().type == DeviceType::cpu) return blocked;

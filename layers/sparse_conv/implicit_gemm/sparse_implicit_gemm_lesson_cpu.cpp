@@ -7,8 +7,9 @@
 // Textbook   for each output site i:
 //              y[i] = b
 //              for each tap t: j = neighbour(t, i); if there is one: y[i] += x[j] w[t]
-//            It is a matrix product whose left matrix is never written: row i would be the rows of
-//            all neighbours next to each other, with zeros for those that are missing.
+//            The convolution is a matrix product whose left matrix is never written to memory. Row
+//            i of this matrix would be the rows of all neighbours of site i side by side, with
+//            zeros for missing neighbours.
 // Method     one output site at a time, so each element is written by one thread. dx is the same
 //            sum over the outputs that an input reaches. dw sums over the pairs of each tap.
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32, sums in f32

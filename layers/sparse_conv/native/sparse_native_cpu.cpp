@@ -10,19 +10,20 @@
 //              rows = x[j]                 # gather  [pairs, C]
 //              products = rows w[t]        # GEMM    [pairs, K] = [pairs, C] [C, K]
 //              y[i] += products            # scatter
-// Method     one tap at a time, all its pairs at once. The list comes from the map's table; each
-//            thread processes one chunk of sites. The product is gemm().
+// Method     Processes all pairs of one tap at a time. The list of pairs comes from the map's
+//            table; each thread processes one chunk of sites. The matrix product is gemm().
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32; w prepared as [taps, C, K]
 // Supports   f32; every map
-// Cost       FLOPs = 2 C K for each pair of neighbours, none wasted; bytes = for each pair a row of
-//            x and one of the product written and read, and a row of y read and written; workspace
-//            = rows and products of the longest list; bound by memory at few channels
-// Numerics   sums of a tap as in gemm(), then one addition for each tap: with up to 125 taps less
-//            than one additional chain (framework/simd/sum_chain.h), so error_growth is 9. Taps are
+// Cost       FLOPs = 2 C K for each pair of neighbours, none wasted; for each pair memory traffic
+//            is a row of x and a row of the product, each written and read, and a row of y, read
+//            and written; workspace = rows and products of the longest list; bound by memory at few
+//            channels
+// Numerics   sums of a tap as in gemm(), then one addition for each tap. Up to 125 taps add less
+//            than one chain of terms (framework/simd/sum_chain.h), so error_growth is 9. Taps are
 //            added in their order, and an output occurs in a list once: same bits on each run and
 //            with any number of threads. Exact on integers below 2^24
-// Backward   dx: the same from inputs to outputs. dw[t] = (rows of dy)^T (rows of x), one product
-//            for each tap; assigned or added to
+// Backward   dx: the same steps from inputs to outputs. dw[t] = (rows of dy)^T (rows of x), one
+//            product for each tap; assigned or added to
 // Choices    none
 // Source     B. Graham et al. 2018, arXiv 1711.10275; Y. Yan et al. 2018 (SECOND, spconv),
 //            Sensors 18(10) 3337
@@ -47,7 +48,7 @@ Index longest(const Problem& z) {
   return out;
 }
 
-// Scratch: the pairs of a tap, two arrays of rows, and one tap of dw.
+// Scratch memory for the pairs of a tap, two arrays of rows, and one tap of dw.
 struct NativeMemory {
   NativeMemory(const Problem& z, Direction direction, void* memory) {
     const Index pairs = longest(z);
@@ -178,8 +179,9 @@ const SparseConvAlgorithm kAlgorithm{
       if (z.dtype == DType::f32) return {};
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
-    // Rows and products are written and read once for each pair, and sums are read and written.
-    // Listing pairs takes about 8 cycles for each tap and site, and copies take some for each row.
+    // Each pair writes and reads a row of x and a row of products, and reads and writes a row of
+    // sums. Listing pairs takes about 8 cycles for each tap and site, and each copied row takes
+    // some cycles.
     .cost = [](const Problem& z, Direction direction) -> Cost {
       const double rows =
           static_cast<double>(direction == Direction::forward         ? 3 * z.c + 4 * z.k

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_backward_data.cpp: dx, doffset and dmask of fused deformable convolution, in one pass and
-// without columns.
+// deform_backward_data.cpp: dx, doffset and dmask of fused deformable convolution, computed in one
+// pass and without a matrix of columns.
 //
 // Formula    g[c,(r,s)] = sum over k of w[k,c,r,s] dy[k]        the gradient of a sample
 //            dx[corner i] += mask weight_i g
@@ -13,9 +13,9 @@
 //              for each block of channels: compute g = dy w^T for all taps, chunk by chunk, in L1.
 //              Then combine each element of g with its four corners.
 //              for each tap: add the products a_i of the part's blocks in their order.
-//            A thread takes whole images, if there are enough and the buffers of an image are
-//            small. Otherwise threads divide the blocks and chunks of one or more images among
-//            them. dx of a block of an image belongs to one thread, so additions to it have one
+//            If there are enough images and the buffers of one image are small, each thread takes
+//            whole images. Otherwise the threads divide the blocks and chunks of one or more
+//            images. Only one thread adds to the dx of a block, so the additions have a fixed
 //            order.
 // Numerics   same bits on each run and with any number of threads: blocks and parts depend only on
 //            the problem
@@ -235,8 +235,8 @@ class BackwardData {
            .products = wants_places() ? products(part, i, tap) + first * 4 : nullptr,
            .products_step = 4});
     };
-    // Takes as many taps at a time as fit into a tile, so that g is still in L1 when it is
-    // scattered.
+    // Computes g for as many taps at a time as fit into a tile, so that g is still in L1 when it is
+    // added to dx.
     for (Index tap = 0; tap < plan_.taps; tap += plan_.taps_at_once()) {
       const Index taps = std::min(plan_.taps_at_once(), plan_.taps - tap);
       sums.lanes = taps * kChannelBlock;
@@ -246,7 +246,8 @@ class BackwardData {
     }
   }
 
-  // Writes the sums over the part's blocks for one tap of an offset group.
+  // Adds up the products of all blocks of the part, for one tap of an offset group, and adds the
+  // results to doffset and dmask.
   void write_places(const Part& part, const Strip& strip, Index group, Index tap) const {
     const Index at = (part.n * z_.offset_groups + group) * plan_.taps + tap;
     float* const dv =
@@ -303,8 +304,8 @@ std::size_t data_prepared_bytes(const Problem& z) {
          static_cast<std::size_t>(z.groups * plan.group_blocks() * plan.data_weights());
 }
 
-// Packs w as [K/G, width] for each group, each block of channels, and each tile of lanes, which
-// count (r,s) and channels.
+// Packs w as one array [K/G, width] for each weight group, block of channels, and tile of vector
+// lanes. Each lane is one (r,s) and one channel.
 void prepare_data_weights(const PrepareArgs<Problem>& args) {
   const Problem& z = args.problem;
   const Plan plan(z, Direction::backward_data);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_fused_cpu.cpp: deformable convolution without a buffer of columns: the samples of a few
-// pixels are written into a panel, and register tiles multiply it while it is in the cache.
+// deform_fused_cpu.cpp: deformable convolution without a buffer of columns. The samples of a few
+// pixels are written into a panel, which register tiles multiply while the panel is in the cache.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
@@ -10,17 +10,18 @@
 //              places: the sampling positions of the taps of these pixels, once for all channels
 //              panel [pixels, R S channels of the part] = samples: 16 channels at a time
 //              y += panel w, by the register tiles of direct convolution in blocks
-//            x in blocks of 16 channels is read directly. For x [N,C,H,W] a part of an image is
-//            copied into blocks first, and y is written through scratch memory. Threads divide
-//            chunks of pixels, or small images, among them.
+//            If x is in blocks of 16 channels, it is read directly. If x is [N,C,H,W], some
+//            channels of an image are first copied into blocks, and y is written through scratch
+//            memory. Threads divide chunks of pixels, or small images, among them.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            f32, sums in f32; x, y and dx also in blocks [N,C/16,H,W,16]
 // Supports   f32; every stride, dilation, padding, number of groups and of offset groups; with and
-//            without a mask; in blocks: whole blocks for each group and offset group
+//            without a mask. Images in blocks require that each group and offset group has whole
+//            blocks
 // Cost       FLOPs = 2 N K P Q (C/G) R S, and 4 multiply-adds for each sample; bytes = the tensors;
 //            workspace = a panel for each thread (a third of L2), and for [N,C,H,W] a part of an
 //            image. The algorithm is compute-bound from about K = 32 on
-// Numerics   a sample takes at most seven roundings. Four are in the weight of a corner (1 - down,
+// Numerics   A sample takes at most seven roundings. Four are in the weight of a corner (1 - down,
 //            times mask, 1 - right, their product), three in multiplying and adding
 //            (deform_fused_simd.cpp). Each error is at most half an eps, so the error of a sample
 //            is 3.5 eps if all have the same sign. The sum over samples adds 8 eps
@@ -28,17 +29,17 @@
 //            same sum. In dx a term is a sum g (8 eps) times a weight (2 eps). doffset and dmask
 //            end with at most seven roundings after sums of such g. The errors of many g cancel
 //            while the error of their sum grows, so both together stay at 8 eps. Only dx is not cut
-//            into chains: where more than 160 points meet in one pixel, its error grows with the
-//            square root of their number. Parts of the channels are added in their order: same bits
-//            on each run and with any number of threads
+//            into chains: where more than 160 samples add to one pixel, the error of the pixel
+//            grows with the square root of the number of samples. Results of parts of the channels
+//            are added in a fixed order: same bits on each run and with any number of threads
 // Backward   dx, doffset, dmask: a panel holds the samples' gradient dy w^T for one block of
 //            channels. Each element is added to the four corners of dx, and multiplied by the four
 //            corners of x. These products give the gradients of the offsets and of the mask. A
 //            thread owns a block of channels of dx, so two threads never add to the same element.
 //            dw: panels of samples are multiplied by dy. dx, doffset, dmask are assigned, dw is
 //            assigned or added to.
-// Choices    56 pixels: four tiles of 14 (AVX-512), so that weights in L1 serve four tiles; the
-//            panel of 64 channels of a 3x3 kernel is then 126 KiB.
+// Choices    a chunk has 56 pixels, which are four tiles of 14 pixels (AVX-512), so four tiles
+//            reuse the weights in L1. With 64 channels and a 3x3 kernel the panel has 126 KiB.
 // Source     J. Dai et al. 2017: arXiv 1703.06211; X. Zhu et al. 2019: arXiv 1811.11168. Both
 //            write the columns.
 // Read next  deform_fused_lesson_cpu.cpp, one pixel at a time; deform_fused_simd.cpp, the samples;
@@ -85,7 +86,7 @@ Cost cost(const Problem& z, Direction direction) {
   const auto samples = static_cast<double>(z.n * z.taps() * z.p() * z.q());
   const auto channel_blocks =
       static_cast<double>(z.groups * ceil_div(z.c_per_group(), kChannelBlock));
-  // Floats of planes that are copied into blocks and back, at about 0.4 cycles each.
+  // Copying a float of an NCHW plane into blocks or back takes about 0.4 cycles.
   const auto x = static_cast<double>(z.x_shape().numel());
   const auto y = static_cast<double>(z.y_shape().numel());
   double copies = x + y;
@@ -138,7 +139,7 @@ struct ForwardMemory {
   struct Thread {
     float *places, *panel, *y;
   };
-  std::vector<float*> x;  // a part of each image that is computed, in blocks
+  std::vector<float*> x;  // for each current image: the channels of a part, in blocks
   std::vector<Thread> threads;
   std::size_t bytes = 0;
 };
@@ -196,7 +197,7 @@ class Forward {
                                       plan_.plane, false, to);
   }
 
-  // Computes one chunk of pixels for the part of blocks from `begin` on.
+  // Adds the part of the channels that begins at block `begin` to one chunk of output pixels.
   void sum_chunk(Index n, Index g, Index begin, Index chunk, const float* x, const float* w,
                  int thread) const {
     const ForwardMemory::Thread& own = memory_.threads[static_cast<std::size_t>(thread)];
@@ -250,8 +251,8 @@ void forward(const DeformConv2dForwardArgs& args) {
   parallel_region([&] { pass.run(); });  // its loops are many and short
 }
 
-// Prepares [row, width] for each tile of output channels of a part; a row is (r,s), then its
-// channels.
+// Packs w as one array [row, width] for each tile of output channels of a part. A row is ordered by
+// (r,s), then by channel.
 void prepare_forward_weights(const PrepareArgs<Problem>& args) {
   const Plan plan(args.problem, Direction::forward);
   const Problem& z = args.problem;

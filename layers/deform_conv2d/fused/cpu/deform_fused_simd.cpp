@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_fused_simd.cpp: places of taps, samples of 16 channels at a time, and the gradients of a
-// sample: to x, and to the products with its four corners.
+// deform_fused_simd.cpp: computes the sampling positions (places) of taps, samples of 16 channels
+// at a time, and the gradients of samples: dx, and the products with the four corner pixels.
 //
 // Formula    sample[j, c] = sum over corners i of weight[i, j] x[pixel[i, j], c]
 // Method     Places: one loop over pixels without branches, which the compiler turns into vectors
@@ -40,7 +40,7 @@ void places(const DeformPlacesTask& task) {
   for (Index j = 0; j < pixels; ++j) {
     const float v = base_v[j] + tap_v + offset_v[j];
     const float u = base_u[j] + tap_u + offset_u[j];
-    // A NaN is not outside: it is neither below nor above.
+    // A NaN position counts as inside, because comparisons with NaN are false. Its sample is NaN.
     const std::int32_t outside = (v <= -1.0f ? 1 : 0) | (v >= height_f ? 1 : 0) |
                                  (u <= -1.0f ? 1 : 0) | (u >= width_f ? 1 : 0);
     // NaN and positions outside of the image take row or column 0, which exists.
@@ -57,7 +57,7 @@ void places(const DeformPlacesTask& task) {
         __attribute__((always_inline)) {
       to[row(which, corner) + j] = __builtin_bit_cast(float, value);
     };
-    // A corner that does not exist takes an existing pixel, which is not read.
+    // A corner outside of the image gets the index of pixel 0, which is not read.
     put(PlaceRow::pixel, 0, (above & left) != 0 ? at : 0);
     put(PlaceRow::pixel, 1, (above & beside) != 0 ? at + 1 : 0);
     put(PlaceRow::pixel, 2, (below & left) != 0 ? at + width : 0);
@@ -119,7 +119,7 @@ void sample(const DeformSampleTask& task) {
       continue;
     }
     const Corners some(task.places, j, bits);
-    // An outside sample is 0 times its mask, which may be NaN.
+    // A sample outside of the image is 0 times its mask, so a NaN mask makes the sample NaN.
     const Vec nothing = broadcast(some.count == 0 ? 0 * task.places.at(PlaceRow::factor, j) : 0.0f);
     for (int b = 0; b < task.blocks; ++b, to += kBlock) {
       const float* const x = task.x + b * task.x_block;

@@ -18,7 +18,8 @@ struct DeformPlaces {
   static constexpr int kMax = 64;
   float* data = nullptr;  // [PlaceRow::count, kMax]
 
-  // Returns a row. Always inlined: the linker must not mix copies for different instruction sets.
+  // Returns a row. The function is always inlined, because the linker must not mix copies for
+  // different instruction sets.
   [[gnu::always_inline]] float* row(PlaceRow which, int corner = 0) const {
     return data + (static_cast<int>(which) + corner) * kMax;
   }

@@ -49,7 +49,7 @@ void fill_panel(const Plan& plan, Index g, Index begin, Index end, Index pixels,
                 Index x_block, float* places, float* panel) {
   const Index step = plan.panel_row(begin, end), channels = plan.channels(begin, end);
   const Index first_group = plan.offset_group(g, begin);
-  // Blocks are written in the order of the row. A block with fewer than 16 channels writes beyond
+  // A row of the panel holds the blocks in order. A block with fewer than 16 channels writes beyond
   // its end, and the next block overwrites these elements.
   for (Index tap = 0; tap < plan.taps; ++tap) {
     for (Index b = begin; b < end;) {

@@ -8,7 +8,8 @@
 
 namespace convscope::deform {
 
-// Cuts a workspace into arrays; each begins at a cache line. Without memory it only counts bytes.
+// Cuts a workspace into arrays; each array begins at a cache line. Without memory the object only
+// counts bytes.
 class Pieces {
  public:
   explicit Pieces(void* memory = nullptr) : memory_(static_cast<std::byte*>(memory)) {}
@@ -17,8 +18,8 @@ class Pieces {
     bytes_ += ScratchArena::round_up(static_cast<std::size_t>(count) * sizeof(float));
     return memory_ == nullptr ? nullptr : reinterpret_cast<float*>(memory_ + at);
   }
-  // Separates arrays that two threads write. A core's prefetcher reads to the end of a page, and
-  // must not take cache lines away from another core.
+  // Separates arrays of two threads by a page. The prefetcher of a core reads to the end of a page
+  // and would take cache lines away from the other core.
   void gap() { bytes_ += 4096; }
   std::size_t bytes() const { return bytes_; }
 
@@ -27,8 +28,8 @@ class Pieces {
   std::size_t bytes_ = 0;
 };
 
-// Images that are computed at once, each in a separate set of buffers. One thread or all threads
-// run their loops over parts.
+// Images that are computed at the same time, each in a separate set of buffers. Loops over these
+// images run on one thread or on all threads.
 class Images {
  public:
   Images(Index first, Index count) : first_(first), count_(count) {}
@@ -53,9 +54,10 @@ class Images {
   int thread_ = kAll;
 };
 
-// Calls run(images) until all images of the problem are done. If there is a set of buffers for each
-// thread, each thread takes whole images. All threads share the remaining images, or every image if
-// there are fewer sets. No sum spans several images, so the bits do not depend on this.
+// Calls run(images) until all images of the problem are done. If each thread has a set of buffers,
+// each thread takes whole images, and all threads share the remaining images. If there are fewer
+// sets, all threads share every image. No sum spans several images, so the bits do not depend on
+// the number of sets.
 template <class Run>
 void for_images(const Plan& plan, Index sets, const Run& run) {
   const Index alone = sets == plan.threads ? plan.z.n / sets * sets : 0;
@@ -97,9 +99,9 @@ struct Sums {
   const float* in;
   Index in_block, in_step;
   const float* w;  // [depth in whole blocks, width] for each tile of lanes
-  Index lanes;     // of out, all of them: a multiple of 16
+  Index lanes;     // the number of lanes of `out`: a multiple of 16
   float* out;
-  Index out_block;  // from one block of 16 lanes to the next
+  Index out_block;  // distance in `out` from one block of 16 lanes to the next
   Index out_step = kChannelBlock;
   const float* start = nullptr;  // [starts], or null
   Index starts = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_plan.h: how fused deformable convolution is cut into blocks, parts and chunks; numbers
-// only.
+// deform_plan.h: the sizes of the blocks, parts and chunks into which fused deformable convolution
+// is cut. The file only computes numbers.
 //
 // Block   Up to 16 neighbouring channels of one weight group and one offset group. x is stored in
 //         blocks [H W, 16], so that a corner's channels are one cache line.
@@ -53,10 +53,10 @@ struct Plan {
     // Tiles of full height.
     tile = blocked_kernels.get().pixels;
     const Index tiles = std::max<Index>(1, kChunkPixels / tile);
-    // In the backward pass a chunk is a part of a sum, so it must not depend on the number of
-    // threads.
+    // In the backward pass each chunk adds to a sum, so the chunk size must not depend on the
+    // number of threads.
     cut(direction);
-    // Nor does it need to where each thread takes whole images.
+    // Smaller chunks help only a forward pass in which several threads share an image.
     const Index at_once = in_blocks ? z.n : forward_images();
     const bool shared = direction == Direction::forward && (in_blocks || at_once < threads);
     const Index wanted = shared ? ceil_div(4 * threads, at_once) : 1;
@@ -77,7 +77,7 @@ struct Plan {
   Index row(Index begin, Index end) const { return taps * channels(begin, end); }
   Index panel_row(Index begin, Index end) const {
     const Index floats = round_up(row(begin, end), kChannelBlock) + kChannelBlock;
-    // Rows at distances of a multiple of 4 KiB would compete for few sets of L1.
+    // With a row length of a multiple of 512 bytes, all rows would compete for few sets of L1.
     return floats % 128 == 0 ? floats + kChannelBlock : floats;
   }
   Index offset_group(Index g, Index i) const {
@@ -111,17 +111,17 @@ struct Plan {
     return count - lane <= lanes ? lanes : 2 * lanes;
   }
 
-  // Returns how many images backward_data computes at once if each takes so many floats. That is
-  // one image for each thread if an image fits into half of L2. For larger images the buffers may
-  // take a twentieth of the size of x and y for each thread.
+  // Returns how many images backward_data computes at once, given the buffer size of one image in
+  // floats. If this size fits into half of L2, each thread computes one image. For larger images,
+  // all buffers together may take a twentieth of the size of x and y for each thread.
   Index images_at_once(Index floats) const {
     const Index most = std::min<Index>(z.n, threads);
     if (fits_beside(floats)) return most;
     const Index room = threads * (z.n * (z.c * plane + z.k * pixels)) / 20;
     return std::clamp<Index>(room / floats, 1, most);
   }
-  // Returns how many images the forward pass on planes computes at once if an image has fewer
-  // chunks than threads. Larger images have enough chunks.
+  // Returns how many NCHW images the forward pass computes at once: one for each thread if the
+  // blocks of an image fit into half of L2. A larger image has enough chunks for all threads.
   Index forward_images() const {
     return fits_beside(part * plane * kChannelBlock) ? std::min<Index>(z.n, threads) : 1;
   }
@@ -155,8 +155,8 @@ struct Plan {
       kernel_parts = threads == 1 ? 1 : std::clamp<Index>(ceil_div(2 * threads, tasks), 1, most);
       return;
     }
-    // The panel takes a third of L2, copies of x and dx a twentieth of x and y, or two blocks if
-    // these are more.
+    // The panel takes a third of L2. Copies of x and dx may take a twentieth of the size of x and
+    // y, or two blocks if two blocks are larger.
     const auto l2 = static_cast<Index>(cache_sizes().l2 / sizeof(float));
     Index most = std::max<Index>(1, l2 / 3 / (kChunkPixels * taps * kChannelBlock));
     if (direction == Direction::backward_data) most = kDataPart;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_bf16_cuda.cu: compiled kernels for bf16; the times are those of f16.
+// deform_bf16_cuda.cu: the table of compiled kernels for bf16, with the times measured for f16.
 // Read next  deform_tiles.cuh
 #include "layers/deform_conv2d/fused/cuda/deform_instances.cuh"
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_cuda_plan.h: the sizes that the kernels of deform_fused_cuda.cu work with, and the order
-// of their sums. No CUDA here: tests check it on the CPU.
+// in which they sum. The file has no CUDA code, so tests can check it on the CPU.
 //
-// A piece is eight neighbouring channels of a pixel. A run is a longest range of channels in the
-// same weight group and the same offset group. It is cut into units of four or eight pieces; the
-// last unit is filled up with zeros. Packed images have the pieces of a pixel next to each other,
+// A piece is eight neighbouring channels of a pixel. A run is a maximal range of channels that
+// share a weight group and an offset group. A run is cut into units of four or eight pieces, and
+// the last unit is padded with zeros. Packed images have the pieces of a pixel next to each other,
 // [N][H W][runs][pieces of a run].
 //
-// The K dimension of y and the columns of dw are ordered by units: all taps of a unit, then the
-// next unit, so that the pixels of all taps stay in L1. A step of the K loop takes eight pieces,
-// which are one unit or two.
+// The K dimension of y and the columns of dw list all taps of one unit before the next unit, so
+// that the pixels of all taps stay in L1. A step of the K loop takes eight pieces, which are one or
+// two units.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace convscope::deform_cuda {
 
 inline constexpr int kPieceNumbers = 8;
-inline constexpr int kStepPieces = 8;  // of a row, in one step of the sum
+inline constexpr int kStepPieces = 8;  // pieces of a row in one step of the K loop
 
 // Sizes of the problem as the kernels see them.
 struct Sizes {
@@ -113,7 +113,7 @@ constexpr ForwardPiece forward_piece(const Sizes& s, int index) {
   return {both - unit * s.taps, run, (unit - run * s.run_units) * s.unit + (index & (s.unit - 1))};
 }
 
-// A position in the K dimension of dx, which has all pieces of a tap, then those of the next tap.
+// A position in the K dimension of dx, which lists all pieces of one tap before those of the next.
 struct BackwardPiece {
   int tap = 0, piece = 0;
 

@@ -24,26 +24,27 @@
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q];
 //            f32, f16, bf16; sums in f32. Packed images [N][H W][pieces of 8 channels]
 // Supports   f32 (as f32 or tf32), f16, bf16; every stride, padding, dilation; weight and offset
-//            groups if padding runs of channels that share both groups to 8 takes at most four
-//            times the memory; with and without a mask; sm_80 and newer
-// Cost       FLOPs = 2 N K P Q C/G R S, three times as many for f32 as f32. The backward pass has
-//            twice as many products as the textbook, because dx and the offsets need one product
-//            each. Each sample reads 4 elements of x from the caches. Workspace = packed x and dy,
-//            lists (20 bytes for each tap and pixel), and parts, but no columns
+//            groups, unless padding the channels that share both groups to a multiple of 8 takes
+//            more than four times the memory; with and without a mask; sm_80 and newer
+// Cost       FLOPs = 2 N K P Q C/G R S; f32 without TF32 takes three times as many. The backward
+//            pass has twice as many products as the textbook, because dx and the offsets need one
+//            product each. Each sample reads 4 elements of x from the caches. Workspace = packed x
+//            and dy, lists (20 bytes for each tap and pixel), and partial results, but no columns
 // Numerics   sampling positions and weights of corners are f32. A sample is summed in f32; for f16
-//            and tf32 in fp16, with five roundings of 2^-11. Products are those of implicit_gemm:
-//            f32 is split into two fp16 numbers of 11 bits each, scaled so that no row can exceed
-//            2^14, and takes three products; tf32, f16 and bf16 take one. Numbers below 2^-27 of
-//            the largest possible row lose bits. The bound adds 32 eps of implicit_gemm, at most
-//            3.5 eps of a sample, as many of a sum over a list of seven, and 8 eps of a sum over
-//            the channels in f32. Bits are the same on each run, except dx by `fused_atomic`
+//            and tf32 in fp16, with five roundings of 2^-11. Products are those of implicit_gemm.
+//            For f32, each operand is split into two fp16 numbers of 11 bits, scaled so that no row
+//            can exceed 2^14, and the kernel computes three products. tf32, f16 and bf16 take one
+//            product. Numbers below 2^-27 of the largest possible row lose bits. The bound adds up
+//            32 eps of implicit_gemm, 3.5 eps for a sample, 3.5 eps for a sum over a list of seven,
+//            and 8 eps for a sum over the channels in f32. Bits are the same on each run, except dx
+//            by `fused_atomic`
 // Backward   dx, doffset, dmask assigned, each only if requested; dw assigned or added to
 // Choices    a step has 64 elements, as in implicit_gemm. f16 and bf16 also have stages of two
 //            steps, because with one barrier for each step the kernel waits half of the time. Eight
-//            threads make a row and need the same sampling position, so each thread computes the
-//            position of another step and stores it in shared memory. The 16-bit types are limited
-//            by loads of x, f32 by the tensor cores. Tiles and parts are chosen by the lowest
-//            estimated time, with whole waves
+//            threads make one row and need the same sampling positions. Each of these threads
+//            computes the position of a different step and stores it in shared memory. Loads of x
+//            limit the 16-bit types, the tensor cores limit f32. Tiles and parts are chosen by the
+//            lowest estimated time, counted in whole waves of blocks
 // Source     J. Dai et al. 2017: arXiv 1703.06211; X. Zhu et al. 2019: arXiv 1811.11168. Both write
 //            the columns. f32 by fp16: H. Ootomo, R. Yokota 2022, arXiv 2203.03341
 // Read next  deform_sampler.cuh, which makes the rows; deform_tiles.cuh, the kernels
@@ -70,8 +71,8 @@ void clear(void* memory, std::size_t bytes) {
   CONVSCOPE_CUDA(cudaMemsetAsync(memory, 0, bytes, cuda_stream()));
 }
 
-// Clears the zero pixel after the packed pixels, and the words (maxima as bits) after it if there
-// are any.
+// Clears the pixel of zeros after the packed pixels. If `words` is given, also clears the largest
+// magnitudes (as bits) that follow this pixel.
 void clear_zeros(const Rows& rows, const unsigned* words = nullptr) {
   auto* const begin = reinterpret_cast<std::byte*>(rows.at + rows.zeros_at);
   const auto* const end = words != nullptr
@@ -80,7 +81,8 @@ void clear_zeros(const Rows& rows, const unsigned* words = nullptr) {
   clear(begin, static_cast<std::size_t>(end - begin));
 }
 
-// Finds the largest magnitudes of up to two tensors of one type; null: none. The words must be 0.
+// Finds the largest magnitudes of up to two tensors of one type; a null pointer skips a tensor. The
+// results must be 0 before the call.
 void find_largest(DType type, const void* a, std::int64_t a_count, unsigned* to_a,
                   const void* b = nullptr, std::int64_t b_count = 0, unsigned* to_b = nullptr) {
   Largest z;
@@ -123,7 +125,7 @@ LaunchShape pack_shape(const PackRows& z, int images) {
           .overlaps_previous = true};
 }
 
-// Packs these rows as fp16/bf16: 16-bit elements unchanged, f32 scaled by its largest magnitude.
+// Packs the rows as fp16/bf16: copies 16-bit elements, and scales f32 by its largest magnitude.
 template <int kChannelsLog2>
 void launch_pack_halves(DType type, int planes, const LaunchShape& shape,
                         const half_tiles::PackPixels& pack) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_instances.cuh: the compiled kernels of deform_tiles.cuh, by type of operands. They are
-// spread over three files because each takes a while to compile.
+// deform_instances.cuh: the compiled kernels of deform_tiles.cuh, by type of operands. The kernels
+// are spread over three files, because each file takes a while to compile.
 // Read next  deform_tiles.cuh
 #pragma once
 

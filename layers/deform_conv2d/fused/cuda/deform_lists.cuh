@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_lists.cuh: lists of the samples that read each pixel of x. They transpose the sum of dx,
-// so that one thread owns each element of dx and no addition is atomic.
+// deform_lists.cuh: lists of the samples that read each pixel of x. The lists turn the scatter to
+// dx into a gather, so one thread owns each element of dx and no addition is atomic.
 //
 //   sampling    y[m] += w_tap sample, a weighted sum of the four pixels around a place
 //   dx          dx[h] = sum over taps of w_tap^T (sum over the samples around h of dy[m] weight)
 //
 // A cell is the square between four pixels, or between fewer pixels at the border. There are (H +
-// 1) x (W + 1) cells. Each sample is in the list of its cell. There is one list for each tap, in
-// the order of m, so that two runs give the same bits. A pixel reads the lists of its four cells;
-// where H W = P Q they have about four samples together.
+// 1) x (W + 1) cells. Each tap has a list for each cell, with the samples in this cell in the order
+// of m, so that two runs give the same bits. A pixel reads the lists of the four cells around it;
+// where H W = P Q these lists have about four samples together.
 //
 // Steps       count    how long each list is                         integers, atomic
 //             scan     where it begins                               [O R S][N][H + 1][W + 1] + 1
@@ -28,7 +28,7 @@ namespace convscope::deform_cuda {
 struct Lists {
   Places places;
   Sizes sizes;
-  int* begin = nullptr;      // [lists]: counts, then where lists begin; the last one stays empty
+  int* begin = nullptr;      // [lists]: first counts, then list starts; the last list is empty
   int* place = nullptr;      // [lists]: the position of the next entry
   int* unordered = nullptr;  // [samples]
   Entry* entries = nullptr;  // [samples]
@@ -139,7 +139,7 @@ static __global__ __launch_bounds__(kThreads) void sum_counts_kernel(
   if (threadIdx.x == 0) z.sums[blockIdx.x] = all;
 }
 
-// One block turns the sums of blocks into the positions where the blocks begin.
+// One thread block converts the sums of all scan blocks to the positions where these blocks begin.
 static __global__ __launch_bounds__(kThreads) void scan_sums_kernel(const __grid_constant__ Lists z,
                                                                     int blocks) {
   __shared__ int scratch[32];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_passes.cuh: the passes around the products of deform_fused_cuda.cu: largest magnitudes,
-// images and weights in pieces, the lists of dx, and the sums of parts.
+// deform_passes.cuh: the kernels before and after the matrix products of deform_fused_cuda.cu. They
+// find the largest magnitudes, pack images and weights into pieces, build the lists for dx, and add
+// up partial results.
 // Read next  deform_cuda_plan.h; deform_tiles.cuh
 #pragma once
 
@@ -18,8 +19,8 @@ struct Largest {
   unsigned* to[2] = {};  // bits of an f32, 0 before
 };
 
-// Grid: x has any size, y selects the tensor. Integer maxima do not depend on the order of the
-// blocks.
+// Grid: x may have any size, y selects the tensor. The maximum of integers does not depend on the
+// order of the blocks.
 template <class T>
 __global__ __launch_bounds__(kThreads) void largest_kernel(const Largest z) {
   const T* const from = static_cast<const T*>(z.from[blockIdx.y]);
@@ -64,7 +65,7 @@ struct PackRows {
 
 inline constexpr int kPackPixels = 32;
 
-// Block (x: 32 pixels of an image, inside images; y: eight pieces).
+// Grid: x counts blocks of 32 pixels, image after image; y counts groups of eight pieces.
 static __global__ __launch_bounds__(kThreads) void pack_rows_kernel(const PackRows z) {
   constexpr int kRow = kStepPieces * kPieceNumbers + 1;
   __shared__ float tile[kPackPixels * kRow];
@@ -167,8 +168,8 @@ struct PackWeights {
   const unsigned* largest = nullptr;  // of f32
 };
 
-// A thread packs one piece. Neighbouring threads read neighbouring numbers of w: taps, then pieces
-// of c (forward) or rows that are c (backward).
+// One thread packs one piece. Neighbouring threads read neighbouring elements of w: first along the
+// taps, then along the channels c, which are pieces (forward) or rows (backward).
 template <class In, int kPlanes, bool kBackward>
 __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
     const __grid_constant__ PackWeights z) {
@@ -225,8 +226,8 @@ __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
 
 // ---- the sum of the parts of dw ----------------------------------------------------------------
 
-// Adds the parts [split][G k][columns] up to dw [G k, c, taps]. forward_piece() has the order of
-// the columns.
+// Adds up the partial results [split][G k][columns] to dw [G k, c, taps]. forward_piece() defines
+// the order of the columns.
 template <class Out>
 __global__ __launch_bounds__(kThreads) void sum_columns_kernel(const float* parts, int splits,
                                                                const __grid_constant__ Sizes s,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_pieces.cuh: eight channels of a packed pixel at a time: read, weighted, summed, and
-// written as fp16/bf16 where the tensor cores read them; and the scales that keep f32 in the range
+// deform_pieces.cuh: device functions that read eight channels of a packed pixel, weight and add
+// them, and write the sums as fp16/bf16 operands of the tensor cores. Scales keep f32 in the range
 // of fp16. Read next  deform_cuda_plan.h; deform_places.cuh
 #pragma once
 
@@ -92,7 +92,8 @@ __device__ inline void add_piece(float (&sums)[kPieceNumbers], float weight,
   }
 }
 
-// Writes eight sums as a 16-bit piece, and with three terms their remainders `plane` bytes further.
+// Writes eight sums as a 16-bit piece. With three terms, also writes the remainders of the sums,
+// `plane` bytes further.
 template <class By>
 __device__ inline void write_sums(const float (&sums)[kPieceNumbers], unsigned char* to,
                                   int plane) {
@@ -112,8 +113,8 @@ __device__ inline void write_sums(const float (&sums)[kPieceNumbers], unsigned c
   }
 }
 
-// A sum of weighted pieces on its way into shared memory. 16-bit operands are summed in 16 bits:
-// four more roundings, but a quarter of the instructions.
+// A sum of weighted pieces, which is then written to shared memory. 16-bit operands are summed in
+// 16 bits. This takes four more roundings, but a quarter of the instructions.
 template <class By>
 struct SampleSum {
   float sums[kPieceNumbers] = {};
@@ -160,7 +161,7 @@ struct Scaling {
 };
 struct Scales {
   float row;       // scales the weights of a row
-  float2 unscale;  // undoes the scales of the product; two floats: one may be out of range
+  float2 unscale;  // its two numbers undo the scales; one number could overflow
 };
 
 __device__ inline float2 two_powers(int exponent) {
@@ -175,7 +176,7 @@ __device__ inline Scales scales_of(const Scaling& z) {
   const int more = (z.factors != nullptr ? bound_exponent(*z.factors) : 0) +
                    (z.count != nullptr ? count_exponent(*z.count) + 2 : 0);
   if (z.values == nullptr) {
-    // Rows of 16-bit numbers are no larger than the numbers that they sum.
+    // Without lists no element exceeds the largest pixel, so only sums over lists are scaled down.
     const int down = z.count != nullptr && more > 0 ? more : 0;
     return {power_of_two(clamped_exponent(-down)), two_powers(clamped_exponent(down))};
   }

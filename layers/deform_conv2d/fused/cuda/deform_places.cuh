@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_places.cuh: where a tap of a pixel of y reads x (a place), as problem.h defines. The lines
-// are those of layers/deform_conv2d/place.h, in f32.
+// deform_places.cuh: where a tap of a pixel of y reads x (a place), as problem.h defines. The code
+// follows layers/deform_conv2d/place.h line by line, in f32.
 // Read next  deform_sampler.cuh
 #pragma once
 
@@ -54,10 +54,11 @@ __device__ inline Offset read_offset(const Places& z, const Sizes& s, const OutP
   return out;
 }
 
-// The four pixels around a place. `down` and `right`: its distance from the first of them.
+// The four pixels around a place (sampling position). `down` and `right` are the distance of the
+// place from the first pixel.
 struct Place {
   int pixel[4] = {-1, -1, -1, -1};  // -1: outside
-  int h = -2, w = -2;               // of the first pixel, from -1 on; -2: the place is outside
+  int h = -2, w = -2;               // the first pixel, from -1 on; -2: the place is outside
   float down = 0, right = 0;
 
   __device__ bool inside() const { return h >= -1; }
@@ -73,7 +74,7 @@ __device__ inline Place place_of(const Sizes& s, const OutPixel& pixel, int tap,
   const int r = s.by_kernel_w.divide(tap);
   const float v = static_cast<float>(pixel.v + r * s.dilation_h) + offset.v;
   const float u = static_cast<float>(pixel.u + (tap - r * s.kernel_w) * s.dilation_w) + offset.u;
-  // A NaN is not outside: it is neither below nor above.
+  // A NaN position counts as inside, because comparisons with NaN are false. Its sample is NaN.
   if (v <= -1 || v >= static_cast<float>(s.in_h) || u <= -1 || u >= static_cast<float>(s.in_w)) {
     return out;
   }
@@ -92,8 +93,9 @@ __device__ inline Place place_of(const Sizes& s, const OutPixel& pixel, int tap,
   return out;
 }
 
-// The pixels that a row adds up, as positions of their piece 0, and their weights. A pixel of zeros
-// is stored after the last packed pixel. It replaces corners outside of the image, with weight 0.
+// The pixels that a row adds up, and their weights. A pixel is given by the position of its piece
+// 0. A corner outside of the image is replaced by the pixel of zeros after the last packed pixel,
+// with weight 0.
 struct Corners {
   int4 at;
   float4 weight;
@@ -102,7 +104,7 @@ __device__ inline Corners corners_of(const Sizes& s, const OutPixel& pixel, int 
                                      const Offset& offset, float scale) {
   const Place place = place_of(s, pixel, tap, offset);
   const float factor = offset.factor * scale;
-  // An outside sample is 0 times its mask, which may be NaN.
+  // A sample outside of the image is 0 times its mask, so a NaN mask makes the sample NaN.
   const float none = place.inside() ? 0.0f : 0 * factor;
   const int pieces = s.x_pieces();
   int at[4];

@@ -119,7 +119,7 @@ inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math =
 
 // ---- memory ------------------------------------------------------------------------------------
 
-// Cuts a block of memory into arrays, or only counts their bytes.
+// Cuts a block of memory into arrays. Without memory the object only counts the bytes.
 class Pieces {
  public:
   explicit Pieces(const void* memory) : memory_(const_cast<void*>(memory)) {}
@@ -137,7 +137,8 @@ class Pieces {
   void* memory_;
 };
 
-// Weights as one or two 16-bit planes in the order of the sum, and their largest magnitude.
+// Prepared weights as one or two 16-bit planes in the order of the K dimension, and the largest
+// magnitude of the weights.
 struct PreparedLayout {
   PreparedLayout(const Problem& z, Direction direction, const void* memory) {
     const Sizes s(z);
@@ -162,7 +163,7 @@ struct PreparedLayout {
 
 enum Word { kOfX, kOfDy, kOfMask, kLongestList, kWords };
 
-inline std::int64_t row_numbers(const Problem& z) {  // of 16 bytes, in a piece of packed rows
+inline std::int64_t row_numbers(const Problem& z) {  // 16-byte words in a packed piece
   return z.dtype == DType::f32 && z.math == MathMode::f32 ? 2 : 1;
 }
 
@@ -230,7 +231,7 @@ struct DataLayout {
     begin = block.take<int>(count);
     entries = block.take<Entry>(samples);
     sums = block.take<int>(ceil_div(count, kScanBlock));
-    // Temporary memory of the lists is used for packed dy afterwards.
+    // The temporary memory for building the lists is reused for packed dy.
     Pieces first(memory == nullptr ? nullptr : static_cast<const std::byte*>(memory) + block.used);
     place = first.take<int>(count);
     unordered = first.take<int>(samples);

@@ -62,8 +62,8 @@ struct PlaceTable {
   }
 };
 
-// Makes rows of samples, for both products that read x at places. A thread makes one piece of kRows
-// rows in each step.
+// Makes rows of samples for the products y and dw, which read x at sampling positions. A thread
+// makes one piece of kRows rows in each step.
 //   kColumns false   for y: a row is a pixel of y, and the K dimension walks over units and taps
 //   kColumns true    for dw: the columns of the tile are fixed, and the rows walk over the pixels
 //                    of y
@@ -107,8 +107,8 @@ class Sampler {
       sum.add(table_.weight[Table::index(row_ + i * kRowStep, place)], held_[0][i].of);
       sum.write(to + i * row_bytes, plane);
     }
-    // The next block: its offsets are loaded now, its places are computed one step later, and the
-    // barrier of another step comes before their first use.
+    // Loads the offsets of the next block four steps before its first use, and computes its places
+    // one step later. So a barrier comes between writing and reading the places.
     const int block_steps = 1 << log2_steps_;
     const int left = block_steps - (step_ & (block_steps - 1));
     const int next_block = ((step_ >> log2_steps_) + 1) * Table::kPlaces;
@@ -126,10 +126,10 @@ class Sampler {
  private:
   using Half = typename By::Half;
   static constexpr int kRowStep = kTileRows / kRows;
-  // Steps whose pixels are being loaded: two where the registers suffice.
+  // The number of steps whose pixels are loaded ahead: two if there are enough registers.
   static constexpr int kHeld = By::kTerms == 1 && kRows == 1 ? 2 : 1;
 
-  // Returns the place of this thread's piece in a step, counted from the first one.
+  // Returns the index of the place that this thread's piece needs in a step, counted from step 0.
   __device__ int place_of_step(int step) const {
     const int lane = static_cast<int>(threadIdx.x) % kStepPieces;
     return (step << log2_units_) + (log2_units_ == 0 ? 0 : lane / 4);
@@ -196,7 +196,7 @@ class Sampler {
   Table table_;
   int group_, piece_, row_, first_row_;
   float scale_;
-  int log2_units_, log2_steps_;  // of a step; steps of a block of places
+  int log2_units_, log2_steps_;  // log2 of: units of a step, steps of a block
   int step_ = 0, asked_ = 0, ask_tap_ = 0, ask_unit_ = 0;
   Offset offset_[kRows];
   Held<typename By::Row> held_[kHeld][kRows];

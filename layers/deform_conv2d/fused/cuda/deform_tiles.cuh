@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_tiles.cuh: the three products of deform_fused_cuda.cu, whose header explains the idea.
-// Each is a tile of accumulators in registers, multiplied step by step (sum_steps in
-// half_steps.cuh). The products differ in the code that fills shared memory.
+// deform_tiles.cuh: the three matrix products of deform_fused_cuda.cu, whose header explains the
+// idea. Each kernel keeps a tile of accumulators in registers and multiplies step by step
+// (sum_steps in half_steps.cuh). The kernels differ in the code that fills shared memory.
 //
 //   gather_kernel   y and dx: a sampler makes a row of the tile's columns
 //   weight_kernel   dw: samples and dy have the K dimension (pixels of y) outermost
@@ -23,7 +23,8 @@ using half_tiles::Finish;
 using half_tiles::store_tile;
 using half_tiles::sum_steps;
 
-// A tile with the type of its rows, and a table of places after the stages.
+// A tile of a product: the types of its operands, its sizes, and the layout of shared memory, which
+// has a table of places after the stages.
 template <class By_, int kRowGroups, int kColumnGroups, int kColumns, int kStages, int kBlocks,
           int kDeep_ = 1>
 struct Tile
@@ -57,16 +58,17 @@ struct Gather {
   float* parts = nullptr;  // [splits] of the same, when splits > 1
   std::int64_t out_count = 0;
   Finish end;
-  int rows = 0;  // of a block: channels of y of a group, or channels of x of a run
+  int rows = 0;  // channels of a block: of y in a group, or of x in a run
   int blocks = 1;
   int depth_pieces = 0, splits = 1;
   int images = 0, out_area = 0;
   bool in_f32 = true;   // the output; else in 16 bits
-  bool paired = false;  // pixels 2i and 2i + 1 are neighbours, 2i aligned for both
+  bool paired = false;  // pixels 2i and 2i + 1 are adjacent in y; 2i is aligned for a pair
   FastDivisor by_row_tiles, by_out_area;
 };
 
-// Block (x: row tiles inside pixel tiles, y: block of rows, z: split).
+// Grid: x counts all row tiles of one pixel tile, then those of the next; y counts blocks of rows,
+// z splits.
 template <class V, class View>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_kernel(
     const __grid_constant__ Gather<View> z) {
@@ -100,7 +102,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_kernel(
   if (kBulkCopies && thread == 0) {
     for (int i = 0; i < V::kStages; ++i) start_barrier(barriers + i);
   }
-  // The constructor of the sampler begins with a barrier of the block.
+  // No barrier is needed here: the sampler's constructor begins with a barrier of the block.
   let_next_kernel_start();
   wait_for_previous_kernel();
   const Scales scales = scales_of(z.scaling);
@@ -210,7 +212,8 @@ struct WeightGather {
   FastDivisor by_row_tiles;
 };
 
-// Block (x: row tiles inside column tiles, y: group, z: split).
+// Grid: x counts all row tiles of one column tile, then those of the next; y counts groups, z
+// splits.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
     const __grid_constant__ WeightGather z) {
@@ -296,8 +299,8 @@ struct PlaceGradient {
   Places places;
   Sizes sizes;
   const void* rows = nullptr;        // x, packed
-  const unsigned* x_max = nullptr;   // rows are scaled by it; null: they are not
-  const unsigned* dy_max = nullptr;  // errors and weights are scaled; null: they are not
+  const unsigned* x_max = nullptr;   // the maximum that scales the rows; null: no scale
+  const unsigned* dy_max = nullptr;  // scales dy and the weights; null: no scale
   const unsigned* w_max = nullptr;
   const uint4* errors = nullptr;  // dy in 16 bits, [planes][N P Q][G][out_pieces]
   std::int64_t errors_plane = 0;
@@ -306,7 +309,7 @@ struct PlaceGradient {
   int depth_pieces = 0;
   void* doffset = nullptr;  // each may be null
   void* dmask = nullptr;
-  float* dx = nullptr;  // [N][H W][x_pieces][8], added to; null: not by this kernel
+  float* dx = nullptr;  // [N][H W][x_pieces][8], accumulated; null: dx is computed elsewhere
 };
 
 __device__ inline void add_four(float* to, float a, float b, float c, float d) {
@@ -321,15 +324,17 @@ __device__ inline void add_four(float* to, float a, float b, float c, float d) {
 }
 
 // Returns the column of a tile that holds its channel i. The four threads of a pixel have 2 of
-// every 8 columns each, so channels are permuted and each thread has kColumns / 4 neighbours.
+// every 8 columns each, so channels are permuted to give each thread kColumns / 4 neighbouring
+// channels.
 template <int kColumns>
 __device__ inline int channel_of_column(int column) {
   constexpr int kOwn = kColumns / 4;
   return column % 8 / 2 * kOwn + column / 8 * 2 + column % 2;
 }
 
-// Block (x: tile of pixels of y, y: key). The rows are pixels of y, the columns are channels of x.
-// A thread block loops over the tiles of columns, so that one thread sees all channels of a place.
+// Grid: x counts tiles of pixels of y, y counts keys. The rows are pixels of y, the columns are
+// channels of x. A thread block loops over the tiles of columns, so that one thread sees all
+// channels of a place.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void place_kernel(
     const __grid_constant__ PlaceGradient z) {
@@ -368,7 +373,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void place_kernel(
   }
   if (z.x_max != nullptr) x_unscale = power_of_two(-packed_exponent(*z.x_max));
 
-  float products[2][4] = {};  // of all channels' gradients with the corners of x
+  float products[2][4] = {};  // sums over all channels: gradient times corner pixel
   const int steps = ceil_div(s.out_pieces, kStepPieces);
   const int tiles = ceil_div(s.run, kWeightTileRows);
   for (int run = offset_group * s.offset_runs; run < (offset_group + 1) * s.offset_runs; ++run) {

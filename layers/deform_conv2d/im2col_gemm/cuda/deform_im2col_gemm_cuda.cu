@@ -8,8 +8,8 @@
 //                            y = w columns + b                    # [K/G, C/G R S] [C/G R S, P Q]
 //            columns = w^T dy: each element goes to the four corners of dx, and into the gradients
 //            of its offset and mask; dw += dy columns^T, with the samples made once more
-// Method     Computes as many images at once as have kColumnBytes of columns. Each image and weight
-//            group is one product of a batch.
+// Method     Computes as many images at once as fit into kColumnBytes of columns. Each image and
+//            weight group is one product of a batch.
 //              forward          a thread looks up one place and samples kChannels channels there;
 //                               neighbouring threads of a warp have neighbouring pixels of y, so
 //                               stores write whole cache lines. y holds the bias, and the product
@@ -17,7 +17,8 @@
 //              doffset, dmask   a thread for each tap sums over the channels of its offset group
 //              dx               lists say which taps read a pixel (pixel_readers.cuh); a thread
 //                               sums these for kPixelChannels channels of its pixel
-//              dw               a sum for each image, then images in order
+//              dw               one partial sum for each image; the partial sums are added in the
+//                               order of the images
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, any alignment, f32, f16 or bf16; columns [images,C,R S,P Q] of that type
 //            (backward_data: f32); places and sums in f32
@@ -66,7 +67,8 @@ constexpr int kPixelChannels = 8;
 
 __device__ Index pixel_here() { return global_thread(); }
 
-// One tap of one pixel, of each image from `first` on and of some channels of an offset group.
+// Writes columns. A thread samples one tap of one pixel, for each image from `first` on and for
+// kChannels channels of an offset group at a time.
 template <class T>
 __global__ void columns_kernel(DeviceSizes z, Index first, Index images, const T* x,
                                const T* offset, const T* mask, T* columns) {
@@ -226,7 +228,7 @@ void make_columns(const Problem& problem, Index first, Index images, const void*
          columns);
 }
 
-// Elements from one image, and from one weight group, to the next.
+// Distances in elements: from one image to the next, and from one weight group to the next.
 struct Steps {
   Index image, group;
 };

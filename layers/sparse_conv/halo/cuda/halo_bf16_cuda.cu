@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// halo_bf16_cuda.cu: the kernels for bf16.
+// halo_bf16_cuda.cu: compiled kernels for bf16.
 #include "layers/sparse_conv/halo/cuda/halo_instances.cuh"
 
 namespace convscope::sparse_cuda {

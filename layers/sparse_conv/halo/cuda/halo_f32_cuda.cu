@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// halo_f32_cuda.cu: the kernels for f32: three products of scaled fp16.
+// halo_f32_cuda.cu: compiled kernels for f32, by three products of scaled fp16.
 #include "layers/sparse_conv/halo/cuda/halo_instances.cuh"
 
 namespace convscope::sparse_cuda {

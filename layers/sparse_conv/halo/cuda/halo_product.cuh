@@ -4,12 +4,12 @@
 //
 //   out[site, lane] = sum over taps, d < depth of in[neighbour(site, tap), d] w[tap][d, lane]
 //
-// A thread block computes a tile and up to 64 lanes. Each of its warp groups has one or two units
-// of 64 slots. For each phase of the tile (halo_table.h) asynchronous copies load the rows of its
-// halo. Then come steps of 64 elements of the K dimension (tap, channel), whose weights are in a
-// ring of stages. While the tensor cores multiply one unit, the warps load the rows of the
-// neighbours of the other unit into registers. Row 0 in shared memory is zeros and stands for a
-// missing neighbour.
+// A thread block computes a tile and up to 64 lanes. Each warp group of the block has one or two
+// units of 64 slots (positions of sites in the tile). For each phase of the tile (halo_table.h),
+// asynchronous copies load the rows of the halo. The warps then loop over steps of 64 elements of
+// the K dimension (tap, channel). A ring of stages holds the weights of these steps. While the
+// tensor cores multiply one unit, the warps load the rows of neighbours for the other unit into
+// registers. Row 0 in shared memory is zeros and replaces a missing neighbour.
 // Read next  halo_table.h; framework/cuda/tensor_cores/gathered_tile.cuh
 #pragma once
 
@@ -46,12 +46,12 @@ struct HaloVariant {
   static constexpr int kPlanes = kTerms == 3 ? 2 : 1;
   static constexpr int kDepth = kDepth_;
   static constexpr int kColumns = kColumns_;
-  // The units of a warp group, and the least number of blocks on an SM. Registers limit both: with
-  // three terms each unit needs two operands and two accumulators.
+  // The number of units of a warp group, and the least number of blocks on an SM. Registers limit
+  // both numbers: with three terms each unit needs two operands and two accumulators.
   static constexpr int kUnits = kTerms == 1 && kColumns == 32 ? 1 : 2;
   static constexpr int kBlocks = kTerms == 3 ? 1 : 2;
   static constexpr int kThreads = 128 * kHaloUnits / kUnits;
-  // One stage is multiplied, the next two are loaded.
+  // One stage is multiplied while the next two are loaded.
   static constexpr int kStages = 3;
   static constexpr int kColumnsBytes = kColumns * kTileRowBytes;
   static constexpr int kStageBytes = kPlanes * kColumnsBytes;
@@ -60,7 +60,8 @@ struct HaloVariant {
   static constexpr int kRowBytes = kDepth * 2;
   static constexpr int kRowsPlane = (kHaloRows + 1) * kRowBytes;
   static constexpr int kStoreBytes = 16 * (kColumns * 4 + 16);  // of a warp, see store_rows
-  // Entries are after the rows, or after the results, which reuse the memory of the rows.
+  // The entries are stored after the rows and after the results, which reuse the memory of the
+  // rows.
   static constexpr int kEntriesAt =
       std::max(kStages * kStageBytes + kPlanes * kRowsPlane, kThreads / 32 * kStoreBytes);
 
@@ -91,8 +92,8 @@ struct HaloTile {
         slots(kHaloSlots / phases) {}
 };
 
-// A tap: where its row of entries begins, its bit, and the turn of its neighbours relative to the
-// turn of their site.
+// One kernel tap: the start of its row of entries, its bit, and the turn (halo_table.h) of its
+// neighbours relative to the turn of their site.
 struct alignas(16) HaloTap {
   int entries;
   unsigned bit;
@@ -112,8 +113,8 @@ struct alignas(16) HaloTap {
   }
 };
 
-// Returns the list entry of the site of a slot, which is the site's neighbour at the centre tap.
-// ~0: none.
+// Returns the list entry of the site at a slot; ~0 if there is none. The site is its own neighbour
+// at the centre tap.
 __device__ inline unsigned own_word(const HaloArgs& z, const HaloTile& tile, int slot) {
   const HaloTap centre = HaloTap::make(z, (z.taps - 1) / 2);
   const int at = centre.entries + slot;
@@ -175,8 +176,9 @@ __device__ inline int load_halo(const HaloArgs& z, const HaloTile& tile, int pha
   return count;
 }
 
-// Stores the accumulators of a warp's 16 sites. Lane l has the site of row l % 16 (-1: none). The
-// accumulators pass through `room` in shared memory, so that a row is written in units of 16 bytes.
+// Stores the accumulators of the 16 sites of a warp. Lane l passes the site of row l % 16 (-1:
+// none). The accumulators go through the buffer `room` in shared memory, so that rows are written
+// in units of 16 bytes.
 template <class V, class Out>
 __device__ inline void store_rows(const SumsTarget& z, const float (&sums)[V::kColumns / 2],
                                   int site, int first_lane, unsigned char* room) {
@@ -236,7 +238,7 @@ __global__ __launch_bounds__(V::kThreads,
   constexpr int kTaps = V::kTaps;
   __shared__ unsigned masks[kHaloUnits];
   __shared__ HaloTap tap_table[kHaloTaps + kTaps];  // then empty ones
-  // The steps of the phase, and one that is read but not used.
+  // The steps of the phase, and one empty step that is read ahead but not used.
   __shared__ HaloTap list[kHaloTaps + 2 * kTaps];
   __shared__ int weights_at[kHaloTaps];
   __shared__ std::uint64_t arrivals[V::kStages];
@@ -269,7 +271,7 @@ __global__ __launch_bounds__(V::kThreads,
                               V::place(0, i % V::kPieces, 0)) = uint4{};
   }
 
-  // This thread loads the rows of one slot of each unit of its warp group.
+  // Each thread loads the rows of one slot in each unit of its warp group.
   int slot[V::kUnits];
   int own_turn[V::kUnits];
 #pragma unroll
@@ -299,7 +301,7 @@ __global__ __launch_bounds__(V::kThreads,
     const int first_slot = phase * tile.slots;
     unsigned all = 0;          // taps
     unsigned mine = 0;         // of this warp group
-    unsigned seen[V::kUnits];  // all bits of the entries; none in another phase
+    unsigned seen[V::kUnits];  // ~0 if the slot is in this phase, otherwise 0
 #pragma unroll
     for (int unit = 0; unit < kHaloUnits; ++unit) {
       const bool in_phase =
@@ -312,7 +314,8 @@ __global__ __launch_bounds__(V::kThreads,
       seen[m] = slot[m] >= first_slot && slot[m] < first_slot + tile.slots ? ~0u : 0;
     }
     if (phase > 0) __syncthreads();  // all reads of the previous phase's rows are done
-    // Steps that have a tap of the phase, and those that this warp group needs.
+    // `steps` counts the steps that have a tap of the phase. `needed` marks those that this warp
+    // group multiplies.
     unsigned needed = 0;
     int steps = 0;
     for (int step = 0; step < all_steps; ++step) {
@@ -328,8 +331,8 @@ __global__ __launch_bounds__(V::kThreads,
     if (!tile.scattered) site_list += count;
     __syncthreads();  // the list of steps
 
-    // Loads the weights of the next step on the list. With bulk copies one thread loads all of
-    // them, else each thread loads a part.
+    // Loads the weights of the next step in the list. With bulk copies one thread loads all of
+    // them, otherwise each thread loads a part.
     const auto load_weights = [&](int step) {
       const int at = (loaded + step) % V::kStages;
       unsigned char* const stage = stages + at * V::kStageBytes;
@@ -388,7 +391,7 @@ __global__ __launch_bounds__(V::kThreads,
         async_copy_wait<kAhead - 1>();
         order_shared_writes_for_matrix_unit();
       }
-      __syncthreads();  // the step has arrived; the stage that is filled next is free
+      __syncthreads();  // the weights of the step are loaded; the next stage to fill is free
       if (step + kAhead < steps) load_weights(step + kAhead);
       async_copy_commit();
       const unsigned char* const columns = stages + at * V::kStageBytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// halo_table.h: the map of a submanifold convolution (map.h) cut into tiles of sites that are close
-// together. No CUDA here.
+// halo_table.h: the map of a submanifold convolution (map.h), cut into tiles of sites that are
+// close together. The file has no CUDA code.
 //
 // Consecutive sites in the order of a Z curve (Morton) form a compact part of the cloud. On a
 // surface, 256 such sites and all their neighbours are about 400 different sites, instead of 256 x
@@ -12,18 +12,18 @@
 //             map.h; neighbours in the map are neighbours in the list, because the list is sorted
 //
 // Entries and list together take 4 bytes for each entry: 36 bytes for each site with 3x3x3, as much
-// as the entries of map.h. A tile has four units of 64 slots (positions of sites in the tile).
-// Tensor cores multiply a unit at once. Slots are sorted by the mask of their taps and cut into
+// as the entries of map.h. A tile has four units of 64 slots (positions of sites in the tile). The
+// tensor cores multiply one unit at a time. Slots are sorted by the mask of their taps and cut into
 // units, so that a unit needs few taps. Inside a unit, slots are ordered along the curve.
 //
-// The turn says at which of 8 bank groups a row of shared memory begins. The turn is linear in the
-// coordinates, (w + 4 h + 2 t) mod 8, so the turn of a neighbour is the turn of the site plus the
-// turn of the tap. Eight consecutive sites of the curve, which are read together, mostly have eight
-// different turns.
+// The turn is the number of the group of memory banks, out of 8, at which a row of shared memory
+// begins. The turn is linear in the coordinates, (w + 4 h + 2 t) mod 8, so the turn of a neighbour
+// is the turn of the site plus the turn of the tap. Eight consecutive sites of the curve are read
+// together, and they mostly have eight different turns.
 //
-// A halo of more than kHaloRows sites is cut into 2 or 4 phases, each with a list; units are then
-// cut along the curve. If 4 phases do not suffice (a full grid with a wide dilation), the tile is
-// "scattered": its record has the entries of map.h, and each phase has 16 slots.
+// A halo of more than kHaloRows sites is cut into 2 or 4 phases, each with a list. Units are then
+// consecutive sites of the curve. If 4 phases do not suffice (a full grid with a wide dilation),
+// the tile is "scattered": its record has the entries of map.h, and each phase has 16 slots.
 //
 // Source: G. Morton 1966, A Computer Oriented Geodetic Data Base (the order along a Z curve)
 #pragma once
@@ -43,7 +43,7 @@ inline constexpr int kHaloRows = 640;           // of a phase: the rows in share
 inline constexpr int kHaloPhases = kHaloUnits;  // with a list each
 inline constexpr int kScatteredSlots = 16;      // of a phase without one
 inline constexpr int kHaloTaps = 32;            // of a mask
-inline constexpr int kHaloRun = 5;              // a short entry has 11 bits for the place, then
+inline constexpr int kHaloRun = 5;              // bits for taps; 11 bits hold a position
 inline constexpr int kHaloHeadWords = 8;
 inline constexpr int kTurnShift = 29;  // of a word of a list
 static_assert(kHaloTaps * kScatteredSlots <= kHaloRows);
@@ -73,12 +73,12 @@ std::shared_ptr<const HaloTable> halo_table(const SparseMap& map);
 // Work of the tiles, known on the host.
 struct HaloFacts {
   double useful = 0;                      // pairs
-  double executed = 0;                    // products of a slot and a tap, by units
+  double executed = 0;                    // products of a slot and a tap, counted for whole units
   double rows = 0;                        // rows that tiles load, in all phases
   double taps = 0;                        // whose weights tiles load, in all phases
   std::int64_t tiles = 0, scattered = 0;  // without lists
 };
-// Returns the facts; the first call waits for the GPU.
+// Returns the amount of work of the tiles; the first call waits for the GPU.
 std::shared_ptr<const HaloFacts> halo_facts(const SparseMap& map);
 
 }  // namespace convscope::sparse_cuda

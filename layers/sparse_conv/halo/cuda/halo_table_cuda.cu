@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// halo_table_cuda.cu: cuts a cloud into tiles with their halo, on the GPU, without waiting for it.
+// halo_table_cuda.cu: cuts a cloud into tiles and lists the halo of each tile, on the GPU. The host
+// does not wait.
 //
 // Steps   find     the entry of each site and row of taps (find_entries_cuda.cu)
 //         order    sites along a Z curve: sorted by the bits of their coordinates, interleaved
@@ -122,7 +123,7 @@ struct HashTable {
   }
 };
 
-// A thread block makes a tile. A thread has one slot.
+// A thread block makes one tile, and each thread makes one slot.
 __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant__ TileMaker z) {
   __shared__ unsigned long long by_mask[kHaloSlots];  // mask, then thread
   __shared__ int sites[kHaloSlots];
@@ -240,7 +241,7 @@ __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant_
   }
 }
 
-// Returns rows of [2, n]: the second one has the sites along the curve.
+// Returns rows of [2, n]: the second row has the sites in the order of the curve.
 Tensor along_curve(const SparseSites& sites, const Places& places) {
   const Device device = current_device();
   const std::int64_t n = sites.count();

@@ -4,19 +4,20 @@
 // read them.
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
-// Textbook   implicit_gemm gathers a row for each pair: 13 rows of C elements for each site of a
-//            surface
-// Method     forward, dx   a block has a tile and up to 64 lanes: rows of the halo into shared
-//                          memory, 1.2 to 2.3 for each site; then for each tap its weights, by a
-//                          ring of three stages, and matrix products of 64 sites, whose rows
-//                          ldmatrix reads in place (gathered_tile.cuh)
+// Textbook   implicit_gemm gathers one row of x for each pair of neighbours: on a surface 13 rows
+//            of C elements for each site
+// Method     forward, dx   a block computes a tile and up to 64 lanes. It loads the rows of the
+//                          halo into shared memory, 1.2 to 2.3 rows for each site. It loads the
+//                          weights of one tap after the other into a ring of three stages, and
+//                          multiplies 64 sites at a time, whose rows ldmatrix reads in place
+//                          (gathered_tile.cuh)
 // Shapes     x [n,C], w [K,C,(T,)R,S], y [n,K]; f32 (three products of scaled fp16), TF32, f16,
 //            bf16; sums f32
 // Supports   submanifold, at most 32 taps and 5 along w, rows of at most 64 channels, whose halo
 //            fits into shared memory (in f32 sm_90 has enough); sm_80 and newer; no dw
-// Cost       rows of the halo and the weights once for each tile, from L2; products of 64 sites
-//            with each tap that one of them has. Neither data nor products limit the time (see
-//            cost)
+// Cost       L2 is read once for each tile: the rows of the halo and the weights. A tile multiplies
+//            64 sites with each tap that one of the sites has. Neither data nor products limit the
+//            time (see cost)
 // Numerics   as implicit_gemm: bound 32 eps of the sum over magnitudes. Same bits on each run
 // Choices    sites are in the order of the Z curve, not sorted by their taps. So tiles visit more
 //            taps, but read less than half of the bytes. Rows of A are in registers, because
@@ -36,7 +37,7 @@ namespace convscope {
 namespace sparse_cuda {
 namespace {
 
-// The tiling of a product that fits into shared memory.
+// The sizes, the kernel and the shared memory of one call.
 struct HaloPlan {
   SumsSizes sizes;
   const HaloInstance* by = nullptr;  // null: there are too many channels
@@ -142,7 +143,7 @@ Cost halo_cost(const Problem& z, Direction direction) {
   const double multiprocessors = cuda_device_facts().multiprocessors;
   const double own_tiles = static_cast<double>(facts->tiles) * lane_tiles / multiprocessors;
   const double own_steps = facts->taps / plan.tiles.step_taps * lane_tiles / multiprocessors;
-  // Counts half of the time that is lost when blocks do not fill the last wave.
+  // If blocks do not fill the last wave, half of the lost time counts.
   const double rounded = std::ceil(own_tiles / blocks) * blocks;
   const double unfilled = own_tiles > 0 ? 1 + 0.5 * (rounded / own_tiles - 1) : 1;
   const double alone_step_us = planes == 2 ? step_us : 1.2;

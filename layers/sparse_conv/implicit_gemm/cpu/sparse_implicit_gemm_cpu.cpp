@@ -15,20 +15,21 @@
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32, sums in f32; w prepared as
 //            [taps, C, lanes] for each tile of lanes
 // Supports   f32; every map
-// Cost       FLOPs = 2 C K for each pair of neighbours, none for missing ones; a row of y is read
-//            and written in the cache once for each tap; workspace = pairs of a row of taps for
-//            each thread; for dw up to 16 copies of dw; bound by arithmetic from about C = K = 32
-//            on
+// Cost       FLOPs = 2 C K for each pair of neighbours, none for missing ones; for each tap a row
+//            of y is read and written in the cache; workspace = the pairs of one row of taps for
+//            each thread; for dw also up to 16 copies of dw; bound by arithmetic from about C = K =
+//            32 on
 // Numerics   a sum has chains of at most 160 terms, and at most 125 chains if C is at most 160, so
-//            error_growth is 9. A sum goes over taps, then channels, in order. dw sums 512 sites at
-//            a time, and adds chunks and parts of chunks in order. The cuts between chunks depend
-//            only on the problem, so bits are the same on each run and with any number of threads.
-//            Exact on integers below 2^24
+//            error_growth is 9. A sum goes over taps, then channels, in order. dw adds 512 sites at
+//            a time, and adds the results of chunks and of parts of chunks in order. The division
+//            into chunks depends only on the problem, so bits are the same on each run and with any
+//            number of threads. Exact on integers below 2^24
 // Backward   dx: the same algorithm from inputs to outputs, with w transposed. dw: each chunk lists
-//            the pairs of a tap, and tiles of 8 channels and up to 48 kernels sum over them; at
-//            most 16 parts of the chunks have separate sums. Assigned or added to
+//            the pairs of a tap, and register tiles of 8 channels and up to 48 kernels sum over the
+//            pairs. At most 16 groups of chunks have separate copies of dw. dw is assigned or added
+//            to
 // Choices    a chunk has 512 sites, whose rows of up to 128 channels stay in L2. A tile of 8 x 48
-//            needs 24 accumulators, 3 vectors of weights and a vector of x of the 32 registers. A
+//            uses 28 of 32 registers: 24 accumulators, 3 vectors of weights and a vector of x. A
 //            tile of 8 outputs that keeps all taps in registers, as on a GPU, would multiply zeros
 //            for missing neighbours: 1.84 times the products on a noisy shell of 100,000 sites,
 //            even where the sites of a chunk are sorted by their neighbours
@@ -51,7 +52,7 @@ using Index = std::int64_t;
 using Problem = SparseConvProblem;
 constexpr Index kChunk = kMaxSparseSites;
 
-// Pieces of a block of memory; with a null block only their bytes are counted.
+// Cuts a block of memory into arrays. With a null block, only counts the bytes.
 class Scratch64 {
  public:
   explicit Scratch64(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
@@ -68,7 +69,7 @@ class Scratch64 {
   std::size_t bytes_ = 0;
 };
 
-// How the lanes of an output are cut into tiles of some vectors.
+// Cuts the lanes of an output into tiles of a few vectors.
 struct LaneTiles {
   explicit LaneTiles(Index lanes_of_row)
       : lanes(sparse_kernels.get().lanes), vectors(ceil_div(lanes_of_row, lanes)) {
@@ -191,10 +192,10 @@ void prepare_weights(const PrepareArgs<Problem>& args) {
 
 // ---- backward_weight ----------------------------------------------------------------------------
 
-// Returns the number of parts of the chunks with separate copies of dw: at most 16, and at most 64
-// MiB of copies if there are two or more. Each part clears and adds up its copy once. So a part has
-// at least 32 pairs of each tap on average; 256 pairs if a copy exceeds L2, 1024 if it exceeds a
-// share of L3.
+// Returns into how many parts the chunks are divided; each part has a separate copy of dw. There
+// are at most 16 parts, and two or more parts have at most 64 MiB of copies. Each part clears its
+// copy and adds it up once. To make this worthwhile, a part has at least 32 pairs of each tap on
+// average: 256 pairs if a copy exceeds L2, 1024 if it exceeds a share of L3.
 Index weight_parts(const Problem& z) {
   const Index one = z.taps() * z.c * LaneTiles(z.k).padded() * Index{sizeof(float)};
   const Index fit = std::max<Index>(1, (Index{64} << 20) / one);
@@ -261,8 +262,8 @@ void backward_weight(const SparseConvBackwardWeightArgs& args) {
   });
 }
 
-// In addition to the products, listing pairs takes about a cycle for each tap and site, and adding
-// a tile's sums to rows about 2 for each vector.
+// Besides the products, listing pairs takes about one cycle for each tap and site, and adding the
+// accumulators of a tile to rows takes about 2 cycles for each vector.
 Cost cost(const Problem& z, Direction direction) {
   const bool data = direction == Direction::backward_data;
   const Index lanes = data ? z.c : z.k;

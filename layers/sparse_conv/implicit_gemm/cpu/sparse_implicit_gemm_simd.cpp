@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_implicit_gemm_simd.cpp: register tiles of rows at any address: one pointer for each pair.
+// sparse_implicit_gemm_simd.cpp: register tiles whose rows are at arbitrary addresses, with one
+// pointer for each pair.
 //
 // Formula    of one tap: out[here, lane] += sum over d < depth of in[there, d] w[d, lane];
 //            to[c, lane] += sum over pairs of x[there, c] dy[here, lane]
@@ -23,7 +24,7 @@ constexpr int kVectors = kLanes == 16 ? 3 : kLanes == 8 ? 2 : 1;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-// Takes 16 sites at a time. Sites with a neighbour at the tap are compressed.
+// Processes 16 sites at a time, and stores only the sites that have a neighbour at the tap.
 template <int kRun>
 CONVSCOPE_INLINE void list(const SparseListTask& task) {
   const int run = kRun == 0 ? task.run : kRun;
@@ -34,7 +35,7 @@ CONVSCOPE_INLINE void list(const SparseListTask& task) {
   for (int i = 0; i < task.count; i += 16, site = _mm512_add_epi32(site, sixteen)) {
     const int left = task.count - i < 16 ? task.count - i : 16;
     const __m512i entry = _mm512_maskz_loadu_epi32(first_lanes(left), task.entries + i);
-    // The neighbour at the next tap that has one.
+    // The neighbour at the next tap whose bit is set.
     __m512i next = _mm512_srl_epi32(entry, _mm_cvtsi32_si128(run));
 #pragma GCC unroll 7
     for (int j = 0; j < run; ++j) {
@@ -52,7 +53,7 @@ CONVSCOPE_INLINE void list(const SparseListTask& task) {
 
 #else
 
-// Writes each pair, and counts it if there is a neighbour.
+// Writes every pair, but advances only after a pair with a neighbour.
 template <int kRun>
 CONVSCOPE_INLINE void list(const SparseListTask& task) {
   const int run = kRun == 0 ? task.run : kRun;
@@ -108,7 +109,7 @@ void pairs(const SparsePairsTask& task) {
       Vec sums[kRows][N];
 #pragma GCC unroll 8
       for (int m = 0; m < kRows; ++m) {
-        const int pair = first + (m < count ? m : 0);  // a row after the last pair is not stored
+        const int pair = first + (m < count ? m : 0);  // a missing row repeats the first pair
         rows[m] = task.in + task.there[pair] * task.depth + begin;
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) sums[m][n] = zero();
@@ -143,8 +144,8 @@ void any_pairs(const SparsePairsTask& task) {
   pairs<1>(task);
 }
 
-// kWhole: all channels and lanes of the tile exist. Otherwise a channel after the last one repeats
-// the last one, and is not written.
+// If kWhole is true, all channels and lanes of the tile exist. Otherwise the channels after the
+// last one repeat the last one, and their results are not written.
 template <int N, bool kWhole>
 void weight_tile(const SparseWeightTask& task, Index channel, Index lane) {
   const Index channels = task.c - channel < kRows ? task.c - channel : kRows;

@@ -3,7 +3,8 @@
 // Sites with neighbours at the same taps share a tile, and a tile visits only the taps it needs.
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
-// Textbook   a row of 27 C numbers for each site, most of them 0, times w as [27 C, K]
+// Textbook   a matrix with a row of 27 C numbers for each site, most of them 0, multiplied by w as
+//            [27 C, K]
 // Method     forward, dx   a block sums 64 to 256 sites x 16..128 channels. In each step
 //                          asynchronous copies load 64 elements of the K dimension, of the
 //                          neighbours' rows and of w, into shared memory, while the tensor cores
@@ -14,15 +15,16 @@
 // Shapes     x [n,C], w [K,C,(T,)R,S], y [m,K]; f32 (three products of scaled fp16), TF32, f16,
 //            bf16; sums f32
 // Supports   every kernel, dilation and kind of map; sm_80 and newer
-// Cost       products of each 64 sites with each tap that one of them has: 1.0 (full, ink) to 2.5
-//            times the useful ones. The time is limited by loads from L2: rows, and the weights of
-//            each tile
+// Cost       a tile multiplies 64 sites with each tap that one of the sites has: 1.0 (full grid,
+//            ink) to 2.5 times the useful products. Loads from L2 limit the time: rows, and the
+//            weights of each tile
 // Numerics   as conv2d's implicit_gemm: bound 32 eps of the sum over magnitudes. Same bits on each
-//            run. A NaN or infinite weight makes all sites of its tile NaN, because 0 times this
-//            weight is NaN. An infinite or NaN dy likewise reaches dw of taps at which its site has
-//            no neighbour
-// Choices    sites are sorted by the mask of taps, because a tile in the order of keys would visit
-//            more taps. Missing neighbours are zeros in shared memory, without a load from memory
+//            run. A NaN or infinite weight makes all sites of its tile NaN, because missing
+//            neighbours are multiplied as 0. In the same way, an infinite or NaN dy of a site makes
+//            dw NaN for taps at which the site has no neighbour
+// Choices    sites are sorted by the mask of their taps, because in the order of keys a tile would
+//            visit more taps. A missing neighbour is zeros in shared memory and takes no load from
+//            memory
 // Source     see the paper in the registration; B. Graham et al. 2018, arXiv 1711.10275
 // Read next  layers/sparse_conv/shared/cuda/tile_table.h, then tile_products.cuh
 #include "layers/sparse_conv/shared/cuda/tile_run.h"

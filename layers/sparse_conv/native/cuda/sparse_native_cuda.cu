@@ -74,8 +74,8 @@ std::shared_ptr<const Lists> pair_lists(const Problem& z, const SparseLook& look
   });
 }
 
-// Returns the steps of 64 pairs in a split of a list. The longest list, which belongs to the centre
-// tap, has 24 splits; then all lists together have some blocks for each SM.
+// Returns how many steps of 64 pairs a split of a list has. The longest list, that of the centre
+// tap, has 24 splits. All lists together then have some blocks for each SM.
 int steps_of_split(const Problem& z) {
   return static_cast<int>(
       std::clamp<std::int64_t>(ceil_div(z.out_count(), std::int64_t{kTileDepth} * 24), 8, 64));
@@ -214,8 +214,9 @@ void weights(const SparseConvBackwardWeightArgs& call) {
   });
 }
 
-// Measured on an H100. Forward and dx: sums are read and written at 1.7 TB/s. dw: rows come from
-// the caches, the look-up of a pair adds time, and parts are written and added up.
+// Measured on an H100. Forward and dx: accumulators are read and written in memory at 1.7 TB/s. dw:
+// rows come from the caches, the look-up of pairs takes time, and partial results are written and
+// added up.
 Cost cost(const Problem& z, Direction direction) {
   tile_table(*z.map, z.map->look_by_output());  // counts the pairs on the device
   const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
@@ -257,7 +258,7 @@ const SparseConvAlgorithm kAlgorithm{
     .idea = "tap by tap over lists of pairs: gather, multiply and add in one kernel for each tap",
     .paper = "Graham et al. 2018, arXiv 1711.10275; Yan et al. 2018: SECOND, Sensors 18(10) 3337",
     .supports = [](const Problem& z, Direction) -> Support {
-      // The tables of tiles are those of dw, which fit always.
+      // Uses the check of dw, whose tables fit for every problem.
       return tile_support(z, Direction::backward_weight, false);
     },
     .cost = cost,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_pairs.cuh: the pairs of each tap as a list, and the products of one tap after the other:
-// gather rows, multiply, scatter, in one kernel for each tap.
+// sparse_pairs.cuh: lists the pairs of each tap, and multiplies one tap after the other. One kernel
+// for each tap gathers rows, multiplies them by the weights, and scatters the products.
 //
-//   lists     of tap t at [t sites, t sites + count[t]): site there, site here, in the order of the
-//             table's slots. A list has each site here once, so that adding its products needs no
-//             atomics; the next tap's kernel starts after this one
+//   lists     The pairs of tap t are at [t sites, t sites + count[t]), each as (site there, site
+//             here), in the order of the table's slots. A list has each site here once, so adding
+//             its products needs no atomics; the next tap's kernel starts after this one
 //   sums      acc[here, lane] += in[there, :] w[t, :, lane]      acc f32
 //   weights   dw[t, c, k] = sum over the list of x[there, c] dy[here, k]
 // Read next  sparse_native_cuda.cu, which starts them
@@ -25,8 +25,8 @@ struct PairLists {
   int sites = 0, block_count = 0;
 };
 
-// Grid: x selects kThreads slots, y the tap. The first call counts a block's pairs, the second call
-// writes them to the lists.
+// Grid: x counts groups of kThreads slots, y counts taps. The first call counts the pairs of each
+// block, the second call writes the pairs to the lists.
 template <bool kFill>
 __global__ __launch_bounds__(kThreads) void list_pairs_kernel(
     const __grid_constant__ TableView table, const __grid_constant__ PairLists z) {
@@ -109,7 +109,7 @@ struct TapSums {
   float* sums = nullptr;  // [sites here, lanes]
 };
 
-// Block (x: tiles of the list, y: tiles of lanes).
+// Grid: x counts tiles of the list, y counts tiles of lanes.
 template <class V>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void tap_sums_kernel(const __grid_constant__ TapSums z) {
@@ -166,7 +166,8 @@ __global__ __launch_bounds__(V::kThreads,
     const int row = group * 64 + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
     if (row >= pairs) continue;
     float* const to = z.sums + static_cast<std::int64_t>(z.here[first_pair + row]) * z.lanes;
-    // Loads everything first: loads after a store to the same array would wait for it.
+    // All loads come before the first store, because a load after a store to the same array would
+    // wait for the store.
     if (z.lanes % 2 == 0) {
       float2 before[V::kColumns / 8];
 #pragma unroll
@@ -206,7 +207,8 @@ struct TapWeights {
   int rows = 0;            // taps x row tiles x kTileRows
 };
 
-// Block (x: tap, tiles of its channels inside; y: tiles of lanes; z: splits of the list).
+// Grid: x counts all channel tiles of one tap, then those of the next; y counts tiles of lanes, z
+// splits of the list.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void tap_weights_kernel(
     const __grid_constant__ TapWeights z) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// factors.cuh: the operands of a product, as pieces (eight fp16/bf16 elements). They are packed
-// into the workspace or read in place. f32 operands have a scale.
+// factors.cuh: the operands of a product, as pieces of eight fp16/bf16 elements. Operands are
+// packed into the workspace or read in place. f32 operands have a scale.
 // Read next  row_pack.cuh
 #pragma once
 
@@ -16,7 +16,7 @@ using Problem = SparseConvProblem;
 inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math == MathMode::tf32; }
 inline int planes_of(const Problem& z) { return z.dtype == DType::f32 && !is_tf32(z) ? 2 : 1; }
 
-// Cuts memory into arrays, one after the other. Without a base it only counts bytes.
+// Cuts memory into arrays, one after the other. Without a base the object only counts bytes.
 class Memory {
  public:
   explicit Memory(void* base) : base_(static_cast<std::byte*>(base)) {}
@@ -107,8 +107,8 @@ struct WeightTiles {
   }
 };
 
-// Packs both operands that are not read in place. The first one has rows of features; the second
-// one has rows of features or weights [K,C,taps] for `lanes` columns.
+// Packs both operands, unless they are read in place. The first one has rows of features; the
+// second one has rows of features, or weights [K,C,taps] for `lanes` columns.
 void pack_factors(const Problem& z, const Workspace& at, const void* first, const void* second,
                   bool second_is_weights, bool backward, std::int64_t lanes,
                   const WeightTiles& tiles = {});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// find_entries.cuh: searches the neighbours of sites on the GPU. All tables begin with it.
+// find_entries.cuh: searches the neighbours of sites on the GPU, which is the first step of making
+// a table.
 #pragma once
 
 #include "layers/sparse_conv/shared/cuda/tile_table.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tile_instances.cuh: which tiles the kernels are compiled for; each type has a file that lists its
-// own.
+// tile_instances.cuh: the tiles that the kernels are compiled for. Each element type has a file
+// that lists its tiles.
 #pragma once
 
 #include <span>

@@ -30,12 +30,12 @@ struct SumsTarget {
   const float2* unscale = nullptr;  // null: 1
   const void* bias = nullptr;
   const float* start = nullptr;  // [sites, lanes], added; may be null
-  float* parts = nullptr;        // [sites, lanes]: assigned instead of out; may be null
+  float* parts = nullptr;        // [sites, lanes]: written instead of out; may be null
   void* out = nullptr;           // [sites, lanes]
-  bool wide = false;             // out and bias are f32, whatever the operands are
+  bool wide = false;             // true: out and bias are f32 for every type of operands
 };
 
-// Two lanes of a site, k and k + 1, with k even; missing lanes are skipped.
+// Stores lanes k and k + 1 of a site, with k even; lanes that do not exist are skipped.
 template <class Half>
 class SumsStore {
  public:
@@ -67,7 +67,7 @@ class SumsStore {
   }
 
  private:
-  // Stores both at once where each row begins at an even element.
+  // Stores two lanes at once if each row begins at an even element.
   template <class T>
   __device__ void write(T* to, const float (&y)[2], bool two) const {
     if (z_.lanes % 2 == 0) {
@@ -156,7 +156,7 @@ __device__ inline void store_sums(const SumsArgs& z, const float (&sums)[V::kSum
   }
 }
 
-// Block (x: tiles of slots, y: tiles of lanes).
+// Grid: x counts tiles of slots, y counts tiles of lanes.
 template <class V>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void sums_kernel(const __grid_constant__ SumsArgs z) {
@@ -247,7 +247,7 @@ struct WeightsArgs {
 
 inline constexpr int kMaxUnits = 2048;  // of a split, whose list is in shared memory
 
-// Block (x: tiles of (tap, channel), y: tiles of lanes, z: splits of the slots).
+// Grid: x counts tiles of (tap, channel), y counts tiles of lanes, z counts splits of the slots.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weights_kernel(
     const __grid_constant__ WeightsArgs z) {
@@ -273,7 +273,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weights_kernel(
   let_next_kernel_start();
   wait_for_previous_kernel();
 
-  // The taps of this tile, and the units that have one of them.
+  // Finds the taps of this tile, and the units in which a slot has one of these taps.
   if (thread < 16) {
     unsigned word = 0;
     const int last_tap = t.first_tap + (first_piece + kPieces - 1) / z.pieces;
@@ -315,8 +315,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weights_kernel(
   const int dy_part = first_lane / 8 + dy_piece;
   TapPlace centre;
   if (t.order == nullptr) centre = tap_place(t, t.centre);
-  // Entries are loaded into shared memory kAhead steps before the rows that they name, with the
-  // barriers of the rows of that step (half_steps.cuh).
+  // Entries are loaded into shared memory kAhead steps before the rows to which they point. Both
+  // loads of a step use the same barriers (half_steps.cuh).
   const int first_row = tap_place(t, min(t.first_tap + first_piece / z.pieces, t.end_tap - 1)).row;
   constexpr int kRing = 2 * V::kAhead;
   auto* const ring = reinterpret_cast<unsigned*>(stages + V::kStages * V::kStageBytes +
@@ -327,7 +327,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weights_kernel(
     unsigned* const to = entries_of(step);
     for (int i = thread; i < (z.ring_rows + 1) * (kUnit / 4); i += V::kThreads) {
       const int line = i / (kUnit / 4);
-      const unsigned* from = nullptr;  // the last line says which site a slot is
+      const unsigned* from = nullptr;  // the last line has the site of each slot
       if (line < z.ring_rows) {
         from = t.entries + static_cast<std::int64_t>(min(first_row + line, t.rows - 1)) * t.slots;
       } else if (t.order != nullptr) {
@@ -404,8 +404,8 @@ struct AddParts {
   int splits = 0, rows = 0, lanes = 0, channels = 0, taps = 0, pieces = 0;
   int first_tap = 0, end_tap = 0;  // of the parts
   bool accumulate = false;
-  // The number of pairs of each tap, for `native`, where a split without pairs is not written.
-  // Null: all splits are written.
+  // The number of pairs of each tap; `native` does not write splits without pairs. Null: all splits
+  // are written.
   const int* counts = nullptr;
   int pairs_of_split = 1;
 };

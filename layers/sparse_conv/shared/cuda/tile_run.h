@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_run.h: code that `implicit_gemm` and `split_mask` share on CUDA. It runs a whole call, with
-// one table of tiles for all taps or with one table for each half of the taps. No CUDA here.
+// one table of tiles for all taps or with one table for each half of the taps. The header has no
+// CUDA code.
 #pragma once
 
 #include "layers/sparse_conv/algorithm.h"

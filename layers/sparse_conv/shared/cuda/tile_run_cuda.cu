@@ -26,9 +26,9 @@ std::vector<TapPart> parts_of(bool split) {
   return {TapPart::all};
 }
 
-// Returns a tile among the narrowest tiles that hold all lanes and whose table of entries fits into
-// shared memory. It is the tile with the fewest bytes from L2, counted in whole waves of blocks. A
-// high tile reads w for more sites at once. Returns null if the table fits into no tile.
+// Chooses among the narrowest tiles that hold all lanes and whose table of entries fits into shared
+// memory. Returns the tile with the fewest bytes from L2, counted in whole waves of blocks: a high
+// tile reads w for more sites at once. Returns null if the table fits with no tile.
 const SumsInstance* instance_for(const Problem& z, TapPart part, std::int64_t sites,
                                  std::int64_t lanes) {
   const CudaDeviceFacts& facts = cuda_device_facts();
@@ -55,8 +55,8 @@ const SumsInstance* instance_for(const Problem& z, TapPart part, std::int64_t si
   return best;
 }
 
-// Returns the highest tile that (tap, channel) fills: high tiles read dy less often. With few
-// channels a tile has many taps, and lower tiles skip more of the sites.
+// Returns the highest tile that the rows (tap, channel) fill, because high tiles read dy less
+// often. With few channels a tile covers many taps; lower tiles then skip more of the sites.
 const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps, int pieces) {
   const int columns = z.k > 64 ? 128 : 64;
   const std::int64_t rows = taps * pieces * half_tiles::kPieceHalves;
@@ -75,7 +75,7 @@ int ring_rows_of(const TileTable& table, const WeightsInstance& by, int pieces) 
   return std::min(ceil_div(taps - 1, table.run) + 1, table.part.rows);
 }
 
-// The number of parts of the slots, and of units in each.
+// How many splits the slots are divided into, and how many units a split has.
 struct Splits {
   int units = 1, count = 1, row_tiles = 1, lane_tiles = 1;
 
@@ -218,9 +218,9 @@ Support tile_support(const Problem& z, Direction direction, bool split) {
   return {};
 }
 
-// Rows gathered from L2 limit the time: an H100 reads about 3.4 TB/s, if 64 bytes are added to the
-// size of each row. The bytes of weights count half, because concurrent blocks load the same
-// weights. Most of the time of the tensor cores is hidden.
+// Gathering rows from L2 limits the time. An H100 reads about 3.4 TB/s, if 64 bytes are added to
+// the size of each row. The bytes of weights count half, because concurrent blocks load the same
+// weights. Most of the time of the tensor cores overlaps with loads.
 Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
   const SumsSizes sizes(z, weights ? Direction::forward : direction);
@@ -256,9 +256,10 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const double unit_us = flops * (planes == 2 ? 3 : 1) / 600e12 * 1e6;
   const double hidden = weights && planes == 2 ? 0.2 : 0.6;  // of the shorter one
   double us = std::max(cache_us, unit_us) + (1 - hidden) * std::min(cache_us, unit_us);
-  // dw: rows stay in L1, but lists of units cost time, and parts are written and added up.
+  // dw: rows stay in L1, but lists of units take time, and partial results are written and added
+  // up.
   if (weights) us = 0.75 * us + 15 + parts_bytes * 1.2e-6;
-  // A share of the tensor cores' peak; fp16 runs at twice the rate of TF32.
+  // peak_share compares with the peak of TF32, where fp16 runs at twice the rate.
   const double counted = flops * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const double packed =

@@ -16,7 +16,7 @@ inline Device current_device() {
   return {DeviceType::cuda, static_cast<std::uint8_t>(index)};
 }
 
-// Returns 64 bits from two words of a GPU; waits for it.
+// Returns the 64-bit count stored in two 32-bit words on a GPU; waits for the GPU.
 std::int64_t count_on_host(const Tensor& words);
 
 template <class T>

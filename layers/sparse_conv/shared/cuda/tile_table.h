@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// tile_table.h: the map of a sparse convolution (map.h) as kernels for tensor cores read it. No
-// CUDA here.
+// tile_table.h: the map of a sparse convolution (map.h) in the layout that kernels for tensor cores
+// read. The file has no CUDA code.
 //
-// A product works on tiles of 64 to 256 sites at once. A tap costs time if at least one site of the
-// tile has a neighbour at this tap, so sites with neighbours at the same taps should be in the same
-// tile. The entries are sorted by the mask of the taps that have a neighbour. A position in this
-// order is a slot.
+// A product works on tiles of 64 to 256 sites. A tap costs time if at least one site of the tile
+// has a neighbour at this tap, so sites with neighbours at the same taps should be in the same
+// tile. Therefore the entries are sorted by the mask of the taps that have a neighbour. A position
+// in this order is called a slot.
 //
 //   entries  [rows of taps, slots]   as in map.h, 32 bits each
 //   words    [units, words]          of 64 slots: the taps at which at least one slot has a
 //            neighbour
 //   order    [slots]                 the site of a slot; -1 after the last one
 //
-// A submanifold table needs no `order`, because each site is its own neighbour at the centre. So
-// with a 3x3x3 kernel the table takes 36 bytes for each site, and 4 bytes for each 64 sites.
+// A submanifold table needs no `order`, because each site is its own neighbour at the centre tap.
+// So with a 3x3x3 kernel the table takes 36 bytes for each site, plus 4 bytes for every 64 sites.
 //
 // Source: spconv 2 calls the sorted form implicit GEMM (Y. Yan et al.,
 // github.com/traveller59/spconv); H. Tang et al.: TorchSparse++, MICRO 2023, arXiv 2311.12862
@@ -48,7 +48,7 @@ struct TileTable {
   int taps = 0, run = 1;
   PartTaps part;
   int words = 1;    // of a unit: ceil(taps / 32)
-  int centre = -1;  // the tap at which each site meets itself; -1: see `order`
+  int centre = -1;  // the tap where a site is its own neighbour; -1: `order` is used
   bool descending = false;
   Tensor entries, unit_words, order;  // i32, on the GPU
   Tensor pairs;                       // i32 [2]: 64 bits, of the part
@@ -61,7 +61,7 @@ struct TileTable {
 std::shared_ptr<const TileTable> tile_table(const SparseMap& map, const SparseLook& look,
                                             TapPart part = TapPart::all);
 
-// The taps of the units, on the host. The product of a site and a tap counts as one.
+// The taps of each unit, on the host. Counts are products of one site and one tap.
 struct TileMasks {
   PartTaps part;
   int words = 1;

@@ -5,8 +5,8 @@
 //         mask      the mask of the taps of each site, at most 32 bits, and the number of taps
 //         sort      sites by that number
 //         permute   entries in the new order; the taps of each 64 sites together
-// The host reads nothing back, because it knows the numbers of sites, slots and taps. An entry
-// without neighbours is 0.
+// The host knows the numbers of sites, slots and taps, so it reads nothing back. An entry without
+// neighbours is 0.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -49,7 +49,7 @@ __global__ __launch_bounds__(kThreads) void mask_kernel(const __grid_constant__ 
       while (bits != 0) {
         const int bit = __ffs(static_cast<int>(bits)) - 1;
         bits &= bits - 1;
-        // Beyond 32 taps several share a bit: the order is good, but not optimal.
+        // Beyond 32 taps, several taps share a bit. The order is then good, but not optimal.
         key |= 1u << (taps <= 32 ? tap + bit : (tap + bit) * 32 / taps);
       }
     }

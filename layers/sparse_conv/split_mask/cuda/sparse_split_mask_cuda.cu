@@ -3,14 +3,14 @@
 // separate order of the sites, sorted by 13 or 14 taps instead of 27. So more sites of a tile have
 // the same taps, and fewer products are wasted where sites have few neighbours (lidar).
 //
-// Method     the first part leaves f32 results in the workspace, the second part adds these results
-//            and writes y; dw has one product for each part
+// Method     the first half of the taps leaves f32 results in the workspace, the second half adds
+//            these results and writes y; dw has one product for each half
 // Shapes, supports, numerics   as implicit_gemm
-// Cost       8 K more bytes for each site, and 44 bytes of map instead of 36
-// Choices    `auto` never takes it. On an H100 y and dx took 1.03 to 1.7 times as long as by
-//            implicit_gemm, in all 76 cases (19 clouds: shells, rooms, lidar, ink, random; f32 and
-//            f16), dw 0.96 to 2.0: split_mask saves products, but the time is limited by gathered
-//            rows, whose number does not change
+// Cost       for each site 8 K bytes more than implicit_gemm, and a map of 44 bytes instead of 36
+// Choices    `auto` never takes this algorithm. On an H100 y and dx took 1.03 to 1.7 times as long
+//            as by implicit_gemm, and dw 0.96 to 2.0 times, in all 76 cases (19 clouds: shells,
+//            rooms, lidar, ink, random; f32 and f16). split_mask saves products, but gathered rows
+//            limit the time, and their number does not change
 // Read next  implicit_gemm/cuda/sparse_implicit_gemm_cuda.cu, which explains the rest
 #include "layers/sparse_conv/shared/cuda/tile_run.h"
 
