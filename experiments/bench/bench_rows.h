@@ -81,7 +81,7 @@ class CONVSCOPE_API BenchRows {
            const std::function<double(BenchContender&)>& check);
   // Adds something else to be timed in the same rounds.
   void add_other(TimedThing thing, std::function<void(const std::vector<double>&)> done);
-  // Times all contenders. Returns correct rows sorted by time, then wrong ones.
+  // Measures all contenders. Returns correct rows sorted by time, then wrong ones.
   std::vector<BenchRow> measured();
 
  private:

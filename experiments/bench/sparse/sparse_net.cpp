@@ -101,8 +101,7 @@ class NetContender {
   }
   void wait() const { backend_of(device_).synchronize(device_.index); }
 
-  // Runs all layers on poisoned memory. Of several layers with equal channels, only the first is
-  // checked.
+  // Runs all layers on poisoned memory. Checks one of the layers with equal channels, the first.
   void check(SparseNetRow& row) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       for (const Direction direction : kDirections) poison(tensors_.of(i, direction).out[0].values);
