@@ -25,7 +25,7 @@ const Values& rank_distribution(std::size_t n, std::size_t m) {
   ways[0][0] = 1;
   for (std::size_t rank = 1; rank <= n + m; ++rank) {
     for (std::size_t k = std::min(n, rank); k > 0; --k) {
-      if (rank - k > m) continue;  // the other sample has only m values
+      if (rank - k > m) continue;  // so many others are not there
       for (std::size_t u = n * m + 1; u-- > rank - k;) ways[k][u] += ways[k - 1][u - (rank - k)];
     }
   }

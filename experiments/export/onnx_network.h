@@ -34,8 +34,7 @@ namespace convscope {
 
 struct OnnxOptions {
   bool fold_batch_norm = false;
-  bool reduce_range =
-      false;  // writes weights of 8 bits as 7-bit codes, -64 to 63
+  bool reduce_range = false;  // writes weights of 8 bits as 7-bit codes, -64 to 63
 };
 
 // Converts a network; `sample` is [C,H,W]. Throws an error of kind kConfig that names a layer

@@ -17,7 +17,7 @@ struct SlurmScript {
   std::vector<std::size_t> queue;  // the members: task I trains member I
   SlurmSettings settings = {};
   std::vector<std::string> plugins = {};  // from the command line
-  std::string call = {};  // from sweep.members.json; checked by the tasks
+  std::string call = {};                  // from sweep.members.json; checked by the tasks
 };
 
 // Returns the script. Folders and names are quoted for the shell. They are not in #SBATCH lines,
