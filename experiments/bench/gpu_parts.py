@@ -212,7 +212,7 @@ class Check:
         came_to_its_end = not stopped and code in step.ends_with and found is not None
         if isinstance(found, dict) and found.get("complete") is False:
             came_to_its_end = False
-        # A step stopped by the clock is left over; any other step that did not end well has failed.
+        # A step that the clock has stopped can continue later. Any other step that did not end well has failed.
         bad = not stopped and code != STOPPED and (code != 0 or not came_to_its_end)
         self.stamps.end(step.name, came_to_its_end, bad)
         if bad:

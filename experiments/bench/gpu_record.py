@@ -338,7 +338,7 @@ def some(names, most=6):
 
 
 def debts_of(record):
-    """Returns what is accepted today and has to be measured again."""
+    """Returns the parts that are accepted today but have to be measured again."""
     today, items, measured = source_hash(), items_of(record), measured_of(record)
     if any(excuses(record, item, measured[item]["sources_sha256"], today) for item in CHECKS if item in measured):
         yield f"not measured in their present form: {record['later']['reason']}"

@@ -69,7 +69,7 @@ class CommandLine {
   ~CommandLine();
 
   // Adds an option; names as in CLI11: "-o,--output" for an option, "CONFIG" for a positional
-  // argument. Parsing writes the value to `target`, which must exist until then.
+  // argument. Parsing writes to `value`, which must exist until then.
   CommandOption* add_option(const std::string& names, std::string& value,
                             const std::string& description);
   CommandOption* add_option(const std::string& names, int& value, const std::string& description);

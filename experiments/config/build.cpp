@@ -93,7 +93,8 @@ std::shared_ptr<Module> network_of(const ModelConfig& model, const Shape& input,
 }
 
 // A batch that is B times larger makes 1/B of the steps, each with a less noisy gradient. Goyal et
-// al. 2017 (arXiv:1706.02677) multiply the learning rate by B, others by the square root of B.
+// al. 2017 (arXiv:1706.02677) multiply the learning rate by B, other authors by the square root of
+// B.
 double base_learning_rate(const ExperimentConfig& config) {
   const OptimConfig& optim = config.optim;
   if (optim.lr_batch_size == 0) return optim.lr;

@@ -34,7 +34,8 @@ namespace convscope {
 
 struct OnnxOptions {
   bool fold_batch_norm = false;
-  bool reduce_range = false;  // writes weights of 8 bits as 7-bit codes, -64 to 63
+  bool reduce_range =
+      false;  // weights of 8 bits as codes of 7 bits, -64 to 63, with twice the step
 };
 
 // Converts a network; `sample` is [C,H,W]. Throws an error of kind kConfig that names a layer

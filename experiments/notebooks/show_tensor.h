@@ -28,7 +28,8 @@ CONVSCOPE_API Tensor test_image(std::int64_t height = 64, std::int64_t width = 6
 
 struct ImageOptions {
   std::string title = {};
-  // The values shown as black and as white. NaN stands for the smallest and the largest element.
+  // The values shown as black and as white. If they are NaN, the smallest and the largest element
+  // are used.
   double low = std::numeric_limits<double>::quiet_NaN();
   double high = std::numeric_limits<double>::quiet_NaN();
   bool color = false;  // [3,H,W]: red, green, blue

@@ -8,8 +8,8 @@ gathers and normalises its next batch; PyTorch's variants compute the same batch
     eager               as a plain program runs it
     CUDA graph          the eager step, captured
     compile + graph     torch.compile(mode="reduce-overhead") of forward, loss and backward
-    autotune + graph    torch.compile(mode="max-autotune-no-cudagraphs") of the same, the whole step
-                        captured
+    autotune + graph    torch.compile(mode="max-autotune-no-cudagraphs") of the same functions, and the whole
+                        step captured
 
 Both programs compute in f32: TF32 is switched off in cuDNN and cuBLAS. Times are medians in microseconds,
 measured by CUDA events over many steps.

@@ -109,7 +109,7 @@ def openvino(args, x):
     return run, openvino.__version__.split("-")[0], before
 
 
-# Name in the table: the function that prepares it and what it needs.
+# For each name in the table: the function that prepares the system, and its arguments.
 SYSTEMS = {
     "PyTorch NCHW": (pytorch, {}),
     "PyTorch channels-last": (pytorch, {"channels_last": True}),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_refresh.cpp: the state file and table of a sweep without a waiting command.
+// sweep_refresh.cpp: writes the state file and table of a sweep while no `convscope sweep` command
+// waits for it.
 #include "experiments/sweep/sweep_refresh.h"
 
 #include <signal.h>

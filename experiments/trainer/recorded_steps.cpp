@@ -213,8 +213,8 @@ void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
   next_batch_kernel.get(device_)(a);
 }
 
-// Returns the gather that the first kernel of the step performs. If that kernel cannot gather,
-// `images` of the result is null.
+// Returns the arguments with which the first kernel of the step gathers its batch. `images` is null
+// if that kernel cannot gather.
 BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
   if (!form.plan || !form.plan->takes_gather() || exchange_ != nullptr) return {};
   BatchGather g{.images = data_->images().data<std::uint8_t>(),

@@ -11,7 +11,7 @@
 namespace convscope {
 
 // Number of first steps per process that the averages leave out, because caches are cold, memory is
-// allocated and algorithms are chosen. A run that has no more steps averages these.
+// allocated and algorithms are chosen. A run that has only such steps averages them.
 inline constexpr std::int64_t kTimingWarmupSteps = 5;
 
 // Sums over steps.

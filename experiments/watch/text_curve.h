@@ -12,7 +12,8 @@ namespace convscope {
 
 // Braille characters have 2 x 4 dots each; a terminal without UTF-8 gets stars.
 enum class CurveInk { braille, stars };
-// Returns the kind of characters for the first of LC_ALL, LC_CTYPE and LANG that is set.
+// Returns the characters that the terminal can show, by the first of LC_ALL, LC_CTYPE and LANG that
+// is set.
 CONVSCOPE_API CurveInk ink_of_terminal();
 
 // Returns `rows` lines of `columns` columns. The first line begins with the largest value, the last

@@ -119,9 +119,9 @@ struct Tries {
   bool warm = false;     // run once before timing: the data is in a cache
 };
 
-// Returns the most units of work per second in any of the tries. `threads` threads start together,
-// each with its body from `make_body(thread)`; body(try) does `units`. The clock runs from the
-// first start to the last end.
+// Returns the highest rate of all tries, in units of work per second. `threads` threads start
+// together, each with its body from `make_body(thread)`. body(try) does `units` units of work. The
+// clock runs from the first start to the last end.
 template <class MakeBody>
 double best_rate(int threads, const Tries& tries, double units, MakeBody&& make_body) {
   StartLine line(threads);

@@ -11,7 +11,7 @@
 
 namespace convscope::matrix {
 
-// Returns 3x3, 1x1 and depthwise convolutions of N images: every algorithm takes one of them.
+// Returns 3x3, 1x1 and depthwise convolutions of N images. Every algorithm accepts at least one.
 CONVSCOPE_API std::vector<Conv2dProblem> small_problems(std::int64_t n);
 // Returns a dense problem with several formats of block-sparse weights. Some block sizes are
 // multiples of a vector, others are not; from none to all of the blocks are kept.

@@ -23,13 +23,14 @@
 // With block-sparse weights, the kept blocks are at random positions. At all other positions, the
 // reference has w = 0, and dw is not compared.
 //
-// On CUDA everything is copied to the device and back. There, sum(error^2) <= L^2 sum(value^2) must
-// hold too: L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for
-// f16. NCHW16c images (layers/dispatch/activation_layout.h) have the same values; lanes after the
-// last channel must be 0 in the output. Half precision in NHWC has f32 weights, biases and dw
-// (layers/conv2d/README.md); it runs on a device only, on addresses divisible by 16. Half-precision
-// inputs are rounded before the reference sees them. A half-precision output is rounded once, by at
-// most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
+// On CUDA everything is copied to the device and back. Results on CUDA must also satisfy
+// sum(error^2) <= L^2 sum(value^2), where L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for
+// tf32, 1e-2 for bf16, 2e-3 for f16. NCHW16c images (layers/dispatch/activation_layout.h) have the
+// same values; lanes after the last channel must be 0 in the output. Half precision in NHWC has f32
+// weights, biases and dw (layers/conv2d/README.md); it runs on a device only, on addresses
+// divisible by 16. Half-precision inputs are rounded before the reference reads them. A
+// half-precision output is rounded once, by at most u = 2^-9 or 2^-12 of its value; the bound
+// allows 2 u.
 //
 // The bound in each direction uses a sum of absolute values, called the magnitude. It is
 // conv(|x|,|w|) + |b| for y and conv^T(|dy|,|w|) for dx. For dw it is the sum of |x||dy| over all

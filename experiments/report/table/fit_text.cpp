@@ -50,7 +50,7 @@ Lines words_of(std::string_view text, std::size_t room) {
 }
 
 // Returns the start of the second column of a line such as "  name   what it means". For a line
-// with one column, returns its indentation plus a little.
+// with one column, returns its indentation plus two.
 std::size_t hanging_column(const std::string& line, std::size_t width) {
   const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
   const std::size_t gap = line.find("  ", indent);
