@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm_oracle.h: checks results with the operator's algorithm "reference". It computes the
-// operation in f64, from dense tensors of the real numbers that the operands represent. M is the
-// result of the same operation on the absolute values of these numbers. The tests have the same
-// bound: |error| <= error_growth * eps * max(M). For integer outputs, the expected values are
+// operation in f64, from dense tensors of the real numbers that the operands represent. The bound
+// is that of the tests: |error| <= error_growth * eps * max(M), where M is the result of the same
+// operation on the absolute values of these numbers. For integer outputs, the expected values are
 // clipped to the range of the codes, and the bound is half a step larger.
 //
 // The rounding of an input may be part of an operator's definition, as for the sample positions of
-// a deformable convolution. Such an operator defines Operator<Problem>::magnitudes. The reference
-// then computes in f32 with accumulators in f64, and errs by half an eps.
+// a deformable convolution. Such an operator defines Operator<Problem>::magnitudes. Its reference
+// computes in f32 with accumulators in f64, so the reference itself has an error of half an eps.
 #pragma once
 
 #include "experiments/bench/operator_contender.h"
@@ -66,7 +66,7 @@ class AlgorithmOracle {
   }
 
  private:
-  // Returns the real numbers of the inputs in the type of `real`.
+  // Returns the inputs as real numbers, in the element type of `real`.
   Operands numbers_of(const Problem& real, const Operands& operands) const {
     Operands out;
     for (std::size_t i = 0; i < specs_.inputs.size(); ++i) {

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how good `auto` is: the time of the algorithm it chooses / the time of the fastest algorithm.
+"""Measures the loss of `auto`: the time of the algorithm it chooses / the time of the fastest algorithm.
 
-The cases are all shapes files and random layers with sizes typical of networks, which no cost function was
-fitted on. Every case (problem, direction, layout, threads) is timed by `convscope bench conv2d`, all
-algorithms interleaved. The loss of a case is the least time of the chosen algorithm / the least time of the
-fastest. A loss below the noise (two standard errors of the two medians over their blocks) counts as none.
+The cases are all shapes files and random layers with sizes typical of networks, which no cost function was fitted on.
+Every case (problem, direction, layout, threads) is timed by `convscope bench conv2d`, all algorithms interleaved. The
+loss of a case is the shortest time of the chosen algorithm / the shortest time of the fastest. A loss below the noise
+(two standard errors of the two medians over their blocks) counts as none.
 
     python3 experiments/bench/auto_regret.py --program build/release/bin/convscope --out regret
     ... --quick                       every fifth problem of each list, ten random layers, short timings
@@ -15,8 +15,8 @@ fastest. A loss below the noise (two standard errors of the two medians over the
     ... --device cuda --precision bf16 --layout channels_last  half precision in NHWC, as in compiled steps
     ... --from FOLDER                 times nothing: reads JSON files of `bench conv2d` from a folder
 
-The folder holds one JSON file per part. Parts that exist are not timed again, so a stopped run continues.
-Remove the folder when the program has changed. The summary is printed and written to summary.json.
+The folder holds one JSON file per part of the measurement. Parts with a file are not timed again, so a stopped run
+continues. Remove the folder when the program has changed. The summary is printed and written to summary.json.
 """
 import argparse
 import itertools
@@ -105,7 +105,7 @@ def lists_of(options):
 
 
 def time_part(options, lines, run, part):
-    """Times one part with `convscope bench`. The JSON file gets its final name when it is complete."""
+    """Times one part with `convscope bench`. The JSON file gets its final name when the part is complete."""
     threads, precision, batch = run
     problems, partly = part.with_suffix(".txt"), part.with_suffix(".partly")
     problems.write_text("\n".join(lines) + "\n")

@@ -126,8 +126,8 @@ Json ceilings_json(const CpuCeilings& ceilings) {
           {"int8_ops_per_second", pair(ceilings.int8)}};
 }
 
-// With `with_blocks`, each row also has a list, the medians of its blocks of samples; a cell of a
-// CSV file cannot hold a list.
+// With `with_blocks`, each row also has a list of the medians of its blocks of samples. CSV is
+// written without this list, because a cell cannot hold a list.
 Json rows_json(const ReportedGroups& groups, const BenchReportSettings& settings,
                bool with_blocks) {
   Json out = Json::array();

@@ -30,7 +30,7 @@ struct BenchFact {
   double value = 0;
 };
 
-// The group of any operator, as the reports see it.
+// The rows of one problem and direction, of any operator, as the reports read them.
 struct ReportedGroup : PeerBenchRows {
   std::string problem;  // as text
   double nominal_flops = 0, nominal_bytes = 0;
@@ -41,8 +41,8 @@ struct ReportedGroup : PeerBenchRows {
   std::vector<BenchRow> rows;
   std::vector<BenchRefusal> refusals;
   std::string skipped;
-  // Facts that only some operators have. With facts, each row also shows the number of executed
-  // multiplications per useful one.
+  // Facts that only some operators have. In a group with facts, each row also shows the ratio of
+  // executed to useful multiplications.
   std::vector<BenchFact> facts = {};
   std::optional<double> cores_of_others = {};  // cores busy with other programs
   std::string remark = {};                     // the facts in words, below the head of the table
@@ -83,7 +83,7 @@ CONVSCOPE_API std::string bench_csv(const ReportedGroups& groups,
 CONVSCOPE_API std::string ceilings_json_text(const CpuCeilings& ceilings);
 CONVSCOPE_API std::string ceilings_text(const CpuCeilings& ceilings);
 
-// Returns whether any result, of this library or of the baseline, was wrong, or a time impossible.
+// Returns whether a result of this library or of the baseline was wrong, or a time was impossible.
 CONVSCOPE_API bool any_wrong(const ReportedGroups& groups);
 
 }  // namespace convscope

@@ -71,8 +71,8 @@ using BenchProgress = std::function<void(const std::string&)>;
 // Checks contenders when they are added and times all of them at the end.
 class CONVSCOPE_API BenchRows {
  public:
-  // Takes the type of the operands, `factors`, whose measured peak is the roof. `least_bytes` are
-  // the bytes that every correct algorithm reads and writes; below 0, nominal_bytes are used.
+  // Compares times with the measured peak of the operand type `factors`. `least_bytes` are the
+  // bytes that every correct algorithm reads and writes; below 0, nominal_bytes are used.
   BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
             DType factors = DType::f32, double least_bytes = -1);
 
@@ -81,7 +81,7 @@ class CONVSCOPE_API BenchRows {
            const std::function<double(BenchContender&)>& check);
   // Adds something else to be timed in the same rounds.
   void add_other(TimedThing thing, std::function<void(const std::vector<double>&)> done);
-  // Returns correct rows sorted by time, then wrong ones.
+  // Measures all contenders. Returns correct rows sorted by time, then wrong ones.
   std::vector<BenchRow> measured();
 
  private:
@@ -98,8 +98,8 @@ class CONVSCOPE_API BenchRows {
   std::vector<std::function<void(const std::vector<double>&)>> done_;  // parallel to things_
 };
 
-// Returns the roofline's time in seconds: the time of `flops` at the measured peak, or of moving
-// `bytes` from the memory level that holds all of them, whichever is longer.
+// Returns the roofline's time in seconds: the longer of the time of `flops` at the measured peak
+// and the time of moving `bytes` from the smallest memory level that holds all of them.
 CONVSCOPE_API double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes,
                                       int threads, bool cold, DType factors = DType::f32);
 

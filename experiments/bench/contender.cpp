@@ -123,7 +123,7 @@ void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
   const Tensor bias = Tensor::empty({z.k}, DType::f64);
   Generator random(1, 9);
   for (std::int64_t k = 0; k < z.k; ++k) {
-    // Representable in f32, so that another library gets the same values.
+    // The offsets are representable in f32, so that another library gets the same values.
     bias.data<double>()[k] = static_cast<double>(
         static_cast<float>(middle + spread * static_cast<double>(random.normal())));
   }
@@ -210,7 +210,8 @@ double Contender::check(const SampledReference& reference) {
   });
 }
 
-// A smaller sample has a smaller M (sampled_reference.h), so twice the bound is allowed.
+// M is the largest magnitude in the sample (sampled_reference.h). It is smaller in a smaller
+// sample, so this check allows twice the bound.
 std::string Contender::look() {
   constexpr double kProducts = 1e6, kSlack = 2;
   const Conv2dProblem& z = problem();
@@ -231,7 +232,8 @@ std::string Contender::look() {
   return now.judge(data_.result(sparse), growth, in_blocks).wrong;
 }
 
-// Every byte is a valid code. So the comparison of two runs finds codes that were not written.
+// Every byte is a valid code, so unwritten codes cannot be marked. Codes that differ between two
+// runs on differently filled memory were not written.
 std::string Contender::not_written() {
   const Tensor& output = data_.operands().out[0].values;
   const Tensor first = output.to(Device{}).clone();

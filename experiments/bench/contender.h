@@ -67,7 +67,7 @@ class CONVSCOPE_API BenchData {
 
 class CONVSCOPE_API Contender : public OperatorContender<Conv2dProblem> {
  public:
-  // Takes a problem with the sizes and types that `data` was made for; its weights may be dense
+  // Takes a problem with the sizes and types of `data`. The weights of the problem may be dense
   // while those of `data` are sparse.
   Contender(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, Direction direction,
             const BenchData& data, const Switches& switches = {}, std::string name = "")

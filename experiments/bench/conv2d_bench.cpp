@@ -143,7 +143,7 @@ class Measurement {
                         const Conv2dAlgorithm* chosen, bool any) {
     if (!any) return;
     const bool beside = !(problem == group_.problem);
-    std::vector<BenchRefusal> known;  // refusals of dense variants of sparse problems are expected
+    std::vector<BenchRefusal> known;  // ignored: an algorithm may refuse the dense variant
     for (const Conv2dAlgorithm* algorithm : accepting_algorithms(
              options_.algorithms, problem, direction_, options_.only_auto ? chosen : nullptr,
              beside ? known : group_.refusals)) {

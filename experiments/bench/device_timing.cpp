@@ -12,7 +12,7 @@
 namespace convscope {
 namespace {
 
-// So long that the overhead of the two marks, about a microsecond, does not matter.
+// A sample is so long that the overhead of its two marks, about a microsecond, does not matter.
 constexpr double kLongEnough = 500e-6;
 constexpr int kMaxRepeats = 64;
 
@@ -88,7 +88,7 @@ void time_on_device(std::vector<TimedThing>& things, Device device,
   std::vector<std::unique_ptr<Burst>> bursts;
   int rounds = 0;
   for (TimedThing& thing : things) {
-    // The caller's estimate includes host time.
+    // The caller's estimate includes host time, so three runs are timed between marks.
     thing.run();
     begin.set();
     for (int i = 0; i < 3; ++i) thing.run();

@@ -10,14 +10,15 @@
 #                                                   deform, sparse, compressed
 #   experiments/bench/gpu_check.sh --seconds 540 --parts DIR   stops after 540 seconds. The same command
 #                                                   continues with the rest, on any machine that has DIR
-#   experiments/bench/gpu_check.sh --verify-record  without a GPU: are the tests and the sanitizers of the
-#                                                   newest record of today's sources, complete and clean?
+#   experiments/bench/gpu_check.sh --verify-record  needs no GPU: checks that the newest record has complete and clean
+#                                                   tests and sanitizers of today's sources
 #
-# --jobs N: parallel test processes. --out DIR: folder of the record (default: experiments/bench/records).
-# --base FILE: the record that provides parts that were not run (default: the newest). Without --parts, the parts
-# are in build/gpu_check, which is emptied first. Exit code 1: something failed; 5: no GPU; 75: stopped, parts are
-# left. The baselines are PyTorch and torchvision: their rows need a python3 that has them. Variables: gpu_parts.py,
-# gpu_sanitize.py. In calls of minutes: framework/cuda/README.md, "On a machine that is lent for minutes".
+# --jobs N: parallel test processes. --out DIR: folder of the record (default: experiments/bench/records). --base FILE:
+# the record that provides parts that were not run (default: the newest). Without --parts, the parts are in
+# build/gpu_check, which is emptied first. Exit code 1: something failed; 5: no GPU; 75: stopped, parts are left. The
+# baselines are PyTorch and torchvision: their rows need a python3 that has them. gpu_parts.py and gpu_sanitize.py list
+# the environment variables. framework/cuda/README.md, "On a machine that is lent for minutes", describes a check in
+# several short calls.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 

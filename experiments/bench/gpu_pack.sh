@@ -5,9 +5,9 @@
 #   experiments/bench/gpu_pack.sh FILE.tar.xz [--build build/cuda]   one file, as small as xz makes it
 #   experiments/bench/gpu_pack.sh DIR         [--build build/cuda]   the same as a folder DIR/pack.tar.xz
 #
-# Contents: bin/convscope, bin/test_cuda, lib/libconvscope_cuda.so, the shared libraries that they need and a bare
-# machine lacks, all stripped. The file pack.json holds the hash of the sources and the release of nvcc. cuBLAS is not
-# packed: the machine has the toolkit's, or that of pip (nvidia-cublas). On the other machine:
+# Contents: bin/convscope, bin/test_cuda, lib/libconvscope_cuda.so, and the shared libraries that they need and a bare
+# machine lacks. All files are stripped. The file pack.json holds the hash of the sources and the release of nvcc.
+# cuBLAS is not packed: the programs use that of the toolkit or of pip (nvidia-cublas). On the other machine:
 #
 #   mkdir -p pack && tar -xJf FILE.tar.xz -C pack && experiments/bench/gpu_check.sh --programs pack ...
 set -euo pipefail
@@ -39,7 +39,7 @@ for file in "${files[@]}"; do
     exit 1
   fi
 done
-# Otherwise pack.json would hold another hash than that of the code in the library.
+# Without this check, pack.json could hold another hash than that of the code in the library.
 newer=$(find framework layers optim quant sparsity datasets experiments \( -name '*.cu' -o -name '*.cuh' \) \
   -newer "$build/lib/libconvscope_cuda.so" -print -quit)
 if [[ -n $newer ]]; then

@@ -80,7 +80,7 @@ def network_steps(convscope):
 
 
 def sparse_steps(convscope):
-    # Every algorithm on clouds, checked on a sample, and a network of six layers.
+    # Times every algorithm on clouds, checked on a sample, and a network of six layers.
     steps = [Step("sparse", f"sparse_{precision}", [
         convscope, "bench", "sparse_conv", *shapes("sparse", "sparse_other"), "--device", "cuda", "--precision",
         precision, "--min-time", "0.02"], shown="last") for precision in ("f32", "f16")]
@@ -89,7 +89,7 @@ def sparse_steps(convscope):
 
 
 def compressed_steps(convscope):
-    """Returns steps that compare integers and block-sparse weights with dense floating point: layers, then
+    """Returns the steps that compare integer and block-sparse execution with dense floating point: first layers, then
     networks."""
     int8 = [sys.executable, f"{PEERS}/int8_gpu_vs_pytorch.py", "--program", convscope]
     steps = [Step("compressed", "compressed_int8", [*int8, *shapes("resnet18", "resnet50", "mobilenet_v2")]),
@@ -212,7 +212,7 @@ class Check:
         came_to_its_end = not stopped and code in step.ends_with and found is not None
         if isinstance(found, dict) and found.get("complete") is False:
             came_to_its_end = False
-        # A step stopped by the clock is left over; any other step that did not end well has failed.
+        # A step that the clock has stopped can continue later. Any other step that did not end well has failed.
         bad = not stopped and code != STOPPED and (code != 0 or not came_to_its_end)
         self.stamps.end(step.name, came_to_its_end, bad)
         if bad:
@@ -222,8 +222,8 @@ class Check:
             self.left.append(step.name)
 
     def ceilings(self, something_to_time):
-        """Measures the peaks first, because `auto` uses them. They are stored with the parts, so every call
-        on the same GPU model makes the same choices; another model has its own file."""
+        """Measures the peaks first, because `auto` uses them. The peaks are stored with the parts, so every call on the
+        same GPU model makes the same choices; another model has its own file."""
         step = Step("ceilings", "ceilings", [self.convscope, "info", "--measure", "--json"], (0,))
         self.step(step)
         known = read_json(pathlib.Path(os.environ["CONVSCOPE_CACHE_DIR"]) / "ceilings_cuda.json") or {}
@@ -233,8 +233,8 @@ class Check:
             run_until(self.clock, step.command, {}, subprocess.DEVNULL)
 
     def goes_on(self, step, path):
-        """Returns whether the file holds rows of today's sources and of this GPU model. Rows of other GPU
-        models are kept in other files until such a GPU is used again."""
+        """Returns whether the file holds rows of today's sources and of this GPU model. Rows of another GPU model are
+        moved to another file until such a GPU is used again."""
         def kept(gpu):
             name = re.sub(r"[^A-Za-z0-9]+", "-", gpu.get("name", "unknown"))
             return self.folder / f"{step.name}.{name}.{self.stamps.sources[:8]}.kept"

@@ -66,8 +66,8 @@ CLAIM = re.compile(r"^\s*\.error_growth = \d+,", re.MULTILINE)
 
 
 def code_of(text):
-    """Returns the lines without comments, extra blanks and error bounds: the code that is compiled for the
-    device. A changed comment needs no new measurement."""
+    """Returns the lines that are compiled for the device, without comments, extra blanks and error bounds. A changed
+    comment needs no new measurement."""
     lines = CLAIM.sub("", COMMENT.sub(lambda found: found.group(1) or " ", text)).splitlines()
     return "\n".join(line for line in (" ".join(line.split()) for line in lines) if line)
 
@@ -162,8 +162,8 @@ def device_of(value):
 
 
 def measured_of(record):
-    """Returns {item: where, when and from which sources}. A record older than `measured` comes from one
-    call, except for what its `incomplete` describes in words: the sources of these parts are unknown."""
+    """Returns {item: where, when and from which sources}. A record without `measured` comes from one call, except for
+    the parts that its `incomplete` describes in words: the sources of these parts are unknown."""
     if "measured" in record:
         return record["measured"]
     out = {}
@@ -184,7 +184,7 @@ def taken_over(entry, base):
 
 
 def compose(folder, base):
-    """Returns the record of the folder's parts, with missing ones from the base, and sentences about it."""
+    """Returns the record of the folder's parts, and remarks about it. Missing parts come from the base."""
     folder, remarks = pathlib.Path(folder), []
     stamps = {path.name[:-len(".stamp")]: read_json(path) for path in sorted(folder.glob("*.stamp"))}
     stamps = {item: stamp for item, stamp in stamps.items() if stamp}
@@ -205,7 +205,7 @@ def compose(folder, base):
             continue
         if value is None or (not stamp["complete"] and there and item not in (*CHECKS, "huge")
                              and not list(wrong_in(item, value))):
-            # A whole list of older sources is worth more than the first rows of a new one.
+            # A whole list of older sources is more useful than the first rows of a new one.
             cut = {"date": stamp["date"], "sources_sha256": stamp["sources_sha256"],
                    "rows": len(value["rows"] if isinstance(value, dict) and "rows" in value else value or [])}
             if there:
@@ -230,7 +230,7 @@ def compose(folder, base):
               "sources_sha256": measured.get("tests", first).get("sources_sha256"),
               "source_files": first.get("source_files"), "gpu": first["gpu"], "nvcc": first.get("nvcc"),
               **members_of(items), "measured": measured}
-    # Remarks about checks that are not new are dropped with them.
+    # A remark about a check is kept only while the record contains the same old check.
     over = {item for item in (*CHECKS, "huge") if "taken_over_from" in measured.get(item, {})}
     said = {part: why for part, why in ((base or {}).get("incomplete") or {}).items() if part in over}
     if said:
@@ -285,8 +285,8 @@ def wrong_in(item, value):
 
 
 def fails_alone(result):
-    """Returns whether all errors under a tool are failed tests without a report of the tool. Their run
-    counts as incomplete: they must pass without the tool."""
+    """Returns whether all errors under a tool are failed tests without a report of the tool. The tool's run then counts
+    as incomplete, and these tests must pass without the tool."""
     failed, reported = result.get("failed_tests") or [], result.get("reported_tests") or []
     return bool(failed) and not reported and len(failed) == result.get("errors")
 
@@ -338,7 +338,7 @@ def some(names, most=6):
 
 
 def debts_of(record):
-    """Returns what is accepted today and has to be measured again."""
+    """Returns the parts that are accepted today but have to be measured again."""
     today, items, measured = source_hash(), items_of(record), measured_of(record)
     if any(excuses(record, item, measured[item]["sources_sha256"], today) for item in CHECKS if item in measured):
         yield f"not measured in their present form: {record['later']['reason']}"

@@ -25,8 +25,8 @@ Deform/SmallDeformOnCuda* DeformLayerOnCuda.MakesTheSteps*
 Int8OnCuda.*InEveryTile CodesOnCuda* BlockSparseOnCuda.*InEveryTile IntegerExecutionOnCuda.SmallNetworks*
 */SparseOnCuda.IsExact*/plane */SparseOnCuda.*/strided_two */SparseOnCuda.IsExact*/inverse_plane
 """
-# Large linear layers use cuBLAS, in which racecheck reports hazards. Not in FILTER either: tiles of fft,
-# which reads pairs of planes and discards the second one of the last pair.
+# Large linear layers use cuBLAS, in which racecheck reports hazards. FILTER also omits the tiles of fft: fft reads
+# pairs of planes and discards the second plane of the last pair.
 LEFT_OUT = "LinearFusedOnCuda.MakesHalfCopiesOfLargeLayers"
 LONG = ("*OnRandomProblems", "*InEveryTile", "Deform/SmallDeformOnCuda*", "RecordedSteps*", "*.SmallNetworks*")
 SHARES = {"*.AgreesWithTheReferenceOnRandomProblems": 8}  # racecheck takes over five minutes for all of them

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stamps of a GPU check. NAME.stamp next to each part NAME.json records from which sources, when and on
-which GPU the part was measured, and whether it is complete. A machine without a GPU makes the record from
-these files (gpu_record.py)."""
+"""Stamps of a GPU check. A file NAME.stamp next to each part NAME.json records from which sources, when and on which
+GPU the part was measured, and whether it is complete. gpu_record.py makes the record from these files, even on a
+machine without a GPU."""
 import datetime
 import json
 import os
@@ -45,7 +45,7 @@ def read_json(path):
 
 
 class Stamps:
-    """The stamps of one call, which share the hash of the sources and the facts about the programs."""
+    """The stamps of one call of the script, which share the hash of the sources and the facts about the programs."""
 
     def __init__(self, folder, sources_sha256, source_files=None, nvcc=None):
         self.folder = pathlib.Path(folder)
@@ -61,12 +61,12 @@ class Stamps:
         return stamp is not None and stamp.get("sources_sha256") == self.sources
 
     def is_done(self, name):
-        """Returns whether the part is complete and clean for the same sources: it need not run again."""
+        """Returns whether the part is complete and clean for the same sources, so that it need not run again."""
         stamp = self.read(name)
         return self.is_of_today(name) and stamp["complete"] and not stamp["failed"]
 
     def begin(self, name):
-        """Writes a stamp before the part runs, so that a part whose machine disappears has one, too."""
+        """Writes a stamp before the part runs, so that a part has a stamp even if its machine disappears."""
         self._write(name, self.gpu, complete=False, failed=False)
 
     def end(self, name, complete, failed):
@@ -80,6 +80,6 @@ class Stamps:
                  "complete": complete, "failed": failed}
         others = {*(before or {}).get("also_on", []), (before or {}).get("gpu", {}).get("name")}
         others -= {None, gpu.get("name")}
-        if others:  # it continued on another machine
+        if others:  # the part continued on another machine
             stamp["also_on"] = sorted(others)
         write_json(self.folder / f"{name}.stamp", stamp)

@@ -2,13 +2,13 @@
 """Runs Google tests of a GPU check in small groups, one process per group, by several workers until a
 deadline.
 
-The results of a group are appended to PART.rows when its process has ended, one line of JSON per process.
-The next call with the same sources and folder continues with the remaining tests; failed tests run once
-more. PART.json has the numbers of passed and failed tests, and the names of those that are not done.
+When the process of a group has ended, one line of JSON with the results is appended to PART.rows. The next call with
+the same sources and folder continues with the remaining tests; failed tests run once more. PART.json has the numbers of
+passed and failed tests, and the names of tests that are not done.
 
-A test may be divided among processes (tests/support/random_share.h); it is done when all shares are. Under
-compute-sanitizer a process counts when the tool has printed its summary: a process stopped earlier might
-still have reported errors.
+A test may be divided into shares, one per process (tests/support/random_share.h); it is done when all shares are. Under
+compute-sanitizer a process counts only if the tool has printed its summary, because a process that stopped earlier
+might still have reported errors.
 """
 import collections
 import fnmatch
@@ -302,7 +302,7 @@ LOCK = threading.Lock()
 
 
 class Worker(threading.Thread):
-    """A thread that stores its exception; wait_for() raises it."""
+    """A thread that stores an exception of its work; wait_for() raises it."""
 
     def __init__(self, work):
         super().__init__(daemon=True)

@@ -101,7 +101,7 @@ void time_interleaved(std::vector<TimedThing>& things, const InterleaveOptions& 
   for (std::int64_t round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < things.size(); ++i) {
       const Part& part = parts[i];
-      // Turn number t is in round floor(t rounds / turns).
+      // A thing takes part in some of the rounds: its turn t is in round floor(t rounds / turns).
       if ((round + 1) * part.turns() / rounds == round * part.turns() / rounds) continue;
       const BetweenRuns& between = things[i].between;
       if (between.turn) between.turn();

@@ -4,9 +4,9 @@
 //
 // A measurement consists of rounds. Each thing takes part in enough rounds to fill its time budget,
 // and these rounds are spread evenly. With warm caches, a thing begins its turn with one uncounted
-// run, because the other things have used the caches; a few counted runs follow. With cold caches,
-// the caches are flushed before every run. Very short runs are repeated within one sample until the
-// clock can resolve their time.
+// run, because other things have used the caches since its last turn; a few counted runs follow.
+// With cold caches, the caches are flushed before every run. A sample repeats a very short run
+// until the clock can resolve the total time.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,8 @@
 
 namespace convscope {
 
-// What happens between the runs of a thing that must not reuse results (moving_inputs.h).
+// Functions that are called between the runs of a thing, so that it cannot reuse results
+// (moving_inputs.h).
 struct BetweenRuns {
   std::function<void()> turn;            // before each turn, not timed
   std::function<void()> sample;          // before each sample, not timed

@@ -61,8 +61,8 @@ bool weights_may_move(const std::vector<std::unique_ptr<BenchContender>>& sharin
 
 namespace {
 
-// A check takes about as long as a few runs. So results are checked only after the first rounds,
-// after a random eighth of the later rounds, and after the last.
+// A check takes about as long as a few runs, so not every round is checked: only the first ones, a
+// random eighth of the later ones, and the last one.
 constexpr int kFirstLooks = 3, kOneIn = 8;
 
 BetweenRuns between_runs_of(BenchContender& one, std::function<bool()> weights) {
@@ -96,9 +96,9 @@ BetweenRuns between_runs_of(BenchContender& one, std::function<bool()> weights) 
 }  // namespace
 
 // Estimates the time of a run. The first run includes one-time costs, so a second run is timed
-// unless it would take long. For short runs the estimate is the shortest of several runs. A page
-// fault would make it too long; then samples would have too few runs for the clock. The output is
-// poisoned before each run, so a contender cannot reuse it.
+// unless it would take long. For short runs the estimate is the shortest of several runs, because a
+// page fault makes a single run too long, and samples would then have too few runs for the clock.
+// The output is poisoned before each run, so a contender cannot reuse it.
 TimedThing timed(BenchContender& contender, double first_seconds, std::function<bool()> weights) {
   double estimate = first_seconds;
   for (int i = 0; i < (first_seconds > 1e-3 ? 1 : 8) && first_seconds <= 1; ++i) {

@@ -80,8 +80,8 @@ class CONVSCOPE_API BenchContender {
 
 // Returns a contender as a thing for interleaved timing (interleave.h). One more run estimates its
 // time, unless the first run took long. The inputs change between runs. The result is checked after
-// some rounds and after the last; a contender with a wrong result is rejected. `weights` is called
-// when the timing begins; if it returns true, the weights change, too.
+// some rounds and after the last; a contender with a wrong result is rejected. When the timing
+// begins, `weights` returns whether the weights change, too.
 CONVSCOPE_API TimedThing timed(BenchContender& contender, double first_seconds,
                                std::function<bool()> weights = {});
 // Returns whether the weights may change: no contender has prepared them in advance.

@@ -24,7 +24,7 @@ std::string problem_of_variant(const ConvscopePeerVariant& variant, std::int32_t
 
 std::string problem_of_peer(const ConvscopePeer* peer) {
   if (peer == nullptr) return "has no table";
-  // Checked first: the layout of another version's table is unknown.
+  // The version is checked first, because the layout of another version's table is unknown.
   if (peer->abi != CONVSCOPE_PEER_ABI) {
     return cat("has version ", peer->abi, " of the interface, not ", CONVSCOPE_PEER_ABI);
   }

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the forecast of `explain --ranks` with `launch -n P run`, on the processes of this host.
 
-For each network and each number of processes: `bench exchange` measures latency and rate between the
-processes, `explain --ranks P --ranks-per-host P --inside ...` predicts a step from them, and `launch -n P
-run` trains. The three run one after the other, `--repeats` times; a Markdown table shows the medians. Every
-process has one thread. Do not use more processes than cores: steps are timed one at a time.
+For each network and each number of processes, three commands run one after the other. `bench exchange` measures latency
+and rate between the processes. `explain --ranks P --ranks-per-host P --inside ...` predicts the time of a step from
+them. `launch -n P run` trains. They are repeated `--repeats` times, and a Markdown table shows the medians. Every
+process has one thread. Do not use more processes than cores, because `explain` times steps in a single process.
 
     python3 experiments/bench/ranks_forecast.py --program build/release/bin/convscope
     ... --quick --only lenet5
@@ -64,8 +64,8 @@ def foretold(program, words, processes, link, folder):
 
 
 def trained(program, words, processes, epochs, folder):
-    """Returns the measured (milliseconds of a step, milliseconds of waiting, cores used by other programs).
-    The cores are known for one process only: several processes would count each other as other programs."""
+    """Returns the measured (milliseconds of a step, milliseconds of waiting, cores used by other programs). With
+    several processes the third number is unknown, because each would count the others as other programs."""
     with tempfile.TemporaryDirectory(dir=folder) as out:
         start = ["launch", "-n", str(processes)] if processes > 1 else []
         called([program, *start, "run", *words, "expect=null", f"train.epochs={epochs}", "-o", out],

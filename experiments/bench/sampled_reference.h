@@ -18,7 +18,7 @@
 
 namespace convscope {
 
-// The epilogue of forward: out = clip(relu(sum + bias[k]), low, high), rounded to steps.
+// The epilogue of forward: out = clip(relu(sum + bias[k]), low, high), rounded to steps of y.
 struct Conv2dBehind {
   const double* bias = nullptr;  // [K], or null
   bool relu = false;
@@ -38,8 +38,8 @@ CONVSCOPE_API Shape output_shape(const Conv2dProblem& problem, Direction directi
 
 class CONVSCOPE_API SampledReference {
  public:
-  // Takes a sample of at least 64 elements; a larger sample needs at most about `most_products`
-  // products. `seed` selects the sample.
+  // Takes a sample of at least 64 elements. The sample is larger when about `most_products`
+  // products suffice for more elements. `seed` selects the elements.
   SampledReference(const Conv2dProblem& problem, Direction direction, const Conv2dInputs& inputs,
                    double most_products = 2e7, std::uint64_t seed = 7);
 
@@ -53,7 +53,7 @@ class CONVSCOPE_API SampledReference {
 
   std::int64_t looked_at() const { return static_cast<std::int64_t>(index_.size()); }
   bool complete() const { return looked_at() == count_; }
-  // Returns the share of elements whose expected value is at an end of the codes.
+  // Returns the share of elements whose expected value is the smallest or largest code.
   double clipped() const { return clipped_; }
 
  private:

@@ -126,8 +126,8 @@ class Run {
     for (const Tier tier : matrix::kAllTiers) directions(problem, tier, machines);
   }
 
-  // Checks a problem on small integers and on one kind of real numbers; successive calls use
-  // different kinds. Checks sparse weights, too.
+  // Checks a problem on small integers and on one kind of real numbers, which changes from call to
+  // call. Checks sparse weights, too.
   void in_turn(const Conv2dProblem& problem) {
     if (problem.is_empty() || failed()) return;
     std::vector<Conv2dProblem> forms = {problem};
@@ -155,7 +155,7 @@ class Run {
     }
   }
 
-  // One thread and one instruction set first: an error there is the simplest to find.
+  // The first case has one thread and one instruction set, because its errors are simplest to find.
   void small() {
     for (const Machines& machines : {Machines{.each_isa = false, .threads = {1}}, Machines{}}) {
       for (const Conv2dProblem& problem : matrix::small_problems(3)) {
@@ -187,7 +187,8 @@ class Run {
     }
   }
 
-  // An algorithm without kernels per instruction set gives the same bits on each.
+  // Returns whether the bits depend on the instruction set. If not, the algorithm has no kernels
+  // for single instruction sets.
   bool differs_by_isa() const {
     const Isa best = current_isa();
     bool differs = false;

@@ -14,20 +14,20 @@
 
 namespace convscope {
 
-// The problem lists of a folder. The edge cases come first, because they are small and each has
-// another special property. Lists of other operators are skipped. Throws an error of kind kIo when
-// a list cannot be read.
+// The problem lists of a folder. The edge cases come first, because they are small and each has a
+// different special property. Lists of other operators are skipped. Throws an error of kind kIo
+// when a list cannot be read.
 struct CheckLists {
   std::vector<Conv2dProblem> edge_cases = {}, others = {};
 };
 CONVSCOPE_API CheckLists check_lists(const std::string& folder);
 
 struct CheckOptions {
-  bool quick = false;                        // only small problems, edge cases and some random ones
+  bool quick = false;                        // only small problems, edge cases, few random ones
   std::vector<Conv2dProblem> problems = {};  // if not empty, only these are checked
   CheckLists lists = {};                     // by default the lists of the program
   std::vector<std::string> require = {};     // features that it must support (features.h)
-  // Is called before each case with its text: "forward of n=2,c=..., integers".
+  // A function that is called before each case with its text: "forward of n=2,c=..., integers".
   std::function<void(const std::string&)> note = [](const std::string&) {};
 };
 
@@ -44,7 +44,7 @@ struct CheckReport {
   std::optional<matrix::Fault> fault;  // no value if the algorithm's description is wrong
 
   bool passes() const { return sentence.empty(); }
-  // Required features that it does not support.
+  // Required features that the algorithm does not support.
   std::vector<FeatureAnswer> unmet;
 };
 

@@ -154,7 +154,7 @@ std::string check_text(const CheckRow& row) {
         rest);
   }
   const std::string name = row.algorithm.empty() ? row.plugin : row.algorithm;
-  // How it failed is in the cause; the table and the JSON have a word for each status.
+  // The cause says how the algorithm failed; the table and the JSON name a status.
   const bool never_judged = row.status == "ended" || row.status == "timeout";
   const std::string verdict = never_judged ? "wrong" : row.status;
   const std::string space(verdict.size() < 6 ? 7 - verdict.size() : 2, ' ');

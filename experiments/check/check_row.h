@@ -14,9 +14,9 @@ namespace convscope {
 struct CheckRow {
   std::string plugin = {}, hash = {};  // the file of a plug-in, absolute; "": built-in
   std::string algorithm = {};          // "" when the whole file is refused
-  // "ok", or one of these. "wrong": a result is wrong. "unmet": it is correct, but a required
-  // feature is missing. "ended": it ended its process or never returned. "timeout": it exceeded
-  // --timeout. "refused": the file is not a plug-in of this program.
+  // "ok" or the kind of failure. "wrong": a result is wrong. "unmet": the results are correct, but
+  // a required feature is missing. "ended": the algorithm ended its process or never returned.
+  // "timeout": it exceeded --timeout. "refused": the file is not a plug-in of this program.
   std::string status = "ok";
   std::string cause = {};  // a sentence; "" when it is ok
   std::string first = {};  // "forward of n=1,..., integers, avx2, 1 thread"
@@ -27,7 +27,7 @@ struct CheckRow {
   std::vector<FeatureAnswer> features = {}, unmet = {};
   double error_growth = 0;  // the error bound that was applied
   double seconds = 0;
-  std::string output = {};  // the first 4 KiB of what it wrote to stdout and stderr
+  std::string output = {};  // the first 4 KiB of the stdout and stderr of the check
   std::int64_t output_bytes = 0;
 
   bool passes() const { return status == "ok"; }
@@ -39,7 +39,7 @@ CONVSCOPE_API CheckRow row_of(const Conv2dAlgorithm& algorithm, const CheckRepor
 CONVSCOPE_API std::string check_text(const CheckRow& row);
 CONVSCOPE_API std::string check_table(const std::vector<CheckRow>& rows);
 
-// Converts a row to JSON, and back. If the text is not a row, row_from_json() throws an error.
+// Converts a row to JSON, and back. row_from_json() throws an error if the text is not a row.
 CONVSCOPE_API std::string row_json(const CheckRow& row);
 CONVSCOPE_API CheckRow row_from_json(const std::string& text);
 

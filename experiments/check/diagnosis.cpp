@@ -20,7 +20,8 @@ using matrix::Fault;
 using matrix::Surroundings;
 using matrix::Tier;
 
-// Problems with one special property each, small enough to try all mistakes. No image is square.
+// Each of these problems has one special property and is small enough to try all mistakes. No image
+// is square.
 constexpr const char* kProbes[] = {
     "n=2,c=2,h=5,w=6,k=3,r=3,s=3",
     "n=1,c=1,h=4,w=7,k=2,r=3,s=3,pad=1",
@@ -39,7 +40,7 @@ constexpr const char* kProbes[] = {
     "n=2,c=2,h=4,w=5,k=6,r=1,s=1,groups=2",
     "n=1,c=6,h=4,w=5,k=2,r=3,s=3,pad=1,groups=2",
     "n=2,c=3,h=5,w=5,k=3,r=3,s=3,pad=1,groups=3",
-    // The remainders after whole blocks of 4, of 8 and of 16 differ.
+    // The channel counts 29 and 31 leave different remainders after blocks of 4, of 8 and of 16.
     "n=3,c=29,h=3,w=4,k=31",
     "n=1,c=1,h=2,w=29,k=1,r=1,s=3,pad=0x1",
 };
@@ -122,8 +123,8 @@ class Doctor {
     return right && fault_.kind == Fault::Kind::values ? race() : "";
   }
 
-  // Compares bits: a race may stay below the error bound, but it does not give equal bits each
-  // time.
+  // The comparison is by bits: the errors of a race may stay below the bound, but its bits differ
+  // from call to call.
   std::string of_bits() const {
     constexpr int kTimes = 20;
     if (fault_.threads == 1) {
@@ -158,7 +159,8 @@ class Doctor {
                  : "";
   }
 
-  // For NCHW16c images and sparse weights, checks whether plain formats give correct results.
+  // For NCHW16c images and sparse weights, checks whether NCHW and dense weights give correct
+  // results.
   std::string of_format() const {
     Conv2dProblem plain = fault_.problem;
     const ActivationLayout layout = plain.layout;
@@ -255,7 +257,7 @@ class Doctor {
     return "";
   }
 
-  // Recognises an error that is only a larger rounding error.
+  // Recognises an error that is only a rounding error above the bound.
   std::string of_rounding() {
     ConvolutionCase one = case_of(fault_.problem);
     const auto terms = static_cast<double>(fault_.problem.sum_length(fault_.direction));
@@ -355,7 +357,7 @@ class Doctor {
     for (const char* const text : kProbes) add_probe(Conv2dProblem::parse(text));
     std::string said = first_explanation(true);
     if (!said.empty()) return said;
-    // Only this problem may show the mistake, or there may be several mistakes.
+    // The mistake may show only in the problem of the fault, or several mistakes may be combined.
     Conv2dProblem own = fault_.problem;
     if (own.nominal_flops() > 2 * kMaxProducts) return "";
     own.layout = ActivationLayout::nchw;

@@ -8,7 +8,7 @@ namespace convscope {
 namespace {
 
 using L = Loops;
-constexpr L::Index kFar = L::Index{1} << 20;  // a range that excludes nothing
+constexpr L::Index kFar = L::Index{1} << 20;  // larger than any index, for a range without limits
 
 template <int kBlock>
 void whole_blocks_of_outputs(L& l) {

@@ -5,7 +5,7 @@
 //
 // The check finds mistakes, whatever a plug-in prints, returns, or does to its process. The child
 // is not a sandbox: malicious code can change the memory of the check. To grade untrusted code, run
-// the check in a container or as a user without other rights.
+// the check in a container, or as a user who has no other rights.
 #pragma once
 
 #include <functional>
@@ -26,8 +26,8 @@ struct CheckTask {
 // refusal when the file is not a plug-in of this program.
 CONVSCOPE_API std::vector<CheckTask> tasks_of_plugin(const std::string& file);
 
-// Runs a check. `command` returns the command line that checks a problem (text) again. `watch` is
-// called with the current step.
+// Runs a check. `command` returns the command line that repeats the check of a problem (text).
+// `watch` is called with the current step.
 CONVSCOPE_API CheckRow run_check(const CheckTask& task, const CheckSettings& settings,
                                  const CheckLists& lists,
                                  const std::function<std::string(const std::string&)>& command,

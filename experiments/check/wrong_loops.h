@@ -21,25 +21,25 @@ struct Loops {
     bool has(Index i) const { return i >= begin && i < end; }
     bool operator==(const Range&) const = default;
   };
-  // How pixels outside x count when a wrong border test accepts them:
+  // Pixels outside x that a wrong border test accepts:
   enum class Outside {
     zero,     // count as 0
     memory,   // are read at the computed address: a neighbouring row
     nearest,  // are replaced by the nearest border
   };
   enum class Channels {
-    of_group,        // g C/G + c, g = k / (K/G)
+    of_group,        // channel g C/G + c, g = k / (K/G): correct
     of_first_group,  // c
     interleaved,     // g = k mod G
     by_inputs,       // g = k / (C/G)
-    all,             // each kernel sums over all C, and w is read past its end
+    all,             // each kernel sums over all C, and reads w past its end
   };
   enum class Order { nchw, nhwc };
   enum class Start { right, left_out, twice, of_first };
 
   CONVSCOPE_API explicit Loops(const Conv2dProblem& problem);
 
-  Conv2dProblem z;  // the sizes of the arrays; not changed
+  Conv2dProblem z;  // the sizes of the arrays, which no mistake changes
   Index stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
   Range n, k, p, q, c, r, s;  // the indices that the loops visit
   Range h, w;                 // the rows and columns that the border test accepts
@@ -50,13 +50,13 @@ struct Loops {
   bool swap_channels = false;           // w[c,k,r,s]
   Order x_order = Order::nchw, y_order = Order::nchw, w_order = Order::nchw;
   bool first_image = false;    // x[0] for every n
-  Start start = Start::right;  // how bias (forward) or old value (gradients) starts the sum
+  Start start = Start::right;  // the initial value of a sum: bias (forward), old value (gradients)
   double factor = 1;           // of each product
 
   bool operator==(const Loops&) const = default;
 };
 
-// Returns what the loops compute for the values of a case.
+// Returns the result of the loops for the inputs of a case.
 CONVSCOPE_API std::vector<double> sums_of(const Loops& loops,
                                           const matrix::ConvolutionCase& numbers,
                                           Direction direction, bool extra);

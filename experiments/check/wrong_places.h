@@ -9,8 +9,7 @@
 
 namespace convscope {
 
-// Returns "12 of 60 elements, all with q = 5 (the last)". `wrong` says of each element whether it
-// is wrong.
+// Returns "12 of 60 elements, all with q = 5 (the last)". `wrong` has a flag for each element.
 CONVSCOPE_API std::string places_text(const Conv2dProblem& problem, Direction direction,
                                       const std::vector<bool>& wrong);
 

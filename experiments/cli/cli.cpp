@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cli.cpp: parses the command line, runs one command, and turns every failure into one line on
-// stderr and an exit code. CLI11 parses; its error texts and exit codes are replaced.
+// stderr and an exit code. CLI11 parses; this file replaces its error texts and exit codes.
 #include "experiments/cli/cli.h"
 
 #include <unistd.h>
@@ -192,7 +192,7 @@ bool asks_for_help_of_nothing(const CommandLine& program) {
          std::ranges::any_of(rest, [](const std::string& word) { return !word.starts_with("-"); });
 }
 
-// Refuses words that no command can understand.
+// Refuses words that the shell has split because quotes are missing.
 void refuse_missing_quotes(int argc, char** argv) {
   const std::vector<std::string> given(argv + std::min(argc, 1), argv + argc);
   const std::string sentence = missing_quotes(given);
@@ -231,7 +231,7 @@ int parse_and_run(int argc, char** argv) {
     print_help(program);
     return 0;
   }
-  // Tests of documents check in this way that the program accepts a command line.
+  // With this variable, tests of documents check that the program accepts a command line.
   if (std::getenv("CONVSCOPE_PARSE_ONLY") != nullptr) return 0;
   if (globals.threads >= 0) set_num_threads(globals.threads);
   if (commands().get(command->name()).opens_plugins && !globals.plugins.empty()) {
@@ -307,7 +307,7 @@ int report_failure(const std::exception_ptr& failure) {
     }
     return exit_code(error.kind());
   } catch (const std::filesystem::filesystem_error& error) {
-    // No system call accepts the path: the name is too long, or a folder is not readable.
+    // The path cannot be used in a system call: it is too long, or a folder is not readable.
     print_error(cat("expected to use the path '", error.path1().string(),
                     "', got: ", error.code().message()));
     return exit_code(ErrorKind::kIo);

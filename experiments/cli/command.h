@@ -37,7 +37,7 @@ struct Command {
   // Adds options, positionals and nested subcommands to `app` and returns the action. The values
   // that the parser fills in must be in a shared_ptr that the returned closure holds.
   std::function<std::function<int()>(CommandLine& app)> declare;
-  // False: this process does not open the plug-ins that --plugin names.
+  // False: the command does not open the plug-ins of --plugin in this process.
   bool opens_plugins = true;
 };
 CONVSCOPE_API Registry<Command>& commands();
@@ -55,8 +55,8 @@ CONVSCOPE_API const GlobalOptions& global_options();
 // Returns the global options as overrides of a config ("threads=2"). Commands that load a config
 // append them to the user's overrides.
 CONVSCOPE_API std::vector<std::string> global_overrides();
-// Returns whether text on this stream (1 stdout, 2 stderr) is coloured. --color, NO_COLOR and
-// whether the stream is a terminal decide.
+// Returns whether text on this stream (1 stdout, 2 stderr) is coloured: --color decides, then
+// NO_COLOR, then whether the stream is a terminal.
 CONVSCOPE_API bool use_color(int file_descriptor);
 
 // Prints text: results to stdout, remarks to stderr (one line each, none with -q). Control
@@ -69,7 +69,7 @@ CONVSCOPE_API void print_remark(std::string_view line);
 // Prints the exception as one line on stderr and returns its exit code.
 CONVSCOPE_API int report_failure(const std::exception_ptr& failure);
 
-// Fails because of a wrong call: exit code 2, with a hint at `convscope <command> --help`.
+// Throws the error of a wrong call: exit code 2, with a hint at `convscope <command> --help`.
 [[noreturn]] CONVSCOPE_API void fail_usage(std::string_view command, std::string_view sentence);
 
 }  // namespace convscope

@@ -136,7 +136,7 @@ CommandOption* CommandLine::add(const std::string& names, T& value,
 }
 
 namespace {
-// Refuses an empty text as the value of an option, because it would count as an option that was not
+// Refuses an empty text as the value of an option, because CLI11 treats such an option as not
 // given. Commands check empty arguments themselves.
 CommandOption* without_empty_texts(CommandOption* option) {
   if (option->facts().is_positional) return option;

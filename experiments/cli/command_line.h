@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// command_line.h: declaration and parsing of options and arguments. A thin wrapper of CLI11, with
-// CLI11's names: CLI11 takes about ten seconds to compile, so only command_line.cpp includes it.
+// command_line.h: declaration and parsing of options and arguments. A thin wrapper of CLI11 that
+// keeps CLI11's names. Only command_line.cpp includes CLI11, which takes about ten seconds to
+// compile.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ namespace convscope {
 // One option, flag or positional argument. Every setter returns the option itself.
 class CommandOption {
  public:
-  // Keeps `names` as the help prints them; a positional argument may have another name in CLI11.
+  // Keeps `names` as printed in the help; CLI11 may use another name for a positional argument.
   CommandOption(CLI::Option* option, std::string names)
       : option_(option), names_(std::move(names)) {}
 
@@ -68,7 +69,7 @@ class CommandLine {
   ~CommandLine();
 
   // Adds an option; names as in CLI11: "-o,--output" for an option, "CONFIG" for a positional
-  // argument. Parsing writes the value, so it must live until then.
+  // argument. Parsing writes to `value`, which must exist until then.
   CommandOption* add_option(const std::string& names, std::string& value,
                             const std::string& description);
   CommandOption* add_option(const std::string& names, int& value, const std::string& description);
@@ -95,7 +96,7 @@ class CommandLine {
   CommandLine* add_subcommand(const std::string& name, const std::string& description);
   void require_subcommand(int least, int most);
   void require_subcommand(int count) { require_subcommand(count, count); }
-  void take_rest();    // options end at the first other word; remaining() has the rest
+  void take_rest();    // parsing stops at the first other word; remaining() has the rest
   void fallthrough();  // accepts options of the outer commands too
   void callback(const std::function<void()>& parsed);  // called when this command was given
 

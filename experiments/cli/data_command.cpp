@@ -93,7 +93,7 @@ int run_fetch(const Arguments& arguments) {
 
 int run_check(const Arguments& arguments) {
   const PublishedSet& set = published_set(arguments.set);
-  // The first folder in loading order that contains anything of the set.
+  // Returns the first folder in loading order that contains any file of the set.
   const std::vector<std::string> folders = data_folders(set.name, arguments.root);
   for (const std::string& folder : folders) {
     const std::vector<FileReport> files = check_files(set, folder);
@@ -114,7 +114,7 @@ int run_check(const Arguments& arguments) {
            arguments.root.empty() ? "" : " --root " + arguments.root, "`"));
 }
 
-// The first images side by side, 10 rows of 20: row r shows samples 20 r to 20 r + 19.
+// A picture of the first images in 10 rows of 20: row r shows samples 20 r to 20 r + 19.
 std::string contact_sheet(const Dataset& from) {
   constexpr std::int64_t kRows = 10, kColumns = 20;
   const std::int64_t size = from.images.dim(2);
@@ -134,7 +134,7 @@ std::string contact_sheet(const Dataset& from) {
 int run_synth(const Arguments& arguments) {
   const std::string root = arguments.root.empty() ? "." : arguments.root;
   check_output_folder(root);
-  // The sheet may be in the folder that is created here.
+  // The sheet may be in the folder that this command creates.
   if (!arguments.sheet.empty()) {
     check_output_folder(std::filesystem::path(arguments.sheet).parent_path().string());
   }

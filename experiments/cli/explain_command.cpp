@@ -70,7 +70,7 @@ ForecastQuestion question_of(const Arguments& arguments, const ExperimentConfig&
   return out;
 }
 
-// Times steps on this machine, which represents each host.
+// Times steps on this machine; the forecast assumes that every host is equally fast.
 int foresee(const Arguments& arguments, const ExperimentConfig& config) {
   const ForecastQuestion question = question_of(arguments, config);
   backend_of(config.device);

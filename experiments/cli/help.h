@@ -12,8 +12,8 @@ namespace convscope {
 std::string program_help(const CommandLine& line);  // summary, first command, list of commands
 std::string command_help(const CommandLine& line, const std::string& path);  // path: "config show"
 
-// Rows of the help, also for the manual page: a name with its short form and value type, and its
-// meaning.
+// The rows of the help, which the manual page uses too. A row has a name, with its short form and
+// value type, and a meaning.
 struct HelpRow {
   std::string left, right;
 };

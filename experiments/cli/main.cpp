@@ -11,10 +11,10 @@
 #include "experiments/cli/cli.h"
 #include "experiments/plugins/plugins.h"
 
-// Restarts the program once with a short spin of libgomp, which reads its setting while it is
+// Restarts the program once with a short spin of libgomp, which reads this setting when it is
 // loaded, before main. By default, idle threads spin for up to about 10 ms. When other programs use
-// the cores, a spinning thread takes the core from a working thread, which made steps of a small
-// network a hundred times slower. The user's OMP_WAIT_POLICY and GOMP_SPINCOUNT are kept.
+// the cores, a spinning thread takes the core from a working thread, and steps of a small network
+// become a hundred times slower. The user's OMP_WAIT_POLICY and GOMP_SPINCOUNT are kept.
 static void restart_with_short_spin(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   setenv("GOMP_SPINCOUNT", "500", 1);
@@ -32,11 +32,12 @@ static void occupy_standard_streams() {
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
-  // A file beyond `ulimit -f` acts as a full disk: the write fails, and the error names its path.
+  // A file that exceeds `ulimit -f` is treated like a full disk: the write fails, and the error
+  // names the path.
   std::signal(SIGXFSZ, SIG_IGN);
   restart_with_short_spin(argv);
   const int code = convscope::run_command_line(argc, argv);
-  // All work is done. A fault of a plug-in at the end of the process must not change the exit code.
+  // At this point all work is done. A fault of a plug-in during exit must not change the exit code.
   if (!convscope::opened_plugins().empty()) {
     std::fflush(stderr);
     _exit(code);

@@ -49,7 +49,7 @@ bool measure_once(const MeasureOnce& how) {
   if (!turn.is_possible()) return false;
   if (!turn.take_at_once()) {
     if (!turn.wait()) return false;
-    forget_cpu_ceilings();  // the file is read again
+    forget_cpu_ceilings();  // another process has measured: the file is read again
     if (remembered_cpu_ceilings()) return false;
   }
   if (how.cores_of_others().value_or(0) > kQuietCores) return false;

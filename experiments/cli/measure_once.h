@@ -2,10 +2,10 @@
 // measure_once.h: the first command that uses `auto` on a machine measures the machine's peaks,
 // announces this in one line and stores them; later commands read them.
 //
-// Nothing is measured with CONVSCOPE_MEASURE=off (ceilings.h), without a cache folder, or while
-// another process measures for the same folder; the command then waits for the result of that
-// process. Peaks that are measured while other programs keep the cores busy are too low. In this
-// case nothing is stored, `auto` uses built-in numbers, and the next command tries again.
+// Nothing is measured with CONVSCOPE_MEASURE=off (ceilings.h) or without a cache folder. While
+// another process measures for the same folder, the command waits for that result. While other
+// programs keep the cores busy, measured peaks would be too low: nothing is stored, `auto` uses
+// built-in numbers, and the next command tries again.
 #pragma once
 
 #include <functional>

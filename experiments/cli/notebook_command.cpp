@@ -38,7 +38,7 @@ std::string in_path(const std::string& program) {
 }
 
 // Returns whether this program runs and is a Python version that cppyy has packages for. A name in
-// PATH may be a script that finds no Python.
+// PATH may be a wrapper script that finds no Python.
 bool is_python(const std::string& program) {
   const pid_t child = fork();
   if (child == 0) {

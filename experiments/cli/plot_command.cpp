@@ -166,7 +166,7 @@ void write_figures(const PlotArguments& arguments, const std::vector<std::string
   }
 }
 
-// A page with only some kinds of plots is made on request only.
+// A page with only some kinds of plots is written only when requested.
 bool wants_page(const PlotArguments& arguments) {
   return !arguments.html.empty() || (!to_one_file(arguments) && arguments.kinds.empty());
 }

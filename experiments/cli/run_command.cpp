@@ -72,8 +72,8 @@ void print_row(const Trainer& trainer, const RunFolder& folder) {
   print_screen(to_markdown({row}, core_columns()));
 }
 
-// Ends the group after a failure of this process, before the trainer is destroyed. The trainer's
-// destructor could wait forever for a process that is gone, for instance in a sum on a GPU.
+// Ends the group after a failure of this process, before the trainer is destroyed: the destructor
+// of the trainer could wait forever, for instance in a GPU sum with a process that has ended.
 [[noreturn]] void fail_group(ProcessGroup& group, const std::exception& failure) {
   const auto* const ours = dynamic_cast<const Error*>(&failure);
   if (group.rank() == 0) report_failure(std::current_exception());
@@ -141,7 +141,7 @@ TrainingSetup setup_run(const ExperimentConfig& config, std::int64_t epochs_limi
   return setup;
 }
 
-// Process 0 sends the other processes of the group their order.
+// Process 0 sends the other processes of the group the order that says what to run.
 bool others_know = false;
 void tell_others(const ExperimentConfig& config, bool resumes, std::int64_t epochs_limit) {
   ProcessGroup* const group = process_group();
@@ -256,8 +256,7 @@ int run(const RunArguments& arguments) {
   } catch (const std::exception& failure) {
     fail_group(*group, failure);
   }
-  // There is nothing to train (--dry-run, a finished run), but the other processes wait for an
-  // order.
+  // With nothing to train (--dry-run, a finished run), the other processes still wait for an order.
   if (is_first && !others_know) share_order(*group, {});
   group.reset();
   return code;

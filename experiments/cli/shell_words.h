@@ -10,7 +10,7 @@
 namespace convscope {
 
 // Returns an error sentence with the right spelling, or "" when no word looks like a split value.
-// Without quotes, the shell splits quant={w_bits: 4, a_bits: 4} into four words. It expands
+// The shell splits an unquoted quant={w_bits: 4, a_bits: 4} into four words, and expands
 // sparsity={method:magnitude,target:0.9} to sparsity=method:magnitude and sparsity=target:0.9.
 CONVSCOPE_API std::string missing_quotes(const std::vector<std::string>& words);
 

@@ -110,7 +110,7 @@ int cancel(const Arguments& arguments) {
   return 0;
 }
 
-// Returns rows that this machine cannot run; cluster nodes may.
+// Returns rows that this machine cannot run, although cluster nodes may be able to.
 std::vector<RefusedRow> refused_here(const SweepPlan& plan, bool trains_elsewhere) {
   std::vector<RefusedRow> refused = refused_rows(plan);
   if (!trains_elsewhere) return refused;
@@ -124,7 +124,7 @@ std::vector<RefusedRow> refused_here(const SweepPlan& plan, bool trains_elsewher
 SweepResult train(const SweepPlan& plan, const SweepOptions& options, const std::string& launcher) {
   if (launcher == "slurm") return run_slurm_sweep(plan, options);
   if (launcher == "mpi") return run_mpi_sweep(plan, options);
-  measure_this_machine_once();  // not in each member, because others keep the cores busy
+  measure_this_machine_once();  // warned once here, because members keep each other's cores busy
   return run_sweep(plan, options);
 }
 

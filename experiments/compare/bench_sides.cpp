@@ -83,7 +83,7 @@ std::optional<double> number_of(const Json& value) {
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-// Returns the number of threads or cores, or 0 if it is not sensible.
+// Returns the number of threads or cores, or 0 if the number is out of range.
 int count_of(const Json& value) {
   const double number = number_of(value).value_or(0);
   return number >= 1 && number <= 1e6 ? static_cast<int>(number) : 0;
@@ -98,7 +98,8 @@ class Reader {
     threads_ = count_of(child(machine, "threads"));
   }
 
-  // Keys that the row lacks are read from `around`, then from the settings of the file.
+  // Keys that the row lacks are read from the enclosing object `around`, then from the settings of
+  // the file.
   void add(const Json& row, const Json& around, const Json& settings) {
     TimedRow out;
     for (const std::string& name : side_.key_names) {
@@ -168,7 +169,7 @@ BenchSide side_of_file(const std::string& file) {
   return side;
 }
 
-// Adds another file to a side: keeps only the rows that both have, with the medians of all files.
+// Adds another file to a side. Keeps only the rows that both have, with the medians of all files.
 void merge(BenchSide& side, const BenchSide& more) {
   if (more.kind != side.kind) {
     fail(ErrorKind::kInvalid, "compare",

@@ -16,7 +16,7 @@ struct TimedRow {
   double median_ms = 0;
   double p10_ms = 0, p90_ms = 0;  // 0: not in the file
   std::vector<double> blocks_ms;  // medians of blocks of samples; empty in older files
-  std::vector<double> files_ms;   // the medians of several files; median_ms is their geometric mean
+  std::vector<double> files_ms;   // the medians of all files; median_ms: their geometric mean
   bool disturbed = false;         // other programs kept the cores busy
 };
 

@@ -15,7 +15,7 @@ namespace convscope {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr std::size_t kFewestBlocks = 4;  // of 3 and 3, no order is rarer than one in ten
+constexpr std::size_t kFewestBlocks = 4;  // with 3 and 3 blocks, p is at least 0.1
 
 MeanStd logarithms(const std::vector<double>& values) {
   std::vector<double> out;
@@ -106,7 +106,7 @@ void add_unmatched(CompareResult& out, const BenchSide& first, const BenchSide& 
     for (std::vector<std::string>& key : keys) {
       if (std::ranges::count(its.rows, key, &TimedRow::key) > 0) continue;
       const auto same = [&](const UnmatchedRow& row) { return row.side == side && row.key == key; };
-      if (std::ranges::any_of(out.unmatched, same)) continue;  // both sides have dropped it
+      if (std::ranges::any_of(out.unmatched, same)) continue;  // both sides lack it in some file
       out.unmatched.push_back({.key = std::move(key), .side = side, .only_first = only_first});
     }
   };

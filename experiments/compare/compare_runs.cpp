@@ -37,7 +37,7 @@ constexpr Metric kMetrics[] = {{"acc", true},
                                {"avg_backward_mem", false},
                                {"peak_workspace", false},
                                {"weight_bytes", false}};
-// Facts that result from the config and the machine.
+// Facts about what ran, which follow from the config and the machine.
 constexpr const char* kRan[] = {"execution", "step", "algorithm", "epochs", "params", "state"};
 
 std::string content_of(const std::string& path) {
@@ -66,7 +66,8 @@ Facts config_of(const RunSide& side) {
   return facts;
 }
 
-// Returns "0.3" for sparsity.drop_fraction, as config_of() writes it; "" without a default.
+// Returns the default "0.3" of sparsity.drop_fraction, as config_of() writes it; "" without a
+// default.
 std::string default_of(const std::string& key) {
   if (key.ends_with(".method") || key.ends_with(".type")) return "";  // they name the block
   const auto at = default_config().find(key);
@@ -217,7 +218,7 @@ CompareResult compare_runs(const std::vector<RunSide>& sides) {
     judge(results, metric);
     out.metrics.insert(out.metrics.end(), results.begin(), results.end());
   }
-  // Sorted by side: all metrics of B, then all of C.
+  // The rows are sorted by side: all metrics of B, then all of C.
   std::ranges::stable_sort(out.metrics, {}, &MetricResult::side);
   return out;
 }

@@ -30,7 +30,7 @@ struct ComparedSide {
   bool complete = true;             // false: the file of an unfinished benchmark
 };
 
-// One metric of runs: side `side` compared with side 0. NaN means that there is no number.
+// One metric of runs: side `side` compared with side 0. NaN stands for a missing number.
 struct MetricResult {
   std::string metric, unit;
   int digits = 4;
@@ -75,17 +75,17 @@ struct CompareResult {
 };
 
 // The findings of `--fail-above`, one sentence each. A time is too long when it exceeds the first
-// side's time by more than the factor and by more than noise explains. If the noise is unknown,
-// only the factor counts. For runs, the time of a step is compared.
+// side's time by more than the factor and by more than the noise. If the noise is unknown, only the
+// factor counts. For runs, the times of a step are compared.
 struct Gate {
   std::vector<std::string> slower;
   std::vector<std::string> undecided;  // slower, but the machine was busy on one side or both
   std::vector<std::string> missing;    // rows that one side lacks, unfinished files
-  // Returns 7: something is slower or missing; 9: only undecided; 0: neither.
+  // Returns 7 if something is slower or missing, else 9 if something is undecided, else 0.
   CONVSCOPE_API int exit_code() const;
 };
-// Returns the findings. With `both_ways`, rows that only another side has are missing; otherwise
-// they are new.
+// Returns the findings. Rows that only another side has count as missing with `both_ways`, and as
+// new otherwise.
 CONVSCOPE_API Gate gate_of(const CompareResult& comparison, double factor, bool both_ways = true);
 
 }  // namespace convscope

@@ -11,7 +11,7 @@
 
 namespace convscope {
 
-// "cpu" -> {"AMD EPYC"}; several values when the files of one side disagree.
+// Facts by key: "cpu" -> {"AMD EPYC"}; several values when the files of one side disagree.
 using Facts = std::map<std::string, std::vector<std::string>>;
 CONVSCOPE_API void add_fact(Facts& facts, const std::string& key, const std::string& value);
 
@@ -19,7 +19,7 @@ CONVSCOPE_API void add_fact(Facts& facts, const std::string& key, const std::str
 struct FactRow {
   std::string key;
   std::vector<std::string> values;
-  // Only some sides have the key, with its default value: the block exists, nothing more.
+  // Only some sides have the key, and with its default value, because only these have its block.
   bool is_default = false;
 };
 // Returns the keys in which the sides differ, by name.

@@ -14,13 +14,13 @@ namespace {
 
 using Values = std::vector<double>;
 
-// Returns P(U <= u) for u = 0 .. n m, where U counts the pairs in which the second is larger, and
-// every order of the n + m values is equally likely.
+// Returns P(U <= u) for u = 0 .. n m, when every order of the n + m values is equally likely. U is
+// the number of pairs of one value of each sample in which the second is larger.
 const Values& rank_distribution(std::size_t n, std::size_t m) {
   static thread_local std::map<std::pair<std::size_t, std::size_t>, Values> known;
   Values& out = known[{n, m}];
   if (!out.empty()) return out;
-  // ways[k][u]: how many sets of k values among the first `rank` ones have this U.
+  // ways[k][u]: the number of sets of k of the first `rank` values whose statistic is u.
   std::vector<Values> ways(n + 1, Values(n * m + 1, 0));
   ways[0][0] = 1;
   for (std::size_t rank = 1; rank <= n + m; ++rank) {
@@ -36,7 +36,7 @@ const Values& rank_distribution(std::size_t n, std::size_t m) {
   return out;
 }
 
-// Two-sided, with the correction for equal values and for continuity.
+// Returns the two-sided p, with the corrections for equal values and for continuity.
 double normal_p(const Values& a, const Values& b, double u) {
   Values all = a;
   all.insert(all.end(), b.begin(), b.end());

@@ -20,7 +20,7 @@ struct RankTest {
 // Takes values above 0, at least one on each side.
 CONVSCOPE_API RankTest rank_test(const std::vector<double>& a, const std::vector<double>& b);
 
-// Corrects p values of a family of tests; NaN values are not tests and stay.
+// Corrects the p values of a family of tests. NaN values are not tests and stay unchanged.
 CONVSCOPE_API std::vector<double> holm(const std::vector<double>& p);
 
 }  // namespace convscope

@@ -9,7 +9,8 @@
 namespace convscope {
 namespace {
 
-// The continued fraction of DLMF 8.17.22; it converges fast for x < (a + 1) / (a + b + 2).
+// Returns the continued fraction of DLMF 8.17.22, which converges fast for x < (a + 1) / (a + b +
+// 2).
 double beta_fraction(double a, double b, double x) {
   constexpr double kTiny = 1e-300;  // replaces 0, as Lentz's method requires
   constexpr int kMaxTerms = 100000;
@@ -37,7 +38,7 @@ double incomplete_beta(double a, double b, double x) {
   if (x == 0 || x == 1) return x;
   const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) +
                                 a * std::log(x) + b * std::log1p(-x));
-  // I_x(a, b) = 1 - I_{1-x}(b, a): uses the fraction that converges fast.
+  // I_x(a, b) = 1 - I_{1-x}(b, a): the code uses the fraction that converges fast.
   return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a
                                    : 1 - front * beta_fraction(b, a, 1 - x) / b;
 }

@@ -59,8 +59,8 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
                "'; write a list of algorithms with brackets, [a, b], or in quotes, 'a,b'"));
     }
     std::string near = nearest_word(layer, known);
-    // Names of layers may contain dots, so a mistyped direction (c1.forwrd) looks like a part of a
-    // name.
+    // Names of layers may contain dots, so the mistyped direction in c1.forwrd looks like a part of
+    // a layer's name.
     const std::size_t dot = layer.rfind('.');
     if (dot != std::string::npos && std::ranges::count(known, layer.substr(0, dot)) > 0) {
       const std::string key =
@@ -74,7 +74,7 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
   }
 }
 
-// Every error about sizes becomes an error of the config, whatever function reports it.
+// Reports every error about sizes as an error of the config, whatever function throws it.
 std::shared_ptr<Module> network_of(const ModelConfig& model, const Shape& input, int classes,
                                    LayerContext& context) {
   try {
@@ -92,8 +92,9 @@ std::shared_ptr<Module> network_of(const ModelConfig& model, const Shape& input,
   }
 }
 
-// A batch that is B times larger makes 1/B of the steps, each with a less noisy gradient: Goyal et
-// al. 2017 (arXiv:1706.02677) scale the rate with B, others with its square root.
+// A batch that is B times larger makes 1/B of the steps, each with a less noisy gradient. Goyal et
+// al. 2017 (arXiv:1706.02677) multiply the learning rate by B, other authors by the square root of
+// B.
 double base_learning_rate(const ExperimentConfig& config) {
   const OptimConfig& optim = config.optim;
   if (optim.lr_batch_size == 0) return optim.lr;
@@ -113,9 +114,9 @@ void check_precision(const ExperimentConfig& config) {
 
 namespace {
 
-// Fails when quant.execute asks for integer codes that cannot be used. Only compiled steps multiply
-// codes. In half precision, a layer without an integer implementation would use neither the trained
-// f32 values nor codes.
+// Fails when quant.execute requests integer codes but the steps cannot use them. Only compiled
+// steps multiply codes. In half precision, a layer without an integer implementation would use
+// neither the trained f32 values nor codes.
 void check_execution(const ExperimentConfig& config, bool has_rows) {
   if (config.quant->execute == QuantExecute::fake) return;
   if (has_rows) {

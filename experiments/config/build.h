@@ -12,7 +12,7 @@
 
 namespace convscope {
 
-// Fails when the device does not multiply in the config's precision: CPU kernels multiply only in
+// Fails when the device cannot compute in the config's precision: CPU kernels compute only in
 // f32 (and f64).
 CONVSCOPE_API void check_precision(const ExperimentConfig& config);
 
@@ -22,17 +22,17 @@ CONVSCOPE_API std::shared_ptr<Module> build_model(const ExperimentConfig& config
                                                   const Shape& sample_shape, int classes);
 
 // Returns the optimiser of all parameters of `model`. Each parameter goes to the first group of
-// config.optim.groups whose `match` fits. The others go to the default group, or to a group with
-// the rate of their layer (Module::scale_learning_rate). Fails when a group of the config stays
-// empty.
+// config.optim.groups whose `match` fits. Other parameters go to the default group, or to a group
+// with the rate of their layer (Module::scale_learning_rate). Fails when a group of the config
+// stays empty.
 CONVSCOPE_API std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config,
                                                          const Module& model);
 
 // Returns the learning rate at a point of the run: batch size, schedule and warm-up of the config.
 CONVSCOPE_API double learning_rate(const ExperimentConfig& config, const SchedulePoint& point);
 
-// Shape [C,H,W] and number of classes of the config's data set, from its table entry if they are
-// known there, else by loading the set.
+// Shape [C,H,W] and number of classes of the config's data set. They come from the entry of the set
+// in dataset_types(), or else from the loaded set.
 struct SampleInfo {
   Shape shape;
   int classes = 0;

@@ -11,8 +11,8 @@
 namespace convscope {
 
 // Returns the pruner, or null when the config prunes nothing. Adds the masks to `model`.
-// `optimizer` may be null without training; `sample_shape` is [C,H,W]; `total_steps` is for the
-// whole run.
+// `optimizer` may be null without training; `sample_shape` is [C,H,W]; `total_steps` counts the
+// steps of the whole run.
 CONVSCOPE_API std::unique_ptr<Pruner> build_pruner(const ExperimentConfig& config, Module& model,
                                                    Optimizer* optimizer, const Shape& sample_shape,
                                                    std::int64_t total_steps);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxFiles = 64;
 
-// Merges maps; other values of `later` replace those of `base`.
+// Merges two maps. If one of the values is not a map, `later` replaces `base`.
 void merge(Node& base, Node&& later) {
   if (base.kind != Node::Kind::map || later.kind != Node::Kind::map) {
     base = std::move(later);
@@ -49,7 +49,7 @@ std::vector<std::string> split_path(std::string_view dotted) {
 }
 
 // Joins parts of a layer's name with dots: conv.per_layer.block1.conv2.forward=... names layer
-// block1.conv2. The same holds for keys in the lists of a sweep: sweep.grid.optim.lr=[...].
+// block1.conv2. Keys in the lists of a sweep are joined in the same way: sweep.grid.optim.lr=[...].
 void join_name_with_dots(std::vector<std::string>& path) {
   if (path.size() < 4) return;
   const bool of_sweep = path[0] == "sweep" && (path[1] == "grid" || path[1] == "zip");

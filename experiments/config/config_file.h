@@ -8,7 +8,7 @@
 namespace convscope::config {
 
 // Returns the text. Throws Error of kind kConfig when the file is missing, kIo when it cannot be
-// read; the sentence is only the reason, such as "a folder".
+// read. The error's sentence is only the reason, such as "a folder".
 std::string read_file(const std::string& path);
 // Returns the text of the file that the user named; the error sentence contains the name.
 std::string read_named_file(const std::string& path);

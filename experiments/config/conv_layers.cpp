@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-// A module that hides the path of the image also hides the problems.
+// Throws for a module inside which the shape of the image, and so the problems, cannot be derived.
 [[noreturn]] void refuse(const std::string& name, const Module& around) {
   fail(ErrorKind::kUnavailable, "explain",
        cat("expected convolutions inside Sequential and Residual only, because the shape that "
@@ -17,7 +17,7 @@ namespace {
            name, "' inside a ", around.kind()));
 }
 
-// Returns whether the weights have more axes than outputs and inputs, as in a convolution.
+// Returns whether the weights have more than two axes (outputs and inputs), as a convolution's do.
 bool slides(const Module& module) {
   return module.weight().defined() && module.weight().shape().rank() > 2;
 }

@@ -17,8 +17,8 @@ struct ConvLayer {
   std::shared_ptr<const OperatorUse> use;
 };
 
-// Returns the layers in the order of an image's path; `input` is [N,C,H,W]. Fails when a module
-// with convolutions hides the shapes inside (Module::walk).
+// Returns the layers in the order in which an image passes them; `input` is [N,C,H,W]. Fails when a
+// module with convolutions hides the shapes inside (Module::walk).
 CONVSCOPE_API std::vector<ConvLayer> conv_layers(Module& network, const Shape& input);
 
 }  // namespace convscope

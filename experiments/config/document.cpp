@@ -15,7 +15,7 @@
 namespace convscope::config {
 namespace {
 
-// Ends the parsing once a mistake makes the rest meaningless.
+// Ends the parsing when a mistake makes the rest of the text meaningless.
 struct StopParsing {};
 
 class TreeBuilder final : public YAML::EventHandler {
@@ -207,8 +207,8 @@ bool is_readable_text(std::string_view text, const Origin& origin, Mistakes& mis
   return true;
 }
 
-// Moves `place` to a tab in the indentation of its line or of the previous line, the usual cause of
-// an error there. Returns false when there is none.
+// Moves `place` to a tab in the indentation of its line or of the previous line: such a tab is the
+// usual cause of an error there. Returns false when there is none.
 bool move_to_tab(std::string_view text, Origin& place) {
   int line = 1;
   for (std::size_t begin = 0; begin < text.size() && line <= place.line; ++line) {
@@ -225,13 +225,13 @@ bool move_to_tab(std::string_view text, Origin& place) {
   return false;
 }
 
-// Finds the end of the flow value at the beginning of a text.
+// The end of a flow value that begins a text, as flow_extent() finds it.
 struct FlowExtent {
-  std::size_t end = std::string_view::npos;  // after the closing mark; npos: it is not closed
+  std::size_t end = std::string_view::npos;  // after the closing mark; npos: no closing mark
   bool has_comment = false;
 };
 
-// Returns the position after the quote that closes the one at `i`.
+// Returns the position after the closing quote; text[i] is the opening quote.
 std::size_t end_of_quotes(std::string_view text, std::size_t i) {
   const char quote = text[i];
   for (++i; i < text.size(); ++i) {
@@ -250,7 +250,7 @@ FlowExtent flow_extent(std::string_view text) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
   FlowExtent out;
   int depth = 0;
-  bool begins = true;  // a value may begin here; quotes inside plain text are letters
+  bool begins = true;  // a value may begin here; later quotes are letters
   for (std::size_t i = 0; i < text.size();) {
     const char c = text[i];
     if (begins && (c == '"' || c == '\'')) {

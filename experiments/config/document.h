@@ -19,7 +19,7 @@ struct Origin {
   int line = 0, column = 0;                   // from 1; 0 = the whole file
   int layer = 0;  // counts up from the innermost `extends`; overrides come last
   bool is_override = false;
-  bool is_dotted = false;  // the key is a whole path, so a suggested key must be one too
+  bool is_dotted = false;  // an override's key is a whole path, so hints name paths
 
   std::string prefix() const;   // "mnist.yaml:3:5: error: " or "error: override 'a=b': "
   std::string comment() const;  // "mnist.yaml:3" or "override"
@@ -71,7 +71,7 @@ class Mistakes {
   std::size_t harmless_ = 0;
 };
 
-// Configs are written by hand; these limits keep hostile texts cheap.
+// Limits that keep hostile texts cheap; configs written by hand are far below them.
 inline constexpr std::size_t kMaxTextBytes = 256 * 1024;
 inline constexpr int kMaxNodes = 20000;
 inline constexpr int kMaxDepth = 32;

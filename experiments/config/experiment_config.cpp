@@ -22,7 +22,8 @@ std::string read_file(const std::string& path) {
   try {
     return read_text(path, config::kMaxTextBytes);
   } catch (const Error& failure) {
-    // A missing file is a mistake in the config or its name; an unreadable file is an I/O error.
+    // A missing file is reported as a mistake in the config or its name; an unreadable file as an
+    // I/O error.
     const std::filesystem::file_status status = std::filesystem::status(path, error);
     const bool is_there = status.type() == std::filesystem::file_type::regular ||
                           status.type() == std::filesystem::file_type::fifo ||
@@ -69,7 +70,7 @@ ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_
   config::Mistakes mistakes;
   const config::Node root =
       config::compose(yaml, std::string(file_name), reader, overrides, mistakes);
-  // Stops here, because a tree that was read in part would cause misleading further errors.
+  // Stops here, because a partly parsed tree would cause further, misleading errors.
   if (!mistakes.all_harmless()) mistakes.throw_if_any();
   ExperimentConfig config = config::resolve(root, config::name_from_file(file_name), mistakes);
   mistakes.throw_if_any();

@@ -42,7 +42,7 @@ struct DataConfig {
   AugmentConfig augment;
 };
 
-// Either `type` with its options, or `layers`.
+// A network is either `type` with its options, or `layers`.
 struct ModelConfig {
   std::string type;  // a name in model_types(); "" with `layers`
   Options options;

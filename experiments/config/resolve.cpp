@@ -37,9 +37,8 @@ const OptionField* field_named(const std::vector<OptionField>& fields, std::stri
   return nullptr;
 }
 
-// Returns the origin of the latest value in a block among the keys that the sentence names, because
-// the latest of several conflicting keys is reported. Returns the origin of the block if the
-// sentence names no key.
+// Returns the origin to report for a sentence about a block: the origin of the latest value among
+// the keys that the sentence names. If it names no key, returns the origin of the block.
 const Origin& blamed(const Node& block, const std::string& sentence) {
   const auto names = [&](const std::string& key) {
     constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
@@ -137,7 +136,7 @@ class Resolver {
     bool all_allowed_ = false;
   };
 
-  // Returns the types of a block that have such a key, "data[mnist].root".
+  // Returns the types of a block that have such a key: "mnist" for "data[mnist].root".
   static std::vector<std::string> types_with(const std::string& block, const std::string& key) {
     std::vector<std::string> out;
     for (const ConfigKey& known : config_keys()) {
@@ -160,7 +159,7 @@ class Resolver {
       if (!owners.empty()) {
         return cat("; it belongs to ", join(owners), " (known here: ", join(known), ")");
       }
-      std::string elsewhere;  // a right key in the wrong place
+      std::string elsewhere;  // a known key in the wrong block
       for (const ConfigKey& key : config_keys()) {
         if (key.field.name != entry.key || key.path.find('[') != std::string::npos) continue;
         if (!elsewhere.empty()) return cat(" (known: ", join(known), ")");
@@ -244,8 +243,8 @@ class Resolver {
     if (named != nullptr) forgive_replaced(map, table, named->value.origin.layer);
   }
 
-  // When a later `type` replaces an earlier one, removes earlier keys that belong only to the
-  // replaced type: `optim.type=adam` over a file with `type: sgd, momentum: 0.9` removes momentum.
+  // When a later `type` replaces an earlier one, removes the earlier keys that only the replaced
+  // type has: `optim.type=adam` over a file with `type: sgd, momentum: 0.9` removes momentum.
   template <class Entry>
   void forgive_replaced(Map& map, const Registry<Entry>& table, int layer) {
     for (const Node::Entry& given : map.node().entries) {
@@ -407,8 +406,8 @@ class Resolver {
     return words.empty() ? std::nullopt : std::optional<std::string>(join(words, ","));
   }
 
-  // Accepts algorithms of the config's device, or selection words; see policy_text.h. If the device
-  // is not available, any name is accepted here, and the run reports it.
+  // Accepts algorithms of the config's device, or the selection words of policy_text.h. If the
+  // device is not available, any name is accepted here, and the run reports a wrong one.
   std::optional<std::string> read_algorithm(const Node& node, const std::string& path) {
     const std::optional<std::string> given = read_words(node, path);
     if (!given || node.kind == Node::Kind::null) return std::nullopt;

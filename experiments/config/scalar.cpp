@@ -137,7 +137,7 @@ std::string escaped(std::string_view character) {
 bool reads_as_text(const std::string& text) {
   if (text.empty() || !std::holds_alternative<std::string>(typed_plain(text))) return false;
   if (is_boolean_of_yaml_1_1(text) || is_like_a_number(text)) return false;
-  // Characters with a meaning somewhere in YAML; unnecessary quotes do no harm.
+  // These characters have a meaning somewhere in YAML. Unnecessary quotes do no harm.
   if (text.find_first_of(":#\"'\\,[]{}&*!|>%@`<=") != std::string::npos) return false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (unprintable_length(text, i) > 0) return false;

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kMaxMembers = 10000;
 constexpr std::size_t kLongestName = 100;
-// The layer of a member's settings: they replace values of files, and the command line replaces
-// them.
+// The layer (Origin::layer) of a member's settings. They replace values of files, and overrides of
+// the command line replace them.
 constexpr int kMemberLayer = 1000;
 constexpr int kOverrideLayer = 2000;
 
@@ -97,7 +97,8 @@ class Planner {
     return "name: " + quoted_if_needed(name) + "\n" + block_text(tree);
   }
 
-  // Overrides of the command line hold for all members, so they cannot differ between members.
+  // Overrides of the command line apply to all members, so they may not set a key of zip or grid,
+  // or the seed when the sweep has seeds.
   void check_overrides() {
     for (const std::string& text : overrides_) {
       const std::string key = text.substr(0, text.find('='));
@@ -276,8 +277,8 @@ bool is_of_sweep(const std::string& text) {
 
 SweepPlan parse_sweep_text(std::string_view yaml, std::string_view file_name,
                            const ConfigReader& reader, const std::vector<std::string>& overrides) {
-  // Overrides of the block `sweep:` apply before the block is read; other overrides replace values
-  // of the members.
+  // Overrides of keys of the block `sweep:` apply before the block is read; all other overrides
+  // replace values of the members.
   std::vector<std::string> of_sweep, of_members;
   for (const std::string& text : overrides) {
     (config::is_of_sweep(text) ? of_sweep : of_members).push_back(text);

@@ -25,7 +25,7 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return near.empty() ? cat(" (known: ", join(known), ")") : cat("; did you mean '", near, "'?");
 }
 
-// Shortens each key to as few of its last parts as keep the keys distinct: optim.lr -> lr.
+// Shortens each key to its last parts, as few as keep the keys distinct: optim.lr -> lr.
 std::map<std::string, std::string> short_names(const std::vector<std::string>& keys) {
   const auto tail = [](const std::string& key, int parts) {
     std::size_t begin = key.size();
@@ -114,7 +114,7 @@ class BlockReader {
     return keys;
   }
 
-  // Refuses keys that a sweep sets in another way, or cannot set.
+  // Refuses keys that a member cannot set, or for which a sweep has another setting.
   bool refuse_own_key(const Node::Entry& entry, const std::string& path) {
     const std::string& key = entry.key;
     const char* instead = key == "seed"      ? "use sweep.seeds"
@@ -325,8 +325,8 @@ class BlockReader {
     choice.settings.push_back(setting(entry.key, entry.origin, value));
   }
 
-  // Makes the labels of an axis distinct, because values may differ in ways that a folder name
-  // cannot show.
+  // Makes the labels of an axis distinct: two values may differ only in characters that a folder
+  // name cannot contain.
   static void make_labels_differ(std::vector<SweepChoice>& axis) {
     std::set<std::string> seen;
     for (SweepChoice& choice : axis) {

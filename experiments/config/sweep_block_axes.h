@@ -32,7 +32,8 @@ struct SweepExclude {
 };
 
 struct SweepBlock {
-  // The members, the points of zip, and each key of grid; a row has one choice of each axis.
+  // The axes of a sweep: its members, the points of zip, and each key of grid. A row takes one
+  // choice of each axis.
   std::vector<std::vector<SweepChoice>> axes;
   std::vector<SweepExclude> excludes;
   std::vector<std::int64_t> seeds;            // empty: the config's own

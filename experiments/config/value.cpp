@@ -36,7 +36,7 @@ bool is_beyond_double(const std::string& text) {
          text.find_first_of("0123456789", exponent) != std::string::npos;
 }
 
-// Returns a hint on the right spelling where YAML 1.1 reads a text differently.
+// Returns a hint at the right spelling of a text that YAML 1.1 reads differently.
 std::string advice(const Node& scalar, OptionType type) {
   const std::string& text = scalar.text;
   const bool number =

@@ -17,15 +17,16 @@ struct ExplainQuestion {
   bool steps = false;                    // show the operations of the steps
 };
 
-// Returns the named layers, or all; an error of kind kInvalid names the nearest.
+// Returns the named layers, or all layers. For an unknown name, throws an error of kind kInvalid
+// that suggests the nearest one.
 CONVSCOPE_API std::vector<const ExplainedLayer*> asked_layers(
     const Explanation& explanation, const std::vector<std::string>& names);
 
 CONVSCOPE_API std::string answer_text(const Explanation& explanation,
                                       const ExplainQuestion& question);
 
-// Returns a text with every algorithm of one problem, in each direction: which one runs, and why
-// the other algorithms do not. Throws an error for an invalid policy, not for a refusal.
+// Returns a text with every algorithm of one problem, in each direction: which algorithm runs, and
+// why the others do not. Throws an error for an invalid policy, but not when an algorithm refuses.
 CONVSCOPE_API std::string problem_text(const std::shared_ptr<const OperatorUse>& use,
                                        Device device);
 

@@ -19,8 +19,8 @@ struct Network {
   Shape input;
 };
 
-// Returns an allocator without memory, because nothing runs. With masks, which depend on the
-// weights, it returns null.
+// Returns an allocator without memory, because nothing runs. Returns null for a config with masks,
+// which depend on the values of the weights.
 std::unique_ptr<UnbackedMemory> no_memory(const ExperimentConfig& config) {
   return config.sparsity.values().empty() ? std::make_unique<UnbackedMemory>() : nullptr;
 }
@@ -31,7 +31,7 @@ Network network_of(const ExperimentConfig& config, const SampleInfo& sample) {
   for (const std::int64_t size : sample.shape) out.input.push_back(size);
   // The number of steps does not affect the kernels.
   out.pruner = build_pruner(config, *out.model, nullptr, sample.shape, /*total_steps=*/1000);
-  // The masks of the schedule's end decide what is executed.
+  // The masks at the end of the schedule determine what is executed.
   if (out.pruner && parse_sparsity(config.sparsity).execute == SparseExecution::sparse) {
     out.pruner->prune_now();
   }
@@ -72,8 +72,8 @@ std::vector<ExplainedStep> steps_of(const ExperimentConfig& config, Module& mode
   return steps;
 }
 
-// Returns the kernels of the step if all algorithms were `auto`; for a config whose algorithm
-// refuses.
+// Returns the kernels of the step if all algorithms were `auto`. Used for a config with an
+// algorithm that refuses its problem.
 StepKernels kernels_with_auto(ExperimentConfig config, const SampleInfo& sample) {
   config.conv = {};
   for (LayerSpec& layer : config.model.layers) {

@@ -55,13 +55,14 @@ struct Explanation {
 };
 
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config);
-// Returns the same for other images than those of the config's data set.
+// Returns the explanation of `config` for images like `sample` instead of the data set's.
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sample);
 
 // Returns "accepted by a, b", with the algorithms that `auto` may choose.
 CONVSCOPE_API std::string who_accepts(const ExplainedDirection& of);
 
-// Returns "forward", "forward, backward_weight"; "" for all directions that are needed.
+// Returns "forward", "forward, backward_weight"; "" if these are all directions that the layer
+// needs.
 CONVSCOPE_API std::string directions_text(const ExplainedLayer& layer,
                                           const std::vector<Direction>& directions);
 

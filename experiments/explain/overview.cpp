@@ -19,8 +19,8 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 const std::string kChecked = " checked by ";
 
-// "lanes_chain" for a chain of this layer only, "lanes_chain: c1+c2"; a long chain shows its ends;
-// "direct (checked)" for "direct checked by reference".
+// Returns "lanes_chain" for a chain of this layer only, or "lanes_chain: c1+c2" (a long chain shows
+// its ends), or "direct (checked)" for "direct checked by reference".
 std::string short_kernel(const std::string& kernel, const std::string& layer) {
   constexpr std::size_t kMax = 24;
   const std::size_t checked = kernel.find(kChecked);
@@ -41,8 +41,8 @@ std::string cell(const ExplainedDirection& of, const std::string& layer) {
   return cat("+", of.decision.names.first, of.decision.names.second.empty() ? "" : " (checked)");
 }
 
-// Returns the estimated milliseconds of the directions that run; below 0 if there is no estimate,
-// because a chain or nothing runs.
+// Returns the estimated milliseconds of the directions that run. Below 0 there is no estimate: the
+// layer runs in a chain, or not at all.
 double estimated_ms(const ExplainedLayer& layer) {
   double sum = 0;
   for (const ExplainedDirection& of : layer.directions) {
@@ -61,7 +61,7 @@ double estimated_ms(const ExplainedLayer& layer) {
   return sum;
 }
 
-// Says which marks the table contains, for its legend.
+// The kinds of entries in the table, which the legend explains.
 struct Contents {
   bool refused = false, unrun = false, unasked = false, estimates = false, no_estimate = false;
   bool sparse = false;
@@ -100,7 +100,7 @@ std::string legend(const Contents& contents) {
   return wrapped_text(out, 0);
 }
 
-// Returns the layers whose forward differs from training, by kernel.
+// Returns the layers whose forward kernel in inference differs from training, by kernel.
 std::string differences(const Explanation& explanation, const ExplainedStep& step) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const ExplainedLayer& layer : explanation.layers) {

@@ -12,14 +12,14 @@
 namespace convscope {
 namespace {
 
-// Returns the sentence for one direction of a layer; "": none.
+// A function that returns the sentence for one direction of a layer, or "".
 using SentenceOf = std::function<std::string(const ExplainedDirection&)>;
 
 struct Remark {
   std::string sentence, directions;  // "": all that the layer needs
   std::vector<std::string> layers;
 
-  // "c1, c2 (forward)"; for many layers the first ones.
+  // Returns "c1, c2 (forward)"; of many layers only the first ones.
   std::string who() const {
     constexpr std::size_t kMax = 6;
     std::vector<std::string> some(layers.begin(), layers.begin() + std::min(kMax, layers.size()));
@@ -28,7 +28,7 @@ struct Remark {
   }
 };
 
-// In the order of the layers; layers with the same sentence share it.
+// Returns remarks in the order of the layers. Layers with the same sentence share one remark.
 std::vector<Remark> remarks_of(const Explanation& explanation, const SentenceOf& sentence_of) {
   std::vector<Remark> out;
   for (const ExplainedLayer& layer : explanation.layers) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// remarks.h: sentences about the outcome of a config's policies: refusals, lists whose first
-// algorithm was not used, and comparisons. Layers with the same outcome share a sentence.
+// remarks.h: sentences about the outcome of a config's policies: refusals, lists of algorithms
+// whose first algorithm was not used, and checks against another algorithm. Layers with the same
+// outcome share a sentence.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ CONVSCOPE_API std::string columns_text(const std::vector<std::vector<std::string
                                        std::size_t indent,
                                        const std::vector<std::size_t>& right = {});
 
-// Wraps one paragraph at blanks. The first line keeps its indent, later ones have `indent`.
+// Wraps one paragraph at blanks. The first line keeps its indent; later lines have `indent` blanks.
 CONVSCOPE_API std::string wrapped_text(const std::string& text, std::size_t indent = 4);
 
 // Formats with "%.4g" and the like.

@@ -34,7 +34,7 @@ class Message {
 
  private:
   void tag(int field, unsigned type) { varint(static_cast<unsigned>(field) << 3 | type); }
-  // 7 bits per byte, lowest first; the highest bit says that more bytes follow.
+  // A varint stores 7 bits per byte, lowest first; the highest bit says that more bytes follow.
   void varint(std::uint64_t value) {
     for (; value >= 128; value >>= 7) bytes_ += static_cast<char>(value | 128);
     bytes_ += static_cast<char>(value);

@@ -30,8 +30,8 @@ struct OnnxNode {
   std::vector<OnnxAttribute> attributes = {};
 };
 
-// A float tensor that is an input or output of the graph. Its first axis is the batch, whose size
-// is not fixed.
+// A float tensor that is an input or output of the graph. Its first axis is the batch, which has no
+// fixed size.
 struct OnnxValue {
   std::string name;
   Shape shape;

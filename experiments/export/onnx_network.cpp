@@ -68,8 +68,8 @@ class Walk {
   }
 
   // Adds a layer with a weight. After quantised weights the bias is a separate Add
-  // (onnx_network.h), in the shape that broadcasts to an output of `rank` axes, the channels
-  // second.
+  // (onnx_network.h). Its shape broadcasts to an output of `rank` axes, of which the second is the
+  // channels.
   void node_with_bias(const std::string& op, const std::string& name,
                       std::vector<std::string> inputs, std::vector<OnnxAttribute> attributes,
                       int rank) {
@@ -83,13 +83,13 @@ class Walk {
     node("Add", name, {value_, constant(bias, value.reshape(shape))});
   }
 
-  // Adds a constant, when the network has such a tensor.
+  // Adds the named tensor as a constant, when the network has such a tensor.
   void add_if_there(std::vector<std::string>& inputs, const std::string& name) {
     const auto at = tensors_.find(name);
     if (at != tensors_.end()) inputs.push_back(constant(name, at->second));
   }
 
-  // Passes value_ through the quantiser called `key`, if there is one that is active.
+  // Passes value_ through the quantiser called `key`, if that quantiser exists and is active.
   void round(const std::string& key) {
     const auto at = quantizers_.find(key);
     if (at == quantizers_.end()) return;
@@ -111,7 +111,7 @@ class Walk {
     node("DequantizeLinear", key, {value_, step, zero});
   }
 
-  // Halves the codes, rounds half to even, and clips the few results outside -64..63.
+  // Halves the codes, rounding half to even, and clips the few results outside -64..63.
   static void halve(QuantizedWeight& weight) {
     for (std::int8_t& q : weight.codes) {
       q = static_cast<std::int8_t>(std::clamp(std::nearbyint(q / 2.0), -64.0, 63.0));
@@ -225,8 +225,8 @@ class Walk {
            !quantizers_.contains(joined(names_.at(&first), "weight"));
   }
 
-  // Adds the convolution with w a[k] and (b - mean[k]) a[k] + shift[k], a = scale / sqrt(var +
-  // eps); in double.
+  // Adds the convolution with folded batch norm: its weight is w a[k] and its bias (b - mean[k])
+  // a[k] + shift[k], where a = scale / sqrt(var + eps); computed in double.
   void pass_folded(Conv2d& conv, BatchNorm2d& norm) {
     const std::string& name = names_.at(&conv);
     const auto part = [&](const std::string& of, const char* what) {
@@ -280,7 +280,7 @@ class Walk {
 
   void pass_pool(const std::string& name, const Pool2d& pool, const Shape& after) {
     const Pool2dWindow& window = pool.window();
-    // Rows or columns that the last window reads after the end of the image.
+    // Returns the rows or columns that the last window reads after the end of the image.
     const auto behind = [](std::int64_t out, std::int64_t size, std::int64_t kernel,
                            std::int64_t stride, std::int64_t pad) {
       return std::max(pad, (out - 1) * stride + kernel - size - pad);

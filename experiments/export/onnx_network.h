@@ -3,10 +3,10 @@
 //
 //   conv2d      Conv, padded with zeros only
 //   linear      Gemm
-//   batch norm  BatchNormalization with the running statistics. It is a separate node, so that the
-//               file holds the network's weights. With fold_batch_norm, a batch norm after a
-//               convolution becomes part of its weight and bias, unless the weight is quantised,
-//               because its codes must not change
+//   batch norm  batch norm  BatchNormalization with the running statistics. It is a separate node,
+//               so that the file holds the network's weights. With fold_batch_norm, a batch norm
+//               after a convolution becomes part of the convolution's weight and bias. A batch norm
+//               after a quantised weight is not folded, because the codes must not change
 //   activations Relu, Clip (relu6), Tanh, Sigmoid
 //   pools       MaxPool, AveragePool, GlobalAveragePool; ceil_mode of a max pool as end padding
 //   residual    Add, Relu where the block ends in one
@@ -18,8 +18,8 @@
 // bits, a Clip from -Qn s to Qp s comes first, because the ONNX integers have 8 bits (ONNX's 4-bit
 // integers begin with opset 21). A weight is a constant of i8 codes before DequantizeLinear, with
 // one step or one step per output channel. Biases and batch norm stay f32, as in the network. The
-// bias of a quantised layer is a separate Add. As an input of Conv or Gemm, ONNX Runtime would
-// round the bias to multiples of the product of both steps, which changes a network of few bits.
+// bias of a quantised layer is a separate Add. If it were an input of Conv or Gemm, ONNX Runtime
+// would round it to multiples of the product of both steps, which changes a network of few bits.
 //
 // With reduce_range, weights have 7 bits. x64 CPUs without VNNI add two products of u8 and i8 codes
 // in saturating 16-bit arithmetic: 2 x 255 x 127 overflows, and 2 x 255 x 64 does not.

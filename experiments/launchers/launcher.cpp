@@ -66,10 +66,11 @@ std::vector<std::string> launcher_words(const Launcher& launcher, const LaunchRe
   };
   switch (launcher.kind) {
     case LauncherKind::open_mpi:
-      // --bind-to none: otherwise each process would be bound to one core. --oversubscribe: allows
-      // more processes than slots (by default one slot per core). In that case Open MPI would yield
-      // the core at each poll, and other programs would keep it, so mpi_yield_when_idle is 0. The
-      // waits of ProcessGroup sleep (framework/distributed/process_group.cpp).
+      // --bind-to none: without this option each process would be bound to one core.
+      // --oversubscribe allows more processes than slots (by default one slot per core). With more
+      // processes than slots, Open MPI would yield the core at each poll, and other programs would
+      // keep it, so mpi_yield_when_idle is 0. The waits of ProcessGroup sleep
+      // (framework/distributed/process_group.cpp).
       add({"--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "0"});
       if (!request.hosts.empty()) {
         add({"--hostfile", request.hosts.c_str()});
@@ -102,7 +103,7 @@ void let_root_launch() {
 
 void LauncherOutput::line(const std::string& text) {
   const bool is_rule = text.size() >= 40 && text.find_first_not_of("-=") == std::string::npos;
-  if (is_rule && text[0] == '=') {  // MPICH prints its messages between two of them
+  if (is_rule && text[0] == '=') {  // MPICH prints its messages between two such lines
     in_mpich_news_ = !in_mpich_news_;
     return;
   }

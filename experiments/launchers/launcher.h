@@ -33,11 +33,11 @@ CONVSCOPE_API LauncherKind kind_of_mpirun(const std::string& version_text);
 CONVSCOPE_API std::vector<std::string> launcher_words(const Launcher& launcher,
                                                       const LaunchRequest& request);
 
-// Sets both variables with which Open MPI lets root start processes, in a container for example.
+// Sets the two variables without which Open MPI refuses to run as root, in a container for example.
 CONVSCOPE_API void let_root_launch();
 
-// Reads the output of a launcher line by line. Keeps the lines that the processes print. The
-// launcher's messages about the end of a process become one sentence.
+// Reads the output of a launcher line by line. Keeps the lines that the processes print, and turns
+// the launcher's messages about the end of a process into one sentence.
 class CONVSCOPE_API LauncherOutput {
  public:
   explicit LauncherOutput(std::function<void(const std::string&)> print)

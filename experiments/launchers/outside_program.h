@@ -10,7 +10,8 @@
 
 namespace convscope {
 
-// Returns the path of a program. `name` is a name in $PATH or a path; "" when there is none.
+// Returns the path of the program `name`, which is a name in $PATH or a path; "" when there is
+// none.
 CONVSCOPE_API std::string find_program(const std::string& name);
 
 // Returns the path of a program. If there is none, throws an Error of kind kUnavailable with the

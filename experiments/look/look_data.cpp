@@ -169,7 +169,7 @@ std::string look_data(const Look& look, const Recorder& recorder, const Operands
   add_sources(out, recorder);
   add_events(out, recorder);
   std::string text = out.dump();
-  // "</script" would end the page's script anywhere.
+  // The text "</script" is escaped, because it would end the script of the page anywhere.
   for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at)) {
     text.replace(at, 1, "\\u003c");
   }

@@ -19,7 +19,7 @@ namespace convscope {
 namespace {
 
 constexpr std::string_view kEnding = "_lesson";
-// The most cells of a page. More do not fit on a screen, and an index has 16 bits.
+// The most cells of a page: more cells do not fit on a screen, and an index has 16 bits.
 constexpr std::int64_t kMaxCells = 6'000;
 // A problem with more products is refused without counting its events.
 constexpr double kMaxProducts = 5e6;
@@ -83,8 +83,8 @@ std::string lesson_named(const std::string& algorithm) {
            " (with a lesson: ", join(known), ")"));
 }
 
-// Sets the operand to small integers, so that a reader can follow the sums. Codes use about their
-// whole range, because results are rounded to steps, which would turn small codes into 0.
+// Sets the operand to small integers, so that a reader can follow the sums. Codes instead use most
+// of their range, because results are rounded to steps, and small codes would all give 0.
 void set_small_numbers(Operand& operand, const OperandSpec& spec, std::uint64_t stream) {
   const bool codes = spec.type == DType::u8 || spec.type == DType::i8;
   const std::int64_t most = spec.is_weights ? 2 : 3;
@@ -116,7 +116,7 @@ Operands small_operands(const Conv2dProblem& problem, Direction direction) {
   return out;
 }
 
-// Returns the largest difference of an element from the result of `reference` in f64.
+// Returns the largest difference between an element and the result of `reference` in f64.
 double difference_to_reference(const Conv2dProblem& problem, Direction direction,
                                const Operands& operands) {
   const OperandSpecs specs = problem.operands(direction);

@@ -44,15 +44,15 @@ struct Look {
 };
 
 // Records a lesson. `algorithm` is a folder ("winograd") or a lesson ("winograd_lesson"). `problem`
-// is a text for Conv2dProblem::parse(); "" is the lesson's small default problem. Throws a sentence
-// for an algorithm without a lesson, a problem or direction that it refuses, and a problem with too
-// many events.
+// is a text for Conv2dProblem::parse(); "" is the lesson's small default problem. Throws an error
+// for an algorithm without a lesson, for a problem or direction that the lesson refuses, and for a
+// problem with too many events.
 CONVSCOPE_API Look look_at(const std::string& algorithm, const std::string& problem = "",
                            Direction direction = Direction::forward);
 // Returns only the page.
 CONVSCOPE_API std::string look_page(const std::string& algorithm, const std::string& problem = "",
                                     Direction direction = Direction::forward);
-// Returns a page inside another one, as a notebook shows it.
+// Returns the markup of a page inside another one, as a notebook shows it.
 CONVSCOPE_API std::string look_frame(const std::string& page, int height_px = 900);
 
 // Returns "direct", "fft", ...: the lessons that can be replayed.

@@ -24,7 +24,7 @@ std::string text(double x, double y, const std::string& words, const std::string
              escape_markup(words), "</text>\n");
 }
 
-// Returns light to dark blue: read by one output of the tile, by many.
+// Returns a shade from light blue (one output of the tile reads the pixel) to dark blue (many do).
 std::string color_of(std::int64_t reads, std::int64_t most) {
   const double at = static_cast<double>(reads) / static_cast<double>(most);
   const auto mix = [&](int light, int dark) {

@@ -17,10 +17,10 @@ struct OutputTile {
   std::int64_t rows = 1, columns = 1;
 };
 
-// Draws a tile. The number in a pixel says how many outputs of the tile read it; for a single
-// output it is the tap (r,s) that multiplies the pixel. With `x` ([..,H,W] of f32, first plane) it
-// is the pixel's value. Throws an error for planes of x larger than 24 x 32 pixels with their
-// padding, and for a tile outside y.
+// Draws a tile. The number in a pixel says how many outputs of the tile read the pixel. For a
+// single output, the number is the tap (r,s) that multiplies the pixel. With `x` ([..,H,W] of f32,
+// first plane), the number is the pixel's value. Throws an error for planes of x larger than 24 x
+// 32 pixels with their padding, and for a tile outside y.
 CONVSCOPE_API void draw_window(const Conv2dProblem& problem, const OutputTile& tile = {},
                                const Tensor& x = {}, const std::string& title = "");
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // emulated_gpu.h: CUDA in a cell: the project's emulation of a GPU runs kernels on the CPU. The
-// keywords are those of its *.cu files (framework/cuda/launch.cuh).
+// keywords are those of the project's *.cu files (framework/cuda/launch.cuh).
 //
 //   #include "experiments/notebooks/emulated_gpu.h"
 //   __global__ void twice(const float* x, float* y, int count) {

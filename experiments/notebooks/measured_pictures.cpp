@@ -17,7 +17,7 @@
 namespace convscope {
 namespace {
 
-// Returns nothing when results must not depend on the machine.
+// Returns nothing with CONVSCOPE_MEASURE=off, when results must not depend on the machine.
 std::optional<CpuCeilings> ceilings_of_notebook() {
   if (!believes_measured_ceilings()) return std::nullopt;
   return cpu_ceilings([] {

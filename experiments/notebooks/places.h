@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// places.h: finds the notebooks, and what their kernel includes and loads: in the source tree, or
-// where `cmake --install` put it.
+// places.h: finds the notebooks, and the files that their kernel includes and loads, in the source
+// tree or where `cmake --install` put them.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace convscope {
 
 struct NotebookPlaces {
   std::string folder;                // notebooks, kernel, set_up.py
-  std::vector<std::string> include;  // that of <convscope/notebook.h>, that of "framework/tensor.h"
+  std::vector<std::string> include;  // folders of <convscope/notebook.h> and "framework/tensor.h"
   std::string library;               // libconvscope.so
   bool installed = false;
 };

@@ -16,7 +16,7 @@ namespace convscope {
 
 struct PlotOptions {
   std::string title = {};
-  std::string x = {}, y = {};         // labels of the axes, with the unit
+  std::string x = {}, y = {};         // labels of the axes, with units
   bool log_x = false, log_y = false;  // only where every value is above 0
   bool from_zero = false;             // the value axis begins at 0
   bool whole_x = false;               // no ticks between whole numbers of x

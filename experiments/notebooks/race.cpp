@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// race.cpp: a reader's own convolution against the algorithms: is it right, and how fast is it?
+// race.cpp: compares a reader's own convolution with the algorithms: its results and its time.
 #include "experiments/notebooks/race.h"
 
 #include <fmt/format.h>
@@ -24,13 +24,13 @@ namespace convscope {
 namespace {
 
 constexpr std::string_view kCheck = "[check] ";
-constexpr double kOwnGrowth = 8;  // for own code that sums term by term in one f32 accumulator
+constexpr double kOwnGrowth = 8;  // for code that sums term by term in one f32 accumulator
 
 const Conv2dAlgorithm& algorithm_named(const std::string& name) {
   return conv2d_algorithms(DeviceType::cpu).get(name, ErrorKind::kUnavailable);
 }
 
-// Returns the letters of what a direction reads and writes.
+// Returns the names of the two inputs and the output of a direction.
 std::array<const char*, 3> letters_of(Direction direction) {
   if (direction == Direction::backward_data) return {"dy", "w", "dx"};
   if (direction == Direction::backward_weight) return {"x", "dy", "dw"};
@@ -46,7 +46,8 @@ Conv2dProblem checked_problem(const std::string& text, const char* operation) {
   return z;
 }
 
-// The error of a sum in one chain grows with the square root of the number of terms.
+// The error of a sum in one chain grows with the square root of the number of terms, and so does
+// the allowed error.
 double growth_of(const Conv2dProblem& z, Direction direction, double growth) {
   const double terms =
       z.nominal_flops() / 2 / static_cast<double>(output_shape(z, direction).numel());

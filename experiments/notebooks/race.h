@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// race.h: a reader's own convolution against the algorithms: is it right, and how fast is it?
+// race.h: compares a reader's own convolution with the algorithms: its results and its time.
 //
 //   Tensor mine(const Conv2dProblem& z, const Tensor& x, const Tensor& w) { ...; return y; }
 //   check_conv2d("mine", mine, {"n=1,c=2,h=5,w=6,k=3,r=3,s=3,pad=1"});
@@ -19,8 +19,8 @@
 
 namespace convscope {
 
-// x [N,C,H,W], w [K,C/G,R,S] -> y [N,K,P,Q], all f32 on the CPU. Backward: dy, w -> dx; x, dy ->
-// dw.
+// A function of x [N,C,H,W] and w [K,C/G,R,S] that returns y [N,K,P,Q], all f32 on the CPU. A
+// gradient function takes dy and w and returns dx, or takes x and dy and returns dw.
 using Conv2dFunction =
     std::function<Tensor(const Conv2dProblem& z, const Tensor& first, const Tensor& second)>;
 
@@ -40,7 +40,7 @@ CONVSCOPE_API void check_conv2d(const std::string& name, const Conv2dFunction& o
                                 const std::vector<std::string>& problems, double growth = 8,
                                 Direction direction = Direction::forward);
 
-// Throws the sentence unless the condition holds.
+// Throws an error with the sentence unless the condition holds.
 CONVSCOPE_API void expect(bool holds, const std::string& sentence);
 // Runs the checks of an exercise and prints "right" or "not yet" with the sentence that they threw.
 // Returns whether it was right; never throws, so that a notebook runs to its end.

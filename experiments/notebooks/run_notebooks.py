@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs notebooks without a browser: run_notebooks.py [--html DIR] [--solutions] FILE...
 
-Run it with the environment's Python (set_up.py). A failing cell ends its notebook; the exit code is 1 and
-the output names the cell. The kernel is that of this folder, with CONVSCOPE_INCLUDE and CONVSCOPE_LIBRARY
-of the environment, or what `set_up.py` installed.
+Run it with the environment's Python (set_up.py). A failing cell ends its notebook; the exit code is 1 and the
+output names the cell. The script uses the kernel in this folder with CONVSCOPE_INCLUDE and CONVSCOPE_LIBRARY of
+the environment, or else the kernel that `set_up.py` installed.
 
 --clean       removes outputs and cell numbers from the files, as stored in git; runs nothing
 --html DIR    writes a page for each notebook, with its outputs
@@ -12,8 +12,8 @@ of the environment, or what `set_up.py` installed.
 --times       the seconds of the slowest cells
 --limit S     fails when a notebook takes more than S seconds of processor time (of all threads), which
               a busy machine does not change
---solutions   puts the solutions, which are folded below their checks, into the cells of the exercises,
-              and expects every check to say "right"; without it each must say "not yet"
+--solutions   puts the solutions, which are folded below their checks, into the cells of the exercises, and
+              expects every check to say "right"; without --solutions each check must say "not yet"
 --both        the unchanged notebook, then its solutions and their checks in the same session
 """
 import argparse

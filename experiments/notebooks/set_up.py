@@ -6,8 +6,8 @@
   set_up.py --environment DIR --include A:B --library FILE        and sets the paths of its kernel
             [--lab --course DIR [--no-browser] [--fresh] [NAME]]  and starts JupyterLab in a copy
 
-`./bootstrap.sh notebooks` and `convscope notebook` call it. A second call installs nothing. Something
-missing is reported in one sentence, with exit code 5.
+`./bootstrap.sh notebooks` and `convscope notebook` call this script. A second call installs nothing. If
+something is missing, the script says so in one sentence and ends with exit code 5.
 """
 import argparse
 import hashlib
@@ -26,7 +26,7 @@ UNAVAILABLE = 5
 
 
 class Missing(Exception):
-    """Says what is missing and how to get it, in one sentence."""
+    """Raised with one sentence that says what is missing and how to get it."""
 
 
 def say(text):
@@ -48,7 +48,8 @@ def check_python():
 
 
 def check_compiler():
-    """Checks for a compiler: installing cppyy compiles it, and cling reads the compiler's standard library."""
+    """Checks for a compiler. The installation of cppyy compiles code, and cling reads the standard library of
+    the compiler."""
     compiler = os.environ.get("CXX", "").split(" ")[0] or "c++"
     if not shutil.which(compiler) and not shutil.which("g++"):
         raise Missing(f"expected a C++ compiler in PATH, because cppyy is compiled and cling reads its "
@@ -64,7 +65,7 @@ def python_of(environment):
 
 
 def wanted(lab):
-    """Returns a hash of the packages that an up-to-date environment has."""
+    """Returns a hash of the requirements; an environment with the same hash is up to date."""
     files = ["requirements.txt", "constraints.txt"] + ["requirements_lab.txt"] * lab
     text = "".join((HERE / name).read_text() for name in files)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -131,7 +132,7 @@ def notebooks():
 
 
 def notebook_named(name):
-    """Returns a notebook by its number, its name or the beginning of it."""
+    """Returns the notebook with this number, name or beginning of a name."""
     found = [path for path in notebooks() if path.stem.startswith(name.removesuffix(".ipynb"))]
     if len(found) != 1:
         raise Missing(f"expected the number or name of one notebook, got '{name}', which "

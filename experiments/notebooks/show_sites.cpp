@@ -64,7 +64,8 @@ ImagePanel sites_panel(const SparseSites& sites, const std::string& title, std::
     if (at.batch != batch) continue;
     out.shades[static_cast<std::size_t>(at.at[1] / step * out.columns + at.at[2] / step)] += 1;
   }
-  // A single site must be visible next to the longest column.
+  // The shade of a single site is at least a quarter, so that it is visible next to the longest
+  // column of sites.
   const double most = std::max(1.0, *std::ranges::max_element(out.shades));
   for (double& shade : out.shades) {
     if (shade > 0) shade = most == 1 ? 1 : 0.25 + 0.75 * std::sqrt((shade - 1) / (most - 1));

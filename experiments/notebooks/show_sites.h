@@ -30,9 +30,9 @@ struct SiteNetwork {
   std::int64_t kernel = 3, stride = 2;
   int stages = 2;  // each a convolution that keeps the grid, and one with the stride
 };
-// Computes the sites. `keep`: the convolution that keeps the grid is submanifold. Otherwise it is a
-// plain convolution: outputs are wherever the kernel meets a site, and sites spread from layer to
-// layer.
+// Computes the sites. With `keep`, the convolution that keeps the grid is submanifold. Without
+// `keep`, it is a plain convolution: outputs are wherever the kernel meets a site, and sites spread
+// from layer to layer.
 CONVSCOPE_API std::vector<SitesOfLayer> sites_through(const SharedSites& sites,
                                                       const SiteNetwork& network, bool keep);
 // Draws both networks, one above the other.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// show_tensor.cpp: a tensor as a picture, as a table of its numbers, or as a heat map.
+// show_tensor.cpp: shows a tensor as a picture, as a table of its numbers, or as a heat map.
 #include "experiments/notebooks/show_tensor.h"
 
 #include <algorithm>

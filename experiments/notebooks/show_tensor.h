@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// show_tensor.h: a tensor as a picture, as a table of its numbers, or as a heat map.
+// show_tensor.h: shows a tensor as a picture, as a table of its numbers, or as a heat map.
 //
-// Types: f32 and f64; on the CPU. Axes before the last two are planes, in their order.
+// Tensors are f32 or f64, on the CPU. Axes before the last two are planes, in their order.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ CONVSCOPE_API Tensor test_image(std::int64_t height = 64, std::int64_t width = 6
 
 struct ImageOptions {
   std::string title = {};
-  // The values shown as black and white; NaN: the least and the largest element.
+  // The values shown as black and as white. If they are NaN, the smallest and the largest element
+  // are used.
   double low = std::numeric_limits<double>::quiet_NaN();
   double high = std::numeric_limits<double>::quiet_NaN();
   bool color = false;  // [3,H,W]: red, green, blue
@@ -52,12 +53,12 @@ struct HeatMapOptions {
   std::vector<std::string> rows = {}, columns = {};  // names; empty: numbers from 0
   int digits = 3;
 };
-// Shows a matrix with its numbers on shades: dark is far from 0. At most 64 rows and columns; of a
-// tensor with more axes the first plane.
+// Shows a matrix with its numbers on shades: dark cells are far from 0. Shows at most 64 rows and
+// columns, and only the first plane of a tensor with more axes.
 CONVSCOPE_API void heat_map(const Tensor& matrix, const HeatMapOptions& options = {});
 
-// Shows how often a watched lesson read each element of an array; of more than two axes the first
-// plane. Throws an error when the recorder does not know the array.
+// Shows how often a watched lesson read each element of an array. If the array has more than two
+// axes, only the first plane is shown. Throws an error when the recorder does not know the array.
 CONVSCOPE_API void show_reads(const Recorder& recorder, const std::string& array,
                               const std::string& title = "");
 

@@ -6,10 +6,10 @@
     python3 experiments/peers/checkpoint_in_pytorch.py --check --program build/release/bin/convscope
 
 The first command writes a state_dict that the model of the same name loads: a class of this file, or for
-ResNet-18 and MobileNet v2 a model of torchvision. The second command trains LeNet-5, ResNet-18, MobileNet
-v1 and v2 a little on built-in digits. It loads each network into PyTorch and compares the logits of random
-images with those of `convscope op net`. Weights are [K,C/G,R,S] in both systems, so nothing is transposed.
-Exit code 1 when a logit differs by more than 1e-5 of the largest, or a name is left over; 77 without PyTorch.
+ResNet-18 and MobileNet v2 a model of torchvision. The second command trains LeNet-5, ResNet-18, MobileNet v1
+and v2 a little on built-in digits. It loads each network into PyTorch and compares the logits of random images
+with those of `convscope op net`. Weights are [K,C/G,R,S] in both systems, so nothing is transposed. Exit code 1
+when a logit differs by more than 1e-5 of the largest logit, or a name has no counterpart; 77 without PyTorch.
 """
 import argparse
 import json
@@ -31,8 +31,8 @@ except ImportError as error:
 LIMIT = 1e-5
 
 # Convscope's name of a layer -> PyTorch's. The suffixes are the same in both: weight, bias, running_mean,
-# running_var. LeNet-5 is as in PyTorch's tutorials; ResNet-18 and MobileNet v2 as in torchvision, with the
-# same names; MobileNet v1 as the single Sequential of its PyTorch ports.
+# running_var. LeNet-5 is that of PyTorch's tutorials. ResNet-18 and MobileNet v2 are those of torchvision, with
+# the same names. MobileNet v1 is the single Sequential of its PyTorch ports.
 NAMES = {
     "lenet5": [(r"c(\d)", r"conv\1"), (r"f3", "fc1"), (r"f4", "fc2"), (r"f5", "fc3")],
     "resnet18": [],

@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times convolutions on a GPU, compared with PyTorch (cuDNN) in the same run.
 
-Each problem of the shape files is timed in each direction. `convscope bench conv2d --device cuda` checks
-the results of Convscope and times recorded graphs by events. PyTorch runs in NCHW and channels-last with
-cudnn.benchmark on. A captured graph of several runs is timed by events, and the median of many replays
-counts. f32 means f32 on both sides: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout
+Each problem of the shape files is timed in each direction. `convscope bench conv2d --device cuda` checks the
+results of Convscope and times recorded graphs by events. PyTorch runs in NCHW and channels-last with
+cudnn.benchmark on: a captured graph of several runs is timed by events, and the median of many replays counts.
+f32 means f32 in both systems: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout
 channels_last Convscope runs in NHWC, too, and `auto` and `best` are compared with PyTorch's channels-last.
-PyTorch's weights are converted before the timing. Convscope's weights are prepared in each call, as in a
-step with f32 weights; with --weights often they are prepared before the timing, too.
+PyTorch's weights are converted before the timing. Convscope's weights are prepared in each call, as in a step
+with f32 weights; with --weights often they are prepared before the timing, too.
 
 A list is timed in portions, first by Convscope and then by PyTorch. The JSON file is written after each
-portion, so little is lost when the run is stopped. --go-on skips the problems that the file holds. With
+portion, so a stopped run loses at most one portion. --go-on skips the problems that the file holds. With
 --seconds N, no portion begins after N seconds.
 
     python3 experiments/peers/conv2d_gpu_vs_pytorch.py --shapes experiments/shapes/gpu_dense.txt \\
@@ -96,7 +96,8 @@ def pytorch_us(z, direction, precision, channels_last):
 
 
 def lines_of(shapes):
-    """Returns the problems of the files, each once. A name without a folder is one of experiments/shapes."""
+    """Returns the problems of the files, without duplicates. A name without a folder is a file of
+    experiments/shapes."""
     lines = []
     for name in shapes:
         path = pathlib.Path(name)

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares `convscope op conv2d` with PyTorch on random problems with every option.
 
-Both get the same float32 numbers. Each result is compared with the sum in float64 (by PyTorch), within the
-bound of the project's tests:
+Both programs get the same float32 numbers. Each result is compared with the sum in float64 (by PyTorch), within
+the bound of the project's tests:
 
     max |error| <= GROWTH * eps * max(conv(|x|, |w|)),   eps = 2^-23
 
-The table shows, for each algorithm and tensor, the largest error in units of that eps * max: ours and
-PyTorch's float32 error. Exit code 1 when one of ours exceeds the bound.
+The table shows, for each algorithm and tensor, the largest error of Convscope and of PyTorch's float32, in
+units of eps * max(conv(|x|, |w|)). Exit code 1 when an error of Convscope exceeds the bound.
 
     python3 experiments/peers/conv2d_vs_pytorch.py --program build/release/bin/convscope
 """
@@ -32,7 +32,7 @@ TENSORS = ("y", "dx", "dw", "db")
 
 
 def random_problem(rng):
-    """Returns sizes that fit: the image is at least as large as the dilated kernel."""
+    """Returns random sizes for which the image is at least as large as the dilated kernel."""
     kind = rng.choice(["any", "any", "3x3", "3x3", "1x1", "depthwise", "large"])
     groups = rng.choice([1, 1, 1, 2, 3])
     channels = groups * rng.randint(1, 6 if kind == "any" else 24)

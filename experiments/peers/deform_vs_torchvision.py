@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares `convscope op deform_conv2d` with torchvision.ops.deform_conv2d, results and times.
 
-Results. Both get the same numbers on random problems with every option. Sample positions are rounded to the
-type of the offsets, which is part of the definition. torchvision in float64 gets offsets that lead to
-exactly these positions, so its results are the expected ones. Each of ours must satisfy
+Results. Both programs get the same numbers on random problems with every option. Sample positions are rounded
+to the type of the offsets, which is part of the definition. torchvision in float64 gets offsets that lead to
+exactly these positions, so its results are the expected ones. Each result of Convscope must satisfy
 
     max |error| <= growth * eps * max(M),   eps = 2^-23
 
-where M is the same sum over the absolute values of x, w, dy, the mask and the bias. For doffset, the
-derivatives of the four corners' weights are replaced by their absolute values, too: at a position (v,u) they
-are the weights of samples at (floor v, u) and (floor v + 1, u). Files of float64 are compared as well. There
-torchvision's error counts, too: up to one eps for each term of its longest sum, and 8 for the products in a
-term. The table also shows torchvision's float32 error.
+where M is the same sum over the absolute values of x, w, dy, the mask and the bias. In M of doffset, the
+derivatives of the four corners' weights are also replaced by their absolute values: at a position (v,u) they
+are the weights of samples at (floor v, u) and (floor v + 1, u). Files of float64 are compared as well. In
+float64 the bound includes torchvision's own error: up to one eps for each term of its longest sum, and 8 for
+the products in a term. The table also shows torchvision's float32 error.
 
 Times on a CPU. On the cases of experiments/shapes/deform.txt, Convscope (in a new process) and torchvision
 (in this process) are timed in turn, `--turns` times, with the same number of threads. Convscope's time is the
@@ -25,10 +25,10 @@ each type of --precision, on experiments/shapes/gpu_deform.txt. `bench deform_co
 results of Convscope, then times recorded graphs by events. The times include the preparation of the weights,
 except with `--weights often`. torchvision's time is the median of many measurements by events around ten
 consecutive calls, so that the GPU always has work. (A captured graph does not contain torchvision's sampling
-kernels: its replay takes a fraction of their time.) torchvision's backward also computes db. f32 means f32 on
-both sides: PyTorch's allow_tf32 is off, except for tf32. torchvision may lack a type. The file of --json is
-written after each case. --go-on skips the cases that the file holds. With --seconds N, no case begins after N
-seconds.
+kernels: its replay takes a fraction of their time.) torchvision's backward also computes db. f32 means f32 in
+both programs: PyTorch's allow_tf32 is off, except for tf32. torchvision may lack kernels for a type. The file
+of --json is written after each case. --go-on skips the cases that the file holds. With --seconds N, no case
+begins after N seconds.
 
 Exit code 1 when a result exceeds its bound, 75 when --seconds stopped it, 77 without torchvision.
 
@@ -76,7 +76,7 @@ def output_size(z):
 
 
 def random_problem(rng):
-    """Returns sizes that fit. The channels are a multiple of both numbers of groups."""
+    """Returns random sizes of a valid problem. The channels are a multiple of both numbers of groups."""
     groups, offset_groups = rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2, 4])
     channels = groups * offset_groups * rng.randint(1, 9)
     kernel = (rng.choice([1, 2, 3, 3, 5]), rng.choice([1, 2, 3, 3, 5]))
@@ -143,8 +143,8 @@ def torchvision_results(z, arrays):
 
 
 def expected(z, arrays):
-    """Returns expected values at positions of the arrays' type, and the largest sum over magnitudes of
-    each."""
+    """Returns the expected values at positions in the type of the arrays, and for each output the largest sum
+    over magnitudes."""
     at = places(z, arrays["offset"])
     exact = {name: a.astype(np.float64) for name, a in arrays.items()}
     as_offset = lambda moved: (moved - bases(z)[None]).reshape(arrays["offset"].shape)
@@ -187,7 +187,7 @@ def convscope(program, folder, z, algorithm, device):
 
 
 def longest_sum(z):
-    """Returns the number of terms of the longest of all sums."""
+    """Returns the number of terms in the longest sum of any output."""
     taps, pixels = z["w"][2] * z["w"][3], output_size(z)[0] * output_size(z)[1]
     k = z["w"][0] // z["groups"]
     # y; dw and db; doffset and dmask: four corners of each channel; dx: at most every tap of every pixel
@@ -417,7 +417,7 @@ def our_rows(args, precision, problems):
 
 
 def gpu_row(args, precision, problem):
-    """Prints and returns one case in one type."""
+    """Prints and returns the row of one case in one type."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     here, theirs = our_rows(args, precision, [problem])[0], torchvision_us(problem, precision)
     us = {direction: 1000 * row["median_ms"] for direction, row in here.items()}
@@ -438,7 +438,7 @@ def gpu_row(args, precision, problem):
 
 
 def gpu_times(args, deadline, out, done, rows):
-    """Returns whether all cases are done. The file is written after each."""
+    """Measures all cases and writes the file after each. Returns whether all cases are done."""
     problems = cases(args)
     print(f"\n{args.algorithm} compared with torchvision {torchvision.__version__}, PyTorch {torch.__version__}, "
           f"{torch.cuda.get_device_name()}, microseconds; {len(done)} were there")

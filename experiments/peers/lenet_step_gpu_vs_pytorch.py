@@ -5,14 +5,14 @@
 The step is forward, loss, backward and SGD with momentum on data in GPU memory. Convscope's step also
 gathers and normalises its next batch; PyTorch's variants compute the same batch repeatedly:
 
-    eager               as a program writes it
+    eager               as a plain program runs it
     CUDA graph          the eager step, captured
     compile + graph     torch.compile(mode="reduce-overhead") of forward, loss and backward
-    autotune + graph    torch.compile(mode="max-autotune-no-cudagraphs") of the same, the whole step
-                        captured
+    autotune + graph    torch.compile(mode="max-autotune-no-cudagraphs") of the same functions, and the whole
+                        step captured
 
-f32 on both sides: TF32 is switched off in cuDNN and cuBLAS. Times are measured by CUDA events over many
-steps; medians, microseconds.
+Both programs compute in f32: TF32 is switched off in cuDNN and cuBLAS. Times are medians in microseconds,
+measured by CUDA events over many steps.
 
     python3 experiments/peers/lenet_step_gpu_vs_pytorch.py --program build/release/bin/convscope
     ... --json out.json --seconds 300; ... --json out.json --go-on   # in two runs; exit code 75: stopped by
@@ -44,7 +44,7 @@ def lenet(torch, channels, size, kernel):
 def median_us(torch, run, seconds):
     """Returns the median time of run() in microseconds.
 
-    A sample is the mean of 10 runs. There are at least 5 samples, and samples for `seconds`.
+    A sample is the mean of 10 runs. At least 5 samples are taken, and more until `seconds` have passed.
     """
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     per_sample, samples, total = 10, [], 0.0

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares LeNet-5 on MNIST with PyTorch eager: time of one epoch and memory of one step.
 
-Both sides train the same network (conv 6 k5, ReLU, pool 2, conv 16 k5, ReLU, pool 2, 256-120-84-10) with
-SGD and momentum on the same files, batch after batch, shuffled, normalised, without evaluating the
-accuracy. They run in turn, `--repeats` times; medians and the ratio are printed. PyTorch gets its data as
-one normalised float tensor in memory, so its time excludes file reading and conversion; Convscope's
-includes its whole data loader. PyTorch's time is measured in both memory layouts.
+Both programs train the same network (conv 6 k5, ReLU, pool 2, conv 16 k5, ReLU, pool 2, 256-120-84-10) with SGD
+and momentum on the same shuffled, normalised batches, without evaluating the accuracy. They run in turn,
+`--repeats` times; medians and the ratio are printed. PyTorch gets its data as one normalised float tensor in
+memory, so its time excludes file reading and conversion; Convscope's time includes its whole data loader.
+PyTorch's time is measured in both memory layouts.
 
     python3 experiments/peers/lenet_step_vs_pytorch.py --data DIR --binary build/release/bin/convscope
 """
@@ -37,7 +37,7 @@ def read_idx(folder, stem):
 
 
 def torch_child(args):
-    """Runs in a separate process, so that the number of threads is set before anything starts."""
+    """Runs PyTorch in a separate process, so that the number of threads is set before any thread starts."""
     import torch
     import torch.nn as nn
 
@@ -77,10 +77,11 @@ def torch_child(args):
 
 
 def torch_memory(torch, model, loss_of, batch, target):
-    """Returns the two memory columns of the report for one step: the forward's growth, the backward's peak.
+    """Returns the two memory columns of the report for one step: the growth in the forward, and the peak in the
+    backward.
 
-    They are counted from PyTorch's allocation events. Weights and the batch are allocated before the
-    profile starts, gradients during it; so weights + batch are added to the peak, as in Convscope.
+    The values are computed from PyTorch's allocation events. Weights and the batch are allocated before the
+    profile starts, gradients during it. Therefore weights and batch are added to the peak, as in Convscope.
     """
     from torch.profiler import ProfilerActivity, profile, record_function
 

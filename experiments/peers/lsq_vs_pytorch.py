@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares `convscope op lsq` with LSQ in PyTorch, written with round-pass and grad-scale.
 
-Both get the same numbers as .npy files, in float64 and in float32. In PyTorch the straight-through
+Both programs get the same numbers as .npy files, in float64 and in float32. In PyTorch the straight-through
 estimator is written with detach(), and autograd computes the gradients:
 
     s = grad_scale(s, g);  y = round_pass(clamp(v / s, -Qn, Qp)) * s
 
-In float32 the quotient could fall on the other side of a rounding boundary only if the two divisions
-differed. Both are correctly rounded, so y must agree. PyTorch multiplies dy by s and divides by it again,
-we copy it: two roundings in float32, none in float64, where s and dy have few digits. The gradient of a
-step is a sum of N terms, which PyTorch adds in float32, so it is compared with PyTorch's in float64. Exit
-code 1 when a difference exceeds its bound, 77 without PyTorch.
+y must agree exactly: in float32 the quotient could fall on the other side of a rounding boundary only if the
+two divisions differed, and both divisions are correctly rounded. PyTorch multiplies dy by s and divides by s
+again; Convscope copies dy. The difference is two roundings in float32, and none in float64, where s and dy have
+few digits. The gradient of a step is a sum of N terms, which PyTorch adds in float32, so it is compared with
+PyTorch's float64 gradient. Exit code 1 when a difference exceeds its bound, 77 without PyTorch.
 
     python3 experiments/peers/lsq_vs_pytorch.py --program build/release/bin/convscope
 """
@@ -76,7 +76,8 @@ def main():
                     high = 2 ** bits - 1 if unsigned else 2 ** (bits - 1) - 1
                     v = rng.standard_normal((6, 16, 5, 5))
                     dy = rng.standard_normal(v.shape)
-                    # Some values beyond the grid, and steps that are not powers of two.
+                    # The values include some beyond the grid, and the steps include some that are not powers of
+                    # two.
                     step = 2.0 / high * rng.uniform(0.5, 1.5, channels)
                     v, dy, step = (a.astype(np.float32).astype(np.float64) for a in (v, dy, step))
                     g = 1 / np.sqrt(v.size / channels * high)
@@ -85,8 +86,8 @@ def main():
                         arrays = [a.astype(dtype) for a in (v, step, dy)]
                         got = convscope(program, pathlib.Path(name), *arrays, bits, unsigned)
                         y, dv, _ = pytorch(*arrays, low, high, g)
-                        # The sum of the magnitudes of the terms of a step's gradient: each quotient is off
-                        # by at most eps * |Qp|.
+                        # The bound uses the sum of the magnitudes of the terms of a step's gradient. Each
+                        # quotient has an error of at most eps * |Qp|.
                         terms = g * np.abs(dy).sum() / channels * max(high, -low)
                         errors = {
                             "y": np.abs(got[0] - y).max() / (eps * np.abs(y).max()),

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the time to 99.0 % on MNIST with PyTorch: wall time of the whole process, same recipe.
+"""Compares the time to 99.0 % on MNIST with PyTorch: wall time of the whole process, with the same recipe.
 
-Both sides start a process, read the four files, train LeNet-5 (61,706 weights) and evaluate the 10,000 test
-images once, at the end. The recipe is that of configs/mnist_lenet5_99.yaml: batch 64, 3 epochs, SGD with
+Each program starts a process, reads the four files, trains LeNet-5 (61,706 weights) and evaluates the 10,000
+test images once, at the end. The recipe is that of configs/mnist_lenet5_99.yaml: batch 64, 3 epochs, SGD with
 Nesterov momentum, one cycle of the learning rate. Two times are shown. The wall time is that of the process
 from start to end; the time of PyTorch's import is shown too, so that it can be subtracted. The time after
 start-up begins when data and network are in memory and ends when the accuracy of the test images is known.
-Ours includes file output until then and, on a GPU, the copy of the data and the recording of the steps;
-PyTorch's data are on the device before. PyTorch keeps the data as one normalised tensor and runs eagerly,
-in both memory layouts. Initial weights follow the same distribution; orders of the samples and initial
-weights differ, so accuracies do. Exit code 1 when a run of ours misses 99.0 %.
+Convscope's time after start-up includes file output and, on a GPU, the copy of the data and the recording of
+the steps; PyTorch's data are on the device before its time begins. PyTorch keeps the data as one normalised
+tensor and runs eagerly, in both memory layouts. Initial weights follow the same distribution, but their values
+and the order of the samples differ, so the accuracies differ. Exit code 1 when a run of Convscope misses 99.0
+%.
 
     python3 experiments/peers/mnist_to_99.py --data DIR --program build/release/bin/convscope
 """
@@ -43,7 +44,7 @@ def read_idx(folder, stem):
 
 
 def one_cycle(step, total):
-    """Returns the rate of optim/lr_schedule.cpp: two half cosines, as in
+    """Returns the learning rate of optim/lr_schedule.cpp: two half cosines, as in
     torch.optim.lr_scheduler.OneCycleLR."""
     first = RECIPE["lr"] / RECIPE["div_factor"]
     last = first / RECIPE["final_div_factor"]
@@ -120,7 +121,7 @@ def convscope_run(args, seed):
         summary = next(pathlib.Path(out).glob("**/summary.json"))
         rows = [json.loads(row) for row in (summary.parent / "metrics.jsonl").read_text().splitlines()]
         known_at = [row["t"] for row in rows if row["split"] == "test"]
-        if not known_at:  # it failed before its first evaluation
+        if not known_at:  # the run failed before its first evaluation
             sys.exit(done.stderr)
         return {"wall": wall, "accuracy": json.loads(summary.read_text())["acc"], "training_s": known_at[-1]}
 

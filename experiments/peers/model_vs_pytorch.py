@@ -3,18 +3,18 @@
 """Compares outputs, loss and every gradient of whole networks with PyTorch.
 
 The networks are ResNet-18, MobileNet v1 and v2 and LeNet-5. Convscope draws the weights and writes them as
-safetensors (`convscope op net --out-weights`); PyTorch loads them into the same network (torch_networks.py)
-by their names. Both run the same images in train and in eval mode. PyTorch's float64 result is the
-reference. The table shows the largest relative L2 error over all tensors of a kind, ours and PyTorch's in
-float32. In train mode the updated running statistics of batch norm are compared too.
+safetensors (`convscope op net --out-weights`); PyTorch loads them into the same network (torch_networks.py) by
+their names. Both programs run the same images in train and in eval mode. PyTorch's float64 result is the
+reference. The table shows the largest relative L2 error over all tensors of a kind, for Convscope and for
+PyTorch's float32. In train mode the updated running statistics of batch norm are compared too.
 
-Outputs and running statistics may be off by `--factor` times PyTorch's own error, or 2e-5, whichever is
-larger (Winograd convolutions round more than direct ones). Gradients jump where rounding makes one ReLU or
-one pooling window choose differently, on either side. A single flip in a small batch changes a tensor by up
-to a few percent, in PyTorch's float32 as in ours. So gradients may also be off by 5e-2, which any missing
-or wrong term exceeds. Values that are 0 except for rounding, such as the gradient of a shift that the next
-batch norm undoes, are measured against 1e-5 of the largest tensor of their kind. Exit code 1 when something
-is further off, 77 without PyTorch.
+Outputs and running statistics may have an error of `--factor` times PyTorch's own error, or 2e-5, whichever is
+larger (Winograd convolutions round more than direct ones). Gradients jump where rounding makes a ReLU or a
+pooling window choose differently. A single such flip in a small batch changes a tensor by up to a few percent,
+in PyTorch's float32 as in Convscope. So gradients may also have an error of 5e-2, which any missing or wrong
+term exceeds. Values that are 0 except for rounding, such as the gradient of a shift that the next batch norm
+undoes, are measured against 1e-5 of the largest tensor of their kind. Exit code 1 when an error exceeds its
+bound, 77 without PyTorch.
 
     python3 experiments/peers/model_vs_pytorch.py --program build/release/bin/convscope
 """
@@ -49,7 +49,7 @@ CASES = [
      lambda: peers.mobilenet_v1("cifar", classes=10)),
     ("mobilenet_v1 224", "cifar10_mobilenet_v1.yaml", ["model.stem=imagenet"], (3, 224, 224), 1000,
      4, lambda: peers.mobilenet_v1()),
-    # Without dropout: each system has its own random numbers.
+    # The networks have no dropout, because each system has its own random numbers.
     ("mobilenet_v2 CIFAR", "cifar10_mobilenet_v2.yaml", ["model.dropout=0"], (3, 32, 32), 10, 16,
      lambda: peers.mobilenet_v2("cifar", classes=10, dropout=0)),
     ("mobilenet_v2 0.35", "cifar10_mobilenet_v2.yaml",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one process of nets_vs_peers.py: draws the images, exports a network, or runs it in one system.
+"""Runs one process of nets_vs_peers.py: draws the images, exports a network, or runs the network in one system.
 
     net_systems.py draw FOLDER IMAGE BATCH CLASSES       # x.npy, labels.npy
     net_systems.py export FOLDER NET OPTIONS BATCHES     # y.npy in float64, BATCH.onnx, check of ours
@@ -73,7 +73,8 @@ def pytorch(args, x, channels_last=False, compiled=False):
         network = network.to(memory_format=torch.channels_last)
         images = images.contiguous(memory_format=torch.channels_last)
     if compiled:
-        # Weights become constants, as in the other systems: batch norm folded, weights packed.
+        # Weights become constants, as in the other systems, so that batch norm is folded and weights are
+        # packed.
         torch._inductor.config.freezing = True
         network = torch.compile(network)
 
@@ -108,7 +109,7 @@ def openvino(args, x):
     return run, openvino.__version__.split("-")[0], before
 
 
-# Name in the table: the function that prepares it and what it needs.
+# For each name in the table: the function that prepares the system, and its arguments.
 SYSTEMS = {
     "PyTorch NCHW": (pytorch, {}),
     "PyTorch channels-last": (pytorch, {"channels_last": True}),

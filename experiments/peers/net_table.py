@@ -12,7 +12,7 @@ HEADER = ["case", "threads", "system", "median ms", "min ms", "ratio", "by min",
 
 
 def summary(turns):
-    """Returns for one system the median of its turns' medians, the shortest run, the largest memory."""
+    """Returns for one system the median of its turns' medians, the shortest run, and the largest memory."""
     return {"median_ms": statistics.median(statistics.median(turn["ms"]) for turn in turns),
             "min_ms": min(min([*turn["ms"], turn.get("min", math.inf)]) for turn in turns),
             "process_bytes": max(turn["process"] for turn in turns),
@@ -20,9 +20,9 @@ def summary(turns):
 
 
 def row_of(case, threads, turns):
-    """Turns one case, {system: [turns]} with ours and at least one baseline, into a row of the JSON file. A
-    ratio is a system's time / ours: above 1 we are faster. The best baseline has the least median;
-    `ratio_min` is the least time of any baseline / our least."""
+    """Turns one case, {system: [turns]} with Convscope and at least one baseline, into a row of the JSON file.
+    A ratio is a system's time / Convscope's time: above 1, Convscope is faster. The best baseline has the
+    smallest median; `ratio_min` is the shortest time of any baseline / Convscope's shortest time."""
     systems = {name: summary(of_one) for name, of_one in turns.items()}
     ours = systems[OURS]
     for one in systems.values():
@@ -40,7 +40,8 @@ def mebibytes(value):
 
 
 def cells_of(row):
-    """Returns a line for each system, ours first, then the baselines by median; * marks the best."""
+    """Returns a line for each system, first Convscope, then the baselines by median; * marks the best
+    baseline."""
     peers = sorted((name for name in row["systems"] if name != OURS),
                    key=lambda name: row["systems"][name]["median_ms"])
     for name in [OURS, *peers]:
@@ -74,7 +75,8 @@ def geometric_mean(values):
 
 
 def closing(rows):
-    """Returns for each number of threads: best baseline / ours over all cases; how often ours is ahead."""
+    """Returns for each number of threads the ratio best baseline / Convscope over all cases, and how often
+    Convscope is faster."""
     out = []
     for threads in sorted({row["threads"] for row in rows}):
         some = [row for row in rows if row["threads"] == threads]

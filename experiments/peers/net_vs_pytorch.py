@@ -4,11 +4,11 @@
 
 Each case (network, inference or training step, batch size) runs on random images in a steady state.
 `convscope bench net` and PyTorch run in turn, `--repeats` times, every turn in a new process with the same
-number of threads (with `--pin` on the same cores), warmed up before it counts. A training step is zero
-gradients, forward, softmax cross-entropy, backward, SGD with momentum 0.9 on both sides. The table shows
-the median over all runs of all turns and the shortest run. `ratio` is the time of PyTorch's better layout /
-Convscope's, above 1 we are faster. Memory is the peak resident set of the process (in brackets its size
-before the network was built) and, for ours, the allocator's peak.
+number of threads (with `--pin` on the same cores). Each process warms up before its runs count. In both
+programs a training step is zero gradients, forward, softmax cross-entropy, backward, and SGD with momentum 0.9.
+The table shows the median over all runs of all turns and the shortest run. `ratio` is the time of PyTorch's
+faster layout / Convscope's time; above 1, Convscope is faster. Memory is the peak resident set of the process
+(in brackets its size before the network was built) and, for Convscope, the allocator's peak.
 
     python3 experiments/peers/net_vs_pytorch.py --program build/release/bin/convscope --threads 1 2
     ... --quick                  one short turn of each

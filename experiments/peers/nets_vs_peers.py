@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares inference of whole networks with PyTorch, torch.compile, ONNX Runtime and OpenVINO.
 
-All run in f32, with the same weights, images and number of threads; PyTorch in NCHW and channels-last.
+All systems run in f32, with the same weights, images and number of threads. PyTorch runs in NCHW and
+channels-last.
 
-First the results: Convscope draws the weights, and PyTorch loads and exports them (ONNX). Every system must
-agree with PyTorch's float64, ours too (`convscope op net`); a system that does not is not timed. Then the
-times: all systems in turn, `--repeats` times, every turn in a new process, checked and warmed up before it
-counts; ours is `convscope bench net`. The table shows the median over the turns and the shortest run. A
-ratio is a system's time / ours, above 1 we are faster, and * marks the best baseline of a case. MiB is the
-peak resident set of the process, `before` what the system held before the network was loaded. A system that
-is not installed is skipped, with a sentence.
+First the script checks results. Convscope draws the weights, and PyTorch loads and exports them (ONNX). Every
+system must agree with PyTorch's float64, Convscope too (`convscope op net`); a system that does not is not
+timed. Then the script times all systems in turn, `--repeats` times. Every turn is a new process, which is
+checked and warmed up before its runs count; Convscope runs `convscope bench net`. The table shows the median
+over the turns and the shortest run. A ratio is a system's time / Convscope's time: above 1, Convscope is
+faster. * marks the best baseline of a case. MiB is the peak resident set of the process, `before` its resident
+set before the network was loaded. A system that is not installed is skipped, with a sentence.
 
     python3 experiments/peers/setup.py                                   # installs the systems
     python3 experiments/peers/nets_vs_peers.py --program build/release/bin/convscope
@@ -81,7 +82,7 @@ def op_net(args, net, folder, *rest):
 
 
 def prepare(args, net, folder):
-    """Writes images, weights with updated batch norm, our outputs, PyTorch's outputs, ONNX files."""
+    """Writes images, weights with updated batch norm, outputs of Convscope and PyTorch, and ONNX files."""
     name, image, classes, _, _ = net
     child(args, "draw", folder, "--image", image, "--batch", max(BATCHES), "--classes", classes)
     weights = folder / "weights.safetensors"
@@ -115,7 +116,7 @@ class Comparison:
     def __init__(self, args):
         self.args = args
         self.rows, self.skipped, self.wrong, self.versions, self.machine = [], {}, [], {}, {}
-        self.others = {}  # by threads: the most cores that other programs kept busy
+        self.others = {}  # by threads: largest number of cores that other programs kept busy
 
     def leave_out(self, system, sentence):
         self.skipped[system] = sentence
@@ -150,7 +151,7 @@ class Comparison:
         try:
             error = prepare(self.args, net, folder)["error"]
         except Skipped as what:
-            # Without PyTorch no other system can read the weights.
+            # Without PyTorch, the weights cannot be exported for any other system.
             for system in self.args.systems:
                 self.leave_out(system, f"PyTorch exports the networks, and: {what}")
             return

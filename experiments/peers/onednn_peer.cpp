@@ -3,17 +3,17 @@
 //
 // oneDNN's algorithms direct, winograd and auto have two variants each. "own layout" uses
 // format_tag::any for every tensor, so that oneDNN chooses its fastest layouts. Reorders into these
-// layouts, and the transform of Winograd's weights, are done before and are not timed. "plain" has
-// row-major inputs and a row-major result. Each run includes the reorders, also of the weights,
-// because weights change in training.
+// layouts, and the transform of Winograd's weights, are done in advance and are not timed. "plain"
+// has row-major inputs and a row-major result. Each run of "plain" includes the reorders, also
+// those of the weights, because weights change in training.
 //
 // With codes (u8 or s8 times s8), scales for each output channel, bias and ReLU are attributes of
 // the primitive, which writes codes, as in inference. If x is f32 (a first layer), each run begins
 // with a reorder that rounds x to s8 codes. Convscope's algorithms round x, too. Weights are
 // reordered in advance.
 //
-// For oneDNN 3.x (experiments/peers/setup.py fetches 3.2) and 2.x (Debian's is 2.6.3). 3.2 has no
-// Winograd for x64.
+// The file compiles with oneDNN 3.x (experiments/peers/setup.py fetches 3.2) and 2.x (Debian's is
+// 2.6.3). oneDNN 3.2 has no Winograd for x64.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -27,7 +27,7 @@
 
 #include "experiments/bench/peer.h"
 
-// The compiler's omp.h declares it too; oneDNN runs on this OpenMP.
+// The compiler's omp.h declares this function too; oneDNN runs on the same OpenMP.
 extern "C" void omp_set_num_threads(int threads);
 
 namespace {
@@ -69,7 +69,8 @@ Sizes sizes_of(const ConvscopePeerProblem& z) {
   out.dilation = {z.dilation_h - 1, z.dilation_w - 1};  // oneDNN: 0 = dense
   out.pad_before = {z.pad_top, z.pad_left};
   out.pad_after = {z.pad_bottom, z.pad_right};
-  // oneDNN requires the padding that the output size implies, without the remainder of the stride.
+  // oneDNN requires the padding that the output size implies. This padding omits the rows and
+  // columns that the stride does not reach.
   out.pad_after[0] = (z.p - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1 - z.h - z.pad_top;
   out.pad_after[1] = (z.q - 1) * z.stride_w + (z.s - 1) * z.dilation_w + 1 - z.w - z.pad_left;
   return out;
@@ -102,8 +103,8 @@ void take_common(Convolution& to, const Description& description) {
 }
 
 // ---- The only differences between 2.x and 3.x ------------------------------------------------
-// Both describe an operation by the same arguments. 3.x makes the description on the engine, 2.x
-// describes the operation first; the hint of a backward pass comes last in both.
+// Both functions describe an operation by the same arguments. oneDNN 3.x makes the description on
+// the engine, 2.x describes the operation first. In both, the hint of a backward pass comes last.
 #if DNNL_VERSION_MAJOR >= 3
 template <class Operation, class... Arguments>
 typename Operation::primitive_desc description_of(const Arguments&... arguments) {
@@ -133,7 +134,7 @@ dnnl::convolution_forward::primitive_desc forward_description(const Sizes& z, al
                                                    z.dilation, z.pad_before, z.pad_after);
 }
 
-// The gradients need a forward pass as a hint; it may have another algorithm.
+// The gradients need a forward pass as a hint; the forward pass may have another algorithm.
 template <class Gradient>
 typename Gradient::primitive_desc gradient_description(const Sizes& z, algorithm kind) {
   return hinted_description_of<Gradient>(forward_description(z, algorithm::convolution_direct),
@@ -305,7 +306,7 @@ struct ConvscopePeerCase {
     if (!as_it_is) (plain ? steps : finish).push_back(reorder_step(output, output_plain));
   }
 
-  // Returns `from` in the layout of the convolution. Converts it now, or in each run.
+  // Returns `from` in the layout of the convolution. Converts `from` now, or in each run (plain).
   memory taken_over(const memory& from, const memory::desc& wanted, bool each_time) {
     if (wanted == from.get_desc()) return from;
     const memory to(wanted, cpu());

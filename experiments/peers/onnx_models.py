@@ -5,12 +5,12 @@
     python3 experiments/peers/onnx_models.py --program build/release/bin/convscope
     ... --only lenet5,resnet18 --json onnx_models.json
 
-Trains each model for some steps on built-in digits, so that batch norms have statistics, and exports it
-unchanged and with folded batch norms (`export --onnx`, `--fold-batch-norm`). It computes the logits of the
-same random images by `convscope op net` from the run's weights and by ONNX Runtime from the file, with all
-its optimisations and with none. `difference` is the largest difference of a logit / the largest logit.
+Trains each model for some steps on built-in digits, so that batch norms have statistics. Exports the model
+unchanged and with folded batch norms (`export --onnx`, `--fold-batch-norm`). Computes the logits of the same
+random images by `convscope op net` from the run's weights, and by ONNX Runtime from the file, with all
+optimisations and with none. `difference` is the largest difference of a logit / the largest logit.
 
-Exit code 0: every difference is at most 1e-5; 1: one is larger; 77: ONNX Runtime is not installed.
+Exit code 0: every difference is at most 1e-5; 1: a difference is larger; 77: ONNX Runtime is not installed.
 Quantised networks: onnx_vs_convscope.py.
 """
 import argparse

@@ -31,14 +31,14 @@ def write(path, value):
 
 
 def read(path):
-    """Returns the content, or None: there is no such file, or it is empty."""
+    """Returns the content, or None when there is no such file or the file is empty."""
     path = pathlib.Path(path)
     return json.loads(path.read_text()) if path.exists() and path.read_text().strip() else None
 
 
 def rows_before(arguments, settings):
-    """Returns (finished problems, their rows) of a file with these settings, of this GPU and this library.
-    Rows of others must not be mixed into one table."""
+    """Returns (finished problems, their rows) of a file with these settings, of this GPU and this library. Rows
+    measured under other conditions must not be mixed into one table."""
     found = read(arguments.json) if arguments.go_on and arguments.json else None
     if found is None:
         return [], []

@@ -5,14 +5,14 @@ import os
 
 
 def environment(threads):
-    """Returns variables that set the number of threads, the same on both sides."""
+    """Returns the environment variables that set the number of threads, the same for both programs."""
     count = str(threads)
     return dict(os.environ, OMP_NUM_THREADS=count, MKL_NUM_THREADS=count, OPENBLAS_NUM_THREADS=count)
 
 
 def on_cores(threads, pin):
-    """Returns a preexec_fn for subprocess: the first `threads` cores that this process may use. Not for a
-    busy machine, where a pinned thread waits for its core while another core is free."""
+    """Returns a preexec_fn for subprocess that pins the process to the first `threads` cores it may use. Not
+    for a busy machine, where a pinned thread waits for its core while another core is free."""
     cores = sorted(os.sched_getaffinity(0))[:threads]
     return (lambda: os.sched_setaffinity(0, cores)) if pin else None
 

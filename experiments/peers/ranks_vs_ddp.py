@@ -3,16 +3,17 @@
 """Compares training on several GPUs of one host with PyTorch's DistributedDataParallel.
 
 Each GPU has a batch of the same size, so P GPUs have P times the images in a step. The table shows for both
-systems the time of a step on one GPU and on P of them, and the ratio of images per second. Ours gathers and
-normalises its batches from a data set of random images on the GPU; PyTorch computes the same batch
-repeatedly. Both exchange gradients by NCCL, in buckets, in parallel with the backward pass.
+systems the time of a step on one GPU and on P GPUs, and the ratio of images per second. Convscope gathers and
+normalises its batches from a data set of random images on the GPU; PyTorch computes the same batch repeatedly.
+Both systems exchange gradients by NCCL, in buckets, in parallel with the backward pass.
 
-    Convscope      recorded steps; `device` is measured by events around the launches, `wall` is the time of
-                   an epoch / its steps, the shortest of all epochs
-    DDP            eager; and the whole step captured in a CUDA graph. Convolutions of ResNet-18 in
-                   channels-last; median of samples of 20 steps by events, of the slowest process
+    Convscope      recorded steps; `device` is measured by events around the launches, `wall` is the time of the
+                   shortest epoch / its steps
+    DDP            eager, and with the whole step captured in a CUDA graph. Convolutions of ResNet-18 run in
+                   channels-last. The time is the median of samples of 20 steps by events, of the slowest
+                   process
 
-f32 has no TF32 on either side; tf32 allows it in cuDNN and cuBLAS; bf16 is autocast in PyTorch.
+f32 has no TF32 in either system; tf32 allows it in cuDNN and cuBLAS; bf16 is autocast in PyTorch.
 
     python3 experiments/peers/ranks_vs_ddp.py --program build/release/bin/convscope
 """
@@ -161,7 +162,7 @@ def worker(cases, precision, graph, out):
         if rank == 0:
             pathlib.Path(out).write_text(json.dumps(results))
         dist.barrier()
-    # A captured graph with all-reduce sums would have to be freed before the group.
+    # A captured graph with all-reduce sums would have to be freed before the process group.
     sys.stdout.flush()
     os._exit(0)
 

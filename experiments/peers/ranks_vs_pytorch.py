@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares two processes of one thread with one process of two threads: Convscope and PyTorch DDP (gloo).
 
-Both train the same networks with SGD and momentum: LeNet-5 on images of 1x28x28, batch 256, and ResNet-18
-with the small stem on 3x32x32, batch 64. The batch is that of all processes together; each of two takes
-half of it. Four variants run in turn, `--repeats` times, every turn in new processes:
+Both systems train the same networks with SGD and momentum: LeNet-5 on images of 1x28x28, batch 256, and
+ResNet-18 with the small stem on 3x32x32, batch 64. The batch is that of all processes together; each of two
+processes takes half of it. Four variants run in turn, `--repeats` times, every turn in new processes:
 
     ours, 1 process     convscope run ... threads=2
     ours, 2 processes   convscope launch -n 2 run ... threads=1
     PyTorch, 1 process  2 threads
     PyTorch, 2          DistributedDataParallel over gloo, 1 thread each
 
-A turn counts the mean time of its steps after the first ones. Ours includes the data loader; PyTorch's
-images are in memory. The table shows medians over the turns, the least and the most. `2 : 1` is the images
-per second of two processes / those of one in the same turn; the goal is at least 0.95.
+A turn yields the mean time of its steps after the warm-up. Convscope's time includes the data loader; PyTorch's
+images are in memory. The table shows the median, the smallest and the largest value of the turns. `2 : 1` is
+the images per second of two processes / those of one in the same turn; the goal is at least 0.95.
 
     build/peers/bin/python experiments/peers/ranks_vs_pytorch.py --program build/release/bin/convscope
     ... --quick            one turn of a few steps: does it work?
@@ -190,7 +190,7 @@ def run_case(args, name):
             for ranks in (1, 2) if number % 2 == 0 else (2, 1):
                 one = turn(args, name, ranks, steps)
                 turns[system][ranks].append(one["ms"])
-                if ranks == 1:  # with two, each counts the other as another program
+                if ranks == 1:  # with two processes, each counts the other as another program
                     facts[system] = one
                 print(f"{name}, turn {number + 1}: {system}, {ranks} process(es): {one['ms']:.2f} ms",
                       file=sys.stderr)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Installs the systems that Convscope is compared with: one folder, pinned versions, from PyPI.
 
-The folder is both a Python environment and a prefix for CMake. CMake looks in build/peers by itself, so
-that the plug-in for oneDNN is built against 3.2 there, before Debian's 2.6.3. A second call installs
-nothing that is already there.
+The folder is both a Python environment and a prefix for CMake. CMake looks in build/peers first, so the plug-in
+for oneDNN is built against 3.2 there and not against Debian's 2.6.3. A second call installs only what is
+missing.
 
     python3 experiments/peers/setup.py                        # all of it
     python3 experiments/peers/setup.py --only onednn          # 40 MB: for `bench conv2d --peer onednn`
@@ -21,7 +21,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "peers"
-# oneDNN's wheels have the year of oneAPI: 2023.2.0 holds oneDNN 3.2.0, here with GCC's OpenMP.
+# oneDNN's wheels are numbered by oneAPI's year: 2023.2.0 holds oneDNN 3.2.0, here with GCC's OpenMP.
 GROUPS = {
     "onednn": ["onednn-cpu-gomp==2023.2.0", "onednn-devel-cpu-gomp==2023.2.0"],
     "networks": ["numpy==2.4.6", "onnx==1.23.2", "onnxscript==0.7.2", "onnxruntime==1.32.0",
@@ -31,7 +31,7 @@ ONEDNN_FILES = ["lib/libdnnl.so.3", "lib/cmake/dnnl/dnnl-config.cmake", "include
 
 
 class Problem(Exception):
-    """One sentence for the user."""
+    """An error with one sentence for the user."""
 
 
 def wanted(groups):
@@ -54,7 +54,7 @@ def installed(folder, run=subprocess.run):
 
 
 def missing(packages, there):
-    """Returns absent packages and those of another version. A local suffix (2.15.0+cpu) is the same
+    """Returns the packages that are absent or have another version. A local suffix (2.15.0+cpu) is the same
     version."""
     def is_there(package):
         name, version = package.split("==")

@@ -2,19 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times submanifold sparse convolution on the CPU, compared with PyTorch's gather-GEMM-scatter.
 
-The cloud is the shell of a sphere with noise: --voxels sites of a 3-D grid, sorted, so that neighbours are
-near each other in memory for Convscope and for PyTorch. The kernel is 3x3x3. PyTorch has no sparse
-convolution, so the script implements two with PyTorch's functions and compares with the faster one:
+The cloud is the shell of a sphere with noise. It has --voxels sites of a 3-D grid, sorted so that neighbours
+are near each other in memory for Convscope and for PyTorch. The kernel is 3x3x3. PyTorch has no sparse
+convolution, so the script implements two variants with PyTorch's functions and compares with the faster one:
 
     taps      for each tap: index_select, mm, index_add_; the centre tap is a plain mm
-    columns   all neighbours side by side, with a row of zeros for missing ones; one mm
+    columns   all neighbours next to each other, with a row of zeros for missing ones; one mm
 
-Both variants get prepared lists of neighbours, int64 as PyTorch needs them; making them is not timed. For
-Convscope the script runs `op sparse_conv --repeats`, which also prints the times of its sites and its map;
-the preparation of the weights is timed. Both results are first compared with PyTorch in float64. Backward
-is dx and dw; PyTorch computes them by autograd of `taps` or `columns`. The ratio is PyTorch's time / ours;
-above 1 Convscope is faster. A turn is a process of Convscope, then PyTorch; there are --turns turns. Each
-turn yields the median of its runs, and the fastest turn of each side counts.
+Both variants get prepared lists of neighbours, int64 as PyTorch needs them; making the lists is not timed. For
+Convscope the script runs `op sparse_conv --repeats`, which also prints the times of its sites and its map; the
+preparation of the weights is timed. Both results are first compared with PyTorch in float64. Backward is dx and
+dw; PyTorch computes them by autograd of `taps` or `columns`. The ratio is PyTorch's time / Convscope's time;
+above 1, Convscope is faster. A turn is a process of Convscope, then PyTorch; there are --turns turns. Each turn
+yields the median of its runs, and the fastest turn of each system counts.
 
 Exit code 1 when results differ by more than 1e-5 of the largest number, 77 without PyTorch.
 
@@ -58,7 +58,7 @@ def sphere_shell(voxels, seed):
 
 
 def neighbours_of(sites):
-    """Returns [27, n]: the row of each site's neighbour, or -1."""
+    """Returns [27, n]: for each tap and site, the row of the neighbour, or -1."""
     size = int(sites.max()) + 3
     grid = np.full((size, size, size), -1, np.int64)
     at = sites[:, 1:].astype(np.int64) + 1

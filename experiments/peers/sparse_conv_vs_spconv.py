@@ -2,28 +2,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times submanifold sparse convolution, compared with spconv, on the CPU and on a GPU.
 
-The sites are those of our synthetic clouds (`convscope sites --cloud ... --out-sites`), so both sides
-compute the same layer: 3x3x3, C -> C. First y, dx and dw of both are exchanged as .npy files and compared
-with float64 sums in PyTorch. Then both are timed alternately, a process of `bench sparse_conv` and then
-spconv, --turns times. Each turn yields the median of its runs, and the fastest turn counts, on both sides.
+The sites are those of Convscope's synthetic clouds (`convscope sites --cloud ... --out-sites`), so both
+programs compute the same layer: 3x3x3, C -> C. First y, dx and dw of both programs are exchanged as .npy files
+and compared with float64 sums in PyTorch. Then they are timed alternately, --turns times: a process of
+`bench sparse_conv`, then spconv. Each turn yields the median of its runs, and the fastest turn of each program
+counts.
 
-    ours      `bench sparse_conv`: each direction; the preparation of the weights counts, the map does not.
-              On a GPU each call is recorded once and replayed.
-    spconv    the layer with existing indice pairs (forward), its backward (dx and dw together), and the
-              layer with making the pairs (map). On a GPU by events, not recorded: its calls come from
-              Python, and its users wait for the host between kernels, too. No TF32.
+    ours      `bench sparse_conv`: each direction. The preparation of the weights is timed, the map is not. On a
+              GPU each call is recorded once and replayed.
+    spconv    the layer with existing indice pairs (forward), its backward (dx and dw together), and the layer
+              with making the pairs (map). On a GPU spconv is timed by events and not recorded: its calls come
+              from Python, and its users wait for the host between kernels, too. No TF32.
 
 On a GPU spconv has three algorithms, native, implicit_gemm and split_mask (Native, MaskImplicitGemm and
-MaskSplitImplicitGemm). On the CPU it has only native. Its backward on the CPU requests a CUDA stream first,
+MaskSplitImplicitGemm). On the CPU it has only native. On the CPU its backward first requests a CUDA stream,
 which fails without a driver; the script replaces that call, and the computation is unchanged.
 
-The ratio is spconv's time / ours, above 1 we are faster; backward is dx and dw. --net times the network of
-`bench sparse_net` by spconv and writes a file for its --peer.
+The ratio is spconv's time / Convscope's time; above 1, Convscope is faster. Backward is dx and dw. --net times
+the network of `bench sparse_net` in spconv and writes a file for the option --peer of that command.
 
-Exit code 1 when ours exceeds the bound, 77 without PyTorch or spconv. When spconv's results differ, a
-sentence says so, and its times are those of a wrong result. The CPU wheel of spconv 2.3.8 does so with two
-threads: y and dx are wrong by up to half of the largest number, differently in each run. With one thread
-they are right.
+Exit code 1 when a result of Convscope exceeds the bound, 77 without PyTorch or spconv. When spconv's results
+differ, a sentence says so, and its times are those of a wrong result. The CPU wheel of spconv 2.3.8 has wrong
+results with two threads: y and dx differ by up to half of the largest number, differently in each run. With one
+thread its results are right.
 
     build/peers/bin/python experiments/peers/sparse_conv_vs_spconv.py --program build/release/bin/convscope
     ... --threads 1 --clock cpu                    # on a busy machine
@@ -144,7 +145,8 @@ def median_ms(run, args):
 
 
 def time_layer(layer, x, dy, args):
-    """Returns {forward, backward, map: ms}: map is the layer with making its pairs, minus the layer."""
+    """Returns {forward, backward, map: ms}. map is the time of the layer that makes its pairs minus the time of
+    the layer."""
     with torch.no_grad():
         forward = median_ms(lambda: layer.forward(x), args)
         both = median_ms(lambda: layer.make_pairs(x), args)

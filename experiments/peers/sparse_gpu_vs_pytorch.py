@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times block-sparse convolutions on a GPU, compared with dense ones, ours and PyTorch's (cuDNN).
+"""Times block-sparse convolutions on a GPU, compared with dense ones of Convscope and PyTorch (cuDNN).
 
-All are timed in the same run, for each direction and density and each problem of the shape files with 16
-output channels or more. They are `block_sparse` with random blocks of 16 x 1, our dense f32 (`auto`), and
-PyTorch's dense f32 (allow_tf32 off, cudnn.benchmark on) in the faster of NCHW and channels-last. In the
+Each problem of the shape files with 16 output channels or more is timed for each direction and density, all in
+the same run. The candidates are `block_sparse` with random blocks of 16 x 1, Convscope's dense f32 (`auto`),
+and PyTorch's dense f32 (allow_tf32 off, cudnn.benchmark on) in the faster of NCHW and channels-last. In the
 forward pass, Convscope's weights are prepared in advance, as in inference. For dx they are prepared in each
 call, as in training. dw of block_sparse builds the lists of blocks in each call. Recorded or captured graphs
 are timed by events; the table shows medians.

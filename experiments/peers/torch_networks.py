@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our networks written in PyTorch, for the comparisons in this folder. Parameters and buffers have their
-names in Convscope, so a state_dict and our safetensors hold the same keys (except PyTorch's
+"""Convscope's networks written in PyTorch, for the comparisons in this folder. Parameters and buffers have
+their names in Convscope, so a state_dict and Convscope's safetensors hold the same keys (except PyTorch's
 num_batches_tracked). The names of ResNet-18 and MobileNet v2 are those of torchvision."""
 import collections
 
@@ -82,7 +82,7 @@ def conv_norm_relu6(channels, kernels, size=3, stride=1, groups=1):
 
 
 class InvertedResidual(nn.Module):
-    """The block of Sandler et al. 2018: narrow ends, which are added, and a wide middle."""
+    """The block of Sandler et al. 2018, which is wide in the middle and adds its narrow input and output."""
 
     def __init__(self, channels, kernels, stride, expansion):
         super().__init__()

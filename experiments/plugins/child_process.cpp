@@ -65,7 +65,7 @@ std::string text_in(const char (&text)[N]) {
   dup2(output, 2);
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, 0);
-  // A copy of this process that the work makes (fork) ends here.
+  // The work may fork; a copy of this process that the work has made ends here.
   const pid_t self = getpid();
   const auto stop_copies = [self] {
     if (getpid() != self) _exit(1);

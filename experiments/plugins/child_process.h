@@ -4,9 +4,9 @@
 //
 // The child is a copy of this process with one thread (fork). Call run_in_child() before the first
 // parallel loop: otherwise libgomp would wait in the child for threads that do not exist there. The
-// child has an empty stdin, leads its own process group, and ends when this process ends. Processes
-// that the child has started are ended after it. This process measures the time limits, so the
-// child cannot extend them.
+// child has an empty stdin, leads its own process group, and ends when this process ends. When the
+// child has ended, processes that it has started are ended, too. This process measures the time
+// limits, so the child cannot extend them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace convscope {
 
-// Reports what the child is about to do; a child that is silent for too long is ended.
+// Reports what the child is about to do. A child that reports nothing for too long is ended.
 using ChildNote = std::function<void(const std::string& doing)>;
 
 struct ChildLimits {
@@ -30,7 +30,7 @@ struct ChildEnd {
   enum class Kind {
     finished,   // the work returned `code`
     threw,      // the work threw an exception, whose text is in `said`
-    exited,     // called exit() or the like with status `code` before the work returned
+    exited,     // the work called exit() or the like with status `code`
     signalled,  // ended by signal `code`
     silent,     // too long without a note
     late,       // exceeded total_seconds

@@ -104,7 +104,8 @@ OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
                    .source = plugin.source == nullptr ? "" : plugin.source,
                    .algorithms = {},
                    .ladders = {}};
-  // In this process, the plug-in may describe other algorithms than in the child process.
+  // The plug-in may describe other algorithms here than in the child process, so they are checked
+  // again.
   std::vector<std::string> names;
   for (const Conv2dAlgorithm& algorithm : plugin.algorithms) {
     const std::string problem = problem_of_algorithm(algorithm, names);

@@ -34,7 +34,7 @@ CONVSCOPE_API OpenedPlugin open_plugin_here(const std::string& file, const Child
 // Returns the opened plug-ins, in order.
 CONVSCOPE_API const std::vector<OpenedPlugin>& opened_plugins();
 
-// Warns users who open a plug-in about its rights.
+// The warning for users who open a plug-in: it runs with their rights.
 inline constexpr const char* kPluginWarning =
     "a plug-in is foreign code and runs with your rights: open only files that you trust";
 

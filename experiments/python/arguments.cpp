@@ -13,7 +13,7 @@
 namespace convscope::python {
 namespace {
 
-// Returns whether it is an integer of Python or NumPy; bool is not.
+// Returns whether `given` is an integer of Python or NumPy; bool is not one.
 bool is_whole(nb::handle given, std::int64_t& value) {
   if (PyIndex_Check(given.ptr()) == 0 || PyBool_Check(given.ptr()) != 0) return false;
   const nb::object number = nb::steal(PyNumber_Index(given.ptr()));

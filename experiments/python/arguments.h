@@ -30,7 +30,7 @@ std::vector<std::int64_t> whole_numbers(nb::handle given, const char* operation,
 // Returns the device of the computation: the named one, or by default that of x.
 Device device_of(const nb::object& device, const Array& x);
 
-// Throws an error where the device does not support operands of this type.
+// Throws an error unless the device supports operands of this type.
 void check_device(DType dtype, ComputePrecision precision, Device device, const char* operation);
 
 // Throws an error unless x has a supported type. With `precision`, x must be f32, because only f32
@@ -42,8 +42,8 @@ void check_beside(const Array& array, const Array& x, const char* operation, con
 void check_shape(const Array& array, const Shape& expected, const std::string& because,
                  const char* operation, const char* name);
 
-// Measures the machine before the first `auto` of the process, as the command line does. Call it
-// without Python's lock.
+// Measures the machine before the first `auto` of the process, as the command line does. The caller
+// must not hold Python's lock.
 void measure_before(const std::string& algorithm);
 
 // Serialises the calls of several threads, which share the queue and the workspace of a GPU.

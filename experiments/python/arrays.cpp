@@ -31,7 +31,7 @@ ArrayClass class_of(nb::handle object) {
   // "numpy", "torch", "torch.nn.parameter"
   const std::string name = nb::isinstance<nb::str>(module) ? nb::cast<std::string>(module) : "";
   out.has_mask = name.starts_with("numpy.ma") && class_name(object) == "MaskedArray";
-  // An object that offers only its bytes (memoryview) is wrapped in a NumPy array.
+  // An object that offers only its bytes (memoryview) is first wrapped in a NumPy array.
   if (name == "numpy" || name.starts_with("numpy.") || !nb::hasattr(object, "__dlpack__")) {
     out.library = ArrayLibrary::numpy;
   } else if (name == "torch" || name.starts_with("torch.")) {
@@ -40,8 +40,8 @@ ArrayClass class_of(nb::handle object) {
   return out;
 }
 
-// Returns the array class of an object. Results for the first classes are cached, and the cache
-// keeps these classes alive. Needs Python's lock.
+// Returns the array class of an object. The results for the first classes are cached; the cache
+// keeps these classes alive. The caller must hold Python's lock.
 ArrayClass known_class_of(nb::handle object) {
   static std::array<ArrayClass, 4> known;
   PyTypeObject* const type = Py_TYPE(object.ptr());
@@ -123,7 +123,7 @@ void copy_strided(const nb::ndarray<nb::ro>& from, std::size_t axis, const std::
   }
 }
 
-// PyTorch does not export tensors that require gradients.
+// PyTorch does not export tensors that require gradients, so the call refuses them.
 void refuse_history(nb::handle object, const char* operation, const char* name) {
   const nb::object wants = nb::getattr(object, "requires_grad", nb::bool_(false));
   if (!nb::isinstance<nb::bool_>(wants) || !nb::cast<bool>(wants)) return;
@@ -266,7 +266,8 @@ nb::object to_python(const Tensor& tensor, ArrayLibrary library) {
 void wait_for_others(Device device) {
   if (device.type == DeviceType::cpu) return;
   backend_of(device).synchronize(device.index);  // makes the device's context that of this thread
-  // Other libraries have their own streams. The driver exists, because the device does.
+  // The streams of other libraries are separate, so the whole context is synchronised. The driver
+  // is loaded, because the device exists.
   using Wait = int (*)();
   static const Wait wait = [] {
     void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

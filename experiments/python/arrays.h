@@ -2,8 +2,8 @@
 // arrays.h: converts Python's arrays to tensors, and tensors to Python's arrays.
 //
 // An input that is row-major and aligned is borrowed: kernels read the array's memory. Other inputs
-// are copied, and `why_copied` has the reason. An output is an array of the library of the input.
-// It refers to the memory of the tensor and keeps it alive.
+// are copied, and `why_copied` has the reason. An output is an array of the same library as the
+// input. The output refers to the memory of the tensor and keeps this memory alive.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,7 +18,7 @@ namespace convscope::python {
 
 namespace nb = nanobind;
 
-// The library of an array: a result is an array of the same library.
+// The library of an array. A result is an array of the library of its input.
 enum class ArrayLibrary { numpy, pytorch, other };
 
 // An array argument. It keeps the Python object alive, whose memory `tensor` may borrow.
@@ -28,11 +28,11 @@ struct Array {
   Device device;  // of the elements
   DType dtype = DType::f32;
   Shape shape;
-  std::string why_copied;  // "": `tensor` refers to the elements directly
+  std::string why_copied;  // "": not copied, `tensor` refers to the elements
   Tensor tensor;           // row-major, on `device`
 };
 
-// Texts for the error about an array whose element type no tensor has (int64, bool).
+// The texts of the error for an array whose element type is not a tensor type (int64, bool).
 struct AskedTypes {
   const char* names = "f32, f64, f16 or bf16";
   const char* example = "float32";  // a name in NumPy and PyTorch

@@ -17,7 +17,7 @@ Conv2dProblem problem_of(const Array& x, const Array& w, const Conv2dParams& par
   return conv2d_problem(x.shape, w.shape, params, x.dtype);
 }
 
-// Copies to the device, in the type of the operands.
+// Copies an operand to the device, in the type of the operands.
 Tensor moved(const Array& array, const Conv2dProblem& problem, Device device) {
   return array.tensor.to(device).to(problem.dtype);
 }

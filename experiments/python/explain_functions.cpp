@@ -50,7 +50,7 @@ std::string explain_a_problem(const std::string& operation, const nb::object& pr
   return problem_text(use, device);
 }
 
-// Sets the config's number of threads, on which the estimates depend.
+// Sets the number of threads to the config's, because the estimates depend on it.
 class ThreadsOf {
  public:
   explicit ThreadsOf(std::int64_t threads) { set_num_threads(static_cast<int>(threads)); }
@@ -62,7 +62,8 @@ class ThreadsOf {
   int before_ = num_threads();
 };
 
-// Returns the text of `convscope explain`; a refused algorithm is part of it.
+// Returns the text of `convscope explain`. The text lists algorithms that refuse; they are not
+// errors.
 std::string explain_a_config(const std::string& config_name,
                              const std::vector<std::string>& overrides,
                              const std::vector<std::string>& layers, bool all, bool steps) {

@@ -79,7 +79,7 @@ Tensor computed(const MapOfPython& map, const Inputs& in, const SparseConvTensor
   return operands.out[0].values;
 }
 
-// Returns db, the sum of all rows, which is computed in f64. The order of the rows has no effect.
+// Returns db, the sum of all rows of dy, computed in f64. The order of the rows has no effect.
 Tensor bias_gradient(const Array& dy, std::int64_t kernels, Device device) {
   const Tensor sums = Tensor::empty({kernels}, DType::f64, device);
   const DType type = dy.dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -156,7 +156,8 @@ nb::object sparse_conv_backward(const MapOfPython& map, const nb::object& dy, co
   return nb::make_tuple(given(dx), given(dw), given(db));
 }
 
-// The problem of algorithms() and explain(): a map and sizes, because no text describes a map.
+// The problem for algorithms() and explain(): a map and sizes, because a text cannot describe a
+// map.
 SparseConvProblem problem_of_sizes(const MapOfPython& map, const nb::object& w,
                                    const std::string& precision, const std::string& type) {
   const Shape shape = shape_of(w, kOperation, "w");

@@ -99,8 +99,8 @@ void check_unsaid(const MapWords& words, const SparseMap& map) {
                        name_of(map.kind()), ",", map.kernel().text(map.rank())));
 }
 
-// Returns an i32 tensor [n,2] on a GPU, which the map caches. Its row i is (j, 0), where j is the
-// row in Python of site i in key order. Returns no tensor when both orders are equal.
+// Returns an i32 tensor [n,2] on a GPU, which the map caches. Its row i is (j, 0): site i in key
+// order is row j in Python's order. Returns no tensor when both orders are equal.
 Tensor order_on(const SparseMap& map, const SparseSites& sites, Device device) {
   const std::string name =
       cat("rows of Python, ", static_cast<const void*>(&sites), ", ", device.str());
@@ -154,7 +154,7 @@ std::string text_of(const MapOfPython& self) {
 }  // namespace
 
 MapOfPython map_of_call(const nb::object& sites, nb::handle w, const MapWords& words) {
-  // Tensors with autograd history have sizes; objects with only DLPack are converted first.
+  // Tensors with autograd history have a shape. Objects that have only DLPack are converted first.
   const Shape shape =
       nb::hasattr(w, "shape") ? shape_of(w, kOperation, "w") : array_of(w, kOperation, "w").shape;
   if (nb::isinstance<MapOfPython>(sites)) {

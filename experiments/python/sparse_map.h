@@ -26,7 +26,8 @@ struct MapOfPython {
   SharedMap map;
   ArrayLibrary library = ArrayLibrary::numpy;  // of the given sites, and their device
   Device device;
-  // The device of the last call, where algorithms may have made tables that count the pairs.
+  // The device of the last call. On this device, algorithms may have built the tables of the map,
+  // from which pairs are counted.
   mutable Device used = {};
   std::shared_ptr<MapChoices> choices = std::make_shared<MapChoices>();
 };
@@ -43,9 +44,9 @@ struct MapWords {
 MapOfPython map_of_call(const nb::object& sites, nb::handle w, const MapWords& words);
 
 // rows_in_key_order() returns the rows [n,...] of an array in key order, in the given type and on
-// the given device. rows_in_users_order() returns the rows of a result in Python's order, in the
-// type and on the device of `like`. `sites` are the input or output sites of the map, which caches
-// their order on a GPU.
+// the given device. rows_in_users_order() returns the rows of a result in the user's order, in the
+// type and on the device of `like`. `sites` are the input or output sites of the map. On a GPU the
+// map caches the order of its sites.
 Tensor rows_in_key_order(const Array& rows, const SparseMap& map, const SparseSites& sites,
                          DType dtype, Device device);
 Tensor rows_in_users_order(const Tensor& rows, const SparseMap& map, const SparseSites& sites,

@@ -36,7 +36,7 @@ const Json& child(const Json& object, const char* key) {
   return at == object.end() ? none : *at;
 }
 
-// Returns NaN when it is missing, not a number, or below `least`.
+// Returns NaN when the number is missing, not a number, or below `least`.
 double number_at(const Json& object, const char* key, double least = 0) {
   const Json& value = child(object, key);
   if (!value.is_number()) return std::nan("");
@@ -57,8 +57,7 @@ Ceiling ceiling_at(const Json& ceilings, const char* key) {
   return {or_zero(positive_at(pair, "one_thread")), or_zero(positive_at(pair, "all_threads"))};
 }
 
-// Returns none without the peak of multiply-adds, because no roofline can be drawn without this
-// peak.
+// Returns nothing without the peak of multiply-adds, because a roofline needs this peak.
 std::optional<CpuCeilings> ceilings_of(const Json& json) {
   CpuCeilings out;
   const double cores = number_at(json, "cores", 1);
@@ -164,7 +163,8 @@ class Reader {
       need(flops > 0 && bytes > 0, "nominal_flops and nominal_bytes");
       its.set_nominal(flops, bytes);
     }
-    // Rates follow from the time, so an older file without them only lacks executed FLOPs.
+    // Rates follow from the time, so only executed FLOPs are unknown for an older file without
+    // rates.
     out.gflops_effective = set_.problems[out.problem].nominal_flops() / (out.median_ms * 1e6);
     out.gflops_executed = positive_at(row, "gflops_executed");
     out.workspace_bytes = number_at(row, "workspace_bytes");
@@ -185,8 +185,8 @@ class Reader {
     return true;
   }
 
-  // Adds why an algorithm refused a problem. A damaged entry is ignored, and the plot only lacks
-  // its text.
+  // Adds the reason why an algorithm refused a problem. A damaged entry is ignored; then only this
+  // text is missing in the plot.
   void add_refusal(const Json& json, const Json& one) {
     const std::optional<Direction> direction = direction_named(text_at(one, "direction"));
     const double threads = number_at(child(json, "settings"), "threads", 1);
@@ -301,8 +301,8 @@ std::string short_name(const BenchedProblem& z, bool with_batch) {
   return out;
 }
 
-// Returns short names of the problems. Where two problems would share a name, both get their whole
-// text.
+// Returns short names of the problems. If two problems would have the same name, both get their
+// whole text.
 std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
   const bool batch = std::ranges::any_of(
       problems, [&](const BenchedProblem& problem) { return problem.n != problems[0].n; });
@@ -317,8 +317,8 @@ std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
 
 }  // namespace
 
-// A deformable convolution's text always has offset groups, and only this text has them. A cloud's
-// text begins with "cloud".
+// The kind of a problem follows from its text: only that of a deformable convolution has offset
+// groups, and that of a cloud begins with "cloud".
 BenchedProblem::BenchedProblem(const std::string& text) {
   if (text.starts_with("cloud=")) {
     cloud_ = CloudProblem::parse(text);
@@ -440,7 +440,7 @@ std::string BenchSet::text() const {
   if (!first.cache.empty() && !differs(settings, &BenchSetting::cache)) {
     out += cat("; ", first.cache, " caches");
   }
-  // "once" is the default and is not named.
+  // The default "once" is not shown in the setting's name.
   if (first.weights != "once" && !differs(settings, &BenchSetting::weights)) {
     out += cat("; weights used ", first.weights);
   }

@@ -23,8 +23,8 @@ struct BenchSetting {
   std::string label = {};  // "2 threads", and other differences from the set's other settings
 };
 
-// The problem of a convolution. A deformable convolution adds its sizes. The problem of a sparse
-// convolution has channels, kernel, type and cloud; its FLOPs and bytes are in its rows.
+// The problem of a convolution. A deformable convolution has additional sizes. The problem of a
+// sparse convolution has channels, kernel, type and cloud; its FLOPs and bytes are in its rows.
 class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
  public:
   // Parses the text of a row; fails when it is not a problem.
@@ -40,7 +40,7 @@ class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
            : deformable_ ? deformable_->nominal_bytes()
                          : Conv2dProblem::nominal_bytes();
   }
-  // Sets the cost of a sparse problem from its rows, because its cloud is not generated again.
+  // Sets the cost of a sparse problem from its rows, so that its cloud need not be generated again.
   void set_nominal(double flops, double bytes) { flops_ = flops, bytes_ = bytes; }
   bool operator==(const BenchedProblem& other) const { return text() == other.text(); }
 
@@ -67,8 +67,8 @@ struct BenchedRefusal {
   std::string algorithm, reason;
 };
 
-// The content of one panel: the problems of one direction and one setting, either all with integer
-// products or all without.
+// The content of one panel: the problems of one direction and one setting. Either all problems have
+// integer products, or none.
 struct BenchPart {
   std::size_t setting = 0;
   Direction direction = Direction::forward;
@@ -93,7 +93,7 @@ struct CONVSCOPE_API BenchSet {
                                      const std::string& algorithm) const;
   // Returns the fastest timed row, or null.
   const BenchedRow* fastest(const BenchPart& part, std::size_t problem) const;
-  // Returns the algorithms with a timed row, those that accept most problems first.
+  // Returns the algorithms with a timed row. Those that accept most problems come first.
   std::vector<std::string> algorithms() const;
   std::vector<BenchPart> parts() const;
   std::string peer() const;  // all baselines of the rows; "" without one

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_head.cpp: the part of a benchmark's JSON file that holds for all of its rows.
+// bench_head.cpp: the facts in a benchmark's JSON file that hold for all of its rows.
 #include "experiments/report/bench_head.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_head.h: the part of a benchmark's JSON file that holds for all of its rows: what was
+// bench_head.h: the facts in a benchmark's JSON file that hold for all of its rows: what was
 // measured, when, where, by which program and settings, and whether the machine was quiet.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// csv_table.cpp: a CSV file of a run (epochs.csv, layers.csv, sparsity.csv, quant.csv). A broken
-// line costs only that line.
+// csv_table.cpp: reads a CSV file of a run (epochs.csv, layers.csv, sparsity.csv, quant.csv). A
+// broken line is left out, and all other lines are read.
 #include "experiments/report/csv_table.h"
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kReportedProblems = 3;  // per file; the others are counted
 
-// Reads the cells of the record at `at` and moves `at` after it; returns false when it has no end.
+// Reads the cells of the record at `at` and moves `at` after the record. Returns false when the
+// record has no end.
 bool next_record(std::string_view text, std::size_t& at, std::vector<std::string>& cells) {
   cells.assign(1, "");
   bool quoted = false;

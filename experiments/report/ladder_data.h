@@ -29,8 +29,8 @@ struct LadderSet {
   std::vector<BenchHead> heads = {};  // one per file
 };
 
-// Returns whether the file is a ladder file; false when it cannot be read, because another reader
-// reports the reason.
+// Returns whether the file is a ladder file. Returns false for an unreadable file, because another
+// reader reports the reason.
 CONVSCOPE_API bool is_ladder_file(const std::string& file);
 
 // Reads the files. Fails with one sentence when a file cannot be read (kIo), is of another kind,

@@ -49,7 +49,7 @@ struct DrawnPlots {
   std::vector<DrawnPlot> plots;
   std::vector<std::string> left_out;  // "sparsity: no run has a sparsity.csv"
 };
-// Draws the given kinds, or all of them; an unknown kind is an error that names the nearest one.
+// Draws the given kinds, or all of them. An unknown kind is an error that names the nearest one.
 // Kinds that need another sort of data are left out.
 CONVSCOPE_API DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds = {});
 CONVSCOPE_API DrawnPlots draw_plots(const BenchSet& set,
@@ -57,7 +57,7 @@ CONVSCOPE_API DrawnPlots draw_plots(const BenchSet& set,
 CONVSCOPE_API DrawnPlots draw_plots(const LadderSet& set,
                                     const std::vector<std::string>& kinds = {});
 
-// Helpers of several kinds. Returns "lenet (n=3)".
+// Returns "lenet (n=3)". This function and the following ones are used by several kinds.
 std::string name_with_count(const RunGroup& group);  // "lenet (n=3)"
 // Returns "1.2 ± 0.1"; "-" for no value.
 std::string spread_text(const Spread& spread);

@@ -82,8 +82,8 @@ bool is_default(const std::string& key, const std::string& value) {
   return is_number(value, a) && is_number(known->second, b) && a == b;
 }
 
-// Adds the differences to groups of the same name: "lenet data.batch_size=8". For a block that only
-// some groups have, the values that are not defaults are added: "lenet" and "lenet quant.method=lsq
+// Adds the differences to groups of the same name: "lenet data.batch_size=8". If only some groups
+// have a block, its values that are not defaults are added: "lenet" and "lenet quant.method=lsq
 // quant.w_bits=4".
 void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) {
   std::map<std::string, std::vector<std::size_t>> by_name;
@@ -168,7 +168,7 @@ RunSet group_runs(std::vector<RunData> runs) {
       members.push_back(std::move(run));
       continue;
     }
-    // A later run without results does not replace one with results.
+    // A later run without results does not replace an earlier run with results.
     if (run.epochs.empty() && !twin->epochs.empty()) std::swap(run, *twin);
     set.remarks.push_back(cat(twin->path, ": left out, because ", run.path,
                               " has the same config and seed and replaces it"));

@@ -21,10 +21,10 @@ struct CONVSCOPE_API RunGroup {
   std::vector<RunData> runs;
 
   Spread of(const std::function<double(const RunData&)>& value) const;
-  // Returns the spread of a quantity of the summary; runs without a value do not count.
+  // Returns the spread of a quantity of the summary. Runs without a value do not count.
   Spread of_summary(const std::function<double(const RunSummary&)>& value) const;
-  // Returns the median and the median absolute deviation of a time, which one disturbed run does
-  // not change.
+  // Returns the median and the median absolute deviation of a time. One disturbed run does not
+  // change them.
   Spread of_time(const std::function<double(const RunSummary&)>& value) const;
   std::size_t disturbed() const;  // number of runs during which other programs used the cores
 };
@@ -35,7 +35,7 @@ struct RunSet {
 };
 
 // Groups runs whose name, device, instruction set, number of threads and config (except `seed`) are
-// equal. Among runs with the same seed, the last one counts.
+// equal. If several runs have the same seed, the last one counts.
 CONVSCOPE_API RunSet group_runs(std::vector<RunData> runs);
 
 }  // namespace convscope

@@ -22,7 +22,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 // Columns that a narrow terminal leaves out, in this order. Times, memory and accuracy of the
-// training stay longest.
+// training come last.
 const Names kLeastImportant = {
     "threads",          "kernel_size",  "algorithm",    "device", "execution",
     "best_acc",         "step",         "images_per_s", "reason", "weight_bytes",
@@ -65,7 +65,7 @@ void read_configs(std::vector<RunRow>& rows, Names& remarks) {
 }
 
 // Returns config keys that differ between rows, as in a sweep; none if too many differ. Keys that
-// have a column of the table and keys that cannot change a result do not count.
+// are already columns of the table, and keys that cannot change a result, do not count.
 Names swept_keys(std::vector<RunRow>& rows) {
   if (rows.size() < 2 || rows.size() > kMaxRowsToRead) return {};
   Names unread;  // no remarks here: only requested keys are reported
@@ -81,7 +81,7 @@ Names swept_keys(std::vector<RunRow>& rows) {
                      key.starts_with("expect.") || key.starts_with("log.") ||
                      key.starts_with("checkpoint.");
     const auto has = [&name = key](const RunRow& row) { return row.config.contains(name); };
-    // Only the kind of a block that only some rows have is shown.
+    // For a block that only some rows have, only its key `method` is shown.
     const bool differs =
         std::ranges::all_of(rows, has) ? found.size() > 1 : key.ends_with(".method");
     if (!own && differs) out.push_back(key);

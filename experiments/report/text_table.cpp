@@ -28,7 +28,7 @@ std::string markdown_cell(const Cell& cell, const TextTable::Column& column) {
   return out;
 }
 
-// Spreadsheets evaluate texts that begin like a formula; an apostrophe prevents it. Numbers and a
+// Spreadsheets evaluate texts that begin like a formula; an apostrophe prevents this. Numbers and a
 // single dash stay unchanged.
 std::string no_formula(const std::string& text) {
   const bool begins = text.size() > 1 && std::string_view("=+-@\t").find(text[0]) < 5;

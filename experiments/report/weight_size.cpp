@@ -46,8 +46,9 @@ bool is_parameter(const std::string& name) {
          name.find(".mask.") == std::string::npos && name.find("_quantizer.") == std::string::npos;
 }
 
-// Returns the unpruned weights among a layer's `count` weights in the checkpoint. Removed weights
-// are not in the file, but sparsity.csv still counts them. The result is therefore at most `count`.
+// Returns the number of unpruned weights that the checkpoint holds, at most `count`, for a layer
+// with `count` weights in the checkpoint. sparsity.csv also counts removed weights, which the file
+// lacks.
 double weights_left(const RunData& run, const std::string& layer, double count) {
   for (std::size_t row = run.sparsity.rows.size(); row-- > 0;) {
     if (run.sparsity.text(row, "layer") != layer) continue;
@@ -87,7 +88,7 @@ WeightSize weight_size(const RunData& run) {
   WeightSize out{kUnknown, kUnknown};
   json header = header_of(run.path + "/ckpt/last.safetensors");
   if (!header.is_object()) header = header_of(run.path + "/ckpt/best.safetensors");
-  // The config quantises weights, but quant.csv, which has their numbers of bits, is missing.
+  // The config quantises weights, but quant.csv, which holds the numbers of bits, is missing.
   const bool unknown_bits = run.config.contains("quant.w_bits") && run.quant.empty();
   if (header.is_object()) {
     double stored = 0, nominal = 0;

@@ -35,7 +35,7 @@ void write_all(int descriptor, std::string_view text, const std::string& path) {
 }
 
 std::int64_t bytes_until_step(const std::string& path, std::int64_t step) {
-  // Too long a file is an error, because it would be truncated like an empty one.
+  // A file that is too long causes an error; otherwise it would be truncated like an empty file.
   std::error_code error;
   const bool there = std::filesystem::is_regular_file(path, error);
   std::istringstream file(there ? read_text(path, kMaxTextBytes) : "");

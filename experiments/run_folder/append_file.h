@@ -15,13 +15,13 @@ namespace convscope {
 CONVSCOPE_API void write_all(int descriptor, std::string_view text, const std::string& path);
 
 // Returns the length in bytes of a CSV file's header and of its rows up to this step. A row begins
-// with its step; a row without line end was cut short and does not count.
+// with its step. A row without line end is incomplete and does not count.
 CONVSCOPE_API std::int64_t bytes_until_step(const std::string& path, std::int64_t step);
 
 class CONVSCOPE_API AppendFile {
  public:
-  // Keeps the first `keep_bytes` of an existing file and drops the rest; 0 starts a new file. Rows
-  // after the checkpoint that a run resumes from are written again, so they must go.
+  // Keeps the first `keep_bytes` of an existing file and drops the rest; 0 starts a new file. A
+  // resumed run writes the rows after its checkpoint again, so the old rows must go.
   AppendFile(std::string path, std::int64_t keep_bytes);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// environment.cpp: the environment that a run's numbers depend on, in addition to its config:
-// env.json.
+// environment.cpp: writes env.json, the environment that a run's numbers depend on in addition to
+// the config.
 #include "experiments/run_folder/environment.h"
 
 #include <cmath>
@@ -67,8 +67,8 @@ nlohmann::ordered_json cuda_devices() {
   return out;
 }
 
-// Returns the origin of the peaks that conv.algorithm: auto uses: other peaks may choose other
-// algorithms.
+// Returns the origin of the peaks that conv.algorithm: auto uses, because other peaks may lead to
+// other algorithms.
 std::string ceilings_origin() {
   const auto measured = remembered_cpu_ceilings();
   if (!measured || !believes_measured_ceilings()) return "built-in";

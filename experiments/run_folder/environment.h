@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// environment.h: the environment that a run's numbers depend on, in addition to its config:
-// env.json.
+// environment.h: writes env.json, the environment that a run's numbers depend on in addition to the
+// config.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace convscope {
 CONVSCOPE_API std::string environment_json(const std::vector<std::string>& arguments);
 
 // Returns a sentence about differences between the machine of the given env.json and this machine
-// that can change the bits of a resumed run, or "".
+// that can change the bits of a resumed run, or "" when there are none.
 CONVSCOPE_API std::string environment_change(const std::string& env_json_path);
 
 // Returns the arguments of this process.

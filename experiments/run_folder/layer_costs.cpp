@@ -100,7 +100,7 @@ std::map<std::string, LayerCost> LayerCosts::means(const std::set<std::string>& 
     if (!with.empty() && with != row_of(name, rows)) mean.timed_with = with;
   }
   // If one kernel computes several layers, other work of these layers, such as a quantiser, is
-  // added to the row of that kernel. So a row either contains all work of its layers, or is empty.
+  // added to the row of that kernel. So a row contains either all work of its layers, or nothing.
   for (auto& [name, mean] : out) {
     if (mean.timed_with.empty() || !mean.timed) continue;
     LayerCost& whole = out[mean.timed_with];

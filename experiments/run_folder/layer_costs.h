@@ -8,11 +8,11 @@
 //   costs.add(plan);                                    // or add(model) for a dynamic step
 //   costs.means({"c1"}).at("c1").forward_s              // mean over the sampled steps
 //
-// A sampled step does the same work and gives the same bits. On the CPU each 8th step is sampled,
-// which costs a clock reading per operation. On a GPU, a sampled step of a recorded run is launched
-// as single kernels with events between them, which then cannot overlap: the sum over the layers is
-// larger than avg_step. On a GPU, steps 16, 32, 64, .. 512 are sampled and then each 512th step. If
-// such a step cannot be sampled, the next possible one is.
+// A sampled step does the same work and gives the same bits as any other step. On the CPU each 8th
+// step is sampled, which costs a clock reading per operation. On a GPU, steps 16, 32, 64, .. 512
+// and then each 512th step are sampled. If such a step cannot be sampled, the next possible step
+// is. A sampled step of a recorded run is launched as single kernels with events between them.
+// These kernels cannot overlap, so the sum over the layers is larger than avg_step.
 #pragma once
 
 #include <map>
@@ -27,7 +27,7 @@
 namespace convscope {
 
 struct LayerCost {
-  bool timed = false;  // false: runs as part of another layer's kernels
+  bool timed = false;  // false: another layer's kernels compute this layer
   double forward_s = 0, backward_s = 0;
   double kept_bytes = 0;   // allocated at the end of its forward
   std::string timed_with;  // layer whose times include those of this layer; or ""
@@ -41,13 +41,13 @@ class CONVSCOPE_API LayerCosts {
 
   WorkClock& forward() { return forward_; }
   WorkClock& backward() { return backward_; }
-  // Adds the clocks' times of one step.
+  // Adds the times of one step, which the clocks have measured.
   void add(const StepPlan& plan);
   void add(Module& model);
 
   std::int64_t steps() const { return steps_; }
-  // Returns means over the sampled steps for the layers of `rows`. Parts of a layer, such as its
-  // quantisers, count with it. Timed work outside of all layers has other names: "loss", "all
+  // Returns means over the sampled steps for the layers of `rows`. The times of a layer include its
+  // parts, such as its quantisers. Timed work outside of all layers has other names: "loss", "all
   // layers" for GPU work on all weights in one launch, "stage1.0" for the addition of a residual
   // block.
   std::map<std::string, LayerCost> means(const std::set<std::string>& rows) const;

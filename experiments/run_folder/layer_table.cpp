@@ -98,7 +98,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
   std::vector<std::string> kernel_sizes, algorithms;
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
-  // The row of a layer whose parts have separate rows has only the remaining parameters.
+  // If parts of a layer have separate rows, the row of the layer has only the remaining parameters.
   std::set<const Variable::State*> counted;
   const auto own_parameters = [&](const Module& layer) {
     std::int64_t count = 0;
@@ -111,7 +111,8 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
   model.walk(input, [&](Module& layer, const Shape& arrives) {
     const std::string& name = names.at(&layer);
     const std::vector<NamedModule> parts = layer.modules();
-    // A layer with a weight is one row, whatever surrounds its weight and input.
+    // A layer with a weight is one row. The modules around its weight and input are part of this
+    // row.
     if (!layer.weight().defined() && parts.size() > 1) {  // its parts, with unknown shapes
       for (const NamedModule& part : parts) {
         if (part.module == &layer || part.module->modules().size() > 1) continue;

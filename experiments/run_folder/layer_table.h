@@ -17,13 +17,13 @@ struct LayerTable {
   std::string algorithms;    // of the convolutions: "lanes_chain"; directions joined by '+'
 };
 
-// Returns the table. `input` is the shape of a batch; `kernels` are those of a step. The column
-// `step` is planned, recorded or dynamic for each layer. `costs` are those of a training step, or
-// null if unknown; forward_ms, backward_ms and kept_mib are then empty. The three cells are also
-// empty for a layer inside another layer's kernels; the column `timed_with` names that layer. Timed
-// work outside of layers, such as the loss, has a row at the end. The column `plugins` names the
-// plug-in file of a kernel. The last column, `layout`, is the image layout of its kernels in a
-// training step. `inference`: kernels of an inference for the column of that name, or null:
+// Returns the table. `input` is the shape of a batch; `kernels` are those of a training step. The
+// column `step` is planned, recorded or dynamic for each layer. `costs` are those of a training
+// step, or null if unknown; forward_ms, backward_ms and kept_mib are then empty. The three cells
+// are also empty for a layer that another layer's kernels compute; the column `timed_with` names
+// that layer. Timed work outside of layers, such as the loss, has a row at the end. The column
+// `plugins` names the plug-in file of a kernel. The last column, `layout`, is the image layout of
+// the kernels in a training step. `inference` has the kernels for the column `inference`; null if
 // unknown.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
                                      const LayerCosts* costs = nullptr,

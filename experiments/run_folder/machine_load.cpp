@@ -31,7 +31,7 @@ double seconds_of(Clock::time_point at) {
   return std::chrono::duration<double>(at.time_since_epoch()).count();
 }
 
-// Processes of this group on this host would be counted as other programs.
+// The load would count processes of this group on this host as other programs.
 bool has_neighbours() { return process_group() != nullptr && process_group()->local_size() > 1; }
 
 std::optional<Counts> counts_now() {

@@ -22,15 +22,14 @@ CONVSCOPE_API void begin_load_watch();
 CONVSCOPE_API std::optional<double> cores_of_others();
 CONVSCOPE_API int cores_online();
 
-// Measures the load since the construction of the object, for a case of a benchmark or a run of a
-// sweep.
+// Measures the load from its construction on, for a case of a benchmark or a run of a sweep.
 class CONVSCOPE_API LoadSpan {
  public:
   LoadSpan();
   std::optional<double> others() const;  // nothing before 0.1 s have passed
 
  private:
-  double all_ = 0, own_ = 0, at_ = -1;  // seconds; at_ below 0: unknown
+  double all_ = 0, own_ = 0, at_ = -1;  // seconds; unknown if at_ is below 0
 };
 
 // Returns whether other programs occupy so many (`others`) of `cores` cores that `threads` threads

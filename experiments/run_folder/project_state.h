@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// project_state.h: the git state of the user's folder, for env.json. It says from which commit of
-// the user's repository a run was started.
+// project_state.h: the git state of the user's folder, for env.json. The state says from which
+// commit of the user's repository a run was started.
 #pragma once
 
 #include <optional>

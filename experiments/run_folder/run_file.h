@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_file.h: size limits of a run's files. A larger file was not written by the program; readers
-// leave it out with a message.
+// run_file.h: size limits of a run's files. The program writes no larger files, so readers leave a
+// larger file out, with a message.
 #pragma once
 
 #include <cstddef>

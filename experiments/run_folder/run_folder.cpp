@@ -92,15 +92,15 @@ bool is_locked(const std::string& folder) {
 
 bool is_alive(const std::string& folder, const RunStatus& status, bool exactly = false) {
   if (is_locked(folder)) return true;
-  // Not every file system shows locks across hosts. For a process on another host, the heartbeat
-  // therefore decides. On this host a free lock means that the process is gone, even if its process
-  // id is in use again.
+  // Not every file system shows locks across hosts, so for a process on another host the heartbeat
+  // decides. On this host a free lock means that the process is gone, even if another process has
+  // its process id.
   if (status.state != "RUNNING" || status.host == host_name()) return false;
   return seconds_since_written(folder, "status.json", exactly) < kHeartbeatLimitSeconds;
 }
 
-// Returns the claiming process, "process 12 on a", from its own record; "" without a record, or
-// when it is gone.
+// Returns the claiming process from its own record, "process 12 on a". Returns "" without a record,
+// or when the process is gone.
 std::string holder_text(const std::string& folder) {
   const std::string claim = cat(folder, "/.owner-", newest_owner(folder));
   std::istringstream text(text_if_there(claim, 4096).value_or(""));
@@ -163,7 +163,7 @@ void link_latest(const fs::path& parent, const std::string& target) {
   if (!error) fs::rename(temporary, parent / "latest", error);
 }
 
-// Removes unfinished files of a killed process, which never got their final names.
+// Removes unfinished files of a killed process, which were never renamed to their final names.
 void remove_partial_files(const std::string& folder) {
   std::error_code error;
   for (const std::string& inside : {folder, folder + "/ckpt"}) {
@@ -242,8 +242,8 @@ RunFolder RunFolder::reopen(const std::string& path) {
   while (true) {
     const RunStatus status = parse_status(path);
     const std::int64_t number = newest_owner(path) + 1;
-    // Checks the heartbeat before taking the lock. Afterwards, the lock of this process would look
-    // like the lock of another process.
+    // Checks the heartbeat before taking the lock. After that, the lock of this process could not
+    // be distinguished from the lock of another process.
     int lock = is_alive(path, status, /*exactly=*/true) ? -1 : try_lock(path);
     if (lock >= 0 && !claim_ownership(path, number, this_process())) {
       close(lock);
@@ -337,8 +337,8 @@ std::string resolve_run(const std::string& run) {
   for (const std::string& candidate : {run, run + "/latest"}) {
     if (fs::exists(candidate + "/config.yaml", error)) {
       const fs::path real = fs::canonical(candidate, error);
-      // Keeps the path as the user wrote it, but replaces `latest` at its end, because this link
-      // changes.
+      // Keeps the path as the user wrote it, but replaces a link `latest` at its end, because this
+      // link will point to another run later.
       if (!error && fs::path(candidate).filename() == "latest") {
         return (fs::path(candidate).parent_path() / real.filename()).string();
       }

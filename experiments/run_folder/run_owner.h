@@ -19,15 +19,15 @@ namespace convscope {
 // version).
 CONVSCOPE_API std::int64_t newest_owner(const std::string& folder);
 
-// Claims `number` and removes files of lower numbers; returns false when another process has
-// claimed this number. The file appears with its content `text`, so a kill at any moment leaves no
-// file without it.
+// Claims `number` and removes files of lower numbers. Returns false when another process has
+// claimed this number. The file appears together with its content `text`, even if the process is
+// killed.
 CONVSCOPE_API bool claim_ownership(const std::string& folder, std::int64_t number,
                                    const std::string& text = "");
 
 // Returns the seconds since `file` was written; negative if it is missing. With `exactly`, the
 // present time is that of the file system, because clocks of hosts differ; the function then writes
-// and removes a file. Otherwise it is that of this host.
+// and removes a file. Without `exactly`, the present time is that of this host.
 CONVSCOPE_API double seconds_since_written(const std::string& folder, const std::string& file,
                                            bool exactly);
 

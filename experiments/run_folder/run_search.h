@@ -17,8 +17,8 @@ CONVSCOPE_API std::vector<std::string> find_runs(const std::string& path);
 
 // Returns the newest run under runs/<name> that can continue: interrupted, killed, or stopped by a
 // failure that may be gone (a full disk). `fits`, if not null, is called for each run, newest
-// first. A run for which `fits` returns true comes before other runs, even while a process works on
-// it, so that no run is started twice.
+// first. A run for which `fits` returns true has priority, even while a process works on it, so
+// that no run is started twice.
 CONVSCOPE_API std::optional<std::string> newest_unfinished_run(
     const std::string& folder, const std::function<bool(const std::string&)>& fits = {});
 

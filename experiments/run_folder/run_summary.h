@@ -4,8 +4,9 @@
 //   avg_forward, avg_backward   mean wall seconds of a step's forward (network and loss) and
 //                               backward
 //   avg_step                    mean wall seconds of forward, backward and update together
-//   phases                      "timed apart"; or "whole step": the step runs as one piece of work,
-//                               and avg_forward, avg_backward, avg_update are 0; or "mixed"
+//   phases                      "timed apart"; or "whole step": the phases of a step are not timed
+//                               separately, and avg_forward, avg_backward, avg_update are 0; or
+//                               "mixed"
 //   avg_forward_mem             MiB allocated at the end of a step's forward, mean over steps
 //   avg_backward_mem            peak MiB in a step's backward, mean over steps: parameters,
 //                               gradients, optimiser state, activations and workspace, but not
@@ -13,17 +14,17 @@
 //   peak_workspace              peak MiB of scratch memory in any step
 //   avg_inference               wall seconds of a batch of batch_size images in inference with the
 //                               final weights, as executed: the median of many batches at the end
-//                               of the run; null before
+//                               of the run; null until then
 //                               (trainer/evaluation/inference_time.h)
 //   weight_bytes                bytes of the trained weights as stored at the end of the run
-//                               (report/weight_size.h); null before
+//                               (report/weight_size.h); null until then
 //   acc                         test accuracy in percent after the last evaluated epoch
 //   execution                   what runs: execution_text()
 //   step                        how most steps ran: "recorded" (launched as one), "planned"
 //                               (compiled once, then replayed) or "dynamic" (a graph per step)
-//   tags, note                  words of the user from the config; tags as "a, b"
+//   tags, note                  user-defined text from the config; tags as "a, b"
 // The means leave out the first kTimingWarmupSteps steps of each process and, with quant.begin, all
-// steps before it, so that they belong to the named `execution`.
+// steps before quantisation begins. So all averaged steps have the named `execution`.
 #pragma once
 
 #include <cstdint>
@@ -82,9 +83,9 @@ struct RunSummary {
 // Parts of execution_text(). "masked dense": zeros are multiplied like any number. "compact dense":
 // pruned outputs are removed. "block-sparse": convolutions skip pruned blocks where this is
 // estimated to be faster (see layers.csv). "fake-quant f32": f32 arithmetic on rounded numbers.
-// "int8": evaluations multiply codes; training rounds in f32. During a run, the words follow from
-// the config. After its end they say what ran: "masked dense" if no layer was faster in blocks,
-// "fake-quant f32" if no layer has an integer implementation.
+// "int8": evaluations multiply codes; training computes in f32 on rounded numbers. During a run,
+// the text follows from the config. After the end it says what ran: "masked dense" if no layer was
+// faster in blocks, "fake-quant f32" if no layer has an integer implementation.
 enum class Form { dense, masked, compact, sparse };
 enum class Arithmetic { f32, fake_quant, int8 };
 CONVSCOPE_API std::string execution_text(Arithmetic arithmetic, Form form);

@@ -25,7 +25,7 @@ bool trains(const Module& layer) {
 }
 
 // Returns the layers that compute the gradient of their input, if the network can be compiled to a
-// static graph: there each value knows whether its gradient is needed.
+// static graph. In a static graph, each value knows whether its gradient is needed.
 std::optional<std::set<std::string>> layers_with_dx(Module& model, const Shape& input,
                                                     Device device, PlanMode mode) {
   PlanGraph graph(input, mode, device);

@@ -23,7 +23,7 @@ struct LayerKernel {
 class CONVSCOPE_API StepKernels {
  public:
   std::string execution = "dynamic";  // of the step
-  std::string why;                    // why it is not planned or not recorded; "": it is
+  std::string why;                    // why it is not planned or not recorded; else ""
 
   void now_recorded();  // marks planned layers as recorded
   void add(const std::string& layer, Direction direction, const LayerKernel& kernel);
@@ -43,7 +43,7 @@ class CONVSCOPE_API StepKernels {
 };
 
 CONVSCOPE_API StepKernels planned_kernels(const StepPlan& plan, bool recorded = false);
-// Returns the kernels of a step that runs as a dynamic graph because of `why`. Nothing is run.
+// Returns the kernels of a step that runs as a dynamic graph; `why` is the reason. Nothing is run.
 CONVSCOPE_API StepKernels dynamic_kernels(Module& model, const Shape& input, Device device,
                                           PlanMode mode, const std::string& why);
 

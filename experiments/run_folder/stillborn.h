@@ -12,8 +12,8 @@ namespace convscope {
 // Returns whether the folder has no status, no checkpoint, and no files except those of a new run.
 CONVSCOPE_API bool is_stillborn(const std::string& run);
 
-// Removes such folders in `parent` (runs/<name>) if no process works on them: their lock is free,
-// and nothing has changed for a minute.
+// Removes such folders in `parent` (runs/<name>) if no process works on them, that is, if their
+// lock is free and nothing has changed for a minute.
 CONVSCOPE_API void remove_stillborn_runs(const std::string& parent);
 
 }  // namespace convscope

@@ -27,7 +27,7 @@ constexpr std::array<std::uint32_t, 256> make_crc_table() {
 
 constexpr std::size_t kHead = 12, kTail = 4;  // bytes of a record around its data
 
-// Fields of a message, on the stack.
+// Appends the fields of a message to a buffer on the stack.
 class Message {
  public:
   void varint(int field, std::uint64_t value) {

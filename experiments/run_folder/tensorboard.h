@@ -24,7 +24,8 @@ namespace convscope {
 
 // Returns CRC-32C (Castagnoli): crc32c("123456789") is 0xe3069283.
 CONVSCOPE_API std::uint32_t crc32c(std::string_view bytes);
-// Returns the CRC as TFRecords store it, so that a CRC over data with CRCs stays meaningful.
+// Returns the CRC in the masked form of TFRecords, which keeps a CRC meaningful over data that
+// contains CRCs.
 CONVSCOPE_API std::uint32_t masked_crc32c(std::string_view bytes);
 
 struct Scalar {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// user_words.h: words of users for runs, for tables and searches: tags and a note.
+// user_words.h: the tags and the note that users attach to a run, for tables and searches.
 #pragma once
 
 #include <string>

@@ -29,8 +29,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Length of a record in bytes. It is constant and records are overwritten in place, so that no
-// space is needed on a disk that has become full.
+// Length of a record in bytes. All records have this length and are overwritten in place, so that
+// an increment needs no space on a disk that has become full.
 constexpr std::size_t kRecordBytes = 2048;
 constexpr std::size_t kLongestText = 700;
 
@@ -127,8 +127,8 @@ struct Claim::Beat {
   bool ending = false;
   std::thread thread;
 
-  // A full disk, or a server that does not answer, must not end the process: the next increment may
-  // succeed.
+  // An increment may fail on a full disk or without an answer of the file server. The process goes
+  // on, because the next increment may succeed.
   bool write() {
     const std::string text = text_of(record);
     return pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
@@ -231,7 +231,7 @@ std::unique_ptr<Claim> ClaimWatch::try_take(const std::string& folder, const Cla
   }
   const std::string path = owner_file(folder, beat->record.number);
   beat->file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (beat->file < 0) return leave();  // another process took it over immediately
+  if (beat->file < 0) return leave();  // another process claimed it immediately
   // Blocks signals in this thread; another thread waits for them.
   sigset_t all, before;
   sigfillset(&all);

@@ -3,15 +3,16 @@
 // several hosts that share a file system.
 //
 // A claim is a folder. Its holder has a lock on the file .lock in it, and a number: the file
-// .owner-<number> (run_folder/run_owner.h), in which it increments a counter every few seconds. To
-// take the claim, a process must know that its holder is gone. It asks three questions:
+// .owner-<number> (run_folder/run_owner.h), in which the holder increments a counter every few
+// seconds. To take the claim, another process must know that the holder is gone. It asks three
+// questions:
 //   is the lock taken?                                  then the holder lives
 //   is the holder on this host, or did it release?      then a free lock means that it is gone
 //   does its counter not change for a minute?           then it is gone, too
-// The process that trains a member also keeps the lock: when its worker is killed, it still writes
-// its checkpoint, and no other process begins meanwhile. Times of two clocks are never compared, so
-// hosts whose clocks differ by minutes agree. A holder that was considered dead and wakes up finds
-// a higher number than its own, and stops.
+// The process that trains a member also keeps the lock: when its worker is killed, the process
+// still writes its checkpoint, and no other process begins meanwhile. Times of two clocks are never
+// compared, so hosts whose clocks differ by minutes agree. A holder that was considered dead and
+// wakes up finds a higher number than its own, and stops.
 #pragma once
 
 #include <chrono>
@@ -52,11 +53,11 @@ class CONVSCOPE_API Claim {
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
 
-  // Returns whether another process took it over, because this one gave no sign of life for too
-  // long.
+  // Returns whether another process has taken the claim over, because this process gave no sign of
+  // life for too long.
   bool lost() const;
-  // Returns the open lock file. A child process that keeps it open also holds the lock: waiting
-  // processes continue when both have ended.
+  // Returns the open lock file. A child process that keeps the file open also holds the lock, so
+  // waiting processes continue only when parent and child have ended.
   int lock() const;
   // Releases the claim and leaves a sentence for waiting processes.
   void give_up(const std::string& error);
@@ -73,11 +74,12 @@ class CONVSCOPE_API ClaimWatch {
  public:
   explicit ClaimWatch(ClaimTimes times = {}) : times_(times) {}
 
-  // Returns the claim, or null when another process holds it or may hold it; the caller then asks
+  // Returns the claim, or null when another process holds it or may hold it; the caller then tries
   // again later. The number and counter of `self` are ignored. Throws when the folder is not
   // writable.
   std::unique_ptr<Claim> try_take(const std::string& folder, const ClaimRecord& self);
-  // Returns whether the holder is known to live: it has the lock, or its counter has changed.
+  // Returns whether the holder is known to live: the holder has the lock, or its counter has
+  // changed.
   bool seen_alive(const std::string& folder) const;
 
  private:
@@ -94,8 +96,8 @@ class CONVSCOPE_API ClaimWatch {
   std::map<std::string, Seen> seen_;
 };
 
-// Returns whether a process works on it now, judged by one look without writing: a lock is held, or
-// a holder of another host says so.
+// Returns whether a process works on the claimed member or sweep now. The function looks once and
+// writes nothing: a lock must be held, or the record of a holder on another host must say so.
 CONVSCOPE_API bool is_claimed(const std::string& folder);
 
 CONVSCOPE_API std::string name_of_this_host();

@@ -30,7 +30,7 @@ int open_file(const std::string& path, int flags) {
   return file;
 }
 
-// Runs in the child between fork and exec: system calls only.
+// Runs in the child between fork and exec, so it may use system calls only.
 [[noreturn]] void become(char** argv, char** environment, int nothing, int log, int lock,
                          pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -44,7 +44,7 @@ int open_file(const std::string& path, int flags) {
   _exit(127);
 }
 
-// Returns whether a variable describes a process of a group.
+// Returns whether a variable describes a process of an MPI, PMI or Slurm group.
 bool is_of_a_group(std::string_view name) {
   constexpr std::string_view kBeginnings[] = {"OMPI_", "PMIX_",  "PMI_", "PRTE_",  "ORTE_", "MPI_",
                                               "HYDI_", "HYDRA_", "MV2_", "SLURM_", "I_MPI_"};
@@ -103,7 +103,7 @@ MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::str
     fail(ErrorKind::kRun, "sweep",
          cat("expected to start a process for a member, got: ", std::strerror(error)));
   }
-  setpgid(pid_, pid_);  // parent and child both try
+  setpgid(pid_, pid_);  // parent and child both call this
 }
 
 MemberProcess::~MemberProcess() {

@@ -13,24 +13,24 @@
 
 namespace convscope {
 
-// Returns the words after `convscope` that train a member of the sweep in `folder`, or continue
+// Returns the arguments of `convscope` that train a member of the sweep in `folder`, or continue
 // `run`.
 CONVSCOPE_API std::vector<std::string> member_words(const std::string& folder,
                                                     const SweepMember& member,
                                                     const std::string& run, std::int64_t threads);
 
 // Returns "NAME=VALUE" of a member's environment: this process's environment with CONVSCOPE_ALONE=1
-// and without variables of MPI, PMI and Slurm. A member is a run of one process, wherever its
-// worker was started.
+// and without variables of MPI, PMI and Slurm. A member is a run of one process, even if its worker
+// was started by mpirun or Slurm.
 CONVSCOPE_API std::vector<std::string> member_environment();
 
 class CONVSCOPE_API MemberProcess {
  public:
-  // Starts the program with these arguments. Its stderr goes to the file `log`; its table is
-  // dropped. It has a separate process group, so a Ctrl-C of the terminal does not reach it
-  // directly. It is asked to stop (SIGTERM) when this process ends in any way. The member keeps the
-  // file `lock` open, so that the claim stays taken until the member has ended, even if this
-  // process is killed.
+  // Starts the program with these arguments. Its stderr goes to the file `log`; the table on its
+  // stdout is dropped. The member has a separate process group, so a Ctrl-C of the terminal does
+  // not reach it directly. When this process ends in any way, the member gets SIGTERM. The member
+  // keeps the file `lock` open, so that the claim stays taken until the member has ended, even if
+  // this process is killed.
   MemberProcess(const std::vector<std::string>& arguments, std::string log, int lock = -1);
   ~MemberProcess();  // ends it if it still runs
   MemberProcess(const MemberProcess&) = delete;
@@ -38,7 +38,7 @@ class CONVSCOPE_API MemberProcess {
 
   bool running();  // does not wait
   void send(int signal);
-  // Returns why it failed, from its log or its signal, after its end; "" for success.
+  // Returns why the member failed, from its log or its signal, after its end; "" for success.
   std::string failure() const;
   int exit_code() const { return exit_code_; }  // 128 + signal if a signal ended it
 

@@ -61,8 +61,8 @@ MemberState state_of_run(const std::string& run) {
   return state;
 }
 
-// Names of runs contain the time of their host, which does not tell which of two runs to
-// continue: a failed run is followed by another one.
+// The times in the names of runs come from different hosts and do not tell which of two runs to
+// continue. So the progress decides: a failed run is followed by another run.
 int rank_of(MemberProgress progress) {
   switch (progress) {
     case MemberProgress::missing:

@@ -20,7 +20,8 @@
 namespace convscope {
 namespace {
 
-// Asks the algorithms of a training step; "measure" times some, so it is not asked here.
+// Asks the algorithms of a training step whether they accept their problems. "measure" is not
+// asked, because it would time some algorithms.
 void check_algorithms(const ExperimentConfig& config, Module& model, const Shape& sample) {
   Shape input = {config.data.batch_size};
   for (const std::int64_t size : sample) input.push_back(size);
@@ -29,7 +30,7 @@ void check_algorithms(const ExperimentConfig& config, Module& model, const Shape
     const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives);
     if (heavy == nullptr) return;
     for (const Direction direction : kDirections) {
-      // The gradient of the images is not needed.
+      // The gradient of the images is not needed, so this direction is not checked.
       if (is_first && direction == Direction::backward_data) continue;
       if (heavy->policy().of(direction) == "measure") continue;
       heavy->choose(direction, config.device, WeightUse::once);
@@ -53,7 +54,7 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-// Members with the same text share their images.
+// Members whose data configs have the same text share their images.
 std::string source_of(const DataConfig& data) {
   std::string out = data.set;
   for (const auto& [name, value] : data.options.values()) {

@@ -89,7 +89,7 @@ std::unique_ptr<Claim> claim_or_refuse(const std::string& path, const SweepFolde
   }
 }
 
-// Only a note is lost when the file cannot be read.
+// If this file cannot be read, only a note is lost.
 std::vector<std::pair<std::string, int>> read_jobs(const std::string& path) {
   std::vector<std::pair<std::string, int>> out;
   const std::optional<std::string> text = text_if_there(cat(path, "/", kStateFile));
@@ -191,7 +191,7 @@ void SweepFolder::write(const std::string& state, const SweepPlan& plan,
                     {"job", job_},
                     {"host", name_of_this_host()},
                     {"format", "convscope sweep 1"}};
-  // The state is written last: DONE appears only when all else is there.
+  // The state is written last, so that DONE appears only when all other files are complete.
   write_file(own_path(path_, "sweep.csv"), to_csv(sweep_table(plan, outcomes)));
   write_file(own_path(path_, "sweep.md"), sweep_markdown(plan, outcomes));
   write_file(own_path(path_, kStateFile), json_text(out));

@@ -25,10 +25,11 @@ class CONVSCOPE_API SweepFolder {
  public:
   using Say = std::function<void(const std::string&)>;
   // Creates the folder if it is missing; fails when another process works on it. If the last owner
-  // was on another host and did not release it, waits for a sign of life and says so.
+  // was on another host and did not release the folder, waits for a sign of life of that owner and
+  // says so.
   SweepFolder(std::string path, const SweepPlan& plan, const std::vector<std::string>& overrides,
               const Say& say = {});
-  // Returns null if another process works on the sweep. Writes only the claim of the folder.
+  // Returns null if another process works on the sweep. Writes nothing but the claim of the folder.
   static std::unique_ptr<SweepFolder> open_if_free(const std::string& path);
   ~SweepFolder();
   SweepFolder(const SweepFolder&) = delete;
@@ -37,8 +38,8 @@ class CONVSCOPE_API SweepFolder {
   const std::string& path() const { return path_; }
   // Writes the config of a member; returns the path without ".yaml".
   std::string prepare(const SweepMember& member) const;
-  // Returns the number of simultaneous members that an earlier call noted for a member; 1 without a
-  // note.
+  // Returns how many members an earlier call trained at the same time as this member, according to
+  // its note; 1 without a note.
   int jobs_before(const SweepMember& member) const;
   // Notes who trains the members: "slurm" and the number of its job.
   void set_launcher(const std::string& launcher, const std::string& job);

@@ -35,13 +35,14 @@ class CONVSCOPE_API SweepLedger {
   MemberState look_at(std::size_t member) const;
   void write(const std::string& state) { folder_.write(state, plan_, outcomes_); }
 
-  // Prints one line. `seconds`: duration in this call.
+  // Prints one line about the member. `seconds`: duration in this call.
   void report_done(std::size_t member, double seconds);
   void report_failure(std::size_t member, const std::string& sentence);
-  // Notes that a member is at work since now; the estimate of the remaining time subtracts it.
+  // Notes that a member is being trained from now on; the estimate of the remaining time subtracts
+  // the elapsed time.
   void started(std::size_t member);
   void stopped(std::size_t member);
-  // Returns "name seed 1 epoch 2/3 01:05; ..." for all members at work.
+  // Returns "name seed 1 epoch 2/3 01:05; ..." for all members that are being trained.
   std::string live_text() const;
   // Sets the number of simultaneous members for the estimate.
   void set_side_by_side(int members) { side_by_side_ = members; }
@@ -50,7 +51,7 @@ class CONVSCOPE_API SweepLedger {
   SweepResult finish();
   // Ends after a signal: `sentence` is the last line.
   SweepResult interrupt(int signal, const std::string& sentence);
-  // Ends after a signal while others work on.
+  // Ends after a signal while other processes continue the work.
   SweepResult leave(int signal, const std::string& sentence);
 
  private:

@@ -27,14 +27,14 @@ constexpr std::int64_t kUnknownEpochs = 0;  // in the files of earlier versions
            "; `convscope sweep CONFIG` writes it again"));
 }
 
-// The name becomes a part of paths.
+// The name becomes a part of file paths, so it is checked.
 bool is_row_name(const std::string& row) {
   return !row.empty() && row.front() != '.' && row.find('/') == std::string::npos &&
          row.find('\0') == std::string::npos;
 }
 
-// Reads the config as written when the member was prepared; the number of threads of a later call
-// is not part of it. For a member that is not prepared yet, only name, seed and epochs are known.
+// Reads the config as written when the member was prepared. The number of threads of a later call
+// is not in this file. For a member that is not prepared yet, only name, seed and epochs are known.
 ExperimentConfig config_of(const std::string& folder, const std::string& row, std::int64_t seed,
                            std::int64_t epochs) {
   try {

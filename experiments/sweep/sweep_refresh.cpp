@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_refresh.cpp: the state file and table of a sweep without a waiting command.
+// sweep_refresh.cpp: writes the state file and table of a sweep while no `convscope sweep` command
+// waits for it.
 #include "experiments/sweep/sweep_refresh.h"
 
 #include <signal.h>
@@ -29,7 +30,7 @@ std::string text_in(const json& object, const char* key) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-// Watchers ask every second; Slurm is asked less often.
+// Watchers ask every second; this interval limits how often Slurm is asked.
 bool is_in_slurm(const std::string& job) {
   struct Answer {
     Clock::time_point when{};
@@ -86,7 +87,8 @@ void refresh_sweep(const std::string& folder) {
     own->set_launcher(job.empty() ? "mpi" : "slurm", job);
     own->write(state, members.plan, outcomes);
   } catch (const Error&) {
-    // The worker of the next member writes the table again; only the run folders matter.
+    // A failure is ignored: the worker of the next member writes the table again, and only the run
+    // folders matter.
   }
 }
 
@@ -100,7 +102,8 @@ bool sweep_is_going(const std::string& folder) {
   if (is_here && pid.is_number_integer() && (kill(pid.get<pid_t>(), 0) == 0 || errno != ESRCH)) {
     return true;
   }
-  // A command elsewhere, workers without a command, an array that waits for nodes.
+  // The sweep may be trained by a command elsewhere, by workers without a command, or by an array
+  // that waits for nodes.
   if (is_claimed(folder + "/.sweep.claim")) return true;
   const std::string job = text_in(state, "job");
   return !job.empty() && is_in_slurm(job);

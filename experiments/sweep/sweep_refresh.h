@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_refresh.h: the state file and table of a sweep without a waiting command.
+// sweep_refresh.h: writes the state file and table of a sweep while no `convscope sweep` command
+// waits for it.
 #pragma once
 
 #include <string>

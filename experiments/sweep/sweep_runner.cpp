@@ -43,8 +43,8 @@ class Runner {
     ledger_.take_stock();
     const std::vector<std::size_t>& queue = ledger_.queue();
     if (!queue.empty()) check_data(plan_, queue);
-    // Before this line a signal ends the process at once, because loading may take minutes and
-    // nothing is lost.
+    // Before this line a signal ends the process at once: loading may take minutes, and nothing is
+    // lost.
     const StopSignals signals;
     write_sweep_members(ledger_.path(), {plan_, "local", queue, ledger_.retried()});
     ledger_.write("RUNNING");
@@ -96,8 +96,8 @@ class Runner {
     ledger_.started(index);
   }
 
-  // Waits for the claim of a member. The members of a killed sweep were asked to stop, which takes
-  // a moment. Returns null if this took too long, or after a signal.
+  // Waits for the claim of a member. After a sweep was killed, its members still need a moment to
+  // stop. Returns null if the wait took too long, or after a signal.
   std::unique_ptr<Claim> wait_until_free(std::size_t index) {
     const SweepMember& member = plan_.members[index];
     SweepOutcome& outcome = ledger_.outcome(index);
@@ -108,7 +108,7 @@ class Runner {
     const Clock::time_point begin = Clock::now();
     for (bool said = false;; said = true) {
       std::unique_ptr<Claim> claim = watch_.try_take(folder, self);
-      // A worker may have finished it before the release.
+      // A worker may have finished the member before it released the claim.
       if (claim || said) outcome.state = ledger_.look_at(index);
       const bool running = outcome.state.progress == MemberProgress::running;
       if (claim && !running) {
@@ -150,8 +150,8 @@ class Runner {
     SweepOutcome& outcome = ledger_.outcome(ended.member);
     outcome.state = ledger_.look_at(ended.member);
     if (outcome.state.progress == MemberProgress::done) {
-      // The duration includes the start of the program, because the next members have to start it
-      // too.
+      // The duration includes the start of the program, because it is also part of the time of the
+      // next members.
       ledger_.report_done(ended.member, seconds_since(ended.start));
     } else {
       const std::string failure = ended.process->failure();
@@ -161,7 +161,7 @@ class Runner {
     ledger_.write("RUNNING");
   }
 
-  // Every member at work writes its checkpoint.
+  // Each member that is being trained writes its checkpoint.
   SweepResult stop() {
     const int signal = StopSignals::received();
     ledger_.screen().line(cat("stop   signal ", signal, "; ", active_.size(),

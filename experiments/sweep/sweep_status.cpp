@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// Returns nothing without Slurm: then only the files count.
+// Returns nothing without Slurm. The status then comes from the files only.
 std::map<std::size_t, SlurmTask> tasks_in(const std::string& folder, const SweepMembers& members,
                                           std::string& job) {
   if (read_slurm_note(folder).job.empty() || find_program("squeue").empty()) return {};

@@ -13,8 +13,9 @@ struct SweepStatus {
   std::string summary;  // "12 members: 4 done, 2 running, 6 queued; job 17 of Slurm"
 };
 
-// Returns the status from the sweep's files, and from Slurm if it is there. States: done, failed,
-// running, queued (Slurm will begin it), stopped (with a checkpoint, not at work), to do.
+// Returns the status from the sweep's files, and from Slurm if it is available. States: done,
+// failed, running, queued (Slurm will begin it), stopped (has a checkpoint and is not being
+// trained), to do.
 CONVSCOPE_API SweepStatus sweep_status(const std::string& folder);
 
 }  // namespace convscope

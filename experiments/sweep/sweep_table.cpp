@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sweep_table.cpp: the final table of a sweep: one row per row of the plan, with mean and standard
-// deviation over its seeds; for times, people read the median.
+// deviation over its seeds. In tables for people, times are medians.
 #include "experiments/sweep/sweep_table.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct RowResult {
   bool has(const std::string& name) const { return numbers.at(name).count > 0; }
 };
 
-// A run that missed its gate has all its numbers.
+// A run that missed its gate has all its numbers, so it counts.
 bool is_complete(const SweepOutcome& outcome) {
   const std::optional<RunSummary>& summary = outcome.state.summary;
   if (!summary) return false;
@@ -100,7 +100,7 @@ RowResult result_of(const std::string& row, const SweepPlan& plan,
   return out;
 }
 
-// Names the first ones and counts the others.
+// Names the first few and counts the others.
 std::string short_list(std::vector<std::string> words) {
   constexpr std::size_t kMax = 4;
   if (words.size() > kMax) {
@@ -128,7 +128,7 @@ std::map<std::string, TableCell> settings_of(const std::string& row, const Sweep
   return out;
 }
 
-// Builds the table by columns; `people`: for reading, not for programs.
+// Builds the table by columns. `people`: the table is for people, not for programs.
 class TableBuilder {
  public:
   TableBuilder(const SweepPlan& plan, const std::vector<SweepOutcome>& outcomes, bool people)
@@ -264,7 +264,7 @@ class TableBuilder {
       if (std::ranges::any_of(settings_, differs)) add_setting(key);
     }
   }
-  // Adds columns of references if a member has a reference.
+  // Adds the reference column of a metric if a row has a reference for it.
   void add_reference(const std::string& name) {
     const auto has = [&](const SweepRow& row) { return row.reference.contains(name); };
     if (std::none_of(plan_.rows.begin(), plan_.rows.end(), has)) return;

@@ -27,8 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr auto kLookAgain = std::chrono::milliseconds(500);
-// If a run on another host shows no sign of life, it is taken over after two minutes, and its claim
-// after one minute.
+// If a run on another host shows no sign of life, the run is taken over after two minutes. The
+// claim of its member is taken over after one minute.
 constexpr double kPatienceSeconds = 600;
 
 double seconds_since(Clock::time_point start) {
@@ -127,7 +127,8 @@ class Worker {
   Result try_member(std::size_t index) {
     const std::string folder = claim_folder(options_.folder, member(index));
     const ClaimRecord before = read_claim(folder);
-    // Another worker of this call has given it up, for a reason that may hold here as well.
+    // Another worker of this call has given the member up, for a reason that may apply here as
+    // well.
     if (!options_.member && before.number > 0 && !before.held && !before.error.empty() &&
         before.call == members_.call) {
       return Result::failed;
@@ -170,7 +171,7 @@ class Worker {
       }
       std::this_thread::sleep_for(kPoll);
     }
-    // Slurm also signals the member, which may be faster.
+    // Slurm also signals the member, which may end before this worker has seen the signal.
     if (stopped_by_ == 0) stopped_by_ = StopSignals::received();
     const MemberState after = look_at(index);
     if (is_settled(after)) {
@@ -197,7 +198,7 @@ class Worker {
     return Result::failed;
   }
 
-  // A signal came, and the member has written its checkpoint.
+  // A signal was received, and the member has written its checkpoint.
   void stop(std::size_t index, bool moved, Claim& claim) {
     screen_.line(cat("stop   ", label_of(member(index)), ": signal ", stopped_by_,
                      "; its checkpoint is written"));

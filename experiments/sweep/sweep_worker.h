@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sweep_worker.h: `convscope sweep FOLDER --work`: trains members of a prepared sweep on any node
-// that sees the folder. Any number of workers may do so at once: each member is claimed by one
-// worker (claim.h).
+// that sees the folder. Any number of workers may run at once: each member is claimed by one worker
+// (claim.h).
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,9 @@ struct WorkerOptions {
   ClaimTimes times = {};
 };
 
-// Returns 0; with `member`: 1 when it failed. Returns 128 + signal when it was stopped with a
-// checkpoint. A Slurm task that is stopped because its time is up queues itself again.
+// Returns 0. With `member`, returns 1 when the member failed. Returns 128 + signal when the worker
+// was stopped with a checkpoint. A Slurm task that is stopped because its time is up queues itself
+// again.
 CONVSCOPE_API int work_on_sweep(const WorkerOptions& options);
 
 }  // namespace convscope

@@ -20,7 +20,7 @@ class CONVSCOPE_API LossAlarm {
   explicit LossAlarm(int classes);
   Alarm observe(double loss);
 
-  // Checkpoints store the state, so that a resumed run raises the same alarms as an uninterrupted
+  // Checkpoints store this state, so that a resumed run raises the same alarms as an uninterrupted
   // run.
   struct State {
     double window_sum = 0;

@@ -38,7 +38,7 @@ Tensor BatchFeed::send(Lane& lane, const Tensor& from) {
     lane.pinned = backend.allocate_pinned(bytes);
     lane.pinned_bytes = bytes;
   }
-  // The last batch of an epoch is smaller and uses the first rows.
+  // The last batch of an epoch is smaller and uses only the first rows of the buffer.
   const bool fits = lane.there.defined() && lane.there.dtype() == from.dtype() &&
                     lane.there.numel() >= from.numel() && from.rank() == lane.there.rank() &&
                     lane.there.shape().stride(0) == from.shape().stride(0);

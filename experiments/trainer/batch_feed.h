@@ -2,10 +2,10 @@
 // batch_feed.h: sends the loader's batches to the training device.
 //
 // Two sets of buffers are used in turns; each set has pinned host memory and device memory. A batch
-// is copied to pinned memory, and its transfer is queued after earlier work, so the host prepares
-// the next batch meanwhile. A set is reused when its copy has arrived. The step that reads the
-// tensors of the set was then queued before the next copy into the set. On the CPU batches are
-// passed unchanged.
+// is copied to pinned memory, and its transfer is queued after earlier work, so the host can
+// prepare the next batch meanwhile. A set is reused when its transfer has arrived. The step that
+// reads the set's tensors has been queued by then, before the next transfer into the set. On the
+// CPU batches are passed unchanged.
 #pragma once
 
 #include <array>

@@ -90,7 +90,8 @@ void visit(State& s, Visitor&& field) {
   field("epochs_bytes", s.epochs_bytes);
 }
 
-// Fields that checkpoints of earlier versions lack; the defaults are their implicit values.
+// Fields that checkpoints of earlier versions lack. The defaults are the values that those versions
+// used.
 bool is_recent(std::string_view name) {
   return name.ends_with(".whole_steps") || name.ends_with(".whole_s") ||
          name.ends_with(".exchange_s") || name.ends_with(".planned_steps") ||
@@ -112,12 +113,12 @@ bool starts_anew(const std::string& name) {
   return belongs_to_quantizer(name) || belongs_to_mask(name);
 }
 
-// Returns whether it is a quantised or sparse model file.
+// Returns whether the file is a quantised or sparse model file.
 bool is_model_file(const SafetensorsFile& file) {
   return is_quantized_file(file) || is_sparse_file(file);
 }
 
-// Returns whether the first bytes name a model file; a damaged file may have no more.
+// Returns whether the first bytes name a model file. A damaged file may have only these bytes.
 bool seems_model_file(const std::string& path) {
   constexpr std::size_t kMax = 1 << 20;
   std::error_code error;
@@ -177,8 +178,8 @@ SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
                           " because the config makes it so, got ", name_of(dtype), shape));
 }
 
-// Refuses a file with far more data than the network by its header, before it is read. Other files
-// are read first, so that the checksum distinguishes a damaged header from another network.
+// Refuses a file with far more data than the network by its header, before the data are read. Other
+// files are read first, so that the checksum can tell a damaged header from another network.
 void refuse_larger_network(const std::string& path, const Module& model) {
   constexpr std::int64_t kLittle = std::int64_t{16} << 20;
   std::map<std::string, Tensor> wanted;
@@ -252,7 +253,7 @@ void refuse_model_file(const SafetensorsFile& file, const std::string& path, boo
            " model file ", path));
 }
 
-// The codes already contain the masks.
+// The codes already contain the masks, so the file needs no masks.
 std::string without_masks(const std::string& config_yaml) {
   ExperimentConfig config = parse_config_text(config_yaml, "config of the run");
   config.sparsity = {};
@@ -406,7 +407,7 @@ void load_start_weights(const std::string& path, Module& model) {
 }
 
 std::string checkpoint_config(const std::string& path) {
-  // The header of a large file is enough: loading the weights checks the data.
+  // Only the header of a large file is read, because loading the weights checks the data.
   constexpr std::uintmax_t kLarge = std::uintmax_t{64} << 20;
   std::error_code error;
   const bool large = std::filesystem::file_size(path, error) > kLarge && !error;

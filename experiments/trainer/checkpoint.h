@@ -39,13 +39,14 @@ CONVSCOPE_API void save_sparse_model(const std::string& path, Module& model,
                                      const TrainingState& state, const std::string& config_yaml);
 
 // Fills model, optimizer (unless null) and the returned state. Errors: kIo when the file cannot be
-// read or its checksum differs, kConfig when it belongs to another network or optimiser (the error
-// names the first difference). `note` (may be null): a message for the user, or "".
+// read or its checksum differs, kConfig when the file belongs to another network or optimiser (the
+// error names the first difference). `note` (may be null) receives a message for the user, or "".
 CONVSCOPE_API TrainingState load_checkpoint(const std::string& path, Module& model,
                                             Optimizer* optimizer, std::string* note = nullptr);
 
 // Fills weights and buffers of the network from a checkpoint, or from the last checkpoint of a run
-// folder, as the start of another run. Quantisers keep their state, so they calibrate again.
+// folder, as the initial state of another run. Quantisers keep their state, so they calibrate
+// again.
 CONVSCOPE_API void load_start_weights(const std::string& path, Module& model);
 
 // Returns the config of the training that wrote the checkpoint.

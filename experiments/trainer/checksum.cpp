@@ -18,7 +18,7 @@ class Crc {
   void add(const void* data, std::size_t bytes) {
     value_ = crc32_z(value_, static_cast<const Bytef*>(data), bytes);
   }
-  // Adds the length first, so that "ab" + "c" differs from "a" + "bc".
+  // Adds the length of a text before the text, so that "ab" + "c" differs from "a" + "bc".
   void add(std::string_view text) {
     add(static_cast<std::int64_t>(text.size()));
     add(text.data(), text.size());
@@ -58,7 +58,8 @@ std::string checksum_of(const SafetensorsFile& file) {
 }
 
 namespace {
-// Files of earlier versions lack the key; a damaged key differs by one letter.
+// Files of earlier versions lack the key. A key that differs by one letter is a damaged key and not
+// a missing one.
 bool is_damaged_key(std::string_view key) {
   const std::string_view right = kChecksumKey;
   if (key.size() != right.size()) return false;

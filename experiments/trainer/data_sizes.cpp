@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_sizes.cpp: checks that a data set has the images that a config asks for.
+// data_sizes.cpp: checks that a data set has as many images as a config requires.
 #include "experiments/trainer/data_sizes.h"
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 namespace convscope {
 namespace {
 
-// Throws when a layer cannot train on `images` images, a part of a batch of `whole`.
+// Throws when a layer cannot train on `images` images, which are a share of a batch of `whole`
+// images.
 void check_batch(const TrainingSetup& setup, std::int64_t images, std::int64_t whole) {
   if (images < 1) return;
   Shape input = {images};
@@ -49,7 +50,7 @@ void check_batches(const TrainingSetup& setup) {
   const std::int64_t size = setup.train->options().batch_size;
   const Share& share = setup.share;
   for (const std::int64_t whole : {std::min(size, all), all % size}) {
-    for (int part = 0; part < share.parts(); ++part) {  // every process refuses the same
+    for (int part = 0; part < share.parts(); ++part) {  // all processes refuse the same configs
       check_batch(
           setup,
           first_of_part(whole, part + 1, share.parts()) - first_of_part(whole, part, share.parts()),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// next_batch.h: the kernel between two recorded steps: it stores the results of the previous step,
+// next_batch.h: the kernel between two recorded steps. It stores the results of the previous step,
 // and gathers and normalises the next batch without the host. The position of a batch follows from
-// its number in the launch and from LaunchStart, which is sent before the launch. A process that
-// shares batches with others gathers only its part of each batch.
+// its number in the launch and from LaunchStart, which is sent before the launch. With several
+// processes, each process gathers only its share of each batch.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct NextBatch {
   float* x = nullptr;                          // [batch][channels][plane]
   std::int32_t* labels = nullptr;              // [batch]
 
-  // Results of the previous step; outcome is null in the first step of a launch.
+  // Results of the previous step. `outcome` is null in the first step of a launch.
   const float* loss = nullptr;
   const std::int32_t* correct = nullptr;
   StepOutcome* outcome = nullptr;
@@ -48,8 +48,8 @@ struct NextBatch {
 };
 extern CONVSCOPE_API KernelSlot<void(const NextBatch&)> next_batch_kernel;
 
-// Where processes share a batch, stores this process's part of the mean loss and of the number of
-// correct answers in facts [2] after the forward pass. facts is then summed over all processes.
+// With several processes, stores this process's terms of the mean loss and of the number of correct
+// answers in facts [2] after the forward pass. facts is then summed over all processes.
 struct ShareFacts {
   const float* loss = nullptr;  // mean over the share; null: no images
   const std::int32_t* correct = nullptr;

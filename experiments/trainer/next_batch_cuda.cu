@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // next_batch_cuda.cu: gathers the samples of a batch and converts bytes to f32.
 //
-// Each block gathers one sample, and each of its threads four pixels at a time. Only the stores
-// have to wait for the previous step, whose images they replace; the chain of loads (index, sample,
-// pixels, levels) may overlap its last kernel.
+// Each block gathers one sample, and each of its threads gathers four pixels at a time. The chain
+// of loads (index, sample, pixels, levels) may overlap the last kernel of the previous step. Only
+// the stores have to wait for that step, because they replace its images.
 #include "experiments/trainer/next_batch.h"
 #include "framework/cuda/launch.cuh"
 
@@ -31,7 +31,7 @@ __device__ void note(const NextBatch& a) {
   a.outcome->scale = a.loss_scale->state;
 }
 
-// plane is a multiple of 4.
+// `plane` is a multiple of 4, so the threads handle whole groups of four pixels.
 __global__ void __launch_bounds__(kMaxThreads) gather_fours(const NextBatch a) {
   const std::int64_t size = a.channels * a.plane;
   const std::int32_t sample = a.order[a.start->position + a.offset + blockIdx.x];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// phase_timer.cpp: times of the phases of a step, on the training device.
+// phase_timer.cpp: measures the times of the phases of a step on the training device.
 #include "experiments/trainer/phase_timer.h"
 
 #include "framework/check.h"

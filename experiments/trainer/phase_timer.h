@@ -10,7 +10,8 @@
 //   timer.seconds(0), timer.seconds(1)
 //
 // Readings are marks in the device's work queue (framework/device.h): the host continues, and
-// seconds() waits for the mark. The CPU works synchronously, so a mark there is a point in time.
+// seconds() waits for the mark. The CPU works synchronously, so a mark on the CPU is a clock
+// reading.
 #pragma once
 
 #include <array>

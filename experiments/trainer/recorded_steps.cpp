@@ -27,7 +27,8 @@ T* as(const Tensor& bytes) {
   return static_cast<T*>(bytes.raw_data());
 }
 
-// Returns the first reason of any process: either all processes record their steps, or none.
+// Returns the first reason of any process, because either all processes record their steps, or
+// none.
 std::string agreed(const std::string& why) {
   ProcessGroup* const group = process_group();
   if (group == nullptr) return why;
@@ -144,8 +145,8 @@ bool RecordedSteps::plan_form(Form& form, std::int64_t whole, std::string* why_n
   for (const std::int64_t size : loader_.dataset().sample_shape()) input.push_back(size);
   const PlanMode mode = optimizer_ != nullptr ? PlanMode::training : PlanMode::evaluation;
   // In training, the graphs of both batch sizes share one memory block, because they never run at
-  // the same time. Evaluations do not share it, because folded weights stay in the block between
-  // launches.
+  // the same time. In evaluations each graph has its own block, because folded weights stay in the
+  // block between launches.
   const bool shares = optimizer_ != nullptr && full_.plan != nullptr;
   form.plan =
       StepPlan::make(model_, input, mode, why_not, shares ? full_.plan->arena() : Ref<Storage>());
@@ -212,8 +213,8 @@ void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
   next_batch_kernel.get(device_)(a);
 }
 
-// Returns the gather that the step's first kernel performs; `images` is null if the kernel cannot
-// gather.
+// Returns the arguments with which the first kernel of the step gathers its batch. `images` is null
+// if that kernel cannot gather.
 BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
   if (!form.plan || !form.plan->takes_gather() || exchange_ != nullptr) return {};
   BatchGather g{.images = data_->images().data<std::uint8_t>(),
@@ -243,7 +244,7 @@ const float* RecordedSteps::loss_of(const Form& form) const {
   return exchange_ != nullptr ? facts_.data<float>() : form.plan->loss_tensor().data<float>();
 }
 
-// Queues the same sums in every process, with or without images.
+// Queues the sums over all processes. Every process queues the same sums, with or without images.
 void RecordedSteps::queue_shared_backward(const Form& form) const {
   const float weight = static_cast<float>(form.batch) / static_cast<float>(form.whole);
   ShareFacts facts{.weight = weight, .facts = facts_.data<float>()};
@@ -264,10 +265,10 @@ void RecordedSteps::queue_shared_backward(const Form& form) const {
   exchange_->finish();
 }
 
-// Queues a backward pass that also updates the weights, or returns false. It is possible if nothing
-// changes the gradients between the backward pass and the update. With a loss scale, the backward
-// pass only divides the gradients by the scale, and the update follows after all gradients were
-// checked.
+// Queues a backward pass that also updates the weights, or returns false. This is possible if
+// nothing changes the gradients between the backward pass and the update. With a loss scale, the
+// backward pass only divides the gradients by the scale, and the update follows after all gradients
+// were checked.
 bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& gate,
                                  DeviceLossScale* scale) const {
   if (exchange_ != nullptr || (scale == nullptr && clip_norm_ > 0)) return false;
@@ -285,7 +286,7 @@ bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& g
 }
 
 void RecordedSteps::queue_calls(Form& form, int steps) const {
-  // Copies of weights that another launch left may be outdated.
+  // Rounded copies of weights from another launch may be outdated, so they are made again.
   if (form.plan) form.plan->set_copies_are_there(false);
   for (int i = 0; i < steps; ++i) {
     const BatchGather gather = batch_gather(form, i);
@@ -321,7 +322,8 @@ void RecordedSteps::queue_calls(Form& form, int steps) const {
 }
 
 void RecordedSteps::launch(Form& form, int steps, bool watched) {
-  // The first step of a batch size runs unrecorded: a recording needs loaded kernels and libraries.
+  // The first step of a batch size runs unrecorded, because a recording needs loaded kernels and
+  // libraries.
   if (!form.ran) {
     form.ran = true;
     return queue_calls(form, steps);
@@ -355,8 +357,8 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
   const std::int64_t full_left = batches_ - batch_ - (last_.whole > 0 ? 1 : 0);
   int steps = 1;
   if (!is_last && form.ran && !watched) {
-    // Numbers of steps are powers of two, so that any number of steps needs few different
-    // recordings.
+    // The number of steps in a recording is a power of two, so that any number of steps can be
+    // composed of few different recordings.
     const auto wanted = static_cast<unsigned>(
         std::min<std::int64_t>({full_left, static_cast<std::int64_t>(most), kMaxSteps}));
     steps = static_cast<int>(std::bit_floor(wanted));

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // recorded_steps.h: trains and evaluates without the host. The compiled kernel calls of a step are
-// recorded once in a CUDA graph (DeviceBackend::begin_recording), and each launch replays several
+// recorded once in a CUDA graph (DeviceBackend::begin_recording). Each launch replays several
 // steps.
 //
 //   training     next batch (next_batch.h) · forward · loss · backward · [division by the loss
 //                scale] · clipping · update
 //   evaluation   next batch · forward · loss
-//   shared       training with several processes: each computes its part of a batch. The sums of
+//   shared       training with several processes: each computes its share of a batch. The sums of
 //                losses, running statistics and gradients over all processes are recorded too
 //                (optim/gradient_exchange.h). Every process records the same sums.
 //
 // The data set is on the device (datasets/device_data.h), and so is everything that changes from
 // step to step: the start of the batch, the learning rate, Adam's corrections, the step number for
-// dropout. The host sends these values for a whole launch, and reads the losses of a launch after
-// queueing the next one, so the device never waits for it.
+// dropout. The host sends these values for a whole launch. It reads the losses of a launch only
+// after it has queued the next launch, so the device never waits for the host.
 //
 // After a non-finite loss the weights keep their bits in all later steps, because the update checks
-// the loss on the device. The host notices it when it reads that launch.
+// the loss on the device. The host notices the loss when it reads the results of that launch.
 //
 // Usage   std::string why;
 //         auto steps = RecordedSteps::make(model, &optimizer, clip_norm, loader, device, &why);
@@ -48,17 +48,17 @@ CONVSCOPE_API std::string recording_obstacle(const RecordingFacts& facts);
 
 class CONVSCOPE_API RecordedSteps {
  public:
-  // Steps per launch. A launch costs the host some ten microseconds; a signal or a non-finite loss
-  // is noticed after two launches at the latest.
+  // The largest number of steps per launch. A launch costs the host some ten microseconds. A signal
+  // or a non-finite loss is noticed after two launches at the latest.
   static constexpr int kMaxSteps = 32;
 
   // Returns the steps, or null when they cannot be recorded here or in another process; `why_not`
   // says why. after_update: queues work after the update of each step, such as restoring pruned
   // weights. optimizer null: evaluation. exchange: the processes that share the batches (the
-  // loader's options name this one's part); null: single process. loss_scale: factor on the
-  // gradient of the loss; null: none. An epoch begins with the state of loss_scale, and collect()
-  // stores the state after the last step of a launch in it. exchange and loss_scale must outlive
-  // the steps.
+  // loader's options name the share of this process); null: single process. loss_scale: factor on
+  // the gradient of the loss; null: none. An epoch begins with the state of loss_scale, and
+  // collect() stores the state after the last step of a launch in it. exchange and loss_scale must
+  // outlive the steps.
   static std::unique_ptr<RecordedSteps> make(Module& model, Optimizer* optimizer, double clip_norm,
                                              const Loader& loader, Device device,
                                              std::string* why_not,
@@ -75,13 +75,13 @@ class CONVSCOPE_API RecordedSteps {
   // Begins an epoch; no launch may be in flight. `step`: updates before the first batch.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch, std::int64_t step);
 
-  // Queues the next steps of the epoch, at most kMaxSteps and `most`, all of one batch size, and
-  // returns their number: 0 at the end of the epoch, or when two launches are in flight. rate(step)
-  // is the learning rate; evaluation does not use it.
+  // Queues the next steps of the epoch, all of one batch size, at most kMaxSteps and at most
+  // `most`. Returns their number: 0 at the end of the epoch, or when two launches are in flight.
+  // rate(step) is the learning rate; evaluation does not use it.
   int queue(const std::function<double(std::int64_t step)>& rate, int most = kMaxSteps);
   int in_flight() const { return in_flight_; }  // launches
   // Records per-layer times in these clocks; the next launch of full batches is then a single step.
-  // The clocks must be the same in all calls. They can be read after collect() has returned this
+  // All calls must pass the same clocks. The times can be read after collect() has returned this
   // launch.
   void watch(WorkClock* forward, WorkClock* backward) {
     forward_clock_ = forward;
@@ -103,12 +103,12 @@ class CONVSCOPE_API RecordedSteps {
 
   const StepPlan& plan() const { return *full_.plan; }  // for a full batch
   std::int64_t data_bytes() const { return data_->bytes(); }
-  // Returns a description. Recordings overlap adjacent kernels (programmatic dependent launch) by
-  // default.
+  // Returns a description of the recordings. By default, recordings overlap adjacent kernels
+  // (programmatic dependent launch).
   std::string text() const;  // one line for the log
 
  private:
-  // Steps of one batch size.
+  // The recordings and tensors for one batch size.
   struct Form {
     std::int64_t whole = 0;          // images of a batch; 0: this batch size does not occur
     std::int64_t first = 0;          // first image of this process

@@ -23,7 +23,7 @@ struct Splits {
   Dataset train, val, test;
 };
 
-// Checks that the config fits into memory, if possible before the data set is made; `memory`
+// Checks that the config fits into memory, if possible before the data set is loaded. `memory`
 // becomes the line for the log.
 DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, std::string& memory) {
   ExperimentConfig config = whole;  // as this process computes it
@@ -47,7 +47,7 @@ DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, st
   return loaded;
 }
 
-// The network of the training images also reads the held-out images.
+// One network reads the training images and the held-out images, so their shapes must agree.
 void check_held_out(const Dataset& train, const Dataset& other, const char* name) {
   if (other.size() == 0 || other.sample_shape() == train.sample_shape()) return;
   fail(ErrorKind::kData, "data",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals.cpp: signals that stop a run after its step: SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1
-// and SIGUSR2.
+// signals.cpp: catches signals that stop a run after the present step: SIGINT, SIGTERM, SIGHUP,
+// SIGPIPE, SIGUSR1 and SIGUSR2.
 #include "experiments/trainer/signals.h"
 
 #include <ctime>
@@ -26,11 +26,11 @@ extern "C" void remember_signal(int raised) {
     received_signal = number;
     return;
   }
-  // Output during the exit breaks the same pipe again. `convscope launch` repeats its signal,
-  // because a launcher ignores one that comes before its processes begin.
+  // Output during the exit causes SIGPIPE again. `convscope launch` repeats its signal, because a
+  // launcher ignores a signal that comes before its processes begin.
   if (number == SIGPIPE || raised == SIGUSR1 || raised == SIGUSR2) return;
   // A killed sweep sends SIGTERM to its members once per thread (PR_SET_PDEATHSIG), and a closing
-  // terminal sends SIGHUP twice. Such a repeated signal is an echo and not a second request.
+  // terminal sends SIGHUP twice. Such a repeated signal is not a second request.
   const bool echo = number != SIGINT && number == received_signal;
   if (echo && now.tv_sec - received_at < kEchoSeconds) return;
   std::signal(number, SIG_DFL);  // the default: it ends the process
@@ -55,7 +55,7 @@ StopSignals::StopSignals() {
 StopSignals::~StopSignals() {
   for (int i = 0; i < kCount; ++i) {
     sigaction(kSignals[i], &before_[i], nullptr);
-    // A repeated signal of a launcher must not end the remaining work.
+    // A launcher may repeat its signal, which must not end the remaining work.
     const bool is_of_launchers = kSignals[i] == SIGUSR1 || kSignals[i] == SIGUSR2;
     if (is_of_launchers && received_signal != 0) std::signal(kSignals[i], SIG_IGN);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals.h: signals that stop a run after the present step, with a checkpoint. These are SIGINT
-// (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone), SIGPIPE (the output is closed), and SIGUSR1 and
-// SIGUSR2 from launchers, treated as SIGTERM and SIGINT. A second SIGINT, or another SIGTERM or
-// SIGHUP after a moment, ends the process at once.
+// signals.h: catches signals that stop a run after the present step, with a checkpoint. These are
+// SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone), SIGPIPE (the output is closed), and
+// SIGUSR1 and SIGUSR2 from launchers, treated as SIGTERM and SIGINT. A second SIGINT, or another
+// SIGTERM or SIGHUP after a moment, ends the process at once.
 #pragma once
 
 #include <csignal>
@@ -11,8 +11,8 @@
 
 namespace convscope {
 
-// During its lifetime these signals are remembered instead of ending the process. SIGHUP stays
-// ignored if it was (nohup).
+// During the lifetime of this object these signals are remembered and do not end the process. If
+// SIGHUP was ignored (nohup), it stays ignored.
 class CONVSCOPE_API StopSignals {
  public:
   StopSignals();

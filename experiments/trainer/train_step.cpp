@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-// Number of batch shapes in a run: the full batch and the last one of an epoch.
+// A run has two batch shapes: the full batch and the last batch of an epoch.
 constexpr std::size_t kMaxPlans = 4;
 
 void begin_watching(WorkClock* clock) {
@@ -47,8 +47,8 @@ void TrainStep::choose_plan(const Shape& input) {
     if (plan->input() == input && plan->is_current()) plan_ = plan.get();
   }
   if (plan_ != nullptr) return;
-  // A graph that is not current may become current again, because a counting quantiser changes the
-  // network for one step only.
+  // A compiled graph is kept when it no longer fits the network, because it may fit again: a
+  // quantiser that counts changes the network for one step only.
   if (plans_.size() == kMaxPlans) {
     std::erase_if(plans_, [](const auto& plan) { return !plan->is_current(); });
   }
@@ -62,7 +62,7 @@ void TrainStep::choose_plan(const Shape& input) {
   plan_ = plans_.back().get();
 }
 
-// Returns the loss. A dynamic graph stays in loss_.
+// Returns the loss. If the step is a dynamic graph, loss_ keeps the graph.
 double TrainStep::forward(const Batch& batch, StepResult& result) {
   const MemoryStats before = memory_stats(device_);
   timer_.start();
@@ -111,8 +111,8 @@ void TrainStep::backward() {
     for (const OptimParameter& p : parameters_) before.push_back(p.variable.state()->grad);
   }
   backward_of_graph();
-  // Restores the gradient tensors whose addresses compiled steps hold, because a dynamic graph may
-  // have replaced them.
+  // Restores the gradient tensors whose addresses compiled steps hold: a dynamic graph may have
+  // replaced them.
   for (std::size_t i = 0; i < before.size(); ++i) {
     Tensor& now = parameters_[i].variable.state()->grad;
     if (!before[i].defined() || now.raw_data() == before[i].raw_data()) continue;
@@ -136,7 +136,8 @@ void TrainStep::send_scale() {
   plan_->set_loss_scale(scale_.data<double>());
 }
 
-// Returns false when a gradient is not finite. The update is then skipped, but the step counts.
+// Returns false when a gradient is not finite. In this case the update is skipped, but the step
+// counts.
 bool TrainStep::unscale(double lr) {
   if (loss_scale_ == nullptr || loss_scale_->unscale(parameters_)) return true;
   UpdateTable table(optimizer_.groups());

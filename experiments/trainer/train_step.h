@@ -5,14 +5,14 @@
 //   backward  gradients of the loss                   avg_backward, avg_backward_mem
 //   update    gradient clipping and the optimiser
 // Times are between marks in the device's work queue (phase_timer.h). Forward memory is the memory
-// allocated after the forward minus before it (kept by the graph); backward memory is the peak
-// number of bytes in use during the backward. Both come from the framework's allocator and contain
-// tensors and workspace.
+// in use after the forward minus the memory before it (what the graph keeps); backward memory is
+// the peak number of bytes in use during the backward. Both come from the framework's allocator and
+// contain tensors and workspace.
 //
 // A step is compiled when its shapes are first seen, and then replayed (plan/step_plan.h). Steps in
 // which a quantiser calibrates or counts clipped values need the host and run as dynamic graphs. A
-// compiled step holds one memory block all the time; its forward memory is the part that the
-// forward keeps for the backward.
+// compiled step holds one memory block all the time. Its forward memory is the part of the block
+// that the forward keeps for the backward.
 #pragma once
 
 #include <cstdint>
@@ -50,9 +50,9 @@ enum StepPhase : int { kForwardPhase, kReadPhase, kBackwardPhase, kUpdatePhase }
 
 class CONVSCOPE_API TrainStep {
  public:
-  // Prepares steps. clip_norm: L2 norm of all gradients together, to which they are scaled down; 0
-  // = no clipping. base_bytes: bytes of memory outside of steps, such as data sets, that are
-  // subtracted from the backward's peak. plans: false runs every step as a dynamic graph.
+  // Prepares steps. clip_norm: limit of the L2 norm of all gradients together; 0 = no clipping.
+  // base_bytes: bytes of memory outside of steps, such as data sets, which are subtracted from the
+  // backward's peak. plans: false runs every step as a dynamic graph.
   TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
             std::int64_t base_bytes = 0, bool plans = true);
   // Multiplies the loss by `scale` before the backward pass (f16).
@@ -124,7 +124,8 @@ struct Evaluation {
 
 // Evaluates all of `loader` once, in eval mode without a graph, and restores the mode. `stop` is
 // called after each batch. plans: as in TrainStep; a compiled step folds batch norm into the
-// convolutions. batch_loss_sums (may be null): the loss of each batch, summed over its images.
+// convolutions. batch_loss_sums (may be null): receives the loss of each batch, summed over its
+// images.
 CONVSCOPE_API Evaluation evaluate(Module& model, Loader& loader, bool (*stop)() = nullptr,
                                   bool plans = true,
                                   std::vector<double>* batch_loss_sums = nullptr);

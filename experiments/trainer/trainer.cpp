@@ -29,8 +29,8 @@ namespace {
 constexpr const char* kLastCheckpoint = "ckpt/last.safetensors";
 constexpr const char* kPreviousCheckpoint = "ckpt/previous.safetensors";
 
-// Gives the file `last` the second name `previous`, under which it stays when a new file replaces
-// `last`. File systems without hard links have no second checkpoint.
+// Gives the file `last` the second name `previous`. When a new file replaces `last`, the old file
+// keeps the name `previous`. File systems without hard links have no second checkpoint.
 void keep_as(const std::string& previous, const std::string& last) {
   std::error_code ignored;
   if (!std::filesystem::exists(last, ignored)) return;
@@ -177,7 +177,7 @@ int Trainer::run_epochs() {
   if (setup_.tensorboard) {
     tensorboard_ = std::make_unique<TensorboardLog>(folder_.file(kTensorboardFile), state_.step);
   }
-  // Writes what is known already, for readers before the first epoch is over.
+  // Writes the known results, for readers before the first epoch is over.
   if (state_.step == 0) folder_.write("summary.json", to_json_text(summary()));
   if (setup_.pruner && setup_.share.group != nullptr) {
     setup_.pruner->use_gradients_of_all([this](const Tensor& gradient) {
@@ -242,7 +242,8 @@ void Trainer::remove_when_due() {
   folder_.write("layers.csv", setup_.layers_csv);
   folder_.log(text);
   progress_.line(text);
-  // Starts the means again, because means over both networks would belong to neither.
+  // Starts the means again, because means over both the old and the smaller network would belong to
+  // neither.
   state_.run_steps = state_.warmup_steps = {};
   steps_in_process_ = 0;
 }
@@ -296,7 +297,7 @@ void Trainer::finish_epoch() {
   ++state_.epoch;
   write_epoch_row(evaluated);
   const Evaluation& deciding = setup_.val ? state_.val : state_.test;
-  // A network that is not yet fully pruned or quantised cannot be the best.
+  // A network that is not yet fully pruned or quantised cannot be the best one.
   const bool is_final = (!setup_.pruner || setup_.pruner->finished(state_.step)) &&
                         (!setup_.quant || setup_.quant->has_begun(state_.step));
   const bool better =
@@ -384,7 +385,7 @@ int Trainer::stop(int exit_code, const std::string& state, const std::string& re
                       .epoch = state_.epoch,
                       .step = state_.step};
   folder_.set_status(status);
-  // Writes the page again, now with the end of the run.
+  // Writes the page again, because it now includes the end of the run.
   const std::string problem = is_first_process() ? write_run_page(folder_) : "";
   if (!problem.empty()) {
     progress_.line(cat("warning: ", problem));

@@ -34,7 +34,7 @@
 
 namespace convscope {
 
-// Everything that a run needs. setup_training() makes it from a config; tests make it by hand.
+// The objects that a run needs. setup_training() makes them from a config; tests make them by hand.
 struct TrainingSetup {
   std::shared_ptr<Module> model;
   std::unique_ptr<Optimizer> optimizer;
@@ -79,8 +79,8 @@ class CONVSCOPE_API Trainer {
   // Continues from ckpt/last.safetensors, or from ckpt/previous.safetensors if last.safetensors is
   // damaged. A run without checkpoints starts from the beginning.
   void resume();
-  // Runs until the last epoch, a signal or a failure. Returns the exit code 0, 130 or 143; a failed
-  // run throws, after the reason was written to status.json.
+  // Runs until the last epoch, a signal or a failure. Returns the exit code 0, 130 or 143. A failed
+  // run writes the reason to status.json and throws.
   int run();
 
   const TrainingState& state() const { return state_; }

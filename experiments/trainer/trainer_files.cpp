@@ -139,7 +139,7 @@ void Trainer::write_epoch_row(bool evaluated) {
   folder_.log(shown.text());
 }
 
-// Returns the execution that the config asks for, or after the run the execution that ran.
+// Returns the execution that the config asks for. After the run, returns the execution that ran.
 std::string Trainer::execution() const {
   Arithmetic arithmetic = setup_.quant ? setup_.quant->arithmetic(state_.step) : Arithmetic::f32;
   Form form = setup_.form;
@@ -155,7 +155,7 @@ std::string Trainer::execution() const {
 
 RunSummary Trainer::summary() const {
   RunSummary out = setup_.facts;
-  // A run with only warm-up steps reports these.
+  // A run that has only warm-up steps reports their times.
   const StepTotals& steps = state_.run_steps.steps > 0 ? state_.run_steps : state_.warmup_steps;
   out.execution = execution();
   out.id = folder_.id();
@@ -238,8 +238,8 @@ void Trainer::measure_result() {
 }
 
 // Returns whether to write results after this epoch, for readers of a running run. The files are
-// written less often if writing would take more than a hundredth of the run's time. They are always
-// written at its end.
+// written less often if writing would take more than a hundredth of the run's time. At the end of
+// the run they are always written.
 bool Trainer::results_are_due() const {
   return run_seconds() - results_s_ >= 100 * results_took_s_;
 }

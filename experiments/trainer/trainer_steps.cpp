@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// trainer_steps.cpp: the steps of an epoch: started one by one, or recorded and launched together.
+// trainer_steps.cpp: runs the steps of an epoch one by one, or records them and launches several
+// together.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -42,7 +43,7 @@ void Trainer::prepare_steps() {
   if (!may_record_) folder_.log(cat("steps: not recorded, because ", why));
 }
 
-// Makes the recorded steps, and makes them again when masks or quantisers change a step.
+// Makes the recorded steps. Makes them again when masks or quantisers have changed a step.
 bool Trainer::record_steps() {
   if (recorded_ && recorded_->is_current()) return true;
   const bool is_first = recorded_ == nullptr;
@@ -59,8 +60,8 @@ bool Trainer::record_steps() {
   return may_record_;
 }
 
-// Returns how many of the epoch's next steps need no work of the host: no mask changes, no
-// quantiser calibrates or counts.
+// Returns how many of the epoch's next steps can run without the host, because no mask changes and
+// no quantiser calibrates or counts.
 std::int64_t Trainer::steps_without_host() const {
   const std::int64_t left = setup_.train->batches_per_epoch() - state_.batch;
   std::int64_t steps = 0;
@@ -73,8 +74,8 @@ std::int64_t Trainer::steps_without_host() const {
   return steps;
 }
 
-// Once it is known which kernels run, writes them to layers.csv, which has the planned kernels
-// before the first step. Single steps that run in a slower way because of the host are not
+// Before the first step, layers.csv has the planned kernels. Once the kernels that run are known,
+// writes them to the file. Single steps that run in a slower way because of the host are not
 // reported.
 void Trainer::report_steps(const StepPlan* plan, Execution execution) {
   if (execution <= steps_reported_) return;
@@ -91,7 +92,7 @@ void Trainer::report_steps(const StepPlan* plan, Execution execution) {
   write_layers(table);
 }
 
-// Samples steps that run as reported, after the first ones.
+// Samples a step only if it runs in the reported way and is not one of the first steps.
 bool Trainer::looks_at(std::int64_t step, Execution execution) {
   return layer_costs_ != nullptr && execution == steps_reported_ && step > kTimingWarmupSteps &&
          layer_costs_->look(step);
@@ -202,8 +203,8 @@ bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
   }
 }
 
-// seconds: wall time since the previous step. by_device: the device ran this step, and nothing is
-// left to do for masks and quantisers.
+// seconds: wall time since the previous step. by_device: the device ran this step, so no work for
+// masks and quantisers is left.
 void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double waited_s, double lr,
                           double seconds, bool by_device) {
   const Alarm rings = alarm.observe(result.loss);
@@ -268,7 +269,8 @@ void Trainer::before_step() {
   if (!quantization_->before_step(state_.step, ends_epoch)) return;
   steps_reported_ = Execution::nothing;
   logged_steps_.clear();
-  // Quantised steps take longer than earlier ones, so the averages contain only quantised steps.
+  // Quantised steps take longer than steps before quantisation, so the averages contain only
+  // quantised steps.
   state_.run_steps = state_.warmup_steps = {};
   steps_in_process_ = 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// training_state.h: everything except tensors that a run needs to resume with the same bits, and
-// its reported averages. A plain struct of numbers; checkpoint.cpp converts it to JSON.
+// training_state.h: all numbers, besides tensors, that a run needs to resume with the same bits,
+// and its reported averages. A plain struct of numbers; checkpoint.cpp converts it to JSON.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace convscope {
 
-// Number of first steps per process that the averages leave out, because of cold caches, first
-// allocations and choices of algorithms (unless the run has no more steps).
+// Number of first steps per process that the averages leave out, because caches are cold, memory is
+// allocated and algorithms are chosen. A run that has only such steps averages them.
 inline constexpr std::int64_t kTimingWarmupSteps = 5;
 
 // Sums over steps.
@@ -53,7 +53,7 @@ struct StepTotals {
   const char* phases() const {
     return whole_steps == 0 ? "timed apart" : whole_steps == steps ? "whole step" : "mixed";
   }
-  // Returns how most of them ran; "" without steps.
+  // Returns how most of the steps ran; "" without steps.
   const char* way() const {
     if (steps == 0) return "";
     const std::int64_t dynamic = steps - planned_steps - whole_steps;
@@ -96,7 +96,7 @@ struct TrainingState {
   double run_s = 0;                    // wall time of the run so far, all included
   LossAlarm::State alarm;
   LossScale::State loss_scale;
-  // The last evaluation; images is 0 before the first evaluation.
+  // The last evaluation. `images` is 0 before the first evaluation.
   Evaluation val, test;
   double best_accuracy = -1;  // percent, on the deciding split; -1 = none yet
   std::int64_t best_epoch = 0;
@@ -104,7 +104,8 @@ struct TrainingState {
   // far, which is the accuracy or the loss times -1.
   std::int64_t waited_evaluations = 0, waits_since_epoch = 0;  // epoch 0: none yet
   double waits_for = 0;
-  // Lengths of the files in bytes at the checkpoint; a resumed run writes later parts again.
+  // Lengths of the files in bytes at the checkpoint. A resumed run writes the data after these
+  // lengths again.
   std::int64_t metrics_bytes = 0, epochs_bytes = 0;
 };
 

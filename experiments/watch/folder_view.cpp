@@ -67,7 +67,7 @@ bool FolderReader::is_going() const {
   if (std::ranges::any_of(runs_, [](const auto& e) { return e.second.view->is_going(); })) {
     return true;
   }
-  // Between two members nothing runs, but the sweep does.
+  // Between two members no run is active, but the sweep is.
   if (sweep_is_going(path_)) return true;
   std::error_code error;
   for (std::filesystem::directory_iterator it(path_, error), end; !error && it != end;

@@ -16,7 +16,7 @@ class CONVSCOPE_API FolderReader {
   explicit FolderReader(std::string path) : path_(std::move(path)) {}
   void look();  // also finds new runs
 
-  // Returns whether one of its runs, or a sweep in it, is going on.
+  // Returns whether one of the runs, or a sweep in the folder, is going on.
   bool is_going() const;
   bool any_failed() const;  // whether a run that was going on at some look() failed
   std::size_t count() const { return runs_.size(); }

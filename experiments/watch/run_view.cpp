@@ -60,7 +60,7 @@ std::vector<std::string> last_lines(const std::string& path) {
   return out;
 }
 
-// A file may contain any number; no run has more steps or epochs than this.
+// The largest number of steps or epochs. A file may contain a larger number, which is clipped.
 constexpr std::int64_t kMaxSteps = std::int64_t{1} << 53;
 
 std::int64_t steps_in(double value) {
@@ -75,8 +75,8 @@ std::int64_t whole_number(const std::map<std::string, std::string>& settings, co
   return std::clamp<std::int64_t>(value, 0, kMaxSteps);
 }
 
-// Returns the expected number until the first epoch has ended; 0 for data sets whose size the
-// config does not tell.
+// Returns the expected number of steps per epoch, which is used until the first epoch has ended; 0
+// for data sets whose size is not in the config.
 std::int64_t expected_steps_per_epoch(const std::map<std::string, std::string>& settings) {
   std::int64_t images = whole_number(settings, "data.train_size");
   const std::int64_t limit = whole_number(settings, "data.limit");
@@ -115,8 +115,8 @@ const RunView& RunReader::look() {
   return view_;
 }
 
-// Reads a stopped run again only when its status is rewritten, because the check whether its
-// process lives takes the run's lock for a moment.
+// A stopped run is read again only when its status is rewritten: the check whether its process
+// lives takes the run's lock for a moment.
 void RunReader::read_status() {
   std::error_code error;
   if (is_new(view_.path + "/status.json", status_time_) || view_.status.state == "RUNNING") {
@@ -185,7 +185,8 @@ void RunReader::read_epochs() {
 void RunReader::estimate() {
   view_.step = std::max(view_.step, view_.status.step);
   view_.epoch = std::max(view_.epoch, view_.status.epoch);
-  // The run had more epochs than its config says now, or the estimate was too low.
+  // The total is then unknown: the run had more epochs than its config says now, or the estimate
+  // was too low.
   if (__builtin_mul_overflow(steps_per_epoch_, view_.epochs, &view_.steps) ||
       view_.steps < view_.step) {
     view_.steps = 0;

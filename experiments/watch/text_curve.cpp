@@ -23,8 +23,8 @@ struct Grid {
   std::size_t at(int x, int y) const { return static_cast<std::size_t>(y * width + x); }
 };
 
-// Returns the position of `value` between low and high, 0 to 1. Values are halved, because the
-// difference of two finite numbers may overflow.
+// Returns the position of `value` between low and high, 0 to 1. All values are divided by 2,
+// because the difference of two finite numbers may overflow.
 double share_of(double value, double low, double high) {
   const double share = (value / 2 - low / 2) / (high / 2 - low / 2);
   return std::isnan(share) ? 0.5 : std::clamp(share, 0.0, 1.0);

@@ -12,12 +12,13 @@ namespace convscope {
 
 // Braille characters have 2 x 4 dots each; a terminal without UTF-8 gets stars.
 enum class CurveInk { braille, stars };
-// Returns the ink for LC_ALL, LC_CTYPE or LANG, the first that is set.
+// Returns the characters that the terminal can show, by the first of LC_ALL, LC_CTYPE and LANG that
+// is set.
 CONVSCOPE_API CurveInk ink_of_terminal();
 
 // Returns `rows` lines of `columns` columns. The first line begins with the largest value, the last
 // line with the smallest. Points are (x, y) in any order; non-finite values are left out. Returns
-// no line when nothing is left.
+// no line when no finite point is left.
 CONVSCOPE_API std::vector<std::string> text_curve(
     const std::vector<std::pair<double, double>>& points, int columns, int rows, CurveInk ink);
 

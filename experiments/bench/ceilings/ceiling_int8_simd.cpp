@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kByteChains = kRegisters == 32 ? 24 : 10;
 
-// `renew` seems to change the operand, so that the compiler does not compute equal products only
-// once. `use` seems to read the accumulators.
+// `renew` hides the operand from the compiler, which would otherwise compute equal products only
+// once. `use` keeps the compiler from removing the accumulators.
 #if defined(CONVSCOPE_ISA_IS_SCALAR) && defined(__SSE2__)
 constexpr int kByteLanes = 4;
 using Sums = __m128i;

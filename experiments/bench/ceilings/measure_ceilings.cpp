@@ -44,14 +44,14 @@ void stay_on_core(int index) {
     if (!CPU_ISSET(core, &all) || index-- > 0) continue;
     CPU_ZERO(&one);
     CPU_SET(core, &one);
-    sched_setaffinity(0, sizeof one, &one);  // this thread; stays as it is without permission
+    sched_setaffinity(0, sizeof one, &one);  // sets this thread; no effect without permission
     return;
   }
 }
 
-// Starts all threads at the same moment, when each has a core. Thread 0 asks and the other threads
-// answer. If all answers come within microseconds, all threads are running and thread 0 starts
-// them. On a busy machine, a plain barrier would start threads that have just lost their core.
+// Starts all threads at the same moment. Thread 0 asks, and the other threads answer. If all
+// answers come within microseconds, every thread has a core, and thread 0 starts the lap. On a busy
+// machine, a plain barrier would start threads that have just lost their core.
 class StartLine {
  public:
   explicit StartLine(int threads) : others_(threads - 1) {}
@@ -119,9 +119,9 @@ struct Tries {
   bool warm = false;     // run once before timing: the data is in a cache
 };
 
-// Returns the most units of work per second in any of the tries. `threads` threads start together,
-// each with its body from `make_body(thread)`; body(try) does `units`. The clock runs from the
-// first start to the last end.
+// Returns the highest rate of all tries, in units of work per second. `threads` threads start
+// together, each with its body from `make_body(thread)`. body(try) does `units` units of work. The
+// clock runs from the first start to the last end.
 template <class MakeBody>
 double best_rate(int threads, const Tries& tries, double units, MakeBody&& make_body) {
   StartLine line(threads);
@@ -208,7 +208,7 @@ class Measuring {
         },
         out_.l2_read, out_.l2_copy);
     const auto cores = static_cast<std::size_t>(out_.cores);
-    // Clearly more than L2 holds, and clearly less than L3.
+    // The size is clearly above that of L2 and clearly below that of L3.
     const std::size_t each = std::min(4 * out_.l2_bytes, out_.l3_bytes / 2 / cores);
     if (each >= 2 * out_.l2_bytes) {
       bandwidth([&](int) { return Level{each, each}; }, out_.l3_read, out_.l3_copy);
@@ -246,11 +246,11 @@ class Measuring {
                      [&run, rounds](int) { return [&run, rounds](int) { run(rounds); }; });
   }
 
-  // level_of(threads) returns the level for each of so many threads.
+  // level_of(threads) returns the level to measure with that number of threads.
   template <class LevelOf>
   void bandwidth(LevelOf&& level_of, Ceiling& read, Ceiling& copy) const {
     const auto with = [&](int threads) {
-      // The first touch takes longer than the measurement, so read and copy share the memory.
+      // The first touch of the memory takes longer than the measurement, so read and copy share it.
       Memory memory(static_cast<std::size_t>(threads));
       const Level level = level_of(threads);
       const double of_read = rate(level, memory, false);
@@ -268,7 +268,7 @@ class Measuring {
     const CeilingKernels& kernels = ceiling_kernels.get();
     const int threads = static_cast<int>(memory.size());
     const bool in_cache = level.slice_bytes == level.bytes;
-    // A copy goes from one half to the other.
+    // A copy goes from one half of the memory to the other.
     const std::size_t slice = level.slice_bytes / (copies ? 2 : 1) / kBlockBytes * kBlockBytes;
     const std::size_t whole = level.bytes / (copies ? 2 : 1) / slice * slice;
     const auto slices = static_cast<std::int64_t>(whole / slice);

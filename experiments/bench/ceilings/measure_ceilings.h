@@ -10,8 +10,8 @@
 namespace convscope {
 
 // Measures for a few seconds, with one thread and with all cores of this process. Returns the best
-// of many short tries, so on a busy machine a peak may be too low, but not too high. Tests use a
-// `share` of the usual time and memory below 1, and a number of `cores` (0: all of this process).
+// of many short tries: on a busy machine a peak may be too low, but not too high. Tests set `share`
+// below 1 to use less time and memory. `cores`: the number of cores, 0 for all.
 CONVSCOPE_API CpuCeilings measure_cpu_ceilings(double share = 1, int cores = 0);
 
 // Returns stored peaks, or calls `before_measuring`, then measures and stores them.

@@ -56,7 +56,7 @@ double seconds_of_forward(const char* name, const Conv2dProblem& problem, Device
 GpuCeilings measure_gpu_ceilings(double share) {
   const Device device{.type = DeviceType::cuda};
   const DeviceBackend& backend = backend_of(device);
-  // [size, size] times [size, side^2]: 4096^3 in all.
+  // A pointwise convolution is a product [size, size] times [size, side^2]: 4096^3 multiplications.
   const auto side = std::max<std::int64_t>(4, std::llround(64 * std::sqrt(share)));
   Conv2dProblem product;
   product.c = product.k = side * side;
@@ -78,7 +78,7 @@ GpuCeilings measure_gpu_ceilings(double share) {
   out.copy_bytes = 2 * static_cast<double>(bytes) / seconds_of(device, [&] {
                      backend.copy_within(device.index, to.data(), from.data(), bytes);
                    });
-  // Three kernels: columns, product, pixels.
+  // The algorithm runs three kernels: it gathers columns, multiplies, and writes pixels.
   out.launch_seconds =
       seconds_of_forward("im2col_gemm", Conv2dProblem::parse("c=4,h=8,w=8,k=4,r=3,s=3,pad=1"),
                          device) /

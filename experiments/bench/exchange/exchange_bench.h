@@ -27,16 +27,16 @@ struct ExchangeRow {
   double beside_s = 0;             // the median while a thread of the process computes
 };
 
-// Measures sums of 64, 256, 1024, ... bytes up to most_bytes. Every process calls this function.
-// A time begins when all processes have arrived, and is the time of the slowest process. Each size
-// is timed twice, because the thread that exchanges is slower while the process computes: it may
-// find no free core, and it sleeps between polls when no thread waits for it.
+// Measures sums of 64, 256, 1024, ... bytes up to most_bytes. Every process calls this function. A
+// time begins when all processes have arrived, and is the time of the slowest process. Each size is
+// timed twice: while the process waits, and while it computes. The exchanging thread is slower in
+// the second case: it may find no free core, and it sleeps between polls.
 CONVSCOPE_API std::vector<ExchangeRow> bench_exchange(ProcessGroup& group,
                                                       const ExchangeBenchOptions& options);
 
 // Fits a line to the medians (least squares of the relative errors) and returns it as a link. The
-// intercept is log2(P) latencies. The slope is the time per byte of a ring, or of log2(P) steps of
-// a tree.
+// intercept is the latency times log2(P). The slope is the time per byte of a ring, or the time per
+// byte times log2(P) of a tree.
 CONVSCOPE_API Link fitted_link(const std::vector<ExchangeRow>& rows, int processes, SumOrder order);
 
 // Returns a table, and the link in the format of `explain`. `one_host`: all processes run on one

@@ -50,7 +50,7 @@ double least_bytes_of(const Conv2dProblem& problem) {
   const double taps = problem.dilation_h == 1 ? static_cast<double>(problem.r) : 1;
   const double rows = std::min(1.0, taps / static_cast<double>(problem.stride_h));
   const double w = bytes(problem.w_shape(), types.w);
-  // Pruned weights need not be read, nor rows of x that are all padding or cropped.
+  // Least bytes: an algorithm need not read pruned weights, or rows of x that no kernel reaches.
   const bool dense = problem.weight_format.is_dense() && problem.r <= problem.h;
   return bytes(problem.y_shape(), types.y) +
          (dense ? w + rows * bytes(problem.x_shape(), types.x) : 0);

@@ -15,11 +15,11 @@
 
 namespace convscope {
 
-// Returns "" or why `seconds` is too short for so many FLOPs and bytes.
+// Returns "" when `seconds` is possible for these FLOPs and bytes, else why it is too short.
 CONVSCOPE_API std::string impossible_time(const CpuCeilings& ceilings, double seconds, double flops,
                                           double bytes, int threads, DType factors = DType::f32);
 
-// Returns the bytes that every algorithm must read and write. Rows of x outside of all kernels do
+// Returns the bytes that every algorithm must read and write. Rows of x that no kernel reaches do
 // not count.
 CONVSCOPE_API double least_bytes_of(const Conv2dProblem& problem);
 

@@ -20,8 +20,8 @@ namespace convscope {
 
 class CONVSCOPE_API MovingInputs {
  public:
-  // Takes operands on the CPU; on another device, nothing changes. `weights`: the weights change,
-  // too. They must not change when they were prepared before the timing.
+  // Takes operands on the CPU; inputs on another device do not change. `weights`: the weights
+  // change, too; false when they were prepared before the timing.
   MovingInputs(const Operands& operands, const OperandSpecs& specs, bool weights);
 
   void turn();

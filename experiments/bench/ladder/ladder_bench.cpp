@@ -49,7 +49,7 @@ bool run_alike(const LadderRow& a, const LadderRow& b) {
          a.math == b.math && a.prepares_each_call == b.prepares_each_call;
 }
 
-// With one thread, for example, the rung "all threads" equals the one below it.
+// With one thread, for example, the rung "all threads" is the same as the rung below.
 std::string why_repeated(const LadderRow& row, const LadderRow& below) {
   if (row.isa == row.asked_isa) return cat("the same as ", below.rung, " in this run");
   return supports_isa(parse_isa(row.asked_isa))

@@ -30,7 +30,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// So small that the weights hardly change: every step does the same work on similar numbers.
+// This learning rate hardly changes the weights: every step does the same work on similar numbers.
 constexpr double kLearningRate = 1e-5;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {

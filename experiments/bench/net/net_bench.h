@@ -3,8 +3,8 @@
 // state: the forward pass of inference, or a training step of forward, loss, backward and update.
 //
 // Each case (mode and batch size) begins with uncounted runs, in which quantisers are calibrated,
-// graphs are compiled and memory is allocated. Then every run counts. The peak of the allocator
-// belongs to the counted runs; the peak of the process includes the uncounted runs.
+// graphs are compiled and memory is allocated. All later runs count. The allocator's peak is that
+// of the counted runs; the process's peak includes the uncounted runs.
 #pragma once
 
 #include <optional>

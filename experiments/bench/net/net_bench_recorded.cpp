@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRuns = 20;  // inference runs per launch
 constexpr double kLearningRate = 1e-5;
-// Batches of the data set: two launches of the largest size, fewer for large images.
+// A data set has enough batches for two launches of the largest size, fewer for large images.
 constexpr std::int64_t kBatches = 2 * RecordedSteps::kMaxSteps;
 constexpr std::int64_t kMaxBytes = std::int64_t{512} << 20;
 
@@ -118,7 +118,7 @@ std::string time_recorded_training(const ExperimentConfig& config, Module& model
                 "got ",
                 launch.outcomes[launch.steps - 1].loss));
       }
-      // The first epoch makes the recordings, the second runs some of them for the first time.
+      // The first epoch makes the recordings, and the second runs some of them for the first time.
       if (epoch < 2 || launch.steps < most / 2) continue;
       seconds.push_back(launch.seconds / launch.steps);
       total += launch.seconds;

@@ -8,7 +8,7 @@
 
 namespace convscope {
 
-// Returns many samples of the time of one inference, in seconds.
+// Returns samples of the time of one inference, in seconds.
 std::vector<double> recorded_inference_seconds(StepPlan& plan, const Tensor& x,
                                                const NetBenchOptions& options);
 

@@ -52,7 +52,7 @@ double uniform(Generator& random, double low, double high) {
   return low + (high - low) * static_cast<double>(random.uniform());
 }
 
-constexpr double kMargin = 6;  // empty sites around the drawing, ten times the noise
+constexpr double kMargin = 6;  // empty border around the drawing, in sites: ten times the noise
 
 // A sheet that is about 1.57 sites thick. With 3x3x3, a site has 12.5 neighbours, including itself.
 class Shell : public Scene {
@@ -230,7 +230,7 @@ Keys drawn(const Scene& scene, const SiteGrid& grid, std::int64_t batch, std::in
   return out;
 }
 
-// Visits each position once and selects exactly `sites` (Knuth, The Art of Computer Programming,
+// Visits each position once and selects exactly `sites` of them (Knuth, The Art of Computer
 // volume 2, 3.4.2, algorithm S).
 Keys chosen_of_all(const SiteGrid& grid, std::int64_t batch, std::int64_t sites,
                    Generator& random) {

@@ -9,8 +9,8 @@
 //   full    every position of a cube: what a dense convolution computes
 //   ink     strokes of a pen on images of 64x64 pixels; 2-D
 //
-// The number of neighbours of a site determines the speed of a convolution. For shell, room and
-// lidar it does not depend on the number of sites, because a cloud of more sites is a larger scene.
+// The number of neighbours per site determines the speed of a convolution. In shell, room and lidar
+// this number does not depend on the number of sites, because a larger cloud is a larger scene.
 #pragma once
 
 #include <cstdint>

@@ -169,7 +169,8 @@ void CloudProblem::check() const {
   const bool sizes = std::ranges::all_of(kernel.size, [](std::int64_t s) { return s >= 1; });
   CONVSCOPE_CHECK(sizes, kOperation, "expected kernel sizes of at least 1, got ",
                   kernel.text(cloud.rank()));
-  // The remaining checks of the kernel need no particular sites.
+  // The remaining checks of the kernel do not depend on the sites, so an empty set of sites is
+  // enough.
   const SiteGrid grid{cloud.rank(), 1, {cloud.rank() == 3 ? 64 : 1, 64, 64}};
   map(std::make_shared<const SparseSites>(std::vector<std::uint64_t>{}, grid));
 }

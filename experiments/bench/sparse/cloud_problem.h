@@ -28,7 +28,7 @@ struct CONVSCOPE_API CloudProblem {
   // Parses a line. Without `kind`: strided if a stride or padding is given, else submanifold.
   static CloudProblem parse(std::string_view text);
   std::string text() const;      // parses back
-  std::string map_text() const;  // what the map depends on: without channels and types
+  std::string map_text() const;  // what the map depends on: no channels, no types
   void check() const;
 
   SharedMap map() const;  // generates the sites and builds the map; uses `sites` if given

@@ -101,7 +101,7 @@ class NetContender {
   }
   void wait() const { backend_of(device_).synchronize(device_.index); }
 
-  // Runs all layers on poisoned memory. Checks only the first of the layers with equal channels.
+  // Runs all layers on poisoned memory. Checks one of the layers with equal channels, the first.
   void check(SparseNetRow& row) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       for (const Direction direction : kDirections) poison(tensors_.of(i, direction).out[0].values);
@@ -153,8 +153,8 @@ class NetContender {
   std::unique_ptr<Workspace> workspace_, prepared_;
 };
 
-// The algorithms for a name or "auto", or the reason why there are none. If an algorithm cannot
-// compute dw (halo), the choice of `auto` computes it; the kernels of the row show this.
+// The algorithms for a name or "auto", or the reason why there are none. If the named algorithm
+// cannot compute dw (halo), the choice of `auto` computes dw; the kernels of the row show this.
 struct FoundAlgorithms {
   NetContender::Algorithms algorithms;
   std::string refusal;

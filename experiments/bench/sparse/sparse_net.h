@@ -27,7 +27,7 @@ struct SparseNetRow {
   std::string algorithm;
   ComputePrecision precision = ComputePrecision::f32;
   TimingSummary forward, backward;        // without samples when a result is wrong
-  double error_ratio = 0;                 // the largest of all layers: error / allowed error
+  double error_ratio = 0;                 // error / allowed error, the largest of all layers
   std::string wrong;                      // why it was not timed, or ""
   std::size_t workspace_bytes = 0;        // of the layer that needs most, prepared weights included
   std::vector<std::string> kernels = {};  // that ran: "16-32: halo, halo, native" (forward, dx, dw)

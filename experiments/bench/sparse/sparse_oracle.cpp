@@ -16,7 +16,8 @@ using Index = std::int64_t;
 // Returns the values on the host, in f64.
 Tensor numbers_of(const Operand& operand) { return operand.values.to(Device{}).to(DType::f64); }
 
-// Returns `wanted` of `all` indices, at least a quarter of them at either end, ascending.
+// Returns `wanted` ascending indices below `all`. At least a quarter are the first ones, and at
+// least a quarter the last ones.
 std::vector<Index> sample_of(Index all, Index wanted) {
   std::vector<Index> out;
   if (wanted >= all) {

@@ -20,7 +20,8 @@ namespace convscope {
 
 class CONVSCOPE_API SparseOracle {
  public:
-  // Takes a sample of at least 64 sites; a larger one needs at most about `most_products` products.
+  // Takes a sample of at least 64 sites. The sample is larger when about `most_products` products
+  // suffice for more sites.
   SparseOracle(const SparseConvProblem& problem, Direction direction, const Operands& operands,
                double most_products = 5e7);
 

@@ -9,8 +9,8 @@
 
 namespace convscope::matrix {
 
-// Checks that a NaN in x reaches each y whose kernel covers it, and no other. Checks nothing when
-// the algorithm refuses the problem.
+// Checks that a NaN in x reaches each element of y whose kernel covers it, and no other element.
+// Checks nothing when the algorithm refuses the problem.
 CONVSCOPE_API std::string fault_of_nan(const Conv2dAlgorithm& algorithm);
 
 // Checks that a fused residual and ReLU give the same bits as a separate pass.

@@ -11,22 +11,22 @@
 
 namespace convscope::matrix {
 
-// Returns 3x3, 1x1 and depthwise convolutions of N images: every algorithm takes one of them.
+// Returns 3x3, 1x1 and depthwise convolutions of N images. Every algorithm accepts at least one.
 CONVSCOPE_API std::vector<Conv2dProblem> small_problems(std::int64_t n);
-// Returns a dense problem with several formats of block-sparse weights. The block sizes are and are
-// not multiples of a vector; the number of kept blocks is from none to all.
+// Returns a dense problem with several formats of block-sparse weights. Some block sizes are
+// multiples of a vector, others are not; from none to all of the blocks are kept.
 CONVSCOPE_API std::vector<Conv2dProblem> sparse_problems(const Conv2dProblem& dense,
                                                          std::size_t turn, std::size_t most);
 // Makes a problem small enough for the f64 reference: first fewer images, then smaller images, then
 // fewer channels.
 CONVSCOPE_API Conv2dProblem shrunk(Conv2dProblem problem, double most_flops = 2e6);
-// Returns problems whose elements are sums of hundreds to tens of thousands of terms.
+// Returns problems in which each result element is a sum of hundreds to tens of thousands of terms.
 CONVSCOPE_API std::vector<Conv2dProblem> long_sum_problems();
-// Returns problems for numbers whose rounding errors have one sign. Elements are sums of hundreds
-// to thousands of terms; a problem needs a few million operations.
+// Returns problems for inputs whose rounding errors have one sign. Result elements are sums of
+// hundreds to thousands of terms; a problem needs a few million operations.
 CONVSCOPE_API std::vector<Conv2dProblem> one_way_problems();
-// Returns random problem `index` of a seed. It is valid, may use every option, and has sizes around
-// the vector widths.
+// Returns the random problem with number `index` of a seed. The problem is valid, may use every
+// option, and has sizes around the vector widths.
 CONVSCOPE_API Conv2dProblem random_problem(std::uint64_t seed, std::uint64_t index);
 
 }  // namespace convscope::matrix

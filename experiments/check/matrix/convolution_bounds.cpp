@@ -13,9 +13,9 @@ double allowed_error(const Conv2dProblem& problem, double error_growth, double e
   const double f32 =
       error_growth * static_cast<double>(std::numeric_limits<float>::epsilon()) * largest;
   if (problem.dtype == DType::bf16) return f32 + 0x1p-8 * std::abs(expected);
-  // Below 2^-14 the step of f16 is constant, 2^-24.
+  // The spacing of f16 values is constant (2^-24) below 2^-14.
   if (problem.dtype == DType::f16) return f32 + 0x1p-11 * std::abs(expected) + 0x1p-24;
-  // tf32: each operand is rounded by at most 2^-10 of itself.
+  // TF32 rounds each operand by at most 2^-10 of its value, so a product errs by twice that.
   return problem.math == MathMode::tf32 ? f32 + 0x1p-9 * largest : f32;
 }
 

@@ -22,7 +22,7 @@ void set_around(std::vector<float>& values, float around) {
   std::fill_n(values.end() - kAround, kAround, around);
 }
 
-// Returns the values of images as stored in memory, after one element that shifts them.
+// Returns the values of images as stored in memory, preceded by one element that breaks alignment.
 std::vector<float> stored(const Numbers& numbers, const Shape& shape, ActivationLayout layout,
                           float around) {
   std::vector<float> out = numbers.values;
@@ -93,7 +93,7 @@ std::vector<double> Numbers::doubles(bool magnitudes) const {
   return out;
 }
 
-// Host memory between canaries. It is filled with f32 NaN before a call.
+// Host memory between canaries. The memory is filled with f32 NaN before a call.
 struct ConvolutionCase::HostBlock {
   explicit HostBlock(std::size_t count)
       : bytes(count), memory({}, count + 2 * kCanaryBytes), all(pointer()) {
@@ -101,7 +101,7 @@ struct ConvolutionCase::HostBlock {
   }
   unsigned char* pointer() const { return static_cast<unsigned char*>(memory.data()); }
   unsigned char* data() const { return all + kCanaryBytes; }
-  // Writes the canaries, and `inside` into each byte between them.
+  // Writes the canaries, and `inside` into each byte between the canaries.
   void poison(int inside = 0xff) const {
     std::memset(all, 0xff, memory.bytes());
     std::memset(data(), inside, bytes);
@@ -221,7 +221,8 @@ void ConvolutionCase::for_each_stored(const Visit& visit) const {
                                      static_cast<std::size_t>(at));
                              });
 }
-// Returns the stored elements of a tensor of w's shape, with surroundings. Dense weights store all.
+// Returns the stored elements of a tensor with w's shape, with the values around them. For dense
+// weights, all elements are stored.
 std::vector<float> ConvolutionCase::kept(const Numbers& numbers, float around) const {
   std::vector<float> out = numbers.values;
   if (is_sparse()) {
@@ -481,7 +482,8 @@ std::string ConvolutionCase::compare(const Conv2dAlgorithm& algorithm, Direction
          << ", expected " << right << ", error " << error << ", allowed " << bound << with;
     return text.str();
   }
-  // The L2 bound is not for few elements, or for rounding errors of one sign, which do not cancel.
+  // The L2 bound does not apply to few elements, or to rounding errors of one sign, which do not
+  // cancel.
   if (algorithm.device == DeviceType::cpu || tier_ == Tier::exact || rounds_one_way(tier_) ||
       result.size() < 32 || problem_.sum_length(direction) > 4608) {
     return "";

@@ -17,29 +17,30 @@
 //             the first input times the largest sum over the second (Algorithm::errs_by_tile()).
 //
 // An algorithm that prepares its weights does so once, into a block with guards, and is then called
-// twice without w: both calls must give the same bits (deterministic algorithms) and leave the
-// block unchanged.
+// twice without w. Both calls must leave the block unchanged, and must give the same bits if the
+// algorithm is deterministic.
 //
-// With block-sparse weights, the kept blocks are at random positions. Elsewhere w is 0 for the
-// reference, and dw is not compared.
+// With block-sparse weights, the kept blocks are at random positions. At all other positions, the
+// reference has w = 0, and dw is not compared.
 //
-// On CUDA everything is copied to the device and back. There, sum(error^2) <= L^2 sum(value^2) must
-// hold too: L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for
-// f16. NCHW16c images (layers/dispatch/activation_layout.h) have the same values; lanes after the
-// last channel must be 0 in the output. Half precision in NHWC has f32 weights, biases and dw
-// (layers/conv2d/README.md); it runs on a device only, on addresses divisible by 16. Half-precision
-// inputs are rounded before the reference sees them. A half-precision output is rounded once, by at
-// most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
+// On CUDA everything is copied to the device and back. Results on CUDA must also satisfy
+// sum(error^2) <= L^2 sum(value^2), where L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for
+// tf32, 1e-2 for bf16, 2e-3 for f16. NCHW16c images (layers/dispatch/activation_layout.h) have the
+// same values; lanes after the last channel must be 0 in the output. Half precision in NHWC has f32
+// weights, biases and dw (layers/conv2d/README.md); it runs on a device only, on addresses
+// divisible by 16. Half-precision inputs are rounded before the reference reads them. A
+// half-precision output is rounded once, by at most u = 2^-9 or 2^-12 of its value; the bound
+// allows 2 u.
 //
 // The bound in each direction uses a sum of absolute values, called the magnitude. It is
 // conv(|x|,|w|) + |b| for y and conv^T(|dy|,|w|) for dx. For dw it is the sum of |x||dy| over all
 // pixels, plus the old |dw| when it accumulates. Rounding errors in m steps add up to at most m
 // eps/2 times that magnitude; rounding errors of random sign grow like sqrt(m) times the partial
-// sums. For numbers of random sign, partial sums grow like sqrt(m) and the magnitude like m. So the
+// sums. For numbers of random sign, partial sums grow like sqrt(m) and the magnitude like m, so the
 // error is about 1 eps for any length. For numbers of one sign, partial sums are as large as the
-// magnitude. One chain has a standard deviation of 0.126 sqrt(m) eps, and chains of 160 terms stay
-// below 8 eps (framework/simd/sum_chain.h, also for the bound on any numbers). One lost term of an
-// average sum of up to a million terms still exceeds the bound.
+// magnitude. The error of one chain then has a standard deviation of 0.126 sqrt(m) eps, and chains
+// of 160 terms stay below 8 eps (framework/simd/sum_chain.h, also for the bound on any numbers). A
+// result that lacks one average term of up to a million still exceeds the bound.
 #pragma once
 
 #include <cmath>
@@ -58,8 +59,8 @@
 
 namespace convscope::matrix {
 
-// The elements of one tensor, rounded to the type of the problem. In memory they are off alignment,
-// with NaN before and after them, so reads outside the tensor return NaN.
+// The elements of one tensor, rounded to the type of the problem. They are stored off alignment,
+// with NaN before and after them, so that reads outside the tensor return NaN.
 struct CONVSCOPE_API Numbers {
   static constexpr std::size_t kAround = 65;  // odd, so that the first number is not aligned
   std::vector<float> values;                  // with their surroundings
@@ -78,7 +79,7 @@ CONVSCOPE_API double allowed_l2(const Conv2dProblem& problem);
 CONVSCOPE_API std::int64_t output_numel(const Conv2dProblem& z, Direction direction);
 
 // Returns the variants of a problem that are checked. An f32 problem in NCHW is checked in every
-// layout, and in half precision in NHWC with f32 weights. Any other problem is its only variant.
+// layout, and in half precision in NHWC with f32 weights. Any other problem has no other variant.
 CONVSCOPE_API std::vector<Conv2dProblem> forms_of(const Conv2dProblem& problem);
 CONVSCOPE_API bool takes_some_form(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                                    Direction direction);
@@ -90,8 +91,8 @@ struct Expected {
   double largest_of_tile = -1;  // see ConvolutionCase::largest_of_tile(); below 0: unknown
 };
 
-// The contents of memory before a call. The check uses these; the diagnosis of a fault changes one
-// of them and compares.
+// The contents of memory before a call. The check uses these values; the diagnosis of a fault
+// changes one of them and compares the results.
 struct Surroundings {
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   float output = kNaN;                            // old elements of an output that is assigned
@@ -110,7 +111,7 @@ struct Fault {
   bool extra = false;  // the call has a bias (forward), or accumulates (gradients)
   Isa isa = Isa::scalar;
   int threads = 1;
-  // Set when values of row-major images are wrong:
+  // Set when row-major images have wrong values:
   std::vector<float> result;
   std::size_t at = 0;  // the first wrong one
   double got = 0, expected = 0, error = 0, allowed = 0;
@@ -128,7 +129,7 @@ class CONVSCOPE_API ConvolutionCase {
 
   const Conv2dProblem& problem() const { return problem_; }
   Tier tier() const { return tier_; }
-  // Sets how many elements device pointers are off alignment. (On the CPU always one.)
+  // Sets how many elements device pointers are off alignment. CPU pointers are always off by one.
   void set_shift(std::int64_t elements) { shift_ = elements; }
 
   // Checks the problem in every variant (forms_of()) that the algorithm accepts. Returns "" when it

@@ -20,11 +20,12 @@ inline float rounded_to(DType dtype, float value) {
 }
 
 // Holds `count` elements, `shift` elements off an aligned address, with `guard_bytes` of 0xff on
-// each side. The block is a separate allocation from the system. No valid memory is next to it, so
+// each side. The block is a separate allocation from the system without valid memory next to it, so
 // the address sanitizer or compute-sanitizer finds accesses beyond both ends.
 class GuardedBlock {
  public:
-  // Copies `values`. If null, sets all bytes to 0xff, which is NaN in each floating-point type.
+  // Copies `values`. If `values` is null, sets all bytes to 0xff, which is NaN in each
+  // floating-point type.
   GuardedBlock(Device device, DType dtype, const float* values, std::int64_t count,
                std::int64_t shift, std::size_t guard_bytes)
       : device_(device),

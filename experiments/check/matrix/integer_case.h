@@ -44,7 +44,7 @@ inline Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
   return problem;
 }
 
-// Returns the epilogue options of problem number i; they differ for successive numbers.
+// Returns the epilogue options of problem number i; consecutive numbers have different options.
 inline Int8Options options_by_turns(std::uint64_t i, DType y) {
   Int8Options options;
   options.bias = i % 3 != 0;
@@ -64,7 +64,7 @@ inline Int8Options options_by_turns(std::uint64_t i, DType y) {
   return options;
 }
 
-// `problem` has types and a layout.
+// Takes a problem that has types and a layout.
 class Int8Case {
  public:
   Int8Case(const Conv2dProblem& problem, const Int8Options& options, std::uint64_t seed)
@@ -177,7 +177,8 @@ class Int8Case {
     for (std::int64_t i = 0; i < plain.numel(); ++i) {
       const double got = plain.at(i), right = right_[static_cast<std::size_t>(i)];
       if (values != nullptr) values->push_back(got);
-      // f32 rounds five times (accumulator, factor, shift, two products), by 2^-24 each.
+      // f32 rounds five times (accumulator, factor, shift, two products), each time by at most
+      // 2^-24.
       const double allowed =
           type == DType::f32 ? 5 * 0x1p-24 * size_[static_cast<std::size_t>(i)] : 0;
       if (std::abs(got - right) <= allowed || (type != DType::f32 && is_tie(i))) continue;

@@ -65,7 +65,7 @@ class TierNumbers {
       : tier_(tier), random_(random), one_(rounds_one_way(tier) ? 1 + random_.uniform() : 1) {}
 
   // Returns the next number. In tiers whose terms have one sign, numbers are scaled by a power of
-  // two to about 2^-4, because the largest f16 is 65504. This scaling is exact.
+  // two to about 2^-4, so that sums do not exceed 65504, the largest f16. This scaling is exact.
   float next() {
     const std::int64_t at = at_++;
     switch (tier_) {

@@ -5,14 +5,14 @@
 // error_growth * eps * M, where M is the largest sum of the absolute values of the products. So the
 // error_growth that a plug-in may state must be limited.
 //
-// kMaxErrorGrowth: the transforms of Winograd's F(6x6, 3x3) have the largest constants that are
-// common in f32, and winograd_f6x3 states 128. Twice that is 2^8 * 2^-23 = 2^-15 of M: an algorithm
-// that needs more has lost more than a third of the digits of f32.
+// kMaxErrorGrowth: of the transforms that are common in f32, those of Winograd's F(6x6, 3x3) have
+// the largest constants, and winograd_f6x3 states 128. Twice that is 2^8 * 2^-23 = 2^-15 of M: an
+// algorithm that needs more has lost more than a third of the digits of f32.
 //
-// kMaxChainGrowth: for an algorithm that states one_chain, whose bound grows by sqrt(terms / 160).
-// The standard deviation of a chain of m terms of one sign is 0.126 sqrt(m) eps (N. J. Higham, T.
-// Mary: A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41, 2019),
-// which is 1.6 eps at 160 terms; 16 eps are ten times that.
+// kMaxChainGrowth: the limit for an algorithm that states one_chain; its bound grows by sqrt(terms
+// / 160). The standard deviation of a chain of m terms of one sign is 0.126 sqrt(m) eps (N. J.
+// Higham, T. Mary: A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput.
+// 41, 2019), which is 1.6 eps at 160 terms; the limit of 16 eps is ten times that.
 #pragma once
 
 namespace convscope {

@@ -44,7 +44,7 @@ struct Side {
   BenchSide rows;  // rows of all cases
 };
 
-// Times one call; returns false when this build has no algorithm for the case.
+// Times one call. Returns false when this build has no algorithm for the case.
 bool call(const char* command, const OtherBuild& build, const BenchWords& words,
           const std::string& file) {
   std::vector<std::string> line = build.words;
@@ -79,7 +79,7 @@ void add_rows(Side& side, BenchSide more, bool only_auto) {
   }
 }
 
-// Removes facts that differ from call to call and are independent of the build.
+// Removes facts of a call, such as the load, that say nothing about the build.
 void forget_calls(Facts& environment) {
   for (const char* key : {"load", "cores_of_others"}) environment.erase(key);
   std::erase_if(environment, [](const auto& fact) { return fact.first.starts_with("variables."); });

@@ -4,8 +4,8 @@
 //
 // In each turn of a case, both programs are called as `PROGRAM bench ... --json FILE`, in
 // alternating order, so that a disturbance of the machine affects both. The other program may be
-// any version that has these options. The sample of each side consists of the medians of its calls,
-// as with several files in `convscope compare`.
+// any version that has these options. The sample of a build consists of the medians of its calls,
+// as with several files per side in `convscope compare`.
 #pragma once
 
 #include <string>
@@ -27,7 +27,8 @@ void add_against_options(CommandLine& app, AgainstOptions& options);
 // Fails with a usage error when --turns or a gate is given without --against.
 void check_against(const char* command, const AgainstOptions& options);
 
-// The words of one case after the program's global options: "bench", "conv2d", "--problem", ...
+// The arguments of one case, after the program's global options: "bench", "conv2d", "--problem",
+// ...
 using BenchWords = std::vector<std::string>;
 // Returns --device, --cache, --clock, --weights and --rounds as words.
 BenchWords timing_words(const TimingArguments& arguments);
@@ -57,9 +58,10 @@ std::vector<BenchWords> operator_cases(const char* layer, const std::vector<Prob
   return out;
 }
 
-// Prints the comparison, writes it to the files that `timing` names (the JSON of `convscope
-// compare`) and returns the exit code. The turns of a case share --min-time. `only_auto`: rows are
-// matched as "the choice of `auto`", even if the two builds choose different algorithms.
+// Prints the comparison, writes it to the files that `timing` names (the JSON of
+// `convscope compare`) and returns the exit code. The calls of a case share --min-time. With
+// `only_auto`, the rows that `auto` chose are compared, even if the two builds choose different
+// algorithms.
 int bench_against(const char* command, const AgainstOptions& options, const TimingArguments& timing,
                   const std::vector<BenchWords>& cases, bool only_auto);
 

@@ -125,7 +125,7 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   set_precision(arguments.precision, out);
   for (Conv2dProblem& problem : out) {
     if (arguments.batch > 0) problem.n = arguments.batch;
-    // As in a compiled step, weights stay f32.
+    // The weights stay f32, as in a compiled step.
     const bool last = problem.layout == ActivationLayout::channels_last;
     if (last && is_half(problem.dtype) && !problem.types) problem = with_channels_last(problem);
     check_can_be_timed(problem, device);

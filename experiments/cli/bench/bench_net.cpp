@@ -89,8 +89,8 @@ std::string trained_file(const std::string& net) {
   return resolve_run(net) + "/ckpt/last.safetensors";
 }
 
-// Loads the weights of a trained network, so that masks and step sizes are the trained ones. Loads
-// nothing when KEY=VALUE words of the command have added or removed quantisers.
+// Loads the weights of a trained network, so that its masks and step sizes are timed. Loads nothing
+// when KEY=VALUE words of the command have added or removed quantisers.
 void take_weights(const Arguments& arguments, const ExperimentConfig& config, Module& model) {
   const std::string file = trained_file(arguments.net);
   if (file.empty()) return;
@@ -118,7 +118,7 @@ ExperimentConfig config_of(const Arguments& arguments) {
   return config_or_network(kCommand, arguments.net, overrides);
 }
 
-// Returns image size and classes as requested, else those of the data set or the named network.
+// Returns the requested image size and classes, or else those of the data set or the named network.
 SampleInfo sample_of(const Arguments& arguments, const ExperimentConfig& config) {
   SampleInfo out;
   if (is_network_name(arguments.net)) {

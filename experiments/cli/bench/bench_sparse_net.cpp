@@ -21,7 +21,8 @@ namespace convscope {
 namespace {
 
 constexpr const char* kCommand = "bench sparse_net";
-// The usual algorithms of other libraries and ours. Algorithms that a device lacks are reported.
+// The algorithms that other libraries have too, and those of Convscope. Algorithms that a device
+// lacks are reported.
 constexpr const char* kAlgorithms = "native,implicit_gemm,split_mask,halo,auto";
 
 struct SparseNetArguments {

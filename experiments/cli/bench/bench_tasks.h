@@ -54,9 +54,9 @@ void check_timing(const char* command, const TimingArguments& arguments);
 BenchSettings bench_settings(const TimingArguments& arguments);
 BenchReportSettings report_settings(const BenchSettings& settings, const char* operation);
 
-// Fails when channels, image size or number of outputs are missing, because the default 1 is never
-// meant. A missing kernel size means 1x1, as in experiments/shapes. Fails when only one of kernel
-// height and width is given.
+// Throws unless channels, image size and number of outputs are given: their default 1 is never
+// meant. A missing kernel size means 1x1, as in experiments/shapes. Throws also when only one of
+// kernel height and width is given.
 void require_sizes(const char* command, const std::string& text);
 
 // Returns the problems of the files, then the problems of the texts.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_command.cpp: `convscope check`: runs the tests' matrix on one algorithm, or on all of a
-// folder of plug-ins, and diagnoses errors. Each algorithm runs in a separate process.
+// check_command.cpp: `convscope check`: runs the test matrix on one algorithm, or on all algorithms
+// of a folder of plug-ins, and diagnoses errors. Each algorithm runs in a separate process.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -110,7 +110,7 @@ int check(Arguments arguments) {
           }
         }));
     if (shows) std::fprintf(stderr, "\r\033[K");
-    // An interrupted check keeps its results.
+    // The results are written after each algorithm, so an interrupted check keeps them.
     if (!arguments.json.empty() && !to_stdout) {
       write_file(arguments.json, check_json(rows, settings, rows.size() == tasks.size()));
     }

@@ -48,7 +48,7 @@ TrainedNetwork trained_network(const ExportArguments& arguments) {
   out.checkpoint =
       is_file ? arguments.run : cat(out.run, "/ckpt/", arguments.weights, ".safetensors");
   if (!is_file) out.config = load_config(out.run + "/config.yaml", global_overrides());
-  // The checkpoint has a smaller network if pruned filters were removed before it was written.
+  // If pruned filters were removed before the checkpoint was written, it has a smaller network.
   if (is_file || (out.config.sparsity.has("remove") && out.config.sparsity.flag("remove"))) {
     out.config = parse_config_text(checkpoint_config(out.checkpoint), out.checkpoint, {},
                                    global_overrides());

@@ -28,9 +28,9 @@ namespace {
 constexpr double kTolerance = 1e-5;  // relative to the largest output, or to 1
 
 // Turns the rounding of activations off (`on`) or on again. A different summation order may move a
-// value across a rounding boundary and change its code by one. Outputs are therefore compared with
-// unrounded activations. Weights stay masked and rounded; the step sizes of the activations are
-// copied.
+// value across a rounding boundary and change its code by one. The outputs of both networks are
+// therefore compared with unrounded activations. Weights stay masked and rounded; the step sizes of
+// the activations are copied.
 void bypass_activations(Module& network, bool on) {
   for (const QuantizedTensor& tensor : quantized_tensors(network)) {
     if (!tensor.is_weight) tensor.quantizer->bypass(on);
@@ -132,7 +132,7 @@ std::array<double, 2> inference_ms(Module& a, Module& b, const Shape& batch, Dev
 }
 
 // Returns "c1 6 of 6 (4 alive), c2 8 of 16", as in the table of the run. Outputs that are kept but
-// not alive cannot be removed, because later layers need their constants.
+// not alive are constant; later layers need these constants.
 std::string widths_text(const SparsityReport& report, const CompactPlan& plan) {
   std::string text;
   bool constants = false;

@@ -99,9 +99,9 @@ end
 complete -c convscope -f -a '(__convscope_candidates)'
 )";
 
-// Prints one line per completion: the word, a tab, its description; then :files or :folders where
-// such names fit too. Each word of the command line has a ':' before it, so that none is empty or
-// looks like an option.
+// Prints one line per completion: the word, a tab, its description. A line ":files" or ":folders"
+// follows where such names fit too. Each word of the command line has a ':' before it, so that no
+// word is empty or looks like an option.
 int print_words(const CommandLine& program, const std::vector<std::string>& marked) {
   std::vector<std::string> words;
   for (const std::string& word : marked) words.push_back(word.substr(word.starts_with(':')));

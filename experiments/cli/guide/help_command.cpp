@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// help_command.cpp: `convscope help [COMMAND...]`: what `convscope [COMMAND...] --help` prints.
+// help_command.cpp: `convscope help [COMMAND...]`: prints the same as
+// `convscope [COMMAND...] --help`.
 #include <iostream>
 #include <memory>
 

@@ -55,7 +55,7 @@ class Child {
     const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGUSR1);  // however this program ends, the processes stop in order
+      prctl(PR_SET_PDEATHSIG, SIGUSR1);  // whatever ends this program, the processes stop properly
       if (getppid() != parent) _exit(1);
       // The parent may ignore these signals, and exec keeps ignored signals ignored.
       for (const int signal : {SIGUSR1, SIGUSR2}) std::signal(signal, SIG_DFL);
@@ -84,9 +84,9 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // Passes lines on until the launcher closes both streams. A signal asks the processes to stop by
-  // SIGUSR1 and SIGUSR2, which every launcher forwards (trainer/signals.h); a second signal ends
-  // the launcher.
+  // Copies the output lines until the launcher closes both streams. When this program gets a
+  // signal, it asks the processes to stop by SIGUSR1 or SIGUSR2, which every launcher forwards
+  // (trainer/signals.h); a second signal ends the launcher.
   void read_lines(LauncherOutput& out, LauncherOutput& error) {
     LauncherOutput* const outputs[2] = {&out, &error};
     std::string lines[2];
@@ -96,7 +96,7 @@ class Child {
       pollfd ready[2] = {{streams_[0], POLLIN, 0}, {streams_[1], POLLIN, 0}};
       // poll() has a timeout, because a signal may come just before the call.
       const int found = poll(ready, 2, 200);
-      // The signal is repeated each second, because a launcher ignores a signal that comes before
+      // The request is repeated each second, because a launcher ignores a signal that comes before
       // its processes begin.
       if (stops_asked > sent || (sent == 1 && Clock::now() - asked >= std::chrono::seconds(1))) {
         kill(pid_, stops_asked > 1 ? SIGTERM : first_stop == SIGINT ? SIGUSR2 : SIGUSR1);
@@ -202,8 +202,8 @@ int launch(const Arguments& arguments, const std::vector<std::string>& rest) {
       [](const std::string& line) { std::fprintf(stderr, "%s\n", clean_text(line).c_str()); });
   child.read_lines(out, error);
   const int code = child.wait_code();
-  // Launchers report a stop in different ways: the code of the first process to end, a killed
-  // process, or their own end.
+  // Launchers report a stop in different ways: by the exit code of the first process to end, by a
+  // killed process, or by their own end.
   if (first_stop != 0 && code != 0) return 128 + first_stop;
   const std::string& killed = error.killed().empty() ? out.killed() : error.killed();
   if (!killed.empty()) {

@@ -47,9 +47,9 @@ void check(const OpDeform& op) {
   }
 }
 
-// Returns the other option that would make offsets of this shape right, or "" when no single option
-// does. The offsets are checked before the mask, so if only the mask has a wrong shape, no option
-// is to blame.
+// Returns a hint at the option that would make offsets of this shape right, or "" when no single
+// option would. The offsets are checked before the mask: if only the mask has a wrong shape, the
+// options are right, and there is no hint.
 std::string option_for(const Shape& got, const Shape& expected, const DeformConv2dProblem& z) {
   if (expected != z.offset_shape() || got.rank() != 4 || got[0] != expected[0]) return "";
   if (got[2] != expected[2] || got[3] != expected[3]) {
@@ -61,7 +61,7 @@ std::string option_for(const Shape& got, const Shape& expected, const DeformConv
   return fits && groups != z.offset_groups ? cat("; it fits with --offset-groups ", groups) : "";
 }
 
-// Reads the offsets or the mask (`what`), which have values for each tap, offset group and pixel of
+// Reads the offsets or the mask (`what`). Both have values for each tap, offset group and pixel of
 // y.
 Tensor read_places(const char* name, const char* what, const std::string& path, const Shape& shape,
                    const DeformConv2dProblem& z, Device device) {

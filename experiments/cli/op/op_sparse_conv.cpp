@@ -2,8 +2,8 @@
 // op_sparse_conv.cpp: `convscope op sparse_conv`: sparse convolution and its gradients on NumPy
 // files.
 //
-// Rows of x, y and their gradients are in the order of their sites: those of --sites, or of
-// --out-sites where the outputs are computed.
+// Rows of x, y and their gradients are in the order of their sites. These are the sites of --sites,
+// or of --out-sites for outputs whose sites the operation computes.
 #include "experiments/cli/op/op_sparse_conv.h"
 
 #include <algorithm>
@@ -126,7 +126,7 @@ struct Inputs {
   DType file_type = DType::f32;
 };
 
-// Sets the compute type: the type of the files, or --precision for f32 files.
+// Sets the compute type: the type of the files, or for f32 files the type of --precision.
 void set_precision(const OpSparse& op, SparseConvProblem& z) {
   for (const ComputePrecision precision : kComputePrecisions) {
     if (name_of(precision) != op.precision) continue;

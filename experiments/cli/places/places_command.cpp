@@ -104,7 +104,7 @@ struct Point {
   double h, w;
 };
 
-// Returns the mean position of the ink.
+// Returns the mean position of the ink (dark pixels) in an image.
 Point centre_of(const std::vector<double>& shades, std::int64_t width) {
   double sum = 1e-9, h = 0, w = 0;
   for (std::size_t i = 0; i < shades.size(); ++i) {
@@ -116,7 +116,7 @@ Point centre_of(const std::vector<double>& shades, std::int64_t width) {
   return {h / sum, w / sum};
 }
 
-// The samples of the output pixel whose receptive field is at the centre of the ink.
+// The sample positions of the output pixel whose receptive field is centred on the ink.
 class Samples {
  public:
   Samples(const DeformConv2dProblem& problem, const Shape& image)

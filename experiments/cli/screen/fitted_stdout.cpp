@@ -13,7 +13,8 @@
 namespace convscope {
 namespace {
 
-// Keeps the text until it is flushed, because the width of a table is known at its end.
+// Keeps the text until it is flushed: the width of a table is known only when the table is
+// complete.
 class FittingBuffer final : public std::streambuf {
  public:
   explicit FittingBuffer(std::size_t width) : width_(width) {}

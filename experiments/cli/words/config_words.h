@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config_words.h: from the words of a command line to a config.
+// config_words.h: converts the words of a command line to a config.
 #pragma once
 
 #include <string>

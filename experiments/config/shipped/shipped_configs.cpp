@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".yaml";
 
-// Returns the folder of this library; the Python package finds the configs from there.
+// Returns the folder of this library, from which the Python package finds the configs.
 fs::path library_folder() {
   Dl_info info;
   const bool known = dladdr(reinterpret_cast<const void*>(&library_folder), &info) != 0;

@@ -21,7 +21,7 @@ CONVSCOPE_API std::vector<ShippedConfig> shipped_configs();
 
 // Returns the file that `word` names: a path, a file in the current folder with or without .yaml,
 // or a shipped config. A path with a folder is returned unchanged. Throws Error of kind kConfig
-// when a bare name is none of these; the sentence is ready to print.
+// when a bare name matches nothing; the error's sentence is ready to print.
 CONVSCOPE_API std::string find_config(const std::string& word);
 
 // Returns the folder of the shipped problems, experiments/shapes of the source tree. Fails with kIo
@@ -29,8 +29,8 @@ CONVSCOPE_API std::string find_config(const std::string& word);
 CONVSCOPE_API std::string shipped_shapes();
 
 // Returns the file of problems that `word` names: a path, or else a shipped file with or without
-// .txt, also as experiments/shapes/NAME.txt as in the documents. Any other word is returned
-// unchanged, and its reader reports the error.
+// .txt, also written as experiments/shapes/NAME.txt. Any other word is returned unchanged, and the
+// function that reads the file reports the error.
 CONVSCOPE_API std::string find_shapes(const std::string& word);
 
 }  // namespace convscope

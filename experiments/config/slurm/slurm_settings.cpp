@@ -96,8 +96,8 @@ long seconds_of_slurm_time(const std::string& text) {
     at = colon + 1;
   }
   if (parts.size() > 3) return -1;
-  // With days, the numbers are hours, minutes, seconds. Without days, one number is minutes, two
-  // are minutes:seconds, three are hours:minutes:seconds.
+  // In a time limit with days, the numbers after the days are hours, minutes, seconds. Without
+  // days, one number is minutes, two are minutes:seconds, three are hours:minutes:seconds.
   long seconds = 0;
   if (has_days) {
     constexpr long kUnits[] = {3600, 60, 1};

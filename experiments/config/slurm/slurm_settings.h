@@ -33,7 +33,7 @@ struct SlurmSettings {
   CONVSCOPE_API std::string of(const std::string& key) const;
   // Sets a value. Returns what is wrong with it as the end of a sentence; "" when it was accepted.
   CONVSCOPE_API std::string set(const std::string& key, const std::string& value);
-  // Replaces values by those that `other` has.
+  // Replaces each value that `other` has.
   CONVSCOPE_API void take(const SlurmSettings& other);
 };
 

@@ -10,7 +10,7 @@
 namespace convscope {
 namespace {
 
-// After the forward pass, a step also sums losses and counts, which are a few bytes.
+// After the forward pass, a step also sums losses and counts over the processes: a few bytes.
 constexpr Departure kFacts = {.ready_s = 0, .bytes = 64};
 
 std::int64_t batch_of(const ExperimentConfig& config, const ForecastQuestion& question,

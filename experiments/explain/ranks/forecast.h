@@ -46,8 +46,9 @@ struct Forecast {
   std::string stopped = {};  // why there are fewer rows than requested; ""
 };
 
-// Returns the numbers of processes 1, 2, 4, ... and `ranks` that can train with this batch. Sets
-// `stopped` to the reason why some cannot. Throws an error of kind kConfig when none can.
+// Returns the numbers of processes, out of 1, 2, 4, ... and `ranks`, that can train with this
+// batch. Sets `stopped` to the reason why some cannot. Throws an error of kind kConfig when none
+// can.
 CONVSCOPE_API std::vector<int> forecast_processes(const ExperimentConfig& config,
                                                   const ForecastQuestion& question,
                                                   std::string& stopped);
@@ -57,7 +58,7 @@ CONVSCOPE_API ForecastRow forecast_row(int processes, std::int64_t batch, const 
 // Sets `efficiency` relative to the first row, which is one process with the whole batch.
 CONVSCOPE_API void set_efficiency(std::vector<ForecastRow>& rows);
 
-// Measures the shares; calls `say` with a line before each.
+// Measures the shares. Calls `say` with a line of text before each.
 CONVSCOPE_API Forecast forecast(const ExperimentConfig& config, const ForecastQuestion& question,
                                 const std::function<void(const std::string&)>& say);
 

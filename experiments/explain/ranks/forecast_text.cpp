@@ -79,7 +79,8 @@ std::string limit_text(const Forecast& forecast) {
     return cat(who, "computing is the limit: ", percent(last.network_efficiency),
                " of a step is computing, so more processes help.");
   }
-  // Compares the seconds by which a step exceeds an equal share of one process's work.
+  // Which limit dominates: the exposed exchange, or the computing time beyond an equal part of one
+  // process's work.
   const double images = static_cast<double>(last.batch) / static_cast<double>(one.batch);
   const double ideal = one.compute_s * images / last.processes;
   if (last.exposed_s >= last.compute_s - ideal) {

@@ -20,7 +20,7 @@ struct Unit {
   std::string_view name;
   double factor;
 };
-// Decimal, as networks are specified: a small b is a bit.
+// Units are decimal, as in the specifications of networks. A small b is a bit.
 constexpr Unit kRates[] = {{"Mb", 1e6 / 8}, {"Gb", 1e9 / 8}, {"Tb", 1e12 / 8},
                            {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
 constexpr Unit kTimes[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
@@ -69,7 +69,7 @@ std::string link_text(const Link& link) {
 }
 
 std::string link_words(const Link& link) {
-  // Three digits, without an exponent, which parse_link() would reject.
+  // Three significant digits without an exponent, because parse_link() rejects exponents.
   const auto digits = [](double value) {
     const double size = value > 0 ? std::floor(std::log10(value)) : 0;
     return number_text(size >= 2   ? "%.0f"

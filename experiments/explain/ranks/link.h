@@ -13,7 +13,7 @@ struct Link {
   double latency_s = 0;
 };
 
-// The latency of TCP over Ethernet, including both programs. InfiniBand has 2 to 5 us.
+// The latency of TCP over Ethernet, including the time in both programs. InfiniBand has 2 to 5 us.
 constexpr double kDefaultLatencySeconds = 50e-6;
 
 // Parses "25Gb" (bits per second), "12.5GB" (bytes), "100Gb,5us" or "nvlink". Throws a usage error

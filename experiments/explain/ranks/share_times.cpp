@@ -20,7 +20,7 @@
 namespace convscope {
 namespace {
 
-// So small that the weights hardly change: every step does the same work on similar numbers.
+// This learning rate hardly changes the weights: every step does the same work on similar numbers.
 constexpr double kLearningRate = 1e-5;
 
 // A reducer that sends nothing. It records in the device's queue when each bucket is complete.
@@ -43,7 +43,7 @@ class DepartureClock final : public Reducer {
 
   std::size_t size() const { return bytes_.size(); }
   double bytes(std::size_t i) const { return bytes_[i]; }
-  // Returns the time before join(); waits for the device.
+  // Returns the seconds from bucket i to join(). Waits for the device.
   double seconds_before_end(std::size_t i) const {
     void* const end = marks_[bytes_.size()];
     backend_.wait_for_mark(device_.index, end);

@@ -15,7 +15,7 @@ namespace convscope {
 
 struct ShareTimes {
   std::int64_t images = 0;  // images of one process in a step
-  int chunks = 1;           // parts that are computed in turn (train.deterministic_ranks)
+  int chunks = 1;           // chunks that are computed in turn (train.deterministic_ranks)
   double step_s = 0;        // forward, loss, backward and update, without any exchange
   double backward_s = 0;    // backward pass of the last chunk, which overlaps with the exchange
   std::vector<Departure> departures = {};

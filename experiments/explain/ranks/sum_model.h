@@ -4,7 +4,7 @@
 //
 //   ring      2 (P-1) steps, each one sends bytes / P        for long messages
 //   doubling  log2(P) steps, each one sends all bytes        for short messages
-//   A step takes latency + sent bytes / bandwidth. MPI uses the faster one (SumOrder::any). The
+//   A step takes latency + sent bytes / bandwidth. MPI uses the faster of both (SumOrder::any). The
 //   tree of train.deterministic_ranks takes as long as the doubling.
 //
 // Source: Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective Communication Operations in

@@ -2,7 +2,7 @@
 """Splits a cell into pieces that the interpreter takes one at a time.
 
 In one call, cling takes either statements or one function. A cell of a notebook may hold several functions,
-includes and classes. split() cuts the cell at its top level. Every piece keeps the number of its first line,
+includes and classes, so split() cuts the cell at its top level. Every piece keeps the number of its first line,
 so that messages name the line of the cell.
 """
 import re
@@ -12,13 +12,14 @@ OPEN, CLOSE = "([{", ")]}"
 GOES_ON = re.compile(r"\s*(?:else|catch|while)\b")  # after a block: part of it
 CONTROL = re.compile(r"(?:if|for|while|do|switch|try|else)\b")
 BODY = re.compile(r'(?:inline\s+)?namespace\b|extern\s*"')
-# Empty macros (emulated_gpu.h). cling recognises a function by its first word, before macros.
+# cling recognises a function by its first word, before it expands macros. These macros of emulated_gpu.h are
+# empty.
 CUDA_WORDS = re.compile(r"(?:__(?:global|device|host|forceinline)__\s+)+")
 NAMED_TYPE = re.compile(r"(?:template\s*<.*>\s*)?(?:struct|class|union|enum)\b", re.DOTALL)
 
 
 class Unfinished(ValueError):
-    """The cell ends inside a bracket, a comment or a string."""
+    """Raised when the cell ends inside a bracket, a comment or a string."""
 
 
 @dataclass
@@ -102,7 +103,8 @@ def directive_end(code, at):
 
 
 def is_body(head):
-    """Returns whether the text before a brace opens a body: of a function, a namespace, a loop."""
+    """Returns whether the text before a brace opens a body, such as that of a function, a namespace or a
+    loop."""
     words = head.strip()
     if not words or CONTROL.match(words) or BODY.match(words):
         return True
@@ -117,8 +119,8 @@ def is_body(head):
 
 
 def block_ends(head, rest):
-    """Returns whether a closing brace ends the piece, from the text before its opening brace and after it:
-    `f() {}` ends, `= {1, 2};` and `struct S {};` extend to their semicolon."""
+    """Returns whether a closing brace ends the piece. Decides by the text before the opening brace and the text
+    after the closing one: `f() {}` ends, but `= {1, 2};` and `struct S {};` extend to their semicolon."""
     follows = rest.lstrip()
     if GOES_ON.match(follows):
         behind_do = head.strip().startswith("do")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cling for the kernel: runs cells, completes names and shows their documentation.
 
-cppyy provides cling and its headers. Its Python interface is used only for names; cells run through
+cppyy provides cling and its headers. Its Python interface is used only for names. Cells run through
 cell_guard.inc, called by ctypes, so that Python's lock is free while C++ code runs.
 """
 import ctypes
@@ -13,8 +13,8 @@ import signal
 import cells
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Messages have one line each, because the kernel itself shows the line of the cell. -fno-finite-loops makes
-# `while (true) {}` a loop; in the C++20 standard it is undefined behaviour.
+# The compiler's messages are limited to one line each, because the kernel itself shows the line of the cell.
+# With -fno-finite-loops `while (true) {}` is a loop; in the C++20 standard it is undefined behaviour.
 ARGUMENTS = "-O2 -march=native -fno-finite-loops -fno-caret-diagnostics -fno-color-diagnostics"
 WORD = re.compile(r"[A-Za-z_]\w*")
 PATH = re.compile(r"((?:[A-Za-z_]\w*\s*(?:::|\.|->)\s*)*)([A-Za-z_]?\w*)$")
@@ -36,7 +36,7 @@ DAMAGED = "What the session holds may be damaged: restart the kernel when in dou
 
 
 class CellError(Exception):
-    """Why a cell ended early: the kind and a text of one or more lines."""
+    """The reason why a cell ended early: its kind, and a text of one or more lines."""
 
     def __init__(self, kind, text):
         super().__init__(text)
@@ -65,15 +65,15 @@ class Interpreter:
         return int(self.cpp.gInterpreter.ProcessLine(f"(intptr_t)&{name};"))
 
     def run(self, code, number, messages):
-        """Runs a cell. `messages` returns, and forgets, the compiler's messages since the last call. Raises
+        """Runs a cell. `messages` returns and clears the compiler's messages since the last call. Raises
         CellError; the effects of statements before the error remain."""
         try:
             pieces = cells.split(code)
         except cells.Unfinished as error:
             raise CellError("compile error", f"cell {number} ends inside {error}") from None
         self.seen.update(WORD.findall(cells.without_comments(code)))
-        # An interrupt between two pieces of a cell is only recorded, because it must not stop
-        # Python code at any point.
+        # Between two pieces of a cell, an interrupt is only recorded, because it must not stop Python code at
+        # any point.
         interrupts = []
         before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
         try:
@@ -198,8 +198,8 @@ class Interpreter:
         return text or None
 
     def _comment_of(self, name, owner):
-        """Returns the comment above the first declaration of a name, with the declaration; for a member, in
-        the header that declares its class."""
+        """Returns the comment above the first declaration of a name, with the declaration. For a member,
+        returns those in the header that declares its class."""
         declaration = re.compile(rf"^(?!\s*//)(?:[\w:<>&*,\[\]= ]*?[\s&*]|){name}\b\s*[({{:=;]")
         of_owner = re.compile(rf"\b(?:class|struct)\s+(?:CONVSCOPE_API\s+)?{re.escape(owner)}\b\s*[:{{]")
         for header in self._headers():

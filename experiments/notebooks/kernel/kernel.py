@@ -45,7 +45,7 @@ class ConvscopeKernel(Kernel):
         self.streams.messages()
 
     def load_library(self, path):
-        """Tells the library where pictures go. Without a library, this is a kernel for plain C++."""
+        """Tells the library where to send pictures. Without a library, this is a kernel for plain C++."""
         if not path or not os.path.exists(path):
             return
         library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_GLOBAL | os.RTLD_NODELETE)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Captures what C++ code writes to stdout and stderr, while it runs.
 
-The file descriptors 1 and 2 become pipes, and a thread for each forwards the data. Lines of the compiler
-are kept separately: they belong to the error of a cell, not to its output.
+The file descriptors 1 and 2 become pipes, and one thread per pipe forwards the data. Messages of the compiler
+are kept separately, because they belong to the error of a cell and not to its output.
 """
 import codecs
 import ctypes

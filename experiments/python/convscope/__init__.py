@@ -9,7 +9,7 @@
     convscope.explain(x, w, padding=1)             # every algorithm: time, or why it refuses
     convscope.runs("runs/")                        # run folders as a pandas frame
 
-Gradients that PyTorch differentiates by itself: convscope.torch.
+Functions that PyTorch can differentiate are in convscope.torch.
 """
 from ._start import native as _native  # first: it sets how threads wait
 from ._algorithms import Algorithm, Algorithms, algorithms, explain

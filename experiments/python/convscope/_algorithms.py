@@ -21,7 +21,7 @@ class Algorithm:
     idea: str
     paper: str
     auto: bool  # algorithm="auto" may choose it
-    # From algorithms(x, w): direction -> reason of the refusal, and -> estimated milliseconds.
+    # Set by algorithms(x, w). refusals: reason by direction. estimated_ms: milliseconds by direction.
     refusals: dict[str, str] = field(default_factory=dict)
     estimated_ms: dict[str, float] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ def _type_of(x: Any) -> str:
 
 def _problem_of(what: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int,
                 precision: str) -> Any:
-    """Returns the problem that arrays, sizes, a map or a text name: its text, or the map."""
+    """Returns the text of the problem that arrays, sizes or a text describe, or the map itself."""
     if isinstance(what, str):
         return what
     if isinstance(what, _native.SparseMap):
@@ -102,9 +102,9 @@ def algorithms(x: Any = None, w: Any = None, stride: Any = 1, padding: Any = 0, 
 
     device           "cpu" or "cuda"; None: every available device
     x, w, stride...  a problem, as arrays, as sizes [N,C,H,W] and [K,C/groups,R,S], or as one text
-                     ("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1"); for sparse_conv a SparseMap and w or its
-                     sizes: each algorithm then has its reason in `refusals` if it refuses the problem, and
-                     its estimated time in `estimated_ms`
+                     ("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1"); for sparse_conv a SparseMap and w or its sizes.
+                     Each algorithm then has its estimated time in `estimated_ms`. If it refuses the problem,
+                     the reason is in `refusals`
     """
     if isinstance(x, _native.SparseMap):
         operation = "sparse_conv"
@@ -129,7 +129,7 @@ def explain(what: Any, *more: Any, stride: Any = 1, padding: Any = 0, dilation: 
             operation: str = "conv2d", algorithm: str = "auto", device: str = "cpu",
             precision: str = "f32", layer: str | list[str] | None = None, all: bool = False,
             steps: bool = False) -> Text:
-    """Returns which algorithm runs, and why not the others; nothing is run.
+    """Returns a text that says which algorithm runs, and why others do not. Nothing is run.
 
     explain(x, w, padding=1)                        arrays, or their sizes
     explain("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1")

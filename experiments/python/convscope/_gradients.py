@@ -16,7 +16,7 @@ class Conv2dGradients(NamedTuple):
 
 
 class DeformConv2dGradients(NamedTuple):
-    """Gradients; those that were not requested are None; so is dmask without a mask."""
+    """Gradients. Those that were not requested are None; dmask is also None without a mask."""
     dx: Any
     doffset: Any
     dmask: Any

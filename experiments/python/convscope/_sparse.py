@@ -33,9 +33,9 @@ def sparse_conv(x: Any, sites: Any, w: Any, b: Any = None, stride: Any = 1, padd
     """Returns the convolution of an image or volume that is 0 everywhere except at some sites.
 
     x [n,C]      a row for each site, in the order of `sites`
-    sites        [n,3] (batch, h, w) or [n,4] (batch, t, h, w), int32, in any order, without duplicates; or
-                 a SparseMap, which is made once and used by many calls: it includes the kernel's size and
-                 all arguments from stride to batch
+    sites        [n,3] (batch, h, w) or [n,4] (batch, t, h, w), int32, in any order, without duplicates; or a
+                 SparseMap, which is made once and used by many calls. A SparseMap includes the kernel's size
+                 and all arguments from stride to batch
     w            [K,C,R,S] or [K,C,T,R,S]; b [K]
     stride, padding, dilation
                  one number or one for each axis; padding None: 0
@@ -47,11 +47,11 @@ def sparse_conv(x: Any, sites: Any, w: Any, b: Any = None, stride: Any = 1, padd
     batch        number of images or volumes; None: up to the last one that has a site
 
     With `submanifold`, `inverse` or a SparseMap the result is y, with rows in the order of `sites` or of the
-    map's out_sites. Otherwise the result is (y [m,K], out_sites [m,1+D]): there is an output wherever the
-    kernel covers a site. out_sites are int32, sorted by batch, t, h, w.
+    map's out_sites. Otherwise the result is (y [m,K], out_sites [m,1+D]), with one row wherever the kernel
+    covers a site. out_sites are int32, sorted by batch, t, h, w.
 
-    algorithm, device, precision and the kinds of arrays are those of conv2d(). Rows that are not sorted by
-    batch, t, h, w are copied once more, in each direction.
+    algorithm, device, precision and the accepted kinds of arrays are those of conv2d(). Rows that are not
+    sorted by batch, t, h, w are copied once more, in each direction.
     """
     made = _native._sparse_map_of_call(sites, w, stride, padding, dilation, submanifold, inverse, extent,
                                        batch)
@@ -64,7 +64,8 @@ def sparse_conv_backward(dy: Any, x: Any, sites: Any, w: Any, stride: Any = 1, p
                          extent: Any = None, batch: int | None = None, algorithm: str = "auto",
                          device: str | None = None, precision: str = "f32",
                          needs: Sequence[str] | None = None) -> SparseConvGradients:
-    """Returns the gradients of sum(dy * y), y of sparse_conv(x, sites, w, b): dx [n,C], dw as w, db [K].
+    """Returns the gradients of sum(dy * y), where y is sparse_conv(x, sites, w, b): dx [n,C], dw (shape of w),
+    db [K].
 
     dy [m,K] is the gradient of y, with its rows in the order of y. The results are new arrays; nothing is
     accumulated. needs=("dw", "db") computes only these. The other arguments are those of sparse_conv().

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the library, so that its threads neither spin nor hang.
+"""Loads the library with settings under which its threads neither spin nor hang.
 
-Threads of GCC's OpenMP wait for work by spinning, which takes the cores from NumPy and from other programs.
-So the library is loaded with a short spin, as in the program `convscope`. User settings of OMP_WAIT_POLICY
-or GOMP_SPINCOUNT have priority. The setting is read while the library is loaded; it is removed afterwards,
-so that child processes do not inherit it.
+Threads of GCC's OpenMP wait for work by spinning, which takes the cores from NumPy and from other programs. So
+this module loads the library with a short spin, as the program `convscope` does. The user's settings of
+OMP_WAIT_POLICY or GOMP_SPINCOUNT have priority. OpenMP reads the setting when the library is loaded; the
+setting is removed afterwards, so that child processes do not inherit it.
 """
 import os
 
@@ -23,7 +23,7 @@ def _one_thread():
     native.set_num_threads(1)
 
 
-# Threads do not survive a fork, and OpenMP would wait for them. So a child of os.fork(), as in
+# Threads do not survive a fork, and OpenMP would wait for them forever. So a child of os.fork(), as in
 # multiprocessing, computes in one thread.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_one_thread)

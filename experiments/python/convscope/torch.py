@@ -6,8 +6,8 @@
     y.square().sum().backward()                    # x.grad, weight.grad, bias.grad
 
 Tensors may be float32 and float64 on the CPU and on CUDA, and on CUDA also float16 and bfloat16. Contiguous
-tensors are not copied. Work on CUDA waits for what PyTorch has queued, and the call returns when it is
-done. Second derivatives are not supported.
+tensors are not copied. A call on CUDA waits for the work that PyTorch has queued, and returns when its own work
+is done. Second derivatives are not supported.
 """
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def deform_conv2d(x: torch.Tensor, offset: torch.Tensor, w: torch.Tensor,
                   padding: Any = 0, dilation: Any = 1, groups: int = 1, offset_groups: int = 1, *,
                   algorithm: str = "auto", device: str | None = None,
                   precision: str = "f32") -> torch.Tensor:
-    """Returns convscope.deform_conv2d with gradients; the shapes are the same."""
+    """Returns convscope.deform_conv2d with gradients; shapes are those of convscope.deform_conv2d."""
     options = {"algorithm": algorithm, "device": device, "precision": precision}
     return _DeformConv2d.apply(x, offset, w, mask, b, (stride, padding, dilation, groups, offset_groups),
                                options)
@@ -109,9 +109,9 @@ def sparse_conv(x: torch.Tensor, sites: Any, w: torch.Tensor, b: torch.Tensor | 
                 stride: Any = 1, padding: Any = None, dilation: Any = 1, *, submanifold: bool = False,
                 inverse: bool = False, extent: Any = None, batch: int | None = None,
                 algorithm: str = "auto", device: str | None = None, precision: str = "f32") -> Any:
-    """Returns convscope.sparse_conv with gradients; shapes and results are the same.
+    """Returns convscope.sparse_conv with gradients; shapes and results are those of convscope.sparse_conv.
 
-    The backward pass uses the map of the forward pass. A network makes each of its maps once per batch:
+    The backward pass uses the map of the forward pass. A network makes each map once per batch:
 
         same = convscope.SparseMap(sites, 3, submanifold=True)
         down = convscope.SparseMap(same, 2, stride=2)           # from the sites of `same`

@@ -89,7 +89,8 @@ std::vector<double> log_ticks(double low, double high, int wanted) {
     for (double tick : nice_ticks(low, high, wanted)) {
       if (tick > 0) ticks.push_back(tick);
     }
-    // The tick below the lowest would be 0, so a round number replaces it.
+    // The tick below the lowest one would be 0, which a logarithmic axis cannot show, so a round
+    // number replaces it.
     if (ticks.front() > low) ticks.insert(ticks.begin(), round_below(low));
     return ticks;
   }

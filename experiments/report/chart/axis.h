@@ -15,16 +15,16 @@ struct AxisSpec {
   bool log = false;        // only if all values are above 0; otherwise the axis is linear
   bool from_zero = false;
   bool whole_numbers = false;  // for epochs: no ticks between them
-  // The smallest span of the axis, so that noise does not fill the panel: the difference of its
-  // ends on a linear axis, their quotient on a logarithmic axis.
+  // The smallest span of the axis, so that noise does not fill the panel. The span is the
+  // difference of the ends of a linear axis, and their quotient for a logarithmic axis.
   double least_span = 0, least_ratio = 1;
   std::vector<double> include = {};  // further values to show, for panels with the same axes
-  // Limits of the axis for any data (percent: 0 and 100).
+  // Limits of the axis, whatever the data are (for percent: 0 and 100).
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
 };
 
-// Smallest and largest of the added finite values.
+// The smallest and the largest of the finite values added so far.
 struct CONVSCOPE_API Extent {
   double low = 0, high = 0;
   bool any = false;
@@ -37,8 +37,8 @@ CONVSCOPE_API std::vector<double> nice_ticks(double low, double high, int wanted
                                              bool whole_numbers = false);
 // Returns ticks of a logarithmic axis; 0 < low <= high.
 CONVSCOPE_API std::vector<double> log_ticks(double low, double high, int wanted);
-// Returns texts with equal decimals, as many as the closest two need: "0.5", "1.0"; "10k"; "1e-5"
-// on wide axes.
+// Returns texts with equal numbers of decimals, as many as the closest two ticks need: "0.5",
+// "1.0"; "10k"; "1e-5" on wide axes.
 CONVSCOPE_API std::vector<std::string> tick_texts(const std::vector<double>& ticks, bool log);
 
 class CONVSCOPE_API Axis {

@@ -65,7 +65,7 @@ Layout layout_of(const BarPanel& panel, double width) {
   }
   const double mark = panel.category_styles.empty() ? 0 : kMarkWidth;
   out.left = names + 10 + mark;
-  // Names are above the bars where names and numbers would leave too little space for bars.
+  // Names are placed above the bars where names and numbers would leave too little space for bars.
   if (width < kNarrow && width - out.left - texts < width / 3) {
     name_lines = 0;
     for (std::size_t i = 0; i < out.names.size(); ++i) {
@@ -76,7 +76,7 @@ Layout layout_of(const BarPanel& panel, double width) {
     name_lines = 0;
     out.left = 12;  // for half of the first number below the axis
   }
-  // Long texts get a separate line where bars would have no space.
+  // Long texts get a separate line where they would leave no space for the bars.
   out.right = width - std::clamp(texts, 6.0, (out.above > 0 ? 0.6 : 0.45) * width) - 16;
   for (const std::string& caption : panel.captions) {
     out.captions.push_back(wrap_text(caption, kLetter, width - out.left - 5, 4));

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Temporary files next to the picture; removed at the end.
+// Temporary files next to the picture, which are removed at the end.
 struct TemporaryFiles {
   std::string svg, picture, errors;
   explicit TemporaryFiles(const std::string& file)
@@ -94,7 +94,7 @@ void convert_svg(const std::string& svg, const std::string& file, int dpi) {
          cat("expected the program rsvg-convert in PATH, because it makes ", file,
              ", got none; install the package librsvg2-bin, or ask for SVG only"));
   }
-  // The converter reads a name that begins with - as an option.
+  // The converter would read a name that begins with - as an option.
   const std::string path = fs::absolute(file).string();
   const TemporaryFiles files(path);
   write_file(files.svg, svg);

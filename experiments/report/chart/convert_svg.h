@@ -11,7 +11,7 @@ namespace convscope {
 // Returns the absolute path of rsvg-convert in a folder of PATH, or "".
 CONVSCOPE_API std::string svg_converter();
 
-// Writes `file`; its extension selects .png with this many pixels per inch (an SVG pixel is 1/96
+// Writes `file`. The extension selects .png with this many pixels per inch (an SVG pixel is 1/96
 // inch), or .pdf of the same size. Fails with kIo without a converter, or with the converter's
 // message.
 CONVSCOPE_API void convert_svg(const std::string& svg, const std::string& file, int dpi);

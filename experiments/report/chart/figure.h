@@ -18,7 +18,8 @@ namespace convscope {
 
 inline constexpr int kFigureWidth = 960;  // pixels; default width of a figure
 inline constexpr int kNarrowest = 320;
-// One column of a two-column paper: 331 pixels over 85 mm make letters of 11 pixels 8 points high.
+// The width of one column of a two-column paper: 331 pixels on 85 mm print a font of 11 pixels in 8
+// points.
 inline constexpr int kPaperMillimetres = 85, kPaperWidth = 331;
 
 // A series of points, with or without a line. x and y have the same length; a NaN or infinity is a
@@ -32,7 +33,8 @@ struct Series {
   std::vector<double> x_low = {}, x_high = {};  // horizontal error bars; empty: none
   std::vector<std::string> titles = {};         // tooltips of the marks; empty: none
   std::vector<std::string> tags = {};           // short text next to a mark; empty: none
-  // Text along the line away from marks; shortened to its first word or left out if space is short.
+  // Text along the line, away from marks. If space is short, the text is shortened to its first
+  // word or left out.
   std::string label = {};
   bool line = true, marks = true, hollow = false;
   bool muted = false;   // thin and grey, below the others, for comparison
@@ -66,8 +68,8 @@ struct BarPanel {
   std::vector<int> category_styles = {};   // mark next to each name; for one series its colour
   std::vector<BarSeries> series = {};
   bool dots = false;  // marks in the series' styles instead of bars, for many series
-  // Start of the bars on a logarithmic axis, marked by a line (1 for a ratio); bars go right or
-  // left. Requires x.log.
+  // Start of the bars on a logarithmic axis, marked by a line (1 for a ratio). Bars extend from it
+  // to the right or left. Requires x.log.
   double log_base = 1;
 };
 
@@ -79,8 +81,9 @@ struct HeatCell {
   bool framed = false;
 };
 
-// A table of shaded cells: cells[row][column], with names at the left and at the top. If cells
-// would be too narrow for their texts, the columns continue in tables below.
+// A table of shaded cells, cells[row][column], with names at the left and at the top. If cells
+// would be too narrow for their texts, the table is split by columns into several tables below each
+// other.
 struct HeatPanel {
   std::string title = {};
   std::vector<std::string> rows = {}, columns = {};
@@ -134,8 +137,8 @@ struct Section {
 struct Figure {
   std::string title = {}, subtitle = {};
   int width = kFigureWidth;  // pixels; a narrow figure has fewer columns
-  // One paper column, kPaperMillimetres wide, instead of `width`. Title, subtitle and notes are
-  // left out, because the caption has them.
+  // The figure has the width of one paper column, kPaperMillimetres, instead of `width`. Title,
+  // subtitle and notes are left out, because the caption of the paper has them.
   bool paper = false;
   int columns = 1;
   std::vector<AnyPanel> panels = {};                // row by row

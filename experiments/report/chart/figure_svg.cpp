@@ -34,7 +34,8 @@ std::vector<std::vector<const LegendEntry*>> legend_lines(const std::vector<Lege
   return lines;
 }
 
-// Aligns the signs after "1" and "10".
+// Returns the width of a tag, which is equal for "1" and "10", so that the signs after the tags are
+// aligned.
 double tag_width(const LegendEntry& entry) {
   return entry.tag.empty() ? 0 : std::max(text_width(entry.tag, kLetter), 16.0) + 6;
 }

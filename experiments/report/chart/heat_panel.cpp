@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// heat_panel.cpp: a table of shaded cells with numbers. Column names are slanted above it, so that
-// long names need no width, or upright where cells are narrow.
+// heat_panel.cpp: a table of shaded cells with numbers. Column names are slanted above the table,
+// so that long names need no width, or upright where cells are narrow.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Layout {
   double block(std::size_t count) const { return head + row * static_cast<double>(count) + 8; }
 };
 
-// Shortens a word that does not fit to its first letter; numbers are never cut.
+// Shortens a word that does not fit to its first letter. Numbers are never shortened.
 double needed_width(const HeatPanel& panel) {
   double widest = 0;
   for (const auto& row : panel.cells) {
@@ -60,7 +60,7 @@ Layout layout_of(const HeatPanel& panel, double width) {
       lines = std::max(lines, out.rows.back().size());
     }
   };
-  // The last column's name extends to the right of it.
+  // The name of the last column extends beyond the column to the right.
   const double last = panel.columns.empty() ? 0 : text_width(panel.columns.back(), kLetter);
   const double least = needed_width(panel);
   out.left = std::min(names, most) + 10;
@@ -108,7 +108,7 @@ std::string color_of(double shade) {
   return fmt::format("#{:02x}{:02x}{:02x}", rgb[0], rgb[1], rgb[2]);
 }
 
-// Draws a bar of the shades with the meaning of some below it.
+// Draws a bar of the shades, with the meanings of some shades below the bar.
 void draw_scale(std::string& svg, const HeatPanel& panel, double x, double y, double width) {
   const auto& scale = panel.scale;
   const double low = scale.front().first, high = scale.back().first;
@@ -137,7 +137,7 @@ void draw_scale(std::string& svg, const HeatPanel& panel, double x, double y, do
 // Draws column names from `first` on: slanted, or upright where cells are narrow.
 void draw_heads(std::string& svg, const HeatPanel& panel, const Layout& layout, std::size_t first,
                 std::size_t end, double x, double top) {
-  // If names would overlap, every second or third is shown.
+  // If names would overlap, only every second or third name is shown.
   const double least = layout.upright ? kLeastUpright - 1.5 : kLeastSlanted - 1;
   const auto stride = static_cast<std::size_t>(std::max(1.0, std::ceil(least / layout.cell)));
   for (std::size_t c = first; c < end; ++c) {

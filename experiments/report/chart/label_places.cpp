@@ -86,7 +86,7 @@ bool LabelPlaces::crossed(const Corners& label) const {
 
 std::optional<Box> LabelPlaces::at_mark(double x, double y, double width, double height) {
   for (const double distance : {7.0, 10.0, 15.0, 21.0, 28.0, 36.0, 46.0, 58.0}) {
-    // Candidates are right, left, above, below, and between these.
+    // Candidate positions are right, left, above, below, and four directions between them.
     constexpr double kWays[][2] = {{1, -.6}, {1, .6}, {-1, -.6}, {-1, .6},
                                    {0, -1},  {0, 1},  {1, 0},    {-1, 0}};
     for (const auto& [right, down] : kWays) {
@@ -122,7 +122,7 @@ std::optional<TurnedPlace> LabelPlaces::at_line(const Points& line, double width
         };
         const TurnedPlace place = at(away);
         const Corners label = corners_of(place, width, height);
-        // Other lines must be at least three times as far.
+        // Other lines must be at least three times as far away as the label's own line.
         const Corners room = corners_of(at(away + side * kGap), width, height + 2 * kGap - 0.2);
         if (!free(label) || crossed(room)) continue;
         taken_.push_back(label);

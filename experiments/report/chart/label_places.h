@@ -28,8 +28,8 @@ class LabelPlaces {
   void add_mark(double x, double y);
   void add_line(Points line);
 
-  // Returns a free position and reserves it. A label of a mark gets the position nearest to the
-  // mark. A label of a line is next to a straight segment of this line, and nearer to this line
+  // Returns a free position and reserves it. A label of a mark gets the free position nearest to
+  // the mark. A label of a line is next to a straight segment of its line, and nearer to this line
   // than to any other line.
   std::optional<Box> at_mark(double x, double y, double width, double height);
   std::optional<TurnedPlace> at_line(const Points& line, double width, double height);

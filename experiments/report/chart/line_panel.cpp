@@ -35,7 +35,7 @@ bool shown(const Frame& frame, const Series& s, std::size_t i) {
   return frame.x.can_show(s.x[i]) && frame.y.can_show(s.y[i]);
 }
 
-// The lower edge of a band may be below 0; a logarithmic axis cuts it at its end.
+// The lower edge of a band may be below 0; a logarithmic axis cuts the band at the axis' lower end.
 double y_pixel(const Frame& frame, double value) {
   return frame.y.pixel(frame.y.can_show(value) ? value : frame.y.low());
 }
@@ -170,8 +170,8 @@ void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
 
 void draw_marks(std::string& svg, const Frame& frame, const Series& s) {
   const std::size_t points = points_of(s);
-  // All points of a series without a line get marks. A line has marks at some points, shifted
-  // against the marks of its neighbours.
+  // In a series without a line, all points get marks. A line has marks at some points, shifted
+  // against the marks of neighbouring lines.
   const bool all = !s.line || static_cast<double>(points) <= kMarksOnLine * 2;
   const std::size_t stride =
       all ? 1 : static_cast<std::size_t>(static_cast<double>(points) / kMarksOnLine);

@@ -31,13 +31,13 @@ void draw(std::string& svg, const LegendPanel& panel, const Cell& cell);
 
 // Returns the width of an entry's sign and name in a legend of at most this width.
 double legend_entry_width(const LegendEntry& entry, double most);
-// Draws an entry at (x, y); a name that is wider than `most` is wrapped. Returns the height of the
+// Draws an entry at (x, y). A name that is wider than `most` is wrapped. Returns the height of all
 // lines below the first.
 double draw_legend_entry(std::string& svg, const LegendEntry& entry, double x, double y,
                          double most);
 
-// Draws `text`, shortened to `width`; a shortened text has the whole in its <title>. `attributes`
-// are added to <text>.
+// Draws `text`, shortened to `width`. The <title> of a shortened text has the whole text.
+// `attributes` are added to <text>.
 void draw_text(std::string& svg, const std::string& text, double x, double y, double width,
                const char* attributes = "", double font_size = kLetter);
 
@@ -46,7 +46,7 @@ inline constexpr double kTitleLine = 15;
 std::vector<std::string> title_lines(const std::string& title, double width);
 void draw_title(std::string& svg, const std::string& title, double x, const Cell& cell);
 
-// Fill and outline of the bars of a series, which also differ in lightness.
+// The fill and the outline of the bars of a series. They differ in lightness, too.
 struct BarLook {
   const char* fill;
   const char* outline;

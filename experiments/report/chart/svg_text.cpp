@@ -138,7 +138,7 @@ std::vector<std::string> wrap_text(std::string_view text, double font_size, doub
         at_sign = end + 1;
       }
     }
-    // A word is cut where the line would otherwise be less than half full.
+    // A word is cut only where the line would otherwise be less than half full.
     if (end < all.size() && all[end] != " ") {
       const std::size_t half = from + (end - from) / 2;
       if (at_space > from && (at_space >= half || at_sign <= from)) {
@@ -166,7 +166,7 @@ std::string measured_text(double value, double std) {
   if (!(std > 0) || !std::isfinite(std)) {
     return fmt::format("{:.{}f}", value, std::clamp(2 - place(size), 0, 9));
   }
-  // At most six digits of the value, even for a very small deviation.
+  // The value has at most six digits, even for a very small deviation.
   const int decimals = std::clamp(std::min(1 - place(std), 5 - place(size)), 0, 9);
   return fmt::format("{:.{}f} \xC2\xB1 {:.{}f}", value, decimals, std, decimals);
 }

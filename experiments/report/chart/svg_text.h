@@ -14,12 +14,12 @@ namespace convscope {
 // allow, become U+FFFD.
 CONVSCOPE_API std::string escape_markup(std::string_view text);
 
-// Estimates the width in pixels. The estimate is rather too large than too small, because the
-// reader's font is unknown.
+// Estimates the width in pixels. The estimate is rather too large than too small, because the font
+// of the reader is unknown.
 CONVSCOPE_API double text_width(std::string_view text, double font_size);
 
-// Returns `text` or, if it does not fit, its two ends with an ellipsis between them. Both ends are
-// kept because names differ at both.
+// Returns `text` or, if it does not fit, its beginning and end with an ellipsis between them. Both
+// are kept because names differ at both.
 CONVSCOPE_API std::string elide(std::string_view text, double font_size, double width);
 
 // Returns `text` in at most `most_lines` lines of at most `width`. Lines break at spaces, else

@@ -80,7 +80,8 @@ void collect(const YAML::Node& node, const std::string& path, const std::string&
 
 using Defaults = std::map<std::string, const OptionField*>;
 
-// Returns keys by path, with the kind of the block ("data[mnist].root") and without ("data.root").
+// Returns each key twice: with the kind of the block ("data[mnist].root") and without
+// ("data.root").
 const std::vector<ConfigKey>& all_keys() {
   static const std::vector<ConfigKey> keys = config_keys();
   return keys;
@@ -135,7 +136,7 @@ bool is_label(const std::string& path) { return path == "schema" || path == "nam
 std::vector<Leaf> leaves_of(const std::string& yaml) {
   std::vector<Leaf> leaves;
   try {
-    flat_config(yaml, "config.yaml");  // refuses texts that are too large or refer to themselves
+    flat_config(yaml, "config.yaml");  // the parser refuses large texts and cyclic references
     collect(YAML::Load(yaml), "", "", leaves);
   } catch (const Error&) {
     leaves.clear();  // RunData names the problem

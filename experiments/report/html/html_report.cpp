@@ -118,7 +118,7 @@ std::string groups_note(const RunSet& set) {
   return html_list(notes);
 }
 
-// A narrow screen scrolls a figure in its box, so that letters stay readable.
+// On a narrow screen a figure scrolls in its box, so that letters stay readable.
 PageSection figures(const DrawnPlots& drawn) {
   PageSection section{.id = "figures", .title = "Figures", .body = ""};
   for (const DrawnPlot& plot : drawn.plots) {
@@ -161,7 +161,7 @@ Fact extreme(const char* name, const RunSet& set, bool largest, bool is_time,
   return fact;
 }
 
-// Returns which algorithm refuses which problems, and why; one row per reason.
+// Returns a table of the problems that each algorithm refuses; one row per reason.
 std::string refusals(const BenchSet& set) {
   std::map<std::vector<std::string>, std::vector<std::string>> problems;
   for (const BenchedRefusal& one : set.refusals) {
@@ -219,8 +219,8 @@ std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   return "<p>" + escape_markup(out) + ".</p>\n" + html_facts(facts);
 }
 
-// Returns the lead of a page of benchmarks: a sentence, warnings about the numbers, and time and
-// settings of each file.
+// Returns the first part of a page of benchmarks: a sentence, warnings about the numbers, and time
+// and settings of each file.
 std::string lead_of(const std::vector<BenchHead>& heads, const std::string& sentence) {
   std::string out = "<p>" + escape_markup(sentence) + ".</p>\n";
   std::vector<std::string> warnings;

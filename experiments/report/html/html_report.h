@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// html_report.h: self-contained pages: they show facts, all plots with their numbers, and tables.
-// They need no script, font or other file, and are readable on a phone.
+// html_report.h: self-contained pages that show facts, all plots with their numbers, and tables.
+// The pages need no script, font or other file, and are readable on a phone.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace convscope {
 
-// Returns the page of one run: plots, summary, epochs, layers and config; missing parts are left
-// out. Never throws because of file contents: the trainer writes this page after each epoch.
+// Returns the page of one run: plots, summary, epochs, layers and config. Parts without data are
+// left out. Never throws because of file contents: the trainer writes this page after each epoch.
 CONVSCOPE_API std::string html_report(const std::string& run_folder);
 
 // Returns the page of several runs: plots, a table of means per config, a table of runs.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// markup.cpp: the parts of pages: tables, lists, facts, and numbers with units.
+// markup.cpp: HTML parts of pages: tables, lists, facts, and numbers with units.
 #include "experiments/report/html/markup.h"
 
 #include <fmt/format.h>

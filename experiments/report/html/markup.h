@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// markup.h: the parts of pages: tables, lists, facts, and numbers with units.
+// markup.h: HTML parts of pages: tables, lists, facts, and numbers with units.
 #pragma once
 
 #include <optional>
@@ -15,23 +15,24 @@ using HtmlTable = std::vector<std::vector<std::string>>;  // the first row is th
 // Returns the whole file of a run, or "" if it is missing or too long (run_file.h).
 std::string file_text(const std::string& path);
 
-// The scrolling box of a wide table; the keyboard can reach it.
+// The start of a box in which a wide table scrolls. The keyboard can reach the box.
 inline constexpr const char* kTableBox =
     "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\">";
-// Returns a table in a box that scrolls sideways, so that the page does not. Known columns have
-// their unit below their name.
+// Returns a table in a box that scrolls sideways, so that the page does not scroll. Known columns
+// have their unit below their name.
 std::string html_table(const HtmlTable& table);
 // Returns "<ul>...", or "" for no sentence.
 std::string html_list(const std::vector<std::string>& sentences);
 
-// A name, its value, and a remark on the value in small letters; omitted when the value is empty.
+// A name, its value, and a remark on the value in small letters. Without a value, the fact is
+// omitted.
 struct Fact {
   std::string name, value, more = {};
 };
 // Returns "<dl>..." without facts that have no value, or "".
 std::string html_facts(const std::vector<Fact>& facts);
 
-// Returns "1.40 ms"; "" for 0 or a non-number: it was not measured.
+// Returns "1.40 ms"; "" for 0 or NaN, which mean that the time was not measured.
 std::string seconds_text(double seconds);
 std::string mib_text(double mib);
 std::string percent_text(const std::optional<double>& percent);  // "98.70 %"

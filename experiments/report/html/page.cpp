@@ -9,9 +9,9 @@
 namespace convscope {
 namespace {
 
-// Figures are 960 wide with letters of 11 pixels; shown 1152 wide, letters have 13 pixels. A narrow
-// screen scrolls them in a box. They are drawn for white paper; a dark page swaps light and dark
-// and keeps the hues.
+// Figures are 960 pixels wide with letters of 11 pixels. The page shows them 1152 wide, so letters
+// have 13 pixels. On a narrow screen they scroll in a box. They are drawn for white paper; a dark
+// page swaps light and dark and keeps the hues.
 constexpr const char* kStyle = R"(
 :root{color-scheme:light dark;--text:#222;--soft:#565656;--line:#ddd;--page:#fff;--box:#f5f6f7;
 --link:#0b5a8a;--good:#1d6b36;--bad:#a4231d;--note:#7a4a00;--notebox:#fff5e2;--mark:#fff0c2;
@@ -78,7 +78,8 @@ std::string to_html(const Page& page) {
   const std::string title = escape_markup(page.title);
   const std::string subtitle =
       page.subtitle.empty() ? "" : "<small>" + escape_markup(page.subtitle) + "</small>";
-  // If the page has no script, its policy forbids all scripts, whatever the files of a run contain.
+  // If the page has no script, its content security policy forbids all scripts, even those that the
+  // files of a run may contain.
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

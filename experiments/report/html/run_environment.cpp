@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_environment.cpp: the part of env.json that pages show.
+// run_environment.cpp: the values of env.json that pages show.
 #include "experiments/report/html/run_environment.h"
 
 #include <cmath>

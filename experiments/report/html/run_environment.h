@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_environment.h: the part of env.json that pages show.
+// run_environment.h: the values of env.json that pages show.
 #pragma once
 
 #include <optional>

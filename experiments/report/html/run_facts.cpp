@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_facts.cpp: the head of a run's page.
+// run_facts.cpp: the first section of a run's page.
 #include "experiments/report/html/run_facts.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_facts.h: the head of a run's page: what ran and where, accuracy, speed, and why its numbers
-// may be unreliable.
+// run_facts.h: the first section of a run's page: what ran and where, accuracy, speed, and why its
+// numbers may be unreliable.
 #pragma once
 
 #include <string>

@@ -56,7 +56,8 @@ std::string long_cell(const std::string& text) {
   return fmt::format("<td class=\"long\"><div title=\"{0}\">{0}</div></td>", markup);
 }
 
-// Returns a cell with `shown`, and the exact value for sorting; empty if not measured.
+// Returns a cell that shows `shown` and holds the exact value for sorting. The cell is empty if the
+// value was not measured.
 std::string number_cell(double value, const std::string& shown) {
   if (!std::isfinite(value)) return "<td class=\"n\"></td>";
   return fmt::format("<td class=\"n\" data-v=\"{:.9g}\">{}</td>", value, escape_markup(shown));
@@ -175,7 +176,7 @@ std::string name_cell(const IndexedRun& run, const std::string& page_folder) {
              escape_markup(fs::path(run.row.path).filename().string()), "</small></th>");
 }
 
-// Returns whether the cell is "<td class="n"></td>".
+// Returns whether the cell is the empty cell "<td class="n"></td>".
 bool is_empty(const std::string& cell) {
   return cell.find('>') + 1 == cell.size() - std::string_view("</td>").size();
 }

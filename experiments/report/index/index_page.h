@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // index_page.h: one self-contained page of all runs and sweeps below a folder. A script searches
-// and sorts; without it the page is a plain table.
+// and sorts the table; without scripts the page is a plain table.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// index_rows.cpp: all runs and sweeps below a folder, read fast.
+// index_rows.cpp: reads all runs and sweeps below a folder fast.
 #include "experiments/report/index/index_rows.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::vector<double> test_accuracies(const std::string& run) {
   return out;
 }
 
-// Removes shared settings; a run with an unreadable config is ignored here.
+// Removes settings that all runs share. A run with an unreadable config is ignored here.
 void drop_shared_settings(std::vector<IndexedRun>& runs) {
   std::map<std::string, std::set<std::string>> values;
   std::map<std::string, std::size_t> counts;
@@ -104,7 +104,8 @@ IndexedSweep read_sweep(const fs::path& path) {
   return sweep;
 }
 
-// Folders between a run and the given folder may be sweeps. A sweep may have no run yet.
+// Folders between a run and the given folder may be sweeps. A folder may also be a sweep without a
+// run.
 class Sweeps {
  public:
   explicit Sweeps(const fs::path& root) : root_(root) {
@@ -186,7 +187,7 @@ RunIndex read_run_index(const std::string& folder) {
     index.runs.push_back(std::move(run));
   }
   drop_shared_settings(index.runs);
-  // The folder's name begins with the time.
+  // The folders are sorted by name, which begins with the time.
   std::stable_sort(index.runs.begin(), index.runs.end(), [](const auto& a, const auto& b) {
     return fs::path(a.row.path).filename() > fs::path(b.row.path).filename();
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// index_rows.h: all runs and sweeps below a folder, read fast: a thousand in a second or two.
+// index_rows.h: reads all runs and sweeps below a folder fast: a thousand runs in a second or two.
 #pragma once
 
 #include <map>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // index_script.cpp: the script that searches and sorts the table of the index page. A column's head
-// has its key in data-k, a number its value in data-v, a row its settings in data-c.
+// has its key in the attribute data-k, a number has its value in data-v, and a row has its settings
+// in data-c.
 #include "experiments/report/index/index_script.h"
 
 namespace convscope {

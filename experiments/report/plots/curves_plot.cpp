@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// curves_plot.cpp: loss and accuracy over the epochs. One config: train, validation and test in one
-// panel. Several: a panel per split, a line per config. Many: a small panel per config, with the
-// others in grey.
+// curves_plot.cpp: loss and accuracy over the epochs. With one config, train, validation and test
+// are in one panel. With several configs, there is a panel per split and a line per config. With
+// many configs, each has a small panel, which shows all other configs in grey.
 #include <algorithm>
 #include <cmath>
 #include <map>

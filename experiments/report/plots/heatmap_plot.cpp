@@ -53,7 +53,8 @@ HeatCell cell_of(const BenchSet& set, const BenchPart& part, std::size_t problem
   return cell;
 }
 
-// Returns the baseline's fastest time relative to ours; below 1 it is faster than all of ours.
+// Returns the baseline's fastest time relative to Convscope's; below 1, the baseline is faster than
+// every algorithm.
 HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t problem,
                    const std::string& peer) {
   const BenchedRow* best = set.fastest(part, problem);
@@ -64,8 +65,8 @@ HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t probl
                cat(peer, ", ", set.problems[problem].text()));
 }
 
-// Returns the measured algorithms in the order of `algorithms`; names of others, which refuse all
-// problems of the part, go to `refusing`.
+// Returns the measured algorithms in the order of `algorithms`. Adds the names of algorithms that
+// refuse all problems of the panel to `refusing`.
 std::vector<std::string> heatmap_columns(const BenchSet& set, const BenchPart& part,
                                          const std::vector<std::string>& algorithms,
                                          std::vector<std::string>& refusing) {

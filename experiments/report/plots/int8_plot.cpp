@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_plot.cpp: speed-up by integers: f32 time divided by int8 time of each layer, for our fastest
-// algorithms and for the baseline.
+// int8_plot.cpp: speed-up by integers: f32 time divided by int8 time of each layer, for Convscope's
+// fastest algorithms and for the baseline.
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -73,7 +73,7 @@ Plot draw_ladder(const LadderSet& set) {
     plot.remarks.clear();
     return plot;
   }
-  // One scale for all, from the power of ten below the slowest rung.
+  // All panels have the same scale, which begins at the power of ten below the slowest rung.
   const double base = std::pow(10.0, std::floor(std::log10(extent.low)));
   for (BarPanel& panel : panels) {
     panel.log_base = base;

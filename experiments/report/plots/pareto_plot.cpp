@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // pareto_plot.cpp: accuracy against cost: time of inference and of a training step per image, bytes
 // of the stored parameters, and nominal bytes. Stored bytes are those of the model file of a
-// quantised or sparse run; nominal bytes are those that bits and zeros would need. The two sizes
-// are separate panels, because nominal bytes are only a possible saving.
+// quantised or sparse run. Nominal bytes are those that the unpruned weights would need with their
+// bits. The two sizes are separate panels, because nominal bytes are only a possible saving.
 #include <algorithm>
 #include <cmath>
 
@@ -77,7 +77,7 @@ bool has_test(const RunGroup& group) {
          0;
 }
 
-// Accuracies on different images are different quantities.
+// Accuracies on different images cannot be compared.
 std::vector<std::string> by_data_set_and_split(const RunGroup& group) {
   std::vector<std::string> facts = by_data_set(group);
   if (!has_test(group)) facts.emplace_back("validation images");

@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-// Grey, because marks use the colours; each level has different dashes.
+// The lines are grey, because the marks use the colours; each level has different dashes.
 struct Level {
   const char* name;
   Ceiling CpuCeilings::*bytes_per_second;
@@ -24,14 +24,14 @@ constexpr Level kLevels[] = {{"L2", &CpuCeilings::l2_copy, 23},
                              {"L3", &CpuCeilings::l3_copy, 31},
                              {"DRAM", &CpuCeilings::dram_copy, 39}};
 
-// Returns the peak of a row's products; 0 for integers in files without an int8 peak, because an
-// estimate of this machine does not hold for another machine.
+// Returns the measured peak of a row's products. Returns 0 for integers in files without an int8
+// peak: an estimate made on this machine does not hold for another machine.
 double peak_of(const BenchSetting& setting, bool bytes) {
   const CpuCeilings& c = *setting.ceilings;
   return (bytes ? c.int8 : c.flops).with(std::min(setting.threads, c.cores), c.cores);
 }
 
-// Adds the peak's line, and each level's bandwidth from the left end to its meeting point.
+// Adds the line of the peak, and the line of each level's bandwidth from the left end to the peak.
 void add_roof(LinePanel& panel, const BenchSetting& setting, bool bytes, double from, double to) {
   if (!setting.ceilings || !(peak_of(setting, bytes) > 0)) return;
   const CpuCeilings& c = *setting.ceilings;
@@ -67,7 +67,7 @@ struct Range {
   Extent flops_per_byte, gflops;
 };
 
-// One scale for all panels makes them comparable.
+// All panels have the same scale, so that they can be compared.
 Range range_of(const BenchSet& set) {
   Range range;
   for (const BenchedRow& row : set.rows) {

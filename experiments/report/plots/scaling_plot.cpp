@@ -24,8 +24,8 @@ double value_of(Over over, const BenchSetting& setting, const Conv2dProblem& pro
                                                    : problem.r);
 }
 
-// Returns the same text for rows that differ only in `over`. Where `over` is the kernel size,
-// padding may differ too, because a larger kernel needs more padding for the same output size.
+// Returns a text that is equal for rows that differ only in `over`. If `over` is the kernel size,
+// the padding may differ too, because a larger kernel needs more padding for the same output size.
 std::string rest_of(Over over, const BenchSetting& setting, BenchedProblem z) {
   std::string size = cat(z.r, "x", z.s);
   if (over == Over::batch) z.n = 0;
@@ -77,7 +77,7 @@ std::vector<Family> families_of(const BenchSet& set, Over over) {
       all[at->second].rows.push_back(&row);
     }
   }
-  // A single value makes no line.
+  // A line needs at least two values of x.
   std::erase_if(all, [&](const Family& family) { return values_of(set, family, over).size() < 2; });
   return all;
 }

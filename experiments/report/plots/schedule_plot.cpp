@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kMaxPoints = 400;  // per line
 constexpr std::size_t kMaxLines = 8;
 
-// Uses the group's first run: seeds share their schedule, and speed depends on the machine.
+// Uses the group's first run: all seeds have the same schedule, and speed depends on the machine.
 Series series_of(const RunGroup& group, double TrainPoint::*value) {
   const std::vector<TrainPoint>& points = group.runs[0].train;
   Series s{.name = group.label};

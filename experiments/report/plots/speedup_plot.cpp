@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// speedup_plot.cpp: the baseline's time divided by ours, for the fastest algorithm and for the
-// choice of `auto`.
+// speedup_plot.cpp: the baseline's time divided by Convscope's time, for the fastest algorithm and
+// for the choice of `auto`.
 #include <algorithm>
 #include <cmath>
 

@@ -16,8 +16,8 @@ struct FittedTable {
   std::vector<std::string> left_out;  // names, in the order of the table
 };
 
-// Returns the table for lines of `width` characters. Columns of `order` may be left out, beginning
-// with the first; columns that are not in `order` stay. Columns of `stay` stay even if all rows
+// Returns the table for lines of `width` characters. The columns in `order` may be left out,
+// beginning with the first; all other columns stay. The columns in `stay` stay even if all rows
 // agree.
 CONVSCOPE_API FittedTable fit_table(const TextTable& table, std::size_t width,
                                     const std::vector<std::string>& order,

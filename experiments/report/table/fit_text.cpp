@@ -31,7 +31,7 @@ Lines lines_of(std::string_view text) {
   return out;
 }
 
-// Returns words; words longer than `room` are split after commas.
+// Returns the words of a text. Words longer than `room` are split after commas.
 Lines words_of(std::string_view text, std::size_t room) {
   Lines out;
   for (std::size_t begin = text.find_first_not_of(' '); begin != kNone;) {
@@ -50,7 +50,7 @@ Lines words_of(std::string_view text, std::size_t room) {
 }
 
 // Returns the start of the second column of a line such as "  name   what it means". For a line
-// with one column, returns its indentation plus a little.
+// with one column, returns its indentation plus two.
 std::size_t hanging_column(const std::string& line, std::size_t width) {
   const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
   const std::size_t gap = line.find("  ", indent);
@@ -67,7 +67,7 @@ std::string wrapped(const std::string& line, std::size_t width) {
   if (shown_width(line) <= width) return line + "\n";
   if (is_rule(line)) return line.substr(0, width) + "\n";
   const std::size_t column = hanging_column(line, width);
-  // Blanks before the second column are kept.
+  // Blanks before the second column are kept, because they align the columns.
   const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
   const bool has_column =
       column > indent + 2 || line.substr(indent, column - indent).ends_with("  ");
@@ -92,7 +92,8 @@ std::vector<Lines> cells_of_bars(const Lines& block) {
   return out;
 }
 
-// Splits columns that two blanks or more separate in every line; one column if there are none.
+// Splits a text into columns that at least two blanks separate in every line. Returns one column if
+// there are no such blanks.
 std::vector<Lines> cells_of_blanks(const Lines& block) {
   std::size_t longest = 0;
   for (const std::string& line : block) longest = std::max(longest, line.size());
@@ -123,7 +124,7 @@ std::vector<Lines> cells_of_blanks(const Lines& block) {
   return out;
 }
 
-// Wraps cells of a table with bars that are too wide for a line.
+// Wraps the cells of a table with bars that is too wide for a line.
 std::vector<Lines> with_broken_cells(const std::vector<Lines>& rows, std::size_t width) {
   const std::size_t count = rows.front().size();
   std::vector<std::size_t> widths(count, 0);
@@ -157,8 +158,8 @@ std::vector<Lines> with_broken_cells(const std::vector<Lines>& rows, std::size_t
   return out;
 }
 
-// Splits a wide table into several tables below each other, each with the first column; "" if they
-// do not fit either.
+// Splits a wide table into several tables below each other, each with the first column. Returns ""
+// if these tables do not fit either.
 std::string split_table(const std::vector<Lines>& rows, std::size_t width, bool bars) {
   const std::size_t count = rows.front().size();
   const auto same = [&](const Lines& cells) { return cells.size() == count; };

@@ -11,11 +11,11 @@
 
 namespace convscope {
 
-// Returns the columns of the terminal of a stream (1 stdout, 2 stderr); without a terminal, the
-// value of the variable COLUMNS; 0 for a file or pipe, which takes lines of any length.
+// Returns the columns of the terminal of a stream (1 stdout, 2 stderr). Without a terminal, returns
+// the value of the variable COLUMNS. Returns 0 for a file or pipe, which takes lines of any length.
 CONVSCOPE_API std::size_t screen_width(int descriptor);
 
-// Width of pages that are always wrapped, such as the help, if no screen gives a width.
+// The width of texts that are always wrapped, such as the help, if no screen gives a width.
 inline constexpr std::size_t kUsualWidth = 80;
 
 // Returns the text in lines of `width` characters; 0: unchanged. A word longer than a line is split

@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// Characters of one or several bytes that LaTeX would not print.
+// Characters of one or several bytes that LaTeX would not print as they are.
 constexpr std::pair<std::string_view, std::string_view> kMarks[] = {
     {"\\", "\\textbackslash{}"},
     {"{", "\\{"},

@@ -58,7 +58,7 @@ bool fits(const RowFilter& filter, const TableCell& cell) {
              filter.key, " is ", exact_text(cell), " in a run, got '", filter.value, "'"));
   }
   if (!std::isnan(a) && !std::isnan(b)) return holds(filter.op, a, b);
-  // "7/3" is a kernel size but not a number, so it is neither below nor above one.
+  // "7/3" is a kernel size but not a number, so it is neither below nor above a number.
   return std::isnan(b) && holds(filter.op, exact_text(cell), filter.value);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_groups.h: runs with the same values of some keys as one row: mean and standard deviation.
+// row_groups.h: combines runs with the same values of some keys into one row: mean and standard
+// deviation.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ using Cell = TableCell;
 
 Cell text_cell(const std::string& text) { return text.empty() ? Cell{} : Cell{text}; }
 Cell maybe(const std::optional<double>& value) { return value ? Cell{*value} : Cell{}; }
-// Sums over no steps are not measurements.
+// Without a step, sums are 0 and not measurements.
 Cell measured(const RunSummary& s, double value) {
   return s.timed_steps > 0 ? Cell{value} : Cell{};
 }
@@ -144,7 +144,7 @@ const std::vector<RunColumn> kColumns = {
     {.name = "state"},
     {.name = "reason"},
     {.name = "path"},
-    // Later columns come last, after those that programs know.
+    // Columns that were added later come last, after the columns that existing programs know.
     {.name = "step",
      .words = "recorded (CUDA graph), planned (compiled once, then replayed) or dynamic (a graph "
               "per step)",
@@ -212,7 +212,7 @@ Cell run_cell(const RunRow& row, const std::string& name) {
     const auto at = row.config.find(name);
     return at == row.config.end() ? Cell{} : cell_of_value(at->second);
   }
-  // A row without a summary has only its name, from its folder.
+  // A row without a summary has only a name, which comes from its folder.
   if (!row.has_summary && name != "name") return {};
   return column->of(row.summary);
 }

@@ -24,7 +24,7 @@ std::string row_before(std::ifstream& file, std::int64_t end) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// Returns whether byte `counted` is between the rows before and after the checkpoint.
+// Returns whether byte `counted` separates the rows before the checkpoint from those after it.
 bool is_between_rows(std::ifstream& file, std::int64_t size, std::int64_t counted,
                      const std::function<RowPlace(std::string_view)>& place_of) {
   if (counted > size) return false;

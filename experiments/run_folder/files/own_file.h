@@ -3,8 +3,8 @@
 //
 // Such a folder may come from another person, and a symbolic link in it could lead a write to any
 // file of the user. Therefore a write follows no link inside the folder. If the name of a rewritten
-// file is a link, the file replaces the link; any other link is refused. The folder itself may be a
-// link.
+// file is a link, the new file replaces the link; any other link is refused. The folder itself may
+// be a link.
 #pragma once
 
 #include <string>

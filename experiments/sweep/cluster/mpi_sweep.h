@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpi_sweep.h: `convscope sweep CONFIG --launcher mpi`: workers on the nodes that mpirun reaches;
-// each takes the next free member. mpirun only starts them: nothing here uses an MPI library.
+// mpi_sweep.h: `convscope sweep CONFIG --launcher mpi`: workers on the nodes that mpirun reaches.
+// Each worker takes the next free member. mpirun only starts the workers: no MPI library is used.
 #pragma once
 
 #include "experiments/launchers/launcher.h"

@@ -115,7 +115,8 @@ std::string slurm_job_in(const std::string& folder, const std::string& sweep) {
     const OutsideAnswer answer =
         ask_slurm({"squeue", "--noheader", "--jobs=" + note.job, "--format=%T|%Z"});
     if (answer.exit_code != 0 && !is_unknown_job(answer)) fail_silent(answer);
-    // Job numbers begin again after a new installation of Slurm.
+    // A noted job number may belong to another job: numbers begin again after a new installation of
+    // Slurm.
     std::istringstream lines(answer.exit_code == 0 ? answer.out : "");
     for (std::string line; std::getline(lines, line);) {
       const std::size_t bar = line.find('|');
@@ -137,7 +138,8 @@ std::string slurm_job_in(const std::string& folder, const std::string& sweep) {
 std::string submit_to_slurm(const std::string& folder, const std::string& script) {
   write_file(own_path(folder, kScriptFile), script);
   std::vector<std::string> words = {"sbatch", "--parsable"};
-  // Slurm also expands % in the folder.
+  // Slurm also expands % in the folder, so the output path of such a folder is passed in plain
+  // form.
   if (folder.find_first_of("%\\") != std::string::npos) {
     words.push_back("--output=" + plain_path(folder) + "/sweep.slurm-%a.log");
   }

@@ -11,8 +11,8 @@
 
 namespace convscope {
 
-// Runs a program of Slurm. Throws an Error of kind kUnavailable that says what to install when it
-// is missing.
+// Runs a program of Slurm. If the program is missing, throws an Error of kind kUnavailable that
+// says what to install.
 CONVSCOPE_API OutsideAnswer ask_slurm(const std::vector<std::string>& words,
                                       const std::string& folder = "");
 
@@ -36,9 +36,9 @@ CONVSCOPE_API std::map<std::size_t, SlurmTask> parse_slurm_tasks(const std::stri
 // Returns how the tasks of an array ended, while Slurm remembers it: "COMPLETED", "NODE_FAIL", ...
 CONVSCOPE_API std::map<std::size_t, std::string> slurm_ends(const std::string& job);
 
-// Returns the array that works on the sweep in this folder, "" for none. This is the noted array
-// or, if the command was killed before the note, the array of this name that was submitted from
-// there. Throws when Slurm does not answer.
+// Returns the array that works on the sweep in this folder, "" for none. If the command was killed
+// before it noted the array, finds the array by its name and the folder that it was submitted from.
+// Throws when Slurm does not answer.
 CONVSCOPE_API std::string slurm_job_in(const std::string& folder, const std::string& sweep);
 
 // Submits the script from the folder; returns the number of the array.

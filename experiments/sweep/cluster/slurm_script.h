@@ -17,11 +17,11 @@ struct SlurmScript {
   std::vector<std::size_t> queue;  // the members: task I trains member I
   SlurmSettings settings = {};
   std::vector<std::string> plugins = {};  // from the command line
-  std::string call = {};  // from sweep.members.json: tasks of another call refuse to work
+  std::string call = {};                  // from sweep.members.json; checked by the tasks
 };
 
-// Returns the script. Folders and names are quoted for the shell and are not in #SBATCH lines: the
-// script is submitted from the folder of the sweep.
+// Returns the script. Folders and names are quoted for the shell. They are not in #SBATCH lines,
+// because the script is submitted from the folder of the sweep.
 CONVSCOPE_API std::string slurm_script(const SlurmScript& script);
 
 // Returns any text as one word of a shell.

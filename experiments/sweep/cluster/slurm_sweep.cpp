@@ -51,7 +51,7 @@ std::string this_program() {
   return path.string();
 }
 
-// Slurm gives a member one core by default; requests as many as its config has threads.
+// By default Slurm gives a member one core. Requests as many cores as the config has threads.
 SlurmSettings settings_for(const SweepPlan& plan, const SweepOptions& options) {
   SlurmSettings out = plan.slurm;
   out.take(options.slurm);
@@ -86,7 +86,7 @@ std::string without_threads(ExperimentConfig config) {
   return to_yaml(config);
 }
 
-// Throws if the members of the array at work are not those of this call.
+// Throws if the running array has other members than this call.
 void refuse_other_members(const std::string& folder, const std::string& job, const SweepPlan& plan,
                           const SweepMembers& theirs) {
   bool same = same_members(plan, theirs.plan);
@@ -146,7 +146,7 @@ class SlurmSweep {
   }
 
  private:
-  // Waits for an array that is just ending, because it cannot be followed.
+  // Waits for an array that is just ending, because such an array cannot be followed.
   void wait_for_cancelled() {
     const SlurmNote note = read_slurm_note(ledger_.path());
     for (bool said = false; !job_.empty() && note.cancelled && note.job == job_; said = true) {
@@ -201,8 +201,8 @@ class SlurmSweep {
     }
   }
 
-  // Slurm queues the tasks of a lost node again, except tasks that it started there before it
-  // noticed the loss, which end as NODE_FAIL. Such members are submitted once more.
+  // Slurm queues the tasks of a lost node again, except tasks that it started on the node before it
+  // noticed the loss, which end as NODE_FAIL. The members of such tasks are submitted once more.
   bool begin_lost_ones_again(WorkersView& view, bool may) {
     static const std::set<std::string> kLost = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "TIMEOUT"};
     const std::map<std::size_t, std::string> ends =
@@ -231,7 +231,7 @@ class SlurmSweep {
     return true;
   }
 
-  // Prints why tasks wait, if it is more than their turn.
+  // Prints why tasks wait, unless they only wait for their turn.
   void tell(const std::map<std::size_t, SlurmTask>& tasks) {
     static const std::set<std::string> kHarmless = {"",         "None",       "Resources",
                                                     "Priority", "Dependency", "JobArrayTaskLimit"};

@@ -16,8 +16,8 @@ struct WorkerSurroundings {
 };
 CONVSCOPE_API WorkerSurroundings worker_surroundings();
 
-// Returns whether Slurm has signalled this task because its time is up. A task that was cancelled
-// or queued again by another command is no longer running for Slurm.
+// Returns whether Slurm has signalled this task because its time is up. If another command
+// cancelled the task or queued it again, Slurm no longer reports it as running.
 CONVSCOPE_API bool time_is_up();
 // Returns "", or Slurm's message.
 CONVSCOPE_API std::string queue_this_task_again();

@@ -12,19 +12,19 @@ namespace convscope {
 
 class CONVSCOPE_API WorkersView {
  public:
-  // Uses `call` from sweep.members.json; members that a worker of an earlier call gave up do not
+  // Uses `call` from sweep.members.json. Members that a worker of an earlier call gave up do not
   // count.
   WorkersView(SweepLedger& ledger, std::string call);
 
-  // Reads the claims, and the run folders of those that have changed; prints a line for each member
-  // that has ended.
+  // Reads the claims, and the run folders of members whose claims have changed. Prints a line for
+  // each member that has ended.
   void look();
   // Returns whether a member is at work or to do.
   bool is_left(std::size_t member) const { return left_.contains(member); }
   const std::set<std::size_t>& left() const { return left_; }
-  // Reads each member once more after the last worker has gone, whatever its claim says. It looks
-  // for some seconds, because file systems may show changes of another node late. Members that are
-  // still left have ended without a reason.
+  // Reads each member once more after the last worker has gone, whatever its claim says. Repeats
+  // the reads for some seconds, because file systems may show changes of another node late. Members
+  // that then are still unfinished have ended without a reason.
   void settle();
   void give_up(std::size_t member, const std::string& sentence);
   // Changes the call for which the remaining members are trained.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_choices.cpp: the basis of a run's algorithm choices, in choices.json of its folder.
+// kept_choices.cpp: the measurements on which a run's choices of algorithms depend, in choices.json
+// of its folder.
 #include "experiments/trainer/choices/kept_choices.h"
 
 #include <filesystem>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_choices.h: the basis of a run's algorithm choices, in choices.json of its folder: the
-// answers of `measure`, and the measured peaks that `auto` uses. A resumed run then chooses the
-// same algorithms, even if the measurements of the machine are missing or different.
+// kept_choices.h: the measurements on which a run's choices of algorithms depend, in choices.json
+// of its folder: the answers of `measure`, and the measured peaks that `auto` uses. A resumed run
+// then chooses the same algorithms, even if the machine has no measurements or different ones.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ namespace convscope {
 class CONVSCOPE_API KeptChoices {
  public:
   explicit KeptChoices(Device device) : device_(device) {}
-  // Takes over the choices of a run's folder for this process, before the network is built; does
-  // nothing without the file. Fails with kIo for a damaged file.
+  // Uses the choices in a run's folder for this process. Must be called before the network is
+  // built. Does nothing without the file. Fails with kIo for a damaged file.
   static void take_over(const std::string& run);
-  // Writes the present choices if there are more than in the file.
+  // Writes the present choices if the file has fewer.
   void write(const std::string& run);
 
  private:

@@ -16,7 +16,7 @@ struct PrunedQuantizer {
 };
 
 CONVSCOPE_API std::vector<PrunedQuantizer> pruned_quantizers(Module& model);
-// Counts the kept values; must be called again when masks have changed.
+// Counts the kept values. Must be called again when masks have changed.
 CONVSCOPE_API void count_kept(const std::vector<PrunedQuantizer>& pruned);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruning.cpp: work of the trainer around each step of a pruned network: runs the pruner and writes
+// pruning.cpp: the work before and after each step of a pruned network: runs the pruner and writes
 // sparsity.csv, one row per layer whenever the masks change.
 #include "experiments/trainer/compression/pruning.h"
 

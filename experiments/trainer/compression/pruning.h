@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruning.h: work of the trainer around each step of a pruned network: runs the pruner and writes
+// pruning.h: the work before and after each step of a pruned network: runs the pruner and writes
 // sparsity.csv, one row per layer whenever the masks change.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace convscope {
 
 class CONVSCOPE_API Pruning {
  public:
-  // Opens sparsity.csv. `steps`: finished training steps; later rows, after the checkpoint that a
-  // run resumes from, are dropped, because they will be written again.
+  // Opens sparsity.csv. `steps`: finished training steps. Rows of later steps are dropped, because
+  // a resumed run writes them again.
   Pruning(Pruner& pruner, const RunFolder& folder, Progress& progress, std::int64_t steps);
   // Returns true when the masks have changed.
   bool before_step(std::int64_t steps);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantization.cpp: work of the trainer around each step of a network with quantisers. It starts
+// quantization.cpp: the work before and after each step of a network with quantisers. It starts
 // them at their step and writes quant.csv, one row per quantiser when all are calibrated and at the
 // end of each epoch.
 #include "experiments/trainer/compression/quantization.h"
@@ -44,8 +44,8 @@ bool Quantization::step_needs_host(std::int64_t steps, bool ends_epoch) const {
 void Quantization::after_step(std::int64_t steps, std::int64_t epoch) {
   if (!observing_) return;
   csv_->append(quant_csv_rows(tensors_, steps, epoch));
-  // Ends counting at once, because a counting network cannot be compiled, and later steps could not
-  // be recorded.
+  // Ends the counting of clipped values at once: while a quantiser counts, the network cannot be
+  // compiled, and later steps could not be recorded.
   observe(false);
 }
 

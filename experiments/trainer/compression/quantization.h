@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantization.h: work of the trainer around each step of a network with quantisers. It starts them
+// quantization.h: the work before and after each step of a network with quantisers. It starts them
 // at their step and writes quant.csv, one row per quantiser when all are calibrated and at the end
 // of each epoch.
 #pragma once
@@ -33,10 +33,10 @@ struct QuantPlan {
 
 class CONVSCOPE_API Quantization {
  public:
-  // Opens quant.csv. `steps`: finished training steps; later rows are dropped, because a resumed
-  // run writes them again.
+  // Opens quant.csv. `steps`: finished training steps. Rows of later steps are dropped, because a
+  // resumed run writes them again.
   Quantization(Module& model, const QuantPlan& plan, const RunFolder& folder, std::int64_t steps);
-  // Tells the quantisers how many weights changed masks keep.
+  // Tells the quantisers how many weights the changed masks keep.
   void count_kept() { convscope::count_kept(pruned_); }
   // Prepares step number `steps`. Returns true when it is the first quantised step.
   bool before_step(std::int64_t steps, bool ends_epoch);

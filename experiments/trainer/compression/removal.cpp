@@ -25,7 +25,7 @@ Network build(const ExperimentConfig& config, const Dataset& data) {
 }
 
 void take_over(TrainingSetup& setup, const ExperimentConfig& config, Network network) {
-  setup.pruner.reset();  // before the model that owns its masks
+  setup.pruner.reset();  // destroyed before the model that owns its masks
   setup.model = std::move(network.model);
   setup.optimizer = std::move(network.optimizer);
   setup.config_yaml = to_yaml(config);

@@ -14,13 +14,13 @@
 
 namespace convscope {
 
-// Replaces network and optimiser of the setup by the smaller ones; returns text that says what
-// stayed.
+// Replaces network and optimiser of the setup by the smaller ones. Returns a text about the network
+// that remains.
 CONVSCOPE_API std::string remove_pruned(TrainingSetup& setup);
 
 // Prepares a run that resumes from a checkpoint after the removal; `config_yaml` is the
-// checkpoint's. Network and optimiser get its sizes, with values of a new run. Returns false, and
-// changes nothing, for a checkpoint before the removal.
+// checkpoint's. Gives network and optimiser the sizes of the checkpoint, with initial values. For a
+// checkpoint before the removal, changes nothing and returns false.
 CONVSCOPE_API bool rebuild_removed(TrainingSetup& setup, const std::string& config_yaml);
 
 }  // namespace convscope

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// evaluator.cpp: evaluates one data set repeatedly, by recorded steps or by evaluate().
+// evaluator.cpp: evaluates one data set repeatedly, with recorded steps or with evaluate().
 #include "experiments/trainer/evaluation/evaluator.h"
 
 namespace convscope {
 
-// Records the steps if the device can, and records them again when the network computes
-// differently.
+// Records the steps if the device can. Records them again when the network has changed how it
+// computes.
 void Evaluator::record() {
   if (recorded_ && !recorded_->is_current()) recorded_.reset();
   const bool may = plans_ && device_.type != DeviceType::cpu && why_not_recorded_.empty();

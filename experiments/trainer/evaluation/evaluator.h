@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // evaluator.h: evaluates one data set repeatedly. On a device that records steps
-// (recorded_steps.h), the data are in device memory and the results are read once at the end.
-// On other devices, evaluate() runs.
+// (recorded_steps.h), the data are in device memory and the results are read once at the end. On
+// other devices, evaluate() runs.
 #pragma once
 
 #include <memory>

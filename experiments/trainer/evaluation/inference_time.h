@@ -2,10 +2,10 @@
 // inference_time.h: the time of inference of a trained network as executed (codes, blocks of
 // weights, a smaller dense network), and its kernels.
 //
-//   time      of one batch: only the network, without loss and loader. On a device that records
-//             steps (recorded_steps.h), of a recorded evaluation step, which includes gathering the
-//             batch and the loss
-//   batches   a few full batches of the loader in turn, loaded before
+//   time      that of one batch in the network only, without loss and loader. On a device that
+//             records steps (recorded_steps.h), that of a recorded evaluation step, which includes
+//             the gathering of the batch and the loss
+//   batches   a few full batches of the loader in turn, loaded in advance
 //   noise     the median of many batches after a few warm-up batches. Other work on the machine
 //             changes the mean, and the minimum may be luck; the median is stable
 // Usage   if (const auto time = measure_inference(model, *test, device, /*plans=*/true)) ...
@@ -26,7 +26,7 @@ struct InferenceTime {
 
 // Measures in eval mode without a graph and restores the mode. plans: as in TrainStep. `recorded`:
 // steps of an evaluation with this loader, or null. Returns nothing when the loader has no full
-// batch. Takes about 0.25 s, or a few batches if they take longer.
+// batch. Takes about 0.25 s, or longer if a few batches take longer.
 CONVSCOPE_API std::optional<InferenceTime> measure_inference(Module& model, Loader& loader,
                                                              Device device, bool plans,
                                                              RecordedSteps* recorded = nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_need.cpp: the memory that a config needs, computed before any is allocated.
+// memory_need.cpp: computes the memory that a config needs before any is allocated.
 #include "experiments/trainer/memory/memory_need.h"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNee
   const auto bytes = [&](std::int64_t images) { return bytes_of(images, data.sample); };
   const std::int64_t loaded = bytes(data.train + data.test);
   need.loading_bytes = loaded;
-  // Splitting and limiting copy the kept images.
+  // Splitting and limiting a data set copy the images that are kept.
   if (of.val_split > 0) need.loading_bytes = loaded + bytes(data.train);
   if (of.limit > 0) need.loading_bytes = std::max(need.loading_bytes, loaded + bytes(train));
   need.data_bytes = bytes(train + of.val_split + data.test);
@@ -45,7 +45,8 @@ void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNee
   }
 }
 
-// Adds the masks of the training, and the values that it keeps for pruned weights.
+// Adds the masks of the training. Returns the bytes of the values that the training keeps for
+// pruned weights.
 std::int64_t add_masks(const ExperimentConfig& config, Module& model, const Shape& input) {
   if (config.sparsity.values().empty()) return 0;
   const SparsityOptions options = parse_sparsity(config.sparsity);
@@ -60,7 +61,7 @@ std::int64_t add_masks(const ExperimentConfig& config, Module& model, const Shap
   return held;
 }
 
-// Masks have no values here, so a layer that must compute from blocks counts as a dense layer.
+// The masks have no values here, so a layer that must compute from blocks counts as a dense layer.
 ExperimentConfig without_blocks(ExperimentConfig config) {
   const auto dense = [](Conv2dPolicy& policy) {
     for (std::string* word : {&policy.forward, &policy.backward_data, &policy.backward_weight}) {
@@ -87,7 +88,7 @@ void count_network(const ExperimentConfig& given, const DataFacts& data, MemoryN
   const auto plan = StepPlan::make(*model, input, PlanMode::training, nullptr, {}, true);
   need.step_bytes = plan ? plan->memory().arena_bytes : 0;
   need.update_bytes = nothing.live_bytes(device) - need.step_bytes - (need.network_bytes - held);
-  // A device keeps the compiled step of each split; the CPU has one at a time.
+  // A device keeps the compiled steps of all splits; the CPU keeps one at a time.
   const bool records = device.type != DeviceType::cpu;
   model->eval();
   const auto evaluation = StepPlan::make(
@@ -101,7 +102,7 @@ void count_network(const ExperimentConfig& given, const DataFacts& data, MemoryN
   if (config.data.val_split > 0) need.evaluation_bytes *= 2;
 }
 
-// Returns the keys that lower it, the most effective one first.
+// Returns the config keys that lower the need, the most effective one first.
 std::string advice(const ExperimentConfig& config, const MemoryNeed& need, bool host) {
   const bool all = host && need.device.type == DeviceType::cpu;
   struct Way {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_need.h: the memory that a config needs, computed before any is allocated: the network, its
+// memory_need.h: computes the memory that a config needs before any is allocated. The network, its
 // optimiser and its compiled steps are built without memory (framework/memory/unbacked.h), so the
 // sizes are those of the run.
 //
-// Not counted: steps that cannot be compiled (they need more), the program itself, and copies of
-// the data set on a device, which are made if there is space.
+// The result omits steps that cannot be compiled (they need more), the program itself, and copies
+// of the data set on a device, which are made only if there is space.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace convscope {
 
-// Facts on a data set, known before or after loading.
+// Facts about a data set, known before or after loading.
 struct DataFacts {
   std::int64_t train = 0, test = 0;  // images
   Shape sample;                      // [C,H,W]
@@ -39,8 +39,8 @@ struct CONVSCOPE_API MemoryNeed {
 CONVSCOPE_API MemoryNeed memory_need(const ExperimentConfig& config, const DataFacts& data);
 
 // Returns a line for the log. Throws Error of kind kConfig when the config can never fit into this
-// machine's memory, of kind kUnavailable when its device has too little; another device may have
-// enough.
+// machine's memory. Throws Error of kind kUnavailable when the device has too little; another
+// device may have enough.
 CONVSCOPE_API std::string check_memory(const ExperimentConfig& config, const DataFacts& data,
                                        const ControlGroups& groups = {});
 

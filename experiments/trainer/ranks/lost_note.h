@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lost_note.h: the note in a run's status.json when a process of its group is lost or has failed:
-// that the run stopped, and why. After a loss the run can resume from its checkpoint.
+// lost_note.h: writes to a run's status.json that the run stopped, and why, when a process of its
+// group is lost or has failed. After a loss the run can resume from its checkpoint.
 #pragma once
 
 #include "experiments/run_folder/run_folder.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_order.cpp: what process 0 sends to the others of its group before training.
+// rank_order.cpp: sends the files that only process 0 reads to the other processes, before
+// training.
 #include "experiments/trainer/ranks/rank_order.h"
 
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rank_order.h: what process 0 sends to the other processes of its group before training: the
-// contents of all files that only process 0 reads. The run folder and the config need not be
-// visible to the other processes.
+// contents of all files that only process 0 reads. So other hosts need not see the run folder and
+// the config.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct RankOrder {
   std::int64_t epochs_limit = 0;
 };
 
-// Sends the order of process 0; all others receive it.
+// Sends the order of process 0; all other processes receive it.
 CONVSCOPE_API RankOrder share_order(ProcessGroup& group, const RankOrder& order);
 
 // Copies the file `from` of process 0 to the path `to` in the other processes. If `from` is "",
 // nothing is copied and all processes return false.
 CONVSCOPE_API bool share_file(ProcessGroup& group, const std::string& from, const std::string& to);
 
-// A temporary folder for a process that writes no run folder: its files go there and are removed
-// with the object.
+// A temporary folder for a process that writes no run folder. The files of the process are in this
+// folder and are removed with the object.
 class CONVSCOPE_API ScratchFolder {
  public:
   ScratchFolder();

@@ -27,8 +27,8 @@ struct Share {
   bool is_shared() const { return parts() > 1; }
 };
 
-// Returns the step number that dropout draws its mask from; different parts of a batch get
-// different masks. Part 0 keeps the number, so a single process draws unchanged masks.
+// Returns the step number from which dropout draws its mask, so that different parts of a batch get
+// different masks. Part 0 keeps the number, so the masks of a single process are unchanged.
 constexpr std::int64_t step_of_part(std::int64_t step, std::int64_t part) {
   return step + (part << 40);
 }

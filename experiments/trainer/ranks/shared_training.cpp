@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_training.cpp: training on several processes, in addition to its steps.
+// shared_training.cpp: the work of training on several processes outside of its steps: checks,
+// copies, evaluation, stop signals.
 #include "experiments/trainer/ranks/shared_training.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ bool is_power_of_two(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
 [[noreturn]] void refuse(const std::string& sentence) { fail(ErrorKind::kConfig, kName, sentence); }
 
-// A single process that computes its batches in chunks has no partner to sum with.
+// A single process that computes its batches in chunks sums over its chunks only.
 class AloneReducer final : public Reducer {
  public:
   void sum(const Tensor&, float) override {}  // the terms already contain the weights
@@ -202,7 +203,7 @@ void average_quantizers(ProcessGroup& group, Module& model) {
   }
 }
 
-// If there are fewer batches than processes, each process evaluates all of them.
+// If there are fewer batches than processes, each process evaluates all batches.
 Dataset batches_of_rank(const Dataset& data, std::int64_t batch_size, const Share& share) {
   const std::int64_t batches = batches_of(data.size(), batch_size);
   if (share.size() == 1 || batches < share.size()) return data;

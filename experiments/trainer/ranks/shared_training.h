@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_training.h: the parts of training on several processes that are not in the steps: checks,
+// shared_training.h: the work of training on several processes outside of its steps: checks,
 // copies, evaluation, stop signals.
 #pragma once
 
@@ -14,16 +14,16 @@
 
 namespace convscope {
 
-// Returns how this process shares the batches of a config. Fails with kConfig when it cannot: more
-// processes than images in a batch or parts of a deterministic sum; or chunks with quantisers or
-// masks that need whole batches.
+// Returns how this process shares the batches of a config. Fails with kConfig when there are more
+// processes than images in a batch or parts of a deterministic sum. Fails also when quantisers or
+// masks need whole batches but the batch is computed in chunks.
 CONVSCOPE_API Share share_of(const ExperimentConfig& config, ProcessGroup* group);
 
 // Returns the largest number of images of a full batch that this process computes at once.
 CONVSCOPE_API std::int64_t images_at_once(std::int64_t batch_size, const Share& share);
 
 // Returns the parameters and running statistics of a network, ready to be summed; null when batches
-// are not shared. Must be called before steps are compiled, because the gradients move.
+// are not shared. Must be called before steps are compiled, because it moves the gradients.
 CONVSCOPE_API std::unique_ptr<GradientExchange> exchange_of(Module& model, Device device,
                                                             const Share& share);
 

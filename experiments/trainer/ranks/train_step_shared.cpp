@@ -11,12 +11,12 @@
 namespace convscope {
 namespace {
 
-// Indices into facts_ after the losses of the parts.
+// Indices into facts_, whose first elements are the losses of the parts.
 enum Fact : std::size_t { kCorrect, kSignals, kSignalSum, kFacts };
 
 }  // namespace
 
-// The losses are known before the backward pass, so they are exchanged during it.
+// The losses are known before the backward pass, so they are exchanged during the backward pass.
 void TrainStep::queue_facts() {
   const auto parts = static_cast<std::size_t>(share_.parts());
   const int signal = signal_ != nullptr ? signal_() : 0;
