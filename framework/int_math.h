@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int_math.h: integer arithmetic for host and GPU: quotients rounded up, and fast division by a
-// divisor that is known before a kernel starts.
+// int_math.h: integer arithmetic for the CPU and the GPU: division that rounds up or down, and fast
+// division by a divisor that is known before a kernel starts.
 //
 // All functions are forced inline, so *_simd.cpp files can use them (see framework/simd/simd.h).
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // random.h: counter-based random numbers. Number i of stream s under seed k is a pure function of
 // (k, s, i), so all threads and devices compute the same numbers in any order. The state of a
-// generator is three integers.
+// generator is three integers: k, s and i.
 //
 // Source: J. Salmon, M. Moraes, R. Dror, D. Shaw: Parallel Random Numbers: As Easy as 1, 2, 3,
 // SC 2011, doi 10.1145/2063384.2063405 (Philox4x32-10). The normal numbers use the Box-Muller

@@ -19,7 +19,8 @@ if(others)
   message(STATUS "convscope: left out of the package: ${others}")
 endif()
 
-# Licences of compiled-in header libraries, from the build system: a binary must include their notices.
+# Adds the licences of compiled-in header libraries, because a binary must include their notices. The
+# build system has the licence files.
 set(doc ${root}/share/doc/convscope)
 function(convscope_add_licence package)
   if(EXISTS /usr/share/doc/${package}/copyright)
