@@ -4,12 +4,9 @@
 //
 // Usage   const SideQueues& queues = side_queues_kernel.get(device)();
 //         void* queue = queues.make(device.index);
-//         queues.fork(device.index, queue);          queues.fork(device.index, queue);  // `queue`
-//                                            waits for the first queue's present work
-//         ...                                        ...                                // queue
-//                                            work in `queue` and in the first queue
-//         queues.join(device.index, queue);          queues.join(device.index, queue);  // later
-//                                            work in the first queue waits for `queue`
+//         queues.fork(device.index, queue);  // `queue` waits for the first queue's present work
+//         ...                                // queue work in `queue` and in the first queue
+//         queues.join(device.index, queue);  // later work in the first queue waits for `queue`
 #pragma once
 
 #include "framework/kernel_slot.h"

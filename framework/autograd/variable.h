@@ -34,7 +34,7 @@ class CONVSCOPE_API Variable {
   Device device() const { return value().device(); }
   DType dtype() const { return value().dtype(); }
 
-  bool requires_grad() const;           // a leaf that needs a gradient, or computed from such leaves
+  bool requires_grad() const;           // a leaf that needs a gradient, or computed from one
   void set_requires_grad(bool wanted);  // leaves only
   bool is_leaf() const;
 

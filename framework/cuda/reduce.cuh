@@ -6,8 +6,9 @@
 
 namespace convscope {
 
-// Sums x over the axes whose bit is set in `mask`; adds to y with `accumulate`. y has the elements
-// of the remaining axes; f32 (summed in double) or f64. Two runs give the same bits.
+// Sums x over the axes whose bit is set in `mask`. Overwrites y, or adds to y with `accumulate`. y
+// has the elements of the remaining axes; f32 (summed in double) or f64. Two runs give the same
+// bits.
 void sum_on_cuda(const Tensor& x, unsigned mask, const Tensor& y, bool accumulate);
 
 }  // namespace convscope

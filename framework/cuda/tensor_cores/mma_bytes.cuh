@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma_bytes.cuh: a product of one warp on the tensor cores with bytes in registers (sm_80) and
-// exact 32-bit accumulators.
+// mma_bytes.cuh: an int8 matrix product of one warp on the tensor cores (sm_80), with operands in
+// registers and exact 32-bit accumulators.
 //
 //   lane l of a warp holds of A [16 x 32]: rows l/4 and l/4 + 8, k = 4 (l%4) + {0, 1, 2, 3} and
 //                                          16 more: a register has four k of a row
