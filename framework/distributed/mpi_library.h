@@ -30,7 +30,7 @@ struct MpiLibrary {
   void* status_ignore = nullptr;
   int thread_serialized = 2;
 
-  // Functions; every int result is an error code, 0 = success.
+  // These functions return an error code as int; 0 is success.
   int (*init_thread)(int* argc, char*** argv, int required, int* provided) = nullptr;
   int (*finalize)() = nullptr;
   int (*abort)(Word comm, int code) = nullptr;
@@ -51,9 +51,9 @@ struct MpiLibrary {
                     Request* request) = nullptr;
 };
 
-// Opens the MPI library. `wanted` is the one that works with the launcher: "Open MPI", "MPICH" or
-// "" (either). CONVSCOPE_MPI_LIBRARY names another file. When no file can be opened, throws
-// kUnavailable with the list of these files. The library stays open.
+// Opens the MPI library. `wanted` is the library that works with the launcher: "Open MPI", "MPICH"
+// or "" (either). CONVSCOPE_MPI_LIBRARY names another file. If no file can be opened, throws
+// kUnavailable with a list of the files that were tried. The library stays open.
 CONVSCOPE_API const MpiLibrary& open_mpi_library(const std::string& wanted);
 
 }  // namespace convscope

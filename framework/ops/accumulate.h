@@ -7,7 +7,7 @@
 
 namespace convscope {
 
-// Adds `from` to `to`. Both have the same shape, dtype (f32 or f64) and device.
+// Adds `from` to `to`. The two tensors have the same shape, dtype (f32 or f64) and device.
 CONVSCOPE_API void accumulate(const Tensor& to, const Tensor& from);
 
 extern CONVSCOPE_API KernelSlot<void(const Tensor& to, const Tensor& from)> accumulate_kernel;

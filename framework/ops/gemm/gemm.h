@@ -5,10 +5,10 @@
 //   C[i,j] = sum over k of op(A)[i,k] op(B)[k,j],   op(A) is M x K, op(B) is K x N, C is M x N
 //
 // Implementations, same arguments:
-//   gemm         register-tiled product (gemm_simd.cpp), with the instruction set chosen at run
-//                time; several threads, same bits with any number of threads.
-//   gemm_eigen   Eigen's product, one thread, for teaching and comparison. This library is built
-//                for baseline x86-64, so Eigen gets only SSE2, whatever the CPU supports.
+//   gemm         register-tiled product (gemm_simd.cpp); the instruction set is chosen at run time.
+//                Several threads; the bits are the same with any number of threads.
+//   gemm_eigen   Eigen's product on one thread, for teaching and comparison. This library is built
+//                for baseline x86-64, so Eigen uses only SSE2, whatever the CPU supports.
 #pragma once
 
 #include <cstdint>
