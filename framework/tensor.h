@@ -91,9 +91,9 @@ class CONVSCOPE_API Tensor {
   // Returns rows [begin, begin + count) of the leading dimension; shares the elements.
   Tensor slice_rows(std::int64_t begin, std::int64_t count) const;
 
-  Tensor clone() const;            // a deep copy, same device
-  Tensor to(Device device) const;  // itself when it is already on `device`
-  Tensor to(DType dtype) const;    // a copy on the same device; *this if dtype is equal
+  Tensor clone() const;                      // a deep copy, same device
+  Tensor to(Device device) const;            // itself when it is already on `device`
+  Tensor to(DType dtype) const;              // a copy on the same device; *this if dtype is equal
   void copy_from(const Tensor& from) const;  // same shape and dtype, any devices
   void zero() const;
   void fill(double value) const;

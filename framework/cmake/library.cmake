@@ -49,7 +49,7 @@ set_source_files_properties(
   ${CMAKE_CURRENT_SOURCE_DIR}/experiments/config/shipped/shipped_configs.cpp PROPERTIES
   COMPILE_DEFINITIONS "CONVSCOPE_SOURCE_CONFIGS=\"${CMAKE_CURRENT_SOURCE_DIR}/experiments/configs\";\
 CONVSCOPE_CONFIGS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/configs\"")
-# The program finds the CMake package in the same two ways: `convscope new algorithm` prints its
+# The program finds the CMake package in the same two locations: `convscope new algorithm` prints its
 # path.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
   OUTPUT_VARIABLE convscope_bin_to_package)
@@ -58,7 +58,7 @@ set_source_files_properties(
   COMPILE_DEFINITIONS
   "CONVSCOPE_PACKAGE_FROM_PROGRAM=\"${convscope_bin_to_package}/cmake/convscope\"")
 
-# The program finds the notebooks in the same two ways. Their kernel includes a header that CMake writes
+# The program finds the notebooks in the same two locations. Their kernel includes a header that CMake writes
 # into the build folder.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
   OUTPUT_VARIABLE convscope_bin_to_include)

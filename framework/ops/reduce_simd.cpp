@@ -16,7 +16,7 @@ namespace {
 using std::int64_t;
 
 constexpr int64_t kBlock = 64;  // terms per lane in a block
-constexpr int kChains = 4;      // independent sums: an addition takes 4 cycles, 1 or 2 start in each
+constexpr int kChains = 4;      // independent sums: an add takes 4 cycles, 1 or 2 start per cycle
 
 double row_sum(const float* x, int64_t n) {
   double total = 0;

@@ -118,7 +118,7 @@ void Fiber::restart() {
 }
 
 // Runs first after each switch, on the stack that continues. From the sanitizer, it gets the
-// position of the previous stack. The position of the scheduler's stack is known in no other way.
+// position of the previous stack. Nothing else tells the position of the scheduler's stack.
 void Fiber::arrived([[maybe_unused]] Fiber& at) {
 #if defined(CONVSCOPE_ASAN)
   __sanitizer_finish_switch_fiber(at.fake_stack_, &came_from->stack_bottom_,
