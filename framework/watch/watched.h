@@ -192,7 +192,7 @@ auto operator-(const A& a, const B& b) {
   const auto right = watching::number(b);
   return watching::result(left, right, [](auto x, auto y) { return x - y; });
 }
-// The dividend is a constant. No lesson divides numbers that were read.
+// Divides two constants of the program. No lesson divides numbers that were read.
 template <class A, class T>
 requires std::is_arithmetic_v<A>
 constexpr WatchedNumber<T> operator/(A a, const WatchedNumber<T>& b) {

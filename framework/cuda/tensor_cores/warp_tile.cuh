@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // warp_tile.cuh: D [16 x 8] += A [16 x 16] B [16 x 8] by one warp on the tensor cores, A and B in
 // fp16/bf16 in shared memory. It uses ldmatrix and mma.sync from sm_80, and plain loops over the
-// same bytes in the emulation. It is for small products, where each warp has a few tiles of its
-// own.
+// same bytes in the emulation. It is for small products, where each warp has a few tiles.
 //
 // Shared memory   A has rows of `pitch` elements, K inner. A transposed A has `pitch` elements per
 //                 index of K, rows inner. B has columns of `pitch` elements, K inner. Rows and
