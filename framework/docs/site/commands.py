@@ -28,7 +28,7 @@ PLACEHOLDERS = {
 }
 IN_TEXT = re.compile(r"`(?:build/release/bin/)?convscope ([^`]+)`")
 IN_BLOCK = re.compile(r"^\s*(?:\$ )?(?:\S*/)?convscope ((?![ :]).*)")
-# Output of the program, or the usage of a command.
+# Lines with output of the program, or with the usage of a command.
 NO_COMMAND = re.compile(r"^\S*:|\[|\||^info +→")
 NO_DEVICE = 5  # exit code of a correct command on a machine without a GPU
 LEFT_OUT = {"CHANGELOG.md"}  # may name commands of earlier versions
@@ -103,7 +103,7 @@ def resolves(program, words):
     # `experiments/configs/...`: any of them.
     if not re.fullmatch(r"[\w./-]+[\w]", rest[at]) or rest[at].startswith(("my", "mine")):
         return 0, ""
-    if kind == "sweep" and "--work" in rest:  # it takes a folder that a sweep has prepared
+    if kind == "sweep" and "--work" in rest:  # --work takes a folder that a sweep has prepared
         return 0, ""
     if kind == "sweep":
         return call(program, ["sweep", rest[at], "--dry-run", *of_launcher, *changes])

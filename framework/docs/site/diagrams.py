@@ -19,7 +19,7 @@ PICTURES = "framework/docs/pictures"
 SOURCES = (".h", ".cpp", ".cu", ".cuh", ".inc")
 INCLUDE = re.compile(r'(?m)^\s*#\s*include\s+"([^"]+)"')
 
-# Where a folder is drawn: (row, left, width), and what it holds.
+# Where each folder is drawn, as (row, left, width), and the text in its box.
 TOP = {
     "experiments": (0, 20, 760, "command line, configs, trainer, benchmarks, plots"),
     "quant": (1, 20, 170, "quantisation"),
@@ -31,7 +31,7 @@ TOP = {
 }
 ROW_TOP = [20, 105, 190, 480]
 ROW_HEIGHT = [50, 50, 245, 50]
-# Folders inside of layers/: (left, top, width), and what they hold.
+# Folders inside of layers/: (left, top, width), and the text in each box.
 INSIDE = {
     "deform_conv2d": (35, 240, 160, "samples that move"),
     "sparse_conv": (205, 240, 160, "at active sites only"),
@@ -41,7 +41,7 @@ INSIDE = {
 }
 BOX = 44
 
-STEPS = [  # (file, what must occur in it, title, text)
+STEPS = [  # (file, text that must occur in the file, title, text)
     (
         "experiments/configs/quickstart.yaml",
         "train:",
@@ -204,7 +204,7 @@ def folders(root):
         if not (root / "layers" / name).is_dir():
             raise Problem(f"expected the folder layers/{name}, which folders.svg shows")
     pairs = includes(root)
-    # Folders inside of layers/ count as layers in the arrows between top folders.
+    # For the arrows between top folders, the folders inside of layers/ count as layers.
     tops = {tuple("layers" if name in INSIDE else name for name in pair) for pair in pairs}
     inner = {pair for pair in pairs if pair[0] in INSIDE and pair[1] in INSIDE}
     out = ""

@@ -184,7 +184,7 @@ def main():
         say(str(error))
         sys.exit(1)
     write_config(build, out, nav)
-    # Without --quiet, which would keep the warnings from --strict, too.
+    # --quiet is left out, because it would hide the warnings from --strict, too.
     made = subprocess.run(
         [str(mkdocs), "build", "--strict", "--clean", "-f", str(build / "mkdocs.yml")],
         capture_output=True,

@@ -107,7 +107,7 @@ def page(repository, pages, name, build, store):
         if cell.get("outputs"):
             key = f"{stem}-{number}"
             body = "".join(output_html(output) for output in cell["outputs"])
-            # Names inside of a figure are those of one figure, not of the page.
+            # An id inside of a figure is unique in the figure, but not on the page.
             body = re.sub(r'\b(id="|url\(#|href="#)', rf"\g<1>{key}-", body)
             store[key] = f'<div class="output">{body}</div>'
             parts.append(PLACE.format(key))

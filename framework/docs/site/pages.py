@@ -117,7 +117,8 @@ class Pages:
                 if not line.strip():
                     in_list = False
                 elif ITEM.match(line):
-                    # A list may follow a paragraph at once; Python-Markdown wants an empty line.
+                    # A list may directly follow a paragraph, but Python-Markdown requires an empty
+                    # line between them.
                     if before.strip() and not in_list:
                         out.append("")
                     in_list = True

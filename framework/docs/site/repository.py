@@ -20,7 +20,7 @@ class Repository:
         self.folders = {
             str(parent) for name in self.files for parent in pathlib.PurePosixPath(name).parents
         }
-        self.by_end = {}  # each end of a path: all files that end so
+        self.by_end = {}  # maps each end of a path to all files whose path ends so
         for name in self.files:
             parts = name.split("/")
             for i in range(len(parts)):
@@ -70,6 +70,7 @@ class Repository:
             if name in self.known:
                 return name
         ends = self.by_end.get(word, [])
-        # Several fit: prefer one below the folder of the text, as `cpu/direct.cpp` in a README.
+        # If several files fit, prefer one below the folder of the text, as for `cpu/direct.cpp` in
+        # a README.
         near = [name for name in ends if name.startswith(os.path.dirname(where) + "/")]
         return ends[0] if len(ends) == 1 else near[0] if len(near) == 1 else None
