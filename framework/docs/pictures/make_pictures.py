@@ -44,7 +44,7 @@ def chunks(png):
 
 
 def unfiltered(data, width, height, depth):
-    """Returns the rows of a PNG with its filters undone."""
+    """Returns the rows of pixels of a PNG, decoded from the PNG's row filters."""
     stride, rows = width * depth, []
     before = bytearray(stride)
     for y in range(height):

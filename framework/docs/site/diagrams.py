@@ -5,7 +5,7 @@
 folders.svg shows which folder includes headers of which other folder. The arrows are read from the
 `#include` lines. config_to_kernel.svg follows a config to the kernel that runs. Each of its steps names
 a file and a function, and the function must occur in the file. Without --write the script checks that
-the committed pictures are those that it makes.
+the committed pictures equal the pictures that it makes.
 """
 
 import argparse
@@ -110,7 +110,7 @@ class Problem(Exception):
 
 
 def folder_of(name):
-    """`conv2d` for a file of layers/conv2d/, else the top folder of a file."""
+    """Returns `conv2d` for a file of layers/conv2d/, and otherwise the top folder of the file."""
     first, *rest = name.split("/")
     if first == "layers" and len(rest) > 1 and rest[0] in INSIDE:
         return rest[0]
@@ -136,7 +136,7 @@ def includes(root):
 
 
 def reduced(pairs):
-    """Returns the pairs without those that follow from other pairs."""
+    """Returns the pairs (a, c) without those that follow from pairs (a, b) and (b, c)."""
     nodes = {node for pair in pairs for node in pair}
     reach = {node: {b for a, b in pairs if a == node} for node in nodes}
     for middle in nodes:

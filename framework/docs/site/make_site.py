@@ -119,7 +119,7 @@ def write_config(build, out, nav):
 
 
 def generate(repository, program, build):
-    """Writes all pages. Returns the menu, the number of keys and of notebooks with outputs."""
+    """Writes all pages. Returns the menu, the number of keys, and the number of notebooks with outputs."""
     pages, store = Pages(repository, build / "docs"), {}
     for name in repository.documents():
         pages.document(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of the repository, and the file that a word of a document means."""
+"""Lists the files of the repository, and finds the file to which a word of a document refers."""
 
 import os
 import pathlib
@@ -54,15 +54,15 @@ class Repository:
         ]
 
     def target(self, word, where):
-        """Returns the file or folder that a link means, or None."""
+        """Returns the file or folder to which a link refers, or None."""
         beside = os.path.normpath(os.path.join(os.path.dirname(where), word))
         if beside in self.known or beside in self.folders:
             return beside
         return None
 
     def named(self, word, where):
-        """Returns the file that a name in a text means: from the root, next to the text, or the
-        only path that ends so. Returns None where no path or several paths fit."""
+        """Returns the file to which a name in a text refers. The name is a path from the root or from the text's
+        folder, or the end of exactly one path. Returns None if no path or several paths fit."""
         if not FILE_NAME.fullmatch(word):
             return None
         beside = os.path.normpath(os.path.join(os.path.dirname(where), word))
