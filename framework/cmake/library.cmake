@@ -11,7 +11,7 @@ file(GLOB_RECURSE convscope_sources CONFIGURE_DEPENDS ${convscope_globs})
 list(FILTER convscope_sources EXCLUDE REGEX
   "/(experiments/(cli/main\\.cpp|peers/|python/)|framework/cuda/emulation/)")
 if(NOT CONVSCOPE_EXPERIMENTS)
-  # All files except the test matrix, which only the tests of layers use.
+  # The library contains all files except the test matrix, which only the tests of layers use.
   set(convscope_matrix_sources ${convscope_sources})
   list(FILTER convscope_matrix_sources INCLUDE REGEX "/experiments/check/matrix/")
   list(FILTER convscope_sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/experiments/")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // async_copy.cuh: copies from global to shared memory that bypass registers (cp.async, sm_80).
 //
-//   async_copy<16>(&tile[i], &x[j], inside);   // 4, 8 or 16 bytes; zeros when not `inside`
+//   async_copy<16>(&tile[i], &x[j], inside);   // 4, 8 or 16 bytes; zeros unless `inside`
 //   async_copy_commit();                       // all copies since the last commit are one group
 //   async_copy_wait<1>();                      // until at most 1 group of this thread is pending
 //   __syncthreads();                           // makes the copies of other threads visible

@@ -92,8 +92,7 @@ struct PieceWalk {
       }
     }
   }
-  // Calls use(index, load(index)) for every piece of this thread; `index` is the piece's index in
-  // x.
+  // Calls use(index, load(index)) for every piece of this thread. `index` is its index in x.
   template <class Load, class Use>
   __device__ void run(const Load& load, const Use& use) const {
     const int own = piece();

@@ -13,8 +13,8 @@
 //
 // - A block must not read another block's memory before the first barrier of the cluster, because
 //   the other block may not have begun.
-// - A block must not exit while others read its memory. So a kernel that reads other blocks ends
-// with a barrier.
+// - A block must not exit while others read its memory. So a kernel in which blocks read the memory
+//   of other blocks ends with a barrier.
 // - Work that needs no other block can be placed between cluster_arrive() and cluster_wait().
 // - All threads of a warp call a cluster barrier together. Exited threads count as arrived.
 // - Cluster kernels use dynamic shared memory only. In the emulation, all blocks share one copy

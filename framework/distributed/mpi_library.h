@@ -5,8 +5,8 @@
 // MPI specifies the names of functions and leaves the binary interface to each library: a
 // communicator is a pointer in Open MPI and a number in MPICH. Both kinds of handle fit into a
 // machine word and are passed in the same register, so one table of constants per library is
-// enough. The interfaces have been stable since Open MPI 1.10 and MPICH 3.1
-// (https://www.mpich.org/abi).
+// enough. The interfaces have been stable since Open MPI 1.10 and MPICH 3.1.
+// Source: https://www.mpich.org/abi
 #pragma once
 
 #include <cstdint>

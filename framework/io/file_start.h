@@ -16,8 +16,7 @@ struct FileStart {
   std::uint64_t size = 0;  // of the whole file
   std::vector<std::uint8_t> bytes = {};
 };
-// Returns the first bytes of a regular file, at most `most_bytes`. Throws the errors of
-// read_file().
+// Returns the first bytes of a regular file, at most `most_bytes`. Throws as read_file() does.
 CONVSCOPE_API FileStart read_start(const std::string& path, std::size_t most_bytes);
 
 // Calls `take` with each line of a regular file from byte `from`, without the line end. For a last

@@ -37,8 +37,8 @@ constexpr std::string_view name_of(Isa isa) {
   return kNames[static_cast<int>(isa)];
 }
 
-// Returns the widest instruction set that this CPU supports, or the one set by CONVSCOPE_ISA or
-// set_isa().
+// Returns the widest instruction set that this CPU supports, unless CONVSCOPE_ISA or set_isa() sets
+// another instruction set.
 CONVSCOPE_API Isa current_isa();
 CONVSCOPE_API bool supports_isa(Isa isa);
 // Forces an instruction set; throws when this CPU lacks it. For tests and comparisons.

@@ -128,8 +128,8 @@ CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, i
   for (int i = 0; i < count; ++i)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i * step), parts[i]);
 }
-// Returns in the low half of each lane the minimum of `least` and the low half of a. Start with
-// least = set_ints(-1).
+// Returns, in the low half of each lane, the minimum of `least` and the low half of a. `least` is
+// set_ints(-1) at the start.
 CONVSCOPE_INLINE Ints least_low_halves(Ints least, Ints a) {
   return {_mm512_mask_min_epu16(least.v, 0x55555555, least.v, a.v)};
 }

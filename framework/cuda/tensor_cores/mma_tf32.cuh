@@ -25,8 +25,8 @@ __device__ inline float rounded_tf32(float v) {
 // Rounds to the nearest TF32, ties away from zero. NaN stays NaN.
 __device__ inline float to_tf32(float v) { return v == v ? rounded_tf32(v) : v; }
 
-// Computes d += A B of one warp. d[0] and d[1] are in row l/4, d[2] and d[3] in row l/4 + 8. a has
-// {row l/4, row l/4 + 8} for k = l%4, then for k = l%4 + 4.
+// Computes d += A B of one warp. d[0] and d[1] belong to row l/4, and d[2] and d[3] belong to row
+// l/4 + 8. a holds rows l/4 and l/4 + 8 for k = l%4, then the same rows for k = l%4 + 4.
 __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, float b1) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   struct Factors {

@@ -135,7 +135,7 @@ def problem(program, command, in_text):
 
 
 def check(program, repository):
-    """Returns the problems, the number of commands that were parsed, and the number of texts that only name one."""
+    """Returns the problems, the number of parsed commands, and the number of texts that only name a command."""
     found, parsed, forms = [], 0, 0
     if subprocess.run(
         [program, "info"], capture_output=True, env={**os.environ, "CONVSCOPE_PARSE_ONLY": "1"}

@@ -17,9 +17,9 @@
 
 namespace convscope {
 
-// Computes the product. lda, ldb, ldc: elements between rows in memory. `transpose_a`: a holds
-// op(A) transposed, K x M. `transpose_b`: b holds op(B) transposed, N x K. K = 0 gives zeros (or
-// leaves C unchanged when it accumulates). C must not overlap A or B.
+// Computes the product. lda, ldb and ldc are the numbers of elements between rows in memory. With
+// `transpose_a`, a holds the transpose of op(A), of shape K x M. With `transpose_b`, b holds the
+// transpose of op(B), of shape N x K. If K is 0, the product is zero. C must not overlap A or B.
 CONVSCOPE_API void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
                         std::int64_t k, const float* a, std::int64_t lda, const float* b,
                         std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate);
