@@ -7,9 +7,9 @@
 //           this, so it is recorded like kernels, and a replayed step needs no host.
 // Weights   NCCL multiplies the terms by the weight (ncclRedOpCreatePreMulSum), so no kernel scales
 //           the terms first.
-// Processes If a process is lost, the other processes wait in NCCL's kernels forever. The background
-//           thread of the process group detects the loss and ends the process, so that NCCL needs
-//           no watchdog.
+// Processes If a process is lost, the other processes wait in NCCL's kernels forever. NCCL needs no
+//           watchdog here: the background thread of the process group detects the loss and ends
+//           the process.
 // Order     Free recordings that contain sums before the reducer: NCCL waits for them.
 #pragma once
 
