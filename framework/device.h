@@ -73,7 +73,8 @@ struct DeviceBackend {
   double (*ms_between)(int index, void* from, void* to) = nullptr;  // waits for `to`
 
   // Between begin and end, work is recorded (CUDA: a captured graph), and replayed as one unit.
-  // Null on devices without recording. Do not allocate or wait during a recording.
+  // These functions are null on devices that cannot record. Do not allocate or wait during a
+  // recording.
   void (*begin_recording)(int index) = nullptr;
   void* (*end_recording)(int index) = nullptr;
   void (*replay)(int index, void* recording) = nullptr;

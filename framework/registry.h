@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// registry.h: a generic table by name: algorithms, layers, optimisers, schedules, data sets.
+// registry.h: a generic table that maps names to entries: algorithms, layers, optimisers,
+// schedules, data sets.
 //
 // An entry registers itself in the file that defines it, so a new entry changes no other file.
-// Entries are sorted by name, never in link order. The table is a function in a .cpp file:
+// Entries are sorted by name, never in link order. A function in a .cpp file returns the table:
 //   Registry<LayerType>& layer_types() { static Registry<LayerType> table("layer"); return table; }
 #pragma once
 

@@ -88,7 +88,7 @@ class CONVSCOPE_API Tensor {
   // Returns a view with another shape. One size may be -1: it is computed from the others.
   Tensor reshape(std::initializer_list<std::int64_t> sizes) const;
   Tensor reshape(const Shape& shape) const;
-  // Returns rows [begin, begin + count) of the leading dimension; shares the elements.
+  // Returns rows [begin, begin + count) of the leading dimension. The result shares the elements.
   Tensor slice_rows(std::int64_t begin, std::int64_t count) const;
 
   Tensor clone() const;                      // a deep copy, same device

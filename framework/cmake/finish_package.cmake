@@ -57,7 +57,7 @@ compiled in from other projects: the folder licences beside this file.\n")
 endif()
 
 # The .tar.gz contains the libraries that a small system lacks, in a separate folder, so that no other program finds
-# them. The C and C++ libraries and zlib come from the system, because they must match its other libraries.
+# them. The C and C++ libraries and zlib come from the system, because they must match the system's other libraries.
 find_program(patchelf patchelf)
 if(NOT patchelf)
   message(FATAL_ERROR "convscope: expected patchelf, because libraries in the .tar.gz find each "

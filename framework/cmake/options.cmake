@@ -1,4 +1,5 @@
-# Compiler flags shared by all targets of the project: an interface library, no global state.
+# Compiler flags that all targets of the project share, as an interface library instead of global
+# variables.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()

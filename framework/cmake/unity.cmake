@@ -1,5 +1,6 @@
-# Files compiled together: their headers are parsed once, and shared template instances are compiled once.
-# CONVSCOPE_UNITY is for builds without edits: a changed file recompiles its whole unit.
+# Compiles several source files as one unit, so that headers are parsed once and shared template instances
+# are compiled once. CONVSCOPE_UNITY is for builds without edits, because a changed file recompiles its
+# whole unit.
 option(CONVSCOPE_UNITY "Compile files that are no kernels in units of several" OFF)
 set(CONVSCOPE_ALONE "" CACHE STRING
   "Files to compile alone all the same, a regular expression: the folder that one works in")

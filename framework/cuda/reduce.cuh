@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce.cuh: sums over axes, for the operations that need one (sum, gradients of biases).
+// reduce.cuh: sums over axes, for operations such as sum() and the gradients of biases.
 #pragma once
 
 #include "framework/tensor.h"

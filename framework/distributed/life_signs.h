@@ -27,7 +27,7 @@ class LifeSigns {
   void say(Kind kind, std::int32_t code, const std::string& text);
   void say_signal(int signal) { signal_ = signal; }
 
-  // Returns a process that was silent for longer than the patience; -1: none.
+  // Returns a process that was silent for longer than the permitted time; -1: none.
   int silent_rank() const { return silent_; }
   // Returns the first process that has failed; -1: none.
   int failed_rank() const { return failed_; }

@@ -19,7 +19,7 @@ namespace convscope {
 
 class CONVSCOPE_API StagedReducer : public Reducer {
  public:
-  // Takes in `why` the reason for not using a faster reducer; text() reports it.
+  // Makes the reducer. `why` is the reason for not using a faster reducer; text() reports it.
   StagedReducer(ProcessGroup& group, Device device, SumOrder order, std::string why);
   ~StagedReducer() override;
   StagedReducer(const StagedReducer&) = delete;

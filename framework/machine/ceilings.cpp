@@ -252,7 +252,7 @@ MachineCeilings machine_ceilings(DeviceType device) {
             .bytes_per_second = measured->dram_copy.one_thread * num_threads(),
             .int8_flops_per_second = measured->int8.one_thread * num_threads()};
   }
-  // 32 FLOPs per cycle with FMA vectors, 8 with SSE2, at 3.5 GHz; 25 GB/s per core.
+  // Assumes 32 FLOPs per cycle with FMA vectors, 8 with SSE2, at 3.5 GHz, and 25 GB/s per core.
   const double per_core = current_isa() == Isa::scalar ? 28e9 : 112e9;
   return {per_core * num_threads(), 25e9 * num_threads()};
 }

@@ -24,7 +24,7 @@ class CONVSCOPE_API Axes {
   int count_ = 0;
 };
 
-// Returns sums (and means) over axes. keepdim: the axes remain, with size 1.
+// Returns sums (and means) over axes. With keepdim, the summed axes remain, with size 1.
 CONVSCOPE_API Variable sum(const Variable& x, const Axes& axes = {}, bool keepdim = false);
 CONVSCOPE_API Variable mean(const Variable& x, const Axes& axes = {}, bool keepdim = false);
 // Returns the maxima over axes, of size at least 1. NaN counts as the largest value. The gradient

@@ -83,7 +83,7 @@ CONVSCOPE_INLINE Ints odd_lanes(Ints a, Ints b) {
 }
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
-// Rounds half to even. Values out of range give the lowest integer.
+// Converts to integers, rounding half to even. Values out of range become the lowest integer.
 CONVSCOPE_INLINE Ints round_to_ints(Vec a) { return {_mm512_cvtps_epi32(a.v)}; }
 CONVSCOPE_INLINE Vec load_codes(const std::uint8_t* p) {
   return {_mm512_cvtepi32_ps(
@@ -377,7 +377,8 @@ CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints) { return a; }
 CONVSCOPE_INLINE Ints odd_lanes(Ints, Ints b) { return b; }
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {static_cast<float>(a.v)}; }
-// Rounds half to even. NaN and values out of range give the lowest integer.
+// Converts to integers, rounding half to even. NaN and values out of range become the lowest
+// integer.
 CONVSCOPE_INLINE Ints round_to_ints(Vec a) {
   if (!(a.v >= -2147483648.0f && a.v < 2147483648.0f)) return {-2147483647 - 1};
   return {static_cast<std::int32_t>(__builtin_rintf(a.v))};

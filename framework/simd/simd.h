@@ -28,7 +28,7 @@ struct Vec {
 };
 CONVSCOPE_INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
 CONVSCOPE_INLINE void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
-// Selects the first `count` lanes (0..kLanes). Loads set the others to 0; stores skip them.
+// Selects the first `count` lanes (0..kLanes). Loads set the other lanes to 0; stores skip them.
 CONVSCOPE_INLINE __mmask16 first_lanes(int count) {
   return static_cast<__mmask16>((1u << count) - 1u);
 }

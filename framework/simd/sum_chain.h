@@ -39,7 +39,7 @@ inline constexpr int kSumChain = 160;
 // The expected error of one chain of kSumChain terms, in eps, when errors have random signs.
 inline constexpr double kExpectedChainGrowth = 8;
 
-// Returns the bound for any numbers, in eps of the sum over magnitudes.
+// Returns the bound for any numbers, as a multiple of eps times the sum of the magnitudes.
 inline double worst_sum_growth(double terms, bool one_chain) {
   if (one_chain || terms <= kSumChain) return terms / 2 + 1;
   return (kSumChain + terms / kSumChain) / 2 + 1;

@@ -20,7 +20,8 @@ namespace {
 
 using convscope::DType;
 
-// Returns the bits of static_cast<float>(Float16), without branches. Keeps an exponent of all ones.
+// Returns the bits of static_cast<float>(Float16), without branches. inf and NaN keep an exponent
+// of all ones.
 [[gnu::always_inline]] inline std::uint32_t bits_of_half(std::uint32_t half) {
   const std::uint32_t sign = (half & 0x8000u) << 16;
   const std::uint32_t rest = half & 0x7fffu;
@@ -45,7 +46,8 @@ template <int kDepths>
   }
 }
 
-// A vector of columns. Use it only inside functions: passing it depends on the instruction set.
+// A vector of columns. Use it only inside functions, because passing a vector to a function depends
+// on the instruction set.
 using Vector [[gnu::vector_size(4 * kColumnsAtOnce), gnu::aligned(4), gnu::may_alias]] = float;
 
 }  // namespace
