@@ -11,7 +11,7 @@
 //           A kernel that merges sets stores their mean as the shift, so entry 2 is 0.
 // Merging   Two sets have counts m and n, means a and b, and sums of squared deviations A and B:
 //             mean = a + (b - a) n / (m + n),   squares = A + B + (b - a)^2 m n / (m + n)
-//           A constant added to all data changes no operand of a subtraction except a and b.
+//           Only b - a subtracts numbers that an offset of the data makes large.
 // Numerics  Let u = 2^-24, M the largest magnitude, and L the number of merges between an element
 //           and its part. A mean has an error e <= (L + 2) u M. The sum of n squares about such a
 //           mean is too large by n e^2, and each merge uses the difference of two such means. So

@@ -20,7 +20,7 @@ CONVSCOPE_API Tensor softmax(const Tensor& logits);  // [N,K] -> [N,K], rows sum
 // Returns the index of each row's largest entry: [N,K] -> i32 [N]. Among equal entries, the first
 // is chosen; a NaN counts as the largest.
 CONVSCOPE_API Tensor argmax(const Tensor& logits);
-// Returns the number of rows whose largest entry is at their label.
+// Returns the number of rows whose largest entry is the entry of the label.
 CONVSCOPE_API std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
 
 // Computes y = softmax(x) by rows. `losses` [N] gets the loss of each row, unless it is undefined.

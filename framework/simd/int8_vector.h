@@ -133,7 +133,7 @@ CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, i
 CONVSCOPE_INLINE Ints least_low_halves(Ints least, Ints a) {
   return {_mm512_mask_min_epu16(least.v, 0x55555555, least.v, a.v)};
 }
-// Returns one bit per lane, set where the low half of the lane is at most `bound`.
+// Returns one bit per lane. The bit is set if the low half of the lane is at most `bound`.
 CONVSCOPE_INLINE unsigned lanes_up_to(Ints a, int bound) {
   const __m512i low = _mm512_and_si512(a.v, _mm512_set1_epi32(0xffff));
   return _mm512_cmple_epi32_mask(low, _mm512_set1_epi32(bound));
