@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a fresh clone to a first experiment: installs missing packages (Debian 12, Ubuntu 24.04),
-# configures, builds, and then runs, tests, packs, opens the notebooks or makes the site. A second
-# call skips finished work.
+# Leads from a fresh clone to a first experiment. Installs missing packages (Debian 12, Ubuntu
+# 24.04), configures, builds, and then runs a training, tests, makes packages, opens the notebooks
+# or makes the site. A second call skips finished work.
 set -euo pipefail
 
-# Packages that the program needs. 'a
-# b': either will do, the first is installed.
+# Packages that the program needs. 'a|b' means that either package will do; a is installed if
+# both are missing.
 packages=(
   g++ cmake ninja-build
   libeigen3-dev libyaml-cpp-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev
@@ -139,13 +139,15 @@ install_packages() {
     apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-# Tells whether a driver is installed; without one libconvscope_cuda would never be opened.
+# Tells whether a driver is installed. Without a driver, the program never opens libconvscope_cuda.
 has_gpu() { [[ -e ${CONVSCOPE_DRIVER_FILE:-/dev/nvidiactl} || -e /dev/dxg ]]; }
 
-# build TESTS TARGET: configures with or without the tests, unless already configured so, and builds.
+# build TESTS TARGET: configures the build with or without the tests, unless it is already configured
+# so, and builds.
 build() {
   local tests=$1 target=$2 cache=build/$preset/CMakeCache.txt configured=""
-  # ninja itself notices later changes of CMake files; a failed first attempt writes no build.ninja.
+  # ninja notices later changes of CMake files. If build.ninja is missing, the first configuration
+  # has failed.
   if [[ -f build/$preset/build.ninja && ! CMakePresets.json -nt $cache ]]; then
     configured=$(<"$cache")
   fi

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The stages of .ci/run and .ci/nightly: installing packages that only CI needs, the sanitizers' tests, packages, CUDA,
-# Python, fuzzing, files compiled one by one.
+# The stages of .ci/run and .ci/nightly. They install packages that only CI needs, run the tests with sanitizers, check
+# packages, CUDA and Python, fuzz, and compile files one by one.
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 
 # install COMMAND PACKAGES...: installs packages that only CI needs, if the command is missing.
@@ -12,8 +12,8 @@ install() {
     >>"$logs/apt.log" 2>&1 || echo "ci: could not install ${*:2} ($logs/apt.log)"
 }
 
-# The sanitizers and the fuzzers need clang 16. The other tests skip what is missing: pages in a browser, converters,
-# shells, the reader of manual pages.
+# The sanitizers and the fuzzers need clang 16. The other packages are optional, because tests skip what is missing:
+# pages in a browser, converters, shells, the reader of manual pages.
 install_tools() {
   install clang++-16 clang-16 libclang-rt-16-dev libomp-16-dev llvm-16 # llvm-symbolizer names lines
   install chromium chromium
@@ -29,16 +29,16 @@ install_tools() {
 }
 
 # Installs the packages of the notebooks (experiments/notebooks/requirements.txt), once. Without a network, or with
-# another version of Python, the tests that need them are skipped.
+# another version of Python, the installation fails, and the tests that need these packages are skipped.
 install_notebooks() { python3 experiments/notebooks/set_up.py --packages --environment build/notebooks/env; }
-install_python() {  # the parts of Python that Debian packages separately
+install_python() {  # the modules of Python that Debian packages separately
   ((EUID == 0)) && command -v apt-get >/dev/null &&
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv python3-dev
 }
 notebook_packages() { install_notebooks || { install_python && install_notebooks; }; }
 
-# Runs the test programs of a preset and prints the counts of their cases: all programs, or those of the given
-# folders, which are then built without experiments/.
+# Runs the test programs of a preset and prints the counts of their cases. Without FOLDER, runs all programs.
+# With folders, runs only theirs, and builds without experiments/.
 sanitized_tests() { # PRESET FILTER [FOLDER...]
   local preset=$1 filter=$2
   shift 2
@@ -59,10 +59,10 @@ sanitized_tests() { # PRESET FILTER [FOLDER...]
 }
 
 # .ci/run tests these folders under the address sanitizer and the undefined-behaviour sanitizer. The commands and file
-# readers in experiments/ and the fuzzers take longer to build than these folders: .ci/nightly runs them.
+# readers in experiments/ and the fuzzers take longer to build, so .ci/nightly tests them.
 folders_under_address=(framework layers optim quant sparsity datasets)
-# .ci/run skips tests that take minutes and whose code other tests run too: layers of whole networks, long sums, wide
-# transforms, a decompression bomb of 300 MiB, repeated values.
+# .ci/run skips tests that take minutes and whose code other tests run, too. They test layers of whole networks, long
+# sums, large transforms, a decompression bomb of 300 MiB, and repeated values.
 long='*HostileBytes.ChangedBits*:*HoldTheirBoundWhereAllErrors*:*SparseConv.HoldsItsBound*:'
 long+='*SparseConv.HasTheGradients*:*SparseConv.HasTheSameBits*:Parsers/*EveryBeginning*/sweep'
 long+=':*UnpacksToVeryMuch*:*LongSumsOfOneSign'
@@ -82,16 +82,17 @@ done
 short_under_address=-$long
 where_threads_meet="*Thread*:*Parallel*:*Loader*:*Prefetch*:*Memory*:*Optimizer*-$deform"
 
-# Makes and checks the packages; tests/install/clean_root.sh installs them in a minimal system, which takes longer.
+# Makes and checks the packages. tests/install/clean_root.sh installs them in a minimal system, which takes longer.
 packages() {
   ./bootstrap.sh package --yes --preset ci-units && python3 tests/install/check_packages.py build/ci-units/packages
 }
 
-# Without a driver the tests do not need CUDA. These kernels are not run here, so they are compiled only to PTX.
+# Compiles the kernels to PTX only. Without a driver no kernel runs here, and the tests do not need the CUDA
+# library.
 cuda() { cmake --preset ci-units && cmake --build --preset ci-units --target convscope_cuda_ptx; }
 
-# The Python package with the library of the first stage, so that no file is compiled twice, on the emulation of CUDA;
-# then two networks in ONNX Runtime. Skipped if its packages cannot be installed.
+# Tests the Python package on the emulation of CUDA, with the library of the first stage, so that no file is compiled
+# twice. Then runs two networks in ONNX Runtime. Skipped if the required packages cannot be installed.
 python=build/python/env
 python_packages() {
   [[ -x $python/bin/python ]] || python3 -m venv "$python" || return 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Shared by .ci/run and .ci/nightly: stages with a log and counts, and the time limit. Both source this file from the
-# root of the repository. The stages' commands are in jobs.sh.
+# Functions that .ci/run and .ci/nightly share: stages with a log and counts, and the time limit. Both scripts source
+# this file from the root of the repository. The stages' commands are in jobs.sh.
 logs=build/ci-logs
 mkdir -p "$logs"
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
@@ -22,8 +22,8 @@ count_of() { # sets `counts`
   [[ $counts =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]] || counts=""
 }
 
-# stage NAME COMMAND...: runs a stage with its output in a log, which is printed when it fails. The counts are those of
-# its last line; without them the stage counts as one case.
+# stage NAME COMMAND...: runs a stage. Its output goes to a log, which is printed when the stage fails. The counts are
+# read from the last line of the log; without such a line, the stage counts as one case.
 stage() {
   local name=$1 log=$logs/$1.log start=$SECONDS status=0 counts
   shift
@@ -33,7 +33,7 @@ stage() {
     passed=$((passed + BASH_REMATCH[1]))
     failed=$((failed + BASH_REMATCH[2]))
     skipped=$((skipped + BASH_REMATCH[3]))
-    # The command failed for another reason than a counted case.
+    # No counted case has failed, but the command has.
     if ((status != 0 && BASH_REMATCH[2] == 0)); then failed=$((failed + 1)); fi
   elif ((status == 0)); then passed=$((passed + 1)); else failed=$((failed + 1)); fi
   if [[ $counts == "0 passed, 0 failed, "* ]]; then
@@ -46,9 +46,9 @@ stage() {
   fi
 }
 
-# The time limit: a slow machine must not reject a good change. `long_stage` is `stage` for optional stages. It does not
-# begin after `begin_until` seconds, and is stopped after `end_at` seconds; both count as skipped, with a line. A test
-# that failed before that still counts as failed.
+# The time limit exists because a slow machine must not reject a good change. `long_stage` replaces `stage` for optional
+# stages. Such a stage does not begin after `begin_until` seconds, and is stopped after `end_at` seconds. In both cases
+# it counts as skipped, and a line is printed. A test that failed before the stop still counts as failed.
 begin_until=${CONVSCOPE_CI_BEGIN_UNTIL:-3600}
 end_at=${CONVSCOPE_CI_END_AT:-4500}
 long_stage() {
@@ -60,7 +60,8 @@ long_stage() {
   cut_off=""
   stage "$name" until_end "$@"
 }
-# until_end NAME COMMAND...: `timeout` starts a new shell, which must know the functions of this one.
+# until_end NAME COMMAND...: runs the command under `timeout`, which starts a new shell. That shell
+# gets the functions of this one.
 until_end() {
   local name=$1 status=0
   shift

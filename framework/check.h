@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check.h: errors. One exception type; its message is one sentence: the operation, what was
-// expected, why, and what it got.
+// check.h: the project's exception type, and the macro that throws it. The message is one sentence:
+// it names the operation, what was expected and why, and the value that came instead.
 #pragma once
 
 #include <stdexcept>
@@ -33,7 +33,8 @@ class CONVSCOPE_API Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// Returns the exit code for a kind: 2 usage, 3 config, 4 data, 5 unavailable, 6 I/O, 1 run failed.
+// Returns the exit code for a kind of error: 2 usage, 3 config, 4 data, 5 unavailable, 6 I/O, 1 for
+// a failed run.
 CONVSCOPE_API int exit_code(ErrorKind kind) noexcept;
 
 // Throws Error.

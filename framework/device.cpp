@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device.cpp: the table of device backends; opens libconvscope_cuda.
+// device.cpp: contains the table of device backends, and opens libconvscope_cuda.
 #include "framework/device.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,8 @@ std::array<DeviceBackend, kDeviceTypeCount>& backends() {
   return table;
 }
 
-// Returns CONVSCOPE_CUDA_LIBRARY, or the CUDA library in the folder of the library with this code.
+// Returns the path in CONVSCOPE_CUDA_LIBRARY if it is set. Otherwise returns the path of
+// libconvscope_cuda.so in the folder of libconvscope.
 std::string cuda_library_path() {
   if (const char* given = std::getenv("CONVSCOPE_CUDA_LIBRARY")) return given;
   Dl_info here{};
@@ -31,7 +32,7 @@ std::string cuda_library_path() {
 }
 
 DeviceStatus open_cuda() {
-  // A library named by the user may be the emulation, which needs no driver.
+  // A library that the user names may be the emulation, which needs no driver.
   if (std::getenv("CONVSCOPE_CUDA_LIBRARY") == nullptr &&
       dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
     return {false, "this machine has no NVIDIA driver (libcuda.so.1 was not found)"};

@@ -33,7 +33,7 @@ struct Device {
 struct DeviceFacts {
   std::string name;                // "NVIDIA H200"
   std::string compute_capability;  // "9.0"
-  std::string driver_api;          // highest CUDA version that the driver speaks: "13.0"
+  std::string driver_api;          // highest CUDA version that the driver supports: "13.0"
   std::string runtime;             // CUDA version that the library was built with
   int multiprocessors = 0;
   std::int64_t l2_bytes = 0;
@@ -49,11 +49,11 @@ struct DeviceBackend {
   void (*system_free)(int index, void* pointer, std::size_t bytes) = nullptr;
   // Waits until the copy has finished.
   void (*copy_to_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
-  // Returns at once when `from` is pinned. Then set a mark after the copy, and do not change `from`
-  // before the device has reached the mark.
+  // Queues the copy. Returns at once when `from` is pinned. In that case, set a mark after the
+  // copy, and do not change `from` before the device has reached the mark.
   void (*copy_from_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
-  // Returns at once. `to` is pinned. Set a mark after the copy: `to` is valid when the device has
-  // reached the mark.
+  // Queues the copy and returns at once. `to` is pinned. Set a mark after the copy: `to` is valid
+  // when the device has reached the mark.
   void (*queue_copy_to_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
   void (*copy_within)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
   void (*fill_bytes)(int index, void* to, int value, std::size_t bytes) = nullptr;
@@ -73,7 +73,8 @@ struct DeviceBackend {
   double (*ms_between)(int index, void* from, void* to) = nullptr;  // waits for `to`
 
   // Between begin and end, work is recorded (CUDA: a captured graph), and replayed as one unit.
-  // Null on devices without recording. Do not allocate or wait during a recording.
+  // These functions are null on devices that cannot record. Do not allocate or wait during a
+  // recording.
   void (*begin_recording)(int index) = nullptr;
   void* (*end_recording)(int index) = nullptr;
   void (*replay)(int index, void* recording) = nullptr;

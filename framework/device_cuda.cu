@@ -2,8 +2,8 @@
 // device_cuda.cu: the CUDA DeviceBackend: memory, copies, timing marks, recorded graphs.
 //
 // All work of a process goes to one stream that this file creates, because the legacy default
-// stream cannot be captured. So a freed block may be reused at once: its next user is queued after
-// its last user.
+// stream cannot be captured. So the allocator may reuse a freed block at once: the kernel that uses
+// the block next is queued after the kernel that used the block last.
 #include <array>
 #include <cstring>
 
@@ -14,7 +14,7 @@ namespace convscope {
 
 void check_cuda(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // reports an error once; a broken device reports it again
+  (void)cudaGetLastError();  // clears the error; a broken device reports it again
   fail(ErrorKind::kRun, "cuda",
        cat(what, " failed: ", cudaGetErrorName(status), ", ", cudaGetErrorString(status)));
 }
@@ -57,7 +57,7 @@ void* system_allocate(int, std::size_t bytes) {
   return out;
 }
 void system_free(int, void* pointer, std::size_t) {
-  // Not checked: at process exit the driver may be gone already.
+  // The result is ignored: at process exit, the driver may already be shut down.
   (void)cudaFree(pointer);
 }
 void copy_to_host(int, void* to, const void* from, std::size_t bytes) {
@@ -67,7 +67,7 @@ void copy_to_host(int, void* to, const void* from, std::size_t bytes) {
 }
 void copy_from_host(int, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  // Source is pageable memory: returns when `from` has been read.
+  // Returns when `from` has been read if it is pageable memory, and at once if it is pinned.
   CONVSCOPE_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream()));
 }
 void queue_copy_to_host(int, void* to, const void* from, std::size_t bytes) {
@@ -105,8 +105,9 @@ void* make_mark(int) {
   return event;
 }
 void free_mark(int, void* mark) { (void)cudaEventDestroy(static_cast<cudaEvent_t>(mark)); }
-// Makes the mark an external event: in a recording it becomes a node that each replay sets again.
-// Without the flag, the event would only order the streams.
+// Makes the mark an external event: in a recording, the event becomes a node of the graph, and each
+// replay sets the event again. Without cudaEventRecordExternal, an event in a recording only orders
+// the streams.
 void set_mark(int, void* mark) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   CONVSCOPE_CUDA(cudaStreamIsCapturing(cuda_stream(), &status));

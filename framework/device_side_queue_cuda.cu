@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_side_queue_cuda.cu: a second stream, ordered against the first by events. In a recording
-// the two streams become branches of the graph.
+// device_side_queue_cuda.cu: a second CUDA stream, ordered relative to the first stream by events.
+// In a recording, the two streams become branches of the graph.
 #include "framework/cuda/launch.cuh"
 #include "framework/device_side_queue.h"
 
@@ -13,7 +13,8 @@ constexpr bool kEmulated = true;
 constexpr bool kEmulated = false;
 #endif
 
-// Makes the side queue with high priority: it has few kernels, and other kernels wait for them.
+// Makes the side queue with high priority: it has few kernels, and kernels of the first queue wait
+// for them.
 void* make(int) {
   int least = 0;
   int greatest = 0;
@@ -23,10 +24,10 @@ void* make(int) {
   return made;
 }
 
-// Not checked: at process exit the driver may be gone already.
+// The result is ignored: at process exit, the driver may already be shut down.
 void free(int, void* queue) { (void)cudaStreamDestroy(static_cast<cudaStream_t>(queue)); }
 
-// One event is enough: a wait refers to the event's state at the time when the wait is queued.
+// One event is enough: a wait uses the state that the event has when the wait is queued.
 void let_wait(cudaStream_t who, cudaStream_t for_whom) {
   static const cudaEvent_t event = [] {
     cudaEvent_t made = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtype.h: the element types of tensors and the two 16-bit float formats in plain C++.
+// dtype.h: the element types of tensors, and the two 16-bit float formats in plain C++.
 #pragma once
 
 #include <bit>
@@ -66,7 +66,7 @@ struct Float16 {
       bits = static_cast<std::uint16_t>(sign | 0x7e00u);
     } else if (magnitude >= 0x477ff000u) {  // rounds past the largest fp16 number, 65504
       bits = static_cast<std::uint16_t>(sign | 0x7c00u);
-    } else if (magnitude < 0x38800000u) {  // subnormal in fp16: the float adder does the rounding
+    } else if (magnitude < 0x38800000u) {  // subnormal in fp16: adding 0.5f rounds the fraction
       const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
       bits =
           static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// error_phase.h: turns a refused argument into an error of the phase in which it occurred. A
-// library function does not know its caller: the same refusal can be a mistake in the config, a
-// mistake in the data, or a failed run.
+// error_phase.h: changes the kind of an invalid-argument error. A library function does not know
+// its caller: the same invalid argument can come from the config, from the data, or from a failed
+// run. The caller knows, and sets the matching kind.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace convscope {
 
-// Throws an Error of another kind with the same operation and sentence.
+// Throws an Error of another kind, with the operation and the sentence of the given error.
 [[noreturn]] inline void rethrow_as(ErrorKind kind, const Error& error) {
   const std::string_view text = error.what();  // "[operation] sentence"
   const std::size_t end = text.find("] ");
@@ -18,8 +18,8 @@ namespace convscope {
   fail(kind, text.substr(1, end - 1), text.substr(end + 2));
 }
 
-// Returns the result of `body`. Rethrows a refused argument (ErrorKind::kInvalid) as an error of
-// `kind`. All other errors pass unchanged.
+// Returns the result of `body`. If `body` throws an error of kind kInvalid, rethrows it as an error
+// of `kind`. Other errors pass unchanged.
 template <class Body>
 decltype(auto) in_phase(ErrorKind kind, Body&& body) {
   try {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// export.h: CONVSCOPE_API marks the exported symbols of the shared library; all others are hidden.
+// export.h: the macro CONVSCOPE_API, which exports a symbol from the shared library. Symbols
+// without it are hidden.
 #pragma once
 
 #define CONVSCOPE_API __attribute__((visibility("default")))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int_math.h: integer arithmetic for host and GPU: quotients rounded up, and fast division by a
-// divisor that is known before a kernel starts.
+// int_math.h: integer arithmetic for the CPU and the GPU: division that rounds up or down, and fast
+// division by a divisor that is known before a kernel starts.
 //
 // All functions are forced inline, so *_simd.cpp files can use them (see framework/simd/simd.h).
 #pragma once
@@ -28,11 +28,14 @@ template <class A, class B>
 }
 
 // Computes n / d for 0 <= n < 2^31 and 1 <= d < 2^31 with one product. A GPU has no division
-// instruction and needs about twenty instructions for a quotient. Let 2^(s-1) < d <= 2^s and m =
-// 2^(31+s) / d rounded up; m has 32 bits, because d > 2^(s-1). Then m d = 2^(31+s) + e with 0 <= e
-// < d <= 2^s, so n m / 2^(31+s) = n / d + (n / d) e / 2^(31+s). The second summand is below (2^31 /
-// d) 2^s / 2^(31+s) = 1 / d, too little to reach the next integer. 2 n has 32 bits too, so (2 n) m
-// / 2^32 is one GPU instruction (the high half of a product); a shift by s follows.
+// instruction and needs about twenty instructions for a quotient.
+//
+// Let 2^(s-1) < d <= 2^s, and let m be 2^(31+s) / d, rounded up. m has 32 bits, because
+// d > 2^(s-1). With 0 <= e < d <= 2^s, m d = 2^(31+s) + e, so
+//   n m / 2^(31+s) = n / d + (n / d) e / 2^(31+s).
+// The second summand is below (2^31 / d) 2^s / 2^(31+s) = 1 / d. This is too little to reach the
+// next integer, so rounding down gives the quotient. 2 n has 32 bits too, so (2 n) m / 2^32 is one
+// GPU instruction (the high half of a product), and a shift by s follows.
 struct FastDivisor {
   int d = 1;
   std::uint32_t multiplier = 1u << 31;  // m

@@ -44,7 +44,7 @@ inline std::string real_text(double value) {
 
 // Returns "0 to 1", "at least 1" or "above 0 and at most 1". A bound that is the floating-point
 // neighbour of a shorter number, such as nextafter(1, 0), counts as an open bound: "at least 0 and
-// below 1". +-1e300 means no bound.
+// below 1". A limit of +-1e300 counts as no bound.
 inline std::string interval_text(double min, double max) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kMaxDigits = 1e15;  // larger integers are not written with all digits

@@ -13,7 +13,7 @@ namespace {
 
 std::string quoted(const OptionValue& value) { return "'" + to_text(value) + "'"; }
 
-// Prints all digits of the value: 0.9999999, where six digits would print 1.
+// Prints all digits of a value. With six digits, 0.9999999 would print as 1.
 std::string range_refusal(const OptionField& field, const OptionValue& value, double number) {
   if (number >= field.min && number <= field.max) return "";
   return cat("expected ", interval_text(field.min, field.max), ", got ", to_text(value));

@@ -27,7 +27,7 @@ CONVSCOPE_API std::string to_text(const OptionValue& value);  // as written in Y
 struct OptionField {
   std::string name;
   OptionType type = OptionType::integer;
-  OptionValue default_value = {};  // monostate with required = false: may be left out
+  OptionValue default_value = {};  // monostate and not required: the key is optional
   std::string doc = {};            // one line, with the unit
   bool required = false;
   std::vector<std::string> choices = {};  // text: the permitted words

@@ -31,7 +31,7 @@ std::atomic<int>& thread_setting() {
 
 thread_local bool inside_parallel = false;
 
-// Takes chunks until none is left; keeps the first exception.
+// Runs chunks until none is left, and keeps the first exception.
 class ChunkLoop {
  public:
   ChunkLoop(std::int64_t chunks, FunctionRef<void(std::int64_t, int)> body)
@@ -64,12 +64,12 @@ class ChunkLoop {
   std::exception_ptr error_;
 };
 
-// Threads that wait for the loops of a region. On a busy machine, the first thread does not wait
-// for a late thread: the late thread finds the loop closed. Only threads inside a loop keep it
-// open.
+// The threads of a parallel region, which wait for its loops. On a busy machine, a thread may
+// arrive at a loop late. The first thread waits only for threads that are inside the loop. A thread
+// that arrives later finds the loop closed and skips it.
 class Team {
  public:
-  // Runs in each thread except the first, until close().
+  // Runs in each thread except the first, until the first thread calls close().
   void serve(int thread) {
     std::uint64_t seen = 0;
     for (;;) {
@@ -78,7 +78,8 @@ class Team {
         if (over_.load(std::memory_order_acquire)) return;
         pause(spins);
       }
-      // Announce, then check again: either the first thread sees us, or we see the loop closed.
+      // Increment active_ first and read open_ again afterwards: either the first thread waits for
+      // this thread, or this thread finds the loop closed.
       active_.fetch_add(1);
       if (open_.load() == now && thread < threads_) loop_->run(thread);
       active_.fetch_sub(1);
@@ -111,10 +112,10 @@ class Team {
     }
   }
 
-  std::atomic<std::uint64_t> open_{kNone};  // number of the loop that may be joined
+  std::atomic<std::uint64_t> open_{kNone};  // number of the loop that threads may join
   std::atomic<int> active_{0};
   std::atomic<bool> over_{false};
-  ChunkLoop* loop_ = nullptr;  // both are written before open_ and read after it
+  ChunkLoop* loop_ = nullptr;  // loop_ and threads_ are written before open_ and read after it
   int threads_ = 0;
   std::uint64_t number_ = kNone;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallel.h: loops over independent chunks on OpenMP threads with dynamic scheduling.
 //
-// Rule: a loop that divides a sum chooses its chunks by the problem and the cache sizes only, and
-// adds partial sums in chunk order. So results are bit-identical for any number of threads. A loop
-// whose chunks divide no sum may choose them by the number of threads.
+// Rule: where chunks compute partial sums of one result, the chunks depend only on the problem and
+// the cache sizes, and the partial sums are added in chunk order. So results are bit-identical for
+// any number of threads. Where no sum is divided, the chunks may depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// A reference to a callable, which must outlive the call. Never allocates.
+// A reference to a function object, which must outlive the call. Never allocates.
 template <class Signature>
 class FunctionRef;
 template <class R, class... Args>
@@ -38,9 +38,9 @@ class FunctionRef<R(Args...)> {
 CONVSCOPE_API void set_num_threads(int threads);
 CONVSCOPE_API int num_threads();
 
-// Calls body(chunk, thread) once for each chunk in [0, chunks), thread in [0, num_threads()). Runs
-// in the calling thread for one chunk or one thread, and inside another parallel loop. Rethrows an
-// exception of a body in the caller after all threads have stopped.
+// Calls body(chunk, thread) once for each chunk in [0, chunks), with thread in [0, num_threads()).
+// Everything runs in the calling thread if there is only one chunk or one thread, or inside another
+// parallel loop. Rethrows an exception of a body in the caller after all threads have stopped.
 CONVSCOPE_API void parallel_chunks(std::int64_t chunks, FunctionRef<void(std::int64_t, int)> body);
 
 // Runs body() with a team of threads ready for its parallel loops. The team is forked once before
@@ -50,8 +50,7 @@ CONVSCOPE_API void parallel_chunks(std::int64_t chunks, FunctionRef<void(std::in
 // parallel_region() only calls body().
 CONVSCOPE_API void parallel_region(FunctionRef<void()> body);
 
-// Divides [0, count) into ranges of at most `grain` indices, and calls body(begin, end) for each
-// range.
+// Divides [0, count) into ranges of at most `grain` indices, and calls body(begin, end) for each.
 template <class F>
 void parallel_for(std::int64_t count, std::int64_t grain, F&& body) {
   const std::int64_t chunks = count == 0 ? 0 : ceil_div(count, grain);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// precision.h: the arithmetic of convolutions and linear layers.
+// precision.h: the number formats in which convolutions and linear layers multiply.
 //
 //   f32   operands and accumulators in f32
 //   tf32  operands rounded to 10 bits of mantissa, accumulators in f32 (tensor cores)
@@ -32,12 +32,14 @@ constexpr DType factor_type(ComputePrecision precision) {
          : precision == ComputePrecision::f16 ? DType::f16
                                               : DType::f32;
 }
-// How f32 operands are multiplied. f32: products have the rounding error of f32, on any hardware
-// unit. tf32: tensor cores first round the operands to 10 bits of mantissa; this mode is used only
-// on request. In either mode, fp16 and bf16 operands are multiplied exactly and accumulated in f32.
+// How f32 operands are multiplied. In mode f32, products have the rounding error of f32 on any
+// hardware unit. In mode tf32, tensor cores first round the operands to 10 bits of mantissa; this
+// mode is used only on request. In both modes, fp16 and bf16 operands are multiplied exactly and
+// accumulated in f32.
 enum class MathMode : std::uint8_t { f32, tf32 };
 constexpr std::string_view name_of(MathMode mode) { return mode == MathMode::f32 ? "f32" : "tf32"; }
-// Returns the math mode of a precision. (A ComputePrecision is a type of operands and a math mode.)
+// Returns the math mode of a precision. A ComputePrecision combines an operand type with a math
+// mode.
 constexpr MathMode math_mode(ComputePrecision precision) {
   return precision == ComputePrecision::tf32 ? MathMode::tf32 : MathMode::f32;
 }

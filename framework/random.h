@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // random.h: counter-based random numbers. Number i of stream s under seed k is a pure function of
 // (k, s, i), so all threads and devices compute the same numbers in any order. The state of a
-// generator is three integers.
+// generator is three integers: k, s and i.
 //
 // Source: J. Salmon, M. Moraes, R. Dror, D. Shaw: Parallel Random Numbers: As Easy as 1, 2, 3,
 // SC 2011, doi 10.1145/2063384.2063405 (Philox4x32-10). The normal numbers use the Box-Muller
@@ -59,8 +59,9 @@ struct NormalPair {
 
 namespace detail {
 
-// Computes log(x) for normal x > 0: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), then the series of
-// 2 atanh(t), t = (m-1)/(m+1), |t| < 0.172. Six terms leave an error below 2^-30.
+// Computes log(x) for normal x > 0. First, x = m * 2^e with m in [sqrt(1/2), sqrt(2)). Then log(m)
+// is the series of 2 atanh(t) with t = (m-1)/(m+1) and |t| < 0.172. Six terms of the series leave
+// an error below 2^-30.
 CONVSCOPE_HOST_DEVICE inline float log_of(float x) {
   auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t shifted = bits - 0x3f3504f3u;  // bits of sqrt(1/2)

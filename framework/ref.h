@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ref.h: a reference-counted pointer. Its objects come from the small-object pool, so building and
+// ref.h: a reference-counted pointer. The objects come from the small-object pool, so building and
 // freeing an autograd graph makes no system allocation.
 #pragma once
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// registry.cpp: a generic table by name: algorithms, layers, optimisers, schedules, data sets.
+// registry.cpp: a generic table that maps names to entries: algorithms, layers, optimisers,
+// schedules, data sets.
 #include "framework/registry.h"
 
 #include <algorithm>

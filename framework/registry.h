@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// registry.h: a generic table by name: algorithms, layers, optimisers, schedules, data sets.
+// registry.h: a generic table that maps names to entries: algorithms, layers, optimisers,
+// schedules, data sets.
 //
 // An entry registers itself in the file that defines it, so a new entry changes no other file.
-// Entries are sorted by name, never in link order. The table is a function in a .cpp file:
+// Entries are sorted by name, never in link order. A function in a .cpp file returns the table:
 //   Registry<LayerType>& layer_types() { static Registry<LayerType> table("layer"); return table; }
 #pragma once
 
@@ -27,7 +28,8 @@ class Registry {
  public:
   explicit Registry(std::string kind) : kind_(std::move(kind)) {}
 
-  // Adds an entry. `file` is its source file (__FILE__); a test compares the files with the folder.
+  // Adds an entry. `file` is the source file of the entry (__FILE__); a test compares these names
+  // with the files of the folder.
   bool add(const std::string& name, Entry entry, std::string file) {
     CONVSCOPE_CHECK(!entries_.contains(name), "registry", "expected one ", kind_, " named '", name,
                     "', but ", files_[name], " adds it and ", file, " adds it again");

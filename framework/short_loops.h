@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// short_loops.h: keeps loops with little work in the calling thread.
+// short_loops.h: makes parallel loops with little work run in the calling thread only.
 //
 // Waking a thread and waiting for it takes 1 us when the thread spins and 10 us or more when it
 // sleeps. A loop does not know the duration of its chunks, but its caller often does:
@@ -26,9 +26,9 @@ class CONVSCOPE_API ShortLoops {
   const bool before_;
 };
 
-// The number of operations from which a loop uses other threads. A tenth of it is enough inside
-// parallel_region(), where the threads are awake. Tests that compare thread counts on small
-// problems set the limit to 0.
+// A loop with at least this number of operations uses several threads. Inside parallel_region(),
+// where the threads are already awake, a tenth of this number is enough. Tests that compare thread
+// counts on small problems set the limit to 0.
 inline constexpr double kFlopsWorthThreads = 5e5;
 CONVSCOPE_API void set_flops_worth_threads(double flops);
 

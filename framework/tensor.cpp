@@ -21,7 +21,7 @@ Storage::~Storage() {
 
 namespace {
 
-// Calls f(T*) with the tensor's elements. CPU only.
+// Calls f with a pointer to the tensor's elements, of their C++ type. CPU only.
 template <class F>
 void visit_elements(const Tensor& tensor, F&& f) {
   CONVSCOPE_CHECK(tensor.device().type == DeviceType::cpu, "tensor",
@@ -54,7 +54,8 @@ To convert(From value) {
   } else if constexpr (kIsHalf<To>) {
     return To(static_cast<float>(value));
   } else if constexpr (std::is_integral_v<To>) {
-    // Conversion out of range or of NaN is undefined: saturate, and map NaN to 0.
+    // In C++, converting NaN or a number outside the range is undefined. So saturate, and map NaN
+    // to 0.
     if (!(value == value)) return To{0};
     constexpr auto kLow = static_cast<double>(std::numeric_limits<To>::min());
     constexpr auto kHigh = static_cast<double>(std::numeric_limits<To>::max());

@@ -61,8 +61,8 @@ class CONVSCOPE_API Tensor {
   static Tensor borrow(void* elements, const Shape& shape, DType dtype = DType::f32,
                        Device device = {});
 
-  // Views a part of `storage` that begins at a byte suitably aligned for the type. The caller must
-  // ensure that the part is inside the storage whenever elements are accessed.
+  // Views the bytes of `storage` that begin at an offset suitably aligned for the type. The caller
+  // must ensure that the view is inside the storage whenever elements are accessed.
   static Tensor view(Ref<Storage> storage, std::size_t offset_bytes, const Shape& shape,
                      DType dtype);
 
@@ -75,8 +75,8 @@ class CONVSCOPE_API Tensor {
   Device device() const;
   std::int64_t size_bytes() const { return numel_ * static_cast<std::int64_t>(size_of(dtype_)); }
 
-  // Returns a pointer to the first element. T must be the element type. A const Tensor also gives a
-  // mutable pointer, because a Tensor is a handle.
+  // Returns a pointer to the first element. T must be the element type. The pointer of a const
+  // Tensor is mutable too, because a Tensor is a handle.
   template <class T>
   T* data() const {
     CONVSCOPE_CHECK(dtype_of<T> == dtype_, "tensor", "expected elements of type ",
@@ -88,12 +88,12 @@ class CONVSCOPE_API Tensor {
   // Returns a view with another shape. One size may be -1: it is computed from the others.
   Tensor reshape(std::initializer_list<std::int64_t> sizes) const;
   Tensor reshape(const Shape& shape) const;
-  // Returns rows [begin, begin + count) of the leading dimension; shares the elements.
+  // Returns rows [begin, begin + count) of the leading dimension. The result shares the elements.
   Tensor slice_rows(std::int64_t begin, std::int64_t count) const;
 
-  Tensor clone() const;            // a deep copy, same device
-  Tensor to(Device device) const;  // itself when it is already on `device`
-  Tensor to(DType dtype) const;    // converted copy, same device; itself when nothing changes
+  Tensor clone() const;                      // a deep copy, same device
+  Tensor to(Device device) const;            // itself when it is already on `device`
+  Tensor to(DType dtype) const;              // a copy on the same device; *this if dtype is equal
   void copy_from(const Tensor& from) const;  // same shape and dtype, any devices
   void zero() const;
   void fill(double value) const;

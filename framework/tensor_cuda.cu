@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor_cuda.cu: fills and conversions. Every element type fits into double, so there is one
-// kernel per source type; the destination type is chosen inside the kernel.
+// tensor_cuda.cu: fills tensors and converts element types. A kernel reads its source type as
+// double, which represents every element type exactly, and selects the destination type at run
+// time. So there is one kernel per source type.
 #include <type_traits>
 
 #include "framework/cuda/launch.cuh"

@@ -2,9 +2,9 @@
 // engine.cpp: the backward pass.
 //
 // Nodes are numbered in order of creation, and a node is created after all nodes that it depends
-// on. So the backward pass collects every node that the loss depends on, sorts by number in
-// descending order, and runs each closure once. When a closure runs, all users of its node's output
-// have run, so the gradient of the output is complete.
+// on. So the backward pass collects every node that the loss depends on, sorts the nodes by number
+// in descending order, and runs the closure of each node once. When a closure runs, the closures of
+// all nodes that use its node's output have run, so the gradient of the output is complete.
 #include <algorithm>
 #include <atomic>
 #include <unordered_map>
@@ -104,10 +104,10 @@ GradientSink::Target GradientSink::target(int input) {
 
 class Engine {
  public:
-  // Runs every node that `root` depends on once, and frees the graph.
+  // Runs the closure of every node that `root` depends on once, and frees the graph.
   static void run(const Ref<Node>& root, const Tensor& gradient) {
     check_not_freed(*root);
-    // Kept between passes, so that a repeated training step does not reallocate it.
+    // The vector is kept between passes, so that a repeated training step does not reallocate it.
     thread_local std::vector<Ref<Node>> nodes;
     const Cleaner cleaner{nodes};
     collect(root, nodes);
@@ -133,7 +133,7 @@ class Engine {
   }
 
  private:
-  // Leaves no half-summed gradient and no reference to the graph, also when the pass throws.
+  // Clears incomplete gradients and references to the graph, even when the backward pass throws.
   struct Cleaner {
     std::vector<Ref<Node>>& nodes;
     ~Cleaner() {
@@ -142,7 +142,7 @@ class Engine {
     }
   };
 
-  // Maps each leaf to the number of operations of the pass that use the leaf.
+  // Maps each leaf to the number of operations of the backward pass that use the leaf.
   using LeafUses = std::unordered_map<const Variable::State*, int>;
   static LeafUses count_leaf_uses(const std::vector<Ref<Node>>& nodes) {
     LeafUses uses;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradcheck.cpp: compares the tape's gradients with central differences, in double.
+// gradcheck.cpp: compares the gradients of the backward pass with central differences, in double.
 #include "framework/autograd/gradcheck.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace convscope {
 namespace {
 
-// Weights in [0.5, 1.5): every output contributes to the checked number.
+// The weights are in [0.5, 1.5), so every output contributes to the weighted sum.
 Tensor weights_like(const Variable& y, std::uint64_t seed) {
   Tensor weights = Tensor::empty(y.shape(), DType::f64);
   Generator random(seed);
@@ -72,7 +72,7 @@ GradcheckResult gradcheck(const std::function<Variable(const std::vector<Variabl
       result.index = i;
       result.tape = tape;
       result.difference = difference;
-      if (error != error) return result;  // NaN: not ok, and no error is larger
+      if (error != error) return result;  // NaN: not ok, and there is no larger error
     }
   }
   result.ok = result.max_error <= options.tolerance;

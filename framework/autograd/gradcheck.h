@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradcheck.h: compares the tape's gradients with central differences, in double.
+// gradcheck.h: compares the gradients of the backward pass with central differences, in double.
 //
 //   d f / d v_i  ~  ( f(v + h e_i) - f(v - h e_i) ) / 2h,   h = step * max(1, |v_i|)
 //
-// The outputs of f are weighted with fixed random numbers and summed. So every entry of every
-// gradient is checked, for functions with any output shape.
+// The outputs of f are weighted with fixed random numbers and summed to one number. So every entry
+// of every gradient is checked, whatever the output shape of f.
 #pragma once
 
 #include <functional>

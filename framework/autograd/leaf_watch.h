@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// leaf_watch.h: reports when the gradient of a leaf (a parameter) is complete during a backward
-// pass: all operations that use the leaf have run backward.
+// leaf_watch.h: reports, during a backward pass, when the gradient of a leaf (a parameter) is
+// complete: the closures of all operations that use the leaf have run.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,8 @@
 
 namespace convscope {
 
-// While a LeafWatch exists, backward passes of dynamic graphs in this thread report each leaf once.
+// While a LeafWatch exists, each backward pass of a dynamic graph in this thread reports each leaf
+// once.
 class CONVSCOPE_API LeafWatch {
  public:
   explicit LeafWatch(std::function<void(const Variable&)> ready);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operation.cpp: an operation, defined once: its forward and backward kernels, and the tensors that
-// it keeps for its gradients.
+// operation.cpp: runs an operation in the dynamic graph, and contains the default functions of
+// Operation.
 #include "framework/autograd/operation.h"
 
 #include <algorithm>

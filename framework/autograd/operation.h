@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// operation.h: an operation, defined once: its forward and backward kernels, and the tensors that
-// it keeps for its gradients. The dynamic graph runs it with apply(); the compiled step runs the
-// same definition (layers/plan/operation_op.h). A complete operation:
+// operation.h: the base class of operations. An operation is defined once by its forward kernel,
+// its backward kernel, and the tensors that it keeps for its gradients. The dynamic graph runs it
+// with apply(); the compiled step runs the same definition (layers/plan/operation_op.h). A complete
+// operation:
 //
 //   class Square final : public Operation {
 //    public:
@@ -23,8 +24,8 @@
 
 namespace convscope {
 
-// The number of the training step: `offset`, plus the value in device memory that `base` points to
-// when the kernel runs (if `base` is not null).
+// The number of the training step. It is the sum of `offset` and, if `base` is not null, of the
+// value in device memory that `base` points to when the kernel runs.
 struct OperationStep {
   const std::int64_t* base = nullptr;
   std::int64_t offset = 0;
@@ -35,7 +36,8 @@ struct TensorSize {
   DType dtype = DType::f32;
 };
 
-// What the forward pass keeps for the backward pass, and scratch memory for the backward pass.
+// The tensors that the forward pass keeps for the backward pass, and scratch memory for the
+// backward pass.
 struct OperationKeeps {
   bool inputs = false;                   // x
   bool output = false;                   // y
@@ -46,7 +48,7 @@ struct OperationKeeps {
 struct OperationForward {
   std::vector<Tensor> x;
   Tensor y;                   // overwritten, not added to
-  std::vector<Tensor> saved;  // overwritten; undefined where no gradient will be needed
+  std::vector<Tensor> saved;  // overwritten; undefined if no gradient is needed
   OperationStep step;
   Device device() const { return y.device(); }
 };
@@ -72,23 +74,25 @@ class CONVSCOPE_API Operation : public RefCounted {
 
   // Returns true when the kernels also take NCHW16c (layers/dispatch/activation_layout.h).
   virtual bool takes_blocked() const { return false; }
-  // Returns true when the GPU kernels take fp16/bf16 NHWC images [N,1,H,W,Cp], all in this layout.
+  // Returns true when the GPU kernels also take fp16/bf16 NHWC images [N,1,H,W,Cp]; then all
+  // tensors have this layout.
   virtual bool takes_channels_last() const { return false; }
 
   // Returns true for an element-wise operation on x[0] with f(0) = 0 and at most one learned
-  // scalar. On the CPU it may then run on pieces: ranges of the elements of x[0], in any layout.
-  // keeps().inputs must be set.
+  // scalar. On the CPU, such an operation may be run separately on ranges ("pieces") of the
+  // elements of x[0], in any layout. keeps().inputs must be set.
   virtual bool runs_on_pieces() const { return false; }
   virtual void begin(const OperationForward&) const {}  // called before the first piece
   virtual void forward_piece(const OperationForward&, const float*, float*, std::int64_t) const {}
-  // Writes dv (null: not needed; never dy). Returns the piece's share of the scalar's gradient.
+  // Writes dv, the gradient of the range v of x[0]. A null dv is not needed; dv is never dy.
+  // Returns what the range contributes to the gradient of the scalar.
   virtual double backward_piece(const OperationBackward&, const float* dy, const float* v,
                                 float* dv, std::int64_t count) const;
   virtual void end(const OperationBackward&, double) const {}  // with the sum over all pieces
 
-  // Returns true when `other` may run together with this operation. Independent operations may be
-  // merged where a kernel launch costs more than its work. `all` and `a` have `count` elements.
-  // Each operation computes what its forward() or backward() would compute.
+  // Returns true when `other` may run in the same launch as this operation. Independent operations
+  // are merged where a kernel launch takes longer than the kernel's work. `all` and `a` have
+  // `count` elements. Each operation computes the result of its forward() or backward().
   virtual bool runs_with(const Operation& /*other*/) const { return false; }
   virtual void forward_together(const Operation* const* all, const OperationForward* a,
                                 int count) const;

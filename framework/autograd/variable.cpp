@@ -43,7 +43,7 @@ const Tensor& Variable::grad() const {
 
 Tensor& Variable::grad() {
   static_cast<const Variable*>(this)->grad();
-  // The caller may write into the tensor, so from now on it counts as a gradient.
+  // The caller may write into the tensor, so its gradient no longer counts as zero.
   if (state_->grad.defined()) state_->grad_is_zero = false;
   return state_->grad;
 }

@@ -42,14 +42,14 @@ class CONVSCOPE_API Variable {
   // to the gradient until zero_grad(). Gradients of other variables are not kept.
   const Tensor& grad() const;
   Tensor& grad();
-  void zero_grad();  // keeps the memory; the next backward starts from zero
+  void zero_grad();  // keeps the memory; the next backward pass starts from zero
 
   void set_value(const Tensor& value);  // leaves: replaces the tensor (same shape and dtype)
 
   // Computes gradients of this one-element variable for every leaf with requires_grad. Frees the
   // graph; throws when called again for the same graph.
   void backward() const;
-  // Does the same, beginning with `gradient` as the gradient of this variable (same shape).
+  // Does the same as backward(), but `gradient` is the gradient of this variable (same shape).
   void backward(const Tensor& gradient) const;
 
   // Returns the same tensor without a history.
@@ -78,8 +78,8 @@ class CONVSCOPE_API GradientSink {
   // Adds `gradient` to the gradient of input i. The first gradient is stored without a copy and may
   // be modified later, so the closure must pass a tensor that nothing else uses.
   void add(int input, Tensor gradient);
-  // The tensor that collects the gradient of input i, for kernels that can add into a buffer. If it
-  // already holds a value, add to the tensor; otherwise overwrite the tensor.
+  // Returns the tensor that collects the gradient of input i, for kernels that can add into a
+  // buffer. A kernel adds to the tensor if it already holds a value, and otherwise overwrites it.
   struct Target {
     Tensor tensor;
     bool accumulate;
@@ -93,7 +93,7 @@ class CONVSCOPE_API GradientSink {
   Node& node_;
 };
 
-// One operation in the graph: its inputs and its closure. One output.
+// One operation in the graph, with its inputs, its closure and one output.
 class CONVSCOPE_API Node : public RefCounted {
  public:
   static constexpr int kMaxInputs = 6;
@@ -110,8 +110,9 @@ class CONVSCOPE_API Node : public RefCounted {
   friend class GradientSink;
   friend CONVSCOPE_API Variable attach(Tensor value, const Variable* inputs, int count,
                                        Ref<Node> node);
-  // The destination of an input's gradient: the node that computed the input, or a leaf. Both are
-  // null when no gradient is needed. A closure that needs the input's value must capture it.
+  // The destination of an input's gradient: the node that computed the input, or a leaf. Both
+  // pointers are null when no gradient is needed. A closure that needs the value of the input must
+  // capture the value.
   struct Edge {
     Ref<Node> producer;
     Ref<Variable::State> leaf;
@@ -131,7 +132,7 @@ class CONVSCOPE_API Node : public RefCounted {
 
 CONVSCOPE_API Variable attach(Tensor value, const Variable* inputs, int count, Ref<Node> node);
 
-// Returns false inside a NoGrad scope: operations record nothing.
+// Returns false while a NoGrad object exists in this thread: then operations record nothing.
 CONVSCOPE_API bool grad_enabled();
 
 class CONVSCOPE_API NoGrad {
@@ -160,8 +161,8 @@ bool needs_record(const Inputs&... inputs) {
 //     });
 //   }
 //
-// The operation saves the closure's captures for the backward pass. Undefined inputs (an absent
-// bias) are allowed and never need a gradient.
+// The closure's captures are the tensors that the operation saves for the backward pass. Undefined
+// inputs (an absent bias) are allowed and never need a gradient.
 template <class Backward>
 Variable record(const char* name, Tensor value, std::initializer_list<Variable> inputs,
                 Backward&& backward) {

@@ -49,8 +49,8 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
 endif()
 find_package(CUDAToolkit REQUIRED)
 add_library(convscope_cuda SHARED ${convscope_cuda_sources})
-# For a machine without a GPU (.ci/run): compiles every kernel to PTX only, in a quarter of the time of a library. The
-# emulation compiles the host code, and ptxas runs before a kernel is used on a GPU.
+# For a machine without a GPU (.ci/run): compiles every kernel to PTX only, which takes a quarter of the time of
+# building the library. The emulation compiles the host code. ptxas compiles the PTX before a kernel is used on a GPU.
 add_library(convscope_cuda_ptx OBJECT EXCLUDE_FROM_ALL ${convscope_cuda_sources})
 set_target_properties(convscope_cuda_ptx PROPERTIES CUDA_PTX_COMPILATION ON CUDA_STANDARD_REQUIRED OFF)
 target_compile_options(convscope_cuda_ptx PRIVATE "SHELL:-Ofc mid")
@@ -67,7 +67,7 @@ set_target_properties(convscope_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF
   INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON
   VERSION ${PROJECT_VERSION} SOVERSION 0)
 set(convscope_cuda_state "on, for ${CMAKE_CUDA_ARCHITECTURES}")
-# Without a driver nothing opens the library: then it is built only on request.
+# On a machine without a driver, nothing opens the library, so it is built there only on request.
 if(CONVSCOPE_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl AND NOT EXISTS /dev/dxg)
   set_target_properties(convscope_cuda PROPERTIES EXCLUDE_FROM_ALL ON)
   string(APPEND convscope_cuda_state ", with --target convscope_cuda (there is no driver here)")

@@ -19,7 +19,8 @@ if(others)
   message(STATUS "convscope: left out of the package: ${others}")
 endif()
 
-# Licences of compiled-in header libraries, from the build system: a binary must include their notices.
+# Adds the licences of compiled-in header libraries, because a binary must include their notices. The
+# build system has the licence files.
 set(doc ${root}/share/doc/convscope)
 function(convscope_add_licence package)
   if(EXISTS /usr/share/doc/${package}/copyright)
@@ -56,7 +57,7 @@ compiled in from other projects: the folder licences beside this file.\n")
 endif()
 
 # The .tar.gz contains the libraries that a small system lacks, in a separate folder, so that no other program finds
-# them. The C and C++ libraries and zlib come from the system, because they must match its other libraries.
+# them. The C and C++ libraries and zlib come from the system, because they must match the system's other libraries.
 find_program(patchelf patchelf)
 if(NOT patchelf)
   message(FATAL_ERROR "convscope: expected patchelf, because libraries in the .tar.gz find each "

@@ -20,7 +20,7 @@ set_target_properties(convscope_cli PROPERTIES BUILD_WITH_INSTALL_RPATH ON
   INSTALL_RPATH "$ORIGIN/${convscope_bin_to_lib};$ORIGIN/../lib")
 install(TARGETS convscope_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# The program itself generates the manual page and the completions.
+# The manual page and the shell completions are printed by the program.
 set(convscope_guide ${PROJECT_BINARY_DIR}/guide)
 install(CODE "
   function(convscope_say name)
@@ -53,7 +53,7 @@ install(DIRECTORY experiments/notebooks DESTINATION ${CMAKE_INSTALL_DATADIR}/con
   FILES_MATCHING PATTERN "*.ipynb" PATTERN "*.py" PATTERN "*.txt" PATTERN "*.md"
   PATTERN "cell_guard.inc" PATTERN ".ipynb_checkpoints" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 
-# Makes #include "framework/tensor.h" work as inside the repository.
+# Makes #include "framework/tensor.h" work in external projects, as inside the repository.
 foreach(folder IN LISTS convscope_folders)
   if(IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convscope
@@ -69,8 +69,8 @@ foreach(folder configs shapes schema)
 endforeach()
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# All libraries that convscope uses are private, so a consumer need not find them. The build folder is such a package,
-# too, so that plug-ins can be built against it.
+# All libraries that convscope uses are private, so a project that uses the package need not find them. The build
+# folder is such a package, too, so that plug-ins can be built against it.
 export(EXPORT convscopeTargets NAMESPACE convscope::
   FILE ${PROJECT_BINARY_DIR}/convscopeTargets.cmake)
 install(EXPORT convscopeTargets NAMESPACE convscope:: DESTINATION ${convscope_package_dir})

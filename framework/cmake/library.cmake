@@ -11,7 +11,7 @@ file(GLOB_RECURSE convscope_sources CONFIGURE_DEPENDS ${convscope_globs})
 list(FILTER convscope_sources EXCLUDE REGEX
   "/(experiments/(cli/main\\.cpp|peers/|python/)|framework/cuda/emulation/)")
 if(NOT CONVSCOPE_EXPERIMENTS)
-  # All files except the test matrix, which only the tests of layers use.
+  # The library contains all files except the test matrix, which only the tests of layers use.
   set(convscope_matrix_sources ${convscope_sources})
   list(FILTER convscope_matrix_sources INCLUDE REGEX "/experiments/check/matrix/")
   list(FILTER convscope_sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/experiments/")
@@ -21,13 +21,14 @@ set(convscope_simd_sources ${convscope_sources})
 list(FILTER convscope_simd_sources INCLUDE REGEX "_simd\\.cpp$")
 list(FILTER convscope_sources EXCLUDE REGEX "_simd\\.cpp$")
 
-# The drawn data must be the same on every machine, so no compiler may fuse products and sums.
+# The drawn data must be the same on every machine, so no compiler may fuse a product and a sum into
+# one FMA.
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/datasets/synthetic_digits.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/datasets/points/synthetic_shapes.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/datasets/points/shape_surfaces.cpp
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off SKIP_PRECOMPILE_HEADERS ON)
 
-# A run's env.json names the configured commit; a new commit triggers a new configuration.
+# A run's env.json names the commit of the build, so CMake configures again after a new commit.
 execute_process(COMMAND git -C ${CMAKE_CURRENT_SOURCE_DIR} rev-parse HEAD --git-path logs/HEAD
   OUTPUT_VARIABLE convscope_git ERROR_QUIET RESULT_VARIABLE convscope_git_failed)
 if(NOT convscope_git_failed AND convscope_git MATCHES "^([0-9a-f]+)\n([^\n]+)\n$")
@@ -40,7 +41,7 @@ if(NOT convscope_git_failed AND convscope_git MATCHES "^([0-9a-f]+)\n([^\n]+)\n$
   endif()
 endif()
 
-# Configs are found by name, in the source tree and in the install location.
+# The program finds configs by name, in the source tree and in the install location.
 include(GNUInstallDirs)
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_DATADIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
   OUTPUT_VARIABLE convscope_bin_to_data)
@@ -48,7 +49,8 @@ set_source_files_properties(
   ${CMAKE_CURRENT_SOURCE_DIR}/experiments/config/shipped/shipped_configs.cpp PROPERTIES
   COMPILE_DEFINITIONS "CONVSCOPE_SOURCE_CONFIGS=\"${CMAKE_CURRENT_SOURCE_DIR}/experiments/configs\";\
 CONVSCOPE_CONFIGS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/configs\"")
-# The same holds for the CMake package, which `convscope new algorithm` names.
+# The program finds the CMake package in the same two locations: `convscope new algorithm` prints its
+# path.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
   OUTPUT_VARIABLE convscope_bin_to_package)
 set_source_files_properties(
@@ -56,7 +58,8 @@ set_source_files_properties(
   COMPILE_DEFINITIONS
   "CONVSCOPE_PACKAGE_FROM_PROGRAM=\"${convscope_bin_to_package}/cmake/convscope\"")
 
-# The same holds for the notebooks. Their kernel includes a header that CMake writes into the build folder.
+# The program finds the notebooks in the same two locations. Their kernel includes a header that CMake writes
+# into the build folder.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
   OUTPUT_VARIABLE convscope_bin_to_include)
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/experiments/notebooks/places.cpp PROPERTIES
@@ -65,8 +68,8 @@ CONVSCOPE_NOTEBOOKS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/notebooks\
 CONVSCOPE_INCLUDE_FROM_PROGRAM=\"${convscope_bin_to_include}\";\
 CONVSCOPE_NOTEBOOK_INCLUDE=\"${PROJECT_BINARY_DIR}/notebook/include\"")
 
-# Commands, configs, tables and plots wait for files and people, not for the CPU. Their compilation favours build time
-# over run time, which saves more than half of the build time.
+# Commands, configs, tables and plots wait for files and people, not for the CPU. So these files are compiled without
+# optimisation, which saves more than half of the build time.
 set(convscope_quick_sources ${convscope_sources})
 list(FILTER convscope_quick_sources INCLUDE REGEX
   "/experiments/(cli|compare|config|explain|export|launchers|look|notebooks|plugins|report|run_folder|sweep|watch)/")
@@ -78,16 +81,17 @@ function(convscope_compile_quickly)
   set_property(SOURCE ${ARGV} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 convscope_compile_quickly(${convscope_quick_sources})
-# Files that take time in a training step are compiled separately.
+# Files with a large share of the time of a training step are compiled one by one.
 set(convscope_kernel_sources ${convscope_sources})
 list(FILTER convscope_kernel_sources INCLUDE REGEX
   "(_cpu\\.cpp|/layers/((deform_)?conv2d|sparse_conv)/.+/.*|/framework/simd/.*)$")
 list(REMOVE_ITEM convscope_sources ${convscope_kernel_sources})
 convscope_unite(core convscope_sources)
-# Sanitizer checks multiply the code size. Most test time goes to the kernels, to drawing digits, and above all to the
-# references: loops of calls that clang merges at -O2.
+# Sanitizer checks multiply the code size. In a sanitizer build, most test time goes to the kernels, to drawing
+# digits, and above all to the references, whose loops of small calls are fast only at -O2.
 if(CONVSCOPE_SANITIZE)
-  # Nobody measures these kernels: they are compiled in units, too, except for the references.
+  # The speed of these kernels does not matter in a sanitizer build. So they are compiled in units,
+  # too, except for the references.
   set(convscope_reference_sources ${convscope_kernel_sources})
   list(FILTER convscope_reference_sources INCLUDE REGEX "/reference/")
   list(REMOVE_ITEM convscope_kernel_sources ${convscope_reference_sources})
@@ -99,16 +103,17 @@ if(CONVSCOPE_SANITIZE)
   set_property(SOURCE ${convscope_reference_sources} APPEND PROPERTY COMPILE_OPTIONS -O2)
   set_property(SOURCE ${convscope_reference_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # the header is for -O1
 endif()
-# libFuzzer instruments the branches of file readers, not those of the kernels.
+# libFuzzer instruments the branches of file readers, but leaves the kernels out.
 if(CONVSCOPE_FUZZERS)
   set(convscope_reading_sources ${convscope_sources} ${convscope_quick_sources})
   set_property(SOURCE ${convscope_reading_sources} APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
   set_property(SOURCE ${convscope_reading_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endif()
 
-# The library contains the emulation of CUDA without kernels, because notebook cells define kernels.
-# The compiler of the cells looks up the functions of the emulation in the library. The emulation's
-# headers, which replace CUDA's, export no symbols, so all symbols of these files are exported here.
+# Notebook cells define CUDA kernels, so the library contains the emulation of CUDA (without
+# kernels). The compiler of the cells looks up the functions of the emulation in the library. The
+# emulation's headers, which replace CUDA's, export no symbols, so all symbols of these files are
+# exported here.
 set(convscope_emulation_sources fiber threads cluster overlap host_api)
 list(TRANSFORM convscope_emulation_sources
   REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/framework/cuda/emulation/\\1.cpp")
@@ -151,7 +156,7 @@ set(convscope_isas scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT CONVSCOPE_ISAS STREQUAL "scalar")
   list(APPEND convscope_isas avx2 avx512)
 endif()
-# For programs that run only on the machine that builds them.
+# The values `here` and `widest` are for programs that run only on the machine that builds them.
 if(CONVSCOPE_ISAS MATCHES "here|widest" AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo cpu_flags REGEX "^flags" LIMIT_COUNT 1)
   foreach(isa IN ITEMS avx2 avx512)
@@ -164,7 +169,8 @@ if(CONVSCOPE_ISAS MATCHES "here|widest" AND EXISTS /proc/cpuinfo)
   endforeach()
 endif()
 list(GET convscope_isas -1 convscope_widest_isa)
-# The other copies are the same source with other vectors.
+# `widest` skips AVX2 on a machine with AVX-512: the AVX2 copy is the same source with other
+# vectors.
 set(convscope_isa_definitions CONVSCOPE_WIDEST_ISA=${convscope_widest_isa})
 if(CONVSCOPE_ISAS STREQUAL "widest" AND convscope_widest_isa STREQUAL "avx512")
   list(REMOVE_ITEM convscope_isas avx2)
@@ -187,9 +193,9 @@ foreach(isa IN ITEMS avx2 avx512)
 endforeach()
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/framework/simd/cpu_isa.cpp
   PROPERTIES COMPILE_DEFINITIONS "${convscope_isa_definitions}")
-# The sanitizers add checks to each of the many inlined loads, clang even to each lane of a masked load: one file takes
-# minutes. An address check by a call takes a third of that time, and finds the errors that the checks of null pointers,
-# alignment and sizes would find here.
+# The sanitizers add checks to each of the many inlined loads; clang even checks each lane of a masked load. So one file
+# takes minutes. Checking addresses by a function call takes a third of that time, and finds the errors that the checks
+# of null pointers, alignment and sizes would find here.
 set(convscope_simd_optimize -O3)
 if(CONVSCOPE_SANITIZE)
   set(convscope_simd_optimize -O1)
@@ -200,14 +206,15 @@ if(CONVSCOPE_SANITIZE)
     list(APPEND checks -fsanitize-address-outline-instrumentation)
   endif()
   set_property(SOURCE ${convscope_simd_sources} APPEND PROPERTY COMPILE_OPTIONS ${checks})
-  # Unrolled tiles take half a minute each to optimise; the tests that run them take seconds.
+  # These files contain unrolled tiles, and optimising one file takes half a minute. Their tests
+  # take only seconds without optimisation.
   set(slow ${convscope_simd_sources})
   list(FILTER slow INCLUDE REGEX
     "/(block_sparse|depthwise_(forward|backward|blocked|blocked_weight)|batch_lanes_gradient)_simd")
   set_property(SOURCE ${slow} APPEND PROPERTY COMPILE_OPTIONS -O0)
 endif()
-# The loop over pixels of this file has conditions. GCC converts them to masks when both sides may
-# be computed.
+# The loop over pixels of this file has conditions. GCC converts conditions to masks only if it may
+# compute both alternatives, which -fno-trapping-math permits.
 set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/layers/deform_conv2d/fused/cpu/deform_fused_simd.cpp
   APPEND PROPERTY COMPILE_OPTIONS -fno-trapping-math)
 foreach(isa IN LISTS convscope_isas)

@@ -1,4 +1,5 @@
-# Compiler flags shared by all targets of the project: an interface library, no global state.
+# Compiler flags that all targets of the project share, as an interface library instead of global
+# variables.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
@@ -24,7 +25,8 @@ function(convscope_precompile target)
   else()
     target_precompile_headers(${target} PRIVATE ${convscope_std_headers} ${ARGN})
   endif()
-  # Both options are for ccache, which compares file contents, not times.
+  # ccache compares the contents of files, not their times. It needs these options for precompiled
+  # headers.
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
   else()
@@ -35,7 +37,7 @@ endfunction()
 find_program(CONVSCOPE_CCACHE ccache)
 if(CONVSCOPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CONVSCOPE_CCACHE})
-  if(CONVSCOPE_PCH)  # ccache requires this to cache files with a precompiled header
+  if(CONVSCOPE_PCH)  # ccache requires this setting for files with a precompiled header
     list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros)
   endif()
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CONVSCOPE_CCACHE})

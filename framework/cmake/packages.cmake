@@ -11,7 +11,8 @@ set(CPACK_STRIP_FILES ON)
 string(TOLOWER "convscope-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}"
   CPACK_PACKAGE_FILE_NAME)
 
-# Library names differ between releases, so the file name contains the release of the build.
+# Library names differ between releases of a system, so the package's file name states the release
+# on which it was built.
 set(convscope_system "")
 if(EXISTS /etc/os-release)
   file(STRINGS /etc/os-release lines REGEX "^(ID|VERSION_ID)=")
@@ -26,8 +27,8 @@ set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
 "Computes two-dimensional convolution by different algorithms, forward and
 backward, trains networks from YAML configs, and measures both. Holds the
 program, its configs, shapes and notebooks, the shared library and its headers.")
-# Dependencies are computed from the files (dpkg-shlibdeps). libcurl is opened by name when data is
-# fetched.
+# dpkg-shlibdeps computes the dependencies from the binaries. libcurl is not among them, because the
+# program opens it by name when it fetches data.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libcurl4t64 | libcurl4 | libcurl3-gnutls")

@@ -7,7 +7,7 @@ if(NOT CONVSCOPE_PEERS OR CONVSCOPE_SANITIZE)
   return()
 endif()
 
-# oneDNN 3.2 from that folder, even if an earlier configuration has found Debian's 2.6.3.
+# oneDNN 3.2 from CONVSCOPE_PEERS_DIR, even if an earlier configuration has found Debian's 2.6.3.
 if(EXISTS "${CONVSCOPE_PEERS_DIR}/lib/cmake/dnnl/dnnl-config.cmake")
   set(dnnl_DIR "${CONVSCOPE_PEERS_DIR}/lib/cmake/dnnl" CACHE PATH "oneDNN's CMake files" FORCE)
 endif()
@@ -15,7 +15,7 @@ find_package(dnnl CONFIG QUIET)
 if(dnnl_FOUND)
   add_library(convscope_peer_onednn MODULE
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/peers/onednn_peer.cpp)
-  # Names the folder, because CMake sets no RPATH for a folder below the project's.
+  # Sets the RPATH to oneDNN's folder, because CMake sets no RPATH for a folder below the project's.
   set_target_properties(convscope_peer_onednn PROPERTIES
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$<TARGET_FILE_DIR:DNNL::dnnl>")

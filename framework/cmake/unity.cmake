@@ -1,5 +1,6 @@
-# Files compiled together: their headers are parsed once, and shared template instances are compiled once.
-# CONVSCOPE_UNITY is for builds without edits: a changed file recompiles its whole unit.
+# Compiles several source files as one unit, so that headers are parsed once and shared template instances
+# are compiled once. CONVSCOPE_UNITY is for builds without edits, because a changed file recompiles its
+# whole unit.
 option(CONVSCOPE_UNITY "Compile files that are no kernels in units of several" OFF)
 set(CONVSCOPE_ALONE "" CACHE STRING
   "Files to compile alone all the same, a regular expression: the folder that one works in")
@@ -17,11 +18,12 @@ function(convscope_name_aliases lines out)
   set(${out} "${lines}" PARENT_SCOPE)
 endfunction()
 
-# Collects the names that a file declares at the outermost level. It takes all words of such lines that could be a name,
-# because namespaces are not indented here. A registration macro counts as a name, because it declares the same name in
-# each file; exempted macros make a new name from their arguments. `used` gets names that two files may share, since
-# both mean the same. These are names imported with their full name (using testing::Each), and names of standard types
-# (using Ints = std::vector<int>), for which convscope_name_aliases() makes such a full name.
+# Collects the names that a file declares at the outermost level. Declarations inside namespaces begin in column 1 too,
+# so the function takes every word of such a line that could be a name. A registration macro counts as a name, because
+# it declares the same name in each file; exempted macros make a new name from their arguments. `used` gets names that
+# two files may share, because they mean the same in each file. These are names imported with their full name (using
+# testing::Each), and names of standard types (using Ints = std::vector<int>), for which convscope_name_aliases() makes
+# such a full name.
 function(convscope_declared_names file out used)
   file(STRINGS ${file} lines REGEX "^[A-Za-z_]")
   list(FILTER lines EXCLUDE REGEX
@@ -44,8 +46,9 @@ function(convscope_declared_names file out used)
 endfunction()
 
 # Collects the type names in headers. A file that defines a type of the same name could not be
-# compiled together with the header. `aliases` gets names of standard types, which both may define.
-# Only kernels and the tests of their emulation include the headers of the emulation and of kernels.
+# compiled together with the header. `aliases` gets names of standard types, which the header and
+# the file may both define. Only kernels and the tests of their emulation include the headers of the
+# emulation and of kernels.
 function(convscope_header_types of_kernels out aliases)
   set(globs ${convscope_folders} tests)
   list(TRANSFORM globs APPEND /*.*h)  # .h, .cuh
@@ -74,9 +77,9 @@ function(convscope_header_types of_kernels out aliases)
   set(${aliases} "${all_aliases}" PARENT_SCOPE)
 endfunction()
 
-# Replaces the list `sources_variable` by a list of files that include its files. Two files that declare the same name
-# go into different units. A file with separate options or macros stays as it is. A third argument is the number of
-# files in a unit.
+# Replaces the source files in the list `sources_variable` by generated files ("units"), each of which includes
+# several source files. Two files that declare the same name go into different units. A file with separate options or
+# macros stays as it is. A third argument sets the maximum number of files in a unit.
 function(convscope_unite name sources_variable)
   if(NOT CONVSCOPE_UNITY)
     return()
@@ -144,9 +147,9 @@ function(convscope_unite name sources_variable)
       cmake_path(GET first EXTENSION LAST_ONLY extension)
       set(files_${unit} ${PROJECT_BINARY_DIR}/units/${name}_${unit}${extension})
       file(CONFIGURE OUTPUT ${files_${unit}} CONTENT "${text}" @ONLY)
-      # Local names hide names of another file in the unit, and a class may contain types that only its file knows. With
-      # much inlining, GCC 12 reports out-of-bounds copies in std::string (GCC bug 105651). nvcc has neither these
-      # options nor these warnings.
+      # A local name may hide a name of another file in the unit (-Wshadow), and a class may contain types that only its
+      # file knows (-Wsubobject-linkage). With much inlining, GCC 12 reports out-of-bounds copies in std::string (GCC
+      # bug 105651). nvcc has neither these options nor these warnings.
       if(NOT extension STREQUAL ".cu")
         set_source_files_properties(${files_${unit}} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;\
 $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-array-bounds>")
@@ -155,13 +158,13 @@ $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stri
     list(APPEND left ${files_${unit}})
     math(EXPR unit "${unit} + 1")
   endwhile()
-  # A change may declare a name that another file of its unit declares.
+  # After a change, two files of a unit may declare the same name, so CMake configures again.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${${sources_variable}})
   set(${sources_variable} ${left} PARENT_SCOPE)
 endfunction()
 
-# Finds the first unit with fewer than `most` files that neither declares nor imports any of the
-# names. Without such a unit, makes a new one.
+# Finds the first unit that has fewer than `most` files and neither declares nor imports any of the
+# names. If there is none, makes a new unit.
 function(convscope_unit_for names used out)
   foreach(unit RANGE ${units})
     list(LENGTH files_${unit} count)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// address.cuh: an address computed in one instruction. The compiler tends to add indices first and
-// then needs three instructions per sum. Where many loads share one of two indices, two dependent
-// address computations are cheaper.
+// address.cuh: computes the address base + index in one instruction (multiply-add). For a base plus
+// two indices, the compiler tends to add the indices first, and then needs three instructions per
+// sum. Where many loads share one of the indices, two calls in sequence are cheaper: the address of
+// the shared index is computed once.
 #pragma once
 
 #include "framework/cuda/launch.cuh"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // async_copy.cuh: copies from global to shared memory that bypass registers (cp.async, sm_80).
 //
-//   async_copy<16>(&tile[i], &x[j], inside);   // 4, 8 or 16 bytes; zeros when not `inside`
+//   async_copy<16>(&tile[i], &x[j], inside);   // 4, 8 or 16 bytes; zeros unless `inside`
 //   async_copy_commit();                       // all copies since the last commit are one group
 //   async_copy_wait<1>();                      // until at most 1 group of this thread is pending
 //   __syncthreads();                           // makes the copies of other threads visible
-// In the emulation a copy is done at once.
+// In the emulation, a copy has finished when async_copy() returns.
 //
-// Bulk copies (sm_90) move whole tiles and are issued by one thread. A barrier in shared memory
-// counts their bytes:
+// A bulk copy (sm_90) moves a whole tile, and one thread issues it. A barrier in shared memory
+// counts the bytes that have arrived:
 //   if (thread == 0) start_barrier(&barrier);      // then __syncthreads()
 //   if (thread == 0) expect_bytes(&barrier, 8192); bulk_copy(tile, x, 8192, &barrier);
 //   wait_for_bytes(&barrier, parity);              // all threads; parity 0, 1, 0, ... per round
@@ -21,9 +21,9 @@
 
 namespace convscope {
 
-// Copies kBytes; both addresses are multiples of kBytes. With `inside` false it reads nothing and
-// writes zeros. 16-byte copies bypass L1 unless kKeepInL1 is set. Set it for data that other blocks
-// of this SM, or later steps of this block, read again.
+// Copies kBytes; both addresses are multiples of kBytes. With `inside` false, it reads nothing and
+// writes zeros. 16-byte copies bypass L1 unless kKeepInL1 is set. Set kKeepInL1 for data that other
+// blocks of this SM, or later steps of this block, read again.
 template <int kBytes, bool kKeepInL1 = true>
 __device__ inline void async_copy(void* shared, const void* global, bool inside = true) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
@@ -61,7 +61,8 @@ __device__ inline void async_copy_wait() {
 #endif
 }
 
-// Whether device code can use bulk copies (SM 9.0 or later, and the emulation). For kernels only.
+// True where device code can use bulk copies: on SM 9.0 or later, and in the emulation. For kernels
+// only.
 #if defined(CONVSCOPE_CUDA_EMULATED) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
 inline constexpr bool kBulkCopies = true;
 #else
@@ -78,7 +79,8 @@ __device__ inline void start_barrier(std::uint64_t* barrier) {
 #endif
 }
 
-// Sets the number of bytes of this round; call it once, before the round's copies.
+// Sets the number of bytes that the barrier expects in this round; call it once, before the copies
+// of the round.
 __device__ inline void expect_bytes(std::uint64_t* barrier, unsigned bytes) {
 #if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
@@ -123,8 +125,9 @@ __device__ inline void wait_for_bytes(std::uint64_t* barrier, unsigned parity) {
 #endif
 }
 
-// Call it between this thread's writes to shared memory (async_copy_wait included) and the barrier
-// after which wgmma or bulk copies read them (sm_90).
+// Orders shared-memory writes of this thread before later reads by wgmma or bulk copies (sm_90).
+// Call it after the writes (async_copy_wait included), and before the barrier that precedes the
+// reads.
 __device__ inline void order_shared_writes_for_matrix_unit() {
 #if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

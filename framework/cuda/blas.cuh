@@ -23,12 +23,12 @@ struct BlasGemm {
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;  // elements from one matrix to the next
 };
 
-// Queues the product on cuda_stream(). With K = 0, scales C by beta. May be captured into a graph,
-// because the workspace is fixed.
+// Queues the product on cuda_stream(). With K = 0, it scales C by beta. The call may be captured
+// into a graph, because cuBLAS uses a fixed workspace.
 void blas_gemm(const BlasGemm& gemm);
 
-// The same for complex f32 (pairs re, im) with real alpha and beta. conjugate_a and conjugate_b
-// conjugate op(A) and op(B).
+// Computes the same product for complex f32 (pairs re, im) with real alpha and beta. conjugate_a
+// and conjugate_b conjugate op(A) and op(B).
 struct BlasComplexGemm {
   std::int64_t m = 0, n = 0, k = 0;
   const float* a = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blas_cuda.cu: row-major products by cuBLAS, which is column-major: C^T = B^T A^T, so A and B are
-// swapped and nothing is copied.
+// blas_cuda.cu: computes row-major products with cuBLAS, which is column-major. It computes C^T =
+// B^T A^T: A and B exchange their places, and nothing is copied.
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
 

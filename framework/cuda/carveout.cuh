@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// carveout.cuh: the division of an SM's memory between L1 and shared memory.
+// carveout.cuh: sets how an SM divides its memory between L1 and shared memory.
 //
-// An SM keeps one division while blocks run on it. The driver chooses the smallest shared memory
-// that suits a kernel, so a kernel that needs more cannot start on the same SM: with programmatic
-// dependent launch it waits for an empty SM. Kernels that should overlap request the same division:
-// the largest shared memory.
-// Source: CUDA C++ Programming Guide, "Shared Memory" of compute capability 9.0
+// While blocks run on an SM, its division between L1 and shared memory is fixed. For each kernel,
+// the driver chooses the smallest sufficient shared memory. A kernel that needs more cannot start
+// on this SM: with programmatic dependent launch, it waits for an empty SM. So kernels that should
+// overlap all request the same division, the largest shared memory.
 // Read next  launch.cuh
 #pragma once
 
@@ -15,7 +14,7 @@
 
 namespace convscope {
 
-// Launches a kernel that shares SMs with the kernels before and after it.
+// Launches a kernel that may run on an SM together with the kernels before and after it.
 template <class... Parameters, class... Arguments>
 void launch_beside_others(void (*kernel)(Parameters...), const LaunchShape& shape,
                           Arguments&&... arguments) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel_moments.cuh: mean and variance of each channel, collected in parts while NHWC images are
-// written; the parts are added later in a fixed order.
+// channel_moments.cuh: mean and variance of each channel. Kernels that write NHWC images collect
+// partial statistics; a later kernel adds these in a fixed order.
 //
 // Parts     The result is an f32 array [part][4][lanes], with one lane per channel. A part is a set
-//           of pixels; for each channel the array holds
+//           of pixels. For each part and channel, the array holds
 //             0  the number of elements, at most 2^24
 //             1  a shift, close to the elements
 //             2  the sum of (element - shift)
 //             3  the sum of (element - shift)^2
-//           A kernel that merges sets stores their mean as the shift, so it stores 0 as sum 2.
+//           A kernel that merges sets stores their mean as the shift, so entry 2 is 0.
 // Merging   Two sets have counts m and n, means a and b, and sums of squared deviations A and B:
 //             mean = a + (b - a) n / (m + n),   squares = A + B + (b - a)^2 m n / (m + n)
-//           No subtraction has operands that an offset of the data makes large.
+//           Only b - a subtracts numbers that an offset of the data makes large.
 // Numerics  Let u = 2^-24, M the largest magnitude, and L the number of merges between an element
-//           and its part. A mean has an error e <= (L + 2) u M. The sum of squares about such a
+//           and its part. A mean has an error e <= (L + 2) u M. The sum of n squares about such a
 //           mean is too large by n e^2, and each merge uses the difference of two such means. So
 //           the error of a part's sum of squares S is at most (2 L + 4) u S + 4 e sqrt(n S) + n
 //           e^2. So for data with an offset of k standard deviations, the relative error of the
@@ -30,14 +30,14 @@ namespace convscope {
 
 inline constexpr int kMomentSums = 4;
 
-// When two sets are merged: the factor of the difference b - a of their means in the new mean, and
-// the factor of (b - a)^2 in the new sum of squares.
+// Weights for merging two sets with means a and b. The new mean is a + mean (b - a), and (b - a)^2
+// enters the new sum of squares with the factor `squares`.
 struct MomentShares {
   float mean, squares;
 };
-// Returns the weights for merging a set of `coming` elements into a set of `own` elements; sets
-// `own` to the count of both. The approximate quotient may be off by two units in the last place:
-// it scales a difference, so an offset of the data does not increase the error.
+// Returns the weights for merging a set of `coming` elements into a set of `own` elements, and sets
+// `own` to the total count. The approximate quotient may be off by two units in the last place: the
+// quotient scales a difference of means, so an offset of the data does not increase the error.
 __device__ inline MomentShares shares_of(float& own, float coming) {
   const float both = own + coming;
 #if defined(CONVSCOPE_CUDA_EMULATED)
@@ -56,9 +56,9 @@ __device__ inline void merge_moments(float& mean, float& squares, float coming_m
   squares = ::fmaf(difference * difference, shares.squares, squares + coming_squares);
 }
 
-// Returns the shift of the first part, and the sums over all parts of this thread's channel about
-// this shift: sums[0] of differences, sums[1] of squares. For kernels with walk.finish_shape(): all
-// threads call it, and the thread with is_finisher() gets the sums.
+// Returns the shift of the first part, and the sums over all parts of this thread's channel
+// relative to this shift: sums[0] of differences, sums[1] of squares. For kernels with
+// walk.finish_shape(). All threads call it, and the thread with is_finisher() gets the sums.
 template <int kLanes>
 __device__ inline float add_moment_parts(const float* part, int parts,
                                          const PieceWalk<kLanes>& walk, double (&sums)[2]) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster.cuh: thread-block clusters (sm_90): blocks that run at the same time, synchronise, and
-// read each other's shared memory. A cluster is adjacent blocks along x: LaunchShape::cluster.
+// cluster.cuh: thread-block clusters (sm_90). The blocks of a cluster run at the same time,
+// synchronise, and read each other's shared memory. A cluster consists of adjacent blocks along x;
+// LaunchShape::cluster is their number.
 //
 //   auto* const mine = dynamic_shared<float4>();
 //   mine[threadIdx.x] = sums;                        // of this block
@@ -10,9 +11,10 @@
 //   }
 //   cluster_leave();                                 // no block reads mine any more
 //
-// - A block must not read other blocks before the cluster's first barrier: they may not have begun.
-// - A block must not exit while others read its memory. So a kernel that reads other blocks ends
-// with a barrier.
+// - A block must not read another block's memory before the first barrier of the cluster, because
+//   the other block may not have begun.
+// - A block must not exit while others read its memory. So a kernel in which blocks read the memory
+//   of other blocks ends with a barrier.
 // - Work that needs no other block can be placed between cluster_arrive() and cluster_wait().
 // - All threads of a warp call a cluster barrier together. Exited threads count as arrived.
 // - Cluster kernels use dynamic shared memory only. In the emulation, all blocks share one copy
@@ -57,7 +59,8 @@ __device__ inline unsigned cluster_size() {
 #endif
 }
 
-// Signals arrival: threads that wait for it see this thread's earlier writes.
+// Signals arrival at the cluster barrier. Threads that wait at the barrier then see the earlier
+// writes of this thread.
 __device__ inline void cluster_arrive() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::cluster_arrive();
@@ -84,8 +87,9 @@ __device__ inline void cluster_sync() {
   cluster_wait();
 }
 
-// Waits at the last barrier of the kernel, where all threads have finished reading other blocks.
-// The barrier does not wait for writes, so results may not have reached memory yet.
+// Waits at the last barrier of the kernel, which ensures that all threads have finished reading
+// other blocks' memory. This barrier does not wait for writes, so the results may not have reached
+// memory yet.
 __device__ inline void cluster_leave() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   cluster_sync();

@@ -57,8 +57,8 @@ __device__ inline BFloat16 from_float<BFloat16>(float value) {
 #endif
 }
 
-// Packs two floats into a 32-bit word of two fp16/bf16 elements, in memory order, and unpacks a
-// word.
+// Packs two floats into a 32-bit word of two fp16/bf16 elements, in memory order.
+// floats_from_pair() unpacks the word.
 template <class Half>
 __device__ inline unsigned pair_from_floats(float first, float second) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
@@ -82,10 +82,9 @@ __device__ inline float2 floats_from_pair(unsigned pair) {
   return make_float2(to_float(first), to_float(second));
 }
 
-// Returns a value rounded to half precision, as f32. For bf16 it converts a pair whose upper
-// element is the value: the resulting word is the f32, so this takes one instruction of fixed
-// latency. For a single bf16 the compiler would emit a conversion, whose latency varies, and a
-// shift.
+// Returns a value rounded to half precision, as f32. For bf16, it converts the pair (0, value) to a
+// 32-bit word. This word has the bits of the rounded f32, so one instruction of fixed latency is
+// enough. For a single bf16, the compiler would emit a conversion of variable latency and a shift.
 template <class Half>
 __device__ inline float rounded(float value) {
 #if !defined(CONVSCOPE_CUDA_EMULATED)
@@ -101,7 +100,8 @@ __device__ inline float rounded_to(DType factors, float value) {
   return value;
 }
 
-// Computes two products (or a b + c) on words of two elements; each result is rounded once.
+// Multiplies (or computes a b + c of) two packed pairs, element by element; each result is rounded
+// once.
 __device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   const float2 x = floats_from_pair<Float16>(a), y = floats_from_pair<Float16>(b);

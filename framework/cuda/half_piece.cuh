@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_piece.cuh: a piece is 16 bytes of an NHWC image, loaded or stored by one instruction: eight
-// adjacent fp16/bf16 channels or four f32 channels. Also maps operations over fp16/bf16 arrays,
-// computed in f32 and rounded once.
+// half_piece.cuh: loads and stores 16-byte pieces of NHWC images. A piece is eight adjacent
+// fp16/bf16 channels or four f32 channels, and takes one instruction. Also applies operations to
+// fp16/bf16 arrays: they compute in f32 and round once.
 #pragma once
 
 #include "framework/cuda/half.cuh"
@@ -48,7 +48,7 @@ void with_half_type(DType dtype, Body&& body) {
   body(BFloat16{});
 }
 
-// Also accepts f32: the element types of NHWC images.
+// Calls body(T{}) with the C++ type of f32, f16 or bf16, the element types of NHWC images.
 template <class Body>
 void with_stored_type(DType dtype, Body&& body) {
   if (dtype == DType::f32) return body(0.0f);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch.cuh: launches kernels, and the stream that all work uses.
+// launch.cuh: launches kernels, and provides the stream that all work uses.
 //
 //   __global__ void double_kernel(const float* x, float* y, std::int64_t count) {
 //     for (std::int64_t i = global_thread(); i < count; i += global_threads()) y[i] = 2 * x[i];
 //   }
 //   launch(double_kernel, grid_for(count), x, y, count);
 //
-// launch() is a function instead of <<< >>>, so that the file is valid C++ for the emulation. It
-// does nothing for a grid without blocks. Launches do not wait; launch errors are thrown.
+// launch() replaces <<< >>>, so that the emulation can compile the file as C++. It does nothing for
+// a grid without blocks. A launch does not wait; launch errors are thrown.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ namespace convscope {
 void check_cuda(cudaError_t status, const char* what);
 #define CONVSCOPE_CUDA(call) ::convscope::check_cuda((call), #call)
 
-// Returns the stream of the current device: all kernels, copies and library calls use it in order,
-// so a block of memory may be reused as soon as its last user is queued.
+// Returns the stream of the current device. All kernels, copies and library calls use this stream
+// in order, so a block of memory may be reused as soon as its last use is queued.
 cudaStream_t cuda_stream();
 
 struct CudaDeviceFacts {
@@ -49,8 +49,8 @@ struct LaunchShape {
 
 constexpr unsigned kThreads = 256;
 
-// Returns a grid with one thread per element, at most about eight waves of blocks. Kernels loop
-// with global_thread() and global_threads().
+// Returns a grid with one thread per element, but at most about eight waves of blocks. So kernels
+// loop over elements with global_thread() and global_threads().
 inline LaunchShape grid_for(std::int64_t count, unsigned threads = kThreads) {
   const std::int64_t blocks = ceil_div(count, threads);
   const std::int64_t most = std::int64_t{cuda_device_facts().multiprocessors} * 64;
@@ -112,7 +112,8 @@ __device__ inline T* dynamic_shared() {
 #endif
 }
 
-// Waits for LaunchShape::overlaps_previous; does nothing without it, or before sm_90.
+// Waits for the end of the previous kernel if the launch has overlaps_previous set. Otherwise, and
+// before sm_90, it returns at once.
 __device__ inline void wait_for_previous_kernel() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::wait_for_previous();
@@ -120,7 +121,8 @@ __device__ inline void wait_for_previous_kernel() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// Allows the next kernel to start; its wait_for_previous_kernel() still waits for this one's end.
+// Allows the next kernel to start early. That kernel's wait_for_previous_kernel() still waits for
+// the end of this kernel.
 __device__ inline void let_next_kernel_start() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::let_next_start();

@@ -5,9 +5,10 @@
 //   map<1>(Square{}, {{x}}, y, count);
 //
 // Method    A thread issues several 16-byte loads per operand before it uses the first. 2048
-//           threads on an SM keep 64 KiB in flight, more than 4.3 TB/s times 0.7 us of latency
-//           require. Operands that are not aligned to 16 bytes are processed element by element. y
-//           may be one of the operands: the same thread reads an element before it writes it.
+//           threads on an SM keep 64 KiB in flight. That is more than the SM's share of 4.3 TB/s x
+//           0.7 us (bandwidth times latency), so memory is always busy. Operands that are not
+//           aligned to 16 bytes are processed element by element. y may be one of the operands,
+//           because the same thread reads an element before it writes it.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Returns a grid with one thread per pack, at most two waves of blocks.
+// Returns a grid with one thread per pack (16 bytes of elements), but at most two waves of blocks.
 inline LaunchShape grid_of_packs(std::int64_t packs) {
   const std::int64_t blocks = ceil_div(packs, kThreads);
   const std::int64_t most = std::int64_t{cuda_device_facts().multiprocessors} * 16;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// map_rows.cuh: map.cuh for several small tensors in one launch, such as all weights of a network:
+// map_rows.cuh: does what map.cuh does for several small tensors in one launch, such as all weights
+// of a network:
 // y[r][i] = op(a[r][i], b[r][i], ...).
 //
 //   MapRows<2> rows;
 //   rows.add({{a, keep}, y, count});    // up to kMaxMapRows
 //   map_rows(Mul{}, rows);
 //
-// An operand that is null counts as zeros. y may be one of the operands, as in map.cuh.
+// A null operand counts as zeros. y may be one of the operands, as in map.cuh.
 #pragma once
 
 #include "framework/cuda/launch.cuh"

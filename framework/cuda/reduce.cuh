@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce.cuh: sums over axes, for the operations that need one (sum, gradients of biases).
+// reduce.cuh: sums over axes, for operations such as sum() and the gradients of biases.
 #pragma once
 
 #include "framework/tensor.h"
 
 namespace convscope {
 
-// Sums x over the axes whose bit is set in `mask`; adds to y with `accumulate`. y has the elements
-// of the remaining axes; f32 (summed in double) or f64. Two runs give the same bits.
+// Sums x over the axes whose bit is set in `mask`. Overwrites y, or adds to y with `accumulate`. y
+// has the elements of the remaining axes; f32 (summed in double) or f64. Two runs give the same
+// bits.
 void sum_on_cuda(const Tensor& x, unsigned mask, const Tensor& y, bool accumulate);
 
 }  // namespace convscope

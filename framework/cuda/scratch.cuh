@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // scratch.cuh: device memory for the partial sums of one operation.
 //
-// There is one block for the life of the process. All work is queued in order, so each operation
-// may use the whole block. A replayed recording finds the block at the same address.
+// One block of memory exists for the life of the process. All work is queued in order, so each
+// operation may use the whole block. A replayed recording finds the block at the same address.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@ namespace convscope {
 
 inline constexpr std::size_t kScratchBytes = std::size_t{8} << 20;
 
-// Returns at most kScratchBytes. Its content is undefined after the calling operation.
+// Returns a pointer to `bytes` bytes, at most kScratchBytes. Their content is undefined after the
+// calling operation.
 void* cuda_scratch(std::size_t bytes);
 
 template <class T>

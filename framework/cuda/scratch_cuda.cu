@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// scratch_cuda.cu: the scratch memory that kernels of one stream share (scratch.cuh).
+// scratch_cuda.cu: allocates the scratch memory that all kernels share (scratch.cuh).
 #include <new>
 
 #include "framework/cuda/launch.cuh"
@@ -8,13 +8,14 @@
 namespace convscope {
 namespace {
 
-// Never freed: the driver may be gone when the process ends.
+// The memory is never freed, because the driver may already be shut down when the process ends.
 void* make_scratch() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   return ::operator new(kScratchBytes, std::align_val_t{128});
 #else
   void* made = nullptr;
-  // The first call may happen during a recording, which forbids allocations without this mode.
+  // The first call may happen during a recording. Recordings forbid allocations unless this mode is
+  // set.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   CONVSCOPE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
   const cudaError_t status = cudaMalloc(&made, kScratchBytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_float.cuh: floats in shared memory, addressed by a 32-bit offset that a kernel keeps and
-// increments. With a pointer, when registers are scarce, the compiler tends to recompute the base
-// of shared memory on each access, which takes three instructions.
+// shared_float.cuh: loads and stores floats in shared memory at a 32-bit address, which a kernel
+// can keep and increment. With a pointer, when registers are scarce, the compiler tends to
+// recompute the base of shared memory on each access, which takes three instructions.
 #pragma once
 
 #include "framework/cuda/launch.cuh"

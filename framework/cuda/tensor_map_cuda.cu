@@ -75,7 +75,8 @@ TensorMap encode_tensor_map(const void* tensor, const TensorMapShape& shape) {
   for (int i = 0; i < kTensorMapRank; ++i) {
     sizes[i] = static_cast<cuuint64_t>(shape.sizes[i]);
     if (i > 0) strides[i - 1] = static_cast<cuuint64_t>(shape.strides[i] * element_bytes(shape));
-    // Extent in the tensor, from the first to the last element of the box.
+    // The box covers this many elements of the tensor, from the first to the last, skipped ones
+    // included.
     box[i] = static_cast<cuuint32_t>((shape.box[i] - 1) * shape.steps[i] + 1);
     steps[i] = static_cast<cuuint32_t>(shape.steps[i]);
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// tma.cuh: TMA copies of tensor boxes into shared memory (sm_90), and the barriers that signal when
-// a box has arrived and when its buffer is free again.
+// tma.cuh: copies boxes of tensors into shared memory with TMA (sm_90). Barriers signal that a box
+// has arrived, or that a buffer may be overwritten.
 //
 //   if (thread == 0) start_phases(&full, 1);  phases_are_started();  __syncthreads();
 //   one thread:  expect(&full, bytes); load_box(tile, map, &full, c, w, 0, h, n);
 //   all others:  wait_phase(&full, parity);       // parity 0, 1, 0, ... per round
 //                ... arrive(&empty) ...
-// A barrier's round ends when all its arrivals have been made (expect() is one) and all expected
-// bytes have come. In the emulation a box arrives at once, and a waiting thread lets others run.
-// Source: PTX ISA, "mbarrier" and "cp.async.bulk.tensor"
+// A round of a barrier ends when all arrivals have been made (expect() is one) and all expected
+// bytes have arrived. In the emulation, a box arrives at once, and a waiting thread lets others
+// run.
 // Read next  tensor_map.h; matrix_tile.cuh: multiplies the boxes
 #pragma once
 
@@ -26,8 +26,8 @@ namespace convscope::tma {
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
 
-// The 64 bits of a barrier: arrivals per round, arrivals left, 2^20 + the number of missing bytes,
-// and the parity of the current round.
+// The 64 bits of an emulated barrier: arrivals per round, arrivals left in this round, and a word
+// of 2^20 + the number of missing bytes, with the parity of the round as the lowest bit.
 struct Phases {
   std::uint16_t arrivals, left;
   std::uint32_t bytes_and_parity;
@@ -45,7 +45,8 @@ inline void end_round_if_complete(std::uint64_t* barrier) {
 inline void start_phases(std::uint64_t* barrier, unsigned arrivals) {
   phases_of(barrier) = {static_cast<std::uint16_t>(arrivals), static_cast<std::uint16_t>(arrivals),
                         kNoBytes << 1};
-  // The barrier owns its memory until the block ends (PTX would require mbarrier.inval first).
+  // Nothing else may use the barrier's memory until the block ends (PTX would require
+  // mbarrier.inval first).
   emulation::watch(
       barrier, arrivals,
       [](const void* place, unsigned all) {
@@ -140,12 +141,12 @@ __device__ inline void start_phases(std::uint64_t* barrier, unsigned arrivals) {
                "r"(arrivals)
                : "memory");
 }
-// Prefetches the map; call it before the first box.
+// Prefetches the map. Call it before the first load_box().
 __device__ inline void fetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// Makes started barriers visible to TMA. The threads that have called start_phases() call it before
-// the block's __syncthreads().
+// Makes started barriers visible to TMA. Threads that have called start_phases() then call this
+// function, before the __syncthreads() of the block.
 __device__ inline void phases_are_started() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -168,7 +169,8 @@ __device__ inline void wait_phase(std::uint64_t* barrier, unsigned parity) {
       "r"(parity)
       : "memory");
 }
-// Waits like __syncthreads(), for some of the block's warps only: `threads` threads, barrier 1 to
+// Waits like __syncthreads(), but for `threads` threads (some of the block's warps) at a barrier
+// with a number from 1 to 15.
 // 15.
 __device__ inline void group_sync(unsigned barrier, unsigned threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");

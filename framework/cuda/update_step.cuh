@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_step.cuh: an optimiser's update of one element of w, dw and the state m, v. An array that
-// a method does not have is neither read nor written.
+// update_step.cuh: updates one element of a weight w with its gradient dw, as an optimiser does. m
+// and v are the moments; an array that a method does not have is neither read nor written.
 // Read next  optim/update_cuda.cu
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// Reads all flags before it tests any: one memory latency instead of three.
+// Reads all flags before it tests any, so that the reads take one memory latency instead of three.
 __device__ inline bool is_open(const UpdateGate& gate) {
   const float loss = gate.loss != nullptr ? *gate.loss : 0.0f;
   const std::int32_t halted = gate.halted != nullptr ? *gate.halted : 0;

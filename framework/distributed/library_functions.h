@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// library_functions.h: a table of functions from a library that is opened by name.
+// library_functions.h: a table of function pointers to a library that is opened by name.
 #pragma once
 
 #include <dlfcn.h>
@@ -8,7 +8,8 @@
 
 namespace convscope {
 
-// Fills a pointer of the table. Sets `missing` to the first name that the library lacks.
+// Fills one pointer of the table. If the library lacks the function, and `missing` is empty, sets
+// `missing` to the function's name.
 template <class F>
 void find_function(void* library, const char* name, F& out, std::string& missing) {
   out = reinterpret_cast<F>(dlsym(library, name));

@@ -69,7 +69,7 @@ void LifeSigns::send(Peer& peer, double now) {
   }
   if (peer.knows_end || now - peer.sent_s < kSendSeconds) return;
   peer.out = own_;
-  // Process 0 forwards the signal that it has received from another process.
+  // Process 0 forwards to all others the signal that it has received from another process.
   peer.out.signal = signal_ != 0 ? signal_ : rank_ == 0 ? heard_signal_ : 0;
   peer.sent_s = now;
   peer.is_sending = mpi_.isend(&peer.out, sizeof(Message), mpi_.type_byte, peer.rank, kTag,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // life_signs.h: the short status messages that process 0 and every other process exchange twice a
-// second: alive, signal received, failed, leaving.
+// second. A message says that a process is alive, has received a signal, has failed, or leaves.
 //
-// Clocks  Each process measures silence with its own clock, so clocks need not agree. A process
-//         that was suspended restarts its count, because it cannot know who was silent.
+// Clocks  Each process measures the silence of others with its own clock, so clocks need not agree.
+//         A process that was suspended restarts its count, because it cannot know which process was
+//         silent meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ class LifeSigns {
   void say(Kind kind, std::int32_t code, const std::string& text);
   void say_signal(int signal) { signal_ = signal; }
 
-  // Returns a process that was silent for longer than the patience; -1: none.
+  // Returns a process that was silent for longer than the permitted time; -1: none.
   int silent_rank() const { return silent_; }
   // Returns the first process that has failed; -1: none.
   int failed_rank() const { return failed_; }
@@ -34,8 +35,8 @@ class LifeSigns {
   const std::string& failed_text() const { return failed_text_; }
   // Returns a signal that another process has received; 0: none.
   int heard_signal() const { return heard_signal_; }
-  // Returns true when all partners have failed or reported that they leave, and this process has
-  // sent its status.
+  // Returns true when this process has sent its status, and each process with which it exchanges
+  // messages has failed or reported that it leaves.
   bool all_gone() const;
 
  private:
@@ -56,7 +57,7 @@ class LifeSigns {
   const MpiLibrary& mpi_;
   int rank_;
   double patience_s_, last_tick_s_ = 0;
-  std::vector<Peer> peers_;  // on process 0: all others; else process 0
+  std::vector<Peer> peers_;  // on process 0: all other processes; elsewhere: process 0
   Message own_;
   int signal_ = 0, heard_signal_ = 0, silent_ = -1, failed_ = -1;
   std::int32_t failed_code_ = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpi_library.cpp: opens MPI on demand; contains the constants of the two binary interfaces.
+// mpi_library.cpp: opens MPI on demand. Contains the constants of two binary interfaces: Open MPI's
+// and MPICH's.
 #include "framework/distributed/mpi_library.h"
 
 #include <dlfcn.h>
@@ -20,7 +21,7 @@ MpiLibrary::Word address(void* library, const char* name, std::string& missing) 
   return reinterpret_cast<MpiLibrary::Word>(at);
 }
 
-// A handle is the address of an object in the library.
+// Open MPI: a handle is the address of an object in the library.
 void set_open_mpi(MpiLibrary& mpi, void* library, std::string& missing) {
   mpi.world = address(library, "ompi_mpi_comm_world", missing);
   mpi.type_byte = address(library, "ompi_mpi_byte", missing);
@@ -32,7 +33,7 @@ void set_open_mpi(MpiLibrary& mpi, void* library, std::string& missing) {
   mpi.status_ignore = nullptr;
 }
 
-// A handle is an int with a fixed number.
+// MPICH: a handle is an int with a fixed number.
 void set_mpich(MpiLibrary& mpi) {
   mpi.world = 0x44000000;
   mpi.type_byte = 0x4c00010d;
@@ -98,7 +99,7 @@ const MpiLibrary& open_mpi_library(const std::string& wanted) {
   if (!mpi.name.empty()) return mpi;
   std::string tried;
   for (const std::string& file : candidates(wanted)) {
-    // The library's plug-ins, which it opens later, look up its symbols, so the symbols are global.
+    // MPI opens plug-ins later, and they look up its symbols, so the symbols must be global.
     void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     const std::string why = library == nullptr ? dlerror() : fill(mpi, library);
     if (why.empty()) return mpi;

@@ -5,8 +5,8 @@
 // MPI specifies the names of functions and leaves the binary interface to each library: a
 // communicator is a pointer in Open MPI and a number in MPICH. Both kinds of handle fit into a
 // machine word and are passed in the same register, so one table of constants per library is
-// enough. The interfaces have been stable since Open MPI 1.10 and MPICH 3.1
-// (https://www.mpich.org/abi).
+// enough. The interfaces have been stable since Open MPI 1.10 and MPICH 3.1.
+// Source: https://www.mpich.org/abi
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct MpiLibrary {
   void* status_ignore = nullptr;
   int thread_serialized = 2;
 
-  // Functions; every int result is an error code, 0 = success.
+  // These functions return an error code as int; 0 is success.
   int (*init_thread)(int* argc, char*** argv, int required, int* provided) = nullptr;
   int (*finalize)() = nullptr;
   int (*abort)(Word comm, int code) = nullptr;
@@ -51,9 +51,9 @@ struct MpiLibrary {
                     Request* request) = nullptr;
 };
 
-// Opens the MPI library. `wanted` is the one that works with the launcher: "Open MPI", "MPICH" or
-// "" (either). CONVSCOPE_MPI_LIBRARY names another file. When no file can be opened, throws
-// kUnavailable with the list of these files. The library stays open.
+// Opens the MPI library. `wanted` is the library that works with the launcher: "Open MPI", "MPICH"
+// or "" (either). CONVSCOPE_MPI_LIBRARY names another file. If no file can be opened, throws
+// kUnavailable with a list of the files that were tried. The library stays open.
 CONVSCOPE_API const MpiLibrary& open_mpi_library(const std::string& wanted);
 
 }  // namespace convscope

@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// Fills the table of functions. Returns "", or what the file lacks.
+// Fills the table of functions. Returns "", or the name of a function that the library lacks.
 std::string fill(NcclLibrary& nccl, void* library) {
   std::string missing;
   find_function(library, "ncclGetVersion", nccl.get_version, missing);

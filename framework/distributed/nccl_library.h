@@ -2,8 +2,8 @@
 // nccl_library.h: opens NCCL, NVIDIA's collectives for GPUs, on demand. So one program runs on
 // machines with and without NCCL, and the build needs neither its header nor its library.
 //
-// The table holds the functions in use, as <nccl.h> declares them. Communicators and streams are
-// pointers, enumerations are ints. The names have been the same since NCCL 2.13 (2022).
+// The table holds the functions that the project uses, as <nccl.h> declares them. Communicators and
+// streams are pointers, enumerations are ints. The names have been the same since NCCL 2.13 (2022).
 #pragma once
 
 #include <cstddef>
@@ -45,9 +45,9 @@ struct NcclLibrary {
   const char* (*get_last_error)(Comm comm) = nullptr;
 };
 
-// Opens CONVSCOPE_NCCL_LIBRARY, or the system's libnccl.so.2, or that of PyTorch in the active
-// Python environment. Returns null, with the reason in `why_not`, when none can be opened. The
-// library stays open.
+// Opens the first of these: CONVSCOPE_NCCL_LIBRARY, the system's libnccl.so.2, or the NCCL of
+// PyTorch in the active Python environment. Returns null, with the reason in `why_not`, if none can
+// be opened. The library stays open.
 CONVSCOPE_API const NcclLibrary* open_nccl_library(std::string* why_not);
 
 }  // namespace convscope

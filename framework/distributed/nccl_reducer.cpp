@@ -61,7 +61,7 @@ NcclReducer::NcclReducer(const NcclLibrary& nccl, Device device)
       queue_(queues_.make(device.index)) {}
 
 NcclReducer::~NcclReducer() {
-  // Not checked: an error that ends the run may have left the device in any state.
+  // The result is ignored: after an error that ends the run, the device may be in any state.
   if (comm_ != nullptr) {
     if (std::uncaught_exceptions() > 0) {  // the other processes may never arrive
       (void)nccl_.comm_abort(comm_);
@@ -98,7 +98,7 @@ void NcclReducer::sum(const Tensor& data, float weight) {
   CONVSCOPE_CHECK(data.dtype() == DType::f32 && data.device() == device_, kName,
                   "expected f32 numbers on ", device_, ", got ", data.str());
   if (data.numel() == 0) return;
-  // An asynchronous error of an earlier sum, such as a broken network.
+  // Reports an asynchronous error of an earlier sum, such as a broken network.
   int earlier = NcclLibrary::kSuccess;
   check(nccl_.comm_get_async_error(comm_, &earlier), "ncclCommGetAsyncError");
   check(earlier, "an earlier sum");

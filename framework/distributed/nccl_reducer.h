@@ -3,12 +3,13 @@
 //
 // Method    sum() queues each sum in a side queue of the device (framework/device_side_queue.h).
 //           The sum waits for the present work of the main queue, and overlaps later work of the
-//           main queue. join() makes the main queue wait for the sums. All of this is device work,
-//           so it is recorded like kernels, and a replayed step needs no host.
+//           main queue. join() makes the main queue wait for the sums. The device executes all of
+//           this, so it is recorded like kernels, and a replayed step needs no host.
 // Weights   NCCL multiplies the terms by the weight (ncclRedOpCreatePreMulSum), so no kernel scales
 //           the terms first.
 // Processes If a process is lost, the other processes wait in NCCL's kernels forever. NCCL needs no
-//           watchdog here: the group's thread detects the loss and ends the process.
+//           watchdog here: the background thread of the process group detects the loss and ends
+//           the process.
 // Order     Free recordings that contain sums before the reducer: NCCL waits for them.
 #pragma once
 
@@ -24,8 +25,8 @@ namespace convscope {
 
 class CONVSCOPE_API NcclReducer : public Reducer {
  public:
-  // Returns null on all processes when any process cannot use NCCL. Then why_not names the first
-  // such process and its reason. All processes call it.
+  // Makes a reducer. If any process cannot use NCCL, returns null on all processes, and why_not
+  // names the first such process and its reason. All processes call it.
   static std::unique_ptr<NcclReducer> make(ProcessGroup& group, Device device,
                                            std::string* why_not);
   ~NcclReducer() override;

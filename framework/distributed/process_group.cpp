@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// process_group.cpp: the processes that train one network together. A background thread, or a
-// thread that waits, executes requests in order.
+// process_group.cpp: the processes that train one network together. Requests for MPI are executed
+// in order by a background thread, or by a thread that waits for a result.
 #include "framework/distributed/process_group.h"
 
 #include <sched.h>
@@ -28,12 +28,13 @@ constexpr const char* kName = "ranks";
 constexpr int kTreeTag = 8;
 constexpr std::int64_t kSumElements = std::int64_t{1} << 20;  // 4 MiB
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 28;     // per call: MPI counts with int
-// MPI moves data only while it is polled. A waiting thread has no other use for its core. In the
-// background, the thread polls several times in a row and leaves the core to other work in between.
+// MPI moves data only while it is polled. A thread that waits for a result polls continuously,
+// because it has no other use for its core. The background thread polls several times in a row, and
+// leaves the core to other work in between.
 constexpr int kSpins = 20000;  // polls (some ms) before a waiting thread sleeps between polls
 constexpr int kLooksInARow = 16;
-// How long a process waits for process 0 to fail for the same reason. The others wait longer,
-// because process 0 may have to report for one of them.
+// A process that has failed waits this long for process 0 to fail for the same reason. Processes
+// other than process 0 wait longer, because process 0 may have to report their failure.
 constexpr double kGraceSeconds = 1.5, kLongGraceSeconds = 5;
 
 std::atomic<ProcessGroup*> current_group{nullptr};
@@ -75,9 +76,9 @@ struct ProcessGroup::Impl {
     int exit_code = 1;
     std::string sentence;
   };
-  // A request of the caller. `begin` does all of it, or starts the MPI operation `request`. Then
-  // either thread polls `request` until it completes, and calls `next`. `next` starts another MPI
-  // operation, or returns false to end the job.
+  // A request of the caller. `begin` does all of its work, or starts the MPI operation `request`.
+  // Then the background thread or a waiting thread polls `request` until it completes, and calls
+  // `next`. `next` starts another MPI operation, or returns false to end the job.
   struct Job {
     std::function<void()> begin;
     std::function<bool()> next;  // null: begin() does it all
@@ -104,19 +105,20 @@ struct ProcessGroup::Impl {
 
   ProcessGroup& group;
   const MpiLibrary* mpi = nullptr;
-  // Only the thread that holds this mutex calls MPI: the background thread or a waiting thread. A
-  // waiting thread already has a core, so the background thread need not be woken.
+  // Only the thread that holds this mutex calls MPI: the background thread, or a thread that waits
+  // for a result. The waiting thread already has a core, so it need not wake the background thread.
   std::mutex turn;
   std::optional<LifeSigns> life;
   std::optional<Job> current;
   MpiLibrary::Request request;
   std::vector<float> tree_buffer;
   bool may_share = false;  // MPI allows two threads to call it in turns
-  // True with more processes than cores: spinning would occupy the core that a partner needs.
+  // True with more processes than cores: a spinning process would occupy the core that another
+  // process needs.
   std::atomic<bool> is_crowded{false};
 
   std::atomic<Ticket> done{0};
-  std::mutex mutex;  // guards the members below; lock order: turn, then mutex
+  std::mutex mutex;  // guards the members below; lock `turn` first
   std::condition_variable changed;
   std::deque<Job> jobs;
   Ticket queued = 0;
@@ -139,7 +141,8 @@ void ProcessGroup::Impl::check(int status, const char* what) {
        cat("[ranks] expected ", what, " to succeed, got from ", group.library_, ": ", text));
 }
 
-// Other processes may see the same loss: the first to announce it prints one sentence and ends all.
+// Ends all processes because one is lost. Several processes may see the loss; the first to announce
+// it prints one sentence and ends all.
 void ProcessGroup::Impl::lost(int exit_code, const std::string& sentence) {
   std::function<void(int, const std::string&)> call;
   {
@@ -170,7 +173,8 @@ void ProcessGroup::Impl::tick() {
   if (life->failed_rank() >= 0) follow_failure();
   const int silent = life->silent_rank();
   if (silent >= 0) {
-    // Process 0 hears all others. If process 0 is silent, the next process reports for all.
+    // Process 0 receives the messages of all processes. If process 0 is silent, process 1 reports
+    // for all.
     if (group.rank() > 1) {
       std::this_thread::sleep_for(std::chrono::duration<double>(kGraceSeconds));
       _exit(kLostExitCode);
@@ -182,8 +186,9 @@ void ProcessGroup::Impl::tick() {
   }
 }
 
-// Waits between two polls of MPI. Never yields: Linux counts a yield as a used time slice, and then
-// another process keeps the core for milliseconds. A sleeping thread is woken in time.
+// Waits between two polls of MPI by sleeping. It never yields: Linux counts a yield as a used time
+// slice, and another process then keeps the core for milliseconds. A sleeping thread is woken in
+// time.
 void ProcessGroup::Impl::rest(int looks) const {
   const bool is_urgent = is_waited_for.load(std::memory_order_relaxed);
   const int spins = !is_urgent ? 0 : is_crowded ? kLooksInARow : kSpins;
@@ -215,13 +220,13 @@ void ProcessGroup::Impl::exchange_tree(float* data, std::int64_t count) {
             "a sum");
       complete(receiving, "a sum");
       complete(sending, "a sum");
-      // Addition of two numbers has the same bits in either order.
+      // a + b has the same bits as b + a.
       for (std::int64_t i = 0; i < part; ++i) data[begin + i] += tree_buffer[i];
     }
   }
 }
 
-// Runs in the thread: joins the other processes, then executes requests.
+// The background thread: joins the other processes, then executes requests.
 void ProcessGroup::Impl::work() {
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);  // ns: its sleeps are short
   try {
@@ -282,7 +287,7 @@ bool ProcessGroup::Impl::has_work() {
   return queued != done;
 }
 
-// Polls the current job, or begins the next one. Returns false when no job is left.
+// Polls the current job, or begins the next job. Returns false when no job is left.
 bool ProcessGroup::Impl::advance() {
   if (!current) {
     {
@@ -310,7 +315,7 @@ void ProcessGroup::Impl::finish_job() {
   changed.notify_all();
 }
 
-// Waits for a ticket; meanwhile, this thread makes the MPI calls itself.
+// Waits for a ticket. Meanwhile, the calling thread makes the MPI calls.
 void ProcessGroup::Impl::wait_here(Ticket ticket) {
   is_waited_for = true;
   for (int looks = 0; done < ticket; ++looks) {
@@ -324,7 +329,8 @@ void ProcessGroup::Impl::wait_here(Ticket ticket) {
   if (has_work()) changed.notify_all();
 }
 
-// All processes leave together: MPI must not be finalised while another process still communicates.
+// Waits until all processes leave, because MPI must not be finalised while another process still
+// communicates.
 void ProcessGroup::Impl::say_goodbye() {
   const std::scoped_lock lock(turn);
   life->say(LifeSigns::kBye, 0, "");
@@ -335,7 +341,7 @@ void ProcessGroup::Impl::say_goodbye() {
   mpi->finalize();
 }
 
-// Ends this process after its failure. When all others fail, too, they leave in order.
+// Ends this process after its own failure. If all other processes fail, too, they leave in order.
 void ProcessGroup::Impl::fail_together(const Failure& failure) {
   life->say(LifeSigns::kFailed, failure.exit_code, failure.sentence);
   const double start = now_s();
@@ -347,8 +353,8 @@ void ProcessGroup::Impl::fail_together(const Failure& failure) {
   end(failure.exit_code, life->all_gone());
 }
 
-// Handles the failure of another process. All processes may fail for the same reason; then this
-// process soon reports its own failure.
+// Handles the failure of another process. All processes may fail for the same reason. In that case,
+// this process soon reports its own failure.
 void ProcessGroup::Impl::follow_failure() {
   const double start = now_s();
   while (now_s() - start < kGraceSeconds) {
@@ -356,7 +362,8 @@ void ProcessGroup::Impl::follow_failure() {
     usleep(1000);
     if (const std::optional<Failure> own = own_failure()) fail_together(*own);
   }
-  // Process 0 reports the failure of a single process; it has already reported its own failure.
+  // Only the other process has failed, so process 0 reports for it. Processes other than 0 just
+  // exit.
   if (group.rank() != 0) _exit(life->failed_code());
   lost(life->failed_code(),
        cat(life->failed_text(), " (", group.name_of(life->failed_rank()), ")"));
@@ -457,7 +464,8 @@ ProcessGroup::Ticket ProcessGroup::queue_sum(float* data, std::int64_t count, fl
       impl.exchange_tree(data, count);
     });
   }
-  // Sums in parts, because a sum that exceeds the caches runs at a quarter of the rate.
+  // Sums blocks of kSumElements, because a sum that exceeds the caches runs at a quarter of the
+  // rate.
   const auto next = [&impl, scale, data, count, at = std::int64_t{0}]() mutable {
     if (at >= count) return false;
     const std::int64_t part = std::min(kSumElements, count - at);

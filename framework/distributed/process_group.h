@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// process_group.h: the processes that train one network together, and their communication.
+// process_group.h: the processes that train one network together, and the communication between
+// them.
 //
 // Requests are executed in order: by a background thread while this thread computes, and by this
-// thread while it waits. So a sum overlaps the rest of the backward pass, and a silent process is
-// detected regardless of what the others wait for.
+// thread while it waits for a result. So a sum overlaps the rest of the backward pass, and a silent
+// process is detected regardless of what the others wait for.
 //
 // Signs of life   Process 0 and every other process exchange a short message twice a second. A
-//                 process that is silent for kPatienceSeconds is lost: it was stopped, or its host
+//                 process is lost if it is silent for kPatienceSeconds: it was stopped, or its host
 //                 is gone. Process 0 reports the loss in one sentence, and all processes exit with
 //                 code 8. A stop signal (SIGTERM) at one process is forwarded to the others.
 // Order           Every process makes the same requests in the same order.
@@ -30,12 +31,12 @@ namespace convscope {
 
 // The order in which sums over processes are computed.
 enum class SumOrder : std::uint8_t {
-  // The fastest for MPI (e.g. a ring). All processes get the same bits; the bits change with the
-  // number of processes.
+  // The fastest order for the MPI library (e.g. a ring). All processes get the same bits; the bits
+  // change with the number of processes.
   any,
-  // A tree of pairs: ((g0+g1)+(g2+g3))+... If each process sums an aligned part of 2^k terms in
-  // this order, the total has the same bits for any power of two of processes. Each process sends
-  // up to log2(P) times the data for P processes; MPI's own algorithm sends less than twice the
+  // A tree of pairs: ((g0+g1)+(g2+g3))+... If each process sums an aligned block of 2^k terms in
+  // this order, the total has the same bits for any power of two of processes. With P processes,
+  // each process sends up to log2(P) times the data; MPI's own algorithm sends less than twice the
   // data.
   tree,
 };
@@ -46,7 +47,7 @@ class CONVSCOPE_API ProcessGroup {
   // Exit code of a process whose group has lost a process.
   static constexpr int kLostExitCode = 8;
 
-  // Opens MPI and joins the other processes. Throws kUnavailable with the missing component.
+  // Opens MPI and joins the other processes. Throws kUnavailable, naming what is missing.
   static std::unique_ptr<ProcessGroup> join(const RankEnvironment& environment);
   // Leaves the group: waits for the others to do the same.
   ~ProcessGroup();
@@ -59,8 +60,8 @@ class CONVSCOPE_API ProcessGroup {
   int size() const { return environment_.size; }
   int local_rank() const { return environment_.local_rank; }
   int local_size() const { return environment_.local_size; }
-  // Returns how many processes, including this one, may run on the same cores of this host. It is 1
-  // when the launcher binds each process to separate cores.
+  // Returns how many processes, including this one, may run on the same cores of this host. The
+  // number is 1 when the launcher binds each process to separate cores.
   int sharers() const { return sharers_; }
   const std::string& library() const { return library_; }  // "Open MPI v4.1.4"
   const std::string& launcher() const { return environment_.launcher; }
@@ -69,7 +70,7 @@ class CONVSCOPE_API ProcessGroup {
   const std::string& host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
 
   // Sends the bytes of process 0 to all, gathers the bytes of all processes by rank, or sums
-  // doubles in rank order. All three calls wait.
+  // doubles in rank order. Each of these calls waits for its result.
   std::string broadcast(const std::string& bytes);
   std::vector<std::string> gather(const std::string& bytes);
   void sum(double* values, std::int64_t count);
@@ -80,22 +81,23 @@ class CONVSCOPE_API ProcessGroup {
   // Sets data to the sum over all processes of weight * data, in the background. Do not access the
   // data until wait().
   Ticket queue_sum(float* data, std::int64_t count, float weight, SumOrder order);
-  // Queues other work for the background thread, such as a copy from a device.
+  // Queues other work for the background thread, such as waiting for a copy from a device.
   Ticket queue(std::function<void()> work);
   void wait(Ticket ticket);
   double waited_seconds() const { return waited_s_; }  // total time in wait()
 
   // Returns a stop signal that another process has received; 0: none.
   int signal_of_others() const { return their_signal_.load(std::memory_order_relaxed); }
-  // Sets the function that returns this process's signal; the group's thread forwards the signal.
+  // Sets the function that returns a stop signal of this process; the background thread forwards
+  // the signal.
   void watch_signal(int (*received)() noexcept) { received_signal_ = received; }
-  // Sets a function that the group's thread calls before this process exits because another process
-  // is lost or has failed. Its arguments are the common exit code and the sentence.
+  // Sets a function that the background thread calls before this process exits because another
+  // process is lost or has failed. The arguments are the common exit code and the sentence.
   void on_lost(std::function<void(int, const std::string&)> call);
 
   // Reports that this process has failed, and ends all processes with `exit_code`. One sentence is
-  // printed for all: that of process 0 if it fails, too. Process 0 usually fails, because a
-  // non-finite loss is non-finite in all processes. Does not return.
+  // printed for all. If process 0 fails, too, the sentence of process 0 is printed; this is usual,
+  // because a non-finite loss is non-finite in all processes. Does not return.
   [[noreturn]] void fail_all(int exit_code, const std::string& sentence);
 
  private:
@@ -112,10 +114,10 @@ class CONVSCOPE_API ProcessGroup {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns the group that this process has joined; null: it runs by itself.
+// Returns the group that this process has joined; null if it runs by itself.
 CONVSCOPE_API ProcessGroup* process_group();
 CONVSCOPE_API void set_process_group(ProcessGroup* group);
-// Returns true on the only process that writes to the terminal and to folders.
+// Returns true on the one process that writes to the terminal and to folders.
 inline bool is_first_process() {
   return process_group() == nullptr || process_group()->rank() == 0;
 }

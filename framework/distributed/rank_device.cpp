@@ -20,7 +20,8 @@ bool is_one(const std::string& list) {
 }
 
 // Returns true when the launcher has already assigned a GPU to each process: each process of this
-// host sees one GPU, and the GPUs differ. Slurm may number all of them 0.
+// host sees one GPU, and the GPUs differ. Their indices may be equal: Slurm may number each of
+// them 0.
 bool has_own_gpu(const ProcessGroup& group, const std::vector<std::string>& lists) {
   std::set<std::string> names;
   std::size_t processes = 0;

@@ -35,7 +35,7 @@ int first_of(const Get& get, std::initializer_list<const char*> names) {
   return -1;
 }
 
-// Slurm lists the number of tasks per host: "4", "2(x3),1". This returns the maximum.
+// Slurm lists the number of tasks per host: "4", "2(x3),1". Returns the largest of these numbers.
 int tasks_on_a_host(const Get& get) {
   const char* const text = get("SLURM_STEP_TASKS_PER_NODE");
   return text == nullptr ? -1 : std::atoi(text);
@@ -55,7 +55,8 @@ std::optional<RankEnvironment> rank_environment(const Get& given) {
     out.local_rank = number_of(get, "OMPI_COMM_WORLD_LOCAL_RANK");
     out.local_size = number_of(get, "OMPI_COMM_WORLD_LOCAL_SIZE");
   } else if (get("SLURM_STEP_ID") != nullptr && number_of(get, "SLURM_STEP_NUM_TASKS") >= 0) {
-    // srun. A batch script has these variables, too, but it is not a step with several tasks.
+    // The process runs in a step of srun. A batch script has some of these variables, too, but no
+    // step with several tasks.
     out.launcher = "Slurm";
     out.mpi = get("PMIX_RANK") != nullptr ? "Open MPI" : get("PMI_FD") != nullptr ? "MPICH" : "";
     out.size = number_of(get, "SLURM_STEP_NUM_TASKS");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_environment.h: detects whether this process is one of several that were started together,
-// from the variables that mpirun (Open MPI), mpiexec (MPICH) and srun (Slurm) set.
+// rank_environment.h: detects whether this process is one of several that were started together. It
+// reads the variables that mpirun (Open MPI), mpiexec (MPICH) and srun (Slurm) set.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ struct RankEnvironment {
   int local_rank = 0;  // index among the processes of this host
   int local_size = 1;
   std::string launcher;  // "Open MPI", "MPICH", "Slurm"
-  std::string mpi;       // the matching library: "Open MPI", "MPICH", "" = either
+  std::string mpi;       // the MPI library of the launcher: "Open MPI", "MPICH", "" = either
 };
 
-// Returns nothing when this process runs by itself, in a group of one, or with CONVSCOPE_ALONE set.
-// `get` reads an environment variable; null reads those of this process. Throws when the variables
-// contradict each other.
+// Returns the environment of this process. Returns nothing when the process runs by itself, in a
+// group of one, or with CONVSCOPE_ALONE set. `get` reads an environment variable; null reads the
+// variables of this process. Throws when the variables contradict each other.
 CONVSCOPE_API std::optional<RankEnvironment> rank_environment(
     const std::function<const char*(const char*)>& get = {});
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reducer.cpp: chooses how a device's tensors are summed over processes.
+// reducer.cpp: chooses how tensors on a device are summed over processes.
 #include "framework/distributed/reducer.h"
 
 #include "framework/distributed/mpi_reducer.h"

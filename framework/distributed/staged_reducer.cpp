@@ -33,14 +33,15 @@ void StagedReducer::sum(const Tensor& data, float weight) {
   Stage& stage = stages_[used_];
   const auto bytes = static_cast<std::size_t>(data.size_bytes());
   if (stage.bytes < bytes) {
-    backend_.synchronize(device_.index);  // the last copy back may still read it
+    backend_.synchronize(device_.index);  // the last copy to the device may still read stage.host
     if (stage.host != nullptr) backend_.free_pinned(stage.host);
     stage.bytes = 0;
     stage.host = static_cast<float*>(backend_.allocate_pinned(bytes));
     stage.bytes = bytes;
   }
   stage.data = data;
-  // The device's queue is in order: this runs after the last copy from this memory.
+  // The device executes its queue in order, so this copy starts after the last copy from
+  // stage.host.
   backend_.queue_copy_to_host(device_.index, stage.host, data.raw_data(), bytes);
   backend_.set_mark(device_.index, stage.copied);
   group_.queue([this, mark = stage.copied] { backend_.wait_for_mark(device_.index, mark); });

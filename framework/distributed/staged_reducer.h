@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// staged_reducer.h: sums GPU tensors over processes through host memory: copies them to the host,
-// sums them with MPI, and copies them back. For machines without NCCL, for sums in tree order, and
-// for the emulated GPU.
+// staged_reducer.h: sums GPU tensors over processes through host memory. It copies the tensors to
+// the host, sums them with MPI, and copies them back. It is for machines without NCCL, for sums in
+// tree order, and for the emulated GPU.
 //
-// Method    sum() queues the copy to the host and a mark after it. The group's thread waits for the
-//           mark and then sums, while this thread queues more of the backward pass. join() waits
-//           for the sums and queues the copies back.
-// Cost      Transfers the data twice over the GPU's bus. The host must wait in each step, so such
-//           steps are not recorded.
+// Method    sum() queues the copy to the host and a mark after it. The background thread of the
+//           process group waits for the mark and then sums, while the calling thread queues more of
+//           the backward pass. join() waits for the sums and queues the copies to the device.
+// Cost      The data crosses the GPU's bus twice. The host must wait in each step, so such steps
+//           are not recorded.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ namespace convscope {
 
 class CONVSCOPE_API StagedReducer : public Reducer {
  public:
-  // Takes in `why` the reason for not using a faster reducer; text() reports it.
+  // Makes the reducer. `why` is the reason for not using a faster reducer; text() reports it.
   StagedReducer(ProcessGroup& group, Device device, SumOrder order, std::string why);
   ~StagedReducer() override;
   StagedReducer(const StagedReducer&) = delete;
@@ -30,8 +30,8 @@ class CONVSCOPE_API StagedReducer : public Reducer {
   std::string text() const override;
 
  private:
-  // The host memory of one sum. There is one stage per sum between two joins; the next step reuses
-  // it.
+  // The host memory of one sum. There is one Stage per sum between two joins; the next training
+  // step reuses it.
   struct Stage {
     float* host = nullptr;  // pinned
     std::size_t bytes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// atomic_file.cpp: a file that appears under its name complete, or not at all.
+// atomic_file.cpp: writes a file that appears under its final name only when it is complete.
 #include "framework/io/atomic_file.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kPartial = ".partial";
 constexpr int kTries = 1000;
-constexpr std::size_t kMaxOfName = 200;  // characters of the file's name in its temporary name
+constexpr std::size_t kMaxOfName = 200;  // characters of the final name in the temporary name
 
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -43,7 +43,7 @@ std::string temporary_name(const std::string& path) {
 std::string proc_path(int descriptor) { return cat("/proc/self/fd/", descriptor); }
 
 // Where the file system supports it, the bytes go to a nameless file, which disappears with the
-// process in any case. commit() names it through /proc.
+// process. commit() gives the file a name through /proc.
 int open_nameless(const std::string& path, mode_t mode) {
   const int descriptor = ::open(folder_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
   if (descriptor < 0) return -1;
@@ -53,8 +53,9 @@ int open_nameless(const std::string& path, mode_t mode) {
   return -1;
 }
 
-// Removes temporary names of `path` left by killed processes. A live process holds a lock on its
-// file; a process on a host whose locks are not visible here has written to it recently.
+// Removes temporary files of `path` that killed processes have left. It keeps a file that a process
+// has locked. It also keeps a file with a recent write, because a process on another host, whose
+// locks are not visible here, may be writing it.
 void remove_left_ones(const std::string& path) {
   constexpr std::time_t kLately = 60;  // seconds
   const std::string begin = "." + name_of(path).substr(0, kMaxOfName) + ".";
@@ -83,7 +84,8 @@ void remove_left_ones(const std::string& path) {
   ::closedir(folder);
 }
 
-// A killed process may have left such a name, and process ids are reused.
+// Creates a file with a new temporary name. Process ids are reused, so a killed process may have
+// left the same name.
 int open_temporary(const std::string& path, mode_t mode, std::string& temporary) {
   for (int i = 0; i < kTries; ++i) {
     temporary = temporary_name(path);
@@ -94,7 +96,7 @@ int open_temporary(const std::string& path, mode_t mode, std::string& temporary)
   return -1;
 }
 
-// Names a nameless file. Returns false, with errno, when this is not possible.
+// Gives a nameless file its temporary name. Returns false, with errno, when this is not possible.
 bool name_temporary(int descriptor, const std::string& path, std::string& temporary) {
   for (int i = 0; i < kTries; ++i) {
     std::string name = temporary_name(path);
@@ -108,7 +110,7 @@ bool name_temporary(int descriptor, const std::string& path, std::string& tempor
   return false;
 }
 
-// Returns the target of a link, so that the link itself is not replaced; else `path`.
+// Returns the target if `path` is a link, so that writing keeps the link; otherwise returns `path`.
 std::string target_of(const std::string& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return path;
@@ -129,7 +131,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (is_there && !S_ISREG(status.st_mode)) {  // never rename over /dev/null or a pipe
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    // While the file is written, users who may not read the final file must not read it.
+    // During writing, the file must be closed to users who may not read the final file.
     const mode_t mode = is_there ? 0600 : 0666;
     descriptor_ = open_nameless(path_, mode);
     if (descriptor_ < 0) descriptor_ = open_temporary(path_, mode, temporary_);
@@ -164,7 +166,7 @@ void AtomicFile::commit() {
   CONVSCOPE_CHECK(descriptor_ >= 0, "write", "expected one commit of ", path_);
   struct stat status {};
   const bool is_file = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
-  // A device or a pipe returns EINVAL: there is nothing to flush.
+  // For a device or a pipe, fsync() would return EINVAL: there is nothing to flush.
   if (is_file && ::fsync(descriptor_) != 0) fail_writing(errno);
   if (is_file && temporary_.empty() && !name_temporary(descriptor_, path_, temporary_)) {
     fail_writing(errno);
@@ -174,7 +176,8 @@ void AtomicFile::commit() {
   if (temporary_.empty()) return;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_writing(errno);
   temporary_.clear();
-  // The new name must survive a power cut, too. A file system without support returns an error.
+  // Flushes the folder, because the new name must survive a power cut, too. A file system that
+  // cannot flush folders returns an error, which is ignored.
   const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     (void)::fsync(folder);

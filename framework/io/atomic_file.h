@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// atomic_file.h: a file that appears under its name complete, or not at all.
+// atomic_file.h: writes a file that appears under its final name only when it is complete.
 //
-// The bytes go to a nameless file, or, where the file system has none, to a temporary name in the
-// same folder. commit() flushes them to the disk and renames. So a crash or a full disk never
-// leaves a partial file under the final name, and an older file does not change. A later write
-// removes temporary names left by killed processes. The new file has the older file's access
-// rights, and a link to a file remains a link.
+// The bytes go to a nameless file. If the file system has no such files, they go to a file with a
+// temporary name in the same folder. commit() flushes the bytes to the disk and renames the file.
+// So a crash or a full disk never leaves a partial file under the final name, and an older file
+// does not change. A later write removes temporary files of killed processes. The new file has the
+// older file's access rights, and a link to a file remains a link.
 //   AtomicFile file("run/summary.json");
 //   file.write(text);
 //   file.commit();
@@ -36,11 +36,11 @@ class CONVSCOPE_API AtomicFile {
   void discard() noexcept;
 
   std::string path_;
-  std::string temporary_;  // empty when path_ is a device or a pipe, which is written directly
+  std::string temporary_;  // empty if path_ is a device or pipe (written directly)
   int descriptor_ = -1;
 };
 
-// Throws, as writing would, when no file can be created in the folder of `path`. Does not change an
+// Throws the error of writing if no file can be created in the folder of `path`. Does not change an
 // existing file.
 CONVSCOPE_API void check_writable(const std::string& path);
 

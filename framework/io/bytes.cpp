@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bytes.cpp: files in memory, little-endian numbers, and tensors with their names in a file.
+// bytes.cpp: reads files into memory, and converts little-endian numbers.
 #include "framework/io/bytes.h"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ void read_into(int file, const std::string& path, std::vector<std::uint8_t>& byt
     const ssize_t got = ::read(file, bytes.data() + have, bytes.size() - have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_reading(path, errno);
-    if (got == 0) break;  // the file has shrunk; the parser reports the missing part
+    if (got == 0) break;  // the file became shorter; the parser reports missing bytes
     have += static_cast<std::size_t>(got);
   }
   bytes.resize(have);
@@ -49,7 +49,7 @@ void read_into(int file, const std::string& path, std::vector<std::uint8_t>& byt
 
 constexpr int kPatienceMs = 2000;
 
-// Opens without waiting for the other end of a pipe.
+// Opens a file or a pipe. Does not wait until another process opens the pipe for writing.
 int open_to_read(const std::string& path, struct stat& status) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) fail_reading(path, errno);
@@ -146,7 +146,7 @@ std::uint64_t for_each_line(const std::string& path, std::uint64_t from,
   if (file.number < 0) return from;
   std::string line;
   bool too_long = false;
-  std::uint64_t at = from, next = from;  // end of the read part; end of the last whole line
+  std::uint64_t at = from, next = from;  // end of the bytes read so far; end of the last whole line
   std::vector<char> piece(1 << 16);
   while (true) {
     const ssize_t got = ::pread(file.number, piece.data(), piece.size(), static_cast<off_t>(at));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// file_names.h: which entries of a folder are read.
+// file_names.h: tells which files of a folder to skip, and returns extensions in lower case.
 #pragma once
 
 #include <filesystem>

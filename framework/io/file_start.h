@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// file_start.h: the beginning of a file, and its lines one after another, for files of any size.
+// file_start.h: reads the beginning of a file, or a file of any size line by line.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,11 @@ struct FileStart {
   std::uint64_t size = 0;  // of the whole file
   std::vector<std::uint8_t> bytes = {};
 };
-// Returns the first bytes of a regular file, at most `most_bytes`. Throws the errors of
-// read_file().
+// Returns the first bytes of a regular file, at most `most_bytes`. Throws as read_file() does.
 CONVSCOPE_API FileStart read_start(const std::string& path, std::size_t most_bytes);
 
-// Calls `take` with each line of a regular file from byte `from`, without the line end. `whole` is
-// false for a last line without a line end, because a program may still be writing the line. Holds
+// Calls `take` with each line of a regular file from byte `from`, without the line end. For a last
+// line without a line end, `whole` is false, because a program may still be writing the line. Holds
 // one line at a time in memory, and skips lines longer than kMaxLineBytes. Returns the offset after
 // the last whole line, or `from` when the file cannot be read.
 inline constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;

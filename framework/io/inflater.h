@@ -14,13 +14,13 @@ enum class DeflateFormat { raw, gzip };
 
 class CONVSCOPE_API Inflater {
  public:
-  // Reads `compressed`, which must outlive the object. Errors are of kind kData and contain `name`.
+  // Reads `compressed`, which must outlive the object. Errors have kind kData and mention `name`.
   Inflater(Bytes compressed, DeflateFormat format, std::string name);
   ~Inflater();
 
-  // Unpacks up to `bytes` bytes to `to` and returns their number. It is below `bytes` only at the
-  // end of the stream (for gzip, of its last member). Throws for a truncated or damaged stream, or
-  // a wrong checksum.
+  // Unpacks up to `bytes` bytes to `to` and returns their number. The number is below `bytes` only
+  // at the end of the stream (for gzip, at the end of the last member). Throws for a truncated or
+  // damaged stream, or a wrong checksum.
   std::size_t read(std::uint8_t* to, std::size_t bytes);
   // Returns the number of unused compressed bytes.
   std::size_t left() const;
@@ -34,8 +34,8 @@ constexpr bool is_gzip(Bytes file) {
   return file.size() >= 2 && file[0] == 0x1f && file[1] == 0x8b;
 }
 
-// Returns the most that `bytes` compressed bytes can hold: deflate cannot compress more. A larger
-// claim is refused before memory is reserved for it.
+// Returns the maximum size of the data in `bytes` compressed bytes, which the deflate format
+// limits. If a file claims a larger size, the reader refuses the file before reserving memory.
 constexpr std::uint64_t largest_inflated(std::uint64_t bytes) { return bytes * 1032; }
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// json_text.h: JSON as the text of a file, and error texts for invalid JSON.
+// json_text.h: converts JSON to the text of a file, and describes errors in invalid JSON.
 #pragma once
 
 #include <cstdio>
@@ -8,8 +8,8 @@
 
 namespace convscope {
 
-// Returns the text with a final line end. File names and arguments may hold any bytes; invalid
-// UTF-8 becomes U+FFFD, because a JSON reader would refuse the whole file.
+// Returns the text with a line end after the last line. File names and arguments may contain any
+// bytes. Invalid UTF-8 becomes U+FFFD, because a JSON reader would refuse the whole file.
 template <class Json>
 std::string json_text(const Json& value, int indent = 2) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";

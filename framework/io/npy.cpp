@@ -166,7 +166,7 @@ std::string_view descr_of(const Tensor& tensor) {
   fail("npy", cat("expected a dtype that NumPy has, got ", tensor.str(), "; convert it to f32"));
 }
 
-// The part of a file before the data; `file` may be only the beginning of the file.
+// The contents of a file's header. `file` may be only the beginning of the file.
 struct NpyHeader {
   DType dtype = DType::f32;
   Shape shape;

@@ -2,9 +2,8 @@
 // npy.h: NumPy's file format for a single array.
 //
 // Reads versions 1.0 and 2.0, little-endian f4 f8 f2 i4 i1 u1, C order. Refuses Fortran order,
-// other dtypes, and truncated or too long files; the message says what to do in NumPy. NumPy has no
-// dtype for bf16 tensors; convert them to f32 first.
-// Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+// other dtypes, and truncated or too long files; the error message says how to convert the file
+// with NumPy. NumPy has no dtype for bf16 tensors; convert them to f32 first.
 #pragma once
 
 #include <string>

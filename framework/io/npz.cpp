@@ -84,7 +84,8 @@ class ZipReader {
   }
 
  private:
-  // Returns the record that ends the directory. Only a comment of the stated length may follow it.
+  // Returns the offset of the record that ends the directory. Only a comment of the stated length
+  // may follow the record.
   std::size_t end_record() const {
     constexpr std::size_t kMaxComment = 0xffff;
     const std::size_t last = file_.size() - kEndBytes;
@@ -98,8 +99,8 @@ class ZipReader {
     return 0;
   }
 
-  // Small archives may claim, or contain, very much: the array's header must agree with the
-  // directory before the data are unpacked, and memory is reserved only for data that exists.
+  // A small archive may claim or contain huge data. So the array's header must agree with the
+  // directory before the data is unpacked, and memory is reserved only for data that exists.
   std::vector<std::uint8_t> inflated(const Entry& entry, Bytes packed) const {
     const std::string name = cat(name_, ": ", entry.name);
     Inflater inflater(packed, DeflateFormat::raw, name);
@@ -171,7 +172,7 @@ class ZipReader {
           name_, "expected directory and data to agree about '", entry.name, "'");
   }
 
-  // Entries that share bytes would let a small archive unpack to a huge one.
+  // Refuses entries that share bytes, because they would let a small archive unpack to a huge one.
   void check_overlaps(const std::vector<Entry>& entries) const {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
     for (const Entry& entry : entries) {
@@ -189,7 +190,8 @@ class ZipReader {
   std::uint64_t directory_at_ = 0;
 };
 
-// Returns fields shared by local and central headers: version, flags, method, date, sums, sizes.
+// Returns the fields that local and central headers share: version, flags, method, date, checksum,
+// sizes.
 std::string common_fields(std::uint32_t crc, std::uint64_t bytes, const std::string& name) {
   std::string out;
   append_little_endian(out, 20, 2);  // needs version 2.0

@@ -3,8 +3,7 @@
 //
 // Reads stored and deflated entries, as np.savez and np.savez_compressed write them. Checks sizes,
 // checksums and positions. Refuses zip64 beyond 4 GiB, encryption, and overlapping entries. Writes
-// stored entries, atomically, with a fixed date: the same content gives the same bytes.
-// Format: PKWARE APPNOTE 6.3, https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
+// stored entries, atomically and with a fixed date, so the same content gives the same bytes.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors.cpp: named tensors in one file: the format of checkpoints.
+// safetensors.cpp: reads and writes safetensors files, which hold named tensors: the format of
+// checkpoints.
 #include "framework/io/safetensors.h"
 
 #include <algorithm>
@@ -54,7 +55,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& file) {
     }
     return true;
   };
-  // The parser treats a zero byte as the end of the text, and ignores the text after it.
+  // The JSON parser treats a zero byte as the end of the text, and ignores the text after the byte.
   check(text.find('\0') == std::string_view::npos, file,
         "expected a text header padded with spaces, got a byte 0");
   Json header;
@@ -130,10 +131,10 @@ const Tensor* SafetensorsFile::find(const std::string& name) const {
 
 namespace {
 
-// `file` is the whole file of `file_bytes`, or at least its header.
+// Parses the header. `file` holds the whole file of `file_bytes` bytes, or at least its header.
 SafetensorsHeader parse_header(Bytes file, std::uint64_t file_bytes, const std::string& name) {
   check(file.size() >= 8, name, "expected a safetensors file, got only ", file.size(), " bytes");
-  // Checked before the sizes, which are meaningless in a file of another kind.
+  // The format is checked before the sizes, which are meaningless in a file of another format.
   check(file.size() == 8 || static_cast<char>(file[8]) == '{', name,
         "expected a safetensors file, whose header begins with '{' at byte 8, got another format");
   const std::uint64_t header_bytes = little_endian(file, 0, 8);
@@ -156,7 +157,7 @@ SafetensorsHeader parse_header(Bytes file, std::uint64_t file_bytes, const std::
       entries.push_back(parse_entry(key, value, name));
     }
   }
-  // In order of position, each begins where the previous one ends.
+  // Sorted by position, each tensor must begin where the previous tensor ends.
   std::vector<std::size_t> order(entries.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {

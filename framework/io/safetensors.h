@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors.h: named tensors in one file: the format of checkpoints. PyTorch and NumPy read it
-// with one call of the `safetensors` package.
+// safetensors.h: reads and writes safetensors files, which hold named tensors: the format of
+// checkpoints. PyTorch and NumPy read such a file with one call of the `safetensors` package.
 //
 //   0      u64, length of the header H, little-endian
 //   8      JSON {"name": {"dtype": "F32", "shape": [2,3], "data_offsets": [begin, end]}, ...,
@@ -40,10 +40,11 @@ struct CONVSCOPE_API SafetensorsHeader {
 // Reads only the header.
 CONVSCOPE_API SafetensorsHeader read_safetensors_header(const std::string& path);
 
-// Reads a file; reads the data only when the header is valid.
+// Reads a file. It reads the data only if the header is valid.
 CONVSCOPE_API SafetensorsFile read_safetensors(const std::string& path);
 CONVSCOPE_API SafetensorsFile parse_safetensors(Bytes file, const std::string& name);
-// Writes atomically, sorted by element size, then by name: the same content gives the same bytes.
+// Writes a file atomically. Tensors are sorted by element size, then by name, so the same content
+// gives the same bytes.
 CONVSCOPE_API void write_safetensors(const std::string& path, const NamedTensors& tensors,
                                      const std::map<std::string, std::string>& metadata = {});
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_file.cpp: a small text file in the cache folder that several processes update.
+// cache_file.cpp: reads and updates a small text file in the cache folder, which several processes
+// share.
 #include "framework/machine/cache_file.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_sizes.cpp: queries the system; implausible sizes count as unknown.
+// cache_sizes.cpp: asks the system for the sizes of the caches; implausible sizes count as unknown.
 #include "framework/machine/cache_sizes.h"
 
 #include <unistd.h>

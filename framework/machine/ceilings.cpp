@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ceilings.cpp: the measured peaks of this machine, found by `convscope info --measure`: the height
-// of the roofline.
+// ceilings.cpp: the peak rates of this machine, which `convscope info --measure` measures: the
+// height of the roofline.
 #include "framework/machine/ceilings.h"
 
 #include <sched.h>
@@ -44,7 +44,7 @@ std::string key_here() {
   return cat(kModel, " | ", name_of(current_isa()), " | cores=", usable_cores());
 }
 
-// This version must not delete results that another version of the program has stored.
+// The file may hold results that another version of the program has stored; keep them.
 void keep_newer_file(const CacheText& text) {
   const Json content = Json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
   if (!content.is_object() || !content.value("format", Json()).is_string()) return;
@@ -71,7 +71,7 @@ constexpr Field kFields[] = {
     {"dram_copy", &CpuCeilings::dram_copy},
 };
 
-// Peaks with and without VNNI differ; a file holds the measured ones.
+// The int8 peak depends on VNNI, so a file holds each measured peak under a separate key.
 constexpr const char* kInt8 = "int8";
 constexpr const char* kInt8Vnni = "int8_vnni";
 const char* int8_name() { return uses_vnni() ? kInt8Vnni : kInt8; }
@@ -150,9 +150,9 @@ constexpr GpuField kGpuFields[] = {
 
 }  // namespace
 
-// Without VNNI, pairs of 16-bit values are multiplied: four instructions compute as many products
-// as four FMAs. With AVX-512, these instructions and FMAs run on two ports. With AVX2 and SSE2, the
-// additions run on a third port, and SSE2 has no FMA.
+// Without VNNI, pairs of 16-bit values are multiplied: four instructions (multiplications and
+// additions) compute as many products as four FMAs. With AVX-512, these instructions and FMAs share
+// two ports. With AVX2 and SSE2, the additions run on a third port, and SSE2 has no FMA.
 double peak_of_bytes() {
   if (uses_vnni()) return 4;
   return current_isa() == Isa::avx512 ? 1 : current_isa() == Isa::avx2 ? 1.5 : 2;
@@ -243,16 +243,16 @@ MachineCeilings machine_ceilings(DeviceType device) {
             .half_flops_per_second = believed(&GpuCeilings::half_flops),
             .launch_seconds = believed(&GpuCeilings::launch_seconds)};
   }
-  // Uses the peaks of one thread times the number of threads, although threads share the memory.
-  // The order of the estimates, and so every bit of a result, must not depend on the number of
-  // threads.
+  // Uses the peaks of one thread times the number of threads, although threads share the memory
+  // bandwidth. So the number of threads does not change which algorithm has the lowest estimate,
+  // nor the bits of a result.
   const auto measured = remembered_cpu_ceilings();
   if (measured && believes_measured_ceilings()) {
     return {.flops_per_second = measured->flops.one_thread * num_threads(),
             .bytes_per_second = measured->dram_copy.one_thread * num_threads(),
             .int8_flops_per_second = measured->int8.one_thread * num_threads()};
   }
-  // 32 FLOPs per cycle with FMA vectors, 8 with SSE2, at 3.5 GHz; 25 GB/s per core.
+  // Assumes 32 FLOPs per cycle with FMA vectors, 8 with SSE2, at 3.5 GHz, and 25 GB/s per core.
   const double per_core = current_isa() == Isa::scalar ? 28e9 : 112e9;
   return {per_core * num_threads(), 25e9 * num_threads()};
 }

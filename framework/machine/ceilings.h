@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ceilings.h: the measured peaks of this machine, found by `convscope info --measure`: the height
-// of the roofline. `auto` estimates with them if available, and with built-in numbers otherwise.
+// ceilings.h: the peak rates of this machine, which `convscope info --measure` measures: the height
+// of the roofline. `auto` estimates times with the measured peaks if available, and with built-in
+// numbers otherwise.
 //
 // The file is ceilings_cpu.json (ceilings_cuda.json) in the cache folder (machine.h). Its keys name
 // the CPU, the instruction set and the number of cores. So one file serves several machines, and a
@@ -20,7 +21,8 @@ namespace convscope {
 struct Ceiling {
   double one_thread = 0;
   double all_threads = 0;
-  // Returns the rate of `threads` out of `cores`: proportional to threads, up to the common limit.
+  // Returns the rate of `threads` threads on a machine with `cores` cores. The rate grows with the
+  // number of threads up to the limit of all cores together.
   double with(int threads, int cores) const {
     const double sum = one_thread * threads;
     return threads < cores && sum < all_threads ? sum : threads == 1 ? one_thread : all_threads;
@@ -35,12 +37,12 @@ struct CpuCeilings {
   Ceiling dram_read, dram_copy;
   std::size_t l2_bytes = 0;  // per core
   std::size_t l3_bytes = 0;  // total
-  // u8 times i8 added to i32, multiply and add counted as two; 0: not measured (files of older
-  // versions lack it).
+  // Rate of u8 x i8 products added to i32, where a multiplication and an addition count as two. 0
+  // means not measured: files of older versions lack this peak.
   Ceiling int8 = {};
 
-  // Returns the peak for operands of type `factors`. For int8 it is the measured peak, or without a
-  // measurement peak_of_bytes() times the f32 peak.
+  // Returns the peak for operands of type `factors`. For int8, this is the measured int8 peak;
+  // without a measurement, it is peak_of_bytes() times the f32 peak.
   CONVSCOPE_API Ceiling peak(DType factors) const;
 };
 
@@ -62,25 +64,26 @@ struct GpuCeilings {
   double tf32_flops = 0;      // tensor cores
   double half_flops = 0;      // tensor cores, bf16
   double copy_bytes = 0;      // read and written
-  double launch_seconds = 0;  // from one small kernel to the next in a recording
+  double launch_seconds = 0;  // between the starts of two small kernels in a recording
 };
-// Sustained peaks of an H200: large products of random numbers, a copy. `auto` uses them for a GPU
-// without measurements: other GPUs have similar ratios between them, and only the ratios rank the
-// algorithms.
+// Sustained peaks of an H200, from large products of random numbers and a copy. `auto` uses these
+// peaks for a GPU without measurements. The ratios between the peaks are similar on other GPUs, and
+// only ratios decide which algorithm is fastest.
 inline constexpr GpuCeilings kUnmeasuredGpu{.f32_flops = 50e12,
                                             .tf32_flops = 360e12,
                                             .half_flops = 740e12,
                                             .copy_bytes = 4.2e12,
                                             .launch_seconds = 2e-6};
-// The results of `info --measure`, which runs only short products, copies and launches, on the H200
-// of kUnmeasuredGpu. Cost functions are fitted to kUnmeasuredGpu. So for another measured GPU,
-// `auto` multiplies kUnmeasuredGpu by the ratio of the GPU's measurement to kMeasuredH200.
+// The results of `info --measure` on the H200 of kUnmeasuredGpu. That command runs only short
+// products, copies and launches. Cost functions are fitted to kUnmeasuredGpu. So for another
+// measured GPU, `auto` multiplies kUnmeasuredGpu by the ratio of that GPU's results to
+// kMeasuredH200.
 inline constexpr GpuCeilings kMeasuredH200{.f32_flops = 51.4e12,
                                            .tf32_flops = 409e12,
                                            .half_flops = 808e12,
                                            .copy_bytes = 2.76e12,
                                            .launch_seconds = 2.77e-6};
-// Returns the stored peaks of the current CUDA device; nothing without a device or stored peaks.
+// Returns the stored peaks of the current CUDA device, or nothing without a device or stored peaks.
 // The file's keys name the GPU and the CUDA version that its driver supports.
 CONVSCOPE_API std::optional<GpuCeilings> remembered_gpu_ceilings();
 CONVSCOPE_API void remember_gpu_ceilings(const GpuCeilings& ceilings);
@@ -88,14 +91,15 @@ CONVSCOPE_API std::string gpu_ceilings_path();
 // Discards the peaks cached in this process, so that tests can read the file again.
 CONVSCOPE_API void forget_cpu_ceilings();
 
-// Returns false with CONVSCOPE_MEASURE=off in the environment, for results that must not depend on
-// the machine. Then `auto` uses the built-in numbers even if peaks are stored, and commands measure
-// only on request.
+// Returns false with CONVSCOPE_MEASURE=off in the environment, which is for results that must not
+// depend on the machine. Then `auto` uses the built-in numbers even if peaks are stored, and
+// commands measure only on request.
 CONVSCOPE_API bool believes_measured_ceilings();
 
 // The peaks of all threads together that `auto` assumes. They are set by the caller, or measured,
-// or those of a modern server core times the number of threads. Peak arithmetic and bandwidth are
-// proportional to the number of threads, so that it does not change the ranking of algorithms.
+// or else those of a modern server core times the number of threads. Peak arithmetic and bandwidth
+// are proportional to the number of threads, so that this number does not change the ranking of
+// algorithms.
 struct MachineCeilings {
   double flops_per_second = 0;
   double bytes_per_second = 0;

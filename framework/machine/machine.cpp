@@ -28,7 +28,7 @@ std::string gpu_name(Device device) {
     return cat(facts.name, " | driver ", facts.driver_api);
   };
   if (device.index != 0) return ask(device);
-  // Cached, because every estimate needs the name and the driver is slow.
+  // The result is cached, because every estimate needs the name, and the driver answers slowly.
   static const std::string kFirst = ask(device);
   return kFirst;
 }

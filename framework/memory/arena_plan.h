@@ -16,7 +16,8 @@
 
 namespace convscope {
 
-// A tensor that is needed in calls first <= call <= last. It is never needed when last < first.
+// A tensor that is needed in the calls first <= call <= last. A tensor with last < first is never
+// needed.
 struct ArenaRequest {
   std::size_t bytes = 0;
   int first = 0;
@@ -29,8 +30,8 @@ struct ArenaPlan {
 };
 CONVSCOPE_API ArenaPlan plan_arena(const std::vector<ArenaRequest>& requests);
 
-// Returns the maximum over all calls of the bytes that are live in the call, each request rounded
-// up. No block can be smaller.
+// Returns a lower bound for the size of the block: the maximum over all calls of the bytes that are
+// live in the call, each request rounded up.
 CONVSCOPE_API std::size_t arena_lower_bound(const std::vector<ArenaRequest>& requests);
 
 }  // namespace convscope

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory.cpp: size classes and counters. The DeviceBackend of a device calls the system.
+// memory.cpp: the size classes and counters of the allocator. It gets memory from the
+// DeviceBackend.
 #include "framework/memory/memory.h"
 
 #include <array>
@@ -35,7 +36,8 @@ SizeClass size_class(std::size_t bytes) {
 }
 
 constexpr std::size_t kClasses = 8 + 61 * 8;
-// Rounding to a size class could overflow above this limit; no real request is that large.
+// A larger request could overflow when it is rounded to a size class. No real request is that
+// large.
 constexpr std::size_t kLargestBytes = std::size_t{1} << 60;
 
 // Returns true if new blocks are filled with NaN, for tests. Then a read of an unwritten element
@@ -143,7 +145,7 @@ class CachingAllocator {
 constexpr std::size_t kDevicesOfAKind = 16;
 
 CachingAllocator& allocator_of(Device device) {
-  // Never destroyed: tensors with static lifetime may be freed after it.
+  // The object is never destroyed, because tensors with static lifetime may be freed after it.
   static auto& allocators =
       *new std::array<std::array<CachingAllocator, kDevicesOfAKind>, kDeviceTypeCount>;
   CONVSCOPE_CHECK(device.index < kDevicesOfAKind, "memory", "expected a device index below ",
@@ -170,8 +172,8 @@ struct FreeObject {
   FreeObject* next;
 };
 
-// The array is trivially destructible, so that it still exists when a thread frees objects at its
-// end.
+// The array is trivially destructible, so it still exists when destructors of thread-local objects
+// free objects.
 thread_local std::array<FreeObject*, kSmallLists> small_lists{};
 thread_local bool small_lists_closed = false;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory.h: a caching, counting allocator per device, and scratch memory on top of it.
+// memory.h: a caching, counting allocator for each device, and scratch memory that uses the
+// allocator.
 //
 // Freed blocks are kept in size classes and reused. So a training step that repeats the same shapes
 // makes no system allocation after the first few steps; `system_allocations` shows this.
@@ -25,7 +26,7 @@ struct MemoryStats {
   std::int64_t peak_bytes = 0;            // highest live_bytes since the last reset
   std::int64_t workspace_bytes = 0;       // the part of live_bytes that is workspace
   std::int64_t workspace_peak_bytes = 0;  // highest workspace_bytes since the last reset
-  std::int64_t cached_bytes = 0;          // obtained from the system and not in use
+  std::int64_t cached_bytes = 0;          // bytes obtained from the system and not in use
   std::int64_t allocations = 0;           // answered calls, from the cache or not
   std::int64_t system_allocations = 0;    // calls that needed the system
 };
@@ -36,8 +37,8 @@ CONVSCOPE_API void* allocate(Device device, std::size_t bytes, MemoryUse use = M
 CONVSCOPE_API void deallocate(Device device, void* pointer, std::size_t bytes,
                               MemoryUse use = MemoryUse::kTensor) noexcept;
 
-// Returns null when memory is exhausted; fail_out_of_memory() throws the error. `what` is the
-// purpose of the bytes: "a tensor f32[64,3,32,32]".
+// Does the same, but returns null when memory is exhausted; fail_out_of_memory() throws the error.
+// `what` says what the bytes are for: "a tensor f32[64,3,32,32]".
 CONVSCOPE_API void* try_allocate(Device device, std::size_t bytes,
                                  MemoryUse use = MemoryUse::kTensor);
 [[noreturn]] CONVSCOPE_API void fail_out_of_memory(Device device, std::size_t bytes,
@@ -54,7 +55,7 @@ CONVSCOPE_API void release_cached(Device device);  // returns cached blocks to t
 CONVSCOPE_API void* allocate_small(std::size_t bytes);
 CONVSCOPE_API void deallocate_small(void* pointer, std::size_t bytes) noexcept;
 
-// Workspace during one kernel call; counted separately from tensors.
+// Scratch memory during one kernel call; counted separately from tensors.
 class CONVSCOPE_API Workspace {
  public:
   Workspace(Device device, std::size_t bytes);
@@ -70,8 +71,8 @@ class CONVSCOPE_API Workspace {
   std::size_t bytes_;
 };
 
-// Divides one block into 64-byte aligned arrays, in order of the calls. The arrays are valid until
-// the block is freed.
+// Divides one block of memory into 64-byte aligned arrays, in order of the calls. The arrays are
+// valid until the block is freed.
 class ScratchArena {
  public:
   ScratchArena(void* memory, std::size_t bytes)

@@ -26,7 +26,7 @@ std::string text_at(const std::string& path) {
   }
 }
 
-// Returns the number in a file; 0 when there is no file, or for "max".
+// Returns the number in a file. Returns 0 when there is no file, or when the file contains "max".
 std::int64_t number_at(const std::string& path) {
   const std::string text = text_at(path);
   std::int64_t value = 0;
@@ -34,7 +34,7 @@ std::int64_t number_at(const std::string& path) {
   return error == std::errc() && value > 0 ? value : 0;
 }
 
-// Lowers `room` to the smallest limit of a control group and its ancestors.
+// Lowers `room` to the smallest limit of a control group (cgroup) and its ancestors.
 void lower_to(MemoryRoom& room, const std::string& folder, std::string group, const char* file) {
   while (true) {
     const std::string path = cat(folder, group == "/" ? "" : group, "/", file);
@@ -67,7 +67,8 @@ MemoryRoom host_memory_room(const ControlGroups& groups) {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGESIZE);
   if (pages > 0 && page > 0) room = {std::int64_t{pages} * page, "this machine has"};
-  // "<number>:<controllers>:/<group>"; version 2 has number 0 and no controllers.
+  // A line is "<number>:<controllers>:/<group>". Version 2 of cgroups has number 0 and no
+  // controllers.
   std::istringstream lines(text_at(groups.own));
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_room.h: the maximum memory of a process on this machine: the installed memory, or less
-// where a control group (of a container, a batch system) sets a limit. CONVSCOPE_MEMORY_MIB
-// overrides this maximum, for machines whose memory grows while in use; 0: unknown.
+// memory_room.h: the maximum memory of a process on this machine. It is the installed memory, or
+// less where a control group (of a container or a batch system) sets a limit. CONVSCOPE_MEMORY_MIB
+// overrides this maximum, for machines whose memory grows while in use; 0 means unknown.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct MemoryRoom {
   std::string whose;       // "this machine has", "/sys/fs/cgroup/job/memory.max allows"
 };
 
-// The paths under which the system lists the control group of this process and the limits of all
-// groups. Both versions of the interface are read: memory.max, and
+// The path of the file that lists the control group of this process, and the folder of all groups'
+// limits. Both versions of the interface are read: memory.max, and
 // memory/<group>/memory.limit_in_bytes. A group's limit also applies to the groups inside it.
 struct ControlGroups {
   std::string own = "/proc/self/cgroup";

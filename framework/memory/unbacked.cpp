@@ -17,7 +17,8 @@ thread_local UnbackedMemory* now = nullptr;
 std::mutex blocks_mutex;
 std::atomic<std::size_t> block_count{0};
 
-// Address -> bytes. Never destroyed: tensors with static lifetime may be freed after it.
+// Maps each address to the size of its block in bytes. The map is never destroyed, because tensors
+// with static lifetime may be freed after it.
 std::unordered_map<void*, std::size_t>& blocks() {
   static auto& table = *new std::unordered_map<void*, std::size_t>;
   return table;

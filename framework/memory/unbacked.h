@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// unbacked.h: tensors and workspace with an address and a size, but without memory. They allow
-// building a network and compiling its steps to find the memory requirement, without allocating it.
+// unbacked.h: tensors and workspace that have an address and a size, but no memory. With them, a
+// network is built and its steps are compiled to find out how much memory they need, without
+// allocating that memory.
 //
 //   UnbackedMemory nothing;                             // affects this thread while it exists
 //   auto model = build_model(config, shape, classes);   // weights are not initialised
 //   nothing.live_bytes(device);                         // memory that they would need
 //
-// Meanwhile nothing is initialised, filled or copied, except small CPU tensors. The tensors may
-// outlive the object; they have no content, and no kernel may run on them.
+// While the object exists, nothing is initialised, filled or copied, except small CPU tensors. The
+// tensors may outlive the object. They have no content, and no kernel may run on them.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ class CONVSCOPE_API UnbackedMemory {
   UnbackedMemory(const UnbackedMemory&) = delete;
   UnbackedMemory& operator=(const UnbackedMemory&) = delete;
 
-  // Returns the bytes that were requested and not freed since the beginning.
+  // Returns the bytes that were requested since the object was made, minus those that were freed.
   std::int64_t live_bytes(Device device) const;
 
  private:
@@ -42,7 +43,7 @@ inline bool is_filled(Device device, std::size_t bytes) {
   return !memory_is_unbacked() || (device.type == DeviceType::cpu && bytes <= 65536);
 }
 
-// Returns addresses for the allocator; null when the system has no more.
+// Returns an address for the allocator; null when the system has no more addresses.
 void* map_unbacked(Device device, std::size_t bytes);
 // Returns false for a pointer that map_unbacked() did not return.
 bool unmap_unbacked(Device device, void* pointer) noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// work_clock.cpp: records which worker runs when, as time marks in a device's queue.
+// work_clock.cpp: records which layer ("worker") runs when, as time marks in a device's queue.
 #include "framework/memory/work_clock.h"
 
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// work_clock.h: records which worker runs when, as time marks in a device's queue.
+// work_clock.h: records which layer ("worker") runs when, as time marks in a device's queue.
 //
 //   WorkClock clock(device);
 //   {
@@ -8,9 +8,9 @@
 //   }
 //   for (const WorkClock::Share& share : clock.shares()) ...   // waits for the device
 //
-// A time mark is a mark in the queue (device.h): on the CPU a clock reading (about 30 ns), on a GPU
-// an event. An event may be part of a recording; each replay sets it again. Marks are created once
-// and reused.
+// A time mark is a mark in the queue (device.h). On the CPU, it is a clock reading (about 30 ns);
+// on a GPU, it is an event. A recording may contain events; each replay sets them again. Marks are
+// created once and reused.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ class CONVSCOPE_API WorkClock {
   void start();                 // discards all marks; they are reused
   void begin(const void* who);  // `who` works from now on; null: no particular worker
 
-  // The time between two begin() calls, in order; time after the last one does not count.
+  // The time between two begin() calls, in order. Time after the last call does not count.
   struct Share {
     const void* who;
     double seconds;
-    std::int64_t kept_bytes;  // live bytes at the end minus those at the start, counted on
-                              // the host: the memory that a dynamic graph has kept
+    std::int64_t kept_bytes;  // live bytes at the end minus live bytes at the start, counted on the
+                              // host: the memory that a dynamic graph keeps
   };
   std::vector<Share> shares() const;
 

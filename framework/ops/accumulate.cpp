@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// accumulate.cpp: to += from, element by element; sums gradients that meet at one variable.
+// accumulate.cpp: adds one tensor to another (to += from). The backward pass sums the gradients of
+// a variable with it.
 #include "framework/ops/accumulate.h"
 
 namespace convscope {

@@ -27,8 +27,8 @@ struct BroadcastWalk {
 
   std::int64_t row_length() const { return size[rank - 1]; }
 
-  // Divides elements [begin, end) of y at the ends of rows, and calls body(offset_a, offset_b,
-  // offset_y, length) for each part.
+  // Cuts elements [begin, end) of y into ranges that end at row ends, and calls body(offset_a,
+  // offset_b, offset_y, length) for each range.
   template <class Body>
   void run(std::int64_t begin, std::int64_t end, Body&& body) const {
     const int inner = rank - 1;

@@ -2,7 +2,7 @@
 // elementwise.h: element-wise operations with NumPy's broadcasting.
 //
 // Shapes are aligned at the last axis. An axis of size 1, or a missing axis, is repeated. The
-// gradient of a repeated input is the sum over its repetitions. Element types f32 and f64.
+// gradient of a repeated input is the sum over its repetitions. Element types are f32 and f64.
 #pragma once
 
 #include "framework/autograd/variable.h"
@@ -41,7 +41,7 @@ enum class UnaryOp {
   tanh,
   sigmoid,
 };
-// Gradients in terms of the tensor saved by the forward: z = f(saved, dy).
+// Gradients computed from a tensor that the forward pass has saved: dx = f(saved, dy).
 enum class GradientOp {
   sqrt,     // dy / (2 y), saved y
   relu,     // dy where y > 0 or y is NaN, saved y
@@ -53,15 +53,17 @@ CONVSCOPE_API Tensor elementwise(UnaryOp op, const Tensor& x);
 CONVSCOPE_API Tensor elementwise(GradientOp op, const Tensor& saved, const Tensor& dy);
 CONVSCOPE_API Tensor scale(const Tensor& x, double factor);
 
-// Returns the common shape of a and b. Throws an error of `operation` when there is none.
+// Returns the shape to which a and b are broadcast. If there is none, throws an error of
+// `operation`.
 CONVSCOPE_API Shape broadcast_shape(const Shape& a, const Shape& b, const char* operation);
-// Returns the sum over the axes along which x repeats `shape`; x itself if there are none.
+// Returns the sum of x over the axes along which x repeats a tensor of `shape`; x itself if there
+// are none.
 CONVSCOPE_API Tensor sum_to(const Tensor& x, const Shape& shape);
 
 // Repeats x to `shape` and multiplies it by factor: the gradient of a sum.
 CONVSCOPE_API Tensor expand(const Tensor& x, const Shape& shape, double factor = 1.0);
 
-// Kernels: they overwrite y; a and b are repeated to its shape.
+// Kernels. They overwrite y; a and b are repeated to the shape of y.
 extern CONVSCOPE_API KernelSlot<void(BinaryOp, const Tensor& a, const Tensor& b, const Tensor& y)>
     binary_kernel;
 extern CONVSCOPE_API KernelSlot<void(UnaryOp, const Tensor& x, const Tensor& y)> unary_kernel;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_cpu.cpp: divides the work into chunks. f32 is in elementwise_simd.cpp, f64 is here.
+// elementwise_cpu.cpp: divides element-wise operations into chunks. The f32 loops are in
+// elementwise_simd.cpp, the f64 loops in this file.
 #include <cmath>
 
 #include "framework/ops/broadcast.h"
@@ -13,7 +14,7 @@ constinit IsaTable<ElementwiseKernels> elementwise_kernels;
 
 namespace {
 
-// 32 Ki elements: 128 KiB, a few microseconds. Starting threads takes about one.
+// 32 Ki elements are 128 KiB and take a few microseconds. Starting threads takes about one.
 constexpr std::int64_t kGrain = 1 << 15;
 
 template <class Op>

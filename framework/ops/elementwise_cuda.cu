@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_cuda.cu: element-wise operations; all are memory-bound.
 //
-// Operands of one shape, or a tensor and a single element, use a plain map (map.cuh). Other
-// broadcasts compute each operand's offset from the index of y, four elements at a time where the
-// innermost axis permits. fp16/bf16 operands must have one shape; they are computed in f32 and
-// rounded once.
+// Operands of one shape, or a tensor and a single element, use a plain map (map.cuh). For other
+// broadcasts, the kernel computes each operand's offset from the index of y, for four elements at a
+// time where the innermost axis permits. fp16/bf16 operands must have one shape; they are computed
+// in f32, and the result is rounded once.
 #include <cmath>
 
 #include "framework/cuda/half_piece.cuh"
@@ -45,7 +45,7 @@ struct BinaryWithOne {
   }
 };
 
-// Index has 32 bits where possible: then a division takes a third of the time.
+// Index has 32 bits where possible, because a 32-bit division takes a third of the time.
 template <int kWidth, class Index, class T>
 __global__ void __launch_bounds__(kThreads)
     broadcast_kernel(Binary<T> op, BroadcastWalk walk, const T* a, const T* b, T* y,

@@ -8,7 +8,7 @@
 
 namespace convscope {
 
-// The operand that is constant along the loop (only its first element is used).
+// The operand that is constant along the loop: only its first element is used.
 enum class Repeat { none, a, b, both };
 
 struct ElementwiseKernels {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // loss_scale_state.h: the state of loss scaling (purpose: optim/loss_scale.h) and its update after
-// a step: for the host, and for kernels of steps that a device runs autonomously.
+// a step. The host uses the update, and so do kernels of steps that a device runs without the host.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct LossScaleState {
 // In device memory.
 struct DeviceLossScale {
   LossScaleState state;
-  std::int32_t overflow = 0;  // a gradient of this step is not finite
+  std::int32_t overflow = 0;  // 1: a gradient of this step is not finite
 };
 
 }  // namespace convscope

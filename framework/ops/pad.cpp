@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kLargestPadding = std::int64_t{1} << 31;
 
-// Checks one axis: `size` pixels, to which `before` and `after` pixels are added.
+// Checks the padding of one axis, which has `size` pixels and gets `before` and `after` more.
 void check_axis(const char* axis, std::int64_t size, std::int64_t before, std::int64_t after,
                 PadMode mode, const Shape& x) {
   CONVSCOPE_CHECK(

@@ -35,8 +35,8 @@ CONVSCOPE_API Ref<const Operation> pad2d_operation(const Padding2d& padding, Pad
 
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Padding2d&, PadMode, const Tensor& y)>
     pad_kernel;
-// Overwrites dx: each element is the sum of dy over the pixels of y to which the pixel of x was
-// copied.
+// Overwrites dx. Each element of dx is the sum of dy over the pixels of y to which the forward pass
+// has copied the pixel of x.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Padding2d&, PadMode, const Tensor& dx)>
     pad_gradient_kernel;
 

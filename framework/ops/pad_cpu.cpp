@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad_cpu.cpp: each output row is a row of x (or zeros) with left and right margins. The middle is
-// one copy; the few pixels of the margins are looked up one by one.
+// pad_cpu.cpp: pads images on the CPU. Each output row is a row of x (or zeros) with left and right
+// margins. The row of x is one copy; the few pixels of the margins are looked up one by one.
 #include <algorithm>
 
 #include "framework/ops/pad.h"
@@ -10,8 +10,8 @@ namespace convscope {
 namespace {
 
 // Returns the index of the source pixel (of `size` pixels) for index i of the padded axis, where i
-// = 0 is the first real pixel. Returns -1 for a zero. The limits that pad.cpp checks make one
-// reflection enough.
+// = 0 is the first pixel of x. Returns -1 for a zero. pad.cpp limits the padding, so one reflection
+// is enough.
 std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {

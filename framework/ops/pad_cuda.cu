@@ -13,8 +13,8 @@ struct PadSizes {
   std::int64_t h, w, p, q, top, left;
 };
 
-// Returns the index of the source pixel for index i of the padded axis, as in pad_cpu.cpp; -1:
-// none.
+// Returns the index of the source pixel for index i of the padded axis, as in pad_cpu.cpp. Returns
+// -1 for a zero.
 __device__ std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {
@@ -30,8 +30,8 @@ __device__ std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mod
   return -1;
 }
 
-// The column, row and plane of element `at` in images with rows of `width` and planes of `height`
-// rows.
+// The column, row and plane of element number `at` in images with rows of `width` pixels and planes
+// of `height` rows.
 struct Place {
   std::int64_t plane;
   std::int64_t i, j;
@@ -61,7 +61,7 @@ __device__ void step_right(Place& at, std::int64_t height, std::int64_t width) {
   ++at.plane;
 }
 
-// A thread computes kWidth adjacent elements of y, and stores them by one instruction.
+// A thread computes kWidth adjacent elements of y, and stores them with one instruction.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     pad_elements(const T* x, PadSizes s, PadMode mode, T* y, std::int64_t count) {
@@ -79,7 +79,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The indices of the padded axis that hold pixel i: ranges [begin, end) in ascending order.
+// The indices of the padded axis to which pixel i is copied: ranges [begin, end) in ascending
+// order.
 struct Places {
   std::int64_t begin[3], end[3];
 };

@@ -36,7 +36,7 @@ namespace {
 
 struct Reduced {
   Shape shape;      // of the result
-  Shape with_ones;  // the same, but summed axes have size 1
+  Shape with_ones;  // shape of the result if summed axes have size 1
   unsigned mask = 0;
   std::int64_t count = 1;  // elements of x per element of the result
 };

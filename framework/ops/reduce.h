@@ -24,7 +24,7 @@ class CONVSCOPE_API Axes {
   int count_ = 0;
 };
 
-// Returns sums (and means) over axes. keepdim: the axes remain, with size 1.
+// Returns sums (and means) over axes. With keepdim, the summed axes remain, with size 1.
 CONVSCOPE_API Variable sum(const Variable& x, const Axes& axes = {}, bool keepdim = false);
 CONVSCOPE_API Variable mean(const Variable& x, const Axes& axes = {}, bool keepdim = false);
 // Returns the maxima over axes, of size at least 1. NaN counts as the largest value. The gradient
@@ -37,7 +37,7 @@ CONVSCOPE_API Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = 
 // Overwrites y with the sums of x over the axes whose bit is set in `mask`. y has as many elements
 // as the remaining axes.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, unsigned mask, const Tensor& y)> sum_kernel;
-// Overwrites y with the maxima; `places` (i32, size of y) gets the index in x of each maximum.
+// Overwrites y with the maxima. `places` (i32, size of y) gets the index in x of each maximum.
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& x, unsigned mask, const Tensor& y, const Tensor& places)>
         max_kernel;

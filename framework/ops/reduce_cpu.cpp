@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce_cpu.cpp: in f32, computes a sum over a set of axes by sums of rows or columns
+// reduce_cpu.cpp: sums over a set of axes. In f32, such a sum consists of sums of rows or columns
 // (reduce_simd.cpp); f64 uses plain loops. Chunks depend only on the sizes, so any number of
 // threads gives the same bits.
 #include <algorithm>
@@ -85,7 +85,7 @@ void sum_f32(const Shape& shape, unsigned mask, const float* x, float* y) {
   }
   const ReduceKernels& kernels = reduce_kernels.get();
   Part kept;
-  Part summed;  // without the innermost summed group, over which the kernels loop
+  Part summed;  // the innermost summed group is missing: the kernels loop over it
   const int inner = groups.summed[last] ? last : last - 1;
   for (int i = 0; i < last; ++i) {
     if (i == inner) continue;
@@ -112,7 +112,7 @@ void sum_f32(const Shape& shape, unsigned mask, const float* x, float* y) {
     return;
   }
   const std::int64_t rows = groups.size[inner];
-  // Tiles of columns, at least one cache line wide.
+  // Each chunk sums a tile of adjacent columns, at least one cache line wide.
   const std::int64_t width =
       std::min(columns, std::max<std::int64_t>(64, kGrain / (rows * summed.total) / 64 * 64));
   const std::int64_t tiles = ceil_div(columns, width);

@@ -3,14 +3,14 @@
 //
 // Method    A group consists of adjacent axes that are all kept or all summed; groups alternate. If
 //           the innermost group is summed ("rows"), a block computes one output and its threads run
-//           along the rows. If it is kept ("columns"), a warp has 32 adjacent columns and the warps
-//           of a block share the rows. Where there would be too few blocks, the summed elements of
-//           an output are cut into pieces. The sums of the pieces go to a workspace, and a second
-//           kernel adds them in order.
+//           along the rows. If the innermost group is kept ("columns"), a warp has 32 adjacent
+//           columns and the warps of a block share the rows. Where there would be too few blocks,
+//           the summed elements of an output are cut into pieces. The sums of the pieces go to a
+//           workspace, and a second kernel adds them in order.
 // Numerics  Sums are computed in double, in an order that depends only on the sizes.
 // Choices   kPiece = 8192 elements: 16 per thread (512 threads), four loads of 16 bytes. The sum
-//           over a block takes as long as these loads, so there are at most about 1024 pieces in
-//           total.
+//           over a block takes as long as these loads, so smaller pieces would not pay. There are
+//           at most about 1024 pieces in total.
 #include <algorithm>
 
 #include "framework/cuda/launch.cuh"
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::int64_t kPiece = 1 << 13;
 
-// Several groups of axes, treated as one index.
+// Several groups of axes, treated as a single index.
 struct Part {
   int count = 0;
   std::int64_t size[Shape::kMaxRank] = {};
@@ -48,7 +48,8 @@ struct Part {
   }
 };
 
-// x as [kept...][summed...] and one innermost group, which is kept or summed.
+// The shape of x as [kept groups][summed groups][innermost group]. The innermost group is kept or
+// summed.
 struct Geometry {
   Part kept, summed;
   std::int64_t inner = 1;  // size of the innermost group; its stride is 1
@@ -78,7 +79,7 @@ struct Geometry {
   }
 };
 
-// A 32-bit division, where possible, takes a third of the time.
+// Divides with 32 bits where possible, because a 32-bit division takes a third of the time.
 __device__ std::int64_t divided(std::int64_t a, std::int64_t b) {
   if (a >= (std::int64_t{1} << 32) || b >= (std::int64_t{1} << 32)) return a / b;
   return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
@@ -89,8 +90,8 @@ __device__ void put(T* y, std::int64_t at, double sum, bool accumulate) {
   y[at] = static_cast<T>(accumulate ? static_cast<double>(y[at]) + sum : sum);
 }
 
-// Sums elements [begin, end) of output k with the whole block; the result is in thread 0. kWidth
-// neighbours of a row are added in T first.
+// Sums elements [begin, end) of output k with the whole block; thread 0 gets the result. kWidth
+// neighbours of a row are first added in T.
 template <int kWidth, class T>
 __device__ double sum_of_rows(const T* x, const Geometry& g, std::int64_t k, std::int64_t begin,
                               std::int64_t end, double* scratch) {
@@ -116,8 +117,8 @@ __device__ double sum_of_rows(const T* x, const Geometry& g, std::int64_t k, std
   return block_sum(total, scratch);
 }
 
-// Block (k, piece) sums one piece of output k. It writes y if there is one piece, else
-// part[k][piece].
+// Block (k, piece) sums one piece of output k. If the output has one piece, the block writes y.
+// Otherwise, it writes the sum to part[k][piece].
 template <int kWidth, class T>
 __global__ void row_kernel(const T* x, Geometry g, std::int64_t piece_size, int pieces,
                            double* part, T* y, bool accumulate) {
@@ -136,7 +137,7 @@ __global__ void row_kernel(const T* x, Geometry g, std::int64_t piece_size, int 
   }
 }
 
-// One warp per output: many outputs with few elements each.
+// One warp computes one output. For many outputs with few elements each.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     short_row_kernel(const T* x, Geometry g, T* y, bool accumulate) {
@@ -158,7 +159,7 @@ __global__ void __launch_bounds__(kThreads)
   if (here && lane == 0) put(y, k, total, accumulate);
 }
 
-// Many columns: a thread has kWidth adjacent columns and all rows.
+// A thread sums kWidth adjacent columns over all rows. For many columns.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     wide_column_kernel(const T* x, Geometry g, std::int64_t packs, T* y, bool accumulate) {
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr unsigned kColumnWarps = 16;
 
-// Block (tile of 32 columns, k, piece) adds rows [begin, end).
+// Block (tile of 32 columns, k, piece) adds rows [begin, end) of the piece.
 template <class T>
 __global__ void column_kernel(const T* x, Geometry g, std::int64_t tiles,
                               std::int64_t rows_of_piece, int pieces, double* part, T* y,
@@ -213,7 +214,7 @@ __global__ void column_kernel(const T* x, Geometry g, std::int64_t tiles,
   }
 }
 
-// Sets y to the sum of the pieces, one warp per output.
+// Sets y to the sums over the pieces. One warp computes one output.
 template <class T>
 __global__ void piece_kernel(const double* part, int pieces, std::int64_t outputs, T* y,
                              bool accumulate) {
@@ -250,7 +251,7 @@ void sum_typed(const Tensor& x, unsigned mask, const Tensor& out, bool accumulat
   if (all == 1) {
     return map<2, T>(CopyOrAdd<T>{accumulate}, {{from, accumulate ? y : from}}, y, outputs);
   }
-  // Cuts into pieces only where there would be fewer than about 500 blocks otherwise.
+  // Cuts outputs into pieces only where there would be fewer than about 500 blocks otherwise.
   const std::int64_t wanted = std::min(ceil_div(all, kPiece), ceil_div(1024, outputs));
   if (g.inner_summed) {
     constexpr int kWidth = kPackWidth<T>;

@@ -15,7 +15,7 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kBlock = 64;  // terms per lane before they go to the next level
+constexpr int64_t kBlock = 64;  // terms per lane in a block
 constexpr int kChains = 4;      // independent sums: an add takes 4 cycles, 1 or 2 start per cycle
 
 double row_sum(const float* x, int64_t n) {
@@ -36,7 +36,7 @@ double row_sum(const float* x, int64_t n) {
   return total + static_cast<double>(rest);
 }
 
-// Sums kVectors * kLanes columns at once; the last vector has `last` lanes.
+// Sums kVectors * kLanes columns at once. Only `last` lanes of the last vector are used.
 template <int kVectors>
 CONVSCOPE_INLINE void column_tile(const float* x, int64_t rows, int64_t stride, int last, float* y,
                                   bool add) {

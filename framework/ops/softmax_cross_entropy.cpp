@@ -49,7 +49,8 @@ Variable softmax_cross_entropy(const Variable& logits, const Tensor& labels) {
   const Tensor losses = Tensor::empty({x.dim(0)}, x.dtype(), x.device());
   softmax_kernel.get(x.device())(x, labels, y, losses);
   return record("softmax_cross_entropy", scale(sum(losses), factor), {logits},
-                // Copies the labels: a loader may reuse their memory for the next batch.
+                // Copies the labels, because the data loader may reuse their memory for the next
+                // batch.
                 [y, labels = needs_record(logits) ? labels.clone() : Tensor(), factor](
                     const Tensor& dloss, GradientSink& out) {
                   const Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());

@@ -18,12 +18,12 @@ CONVSCOPE_API Variable softmax_cross_entropy(const Variable& logits, const Tenso
 
 CONVSCOPE_API Tensor softmax(const Tensor& logits);  // [N,K] -> [N,K], rows sum to 1
 // Returns the index of each row's largest entry: [N,K] -> i32 [N]. Among equal entries, the first
-// wins; a NaN counts as the largest.
+// is chosen; a NaN counts as the largest.
 CONVSCOPE_API Tensor argmax(const Tensor& logits);
-// Returns the number of rows whose largest entry is at their label.
+// Returns the number of rows whose largest entry is the entry of the label.
 CONVSCOPE_API std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
 
-// Computes y = softmax(x) by rows; `losses` [N] (undefined: not needed) gets the loss of each row.
+// Computes y = softmax(x) by rows. `losses` [N] gets the loss of each row, unless it is undefined.
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& x, const Tensor& labels, const Tensor& y, const Tensor& losses)>
         softmax_kernel;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_cross_entropy_cuda.cu: a warp processes a row; its lanes have adjacent classes.
+// softmax_cross_entropy_cuda.cu: softmax, cross-entropy and their gradient on a GPU. A warp
+// processes a row; adjacent lanes have adjacent classes.
 //
-// Numerics  As on the CPU, exp of x - max is computed in T and summed in double: within lanes, then
-//           by a tree over the lanes. A label outside of [0,K) causes no read and makes the row's
-//           loss NaN.
+// Numerics  As on the CPU, exp of x - max is computed in T and summed in double: first in each
+//           lane, then by a tree over the lanes. A label outside of [0,K) causes no read and makes
+//           the row's loss NaN.
 #include <cmath>
 #include <limits>
 
@@ -18,13 +19,13 @@ constexpr unsigned kRowsPerBlock = 8;
 __device__ float exp_of(float x) { return ::expf(x); }
 __device__ double exp_of(double x) { return ::exp(x); }
 
-// Returns the larger of two; NaN counts as the largest.
+// Returns the larger of two numbers; NaN counts as the largest.
 template <class T>
 __device__ T larger(T a, T b) {
   return b > a || b != b ? b : a;
 }
 
-// At most 32 kMax classes: the row remains in registers.
+// With at most 32 kMax classes, a row remains in registers.
 template <int kMax, class T>
 __global__ void __launch_bounds__(32 * kRowsPerBlock)
     short_softmax_rows(const T* x, const std::int32_t* labels, T* y, T* losses, std::int64_t rows,

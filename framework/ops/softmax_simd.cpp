@@ -25,7 +25,7 @@ void forward(const float* x, const int32_t* labels, int64_t rows, int64_t k, flo
   for (int64_t n = 0; n < rows; ++n, x += k, y += k) {
     const float m = largest(x, k);
     for (int64_t j = 0; j < k; ++j) y[j] = exp_of(x[j] - m);
-    double total = 0;  // the K classes are few, and the whole accuracy depends on it
+    double total = 0;  // double is cheap for K classes, and decides the accuracy
     for (int64_t j = 0; j < k; ++j) total += static_cast<double>(y[j]);
     const auto inverse = static_cast<float>(1 / total);
     for (int64_t j = 0; j < k; ++j) y[j] *= inverse;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_rule.h: the settings and values of an optimiser's update of a parameter. The kernels of
-// optim/ use them, and so do kernels that compute gradients and update the weights at once.
+// update_rule.h: the settings and values with which an optimiser updates a parameter. The kernels
+// of optim/ use them. So do kernels that compute a gradient and update the weight in one launch.
 #pragma once
 
 #include <cstdint>
@@ -26,29 +26,30 @@ struct UpdateRule {
   AdamRule adam_rule;
 };
 
-// The values of one parameter's update (a row of the update table) that change in each step. They
-// are in device memory.
+// The values in the update of one parameter (a row of the update table) that change in each step.
+// The values are in device memory.
 struct UpdateFactors {
   double rate, decay, shrink, keep, gain,
       v_scale;  // see UpdateRow in optim/update.h
 };
 
-// Pointers in device memory to flags that prevent the update; null: no such flag.
+// Pointers to flags in device memory that prevent the update; a null pointer means no such flag.
 struct UpdateGate {
   const float* loss = nullptr;
   const std::int32_t* halted = nullptr;
   const std::int32_t* overflow = nullptr;  // of this step (DeviceLossScale)
 };
 
-// A copy of a weight that kernels multiply: rounded to `factors` (fp16 or bf16), and stored in this
-// type or as f32, in the weight's element order.
+// A copy of a weight that kernels multiply. It is rounded to `factors` (fp16 or bf16), and stored
+// in this type or as f32, with the elements in the weight's order.
 struct WeightCopy {
   void* to = nullptr;  // null: no copy
   DType factors = DType::f32;
   bool as_floats = false;
 };
 
-// The update of one step by kernels that compute the gradients. They write dw as well.
+// The update of one step, done by the kernels that compute the gradients. These kernels write dw as
+// well.
 struct JoinedRow {
   const void* dw = nullptr;  // identifies the row
   float* w = nullptr;
@@ -61,8 +62,8 @@ struct JoinedUpdate {
   std::vector<JoinedRow> rows;
   UpdateRule rule;
   UpdateGate gate;
-  // If set, gradients are only divided by this scale and checked for overflow; the update comes
-  // later.
+  // If set, the kernels only divide gradients by this scale and check them for overflow. Other
+  // kernels update the weights later.
   DeviceLossScale* unscale = nullptr;
 };
 

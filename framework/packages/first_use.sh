@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# first_use.sh [PROGRAM]: does what a new user does: trains, views the table and the figures, convolves files, finds
-# configs, shapes, notebooks, headers, completions and the manual. Works in the current folder. Exits with 1 and a
-# sentence at the first failure.
+# first_use.sh [PROGRAM]: runs the commands that a new user would run. They train, show the table and the figures,
+# convolve files, and find configs, shapes, notebooks, headers, completions and the manual. Works in the current
+# folder. Exits with 1 and a sentence at the first failure.
 set -euo pipefail
 program=${1:-convscope}
 checks=0
@@ -36,7 +36,7 @@ expect plot '/curves\.svg$' "$figures"
 expect plot '/report\.html$' "$figures"
 while read -r file; do expect_file "$file"; done <<<"$figures"
 
-# npy NAME SHAPE: writes an array of ones, f32.
+# npy NAME SHAPE: writes a .npy file with an f32 array of ones.
 npy() {
   local head="{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }" count=$((${2//,/*}))
   printf '\223NUMPY\001\000\166\000%-117s\n' "$head" >"$1"
@@ -46,7 +46,7 @@ npy x.npy 1,3,9,9
 npy w.npy 4,3,3,3
 "$program" op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy 2>op.log ||
   fail "op: $(cat op.log)"
-# 3 channels: 4 taps are inside the image at a corner, 6 at an edge.
+# x has 3 channels. 4 taps are inside the image at a corner, 6 at an edge.
 expect op '^ +12 +18 +18 ' "$(od -A n -t f4 -j 128 -N 16 y.npy)"
 
 expect 'bench by the name of its shapes' ' direct ' "$("$program" bench conv2d --shapes lenet \
@@ -63,7 +63,7 @@ expect_file "$prefix/share/fish/vendor_completions.d/convscope.fish"
 page=$(ls "$prefix"/share/man/man1/convscope.1*)
 expect 'manual page' '^\.TH CONVSCOPE 1 ' "$(gzip -cdf "$page")"
 
-# Errors print a sentence and exit with the code of their kind.
+# An error must print a sentence and exit with the code of its kind.
 status=0
 "$program" run nosuchconfig 2>wrong.log || status=$?
 ((status == 3)) || fail "run nosuchconfig: expected exit code 3, got $status: $(cat wrong.log)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# install_deb.sh FILE.deb: installs the package with its dependencies and nothing else. Run as root. The Dockerfile and
-# tests/install/clean_root.sh both call this file.
+# install_deb.sh FILE.deb: installs the package with its dependencies and nothing else. Run it as root. The Dockerfile
+# and tests/install/clean_root.sh call this file.
 set -euo pipefail
 if (($# != 1)) || [[ ! -f $1 ]]; then
   echo "install_deb.sh: expected one file, the .deb of \`./bootstrap.sh package\`, got '$*'" >&2

@@ -10,7 +10,8 @@
 
 #include "framework/error_phase.h"
 
-// The linker sets these around the section; null when there is no kernel file.
+// The linker sets these symbols to the ends of the section. They are null when there is no kernel
+// file.
 extern "C" {
 extern convscope::IsaEntry __start_convscope_isa[] __attribute__((weak, visibility("hidden")));
 extern convscope::IsaEntry __stop_convscope_isa[] __attribute__((weak, visibility("hidden")));
@@ -25,7 +26,8 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
-// Leaf 7, part 1, EAX bit 4 (Intel SDM, volume 2, CPUID). Clang 16 lacks a name for the feature.
+// VNNI for AVX2 is leaf 7, part 1, EAX bit 4 (Intel SDM, volume 2, CPUID). Clang 16 has no name for
+// it.
 bool has_avx_vnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
@@ -64,7 +66,7 @@ void check_supported(Isa isa) {
 Isa initial_isa() {
   const char* forced = std::getenv("CONVSCOPE_ISA");
   if (forced == nullptr || *forced == '\0') return best_isa();
-  // An error of the machine, not of a config: the exit code does not depend on the caller.
+  // The error concerns the machine, not a config, so its exit code does not depend on the caller.
   return in_phase(ErrorKind::kUnavailable, [&] {
     const Isa isa = parse_isa(forced);
     check_supported(isa);

@@ -13,11 +13,11 @@
 //   gemm_kernels.get().tile(...)
 //
 // Each table is constant data in a separate section of the library, which current_isa() reads once.
-// A start-up function would itself be compiled for the instruction set, and would crash older CPUs
-// at load time.
+// The alternative, a start-up function in each file, would be compiled for the instruction set,
+// too, and would crash older CPUs at load time.
 //
-// Files named *_int8_simd.cpp multiply int8 values. They are compiled twice for AVX2 and for
-// AVX-512: without and with VNNI, whose instruction adds four int8 products. An IsaTable holds both
+// Files named *_int8_simd.cpp multiply int8 values. For AVX2 and for AVX-512, they are compiled
+// without VNNI and with VNNI, whose instruction adds four int8 products. An IsaTable holds both
 // versions.
 #pragma once
 
@@ -37,8 +37,8 @@ constexpr std::string_view name_of(Isa isa) {
   return kNames[static_cast<int>(isa)];
 }
 
-// Returns the widest instruction set that this CPU supports, or the one set by CONVSCOPE_ISA or
-// set_isa().
+// Returns the widest instruction set that this CPU supports, unless CONVSCOPE_ISA or set_isa() sets
+// another instruction set.
 CONVSCOPE_API Isa current_isa();
 CONVSCOPE_API bool supports_isa(Isa isa);
 // Forces an instruction set; throws when this CPU lacks it. For tests and comparisons.
@@ -53,7 +53,8 @@ CONVSCOPE_API void set_vnni(bool allowed);
 // Returns "sse4_2 avx2 fma avx512f avx512vnni ...": the CPU's features, for `convscope info`.
 CONVSCOPE_API std::string cpu_features();
 
-// One table of kernels per instruction set. constinit, so registration order does not matter.
+// A table of kernels for each instruction set. It is constinit, so it exists before any file
+// registers kernels.
 template <class Kernels>
 class IsaTable {
  public:
@@ -74,7 +75,8 @@ class IsaTable {
   const void* vnni_[kIsaCount]{};  // null: one table serves both
 };
 
-// An entry in the section, made by each *_simd.cpp file: current_isa() stores `kernels` in `slot`.
+// An entry of the section. Each *_simd.cpp file makes one: current_isa() stores `kernels` in
+// `slot`.
 struct IsaEntry {
   const void** slot;
   const void* kernels;

@@ -6,13 +6,14 @@
 //   Quad         four adjacent bytes x0 x1 x2 x3 of activations, 0..255, in every lane
 //   WeightQuad   four bytes of weights, -128..127, different in each lane
 //   dot(sums, x, w)   sums[l] + x0 w0[l] + x1 w1[l] + x2 w2[l] + x3 w3[l], exact
-// The lanes may exchange roles: load_quads() loads different bytes into each lane,
-// broadcast_weights() the same weights into all lanes.
+// The operands may exchange roles: load_quads() loads different bytes into each lane, and
+// broadcast_weights() loads the same weights into all lanes.
 //
-// VNNI computes dot() with one instruction. Without VNNI, `vpmaddubsw` is unsuitable, because it
-// saturates: two products of 255 * 127 exceed 16 bits. So the bytes are extended to 16 bits, even
-// and odd ones separately, and multiplied by `vpmaddwd`, which adds two products exactly. Weights
-// are stored extended (kSpread); activations are extended once for all lanes.
+// VNNI computes dot() with one instruction. Without VNNI, the instruction `vpmaddubsw` is
+// unsuitable, because it saturates: two products of 255 * 127 exceed 16 bits. So the bytes are
+// extended to 16 bits, even and odd bytes separately, and multiplied by `vpmaddwd`, which adds two
+// products exactly. Weights are stored in this extended format (kSpread); activations are extended
+// once for all lanes.
 #pragma once
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -31,8 +32,8 @@ inline constexpr bool kVnni = CONVSCOPE_ISA_VNNI;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
 
-// With VNNI, the weights of a lane for four inputs are i8 w0 w1 w2 w3. Without VNNI, weights are
-// extended: first i16 w0 w2 of all lanes, then i16 w1 w3 of all lanes.
+// The weights of a lane for four inputs. With VNNI, they are stored as i8 w0 w1 w2 w3. Without
+// VNNI, they are stored in 16 bits: first w0 w2 of all lanes, then w1 w3 of all lanes.
 inline constexpr bool kSpread = !kVnni;
 
 CONVSCOPE_INLINE std::int32_t four_bytes(const std::uint8_t* p) {
@@ -63,7 +64,7 @@ CONVSCOPE_INLINE Ints operator|(Ints a, Ints b) { return {_mm512_or_si512(a.v, b
 CONVSCOPE_INLINE Ints shift_left(Ints a, int bits) {
   return {_mm512_slli_epi32(a.v, static_cast<unsigned>(bits))};
 }
-// Stores the three low bytes of each lane contiguously.
+// Stores the three low bytes of each lane without gaps.
 CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) {
   const __m512i three =
       _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
@@ -71,7 +72,7 @@ CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) {
   const __m512i bytes = _mm512_permutexvar_epi32(from, _mm512_shuffle_epi8(a.v, three));
   _mm512_mask_storeu_epi32(p, 0x0fff, bytes);
 }
-// Returns the even (or odd) lanes of a, then those of b.
+// Returns the even (or odd) lanes of a, followed by those of b.
 CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints b) {
   const __m512i from = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   return {_mm512_permutex2var_epi32(a.v, from, b.v)};
@@ -82,7 +83,7 @@ CONVSCOPE_INLINE Ints odd_lanes(Ints a, Ints b) {
 }
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
-// Rounds half to even. Values out of range give the lowest integer.
+// Converts to integers, rounding half to even. Values out of range become the lowest integer.
 CONVSCOPE_INLINE Ints round_to_ints(Vec a) { return {_mm512_cvtps_epi32(a.v)}; }
 CONVSCOPE_INLINE Vec load_codes(const std::uint8_t* p) {
   return {_mm512_cvtepi32_ps(
@@ -94,14 +95,14 @@ CONVSCOPE_INLINE Vec load_signed_codes(const std::int8_t* p) {
 }
 // Returns the high halves of four vectors as bytes, clamped to 0..255.
 CONVSCOPE_INLINE Bytes high_halves(const Ints (&a)[4]) {
-  // Interleaves words of two vectors, a0 b0 a1 b1 ...: x | (y & high).
+  // Interleaves the 16-bit words of two vectors, a0 b0 a1 b1 ..., as x | (y & high).
   const __m512i high = _mm512_set1_epi32(-65536);
   const __m512i words01 =
       _mm512_ternarylogic_epi32(_mm512_srli_epi32(a[0].v, 16), a[1].v, high, 0xf8);
   const __m512i words23 =
       _mm512_ternarylogic_epi32(_mm512_srli_epi32(a[2].v, 16), a[3].v, high, 0xf8);
-  // In each quarter of 4 lanes, a0 b0 a1 b1 a2 b2 a3 b3 c0 d0 ... d3 become a0 a1 a2 a3 b0 ... d3.
-  // Then [quarter, vector] is transposed.
+  // In each group of 4 lanes, the bytes a0 b0 a1 b1 a2 b2 a3 b3 c0 d0 ... d3 become a0 a1 a2 a3 b0
+  // ... d3. Then the matrix [group, vector] is transposed.
   const __m512i part =
       _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
   const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -113,7 +114,7 @@ CONVSCOPE_INLINE Bytes less_down_to_zero(Bytes a, Bytes b) {  // max(a - b, 0), 
 }
 CONVSCOPE_INLINE Bytes operator+(Bytes a, Bytes b) { return {_mm512_add_epi8(a.v, b.v)}; }
 CONVSCOPE_INLINE Bytes set_bytes(int a) { return {_mm512_set1_epi8(static_cast<char>(a))}; }
-// Stores the first `count` of the four vectors' bytes, `step` bytes apart.
+// Stores the bytes of the first `count` of four vectors; the vectors are stored `step` bytes apart.
 CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, int count) {
   if (__builtin_expect(step == kLanes, 1)) {
     if (count == 4) return _mm512_storeu_si512(p, a.v);
@@ -127,12 +128,12 @@ CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, i
   for (int i = 0; i < count; ++i)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i * step), parts[i]);
 }
-// Returns in the low half of each lane the minimum of `least` and the low half of a. Start with
-// least = set_ints(-1).
+// Returns, in the low half of each lane, the minimum of `least` and the low half of a. `least` is
+// set_ints(-1) at the start.
 CONVSCOPE_INLINE Ints least_low_halves(Ints least, Ints a) {
   return {_mm512_mask_min_epu16(least.v, 0x55555555, least.v, a.v)};
 }
-// Returns one bit per lane, set where the low half of the lane is at most `bound`.
+// Returns one bit per lane. The bit is set if the low half of the lane is at most `bound`.
 CONVSCOPE_INLINE unsigned lanes_up_to(Ints a, int bound) {
   const __m512i low = _mm512_and_si512(a.v, _mm512_set1_epi32(0xffff));
   return _mm512_cmple_epi32_mask(low, _mm512_set1_epi32(bound));
@@ -189,7 +190,7 @@ CONVSCOPE_INLINE WeightQuad broadcast_weights(const std::int8_t* p) {
   return {_mm512_set1_epi32(four_bytes(bytes)), _mm512_set1_epi32(four_bytes(bytes + 4))};
 #endif
 }
-// Loads the bytes of each lane's channel in four pixels that are 16 bytes apart.
+// For each lane, loads the bytes of its channel in four pixels, which are 16 bytes apart.
 CONVSCOPE_INLINE Quad quads_of_pixels(const std::uint8_t* p) {
   const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i four_channels = _mm512_permutexvar_epi32(turn, _mm512_loadu_si512(p));
@@ -376,7 +377,8 @@ CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints) { return a; }
 CONVSCOPE_INLINE Ints odd_lanes(Ints, Ints b) { return b; }
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {static_cast<float>(a.v)}; }
-// Rounds half to even. NaN and values out of range give the lowest integer.
+// Converts to integers, rounding half to even. NaN and values out of range become the lowest
+// integer.
 CONVSCOPE_INLINE Ints round_to_ints(Vec a) {
   if (!(a.v >= -2147483648.0f && a.v < 2147483648.0f)) return {-2147483647 - 1};
   return {static_cast<std::int32_t>(__builtin_rintf(a.v))};

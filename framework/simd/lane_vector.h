@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// lane_vector.h: the vectors of batch_lanes_simd.cpp. They add comparisons and interleaved pixels
-// to the vectors of simd.h, and have four lanes instead of one in the scalar version.
+// lane_vector.h: the vectors of batch_lanes_simd.cpp. They extend the vectors of simd.h by
+// comparisons and interleaved pixels. The scalar version has four lanes instead of one.
 //
-// kWide lanes of a vector hold one pixel of kWide samples, or Ratio pixels of kWide / Ratio
+// A vector of kWide lanes holds one pixel of kWide samples, or Ratio pixels of kWide / Ratio
 // samples.
 #pragma once
 
@@ -38,12 +38,13 @@ CONVSCOPE_INLINE WideMask all_lanes() { return 0xffff; }
 CONVSCOPE_INLINE Wide choose(WideMask mask, Wide a, Wide b) {
   return {_mm512_mask_blend_ps(mask, a.v, b.v)};
 }
-// Returns the lanes that are not <= 0: positive, or NaN.
+// Returns a mask of the lanes that are not <= 0: positive, or NaN.
 CONVSCOPE_INLINE WideMask passes_relu(Wide a) {
   return _mm512_cmp_ps_mask(a.v, _mm512_setzero_ps(), _CMP_NLE_UQ);
 }
 CONVSCOPE_INLINE Wide keep(WideMask mask, Wide a) { return {_mm512_maskz_mov_ps(mask, a.v)}; }
-// Stores below ? 2 + right_below : right_above; 4 where not `passes`.
+// Stores, for each lane, the index of the largest pixel of a 2x2 window: below ? 2 + right_below :
+// right_above, or 4 if `passes` is not set.
 CONVSCOPE_INLINE void store_winners(std::uint8_t* to, WideMask below, WideMask right_above,
                                     WideMask right_below, WideMask passes) {
   const __m128i above = _mm_maskz_set1_epi8(right_above, 1);
@@ -61,7 +62,7 @@ CONVSCOPE_INLINE Winners load_winners(const std::uint8_t* p) {
 CONVSCOPE_INLINE WideMask won(Winners winners, int tap) {
   return _mm_cmpeq_epi8_mask(winners.v, _mm_set1_epi8(static_cast<char>(tap)));
 }
-// Returns the pixels 0 2 4 ... / 1 3 5 ... of a followed by b.
+// Returns the even (odd) pixels of a followed by b.
 template <int Ratio>
 CONVSCOPE_INLINE Wide even_pixels(Wide a, Wide b) {
   if constexpr (Ratio == 1) return a;
@@ -74,7 +75,7 @@ CONVSCOPE_INLINE Wide odd_pixels(Wide a, Wide b) {
   if constexpr (Ratio == 2) return {_mm512_maskz_shuffle_f32x4(0xffff, a.v, b.v, 0xee)};
   return {_mm512_maskz_shuffle_f32x4(0xffff, a.v, b.v, 0xdd)};
 }
-// Returns the first / second half of even0 odd0 even1 odd1 ...
+// Returns the first (second) half of even0 odd0 even1 odd1 ...
 template <int Ratio>
 CONVSCOPE_INLINE Wide weave_first(Wide even, Wide odd) {
   if constexpr (Ratio == 1) return even;
@@ -254,7 +255,7 @@ CONVSCOPE_INLINE void keep_in_register(Wide& a) {
 
 CONVSCOPE_INLINE Wide no_wide() { return set_wide(0.0f); }
 CONVSCOPE_INLINE Wide rectified(Wide a) { return keep(passes_relu(a), a); }
-// Returns the lanes where b beats a: it is larger, or NaN.
+// Returns a mask of the lanes where b is larger than a, or b is NaN.
 CONVSCOPE_INLINE WideMask beats(Wide b, Wide a) { return or_mask(greater(b, a), is_nan(b)); }
 
 // Stores the largest of four pixels (after ReLU if `relu`), and the index of that pixel. With

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_folds.h: column sums over rows of 16 elements, such as the 16 channels of a pixel in NCHW16c
-// ([N,C/16,H,W,16]); for *_simd.cpp files.
+// row_folds.h: sums of columns over rows of 16 elements. An example of such a row is a pixel's 16
+// channels in NCHW16c ([N,C/16,H,W,16]). For *_simd.cpp files.
 //
 // At most kFoldRows elements are added in float, and the resulting float sums are added in double.
-// An addition takes 3 to 4 cycles, and two can start per cycle, so eight independent sums of
-// different rows run in parallel.
+// An addition takes 3 to 4 cycles, and two can start per cycle. So eight independent sums, of
+// different rows, run in parallel.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ inline constexpr int kRowLanes = 16;
 inline constexpr std::int64_t kFoldRows = 64;
 
 // Computes kSums sums over the rows for each of 16 columns. add(part, at, lane) adds one vector of
-// terms to each part[k], k < kSums; the vector begins at element at = 16 row + lane of the rows.
-// Adds sum k of column c to total[16 k + c].
+// terms to each part[k], k < kSums. The vector begins at element at = 16 row + lane of the rows.
+// The total of sum k and column c is added to total[16 k + c].
 template <int kSums, class Add>
 CONVSCOPE_INLINE void fold_rows(std::int64_t rows, double* total, const Add& add) {
   constexpr int kVectors = kLanes == 1 ? 4 : kRowLanes / kLanes;  // vectors of a row, at once

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_vector.h: vectors of adjacent pixels of one image row, for depthwise_strips.h: loads with
-// zeros beyond the borders, every second pixel, and interleaving of two vectors.
+// row_vector.h: vectors of adjacent pixels of one image row, for depthwise_strips.h. It has loads
+// with zeros beyond the borders, the selection of every second pixel, and the interleaving of two
+// vectors.
 //
-// A lane type L has L::kCount lanes, and each lane type has the same functions. AVX-512 has two
+// A lane type L has L::kCount lanes, and all lane types have the same functions. AVX-512 has two
 // lane types, with 16 and 8 lanes, because an image of 7 columns would use less than half of 16
 // lanes.
 #pragma once
@@ -30,7 +31,7 @@ struct SixteenPixels {
   CONVSCOPE_INLINE static Mask lanes(int begin, int end) {
     return static_cast<Mask>(((1u << end) - 1u) & ~((1u << begin) - 1u));
   }
-  // Returns elements 0 2 4 ... / 1 3 5 ... of a followed by b.
+  // Returns the even (odd) elements of a followed by b.
   CONVSCOPE_INLINE static V even(V a, V b, Mask m = 0xffff) {
     const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     return _mm512_maskz_permutex2var_ps(m, a, at, b);
@@ -39,7 +40,7 @@ struct SixteenPixels {
     const __m512i at = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
     return _mm512_maskz_permutex2var_ps(m, a, at, b);
   }
-  // Returns the first / second half of a[0] b[0] a[1] b[1] ...
+  // Returns the first (second) half of a[0] b[0] a[1] b[1] ...
   CONVSCOPE_INLINE static V weave_low(V a, V b) {
     const __m512i at = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     return _mm512_permutex2var_ps(a, at, b);
@@ -49,7 +50,8 @@ struct SixteenPixels {
         _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     return _mm512_permutex2var_ps(a, at, b);
   }
-  // Returns lanes concat(before, here, after)[kCount + i + K], -kCount < K < kCount; 0 where not m.
+  // Returns lanes i + kCount + K of concat(before, here, after), with -kCount < K < kCount. Lanes
+  // that are not set in m are 0.
   template <int K>
   CONVSCOPE_INLINE static V shift(V before, V here, V after, Mask m) {
     if constexpr (K < 0) {
@@ -158,7 +160,8 @@ struct OnePixel {
 
 #endif
 
-// Returns the lanes, at most `limit`, of a vector at column `at` that are inside a row of `width`.
+// Returns a mask of the lanes, at most `limit`, that are inside a row of `width` pixels, for a
+// vector at column `at`.
 template <class L>
 CONVSCOPE_INLINE typename L::Mask lanes_inside(std::int64_t at, std::int64_t width,
                                                std::int64_t limit = L::kCount) {
@@ -171,7 +174,8 @@ CONVSCOPE_INLINE typename L::Mask lanes_inside(std::int64_t at, std::int64_t wid
   return L::lanes(static_cast<int>(begin), static_cast<int>(end));
 }
 
-// Returns the lanes of two interleaved vectors at column `at` that are inside a row of `width`.
+// Returns masks of the lanes that are inside a row of `width` pixels, for two interleaved vectors
+// at column `at`.
 template <class L>
 struct PairMask {
   CONVSCOPE_INLINE PairMask(std::int64_t at, std::int64_t width)
@@ -182,7 +186,8 @@ struct PairMask {
   bool all;
 };
 
-// Sets, or adds to, to[..]: a[0] b[0] a[1] b[1] ...
+// Stores a[0] b[0] a[1] b[1] ... at `to`, or with `add`, adds these numbers to the elements at
+// `to`.
 template <class L>
 CONVSCOPE_INLINE void store_woven(float* to, typename L::V a, typename L::V b,
                                   const PairMask<L>& here, bool add) {
@@ -202,7 +207,7 @@ CONVSCOPE_INLINE void store_woven(float* to, typename L::V a, typename L::V b,
 }
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
-// Combines two vectors of eight to one of sixteen: one store instead of two.
+// Combines two vectors of eight lanes to one of sixteen, so that one store is enough.
 CONVSCOPE_INLINE void store_woven(float* to, __m256 a, __m256 b, const PairMask<EightPixels>& here,
                                   bool add) {
   using L = SixteenPixels;

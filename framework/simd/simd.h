@@ -28,7 +28,7 @@ struct Vec {
 };
 CONVSCOPE_INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
 CONVSCOPE_INLINE void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
-// Selects the first `count` lanes (0..kLanes). Loads set the others to 0; stores skip them.
+// Selects the first `count` lanes (0..kLanes). Loads set the other lanes to 0; stores skip them.
 CONVSCOPE_INLINE __mmask16 first_lanes(int count) {
   return static_cast<__mmask16>((1u << count) - 1u);
 }
@@ -57,13 +57,13 @@ CONVSCOPE_INLINE Vec bounded_relu(Vec a, Vec most) {
   return {
       _mm512_maskz_min_ps(_mm512_cmp_ps_mask(a.v, _mm512_setzero_ps(), _CMP_NLE_UQ), most.v, a.v)};
 }
-// Forces the compiler to keep `a` in a register; otherwise it would reload it for each use.
+// Makes the compiler keep `a` in a register. Otherwise, it would reload `a` for each use.
 CONVSCOPE_INLINE Vec held(Vec a) {
   asm("" : "+v"(a.v));
   return a;
 }
 CONVSCOPE_INLINE float sum(Vec a) {
-  const __m256 eight =  // _maskz_: GCC 12 warns about the other versions
+  const __m256 eight =  // _maskz_, because GCC 12 warns about the other functions
       _mm256_add_ps(_mm512_maskz_extractf32x8_ps(0xff, a.v, 0),
                     _mm512_maskz_extractf32x8_ps(0xff, a.v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -19,7 +19,8 @@ CONVSCOPE_INLINE std::uint32_t bits_of_float(float x) {
   return __builtin_bit_cast(std::uint32_t, x);
 }
 
-// Returns condition ? yes : no without a branch in any compiler: a branch prevents vectorisation.
+// Returns condition ? yes : no without a branch in any compiler, because a branch prevents
+// vectorisation.
 CONVSCOPE_INLINE float choose_if(bool condition, float yes, float no) {
   const std::uint32_t mask = 0u - static_cast<std::uint32_t>(condition);
   return float_of_bits((bits_of_float(yes) & mask) | (bits_of_float(no) & ~mask));
@@ -57,7 +58,7 @@ CONVSCOPE_INLINE float exp_of(float x) {
   x = choose_if(x > 89.0f, 89.0f, x);  // NaN passes through
   x = choose_if(x < -104.0f, -104.0f, x);
   const Reduced reduced = reduce_by_ln2(x);
-  // Two powers, because 2^k may be out of range where the product is in range.
+  // Multiplies by two powers of 2, because 2^k may be out of range where the product is in range.
   const std::int32_t half = reduced.k >> 1;
   return (1.0f + expm1_series(reduced.r)) * power_of_two(half) * power_of_two(reduced.k - half);
 }

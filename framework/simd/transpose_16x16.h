@@ -8,7 +8,7 @@
 
 namespace convscope::CONVSCOPE_ISA {
 
-// Transposes a matrix of 16 rows with 16 elements. Interleaves single elements, then pairs, then
+// Transposes a matrix of 16 rows with 16 elements. It interleaves single elements, then pairs, then
 // exchanges quarters of vectors.
 CONVSCOPE_INLINE void transpose_16x16(__m512 (&v)[16]) {
   __m512 t[16];
@@ -24,7 +24,7 @@ CONVSCOPE_INLINE void transpose_16x16(__m512 (&v)[16]) {
     v[i + 2] = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0x44);
     v[i + 3] = _mm512_maskz_shuffle_ps(0xffff, t[i + 1], t[i + 3], 0xee);
   }
-  // v[4 g + i]: rows 4 g .. 4 g + 3 of columns i, i + 4, i + 8, i + 12.
+  // v[4 g + i] holds rows 4 g .. 4 g + 3 of columns i, i + 4, i + 8, i + 12.
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     t[i] = _mm512_maskz_shuffle_f32x4(0xffff, v[i], v[4 + i], 0x88);

@@ -48,7 +48,7 @@ void Recorder::note(Kind kind, int which, std::int64_t index, double value,
   keep(kind, which, index, value, place_of(at));
 }
 
-// Uses the place of the last read, because the operands were read on the same line.
+// Uses the source line of the last read, because the operands were read on the same line.
 void Recorder::note_sum(double value) { keep(Kind::sum, 0, 0, value, last_place_); }
 
 void Recorder::keep(Kind kind, int which, std::int64_t index, double value, int place) {

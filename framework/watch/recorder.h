@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // recorder.h: records the execution of a lesson: each step by name, each read and write with the
-// lesson's line, each partial sum, and the number of products so far.
+// lesson's source line, each partial sum, and the number of products so far.
 //
 //   Recorder recorder;
 //   watch_conv2d("winograd_lesson", problem, Direction::forward, x, w, recorder);
@@ -25,7 +25,7 @@ class Watched;
 
 class CONVSCOPE_API Recorder {
  public:
-  // sum: an addition to a variable that is not in an array.
+  // `sum` is an addition to a variable that is not in an array.
   enum class Kind : std::uint8_t { step, read, write, sum };
   // Where an array is stored. Accesses to arrays in memory pass through the caches.
   enum class Lies : std::uint8_t { in_memory, in_shared_memory, in_registers };
@@ -34,16 +34,16 @@ class CONVSCOPE_API Recorder {
     std::vector<std::int64_t> sizes;  // per axis
     std::int64_t element_bytes = 4;
     Lies lies = Lies::in_memory;
-    bool complex = false;  // the last axis, of 2, is the real and the imaginary part
+    bool complex = false;  // the last axis has size 2: the real and the imaginary part
   };
   struct Event {
     Kind kind;
-    int which;           // read, write: index in arrays(); step: in steps()
-    std::int64_t index;  // of the element, row-major; step: how often it began before
+    int which;           // index in arrays() (read, write) or in steps() (step)
+    std::int64_t index;  // index of the element; step: how often it began before
     double value;        // read, written or summed
     int place;           // index in places()
-    int products;        // of two numbers that were read, before this event
-    int scalings;        // products with a constant of the program, before this event
+    int products;        // number of earlier products of two array elements
+    int scalings;        // number of earlier products with a constant
   };
   struct Place {
     std::string file;  // without folders: "direct_lesson_cpu.cpp"
@@ -61,8 +61,8 @@ class CONVSCOPE_API Recorder {
   const std::vector<Event>& events() const { return events_; }
   const std::vector<Place>& places() const { return places_; }
   std::int64_t event_count() const { return event_count_; }
-  // Returns the number of products of two array elements. scalings() returns the number of products
-  // of an array element with a constant of the program, or with a 0 of the padding.
+  // Returns the number of products of two array elements. scalings() counts products of an array
+  // element with a constant of the program, or with a 0 of the padding.
   int products() const { return products_; }
   int scalings() const { return scalings_; }
   // Returns the number of reads and writes of an array; 0 for an unknown name.
@@ -88,7 +88,7 @@ class CONVSCOPE_API Recorder {
   // Sets where the array of the latest view is stored.
   void lies(Lies where) { arrays_.back().lies = where; }
   void is_complex() { arrays_.back().complex = true; }
-  // Records an access. Throws when the array has no such element.
+  // Records an access to an element. Throws when the array has no such element.
   void note(Kind kind, int array, std::int64_t index, double value, const std::source_location& at);
   void note_sum(double value);
   void note_product() { ++products_; }
@@ -115,7 +115,8 @@ class CONVSCOPE_API Recorder {
   std::vector<std::pair<const char*, unsigned>> place_keys_;  // per place
 };
 
-// Replaces a recorder when nothing is recorded: views use plain pointers, and step() does nothing.
+// Replaces a recorder when nothing is recorded. Its views use plain pointers, and step() does
+// nothing.
 struct Unwatched {
   static void step(std::string_view, const std::source_location&) {}
   template <class T, class... Sizes>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// view.h: how a lesson accesses its arrays: x(n, c, h, w), as on a blackboard, without offsets.
+// view.h: the arrays of a lesson, accessed by indices: x(n, c, h, w), as on a blackboard, without
+// offsets.
 //
 //   const View<const float*> x(data, 2, 3, 8, 8);  // [N,C,H,W]
 //   sum += x.or_zero(n, c, h, w) * k(c, r, s)      // 0 in the padding; an element
 //
-// A view contains a pointer. With a plain pointer, the compiler sees plain loops with offsets. A
-// Watched<T> (watched.h) records every read and write and the line that made it.
+// A view contains a pointer. If it is a plain pointer, the compiler sees plain loops with offsets.
+// If it is a Watched<T> (watched.h), every read and write is recorded with the source line that
+// made it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,7 @@
 
 namespace convscope {
 
-// The types of values and indices that a view of a pointer of type Pointer uses.
+// The types of values and indices in a view that contains a pointer of type Pointer.
 template <class Pointer>
 struct PointerTo;
 template <class T>
@@ -69,7 +71,7 @@ class View {
     return (*this)(first, rest...);
   }
 
-  // Returns the part at one index of the first axis: x[n] of x[N,C,H,W] is a view [C,H,W].
+  // Returns the view at one index of the first axis: x[n] of x[N,C,H,W] is a view [C,H,W].
   constexpr View operator[](Index i) const {
     return View(data_ + i * sizes_[1] * sizes_[2] * sizes_[3], sizes_[1], sizes_[2], sizes_[3]);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// watched.h: replacements of pointers and numbers in recorded lessons: a pointer that records reads
-// and writes, and numbers that record multiplications and sums. (A part of recorder.h; include that
-// header.)
+// watched.h: the pointers and numbers of recorded lessons. A Watched pointer records reads and
+// writes, and a WatchedNumber records multiplications and sums. (Belongs to recorder.h; include
+// that header.)
 #pragma once
 
 #include <type_traits>
@@ -10,7 +10,8 @@
 
 namespace convscope {
 
-// A number that was read, or computed from such numbers. Without a recorder it is a constant.
+// A number that was read, or that was computed from such numbers. A number without a recorder is a
+// constant.
 template <class T>
 class WatchedNumber {
  public:
@@ -43,7 +44,7 @@ constexpr T plain(const WatchedNumber<T>& number) {
   return number.value();
 }
 
-// An index, or a value to fill an array with, and the source line that passes it.
+// An index, or a value to fill an array with, together with the source line that passes it.
 template <class N>
 struct WithLine {
   template <class Given>
@@ -55,7 +56,8 @@ struct WithLine {
   std::source_location at;
 };
 
-// The result of pointer[i]: records a read when converted, and a write when assigned to.
+// The result of pointer[i]. It records a read when converted to a number, and a write when assigned
+// to.
 template <class T>
 class WatchedElement {
  public:
@@ -152,7 +154,7 @@ template <class A, class B>
 concept OneWatched = (kWatched<A> && (kWatched<B> || std::is_arithmetic_v<B>)) ||
                      (std::is_arithmetic_v<A> && kWatched<B>);
 
-// Returns a number of the type that C++ gives this operation: for two bytes, an int.
+// Returns a number of the type that C++ gives the operation; for two bytes, the type is int.
 template <class A, class B, class Operation>
 auto result(const WatchedNumber<A>& a, const WatchedNumber<B>& b, Operation operation) {
   const auto value = operation(a.value(), b.value());
@@ -190,7 +192,7 @@ auto operator-(const A& a, const B& b) {
   const auto right = watching::number(b);
   return watching::result(left, right, [](auto x, auto y) { return x - y; });
 }
-// Divides two constants only: no lesson divides numbers.
+// Divides two constants of the program. No lesson divides numbers that were read.
 template <class A, class T>
 requires std::is_arithmetic_v<A>
 constexpr WatchedNumber<T> operator/(A a, const WatchedNumber<T>& b) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// blas.cpp: computes each element of C as one sum in double, rounded once. No library is more
-// accurate. tf32 rounds the operands as tensor cores do, so its larger error is visible.
+// blas.cpp: computes each element of C as one sum in double, rounded once, so no library is more
+// accurate. With tf32, it rounds the operands as tensor cores do, so results show the larger error
+// of tf32.
 #include "framework/cuda/emulation/blas.h"
 
 #include <bit>
@@ -137,7 +138,7 @@ void queue(const Gemm& gemm) {
 void blas_gemm(const BlasGemm& gemm) { queue(gemm); }
 
 void blas_gemm(const BlasComplexGemm& gemm) {
-  // As in cuBLAS, no operation conjugates without transposing.
+  // As in cuBLAS, an operand can only be conjugated if it is also transposed.
   CONVSCOPE_CHECK(
       (!gemm.conjugate_a || gemm.transpose_a) && (!gemm.conjugate_b || gemm.transpose_b), "cuda",
       "expected a conjugate only together with a transpose");

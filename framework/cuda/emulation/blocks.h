@@ -15,7 +15,8 @@
 #include "framework/cuda/emulation/fiber.h"
 #include "framework/cuda/emulation/threads.h"
 
-// Hidden, because the library, the test program and the emulated device each have separate blocks.
+// These names are hidden symbols, because the library, the test program and the emulated device
+// each need a separate copy.
 #pragma GCC visibility push(hidden)
 namespace emulation::now {
 
@@ -28,13 +29,14 @@ struct Thread {
   unsigned number = 0;  // in the block; x varies fastest
   State state = State::running;
   Fiber* fiber = nullptr;
-  // in_warp, waiting: the object that the thread waits for, and its contribution
+  // in states in_warp and waiting: the object that the thread waits for, and what the thread passes
+  // to it
   unsigned mask = 0;
   const void* which = nullptr;
   const char* name = "";
   const void* argument = nullptr;
   void* result = nullptr;
-  // The round of the cluster barrier in which the thread has arrived without having waited; 0:
+  // The round of the cluster barrier in which the thread has arrived but has not yet waited; 0:
   // none.
   unsigned arrived_in = 0;
 };
@@ -69,8 +71,8 @@ struct Block {
   std::unique_ptr<void, FreeMemory> shared;
 };
 
-// The running blocks: those of one cluster, or a single block. One grid runs at a time (`running`),
-// so no member is thread-local.
+// The running blocks: the blocks of one cluster, or a single block. One grid runs at a time
+// (`running`), so no member is thread-local.
 struct Cluster {
   std::mutex running;
   void (*call)(const void*) = nullptr;
@@ -83,7 +85,7 @@ struct Cluster {
   Fiber scheduler;
   // A ring buffer of the threads that can continue, in order. Each thread occurs at most once.
   unsigned ready_first = 0, ready_count = 0;
-  unsigned ready_last_place = kMaxThreads - 1;  // of the part used by the running blocks
+  unsigned ready_last_place = kMaxThreads - 1;  // last index of the ring in use
   // The cluster barrier. Rounds count from 1.
   unsigned round = 1;
   unsigned arrived = 0;  // in this round, among the threads that have not exited
@@ -96,7 +98,8 @@ struct Cluster {
   std::array<Thread*, kMaxThreads * kMaxBlocks> ready{};
 };
 
-// Created by the first launch and never freed: a destructor at process exit may launch too.
+// The object is created by the first launch and never freed, because a destructor at process exit
+// may launch a kernel, too.
 extern Cluster* the_cluster;
 inline Cluster& cluster() { return *the_cluster; }
 // The block of the running thread.
@@ -104,12 +107,13 @@ extern Block* the_block;
 inline Block& block() { return *the_block; }
 
 bool reverse_order();
-// Returns the index of the i-th of `count` items in the order of the launch.
+// Returns the index of the item that begins as the i-th of `count` items.
 inline unsigned in_order(unsigned i, unsigned count) { return reverse_order() ? count - 1 - i : i; }
 
 void back_to_scheduler();
 
-// Ends the launch. The fiber never continues, so nothing on its stack may own memory.
+// Ends the launch with an error. The fiber never continues, so no object on its stack may own
+// memory.
 template <class... Parts>
 [[noreturn, gnu::noinline, gnu::cold]] void stop_saying(const Parts&... parts) {
   Cluster& c = cluster();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster.cpp: the barrier of a thread-block cluster, and reads of its other blocks' memory.
+// cluster.cpp: the barrier of a thread-block cluster, and reads of other blocks' shared memory.
 #include <cstdint>
 
 #include "framework/cuda/emulation/blocks.h"
@@ -72,7 +72,8 @@ const void* in_block(const char* name, const void* at, std::size_t bytes, unsign
     stop_saying(name, " reads block ", rank, " of a cluster of ", c.count);
   }
   const Block& from = c.blocks[rank];
-  // An address before the memory is found, too: the unsigned difference is then very large.
+  // For an address before the memory, the unsigned difference is very large, so the check finds it,
+  // too.
   const std::uintptr_t offset =
       reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(block().shared.get());
   if (c.shared_bytes < bytes || offset > c.shared_bytes - bytes) {

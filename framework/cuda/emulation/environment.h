@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// environment.h: environment variables that choose between two words. A mistyped word is an error:
-// otherwise tests that set the variable could pass without testing anything.
+// environment.h: reads environment variables with two permitted values. Any other value is an
+// error: otherwise, a test with a mistyped value could pass without testing anything.
 #pragma once
 
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fiber.cpp: a separate stack for each emulated thread, and switches between stacks. All run on one
-// thread of the machine, without the system's scheduler.
+// fiber.cpp: gives each emulated thread a separate stack, and switches between the stacks. All
+// stacks run on one system thread, without the system's scheduler.
 #include "framework/cuda/emulation/fiber.h"
 
 #include <sys/mman.h>
@@ -61,7 +61,7 @@ constexpr std::size_t kStackBytes = 512 << 10;  // stack frames are several time
 constexpr std::size_t kStackBytes = 128 << 10;  // only touched pages consume memory
 #endif
 
-// State of the current switch, read on the new stack and by arrived().
+// The two fibers of the current switch. The new stack and arrived() read them.
 Fiber* came_from = nullptr;
 Fiber* going_to = nullptr;
 
@@ -101,8 +101,8 @@ void Fiber::restart() {
 #endif
   fake_stack_ = nullptr;
 #if defined(__x86_64__)
-  // The new stack holds six registers, then the address to which the switch "returns". At that
-  // address, the stack pointer must be 8 below a multiple of 16, as after a call.
+  // The new stack holds six registers, then the address of fiber_begins(), to which the switch
+  // returns. At that address, the stack pointer must be 8 below a multiple of 16, as after a call.
   auto* top = reinterpret_cast<void**>(memory_ + memory_bytes_ - first_line_ * 64);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&fiber_begins);
@@ -117,8 +117,8 @@ void Fiber::restart() {
 #endif
 }
 
-// Runs first on a stack that continues. The sanitizer reports the position of the previous stack,
-// which for the scheduler's stack is not known otherwise.
+// Runs first after each switch, on the stack that continues. From the sanitizer, it gets the
+// position of the previous stack. Nothing else tells the position of the scheduler's stack.
 void Fiber::arrived([[maybe_unused]] Fiber& at) {
 #if defined(CONVSCOPE_ASAN)
   __sanitizer_finish_switch_fiber(at.fake_stack_, &came_from->stack_bottom_,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fiber.h: a separate stack for each emulated thread, and switches between stacks. All run on one
-// thread, without the system's scheduler. The address sanitizer is informed of every switch.
+// fiber.h: gives each emulated thread a separate stack, and switches between the stacks. All stacks
+// run on one system thread, without the system's scheduler. The address sanitizer is informed of
+// every switch.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ class Fiber {
 
   // Stops `from`, which is running, and continues `to`.
   static void switch_to(Fiber& from, Fiber& to);
-  // Discards the content of this stack; it begins with `entry` again.
+  // Discards the content of this stack. The next switch to it calls `entry` again.
   void restart();
 
  private:
@@ -32,8 +33,8 @@ class Fiber {
   void (*entry_)() = nullptr;
   std::byte* memory_ = nullptr;  // guard page, then the stack
   std::size_t memory_bytes_ = 0;
-  // Stacks begin at different cache lines of their pages. Otherwise the same few L1 sets would hold
-  // the data of all threads.
+  // Stacks begin at different cache lines of their pages. Otherwise, the top frames of all stacks
+  // would be in the same few sets of L1.
   std::size_t first_line_ = 0;
   void* fake_stack_ = nullptr;  // of the address sanitizer
   const void* stack_bottom_ = nullptr;

@@ -45,7 +45,8 @@ cudaError_t error(cudaError_t status) {
 // The stream that this thread captures; one variable is enough for one stream.
 thread_local cudaStream_t capturing = nullptr;
 
-// Operations that a captured stream must not do: CUDA invalidates the capture.
+// Marks the capture of this thread as broken, because CUDA invalidates a capture that contains such
+// an operation. Returns false when there is no capture.
 bool breaks_capture() {
   if (capturing == nullptr) return false;
   capturing->broken = true;
@@ -87,7 +88,8 @@ std::size_t total_bytes() {
   return total;
 }
 
-// CONVSCOPE_EMULATION_MULTIPROCESSORS: small by default, so that small grids need several waves.
+// CONVSCOPE_EMULATION_MULTIPROCESSORS sets this number. The default is small, so that small grids
+// need several waves.
 int multiprocessors() {
   static const int count = [] {
     const char* text = std::getenv("CONVSCOPE_EMULATION_MULTIPROCESSORS");
@@ -241,7 +243,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   if (bytes == 0) return cudaSuccess;
   Heap& h = heap();
   const std::lock_guard lock(h.mutex);
-  // CUDA aligns to 256 bytes; programs must not rely on more.
+  // Aligns to 256 bytes, as CUDA does; programs must not rely on more.
   if (bytes > total_bytes() - h.used || posix_memalign(pointer, 256, bytes) != 0) {
     *pointer = nullptr;
     return error(cudaErrorMemoryAllocation);

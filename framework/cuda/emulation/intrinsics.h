@@ -60,7 +60,7 @@ inline void sincospi(double a, double* sine, double* cosine) {
   *sine = std::sin(angle);
   *cosine = std::cos(angle);
 }
-// The C library uses these names internally, so here they are macros.
+// These functions are macros, because the C library uses their names internally.
 #define __expf(a) ::expf(a)
 #define __exp10f(a) ::powf(10.0f, a)
 #define __logf(a) ::logf(a)

@@ -13,11 +13,12 @@
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// One block runs at a time, so one copy of a variable is enough. The blocks of a cluster would
-// share this copy, so cluster kernels use dynamic shared memory only (cluster.cuh).
+// One block runs at a time, so one copy of a __shared__ variable is enough. The blocks of a cluster
+// would share this copy, so cluster kernels use dynamic shared memory only (cluster.cuh).
 #define __shared__ static
 
-// Size and alignment as in CUDA: the sanitizers detect misaligned accesses.
+// The types have the size and alignment of CUDA's, so that the sanitizers detect misaligned
+// accesses.
 #define CONVSCOPE_VECTOR_TYPES(name, T)                                        \
   struct name##1 {                                                             \
     T x;                                                                       \

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl.cpp: replaces NCCL. Computes sums over the emulated GPUs of several processes on one host.
-// So steps of several processes, also recorded ones, are tested on a machine without a GPU:
+// So training steps of several processes, also recorded ones, are tested on a machine without a
+// GPU:
 //
 //   export CONVSCOPE_CUDA_LIBRARY=build/release/lib/libconvscope_cuda_emulated.so
 //   export CONVSCOPE_NCCL_LIBRARY=$CONVSCOPE_CUDA_LIBRARY
 //   mpirun -n 2 convscope run ... device=cuda
 //
 // Method    The processes share a memory segment with one slot (an array of kPiece elements) per
-//           process. A sum is computed in ranges of kPiece elements. Each process writes its terms
-//           to its slot, all synchronise, each process adds all slots in rank order, and all
-//           synchronise again. During a stream capture, the sum becomes part of the capture.
+//           process. A sum is computed in ranges of kPiece elements. For each range, each process
+//           writes its terms to its slot, and all processes synchronise. Then each process adds all
+//           slots in rank order, and all synchronise again. During a stream capture, the sum
+//           becomes part of the capture.
 // A process that waits for a lost process waits forever, as with NCCL.
 #include <fcntl.h>
 #include <sched.h>
@@ -36,7 +38,7 @@ constexpr int kFirstOwnOp = 5;              // after NCCL's operations
 constexpr std::size_t kPiece = 64 << 10;    // elements
 constexpr std::size_t kHeaderBytes = 4096;  // before the slots
 
-// The header of the shared memory, which initially is zero.
+// The header of the shared memory segment. A new segment contains zeros.
 struct Meeting {
   std::atomic<int> arrived;
   std::atomic<int> round;
@@ -127,7 +129,7 @@ CONVSCOPE_EMULATED_NCCL int ncclCommInitRank(void** out, int ranks, UniqueId id,
   close(file);
   if (comm->memory == MAP_FAILED) return failed("mmap");
   comm->meet();
-  if (rank == 0) shm_unlink(id.bytes);  // all have opened it; freed with the last user
+  if (rank == 0) shm_unlink(id.bytes);  // all processes have opened it; the last munmap frees it
   *out = comm;
   return kSuccess;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// overlap.cpp: keeps two copies of the device memory: before the kernels that may still be running,
-// and now.
+// overlap.cpp: keeps two copies of the device memory: one from before the kernels that may still be
+// running, and one that contains their results.
 #include "framework/cuda/emulation/overlap.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Change {
   std::vector<std::byte> before, after;
 };
 
-constexpr std::size_t kPiece = 4;    // size of a change, or of its parts
+constexpr std::size_t kPiece = 4;    // a change has a multiple of this size, in bytes
 constexpr std::size_t kPage = 4096;  // unit of comparison
 
 bool on_in_environment() {
@@ -37,7 +37,8 @@ bool on_in_environment() {
 
 struct Progress {
   bool on = on_in_environment();
-  // Memory before the oldest kernel that may overlap the next one; empty when all have ended.
+  // The memory before the oldest kernel that the next kernel may overlap; empty when all kernels
+  // have ended.
   std::optional<Copy> oldest;
 
   // State of the running grid.
@@ -51,7 +52,7 @@ struct Progress {
 };
 
 Progress& state() {
-  static Progress& made = *new Progress;  // never freed: a destructor at the end may launch, too
+  static Progress& made = *new Progress;  // never freed: a destructor at process exit may launch
   return made;
 }
 
@@ -102,7 +103,7 @@ void show_before() {
     std::memcpy(change.at, change.before.data(), change.before.size());
   }
 }
-// Returns false when another kernel has written to the same place meanwhile.
+// Returns false when another kernel has meanwhile written to an address of a change.
 bool show_after() {
   bool untouched = true;
   for (const Change& change : state().changes) {

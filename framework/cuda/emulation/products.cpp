@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// products.cpp: converts fp16/bf16 operands to float and multiplies floats, with the widest vectors
+// products.cpp: converts fp16/bf16 operands to float and multiplies them, with the widest vectors
 // of the machine.
 #include "framework/cuda/emulation/products.h"
 
 #include <bit>
 #include <cstring>
 
-// One copy per instruction set, chosen when the library is opened. No copy fuses a product with a
-// sum (-ffp-contract=off).
+// The compiler makes one copy per instruction set, and the loader chooses one. No copy fuses a
+// product and a sum (-ffp-contract=off).
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define CONVSCOPE_COPIES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
@@ -20,13 +20,14 @@ namespace {
 
 using convscope::DType;
 
-// Returns the bits of static_cast<float>(Float16), without branches. Keeps an exponent of all ones.
+// Returns the bits of static_cast<float>(Float16), without branches. inf and NaN keep an exponent
+// of all ones.
 [[gnu::always_inline]] inline std::uint32_t bits_of_half(std::uint32_t half) {
   const std::uint32_t sign = (half & 0x8000u) << 16;
   const std::uint32_t rest = half & 0x7fffu;
   const float small = static_cast<float>(static_cast<std::int32_t>(rest)) * 0x1p-24f;
   const std::uint32_t normal = (rest << 13) + 0x38000000u;
-  // All ones or zeros: a condition would prevent vectorisation.
+  // The masks are all ones or all zeros. A condition would prevent vectorisation.
   const std::uint32_t is_small = 0u - static_cast<std::uint32_t>(rest < 0x0400u);
   const std::uint32_t is_special = 0u - static_cast<std::uint32_t>(rest >= 0x7c00u);
   const std::uint32_t magnitude = (std::bit_cast<std::uint32_t>(small) & is_small) |
@@ -45,12 +46,13 @@ template <int kDepths>
   }
 }
 
-// A vector of columns. Use it only inside functions: passing it depends on the instruction set.
+// A vector of columns. Use it only inside functions, because passing a vector to a function depends
+// on the instruction set.
 using Vector [[gnu::vector_size(4 * kColumnsAtOnce), gnu::aligned(4), gnu::may_alias]] = float;
 
 }  // namespace
 
-// Three passes, each of which the compiler vectorises.
+// Decodes in three loops over all elements, each of which the compiler vectorises.
 CONVSCOPE_COPIES
 bool decode(DType dtype, bool outer, const unsigned char* const* pieces, int lines, int depths,
             float* numbers, int stride) {
@@ -86,7 +88,8 @@ bool decode(DType dtype, bool outer, const unsigned char* const* pieces, int lin
   return special == 0;
 }
 
-// A tile of a small problem is mostly padding, so rows and columns of zeros are not multiplied.
+// A tile of a small problem is mostly padding, so rows and columns that contain only zeros are
+// skipped.
 CONVSCOPE_COPIES
 void multiply(const float* a, int a_stride, bool a_finite, int row, const float* b, int b_stride,
               bool b_finite, int depths, float* sums) {

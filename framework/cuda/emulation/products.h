@@ -12,31 +12,32 @@ namespace emulation {
 // Columns per vector.
 inline constexpr int kColumnsAtOnce = 16;
 
-// Maximum number of elements decoded at a time: 256 lines with 64 elements of K each.
+// Maximum number of elements decoded at a time: 256 lines (rows of A or columns of B) of 64
+// elements.
 inline constexpr int kMaxNumbers = 256 * 64;
 
-// kLines lines with kDepths elements of K each. A line is a row of A or a column of B. Lines after
-// the last line of the operand are zeros.
+// An operand of kLines lines with kDepths elements of K each. A line is a row of A or a column of
+// B. Lines after the last line of the operand contain zeros.
 template <int kLines, int kDepths>
 struct Factor {
   static constexpr int kStride = convscope::round_up(kLines, kColumnsAtOnce);
   alignas(64) float numbers[kDepths][kStride] = {};
-  bool finite = true;  // all elements of all lines: zero times them is zero
+  bool finite = true;  // no inf or NaN: zero times any element is zero
 
-  // Decodes pieces of 16 bytes in shared memory. A piece has several elements of K of one line, or
-  // with kOuter, several lines of one element of K. place(line, k) returns the address of the piece
-  // whose first element is (line, k).
+  // Decodes 16-byte pieces of shared memory. A piece contains adjacent elements of K of one line,
+  // or with kOuter, adjacent lines of one element of K. place(line, k) returns the address of the
+  // piece whose first element is (line, k).
   template <class Number, bool kOuter, class Place>
   void fill(const Place& place);
 };
 
-// Decodes each piece to a part of a column of `numbers`, or with `outer`, to a part of a row. Rows
-// are `stride` elements apart. Returns true when all elements are finite.
+// Decodes each piece into a column of `numbers`, or with `outer`, into a row. Rows are `stride`
+// elements apart. Returns true when all elements are finite.
 bool decode(convscope::DType dtype, bool outer, const unsigned char* const* pieces, int lines,
             int depths, float* numbers, int stride);
 
 // Computes sums[row][column] = A B for rows `row` to row + 15 of A. Each result is the total of
-// eight partial sums, like the lanes of a vector, so the bits are the same on all machines.
+// eight partial sums in a fixed order, so the bits are the same on all machines.
 void multiply(const float* a, int a_stride, bool a_finite, int row, const float* b, int b_stride,
               bool b_finite, int depths, float* sums);
 
@@ -56,7 +57,7 @@ void Factor<kLines, kDepths>::fill(const Place& place) {
       decode(convscope::dtype_of<Number>, kOuter, pieces, kLines, kDepths, numbers[0], kStride);
 }
 
-// Computes the sums of 16 rows, beginning with `row`.
+// Computes the products of 16 rows of A, beginning with `row`.
 template <int kRows, int kColumns, int kDepths>
 struct Sums {
   using Columns = Factor<kColumns, kDepths>;

@@ -56,7 +56,7 @@ void make_current(Thread& thread) {
   if (c.count > 1) enter(*thread.block);
 }
 
-// Returns the block whose next thread begins; null when all threads have begun.
+// Returns the block that the next new thread belongs to; null when all threads have begun.
 Block* next_to_begin() {
   Cluster& c = cluster();
   if (c.beginning->begun < c.beginning->size) return c.beginning;
@@ -65,8 +65,8 @@ Block* next_to_begin() {
   return c.beginning += reverse_order() ? -1 : 1;
 }
 
-// Runs on a fiber: executes thread after thread while there are threads that have not begun. So a
-// kernel without barriers needs one fiber, and no switch per thread.
+// The main function of a fiber. It runs threads one after another until all have begun. So a kernel
+// without barriers needs one fiber, and no switch of stacks per thread.
 void fiber_main() {
   Cluster& c = cluster();
   for (;;) {
@@ -77,7 +77,7 @@ void fiber_main() {
       make_current(thread);
       try {
         c.call(c.kernel);
-      } catch (...) {  // nothing may leave this stack: run_blocks() rethrows it
+      } catch (...) {  // no exception may leave this stack; run_blocks() rethrows it
         c.thrown = std::current_exception();
       }
       if (c.thrown) {
@@ -109,7 +109,7 @@ Thread& next_ready() {
   return thread;
 }
 
-// Continues with another thread at once when one is ready.
+// Makes this thread wait in `state`. Another thread that is ready continues at once.
 void wait_as(State state) {
   Cluster& c = cluster();
   Thread& self = *c.current;
@@ -139,7 +139,7 @@ void release_barrier(Block& b) {
   for (unsigned i = 0; i < b.size; ++i) make_ready(b.threads[in_order(i, b.size)]);
 }
 
-// Returns true if all threads of a block waited at a barrier, which is then released.
+// Releases each barrier at which all threads of the block wait. Returns true if a thread is ready.
 bool release_barriers() {
   Cluster& c = cluster();
   for (unsigned i = 0; i < c.count; ++i) {
@@ -206,7 +206,7 @@ std::string stuck() {
   return what;
 }
 
-// Discards the state of all fibers; their stacks begin again.
+// Discards the state of all fibers. Each fiber starts again at the beginning of its stack.
 void forget_fibers() {
   Cluster& c = cluster();
   c.idle.clear();
@@ -220,7 +220,8 @@ void forget_fibers() {
 
 std::string in_brackets(uint3 v) { return cat("(", v.x, ",", v.y, ",", v.z, ")"); }
 
-// Ends the launch. With `all`, the error names all running blocks, else the block that ran last.
+// Ends the launch with an error. With `all`, the error names all running blocks, otherwise the
+// block that ran last.
 [[noreturn]] void give_up(const std::string& sentence, bool all = false) {
   const Cluster& c = cluster();
   const std::string grid = cat(" of grid ", gridDim.x, "x", gridDim.y, "x", gridDim.z, ", ");
@@ -248,7 +249,8 @@ bool all_left() {
   return true;
 }
 
-// Runs the blocks of a cluster, or one block: blocks[0] to blocks[count - 1], from `first` along x.
+// Runs the blocks of a cluster, or one block: blocks[0] to blocks[count - 1], whose indices along x
+// begin with `first`.
 void run_blocks(uint3 first) {
   Cluster& c = cluster();
   for (unsigned rank = 0; rank < c.count; ++rank) {

@@ -17,8 +17,8 @@ namespace emulation {
 
 // ---- launches ----
 
-// Calls `call(kernel)` once for each thread of the grid, and returns when all are done. `cluster`
-// adjacent blocks along x run at the same time. `overlaps`: see overlap.h.
+// Calls call(kernel) once for each thread of the grid, and returns when all threads are done.
+// `cluster` adjacent blocks along x run at the same time. overlap.h explains `overlaps`.
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, unsigned cluster, bool overlaps,
               void (*call)(const void* kernel), const void* kernel);
 // Throws the errors that a launch itself detects, e.g. a block of 2000 threads.
@@ -62,8 +62,8 @@ int barrier(Barrier kind, bool predicate);
 // Waits until wake(which) is called. `name` is the operation, for error messages.
 void wait_for(const void* which, const char* name);
 void wake(const void* which);
-// Calls `whole(object, fact)` when the block ends; if it returns false, the launch ends with
-// `sentence`. For objects in shared memory that must never be overwritten.
+// Watches an object in shared memory that must not be overwritten. When the block ends, calls
+// whole(object, fact). If `whole` returns false, the launch ends with `sentence`.
 void watch(const void* object, unsigned fact, bool (*whole)(const void*, unsigned),
            const char* sentence);
 // Waits until `threads` threads have reached this barrier (bar.sync).
@@ -78,16 +78,16 @@ void cluster_wait();
 // shared memory. `at` is a multiple of `bytes`. `name` is the reading function, for error messages.
 const void* in_block(const char* name, const void* at, std::size_t bytes, unsigned rank);
 
-unsigned lane();            // 0..31: place of the calling thread in its warp
-unsigned existing_lanes();  // of its warp: fewer than 32 at the end of a block
+unsigned lane();            // 0..31: index of the calling thread in its warp
+unsigned existing_lanes();  // of its warp: fewer than 32 in a block's last warp
 
 struct Meeting {
   unsigned lanes = 0;
   std::array<const void*, 32> arguments{};
   std::array<void*, 32> results{};
 };
-// Waits for the existing lanes of `mask`. Returns null in all lanes except the last lane to arrive.
-// The last lane writes all results and then releases the other lanes with part().
+// Waits for the lanes of `mask` that exist. Returns null in all lanes except the last lane to
+// arrive. The last lane writes the results of all lanes, and then releases them with part().
 const Meeting* meet(unsigned mask, const void* which, const char* name, const void* argument,
                     void* result);
 void part(unsigned lanes);
@@ -95,14 +95,15 @@ void part(unsigned lanes);
 template <class T>
 using Lanes = std::array<T, 32>;
 
-// Runs an operation of all lanes of a warp. Each lane passes an argument. When all have arrived,
-// the last lane computes all results from all arguments, and each lane returns its result:
+// Runs an operation that all lanes of a warp execute together. Each lane passes an argument. When
+// all have arrived, the last lane computes all results from all arguments, and each lane returns
+// its result:
 //
 //   emulation::warp_collective<float>("my_mma", fragment,
 //       [](const emulation::Lanes<Fragment>& in, emulation::Lanes<float>& out) { ... });
 //
-// Lanes that do not exist in the block contribute Argument{}. A lane that never arrives is an error
-// of the launch; so are lanes of one mask in different collectives.
+// A lane that does not exist in the block counts as a lane with Argument{}. The launch ends with an
+// error if a lane never arrives, or if lanes of one mask call different collectives.
 template <class Result, class Argument, class Compute>
 Result warp_collective(const char* name, const Argument& argument, const Compute& compute,
                        unsigned mask = 0xffffffffu) {

@@ -4,8 +4,8 @@
 // matrix_tile.cuh, with the same swizzled rows of 128 bytes (K-major), the same layout of
 // accumulators in registers, and the same order of begin(), multiply(), commit() and wait().
 //
-// It uses wgmma on sm_90a, ldmatrix and mma.sync on every other GPU from sm_80 on, and plain loops
-// over the same bytes in the emulation.
+// The tile product uses wgmma on sm_90a, ldmatrix and mma.sync on every other GPU from sm_80 on,
+// and plain loops over the same bytes in the emulation.
 #pragma once
 
 #include "framework/cuda/tensor_cores/matrix_tile.cuh"

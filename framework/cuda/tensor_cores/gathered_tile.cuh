@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // gathered_tile.cuh: D [64 x N] += A [64 x 64] B [64 x N] by one warp group (128 threads), as in
 // matrix_tile.cuh, but each row of A may be anywhere in shared memory. ldmatrix takes one address
-// per row and loads A into registers; wgmma (sm_90a) or mma.sync (other GPUs from sm_80) multiplies
-// it from there. Plain loops in the emulation.
+// per row and loads A into registers. There, wgmma (sm_90a) or mma.sync (other GPUs from sm_80)
+// multiplies A. The emulation uses plain loops.
 //
 // Rows       A warp has 16 rows. A row has 64 elements of K, which are 8 pieces of 16 bytes. Lane l
 //            supplies the addresses of four pieces of row l % 16: piece 2 k + l / 16 is at[k] bytes
 //            after `base`.
 // Columns    B is stored as in matrix_tile.cuh, K-major.
-// Registers  D, and the order of begin, multiply, commit and wait, are as in matrix_tile.cuh. The
-//            rows of A must not change before wait either.
+// Registers  D is stored, and begin, multiply, commit and wait are called, as in matrix_tile.cuh.
+//            The rows of A must not change before wait, either.
 #pragma once
 
 #include "framework/cuda/tensor_cores/matrix_tile.cuh"

@@ -3,16 +3,16 @@
 // fp16/bf16 in shared memory. It uses wgmma on sm_90a, and loops over the same bytes in the
 // emulation. Other GPUs have no such instruction.
 //
-// Operands are rows of 128, 64 or 32 bytes (kRow: 64, 32, 16 elements), swizzled by the bits of
-// their address (swizzled_place). So an operand may begin at any row of a larger tile: rows of an
-// image in shared memory are read from the row where a filter tap begins.
+// An operand has rows of 128, 64 or 32 bytes (kRow: 64, 32, 16 elements). They are swizzled by the
+// bits of their address (swizzled_place), so an operand may begin at any row of a larger tile. For
+// example, an operand of a filter tap begins at the image row where that tap begins.
 //   place(tile) + rows(shift)   an operand that begins `shift` rows further
 //   K-major     + bytes(32)     16 elements of K further in the same rows
 //   M/N-major   + rows(16)      16 elements of K further; more than 64 columns of B are blocks of
 //                               64 columns, kTileBlockBytes apart
 // The layout of D in registers and the order of the calls are those of matrix_tile.cuh. f32
-// operands are read as tf32. Then a step has 8 elements of K, which also are 32 bytes, and operands
-// are K-major.
+// operands are read as tf32. For f32, a step has 8 elements of K, which also are 32 bytes, and
+// operands are K-major.
 #pragma once
 
 #include <array>

@@ -7,8 +7,9 @@
 //                 Piece c of row r is stored as piece c ^ (r % 8), so that eight rows use all banks
 //                 (swizzle_tile). Base addresses are multiples of 1024 bytes.
 //                 depth inner   K-major: row = a row of A or a column of B, with 64 elements of K
-//                 depth outer   row = an index of K, with 64 rows of A or columns of B; further
-//                               columns are further blocks of 64 rows, kTileBlockBytes apart
+//                 depth outer   M/N-major: row = an index of K, with 64 rows of A or columns of B;
+//                               further columns are further blocks of 64 rows, kTileBlockBytes
+//                               apart
 // Registers       thread t of the group (warp t/32, lane l = t%32) has D[row][column] for
 //                 row = 16 warp + l/4 + 8 i, column = 8 j + 2 (l%4) + e in d[4 j + 2 i + e]
 // Order           begin(); multiply()...; commit(); wait<groups>(). Do not access d or the tiles
@@ -79,7 +80,7 @@ __device__ inline void hold(float (&d)[kCount]) {
 }
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
-// Returns the decoded elements of a tile; decodes again only when the tile's bytes have changed,
+// Returns the decoded elements of a tile. It decodes again only when the tile's bytes have changed,
 // because the warps of a block request the same tiles one after another. The result is valid until
 // the next call for the same operand.
 template <class Half, int kRows, bool kDepthOuter, char kFactor>

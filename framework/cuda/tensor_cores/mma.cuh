@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mma.cuh: matrix products of one warp on the tensor cores with operands in registers (sm_80), and
-// the loads of 8 x 8 tiles of 16-bit elements from shared memory into these registers. Only two
-// files include this file. matrix_tile.cuh includes it for itself, byte_tile.cuh and
-// gathered_tile.cuh; there, the emulation works on whole tiles. warp_mma.cuh has an emulated
-// version of each function.
+// loads of 8 x 8 tiles of 16-bit elements from shared memory into these registers. Two files
+// include this file: matrix_tile.cuh (also for byte_tile.cuh and gathered_tile.cuh), whose
+// emulation works on whole tiles, and warp_mma.cuh, which has an emulated version of each function.
 //
 //   lane l of a warp holds of A [16 x 16]: rows l/4 and l/4 + 8, k = 2 (l%4) + {0, 1, 8, 9}
 //                          of B [16 x 8]:  column l/4, the same k

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma_bytes.cuh: a product of one warp on the tensor cores with bytes in registers (sm_80) and
-// exact 32-bit accumulators.
+// mma_bytes.cuh: an int8 matrix product of one warp on the tensor cores (sm_80), with operands in
+// registers and exact 32-bit accumulators.
 //
 //   lane l of a warp holds of A [16 x 32]: rows l/4 and l/4 + 8, k = 4 (l%4) + {0, 1, 2, 3} and
 //                                          16 more: a register has four k of a row
@@ -15,8 +15,9 @@
 
 namespace convscope {
 
-// Computes d += A B of one warp: A signed or unsigned, B signed. d[0] and d[1] are in row l/4, d[2]
-// and d[3] in row l/4 + 8. a has {row l/4, row l/4 + 8} for the first four k, then for k + 16.
+// Computes d += A B of one warp. A is signed or unsigned, B is signed. d[0] and d[1] belong to row
+// l/4, and d[2] and d[3] belong to row l/4 + 8. a holds rows l/4 and l/4 + 8 for the first four k,
+// then the same rows for k + 16.
 template <bool kSigned>
 __device__ inline void mma_bytes(int* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
 #if defined(CONVSCOPE_CUDA_EMULATED)

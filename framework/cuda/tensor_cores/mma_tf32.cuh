@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma_tf32.cuh: a product of one warp on the tensor cores with f32 operands in registers (sm_80),
-// rounded to TF32, or split into a high and a low part that together keep 22 bits.
+// mma_tf32.cuh: a matrix product of one warp on the tensor cores (sm_80) with f32 operands in
+// registers. They are rounded to TF32, or split into a high and a low part that together keep 22
+// bits.
 //
 //   lane l of a warp holds of A [16 x 8]: rows l/4 and l/4 + 8, k = l%4 and l%4 + 4
 //                          of B [8 x 8]:  column l/4, the same k
@@ -21,11 +22,11 @@ __device__ inline float rounded_tf32(float v) {
   return __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
 }
 
-// Rounds in the same way; NaN stays NaN.
+// Rounds to the nearest TF32, ties away from zero. NaN stays NaN.
 __device__ inline float to_tf32(float v) { return v == v ? rounded_tf32(v) : v; }
 
-// Computes d += A B of one warp. d[0] and d[1] are in row l/4, d[2] and d[3] in row l/4 + 8. a has
-// {row l/4, row l/4 + 8} for k = l%4, then for k = l%4 + 4.
+// Computes d += A B of one warp. d[0] and d[1] belong to row l/4, and d[2] and d[3] belong to row
+// l/4 + 8. a holds rows l/4 and l/4 + 8 for k = l%4, then the same rows for k = l%4 + 4.
 __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, float b1) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   struct Factors {
@@ -63,9 +64,9 @@ __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, fl
 #endif
 }
 
-// Splits v into two TF32 operands: high + low, as tensor cores read them, differs from v by at most
-// 2^-21 |v|. high is rounded, so low has either sign and the unit's truncation of low has no bias.
-// For an infinity, low is NaN.
+// Splits v into two TF32 operands. high + low, as tensor cores read them, differs from v by at most
+// 2^-21 |v|. high is rounded, so low has either sign, and truncating low in the tensor cores causes
+// no bias. For an infinity, low is NaN.
 struct HighLow {
   float high, low;
 };

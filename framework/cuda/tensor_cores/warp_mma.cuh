@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// warp_mma.cuh: mma.cuh and mma_tf32.cuh for kernels that manage fragments themselves: products of
-// one warp on the tensor cores (sm_80) and loads of 8 x 8 tiles, each with an emulated version.
+// warp_mma.cuh: mma.cuh and mma_tf32.cuh for kernels that manage fragments themselves. It contains
+// products of one warp on the tensor cores (sm_80) and loads of 8 x 8 tiles, each with an emulated
+// version.
 //
 //   unsigned a[4];
 //   load_matrices<false>(a, row_of_this_lane);    // rows of 16 bytes, at any address
 //   mma<BFloat16>(sums, a, b0, b1);               // sums[0..3] += A [16 x 16] B [16 x 8]
 //
-// Addresses in shared memory have the type SharedAddress. It has 32 bits on a GPU, where an
-// addition of 64-bit pointers takes three instructions instead of one.
+// Addresses in shared memory have the type SharedAddress. It has 32 bits on a GPU, where adding to
+// a 64-bit pointer takes three instructions instead of one.
 //
 // load_matrices() also loads tiles whose rows have four f32 elements: lane l gets element l%4 of
 // row l/4, as mma_tf32() requires.
@@ -59,8 +60,8 @@ __device__ inline uint2 load_two_words(SharedAddress from) {
 #endif
 }
 
-// Copies as async_copy<16> does, bypassing L1. With `inside` false it writes 16 bytes of zeros, and
-// `global` may be any address.
+// Copies 16 bytes as async_copy<16> does, bypassing L1. With `inside` false, it writes 16 bytes of
+// zeros, and `global` may be any address.
 __device__ inline void async_copy_piece(SharedAddress to, const void* global, bool inside) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   async_copy<16, false>(to.at, global, inside);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // warp_tile.cuh: D [16 x 8] += A [16 x 16] B [16 x 8] by one warp on the tensor cores, A and B in
-// fp16/bf16 in shared memory: ldmatrix and mma.sync from sm_80, plain loops over the same bytes in
-// the emulation. For small products, where each warp has its own few tiles.
+// fp16/bf16 in shared memory. It uses ldmatrix and mma.sync from sm_80, and plain loops over the
+// same bytes in the emulation. It is for small products, where each warp has a few tiles.
 //
 // Shared memory   A has rows of `pitch` elements, K inner. A transposed A has `pitch` elements per
-//                 k, rows inner. B has columns of `pitch` elements, K inner. Rows and columns begin
-//                 at multiples of 16 bytes. With (pitch / 8) odd, eight rows use all banks.
+//                 index of K, rows inner. B has columns of `pitch` elements, K inner. Rows and
+//                 columns begin at multiples of 16 bytes. With (pitch / 8) odd, eight rows use all
+//                 banks.
 // Registers       lane l has D[row][column] for row = l/4 + 8 i, column = 2 (l%4) + e in
 //                 d[2 i + e]
 // Numerics        Products are exact and accumulators are f32; tensor cores round accumulators

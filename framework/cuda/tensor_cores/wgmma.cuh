@@ -2,10 +2,9 @@
 // wgmma.cuh: matrix products of a warp group (128 threads) on sm_90a. B is in shared memory; A is
 // in shared memory or in registers.
 //
-// One instruction multiplies [64 x 16] by [16 x N] 16-bit elements. A descriptor specifies an
-// operand's place in shared memory: rows of 128 bytes whose 16-byte pieces are swizzled
+// One instruction multiplies [64 x 16] by [16 x N] 16-bit elements. A descriptor specifies where an
+// operand is in shared memory: rows of 128 bytes whose 16-byte pieces are swizzled
 // (matrix_tile.cuh). Only matrix_tile.cuh includes this file.
-// Source: PTX ISA, "Asynchronous warpgroup level matrix instructions"
 #pragma once
 
 #include <cstdint>
@@ -20,10 +19,10 @@
 
 namespace convscope {
 
-// Makes a descriptor. Rows of 128 (64, 32) bytes are swizzled in units of 1024 (512, 256) bytes,
-// which is mode 1 (2, 3) in the top bits. In a K-major operand, groups of 8 rows are 1024 bytes
-// apart. In an M/N-major operand, groups of 8 indices of K are 1024 bytes apart, and blocks of 64
-// columns are `block_bytes` apart.
+// Makes a descriptor of an operand. Rows of 128 (64, 32) bytes are swizzled in units of 1024 (512,
+// 256) bytes, which is mode 1 (2, 3) in the top bits. In a K-major operand, groups of 8 rows are
+// 1024 bytes apart. In an M/N-major operand, groups of 8 indices of K are 1024 bytes apart, and
+// blocks of 64 columns are `block_bytes` apart.
 __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned block_bytes,
                                                  unsigned row_bytes = 128) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -134,8 +133,8 @@ __device__ inline void wgmma(float (&d)[kColumns / 2], std::uint64_t a, std::uin
   if constexpr (kColumns == 256 && !kBFloat) CONVSCOPE_WGMMA_256("f16");
 }
 
-// Computes the same product with A in registers, 16 rows per warp, laid out as in mma.cuh. B is
-// K-major.
+// Computes the same product as above, but with A in registers: 16 rows per warp, laid out as in
+// mma.cuh. B is K-major.
 #define CONVSCOPE_WGMMA_ROWS_16(TYPE)                             \
   asm volatile(                                                   \
       "{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\n"                \
@@ -180,9 +179,9 @@ __device__ inline void wgmma_rows(float (&d)[kColumns / 2], const unsigned (&a)[
   if constexpr (kColumns == 64 && !kBFloat) CONVSCOPE_WGMMA_ROWS_64("f16");
 }
 
-// Sets the registers per thread, a multiple of 8. All warps of a warp group call it together, each
-// group in its branch of an if/else. An increase waits until other groups have released enough
-// registers.
+// Sets the number of registers per thread, a multiple of 8. All warps of a warp group call it
+// together, and each group calls it in a separate branch of an if/else. An increase waits until
+// other groups have released enough registers.
 template <int kRegisters>
 __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wgmma_bytes.cuh: matrix products of a warp group (128 threads) on sm_90a: u8 or i8 times i8, both
-// in shared memory, with 32-bit accumulators.
+// wgmma_bytes.cuh: int8 matrix products of a warp group (128 threads) on sm_90a: A is u8 or i8, B
+// is i8, both are in shared memory, and accumulators have 32 bits.
 //
 // One instruction multiplies [64 x 32] by [32 x N] bytes. Both operands are K-major, in rows of 128
 // bytes that are swizzled as in wgmma.cuh. Only byte_tile.cuh includes this file.

@@ -17,8 +17,8 @@ import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 WIDTH, HEIGHT = 1150, 720
-MOMENT = 2400  # of 7733 steps: the first products of the first tile are summed
-# The title and the remarks above the player are left out.
+MOMENT = 2400  # of 7733 steps: it sums the first products of the first tile
+# This style hides the title and the remarks above the player.
 GO_THERE = f"""<style>header p, #played h2 {{ display: none }}</style>
 <script>
 addEventListener("load", () => {{
@@ -44,7 +44,7 @@ def chunks(png):
 
 
 def unfiltered(data, width, height, depth):
-    """Returns the rows of a PNG with its filters undone."""
+    """Returns the rows of pixels of a PNG, decoded from the PNG's row filters."""
     stride, rows = width * depth, []
     before = bytearray(stride)
     for y in range(height):

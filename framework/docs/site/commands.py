@@ -28,14 +28,14 @@ PLACEHOLDERS = {
 }
 IN_TEXT = re.compile(r"`(?:build/release/bin/)?convscope ([^`]+)`")
 IN_BLOCK = re.compile(r"^\s*(?:\$ )?(?:\S*/)?convscope ((?![ :]).*)")
-# Output of the program, or the usage of a command.
+# Lines with output of the program, or with the usage of a command.
 NO_COMMAND = re.compile(r"^\S*:|\[|\||^info +→")
 NO_DEVICE = 5  # exit code of a correct command on a machine without a GPU
 LEFT_OUT = {"CHANGELOG.md"}  # may name commands of earlier versions
 
 
 def shown(text):
-    """Returns (line number, command, whether it is in a sentence) for each command of a document."""
+    """Returns (line number, command, whether the command is in a sentence) for each command in a document."""
     found, fenced, joined = [], False, None
     for number, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("```"):
@@ -103,7 +103,7 @@ def resolves(program, words):
     # `experiments/configs/...`: any of them.
     if not re.fullmatch(r"[\w./-]+[\w]", rest[at]) or rest[at].startswith(("my", "mine")):
         return 0, ""
-    if kind == "sweep" and "--work" in rest:  # it takes a folder that a sweep has prepared
+    if kind == "sweep" and "--work" in rest:  # --work takes a folder that a sweep has prepared
         return 0, ""
     if kind == "sweep":
         return call(program, ["sweep", rest[at], "--dry-run", *of_launcher, *changes])
@@ -112,7 +112,7 @@ def resolves(program, words):
 
 
 def names_command(program, words):
-    """`bench conv2d` and `bench conv2d --json` name a command and its options."""
+    """Returns true for a text such as `bench conv2d --json`, which only names a command and options."""
     names = [word for word in words if re.fullmatch(r"[a-z][a-z0-9_]*", word)]
     options = [word for word in words if re.fullmatch(r"--[a-z-]+", word)]
     if len(names) + len(options) != len(words):
@@ -124,7 +124,7 @@ def names_command(program, words):
 
 
 def problem(program, command, in_text):
-    """Returns what is wrong with a command, or ""."""
+    """Returns a sentence that says what is wrong with a command, or ""."""
     words = words_of(command)
     code, text = call(program, words, CONVSCOPE_PARSE_ONLY="1")
     if code != 0 and in_text and names_command(program, words):
@@ -135,7 +135,7 @@ def problem(program, command, in_text):
 
 
 def check(program, repository):
-    """Returns the problems, the number of parsed commands and the number of usages."""
+    """Returns the problems, the number of parsed commands, and the number of texts that only name a command."""
     found, parsed, forms = [], 0, 0
     if subprocess.run(
         [program, "info"], capture_output=True, env={**os.environ, "CONVSCOPE_PARSE_ONLY": "1"}

@@ -5,7 +5,7 @@
 folders.svg shows which folder includes headers of which other folder. The arrows are read from the
 `#include` lines. config_to_kernel.svg follows a config to the kernel that runs. Each of its steps names
 a file and a function, and the function must occur in the file. Without --write the script checks that
-the committed pictures are those that it makes.
+the committed pictures equal the pictures that it makes.
 """
 
 import argparse
@@ -19,7 +19,7 @@ PICTURES = "framework/docs/pictures"
 SOURCES = (".h", ".cpp", ".cu", ".cuh", ".inc")
 INCLUDE = re.compile(r'(?m)^\s*#\s*include\s+"([^"]+)"')
 
-# Where a folder is drawn: (row, left, width), and what it holds.
+# Where each folder is drawn, as (row, left, width), and the text in its box.
 TOP = {
     "experiments": (0, 20, 760, "command line, configs, trainer, benchmarks, plots"),
     "quant": (1, 20, 170, "quantisation"),
@@ -31,7 +31,7 @@ TOP = {
 }
 ROW_TOP = [20, 105, 190, 480]
 ROW_HEIGHT = [50, 50, 245, 50]
-# Folders inside of layers/: (left, top, width), and what they hold.
+# Folders inside of layers/: (left, top, width), and the text in each box.
 INSIDE = {
     "deform_conv2d": (35, 240, 160, "samples that move"),
     "sparse_conv": (205, 240, 160, "at active sites only"),
@@ -41,7 +41,7 @@ INSIDE = {
 }
 BOX = 44
 
-STEPS = [  # (file, what must occur in it, title, text)
+STEPS = [  # (file, text that must occur in the file, title, text)
     (
         "experiments/configs/quickstart.yaml",
         "train:",
@@ -110,7 +110,7 @@ class Problem(Exception):
 
 
 def folder_of(name):
-    """`conv2d` for a file of layers/conv2d/, else the top folder of a file."""
+    """Returns `conv2d` for a file of layers/conv2d/, and otherwise the top folder of the file."""
     first, *rest = name.split("/")
     if first == "layers" and len(rest) > 1 and rest[0] in INSIDE:
         return rest[0]
@@ -136,7 +136,7 @@ def includes(root):
 
 
 def reduced(pairs):
-    """Returns the pairs without those that follow from other pairs."""
+    """Returns the pairs (a, c) without those that follow from pairs (a, b) and (b, c)."""
     nodes = {node for pair in pairs for node in pair}
     reach = {node: {b for a, b in pairs if a == node} for node in nodes}
     for middle in nodes:
@@ -204,7 +204,7 @@ def folders(root):
         if not (root / "layers" / name).is_dir():
             raise Problem(f"expected the folder layers/{name}, which folders.svg shows")
     pairs = includes(root)
-    # Folders inside of layers/ count as layers in the arrows between top folders.
+    # For the arrows between top folders, the folders inside of layers/ count as layers.
     tops = {tuple("layers" if name in INSIDE else name for name in pair) for pair in pairs}
     inner = {pair for pair in pairs if pair[0] in INSIDE and pair[1] in INSIDE}
     out = ""

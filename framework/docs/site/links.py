@@ -30,7 +30,7 @@ class Page(html.parser.HTMLParser):
 
 
 def check(folder):
-    """Returns problems, internal links, those with an anchor, external links, and pages."""
+    """Returns the problems, and the numbers of internal links, of anchors, of external links and of pages."""
     pages = {path: Page(path.read_text()) for path in sorted(folder.rglob("*.html"))}
     found, internal, anchors, outside = [], 0, 0, set()
     for path, page in pages.items():

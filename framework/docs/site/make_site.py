@@ -119,7 +119,7 @@ def write_config(build, out, nav):
 
 
 def generate(repository, program, build):
-    """Writes all pages. Returns the menu, the number of keys and of notebooks with outputs."""
+    """Writes all pages. Returns the menu, the number of keys, and the number of notebooks with outputs."""
     pages, store = Pages(repository, build / "docs"), {}
     for name in repository.documents():
         pages.document(name)
@@ -184,7 +184,7 @@ def main():
         say(str(error))
         sys.exit(1)
     write_config(build, out, nav)
-    # Without --quiet, which would keep the warnings from --strict, too.
+    # --quiet is left out, because it would hide the warnings from --strict, too.
     made = subprocess.run(
         [str(mkdocs), "build", "--strict", "--clean", "-f", str(build / "mkdocs.yml")],
         capture_output=True,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each page is in the menu. A page that no pattern takes goes under 'More', so that no new page
-is lost."""
+"""Places each page in the menu. A page that matches no pattern is under 'More', so that every new page is
+in the menu."""
 
 import fnmatch
 import pathlib
@@ -90,7 +90,7 @@ def title_of(repository, name):
 
 
 def menu(repository, reference):
-    """Returns the nav of mkdocs. `reference`: (title, page) of pages that the program makes."""
+    """Returns the nav of mkdocs. `reference` holds (title, page) of the pages that the program makes."""
     names = [
         name for name in repository.documents() + repository.notebooks() if "/records/" not in name
     ]

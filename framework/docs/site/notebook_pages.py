@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes pages of the notebooks, with the outputs of their cells.
+"""Makes the pages of the notebooks, with the outputs of their cells.
 
-They are run by experiments/notebooks/run_notebooks.py in the environment of the notebooks, and
-again only when a notebook or the library changed. Where that environment cannot be made the pages
-show only the cells; the count says so.
+experiments/notebooks/run_notebooks.py runs the notebooks in their Python environment, and runs a notebook
+again only when the notebook or the library has changed. If the environment cannot be made, the pages show
+the cells without outputs, and the printed count says so.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def environment_of(program):
 
 
 def run(repository, program, build):
-    """Fills build/notebooks with the notebooks that were run; what went wrong, in sentences."""
+    """Runs the notebooks and stores them in build/notebooks. Returns the errors, as sentences."""
     environment = repository.root / "build/notebooks/env"
     set_up = repository.root / "experiments/notebooks/set_up.py"
     made = subprocess.run(
@@ -91,8 +91,8 @@ def output_html(output):
 
 
 def page(repository, pages, name, build, store):
-    """Writes the page of a notebook; returns whether it has outputs. HTML goes into `store`, because
-    Markdown would change it."""
+    """Writes the page of a notebook, and returns true if the page has outputs. HTML goes into `store`, because
+    Markdown would change the HTML."""
     done = build / "notebooks" / os.path.basename(name)
     ran = done.is_file()
     notebook = json.loads(done.read_text() if ran else repository.text(name))
@@ -107,7 +107,7 @@ def page(repository, pages, name, build, store):
         if cell.get("outputs"):
             key = f"{stem}-{number}"
             body = "".join(output_html(output) for output in cell["outputs"])
-            # Names inside of a figure are those of one figure, not of the page.
+            # An id inside of a figure is unique in the figure, but not on the page.
             body = re.sub(r'\b(id="|url\(#|href="#)', rf"\g<1>{key}-", body)
             store[key] = f'<div class="output">{body}</div>'
             parts.append(PLACE.format(key))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents, headers and sources of the repository as Markdown pages.
 
-The folders of the pages are those of the repository, so links between documents hold. A link to a
-file or folder that is not a document, and the name of a file in backticks, becomes a link to a page
-with that file. Such pages are made for every file that is named, and for every public header.
+The pages have the same folders as the repository, so links between documents work. A link to a file or
+folder that is not a document becomes a link to a page that shows the file. So does the name of a file in
+backticks. Such pages are made for every file that is named, and for every public header.
 """
 
 import os
@@ -89,7 +89,7 @@ class Pages:
         return LINK.sub(replace, line)
 
     def link_names(self, line, name):
-        """`layers/conv2d/conv2d.h` in backticks becomes a link, outside of links."""
+        """Turns names of files in backticks, such as `layers/conv2d/conv2d.h`, into links, except inside of links."""
         pieces, end = [], 0
         inside = [match.span() for match in LINK.finditer(line)]
         for match in CODE.finditer(line):
@@ -107,7 +107,7 @@ class Pages:
         return "".join(pieces) + line[end:]
 
     def converted(self, text, name):
-        """Returns a document's text in the form that mkdocs needs."""
+        """Returns the text of a document, converted to the Markdown of mkdocs."""
         out, fenced, before = [], False, ""
         in_list = False
         for line in text.split("\n"):
@@ -117,7 +117,8 @@ class Pages:
                 if not line.strip():
                     in_list = False
                 elif ITEM.match(line):
-                    # A list may follow a paragraph at once; Python-Markdown wants an empty line.
+                    # A list may directly follow a paragraph, but Python-Markdown requires an empty
+                    # line between them.
                     if before.strip() and not in_list:
                         out.append("")
                     in_list = True
@@ -153,7 +154,7 @@ class Pages:
         )
 
     def header(self, name, includers):
-        """Writes a page: the comment at the head of a header, its declarations, its includes."""
+        """Writes the page of a C++ header: its first comment, its declarations, and its includes."""
         lines = self.repository.text(name).split("\n")
         head = 0
         while head < len(lines) and lines[head].startswith("//"):
@@ -209,7 +210,7 @@ class Pages:
         self.write(index, "\n".join(lines) + "\n")
 
     def rest(self):
-        """Makes pages of the files and folders that other pages name, until nothing new is named."""
+        """Makes pages of the files and folders that pages name, until all named files have a page."""
         done = set()
         while True:
             new = [
@@ -240,7 +241,7 @@ def code_block(text, language, first=1):
 
 
 def plain(text):
-    """Text of a comment. Only text in backticks is Markdown in it."""
+    """Returns the text of a comment with Markdown escaped, except in backticks."""
     if text.count("`") % 2 == 1:
         return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
     parts = text.split("`")
@@ -249,7 +250,7 @@ def plain(text):
 
 
 def comment_text(lines):
-    """Paragraphs of a comment. Paragraphs with columns stay unchanged."""
+    """Returns the paragraphs of a comment as Markdown. Paragraphs with columns become code blocks."""
     out = []
     for paragraph in "\n".join(lines).strip().split("\n\n"):
         if re.search(r"(?m)^ {2,}|\S {2,}\S", paragraph):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages from the output of the program: commands, keys of configs, the manual page."""
+"""Makes pages from the output of the program: commands, keys of configs, the manual page."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pages import plain
 
 
 class ProgramError(Exception):
-    """Says in a sentence which call of the program failed."""
+    """An error whose message says which call of the program has failed."""
 
 
 def say(program, *words):
@@ -50,7 +50,7 @@ def commands_page(program):
 
 
 def keys_page(program):
-    """Returns the page and the number of keys. `config keys` indents the lines of a key."""
+    """Returns the page of the keys and their number. `config keys` indents the lines that describe a key."""
     parts = [
         "# Keys of configs",
         "",
@@ -72,7 +72,7 @@ def keys_page(program):
 
 
 def manual_page(program):
-    """Returns the page, and its HTML where mandoc can make it; else the page is the roff text."""
+    """Returns the page of the manual and its HTML. Without mandoc, the page is roff text, and the HTML is None."""
     text = say(program, "man")
     try:
         done = subprocess.run(

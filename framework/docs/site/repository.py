@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of the repository, and the file that a word of a document means."""
+"""Lists the files of the repository, and finds the file to which a word of a document refers."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ class Repository:
         self.folders = {
             str(parent) for name in self.files for parent in pathlib.PurePosixPath(name).parents
         }
-        self.by_end = {}  # each end of a path: all files that end so
+        self.by_end = {}  # maps each end of a path to all files whose path ends so
         for name in self.files:
             parts = name.split("/")
             for i in range(len(parts)):
@@ -54,15 +54,15 @@ class Repository:
         ]
 
     def target(self, word, where):
-        """Returns the file or folder that a link means, or None."""
+        """Returns the file or folder to which a link refers, or None."""
         beside = os.path.normpath(os.path.join(os.path.dirname(where), word))
         if beside in self.known or beside in self.folders:
             return beside
         return None
 
     def named(self, word, where):
-        """Returns the file that a name in a text means: from the root, next to the text, or the
-        only path that ends so. Returns None where no path or several paths fit."""
+        """Returns the file to which a name in a text refers. The name is a path from the root or from the text's
+        folder, or the end of exactly one path. Returns None if no path or several paths fit."""
         if not FILE_NAME.fullmatch(word):
             return None
         beside = os.path.normpath(os.path.join(os.path.dirname(where), word))
@@ -70,6 +70,7 @@ class Repository:
             if name in self.known:
                 return name
         ends = self.by_end.get(word, [])
-        # Several fit: prefer one below the folder of the text, as `cpu/direct.cpp` in a README.
+        # If several files fit, prefer one below the folder of the text, as for `cpu/direct.cpp` in
+        # a README.
         near = [name for name in ends if name.startswith(os.path.dirname(where) + "/")]
         return ends[0] if len(ends) == 1 else near[0] if len(near) == 1 else None

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bounded_relu.cpp: an element-wise ReLU with an upper bound: its gradient, and its GPU version
-// made of other kernels.
+// bounded_relu.cpp: a ReLU with an upper bound: the gradient, and the GPU version, which consists
+// of the kernels of elementwise.h.
 #include "framework/ops/bounded_relu/bounded_relu.h"
 
 #include "framework/ops/accumulate.h"

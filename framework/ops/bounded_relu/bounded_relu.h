@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bounded_relu.h: an element-wise ReLU with an upper bound. With the bound 6 it is ReLU6, the
+// bounded_relu.h: an element-wise ReLU with an upper bound. With the bound 6, it is ReLU6, the
 // activation of MobileNet v2.
 //
 // Shapes    x [any] -> y, the same shape; f32 or f64
@@ -8,8 +8,8 @@
 // GPU       composed of the kernels of elementwise.h. The gradient of relu is a selection:
 //           where(a, b) = b where a > 0 or a is NaN, else 0. With it
 //             y = where(most - x, relu(x)) + (most - where(most - x, most)),
-//           and one of the two terms is 0. No rounded difference reaches y: the bits are those of
-//           the CPU. most - relu(most - relu(x)) would lose the last bits of a small x.
+//           and one of the two terms is 0. No rounded difference reaches y, so y has the bits of
+//           the CPU's y. most - relu(most - relu(x)) would lose the last bits of a small x.
 // Paper     A. Krizhevsky: Convolutional Deep Belief Networks on CIFAR-10, 2010
 #pragma once
 
@@ -23,11 +23,12 @@ inline constexpr float kRelu6Bound = 6;
 CONVSCOPE_API Variable bounded_relu(const Variable& x, double most);
 inline Variable relu6(const Variable& x) { return bounded_relu(x, kRelu6Bound); }
 
-// Returns the shape of the kernels' scratch memory, of x's type: forward [2, elements], backward
-// [1, elements] on a GPU; [0] on the CPU, where the tensor may be undefined.
+// Returns the shape of the scratch memory of the kernels, which has the type of x. On a GPU, the
+// shape is [2, elements] forward and [1, elements] backward. On the CPU, it is [0], and the tensor
+// may be undefined.
 CONVSCOPE_API Shape bounded_relu_scratch(Device device, std::int64_t elements, bool forward);
 
-// Kernels; they overwrite y and dx, which may be the same tensors as x and dy.
+// Kernels. They overwrite y and dx, which may be the same tensors as x and dy.
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& x, double most, const Tensor& scratch, const Tensor& y)>
         bounded_relu_kernel;

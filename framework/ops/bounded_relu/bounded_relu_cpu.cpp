@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bounded_relu_cpu.cpp: divides the work into chunks. f32 is in bounded_relu_simd.cpp, f64 is here.
+// bounded_relu_cpu.cpp: divides a bounded ReLU into chunks. The f32 loops are in
+// bounded_relu_simd.cpp, the f64 loops in this file.
 #include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/bounded_relu/bounded_relu_simd.h"
 #include "framework/parallel.h"

@@ -10,7 +10,7 @@ namespace {
 
 using std::int64_t;
 
-// NaN is neither below 0 nor above the bound: it passes.
+// NaN is neither below 0 nor above the bound, so NaN stays NaN.
 void forward(const float* __restrict x, float most, float* __restrict y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const float above = x[i] <= 0.0f ? 0.0f : x[i];

@@ -2,8 +2,9 @@
 // code_rounding.cuh: f32 to codes in a kernel.
 //
 // Numerics   The codes are those of the CPU, bit by bit. v / step is computed in f32 as a product
-//            with 1 / step, with an error below 3 units of 2^-24 of it. Where its fraction is
-//            closer to 1/2, it is recomputed in double with a division.
+//            with 1 / step, with a relative error below 3 units of 2^-24. If this error could
+//            change the rounding, because the fraction is close to 1/2, v / step is recomputed in
+//            double with a division.
 // Read next  codes_cuda.cu
 #pragma once
 
@@ -26,7 +27,7 @@ class CodeRounding {
   }
   __device__ std::uint8_t operator()(float v) const {
     constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: removes the fraction
-    // Clipped first, so that integers cannot overflow; a NaN becomes the lowest code.
+    // Clips before the conversion, so that integers cannot overflow; a NaN becomes the lowest code.
     const float real = clipped(v * inverse_, low_, high_);
     const float code = (real + kShift) - kShift;
     const float rest = real > code ? real - code : code - real;

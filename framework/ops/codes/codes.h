@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes.h: arrays of codes, bytes that represent real numbers (layers/dispatch/elements.h). Rounds
-// f32 to codes, converts codes to f32, and computes max pooling of codes.
+// codes.h: arrays of codes: bytes that represent real numbers as multiples of a step
+// (layers/dispatch/elements.h). Rounds f32 to codes, converts codes to f32, and computes max
+// pooling of codes.
 //
 // Codes of images are in NCHW16c, [N,C/16,H,W,16]. Lanes after the last channel are 0. On a device,
-// every pointer below is a device pointer, also that of the step. A kernel reads the step when it
-// runs, so a recording remains valid when the step changes.
+// every pointer below is a device pointer, also the pointer to the step. A kernel reads the step
+// when it runs, so a recording remains valid when the step changes.
 #pragma once
 
 #include <cstdint>

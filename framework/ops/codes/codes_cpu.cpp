@@ -47,7 +47,7 @@ void round_planes(const RoundedRow& row, const RoundedImages& a) {
   });
 }
 
-// One pixel per row: rows [N,C] -> [N,C rounded up to 16].
+// One pixel per row: rows [N,C] become [N,C rounded up to 16].
 void round_rows(const RoundedRow& row, std::int64_t rows, std::int64_t channels) {
   const CodeKernels kernels = code_kernels.get();
   const std::int64_t padded = round_up(channels, std::int64_t{kCodeBlock});
@@ -75,7 +75,7 @@ void round_cpu(const RoundedImages& a) {
   }
 }
 
-// [N,C/16,pixels,16] -> [N,C,pixels], several pixels of a block at once.
+// Converts [N,C/16,pixels,16] to [N,C,pixels], several pixels of a block of 16 channels at once.
 void real_planes(const RealImages& a) {
   constexpr std::int64_t kPixels = 64;
   const CodeKernels kernels = code_kernels.get();

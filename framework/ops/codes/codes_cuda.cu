@@ -15,7 +15,7 @@
 namespace convscope {
 namespace {
 
-// Distances between the elements that one thread of for_pixels() accesses.
+// Numbers of images, channels, pixels per plane, and blocks of 16 channels per image.
 struct BlockSizes {
   std::int64_t images, channels, pixels, blocks;
 };
@@ -24,7 +24,9 @@ BlockSizes sizes_of(std::int64_t images, std::int64_t channels, std::int64_t pix
   return {images, channels, pixels, ceil_div(channels, std::int64_t{kCodeBlock})};
 }
 
-// Calls body(pixel of all blocks, first plane, its pixel, channels of the block).
+// Calls body() for one pixel of one block of 16 channels. The arguments are the index of the pixel
+// in NCHW16c, the first plane of the block, the index of the pixel in that plane, and the number of
+// channels.
 template <class Body>
 __device__ void for_pixels(const BlockSizes& s, Body&& body) {
   const std::int64_t count = s.images * s.blocks * s.pixels;

@@ -25,7 +25,7 @@ class Rounding {
   }
 
   CONVSCOPE_INLINE Ints operator()(const float* from, int count) const {
-    // Clipped first, so that integers cannot overflow; a NaN becomes the lowest code.
+    // Clips before the conversion, so that integers cannot overflow; a NaN becomes the lowest code.
     const Vec number = count == kLanes ? load(from) : load_first(from, count);
     const Vec real = min(max(number * inverse_, low_), high_);
     Ints code = round_to_ints(real);
@@ -54,8 +54,8 @@ class Rounding {
   const Ints offset_;
 };
 
-// Stores pixels of `bytes` channels. A lane holds up to four bytes of a pixel, the first byte
-// lowest.
+// Stores pixels of `bytes` channels. A lane holds up to four bytes of a pixel, beginning with the
+// lowest byte.
 CONVSCOPE_INLINE void store_pixels(const std::int32_t* lanes, int count, int bytes,
                                    std::int64_t pixel, std::uint8_t* to) {
   if (bytes == 4) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes_simd.h: arrays of codes: the work of a single CPU thread.
+// codes_simd.h: functions for arrays of codes that run on a single CPU thread.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace convscope {
 
 // Computes to[p pixel + c] = clip(round(from[c plane + p] / step), low, high) + offset, rounded
-// half to even in double, for channels c < channels <= 16 and p < pixels. Where lanes > channels,
-// the bytes of the remaining lanes become 0.
+// half to even in double, for channels c < channels <= 16 and p < pixels. If lanes > channels, the
+// bytes of the other lanes become 0.
 struct RoundedRow {
   int channels = 1, lanes = 1;
   std::int64_t pixels = 0, plane = 0;
@@ -33,7 +33,7 @@ struct CodesPool {
 
 struct CodeKernels {
   void (*round)(const RoundedRow& row) = nullptr;
-  // Computes to = from + 128 modulo 256: signed codes as 0..255.
+  // Computes to = from + 128 modulo 256, which maps signed codes to 0..255.
   void (*flip)(const std::uint8_t* from, std::int64_t count, std::uint8_t* to) = nullptr;
   // Computes to = step * from, rounded once.
   void (*real_numbers)(const std::uint8_t* from, bool is_signed, double step, std::int64_t count,

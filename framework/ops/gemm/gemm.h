@@ -5,10 +5,10 @@
 //   C[i,j] = sum over k of op(A)[i,k] op(B)[k,j],   op(A) is M x K, op(B) is K x N, C is M x N
 //
 // Implementations, same arguments:
-//   gemm         register-tiled product (gemm_simd.cpp), with the instruction set chosen at run
-//                time; several threads, same bits with any number of threads.
-//   gemm_eigen   Eigen's product, one thread, for teaching and comparison. This library is built
-//                for baseline x86-64, so Eigen gets only SSE2, whatever the CPU supports.
+//   gemm         register-tiled product (gemm_simd.cpp); the instruction set is chosen at run time.
+//                Several threads; the bits are the same with any number of threads.
+//   gemm_eigen   Eigen's product on one thread, for teaching and comparison. This library is built
+//                for baseline x86-64, so Eigen uses only SSE2, whatever the CPU supports.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@
 
 namespace convscope {
 
-// Computes the product. lda, ldb, ldc: elements between rows in memory. `transpose_a`: a holds
-// op(A) transposed, K x M. `transpose_b`: b holds op(B) transposed, N x K. K = 0 gives zeros (or
-// leaves C unchanged when it accumulates). C must not overlap A or B.
+// Computes the product. lda, ldb and ldc are the numbers of elements between rows in memory. With
+// `transpose_a`, a holds the transpose of op(A), of shape K x M. With `transpose_b`, b holds the
+// transpose of op(B), of shape N x K. If K is 0, the product is zero. C must not overlap A or B.
 CONVSCOPE_API void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
                         std::int64_t k, const float* a, std::int64_t lda, const float* b,
                         std::int64_t ldb, float* c, std::int64_t ldc, bool accumulate);

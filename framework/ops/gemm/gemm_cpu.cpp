@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_cpu.cpp: a whole matrix product made of register tiles: cache-sized blocks, packed panels,
-// threads.
+// gemm_cpu.cpp: computes a whole matrix product from register tiles, with cache-sized blocks,
+// packed panels and threads.
 //
 // Formula    C[i,j] (+)= sum over k of op(A)[i,k] op(B)[k,j]
 // Textbook   for i: for j: for k: c[i][j] += a[i][k] * b[k][j]
-// Method     K is cut into blocks of kDepth, so that a tile's slice of A stays in L1. Rows and
-//            columns are cut into blocks, so that one round of packing fits L2/L3. An operand is
-//            packed into panels only when it has the wrong layout or its rows are far apart;
-//            otherwise tiles read the operand itself. A panel is as wide as a tile is high (A) or
-//            wide (B), and k runs slowest. Threads get rectangles of tiles, which depend only on
-//            the sizes.
+// Method     K is cut into blocks of kDepth, so that the rows of A that a tile reads stay in L1.
+//            Rows and columns are cut into blocks, so that the panels packed at once fit into
+//            L2/L3. An operand is packed into panels only when it has the wrong layout or its rows
+//            are far apart; otherwise, tiles read the operand itself. A panel is as wide as a tile
+//            is high (A) or wide (B), and k is its outermost index. Threads get rectangles of
+//            tiles, which depend only on the sizes.
 // Shapes     row-major f32, any leading dimension, any alignment. Accumulates in f32.
 // Cost       FLOPs = 2 M N K; workspace = at most (kBlockRows + kBlockColumns) kDepth floats
 // Numerics   Each element is summed in the order of k, in chains of at most kSumChain terms whose
@@ -36,10 +36,10 @@ namespace {
 constexpr std::int64_t kDepth = 384;
 constexpr std::int64_t kBlockRows = 2016;
 constexpr std::int64_t kBlockColumns = 2048;
-// An operand whose rows are farther apart than this is packed even if its layout is suitable: each
-// step of k would access another page.
+// An operand whose rows are farther apart than this is packed even if its layout is suitable,
+// because each step of k would access another page.
 constexpr std::int64_t kFarRow = 1024;
-// One thread is faster for less work than this (about 2 us).
+// A product with fewer FLOPs than this (about 2 us) is faster on one thread.
 constexpr double kSmallFlops = 2e5;
 
 struct Operands {
@@ -50,12 +50,13 @@ struct Operands {
   std::int64_t ldb;
 };
 
-// One block [i0, i0 + mb) x [j0, j0 + nb) of C and one block of k.
+// The block [i0, i0 + mb) x [j0, j0 + nb) of C, and the range [k0, k0 + kb) of k.
 struct Block {
   std::int64_t i0, mb, j0, nb, k0, kb;
 };
 
-// Packs tile `tile` of A, which is [M x K] or [K x M], to packed + begin(tile) * kb as [kb,
+// Packs tile `tile` of A, which is [M x K] or [K x M], as [kb, height] to packed + begin(tile) *
+// kb.
 // height].
 void pack_a_tile(const GemmKernels& kernels, const Operands& in, const Block& block,
                  const RowTiles& tiles, std::int64_t tile, float* packed) {
@@ -138,7 +139,7 @@ class Product {
     const std::int64_t a_jobs = pack_a_ ? tiles.tiles : 0;
     const std::int64_t b_jobs = pack_b_ && block.i0 == 0 ? panels : 0;  // B serves all row blocks
     const std::int64_t jobs = a_jobs + b_jobs;
-    // Packing moves little data: hand out several panels at a time.
+    // Packing a panel is little work, so threads get several panels at a time.
     parallel_for(jobs, small ? jobs : std::max<std::int64_t>(2, ceil_div(jobs, 16)),
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t job = begin; job < end; ++job) {
@@ -150,7 +151,8 @@ class Product {
                    }
                  });
 
-    // Rectangles of tiles: small enough for L2, and at least 16 of them unless the work is small.
+    // Threads get rectangles of tiles. A rectangle fits into L2, and there are at least 16
+    // rectangles unless the work is small.
     std::int64_t high = std::min<std::int64_t>(tiles.tiles, 8);
     std::int64_t wide = std::min<std::int64_t>(panels, 12);
     const auto count = [&] { return ceil_div(tiles.tiles, high) * ceil_div(panels, wide); };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_eigen_cpu.cpp: the same product with Eigen, one thread. gemm.h states its purpose.
+// gemm_eigen_cpu.cpp: computes the product of gemm.h with Eigen, on one thread. gemm.h states the
+// purpose.
 #define EIGEN_DONT_PARALLELIZE  // with OpenMP, Eigen would start more threads
 #include <Eigen/Core>
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_kernels.h: the parts of gemm that depend on the instruction set. A kernel that packs panels
-// itself (convolution by im2col) calls the tile directly.
+// gemm_kernels.h: the functions of gemm that depend on the instruction set. A kernel that packs
+// panels itself (convolution by im2col) calls the tile function directly.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace convscope {
 
-// One tile of C, small enough to stay in registers:
+// Computes one tile of C, small enough to stay in registers:
 //   c[i * c_row + j] = start + sum over k < depth of a[k * a_step + i] * b[k * b_step + j]
 // for i < rows, j < columns. start is c itself (accumulate), bias[i], or 0 (no bias).
 struct GemmTile {
@@ -29,7 +29,7 @@ struct GemmTile {
 
 struct GemmKernels {
   int rows = 0;     // largest tile: rows of C ...
-  int columns = 0;  // ... and columns, two vectors wide (four for the scalar code)
+  int columns = 0;  // ... and columns: two vectors (four in the scalar code)
   void (*tile)(const GemmTile& tile) = nullptr;
   // Computes to[k * to_step + i] = from[i * from_row + k] for i < rows, k < depth. Does not change
   // other elements of `to`.
@@ -39,7 +39,8 @@ struct GemmKernels {
 
 CONVSCOPE_API extern IsaTable<GemmKernels> gemm_kernels;
 
-// Divides M rows into tiles of nearly equal height, so that no tile has a single row.
+// Divides M rows into tiles of nearly equal height. Otherwise, the last tile could have a single
+// row.
 struct RowTiles {
   std::int64_t rows, tiles;
   RowTiles(std::int64_t m, std::int64_t largest) : rows(m), tiles(ceil_div(m, largest)) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_simd.cpp: one tile of a matrix product in registers, and the transposing copy that packs
-// panels.
+// gemm_simd.cpp: computes one tile of a matrix product in registers, and packs panels by a
+// transposing copy.
 //
 // Formula    c[i,j] = start + sum over k of a[k,i] b[k,j]
 // Textbook   for k: for i: for j: c[i][j] += a[k][i] * b[k][j]
@@ -40,12 +40,12 @@ constexpr int kRows = 3;
 constexpr int kVectors = 4;
 #endif
 
-// Computes one chain of products, and advances a and b to the next chain. Stores the total in c, or
-// with `add`, adds the total to c.
+// Computes one chain of products (framework/simd/sum_chain.h), and advances a and b to the next
+// chain. Stores the total in c, or with `add`, adds the total to c.
 template <int Rows, int Vectors, bool Partial>
 CONVSCOPE_INLINE void multiply_chain(const GemmTile& tile, const float*& a, const float*& b,
                                      std::int64_t depth, bool add) {
-  // Lanes of the last vector; all vectors before it are full.
+  // The number of used lanes of the last vector; all vectors before it are full.
   const int last = tile.columns - (Vectors - 1) * kLanes;
   Vec acc[Rows][Vectors];  // [Rows, Vectors * kLanes]
 #pragma GCC unroll 16
@@ -202,7 +202,7 @@ void transpose(const float* from, std::int64_t from_row, std::int64_t rows, std:
                float* to, std::int64_t to_step) {
   std::int64_t k = 0;
 #if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
-  // The last block of rows overlaps the previous one instead of being partial.
+  // The last block of 8 rows overlaps the block before it, so no partial block is needed.
   if (rows >= 8) {
     for (; k + 8 <= depth; k += 8) {
       for (std::int64_t i = 0; i < rows; i += 8) {

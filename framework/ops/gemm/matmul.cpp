@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul.cpp: products of matrices. f32 goes through the project's register-tiled product
-// (framework/ops/gemm/gemm.h) or, by name, through Eigen's; f64 is for gradient checks.
+// matmul.cpp: products of matrices. f32 uses the project's register-tiled product
+// (framework/ops/gemm/gemm.h) or, by name, Eigen's product; f64 is for gradient checks.
 #include "framework/ops/gemm/matmul.h"
 
 #include "framework/ops/accumulate.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul.h: products of matrices. f32 goes through the project's register-tiled product
-// (framework/ops/gemm/gemm.h) or, by name, through Eigen's; f64 is for gradient checks.
+// matmul.h: products of matrices. f32 uses the project's register-tiled product
+// (framework/ops/gemm/gemm.h) or, by name, Eigen's product; f64 is for gradient checks.
 #pragma once
 
 #include "framework/autograd/variable.h"
@@ -28,8 +28,8 @@ CONVSCOPE_API Variable linear(const Variable& x, const Variable& w, const Variab
                               ComputePrecision precision = ComputePrecision::f32);
 
 // The arguments of c = op(a) op(b), or c += op(a) op(b) with `accumulate`. Shapes must match. a and
-// b have one type. c has the same type, or f32 if a and b are fp16/bf16. tf32: see
-// framework/precision.h.
+// b have the same type. c has that type, or f32 if a and b are fp16/bf16. framework/precision.h
+// explains `tf32`.
 struct MatmulArguments {
   Tensor a, b, c;
   Transpose transpose_a = Transpose::no;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul_cpu.cpp: matrix products on the CPU: Eigen in f64; custom kernels or Eigen in f32.
+// matmul_cpu.cpp: matrix products on the CPU. f64 uses Eigen, f32 the project's kernels or Eigen.
 #include "framework/ops/gemm/gemm.h"
 #include "framework/ops/gemm/matmul.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack.cpp: concatenates many small tensors into one, and splits it again.
+// pack.cpp: concatenates many small tensors into one tensor, and splits that tensor again.
 #include "framework/ops/pack/pack.h"
 
 namespace convscope {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack.h: concatenates many small tensors into one, and splits it again. For example, the running
-// statistics of all batch norm layers are sent as one. Allocates nothing; a device may record it.
+// pack.h: concatenates many small tensors into one tensor, and splits that tensor again. For
+// example, the running statistics of all batch norm layers are sent as one tensor. The functions
+// allocate nothing, so a device may record them.
 #pragma once
 
 #include <cstdint>

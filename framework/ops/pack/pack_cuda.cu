@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack_cuda.cu: copies many small tensors into one block and back, up to 128 in a launch.
+// pack_cuda.cu: copies many small tensors into one tensor and back, up to 128 tensors in a launch.
 //
 // Formula    packed[begin_p + i] = part_p[i], or the reverse
 // Textbook   for each part: cudaMemcpyAsync(packed + begin, part, bytes); each is a launch of 2 us
-// Method     The table of parts is a kernel parameter, so a recording contains the table. A row of
-//            the grid's blocks copies one part, and a thread copies one element at a time.
+// Method     The table of tensors ("parts") is a kernel parameter, so a recording contains the
+//            table. A row of the grid's blocks copies one part, and a thread copies one element at
+//            a time.
 // Shapes     parts f32, of any sizes; packed f32 [sum of the sizes]
 // Supports   any number of parts
 // Cost       bytes = 8 per element; launch-bound: ResNet-18 has 9600 elements
@@ -59,7 +60,8 @@ void copy_cuda(const std::vector<Tensor>& parts, const Tensor& packed) {
       table.part[i] = {part.data<float>(), part.numel()};
       elements += part.numel();
     }
-    // The copy does not overlap the previous kernel, because it also joins a side queue (Reducer).
+    // The launch does not set overlaps_previous, because the copy also reads the results of a side
+    // queue (Reducer).
     launch(copy_parts<kInto>,
            {.grid = dim3(kBlocks, static_cast<unsigned>(count)), .block = dim3(kThreads)}, table,
            at);
