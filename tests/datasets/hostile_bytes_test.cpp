@@ -36,7 +36,8 @@ TEST_P(HostileBytes, SoundInputsAreRead) {
 TEST_P(HostileBytes, EveryBeginningIsReadOrRefused) {
   for (const std::string& seed : GetParam().seeds()) {
     for (std::size_t bytes = 0; bytes < seed.size(); bytes += step(seed)) {
-      // A separate copy, so that a sanitizer detects a read of the first byte after the end.
+      // Copies the bytes to a separate allocation, so that a sanitizer detects a read of the first
+      // byte after the end.
       const std::vector<std::uint8_t> part(seed.begin(),
                                            seed.begin() + static_cast<std::ptrdiff_t>(bytes));
       testing::run_target(GetParam(), part);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_test.cpp: devices and precisions that this machine lacks: the error sentence and exit code
+// device_test.cpp: tests the error sentence and the exit code for devices and precisions that this
+// machine lacks
 // 5.
 #include <cstdlib>
 
