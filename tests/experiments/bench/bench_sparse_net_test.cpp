@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sparse_net_test.cpp: `convscope bench sparse_net`: its rows, what it leaves out, and the
-// times of another library. No test depends on times.
+// bench_sparse_net_test.cpp: tests `convscope bench sparse_net`: its rows, the algorithms that it
+// leaves out, and the times of another library. No test depends on measured times.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator_bench_test.cpp: bench_operator() makes the benchmark's rows for the operator of the
-// tests.
+// operator_bench_test.cpp: tests that bench_operator() makes benchmark rows for an operator that
+// only the tests define.
 #include <gtest/gtest.h>
 
 #include "experiments/bench/bench_rows.h"

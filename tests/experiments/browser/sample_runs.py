@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes run folders for pages: one that the program trains, and copies of it under other names."""
+"""Makes run folders for pages: the program trains one run; the others are copies of it with other
+names."""
 import json
 import pathlib
 import shutil
@@ -21,7 +22,7 @@ def train(program, root, folder, *settings):
 
 
 def copy_run(source, target, **changes):
-    """Copies a run folder, with some values of its summary, status or config changed."""
+    """Copies a run folder and changes some values of its summary, status or config."""
     target.mkdir(parents=True)
     for name in ("config.yaml", "env.json", "status.json", "summary.json", "epochs.csv",
                  "report.html", "layers.csv", "metrics.jsonl", "log.txt"):
