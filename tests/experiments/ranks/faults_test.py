@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A process of a group is killed, stopped, asked to stop, or runs another program. All processes end within ten
-seconds with one sentence. The run then resumes from its checkpoint, with the bits of an undisturbed run."""
+"""Tests a group of processes in which one process is killed, stopped, interrupted, or runs another program. All
+processes must end within ten seconds with one sentence. The resumed run must have the bits of an undisturbed
+run."""
 import os
 import pathlib
 import shutil
@@ -40,7 +41,8 @@ class Faults(harness.Case):
         self.assertNotIn("Signal code", error)
 
     def goes_on(self):
-        """Resumes with one process more or less. Checks that the bits are those of an undisturbed run."""
+        """Resumes a run with a different number of processes. The bits must be those of an undisturbed
+        run."""
         lost = self.newest("lost")
         self.call(["launch", "-n", "1", "--launcher", self.launcher, "run", "--resume", str(lost)])
         self.call(["run", *WORDS, "-o", "whole"])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder in which the commands of README and guides run, and functions that their checks share."""
+"""Makes the folder in which the commands of README and guides run, and holds functions that the checks
+share."""
 import re
 import struct
 import subprocess

@@ -3,9 +3,9 @@
 
     errors = Schema.load(folder / "summary.schema.json").errors(value)
 
-An unknown keyword is an error of the schema, so that none is skipped silently. `closed` also reports members that
-the schema does not list. This check is for the project's writers; a reader must accept files of other
-versions."""
+An unknown keyword is an error of the schema, so that no keyword is skipped silently. With `closed`, the check
+also reports members that the schema does not list. The check is for files that this project writes; a reader must
+accept files of other versions."""
 import json
 import pathlib
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains on several processes with a GPU each: on the GPUs of this machine, or on the emulated GPU
-(--emulated names its library), whose NCCL is emulated, too.
+"""Trains on several processes with one GPU each, either on the GPUs of this machine or on the
+emulated GPU (--emulated names its library), whose NCCL is emulated as well.
 
     probe       rank_probe.cpp: sums, and recorded steps compared with steps that the host starts
     fallback    the same where one process, or no process, can open NCCL
     runs        `convscope run` on two processes compared with one; what its log says of its steps
     stop        SIGTERM at one process: all stop after the same launch, and the run goes on later
 
-Without mpirun, or with fewer than two GPUs, it is skipped and says so (exit code 77)."""
+Without mpirun, or with fewer than two GPUs, the test prints the reason and is skipped (exit code 77)."""
 import argparse
 import json
 import os
