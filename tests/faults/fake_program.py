@@ -16,7 +16,7 @@ REAL, DOES, WORDS = os.environ["FAKE_REAL"], os.environ["FAKE_DOES"], sys.argv[1
 
 
 def real():
-    """Returns an exit code; the real program ends with the same code."""
+    """Calls the real program with the same arguments and returns its exit code."""
     return subprocess.run([REAL, *WORDS], check=False,
                           preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL)).returncode
 
@@ -69,7 +69,7 @@ def other_bits():
     if code == 0:
         path = newest("runs/*/2*/ckpt/last.safetensors")
         data = bytearray(path.read_bytes())
-        data[-1] = (data[-1] + 1) % 256  # not XOR: rivals of a finished run get here twice; the bits must still differ
+        data[-1] = (data[-1] + 1) % 256  # not XOR: two rivals change one run, and two XORs cancel
         path.write_bytes(data)
     return code
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shim.cpp: loaded before the C library (LD_PRELOAD), delays one system call or lets it fail.
+// shim.cpp: a library that is loaded before the C library (LD_PRELOAD) and delays one system call,
+// or lets it fail.
 //
 // FAULT_SHIM="CALL NAME NUMBER WHAT". CALL is `close`, `rename` or `fsync`. The shim affects the
 // NUMBERth such call (0: every call) for a file whose name ends with NAME (rename: the new name;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// consumer.cpp: trains one weight with the installed headers and library: w -> 3 by gradient steps
+// consumer.cpp: a program that trains one weight with the installed headers and library; gradient
+// steps lead w to 3
 // on (w - 3)^2.
 #include <cmath>
 #include <cstdio>
