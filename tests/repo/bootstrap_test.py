@@ -141,7 +141,7 @@ class Bootstrap(unittest.TestCase):
         run = self.call("package", missing="patchelf", driver=str(self.root))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("apt-get install -y -qq --no-install-recommends patchelf", self.notes)
-        # The CUDA library is not built, even if a driver is installed.
+        # The packages are built without the CUDA library, even if a driver is installed.
         self.assertEqual(self.notes[-2:], [BUILD + "program", "cpack -G DEB;TGZ"])
         self.assertIn("a.deb", run.stdout)
         (self.bin / "dpkg-shlibdeps").unlink()
