@@ -3,8 +3,10 @@
 """Tests that every command in the README and the guides does what the text says: readme_commands.py
 PROGRAM ROOT
 
-Runs the commands in tables, and those after a `$` in fenced blocks, in a temporary folder (bootstrap.sh has another test). Commands that train on built-in digits run exactly as written.
-run_checks.py and tool_checks.py check what each command prints and writes. A command without a check is a failure, so a new table row needs a new check.
+Runs the commands in tables, and those after a `$` in fenced blocks, in a temporary folder (bootstrap.sh has
+another test). Commands that train on built-in digits run exactly as written. run_checks.py and tool_checks.py
+check what each command prints and writes. A command without a check is a failure, so a new table row needs a
+new check.
 """
 import os
 import pathlib

@@ -25,7 +25,7 @@ using Ints = std::vector<std::int64_t>;
 struct Case {
   std::int64_t images = 46, batch = 8;  // 5 full batches and one of 6
   std::int64_t channels = 1, side = 12;
-  bool pools_twice = false;  // then only the last linear layers read rounded values
+  bool pools_twice = false;      // then only the last linear layers read rounded values
   bool changes_weights = false;  // after each update
   const char* optimizer = "sgd";
   ComputePrecision precision = ComputePrecision::f32;

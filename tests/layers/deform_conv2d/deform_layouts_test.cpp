@@ -42,8 +42,8 @@ void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
   EXPECT_TRUE(near(a, b, 1e-4 * largest, 0)) << what;
 }
 
-// Runs two training steps and an inference in three ways: compiled in NCHW16c, compiled in NCHW,
-// and dynamic. `copies` is the expected number of layout conversions in the NCHW16c training step.
+// Runs two training steps and an inference: compiled in NCHW16c, compiled in NCHW, and dynamic.
+// `copies` is the expected number of layout conversions in the NCHW16c training step.
 void expect_same_steps(const std::vector<LayerSpec>& specs, int copies) {
   const auto plain = in_layout(specs, "nchw"), blocked = in_layout(specs, "blocked");
   const auto a = StepPlan::make(*plain, kImages, PlanMode::training, nullptr);
