@@ -34,9 +34,9 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kU = 0x1p-24;
 
 // On the eight SMs of the emulation, these problems use every tile shape of kGatherShapes except
-// the narrow one. Cases: several tiles per block, fewer tiles than blocks, tile rows without a pixel,
-// several images in a tile. Other cases: columns after the last channel, numbers of column tiles
-// that do not divide the number of blocks, and divided sums.
+// the narrow one. Cases: several tiles per block, fewer tiles than blocks, tile rows without a
+// pixel, several images in a tile. Other cases: columns after the last channel, numbers of column
+// tiles that do not divide the number of blocks, and divided sums.
 constexpr const char* kProblems[] = {"n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
                                      "n=3,c=40,h=15,w=22,k=24,r=1,s=1",
                                      "n=6,c=3,h=9,w=23,k=72,r=1,s=1",
