@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_test.cpp: tests the error sentence and the exit code for devices and precisions that this
-// machine lacks
-// 5.
+// device_test.cpp: tests the error sentence and exit code 5 for devices and precisions that this
+// machine lacks.
 #include <cstdlib>
 
 #include "tests/experiments/program.h"

@@ -62,8 +62,8 @@ TEST(ModelConfigs, TheLayerTableOfAResidualNetworkKnowsEveryShape) {
 }
 
 // Repeated steps on one batch must reduce its loss, both compiled and as a dynamic graph. The
-// losses agree only within a tolerance, because a compiled step may use another summation order
-// (layers/plan/step_plan.h).
+// losses agree only within a tolerance, because a compiled step may use another summation
+// order (layers/plan/step_plan.h).
 TEST(ModelConfigs, SmallNetworksLearnABatch) {
   const DatasetSplits digits = synthetic_digits({.train_size = 16, .test_size = 1});
   Loader loader(digits.train, {.batch_size = 16, .shuffle = false, .prefetch = false});

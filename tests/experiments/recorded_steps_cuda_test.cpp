@@ -307,8 +307,8 @@ TEST_F(RecordedStepsOnCuda, clip_gradients_like_planned_steps) {
   train_stepwise(planned, cuda(), 6, /*plans=*/true, 0.3);
   const std::vector<float> a = weights_of(recorded);
   const std::vector<float> b = weights_of(planned);
-  // A single step applies the factor of gradient clipping in double; a recorded step applies it in
-  // f32.
+  // A single step applies the factor of gradient clipping in double; a recorded step applies it
+  // in f32.
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
 }
 

@@ -253,7 +253,6 @@ TEST_F(NetworksOnCuda, TrainInEachPrecisionLikeInF32) {
     }
     // Losses in reduced precision must differ from those in f32. The emulated GPU is an exception
     // for TF32, because it multiplies in f32.
-    // f32.
     if (!is_emulated() || std::string(one.precision) != "tf32") {
       EXPECT_NE(rounded.losses, exact.losses);
     }

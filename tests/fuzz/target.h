@@ -28,8 +28,8 @@ inline void run_target(const FuzzTarget& target, Bytes bytes) {
   }
 }
 
-// Returns one target by name, for a libFuzzer program, which needs no other target (see
-// all_targets.cpp).
+// Returns one target by name, for a libFuzzer program, which needs no
+// other target (see all_targets.cpp).
 const FuzzTarget& fuzz_target_named(std::string_view name);
 
 inline std::string text_of(const std::vector<std::uint8_t>& bytes) {

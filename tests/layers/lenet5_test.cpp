@@ -64,8 +64,8 @@ TEST(LeNet5, AnEmptyBatchGoesThrough) {
   EXPECT_EQ(network->forward(Variable(Tensor::empty({0, 1, 28, 28}))).shape(), (Shape{0, 10}));
 }
 
-// Compares the slope of the loss along the gradient of each parameter with a finite difference in
-// f32.
+// Compares the slope of the loss along the gradient of each parameter with a finite difference
+// in f32.
 TEST(LeNet5, GradientsOfTheWholeNetworkMatchDifferences) {
   const auto network = lenet5(
       options({{"activation", std::string("tanh")}, {"pool", std::string("avg")}}), {1, 1, 28, 28});

@@ -77,8 +77,8 @@ int count(const std::string& text, const std::string& word) {
 
 constexpr const char* kOnIntegers = ":i8:i32:";  // part of each layer's types, "u8:i8:i32:f32"
 
-// Expects that as many layers as on the CPU run on integers, and that no layer rounds in f32 (fake
-// quantisation).
+// Expects that as many layers as on the CPU run on integers, and that no
+// layer rounds in f32 (fake quantisation).
 void expect_like_cpu(Module& network, const Tensor& x, double bound) {
   const Result want = infer(network, x, {}), got = infer(network, x, cuda());
   EXPECT_EQ(count(got.text, kOnIntegers), count(want.text, kOnIntegers)) << got.text << want.text;

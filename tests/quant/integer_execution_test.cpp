@@ -154,8 +154,8 @@ class DoubleLeNet {
   std::map<std::string, Tensor> values_;
 };
 
-// Without VNNI, a LeNet on integers is slower than in f32, both in estimates and in measurements
-// (quant/README.md).
+// Without VNNI, a LeNet on integers is slower than in f32, both in estimates and in
+// measurements (quant/README.md).
 TEST(IntegerExecution, WithoutVnniTakesTheFasterOneUnlessAskedTo) {
   if (!supports_isa(Isa::avx2)) GTEST_SKIP() << "no AVX2 here";
   const MachineScope scope;

@@ -26,9 +26,9 @@ TEST_F(LsqOnCuda, RoundsToTheCodesOfTheCpu) {
           const Shape steps{by_channel ? shape[0] : 1};
           const LsqRule rule{.grid = integer_grid(3, true), .form = form, .g = 0.01};
           const bool log = form == StepForm::log;
-          // v_hat and dv agree bit for bit if exp(t) has the same bits on both devices, else within
-          // an ulp. The gradient of the step size is a sum of up to 5001 numbers of size 1, times
-          // 0.01.
+          // v_hat and dv agree bit for bit if exp(t) has the same bits on both devices, else
+          // within an ulp. The gradient of the step size is a sum of up to 5001 numbers of size 1,
+          // times 0.01.
           expect_gradients_like_cpu(
               [&](const auto& v) { return lsq_quantize(v[0], v[1], rule); },
               {normal(shape, dtype, 1),

@@ -45,8 +45,8 @@ void expect_like_cpu(Compute&& compute, const std::vector<Tensor>& inputs, const
   }
 }
 
-// Compares y = f(variables) on the device with the CPU, and the gradients of sum(y r) for a random
-// r.
+// Compares y = f(variables) on the device with the CPU, and the gradients of sum(y r) for a
+// random r.
 template <class F>
 void expect_gradients_like_cpu(F&& f, const std::vector<Tensor>& inputs, const Bound& bound) {
   expect_like_cpu(

@@ -39,7 +39,6 @@ class OpDeformCommand : public OpFiles {
 
   // Calls `convscope op deform_conv2d --x x.npy --offset offset.npy --w w.npy <more>` and returns
   // its exit code.
-  // <more>`.
   int run(const Words& more) {
     return call_op(
         {"deform_conv2d", "--x", at("x.npy"), "--offset", at("offset.npy"), "--w", at("w.npy")},

@@ -52,8 +52,8 @@ class OpSparseCommand : public OpFiles {
     }
   }
 
-  // Returns the exit code of `convscope op sparse_conv --sites sites.npy --x x.npy --w w.npy
-  // <more>`.
+  // Returns the exit code of `convscope op sparse_conv --sites sites.npy --x x.npy --w
+  // w.npy <more>`.
   int run(const Words& more) {
     return call_op(
         {"sparse_conv", "--sites", at("sites.npy"), "--x", at("x.npy"), "--w", at("w.npy")}, more);

@@ -63,8 +63,8 @@ TEST(Welch, compares_two_means_of_different_variance) {
   const WelchTest small = welch_test(mean_std({98.1, 98.3, 98.2}), mean_std({98.6, 98.5, 98.9}));
   EXPECT_NEAR(small.p, 0.0421715675734385119, 1e-9);
   EXPECT_NEAR(small.low, 0.0318370098584270424, 1e-9);
-  // Two samples: 4 values with variance 5/3 and 2 values with variance 50, so t = 12.5 / sqrt(5/12
-  // + 25).
+  // t = 12.5 / sqrt(5/12 + 25) for two samples, one of 4 values with variance 5/3 and one of 2
+  // values with variance 50.
   const WelchTest uneven = welch_test(mean_std({1, 2, 3, 4}), mean_std({10, 20}));
   EXPECT_NEAR(uneven.t, 2.4794235184023234, 1e-12);
   EXPECT_NEAR(uneven.degrees, 1.0335154152393298, 1e-12);

@@ -345,8 +345,8 @@ TEST(Onnx, PutsTheRestOfAWindowIntoThePadding) {
   expect_whole(graph);
   EXPECT_EQ(attributes_of(graph, "c"),
             "kernel_shape=3,4 strides=1,1 pads=0,1,2,2 dilations=1,1 group=1 ");
-  // The input has 6 rows and 7 columns. The windows of the pool cover rows 0-2, 2-4 and 4-6, and
-  // columns 0-2, 2-4 and 4-6.
+  // The input has 6 rows and 7 columns. The windows of the pool cover rows 0-2, 2-4 and 4-6,
+  // and columns 0-2, 2-4 and 4-6.
   EXPECT_EQ(attributes_of(graph, "p"), "kernel_shape=3,3 strides=2,2 pads=0,0,1,0 ");
   EXPECT_EQ(attributes_of(graph, "a"),
             "kernel_shape=2,2 strides=1,1 pads=1,1,1,1 count_include_pad=0 ");

@@ -80,8 +80,8 @@ TEST(BenchPlots, the_roofline_has_the_ceilings_of_the_threads_that_were_used) {
   ASSERT_EQ(drawn.plots.size(), 1u);
   const auto& panel = std::get<LinePanel>(figure_of(drawn).panels.at(0));
   ASSERT_EQ(panel.series.size(), 3u);
-  // The expected intensity is the FLOPs that 10 GFLOP/s compute in 2 ms, divided by the bytes of x,
-  // w and y.
+  // The expected intensity is the FLOPs that 10 GFLOP/s compute in 2 ms, divided by the
+  // bytes of x, w and y.
   const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9);
   EXPECT_NEAR(panel.series[0].x.at(0), 2e7 / bytes, 1e-9);
   EXPECT_EQ(panel.series[0].y.at(0), 10);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_emulation_test.cpp: tests thread-block clusters of the emulation: blocks that run
-// concurrently, the cluster barrier, and reads of another block's shared memory (program
-// test_emulation).
+// cluster_emulation_test.cpp: tests thread-block clusters of the emulation:
+// blocks that run concurrently, the cluster barrier, and reads of another block's
+// shared memory (program test_emulation).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -136,9 +136,8 @@ TEST_P(LinearInFloat, ResultsAndGradientsMatchDouble) {
   };
   for (int which = 0; which < 4; ++which) {
     const Tensor want = run(DType::f64, which);
-    // A sum has K <= 256 products of numbers near 1. The error is at most 8 eps times the sum, with
-    // eps = 2^-23 (framework/simd/sum_chain.h).
-    // (framework/simd/sum_chain.h).
+    // A sum has K <= 256 products of numbers near 1. The error is at most 8 eps times the
+    // sum, with eps = 2^-23 (framework/simd/sum_chain.h).
     on_every_machine(
         [&] { return run(DType::f32, which); },
         [&](const Tensor& got) { EXPECT_TRUE(near(got, want, 8 * 256 * 2 * kEps, 0)) << which; });

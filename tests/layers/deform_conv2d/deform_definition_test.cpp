@@ -108,8 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- places ------------------------------------------------------------------------------------
 
-// This problem has one channel and one tap, so y is x sampled at the given position. Pixel (h,w) of
-// x has the value 10 h + w + 1.
+// x has the value 10 h + w + 1 in pixel (h,w). The problem has one channel and one tap, so y is x
+// sampled at the given position.
 const Problem kPoint = Problem::parse("n=1,c=1,h=4,w=5,k=1,r=1,s=1");
 
 DeformConv2dTensors at_place(double v, double u) {  // of every pixel of y, from its own place

@@ -148,8 +148,8 @@ TEST_P(SparseConv, NeedsNoBias) {
   }
 }
 
-// Compares the gradients of sum(y dy) with finite differences in double, for some elements of x and
-// w.
+// Compares the gradients of sum(y dy) with finite differences in double, for some elements of x
+// and w.
 TEST_P(SparseConv, HasTheGradientsOfDifferences) {
   const Problem z = problem_of(GetParam(), DType::f64);
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);

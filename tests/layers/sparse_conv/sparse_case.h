@@ -131,9 +131,9 @@ inline const SparseCase kSparseCases[] = {
      {.size = {5, 5, 5}, .dilation = {1, 1, 2}},
      4,
      130},
-    // Tiles with a halo (the sites that a tile reads) of more than 640 sites. In the first case the
-    // halo is cut into phases. In the second case 4 phases do not suffice, so the tile has no halo
-    // (halo_table.h: scattered).
+    // Tiles with a halo (the sites that a tile reads) of more than 640 sites. In the first case
+    // the halo is cut into phases. In the second case 4 phases do not suffice, so the tile has
+    // no halo (halo_table.h: scattered).
     {"volume_phases",
      {3, 1, {12, 11, 13}},
      1,

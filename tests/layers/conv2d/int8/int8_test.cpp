@@ -291,8 +291,8 @@ TEST_F(Int8, BiasesThatAreNoNumbers) {
   }
 }
 
-// The peak share in a cost estimate is relative to the peak of int8 products, so no share exceeds
-// 1.
+// The peak share in a cost estimate is relative to the peak of int8 products, so no share
+// exceeds 1.
 TEST_F(Int8, CostsAreShareOfThePeakOfBytes) {
   for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
     for (const char* file : {"resnet18", "mobilenet_v2", "edge_cases"}) {
