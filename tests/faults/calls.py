@@ -14,8 +14,8 @@ MEMORY_BYTES = 2 << 30  # address space, far more than the small configs of this
 
 @dataclasses.dataclass
 class Outcome:
-    """The result of one call. `code` is the exit code that a shell shows: 128 + n after signal
-    n."""
+    """The result of one call. `code` is the exit code that a shell shows: 128 + n
+    after signal n."""
     words: list
     code: int
     by_signal: int  # the signal that ended the process; 0: it ended without one

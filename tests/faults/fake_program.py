@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replaces the program: calls the real one (FAKE_REAL) and makes one mistake (FAKE_DOES).
+"""A program for self_test.py that replaces `convscope`: it calls the real one (FAKE_REAL) and makes
+one mistake (FAKE_DOES).
 
 self_test.py runs each part of the campaign against it.
 """
@@ -87,7 +88,7 @@ def write_into_the_lock():
 
 
 def write_no_checkpoint():
-    """Acts as a program that ignores signals but returns the right code."""
+    """Acts as a program that ignores a signal but returns the exit code for this signal."""
     child = subprocess.Popen([REAL, *WORDS])
 
     def stop(number, _):

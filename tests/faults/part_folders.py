@@ -37,7 +37,7 @@ def edited(stage, folder, target, place):
     name, edit = EDITS[place % len(EDITS)]
     path = target / name
     text = edit(path.read_text())
-    if text.endswith("}\n"):  # a row that a killed process wrote after the checkpoint is written again
+    if text.endswith("}\n"):  # as if a killed process had written one more row
         text += text.splitlines()[-1].replace('"epoch":1', '"epoch":2') + "\n"
     path.write_text(text)
     done = stage.train(folder, "q", "--resume", "auto")

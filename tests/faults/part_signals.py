@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sends INT, TERM, HUP or PIPE to a run at random moments. The run must write a checkpoint, end with code
-128 + n, and resume."""
+"""Sends INT, TERM, HUP or PIPE to a run at random moments. The run must write a checkpoint,
+end with code 128 + n, and resume."""
 import signal
 import time
 

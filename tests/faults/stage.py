@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what all cases share: the tested program, the undamaged input files, the environment of a call."""
+"""Holds what all cases share: the tested program, the undamaged input files, and the environment variables
+of a call."""
 import os
 import pathlib
 import random
@@ -81,7 +82,8 @@ NO_MOUNT = 77  # exit code of a script that is not allowed to mount
 
 
 def namespace_words():
-    """Returns the command that gives a process private mounts, which end with it."""
+    """Returns the words of a command that runs a program with private mounts, which end with the
+    program."""
     return ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
 
 

@@ -5,7 +5,8 @@ sentence."""
 import re
 import signal
 
-# README.md: ok, run failed, usage, config, data, device, input or output, slower than a baseline
+# The documented exit codes from 0 on (README.md): ok, run failed, usage, config, data, device,
+# input or output, slower than a baseline
 DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 7}
 # Words that a library or the compiler would print; they tell a user nothing.
 RAW = re.compile(

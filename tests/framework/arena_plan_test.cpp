@@ -51,8 +51,8 @@ TEST(ArenaPlan, what_is_large_is_placed_first) {
   EXPECT_EQ(plan.bytes, 8 * kLine);
 }
 
-// Random lifetimes: overlapping lifetimes must not share bytes, offsets are aligned, and the size
-// is between the lower bound and the sum.
+// Plans tensors with random lifetimes. If two lifetimes overlap, the tensors must not share bytes.
+// Offsets must be aligned, and the size must be between the lower bound and the sum of all sizes.
 TEST(ArenaPlan, random_requests_never_overlap) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     std::vector<ArenaRequest> requests;

@@ -11,7 +11,7 @@
 namespace convscope {
 namespace {
 
-// Known answers for ten rounds, from the test vectors of the Random123 library (kat_vectors).
+// The expected words after ten rounds are test vectors of the Random123 library (kat_vectors).
 TEST(Random, PhiloxGivesTheKnownAnswers) {
   struct Answer {
     Philox4 counter;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // report_targets.h: fuzz targets for the files that `report`, `compare`, `plot`, `index` and
 // `watch` read: benchmarks, run folders, sweep folders, lists of problems. Each target also makes
-// the tables, figures and pages.
+// tables, figures and pages from the file.
 #pragma once
 
 #include <filesystem>

@@ -229,7 +229,7 @@ struct Gradients {
       size += std::abs(gradient(i));
       size_x += std::abs(gradient(i) * away(i));
     });
-    // The kernel rounds the mean to a float before it computes the sums and dx.
+    // The kernel rounds the mean to f32 first; the sums and dx use the rounded mean.
     const double off = kUnit * std::abs(at.mean), s_off = kRoundings * kUnit * size;
     const double sx_off = kRoundings * kUnit * (size_x + off * size) + off * s_off;
     const double i2 = at.inverse * at.inverse, factor = weight * at.inverse;

@@ -100,7 +100,8 @@ TEST(Lsq, GivesTheSameBitsOnEveryInstructionSet) {
   }
 }
 
-// From PyTorch 1.13, in double, torch.manual_seed(0); x and dy are randn(2, 6) with three decimals:
+// The expected numbers are from PyTorch 1.13 in double, with torch.manual_seed(0). x and dy are
+// randn(2, 6) with three decimals:
 //   def grad_scale(x, k): return (x - x * k).detach() + x * k
 //   def round_pass(x): return (x.round() - x).detach() + x
 //   s = grad_scale(s, 1 / (n * qp) ** 0.5)          # n = 12 / number of steps

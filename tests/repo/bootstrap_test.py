@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs bootstrap.sh with stubs of dpkg-query, apt-get, sudo, cmake and ctest that only record calls."""
+"""Runs bootstrap.sh with stubs of dpkg-query, apt-get, sudo, cmake and ctest. Each stub only records
+its calls."""
 import os
 import pathlib
 import shutil

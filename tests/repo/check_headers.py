@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the header comment of each file, and the includes of public headers and
-per-instruction-set files."""
+"""Checks the header comment of each file, and the includes of public headers and of files compiled
+per instruction set."""
 import re
 
 from sources import code_files, includes, main, public_headers

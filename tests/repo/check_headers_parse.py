@@ -43,7 +43,7 @@ def fingerprint(root, path, compiler):
 
 
 def comes_first(root, path):
-    """Tells whether the .cpp file of the same name begins with this header."""
+    """Returns whether the .cpp file of the same name includes this header first."""
     own = (root / path).with_suffix(".cpp")
     return own.is_file() and [name for _, _, name in includes(own.read_text())][:1] == [str(path)]
 

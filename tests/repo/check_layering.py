@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks which folder may include which (framework/docs/architecture.md, Folders), down to the folders of an
-operator."""
+"""Checks which folders may include which others (framework/docs/architecture.md, Folders), also inside the
+folders of operators."""
 import pathlib
 
 from sources import FOLDERS, code_files, includes, main

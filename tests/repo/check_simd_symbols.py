@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that a CPU without AVX2 or AVX-512 runs no code of the objects compiled for them.
+"""Checks that objects compiled for AVX2 or AVX-512 contain no code that runs on a CPU without these
+instructions.
 
 Two kinds of symbols are refused. A weak symbol outside the namespace of the instruction set: the
 linker keeps one copy, possibly compiled for AVX-512, for all CPUs. A start-up function: it runs when

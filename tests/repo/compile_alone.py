@@ -34,7 +34,8 @@ def changed_lately(most, pattern="*.cpp"):
 
 
 def commands(build, paths):
-    """Yields (path, folder, command that checks the syntax) for each path that BUILD compiles."""
+    """Yields (path, folder, command) for each path that BUILD compiles; the command checks the
+    syntax."""
     known = {}
     for entry in json.loads((pathlib.Path(build) / "compile_commands.json").read_text()):
         known.setdefault(entry["file"], entry)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Generates the tables of algorithms in documents from the algorithms' code: generate_tables.py
+"""Generates the documents' tables of algorithms from the code of the algorithms: generate_tables.py
 ROOT [--write]
 
 The content of a table between <!-- generated: NAME --> and <!-- /generated --> comes from the files

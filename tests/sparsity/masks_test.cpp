@@ -239,7 +239,7 @@ TEST(Block, at_the_edge_is_not_weaker_for_being_smaller) {
                                                {"target", 0.3},
                                                {"distribution", Text("global")}}),
                                    0.3);
-  // f3 has 8 rows: blocks of 7 rows and of 1 row.
+  // f3 has 8 rows, so one block has 7 rows and the other block has 1 row.
   const PrunableLayer& f3 = network.layers[2];
   ASSERT_EQ(f3.rows, 8);
   for (std::int64_t c = 0; c < f3.columns; ++c) {

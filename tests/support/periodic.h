@@ -91,7 +91,7 @@ inline float read_element(const void* data, DType dtype, std::int64_t i) {
   return as(0.0f);
 }
 
-// Returns true if the device has this many free bytes, plus a GiB for other uses.
+// Returns whether the device has `bytes` free bytes, plus one GiB for other uses.
 inline bool fits(std::int64_t bytes) {
   release_cached(cuda());
   return bytes + (std::int64_t{1} << 30) < backend_of(cuda()).facts(0).free_bytes;

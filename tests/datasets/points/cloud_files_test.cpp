@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cloud_files_test.cpp: point clouds from PLY and npz files, their voxels, and the error messages
-// for invalid files.
+// cloud_files_test.cpp: tests point clouds from PLY and npz files, their voxels, and the error
+// messages for invalid files.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -109,7 +109,8 @@ TEST(Ply, RefusesWithTheFileThePlaceAndWhatToDo) {
       "the file seems to be cut");
 }
 
-// A row with too many or too few numbers must not shift all later rows silently.
+// If a row has too many or too few numbers, the reader must report it. Otherwise all later rows
+// would be shifted.
 TEST(Ply, NoRowTakesNumbersOfAnother) {
   const std::string head =
       "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\n"

@@ -38,7 +38,7 @@ TEST(SyntheticShapes, AreTheSameOnEveryMachineWithAnyNumberOfThreads) {
   set_num_threads(2);
   EXPECT_EQ(draw().train.points->places, one.train.points->places);
   set_num_threads(threads);
-  // A change of this hash changes every result measured on this data set.
+  // This hash identifies the data set. If it changes, all results measured on this data set change.
   EXPECT_EQ(hash_of(one.train.points->places), 12009659018299419680u);
   // The training part and the test part have no sample in common.
   const auto sample = [](const Dataset& part, std::int64_t i) {

@@ -187,8 +187,8 @@ TEST(SparseOracle, FindsAWrongElementAndANumberThatIsNone) {
     for (const Direction direction : kDirections) {
       const Operands operands = random_operands(problem.operands(direction), Device{});
       run_algorithm(algorithm_called("reference"), problem, direction, operands);
-      // For a large problem, the oracle checks a sample of elements, which always includes the last
-      // element.
+      // On a large problem, the oracle checks a sample of the elements, which always includes the
+      // last element.
       const SparseOracle some(problem, direction, operands, /*most_products=*/1);
       EXPECT_LT(some.looked_at(), operands.out[0].values.numel()) << text << name_of(direction);
       EXPECT_EQ(some.judge(operands, 1).wrong, "");

@@ -56,7 +56,7 @@ TEST(BenchSparseNet, ChecksEachLayerAndTimesBothWays) {
   EXPECT_EQ(bench.refusals[0].reason, "there is no such algorithm for cpu");
 }
 
-// Each run makes as many calls of each direction as there are layers.
+// In each direction, a run calls the algorithm once for each layer of the network.
 TEST(BenchSparseNet, RunsEveryLayerInEveryDirection) {
   SparseNetOptions options = small_net();
   options.algorithms = {"native"};

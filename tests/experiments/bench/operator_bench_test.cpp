@@ -31,7 +31,7 @@ TEST(OperatorBench, GivesRowsOfCheckedAndTimedAlgorithms) {
     EXPECT_EQ(row.algorithm, "sliding");
     EXPECT_TRUE(row.auto_choice);
     EXPECT_EQ(row.wrong, "") << problem.text();
-    // The scales are multiples of 2^-8, so sums of integers stay exact.
+    // The scales of the integer operands are multiples of 2^-8, so scaled sums stay exact.
     EXPECT_EQ(row.error_ratio > 0, !problem.types) << problem.text();
     EXPECT_LE(row.error_ratio, 1.0) << problem.text();
     EXPECT_GE(row.time.samples, 5);

@@ -71,8 +71,8 @@ for (const field of document.querySelectorAll("input")) {
 return bad;
 """
 
-# The line of a series is a path whose title is the series' name. Marks and bands have the colour of
-# the line, so they are removed first.
+# Finds the line of a series: a path whose title is the name of the series. First removes marks and
+# bands, which have the same colour as the line.
 CURVE = """
 for (const mark of document.querySelectorAll('#curves path:not([fill="none"])')) mark.remove();
 const lines = [...document.querySelectorAll('#curves path[stroke][fill="none"]')].filter(path =>

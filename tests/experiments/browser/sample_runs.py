@@ -41,8 +41,8 @@ def copy_run(source, target, **changes):
 
 
 def many_runs(source, folder):
-    """Makes six runs for the index: different accuracies and rates, hostile names, one
-    unreadable run, one failed run. Returns the accuracies of the runs that have one."""
+    """Makes six runs for the index page: different accuracies and learning rates, hostile names,
+    one unreadable run, one failed run. Returns the accuracy of each run that has one."""
     accuracies = {"alpha": 9.5, "beta": 98.25, "gamma": 100.0, HOSTILE.replace("/", "&"): 71.0}
     for number, (name, accuracy) in enumerate(accuracies.items()):
         run = f"2026-01-0{number + 1}_000000-s1"

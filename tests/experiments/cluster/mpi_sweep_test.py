@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `convscope sweep --launcher mpi` with a real mpirun: mpi_sweep_test.py PROGRAM. Exit
-code 77, for 'skipped', where mpirun is not installed."""
+"""Tests `convscope sweep --launcher mpi` with mpirun: mpi_sweep_test.py PROGRAM. Without mpirun,
+the exit code is 77 (skipped)."""
 import os
 import pathlib
 import shutil

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `convscope sweep --launcher slurm` on a real Slurm of two nodes: slurm_sweep_test.py PROGRAM. Exit code
-77, for 'skipped', where Slurm is not installed."""
+"""Tests `convscope sweep --launcher slurm` on a Slurm cluster of two nodes: slurm_sweep_test.py PROGRAM.
+Without Slurm, the exit code is 77 (skipped)."""
 import json
 import os
 import pathlib

@@ -78,7 +78,7 @@ class Answer:
 
 
 def without_times(text):
-    """Returns the rows of a table in CSV without the columns that differ between two runs of one
+    """Returns the rows of a CSV table, without the columns that differ between two runs of the same
     member."""
     rows = list(csv.DictReader(io.StringIO(text)))
     return [{key: value for key, value in row.items() if not key.startswith("avg_") and key != "busy"}

@@ -70,7 +70,8 @@ TEST_F(Show, WithoutAPlaceALineStandsForIt) {
 }
 
 TEST_F(Show, PngOfTwoPixelsIsTheOneOfAnotherProgram) {
-  // A PNG of 2x1 grey pixels has these chunk names, sizes and check sums.
+  // The expected bytes are the chunk names, the sizes and the checksums of a PNG of 2x1 grey
+  // pixels.
   const std::string png = to_png({.height = 1, .width = 2, .values = {0, 255}});
   EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
   EXPECT_EQ(png.substr(8, 25),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a script with the Python that has cppyy: with_environment.py ROOT SCRIPT ARGUMENT...
+"""Runs a script with the Python in which cppyy is installed: with_environment.py ROOT SCRIPT
+ARGUMENT...
 
 Uses the Python of CONVSCOPE_NOTEBOOK_ENV, or that of build/notebooks/env, which `./bootstrap.sh
 notebooks` creates. If neither exists or its packages are outdated, the test is skipped (77).

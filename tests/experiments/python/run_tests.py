@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests of the package `convscope` that this Python imports: run_tests.py [PATTERN...]
 
-The last line is 'N passed, N failed, N skipped'; a test that lacks a package or a GPU is skipped.
+The last line is 'N passed, N failed, N skipped'. A test is skipped if it needs a package or a GPU
+that is missing.
 """
 import pathlib
 import sys

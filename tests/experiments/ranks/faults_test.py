@@ -109,7 +109,8 @@ class Faults(harness.Case):
         os.kill(ranks[0], signal.SIGKILL)
         run.communicate(timeout=LIMIT)
         wait_for(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in [*mpirun, *ranks.values()]), LIMIT)
-        # A killed process leaves its scratch folder; the next group deletes it.
+        # A killed process leaves its scratch folder. The next group of processes deletes this
+        # folder.
         self.call(["launch", "-n", "2", "--launcher", self.launcher, "run", *WORDS, "train.epochs=1", "-o", "next"])
         self.assertEqual(list(pathlib.Path("/tmp").glob("convscope-rank-*")), [])
 

@@ -2,7 +2,7 @@
 """Helpers for the tests of several processes: calls of the program and its launchers, and readers
 of run folders.
 
-Each test file is called as FILE_test.py PROGRAM. Without mpirun it exits with 77: skipped.
+Each test file is called as FILE_test.py PROGRAM. Without mpirun its exit code is 77 (skipped).
 """
 import contextlib
 import csv

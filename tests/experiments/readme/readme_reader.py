@@ -44,7 +44,7 @@ def table_of(text):
 
 
 class Reader:
-    """The folder in which the commands run, with the files that the documents assume."""
+    """Makes the folder in which the commands run, with the files that the documents assume."""
 
     def __init__(self, program, root, folder):
         self.program, self.root, self.folder = program, root, folder

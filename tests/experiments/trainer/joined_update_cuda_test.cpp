@@ -102,7 +102,7 @@ bool is_weight_of(const Network& net, const float* data) {
   });
 }
 
-// Changes weights of the first and the last layer, as a mask does.
+// Changes weights of the first and of the last layer between two steps, as a pruning mask does.
 std::function<void()> behind_update(const Case& c, const Network& net) {
   if (!c.changes_weights) return {};
   std::vector<NamedParameter> all = net.model->parameters();

@@ -23,7 +23,7 @@ using testing::text_of;
 using testing::weights_of;
 
 constexpr std::int64_t kKept = 1 << 20;
-// The times are 4 and 16 ms, far above the work of the other layers.
+// The layers sleep for 4 and 16 ms, far longer than the other layers take.
 constexpr double kShort = 4, kLong = 16;
 
 std::shared_ptr<Module> linear(std::int64_t out, LayerContext& context) {

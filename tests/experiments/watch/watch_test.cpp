@@ -283,7 +283,7 @@ TEST(WatchCommand, without_a_folder_it_says_what_it_expected) {
   EXPECT_EQ(watch(root.path(), {root.path(), "--interval", "0"}).code, 2);
 }
 
-// Waits until the file contains the text; gives up after a minute.
+// Waits until the file contains the text, but at most a minute.
 bool comes(const std::string& path, const std::string& text) {
   for (int tries = 0; tries < 6000; ++tries) {
     if (text_of(path).find(text) != std::string::npos) return true;

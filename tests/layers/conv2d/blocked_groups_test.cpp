@@ -26,7 +26,8 @@ constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
 
 const Conv2dAlgorithm& algorithm() { return conv2d_algorithms(DeviceType::cpu).get("direct"); }
 
-// Returns a problem of `groups` groups with `channels` channels and kernels each.
+// Returns a problem with `groups` groups; each group has `channels` input channels and `channels`
+// kernels.
 Conv2dProblem blocked(std::string_view text, std::int64_t groups, std::int64_t channels) {
   Conv2dProblem problem = Conv2dProblem::parse(text);
   problem.groups = groups;

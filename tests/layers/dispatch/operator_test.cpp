@@ -156,8 +156,8 @@ double largest_error(const CorrelationAlgorithm& tried, const Correlation1dProbl
   return largest;
 }
 
-// The error of a sum of 12 products of normal numbers is below 12 eps / 2 * 12 * 16. Integers have
-// |y| < 12 * 136 * 127 * (2 / 64)^2 < 256; they are summed exactly, then rounded three times.
+// Bounds: a sum of 12 products of normal numbers has an error below 12 eps / 2 * 12 * 16. Sums of
+// integers are exact and then rounded three times, with |y| < 12 * 136 * 127 * (2 / 64)^2 < 256.
 TEST_F(Operators, AlgorithmsTakeTypedOperandsWithScales) {
   EXPECT_LE(largest_error(algorithm("sliding"), of_integers(), Direction::forward), 256 * 0x1p-22);
   EXPECT_LE(largest_error(algorithm("reference"), of_integers(), Direction::forward),

@@ -61,7 +61,7 @@ Network resnet() {
        layer("linear", "f", {{"out_features", std::int64_t{5}}})}};
 }
 
-// A small MobileNet: depthwise layers of both strides, 1x1 layers, a bounded activation.
+// A small MobileNet with depthwise layers of stride 1 and 2, 1x1 layers, and a bounded activation.
 Network mobilenet() {
   return {{conv("c0", 16, 3, 2), layer("batch_norm2d", "b0"), layer("relu", "r0"),
            conv("d1", 16, 3, 1, 16), layer("batch_norm2d", "b1"), layer("relu6", "r1"),

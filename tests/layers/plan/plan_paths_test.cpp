@@ -241,7 +241,7 @@ TEST(PlanPaths, ALabelThatIsNoClassIsRefused) {
   }
 }
 
-// The block's two convolutions need more workspace than the layers before and after them.
+// The two convolutions of the block need more workspace than the layers before and after the block.
 TEST(PlanPaths, TheWorkspaceIsTheLargestOfAllCalls) {
   const auto model = residual_network();
   const auto plan = StepPlan::make(*model, {kBatch, 20, 6, 6}, PlanMode::training, nullptr);

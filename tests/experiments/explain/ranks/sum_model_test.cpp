@@ -57,8 +57,8 @@ TEST(ExchangeModel, ExposesWhatIsLeftOfOneBucket) {
 }
 
 TEST(ExchangeModel, SendsOneBucketAfterTheOther) {
-  // Each of three sums takes 1.01 ms. The first lasts from 0 to 1.01. The second waits for the
-  // first and lasts until 2.02. The third waits for its gradients and lasts from 3 to 4.01.
+  // Each of three sums takes 1.01 ms. The first lasts from 0 to 1.01 ms. The second waits for the
+  // first and ends at 2.02 ms. The third waits for its gradients and lasts from 3 to 4.01 ms.
   const std::vector<Departure> buckets = {{0, 1e6}, {0.5e-3, 1e6}, {3e-3, 1e6}};
   const ExchangeTime time = exchange_time(buckets, 3e-3, 2, one_per_host(), SumOrder::any);
   EXPECT_DOUBLE_EQ(time.busy_s, 3 * 1010e-6);

@@ -120,7 +120,7 @@ TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
             if (direction == Direction::forward) {
               ASSERT_EQ(row, i * z.stride_h - z.pad_top + r * z.dilation_h) << z.text();
               ASSERT_EQ(column, j * z.stride_w - z.pad_left + q * z.dilation_w) << z.text();
-            } else {  // dy row of dx row h: h = row stride - pad + r dilation
+            } else {  // dx row h reads the dy row with h = row stride - pad + r dilation
               ASSERT_EQ(row * z.stride_h - z.pad_top + r * z.dilation_h, i * z.stride_h + phase_h)
                   << z.text();
               ASSERT_EQ(column * z.stride_w - z.pad_left + q * z.dilation_w,
