@@ -54,8 +54,7 @@ def inside(target, folder):
 
 def room_of(path):
     """Returns the operator that a file belongs to and its folder in the operator. The folder is ""
-    for the operator's core. Other files give (None, "").
-    else (None, "")."""
+    for the operator's core. For any other file, returns (None, "")."""
     layer = tuple(path.parts[:2])
     if layer not in HEAVY:
         return None, ""
