@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fetch_test.cpp: downloads from a local server on 127.0.0.1; nothing leaves the machine.
+// fetch_test.cpp: tests downloads from a local server on 127.0.0.1; no test needs a network.
 #include "datasets/files/fetch.h"
 
 #include <fcntl.h>

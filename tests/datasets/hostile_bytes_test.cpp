@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hostile_bytes_test.cpp: short, repeatable fuzzing of every parser: all prefixes, single flipped
-// bits, and random changes of valid files. The long runs are in tests/fuzz/run.sh.
+// hostile_bytes_test.cpp: tests every parser with all prefixes, single flipped bits and random
+// changes of valid files. These tests are short and repeatable; tests/fuzz/run.sh runs long ones.
 #include <gtest/gtest.h>
 
 #include "framework/random.h"
@@ -14,8 +14,8 @@ using testing::FuzzTarget;
 
 class HostileBytes : public ::testing::TestWithParam<FuzzTarget> {
  protected:
-  // Returns the step between the tested positions of an input. Not all positions of a long input
-  // are tested, because one test takes about a millisecond for a config, and several for a folder.
+  // Returns the distance between the tested positions of an input. Testing all positions of a long
+  // input would take too long: one test takes about 1 ms for a config, and several ms for a folder.
   static std::size_t step(const std::string& seed) {
     const std::string_view name = GetParam().name;
     const bool of_folders = name.ends_with("_folder") || name == "bench" || name == "checkpoint";
@@ -36,7 +36,8 @@ TEST_P(HostileBytes, SoundInputsAreRead) {
 TEST_P(HostileBytes, EveryBeginningIsReadOrRefused) {
   for (const std::string& seed : GetParam().seeds()) {
     for (std::size_t bytes = 0; bytes < seed.size(); bytes += step(seed)) {
-      // A separate copy, so that a sanitizer detects a read of the first byte after the end.
+      // Copies the bytes to a separate allocation, so that a sanitizer detects a read of the first
+      // byte after the end.
       const std::vector<std::uint8_t> part(seed.begin(),
                                            seed.begin() + static_cast<std::ptrdiff_t>(bytes));
       testing::run_target(GetParam(), part);

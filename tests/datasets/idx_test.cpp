@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// idx_test.cpp: reads the IDX format of MNIST, raw and gzip, valid and damaged.
+// idx_test.cpp: tests the reader of MNIST's IDX format: raw and gzip files, valid and damaged.
 #include "datasets/files/idx.h"
 
 #include <cstdlib>

@@ -16,7 +16,8 @@ namespace {
 
 using testing::numbered_dataset;
 
-// Returns all values of the rest of an epoch; the labels follow each batch.
+// Returns the images of the remaining batches of an epoch as numbers; after the images of each
+// batch come its labels.
 std::vector<float> rest_of(Loader& loader) {
   std::vector<float> out;
   Batch batch;
@@ -67,7 +68,7 @@ TEST(Loader, ShufflesAnewForEachEpochAndSeed) {
   EXPECT_EQ(orders.size(), 12u);
 }
 
-// Tests only the crops: no shuffle, which would make the epochs differ.
+// Disables shuffling, because the test shows that the crops by themselves differ between epochs.
 TEST(Loader, CropsAnewForEachEpochAndSeed) {
   const Dataset data = numbered_dataset(20);
   std::set<std::vector<float>> crops;
@@ -97,7 +98,8 @@ TEST(Loader, EachOrderIsAsLikelyAsAnyOther) {
   for (const auto& [order, count] : times) EXPECT_NEAR(count, kEpochs / 6, 5 * deviation);
 }
 
-// Crops are normalised per channel; pixels outside are black before the normalisation.
+// The loader normalises crops per channel. Pixels outside the image are black before the
+// normalisation.
 TEST(Loader, CropsAreNormalisedByChannelWithBlackOutside) {
   Dataset data = numbered_dataset(1, 3, 4, 1);
   data.mean = {0.1, 0.4, 0.7};
@@ -349,7 +351,8 @@ TEST(Dataset, StatisticsAreThoseOfThePixels) {
   EXPECT_EQ(data.std[1], 1.0);  // a single value
 }
 
-// Concatenated, the parts of all processes are the batch, for any number of processes.
+// Each process reads one part of a batch. For any number of processes, the concatenated parts are
+// the whole batch.
 TEST(Loader, PartsOfABatchMakeTheWhole) {
   const Dataset dataset = numbered_dataset(23);
   for (const std::int64_t parts : {2, 3, 8}) {

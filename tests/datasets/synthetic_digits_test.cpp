@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// synthetic_digits_test.cpp: the drawn digits: the same bytes on every machine, ink on every image.
+// synthetic_digits_test.cpp: tests that the drawn digits have the same bytes on every machine, and
+// that no image is empty.
 #include "datasets/synthetic_digits.h"
 
 #include <vector>
@@ -30,7 +31,8 @@ TEST(SyntheticDigits, AreTheSameBytesWithAnyNumberOfThreads) {
   EXPECT_EQ(hashes[0], hashes[2]);
 }
 
-// A change here changes every result measured on this data: then note it in CHANGELOG.md.
+// This hash identifies the drawn images. If it changes, all results on this data set change, so
+// note it in CHANGELOG.md.
 TEST(SyntheticDigits, AreTheSameBytesOnEveryMachine) {
   EXPECT_EQ(hash_of(synthetic_digits({.train_size = 500, .test_size = 10}).train.images),
             13844213024841552018u);

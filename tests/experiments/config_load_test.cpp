@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config_load_test.cpp: what a config resolves to: types, defaults, extends, overrides, and
+// config_load_test.cpp: tests how a config is resolved: types, defaults, `extends`, overrides, and
 // conversion back to YAML.
 #include <gtest/gtest.h>
 
@@ -123,8 +123,8 @@ TEST(Config, LaterLayersReplaceAnExtendedModel) {
   EXPECT_EQ(config.model.layers.size(), 1U);
 }
 
-// Texts that YAML 1.1 (PyYAML) or YAML 1.2 would read as another type (boolean, number, date, null)
-// are quoted. tests/experiments/readme/screens.py checks this with PyYAML.
+// YAML 1.1 (PyYAML) or YAML 1.2 would read these texts as a boolean, a number, a date or null, so
+// the writer quotes them. tests/experiments/readme/screens.py checks this with PyYAML.
 TEST(Config, WritesTextsThatEveryYamlReadsAsTexts) {
   const auto written = [](const std::string& text) {
     ExperimentConfig config = load(kSmall);
@@ -277,8 +277,8 @@ TEST(ConfigKeys, AreDocumentedAndDoNotCollide) {
     if (key.path.find("[test_") == std::string::npos) {
       EXPECT_FALSE(key.field.doc.empty()) << key.path;
     }
-    // No key of one data set, model or layer has the name of a key of all data sets, models or
-    // layers, which it would hide.
+    // A key of one data set, model or layer must not have the name of a key that all data sets,
+    // models or layers share: it would hide the shared key.
     const std::size_t open = key.path.find('['), close = key.path.find("].");
     if (open == std::string::npos || close == open + 1 || close == std::string::npos) continue;
     const std::string block = key.path.substr(0, open);

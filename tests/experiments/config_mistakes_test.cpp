@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config_mistakes_test.cpp: every mistake in a config gets one sentence with its place.
+// config_mistakes_test.cpp: tests that every mistake in a config is reported in one sentence with
+// file, line and column.
 #include <gtest/gtest.h>
 
 #include "datasets/dataset.h"
@@ -12,7 +13,7 @@ namespace {
 
 const char* kRest = "data: {set: mnist}\nmodel: {type: test_model, size: 3}\n";
 
-// Returns the error lines of a config text; "" when the text loads.
+// Returns the error messages for a config text, or "" when the text loads.
 std::string mistakes_of(const std::string& yaml, const std::vector<std::string>& overrides = {},
                         const std::map<std::string, std::string>& files = {}) {
   const ConfigReader reader = [&](const std::string& path) {
@@ -199,8 +200,8 @@ TEST(ConfigMistakes, OfOverridesNameTheOverride) {
             "error: override 'data.set=[': expected YAML, got: end of sequence flow not found");
 }
 
-// An override's value is one value: YAML comments, directives, tags, anchors and document marks are
-// text there.
+// An override such as `key=value` holds one value: YAML comments, directives, tags, anchors and
+// document marks in it are plain text.
 TEST(ConfigMistakes, OfOverridesSeeTheWholeValue) {
   for (const char* value :
        {"#0.3", "0.1 # x", "0.1 #", "%5",   "!x", "!!int 3", "---", "...", "--- 1", "&a 1",
@@ -245,7 +246,7 @@ TEST(ConfigMistakes, OfNumbersThatNoFormatHolds) {
   EXPECT_EQ(mistakes_of(cat(kRest, "optim: {lr: 1e-40}\n")), "");
 }
 
-// For conflicting keys, the error is at the key that the sentence names.
+// If two keys conflict, the message points to the place of the key that its sentence names.
 TEST(ConfigMistakes, OfKeysAtOddsNameTheOneThatIsMeant) {
   const std::string text =
       mistakes_of(kRest, {"sparsity.exclude=[c1]", "sparsity.method=n_m", "sparsity.n=4"});
@@ -273,7 +274,8 @@ TEST(ConfigMistakes, InAnExtendedFileNameThatFile) {
             "a.yaml:2:7: error: seed: expected an integer, got 'x'");
 }
 
-// In a block from two files, a missing key is reported at the end of the later one.
+// If two files define a block together, a missing key is reported at the end of the block in the
+// later file.
 TEST(ConfigMistakes, OfAMergedBlockNameTheLaterFile) {
   const std::string text =
       mistakes_of("extends: a.yaml\nname: x\nmodel: {type: lenet5}\ndata: {batch_size: 4}\n", {},

@@ -8,7 +8,8 @@
 
 namespace convscope::testing {
 
-// Holds one parameter `weight` and one `bias`, requests a convolution policy, returns [1,10].
+// A layer with two parameters, `weight` and `bias`. Its constructor requests a convolution policy,
+// and its output shape is always [1,10].
 class NamedLayer final : public Module {
  public:
   explicit NamedLayer(LayerContext& context) {

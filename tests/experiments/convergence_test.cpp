@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convergence_test.cpp: a network learns equally with every algorithm, in dynamic and in compiled
-// steps.
+// convergence_test.cpp: tests that a network learns equally well with every algorithm, in dynamic
+// and in compiled steps.
 #include <cmath>
 
 #include "experiments/config/build.h"
@@ -46,10 +46,11 @@ Learned train(const std::string& conv, bool plan) {
   return out;
 }
 
-// In the first steps the runs differ only by rounding: by the order of f32 sums, and for Winograd
-// F(6,3) by up to a hundred eps, 1e-5 of the gradients. Ten steps at rate 0.05 keep the losses
-// within 1e-3. Later, training amplifies every difference, as it does for different seeds. At the
-// end, every run must recognise nearly all digits, with accuracies within 2 points (16 of 800).
+// At first the runs differ only by rounding. Another order of f32 sums matters little; Winograd
+// F(6,3) is off by up to a hundred eps, 1e-5 of the gradients. So after ten steps at rate 0.05
+// the losses agree within 1e-3. Later, training amplifies every difference, as it does for
+// different seeds. At the end, every run must recognise nearly all digits, and the accuracies
+// must agree within 2 points (16 of 800 images).
 void expect_same(const Learned& a, const Learned& b, const std::string& name) {
   EXPECT_NEAR(a.first_loss, b.first_loss, 1e-3) << name;
   EXPECT_LT(a.last_loss, 0.2 * a.first_loss) << name;

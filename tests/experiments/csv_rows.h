@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// csv_rows.h: the rows of a CSV text by column name, for texts without quoted cells.
+// csv_rows.h: returns the rows of a CSV text with their cells by column name; quoted cells are not
+// supported.
 #pragma once
 
 #include <gtest/gtest.h>

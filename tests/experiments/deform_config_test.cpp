@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_config_test.cpp: configs with a deformable convolution: the learning rate of its branch,
-// quantisers and masks on its weight, its rows in tables, and resuming.
+// deform_config_test.cpp: tests configs with a deformable convolution: the learning rate of the
+// offset branch, quantisers and masks on the weight, table rows, and resuming.
 #include <csignal>
 
 #include "experiments/config/build.h"
@@ -58,8 +58,8 @@ Tensor behind_a_step(const std::string& optimizer, const char* scale, const std:
   return parameter(*model, name).value();
 }
 
-// The weights of the branch begin at 0, so after one step they are rate times direction, rounded
-// once. The two rates differ by a factor of 1/4, which is exact.
+// The weights of the offset branch start at 0, so after one step they equal rate times direction,
+// rounded once. The two rates differ by a factor of 1/4, which is exact in f32.
 TEST(DeformConfig, TheBranchLearnsAtItsOwnRate) {
   for (const char* optimizer : {"sgd", "adam"}) {
     SCOPED_TRACE(optimizer);

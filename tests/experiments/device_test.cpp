@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_test.cpp: devices and precisions that this machine lacks: the error sentence and exit code
-// 5.
+// device_test.cpp: tests the error sentence and exit code 5 for devices and precisions that this
+// machine lacks.
 #include <cstdlib>
 
 #include "tests/experiments/program.h"

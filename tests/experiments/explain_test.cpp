@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// explain_test.cpp: the problems of a network's convolutions, derived from shapes, and the output
-// of `explain`.
+// explain_test.cpp: tests that the convolution problems of a network follow from its shapes, and
+// tests the output of `explain`.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -38,7 +38,7 @@ TEST(ConvLayers, FollowTheShapesThroughTheNetwork) {
             "n=8,c=4,h=13,w=13,k=6,r=3,s=3,stride=1,pad=0,dilation=1,groups=1");
 }
 
-// A convolution inside a module that hides the path of the image.
+// A module that contains a convolution but does not report which shape the convolution's input has.
 class Hiding final : public Module {
  public:
   explicit Hiding(const std::shared_ptr<Module>& inside) { add_child("inside", inside); }

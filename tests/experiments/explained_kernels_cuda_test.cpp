@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// explained_kernels_cuda_test.cpp: on `device cuda` too, the named kernels of a step are those that
-// run: algorithms, chains, and dynamic graphs.
+// explained_kernels_cuda_test.cpp: tests that on `device cuda` a step runs exactly the kernels that
+// `explain` names: algorithms, chains, and dynamic graphs.
 #include <algorithm>
 
 #include "experiments/config/build.h"
@@ -77,8 +77,8 @@ TEST_F(ExplainedKernelsOnCuda, ADynamicStepRunsWhatItNames) {
   }
 }
 
-// A layer is described in NCHW. In fp16/bf16, and in tf32 if its algorithm accepts nothing else, it
-// runs in NHWC: such an algorithm must not be reported as refused.
+// `explain` describes a layer in NCHW. In fp16/bf16 the layer runs in NHWC; so does a tf32 layer
+// whose algorithm accepts only NHWC. `explain` must not report such an algorithm as refused.
 TEST_F(ExplainedKernelsOnCuda, AAlgorithmOfChannelsLastAloneIsNotSaidToRefuse) {
   for (const char* precision : {"bf16", "tf32"}) {
     SCOPED_TRACE(precision);

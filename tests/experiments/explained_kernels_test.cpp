@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// explained_kernels_test.cpp: `convscope explain` names the kernels that run. Every config of the
-// repository is explained by the program, trains two steps and evaluates two batches here, and the
-// kernels' own counters are compared with the explanation, layer by layer.
+// explained_kernels_test.cpp: tests that `convscope explain` names the kernels that run. The
+// program explains every config of the repository. The test trains two steps, evaluates two
+// batches, and compares the kernels' own counters with the explanation of each layer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ using testing::KernelTally;
 const std::filesystem::path kConfigs = CONVSCOPE_SOURCE_DIR "/experiments/configs";
 constexpr std::int64_t kSteps = 2;
 
-// Returns a config with few images at a time; for a sweep its first member.
+// Returns a config with a small batch size. For a sweep, returns the config of its first member.
 ExperimentConfig config_of(const std::filesystem::path& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
@@ -49,15 +49,17 @@ ExperimentConfig config_of(const std::filesystem::path& path) {
   return config;
 }
 
-// Returns the text of a problem with images in this layout; the keys of a convolution come first.
+// Returns the text of a problem with a key for the layout of the images, inserted after the keys
+// that every convolution has.
 std::string in_layout(std::string problem, const std::string& layout) {
   if (layout == "nchw") return problem;
   const std::size_t others = std::min(problem.find(",offset_groups="), problem.size());
   return problem.insert(others, ",layout=" + layout);
 }
 
-// Each batch of a sparse convolution has its own sites, and `explain` has seen none, so `auto` may
-// choose another algorithm (sparse_config_test.cpp compares named ones). Compares direction, kind,
+// Removes the site counts from the text of a sparse problem. `explain` knows no sites, while each
+// batch has different ones, so `auto` may choose another algorithm in the run
+// (sparse_config_test.cpp compares named algorithms). The remaining text has direction, kind,
 // kernel size and channels.
 std::string without_sites(const std::string& problem) {
   const std::size_t grid = problem.find(",grid="), pairs = problem.find(",pairs=");
@@ -75,7 +77,8 @@ KernelTally without_sites(const KernelTally& tally) {
   return out;
 }
 
-// Returns what `explain` predicts for this config, in the given mode, for `times` steps.
+// Returns the kernel runs that `explain` predicts for `times` steps of this config in the given
+// mode.
 KernelTally said_by(const Json& explained, const char* mode, std::int64_t times) {
   std::map<std::string, std::string> problems;
   for (const Json& conv : explained.at("convolutions")) {
@@ -95,8 +98,8 @@ KernelTally said_by(const Json& explained, const char* mode, std::int64_t times)
   return without_sites(tally);
 }
 
-// LeNet with both convolutions in one chain. The config names the chain, because `auto` may choose
-// differently on another CPU.
+// A LeNet whose two convolutions run as one chain. The config names the chain, because `auto` may
+// choose another algorithm on another CPU.
 ExperimentConfig config_with_a_chain() {
   ExperimentConfig config = config_of(kConfigs / "quickstart.yaml");
   const char* const lanes = "direct_batch_lanes";
@@ -156,7 +159,7 @@ Dataset random_images(const ExperimentConfig& config, const SampleInfo& sample,
   return data;
 }
 
-// How often each kernel has run in two training steps and in two batches of evaluation.
+// Counts how often each kernel runs in two training steps and in the evaluation of two batches.
 struct Ran {
   KernelTally training, inference;
 };
@@ -171,7 +174,8 @@ Ran run_steps(const ExperimentConfig& config) {
   TrainStep step(*model, *optimizer, 0, config.device, 0, config.train.plan);
   Ran out;
   KernelCounter counter;
-  // The first step is not counted: it compiles, and "measure" times its candidates in it.
+  // The first step is not counted: it compiles the graph, and the policy "measure" times its
+  // candidates in it.
   for (const bool counted : {false, true}) {
     counter.forget();
     loader.start_epoch(0);
@@ -202,8 +206,8 @@ TEST(ExplainedKernels, EveryConfigRunsWhatExplainSays) {
     if (name.starts_with("base_")) continue;  // names no data set
     SCOPED_TRACE(name);
     const ExperimentConfig config = config_of(file.path());
-    // Sets the number of threads as a run does, because `auto` depends on it and another test may
-    // have changed it.
+    // Sets the number of threads to that of a run, because `auto` depends on the number and another
+    // test may have changed it.
     set_num_threads(static_cast<int>(config.threads));
     const Json said = explained(config);
     if (said.is_null()) continue;
@@ -216,14 +220,14 @@ TEST(ExplainedKernels, EveryConfigRunsWhatExplainSays) {
   EXPECT_GE(count, 20);
 }
 
-// The comparison fails for a wrong explanation: one with a wrong kernel, one with a direction that
-// does not run, and one without a layer.
+// The comparison must fail for a wrong explanation. The test makes three: one names a wrong kernel,
+// one names a direction that does not run, and one lacks a layer.
 TEST(ExplainedKernels, ALieIsFound) {
   const ExperimentConfig config = config_with_a_chain();
   const Json honest = explained(config);
   const Ran ran = run_steps(config);
   ASSERT_TRUE(differences(said_by(honest, "training", kSteps), ran.training).empty());
-  Json lie = honest;  // what selection would choose for the single layer, where a chain runs
+  Json lie = honest;  // the algorithm for the single layer, although a chain runs
   for (Json& kernel : lie.at("steps").at(0).at("kernels")) {
     if (kernel.at("layer") == "c1") kernel["kernel"] = "depthwise";
   }
@@ -241,7 +245,7 @@ TEST(ExplainedKernels, ALieIsFound) {
   EXPECT_EQ(differences(said_by(lie, "training", kSteps), ran.training).size(), 1u);
 }
 
-// A named algorithm runs, or the config is refused; no other algorithm replaces it.
+// If a config names an algorithm, either this algorithm runs or the config is refused.
 TEST(ExplainedKernels, ANamedAlgorithmIsHonouredOrRefused) {
   int honoured = 0, refused = 0;
   for (const std::string& name : conv2d_algorithms(DeviceType::cpu).names()) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The report and the plots of a fresh run leave out no line of its files: fresh_run.py PROGRAM ROOT
+"""Tests that report and plots of a fresh run contain every line of its files: fresh_run.py PROGRAM
+ROOT
 
-A run that writes every file (validation, pruning and quantisers) is trained in a temporary folder.
-Its tables are then compared with the report and the SVG files.
+Trains a run that writes every kind of file (validation, pruning and quantisers) in a temporary
+folder, then compares its tables with the report and the SVG files.
 """
 import csv
 import json
@@ -66,13 +67,13 @@ class FreshRun(unittest.TestCase):
     def test_curves_show_train_validation_and_test_at_every_epoch(self):
         for text in (self.svg("curves.svg"), self.report):
             for epoch in range(1, EPOCHS + 1):
-                # The panel of the loss and the panel of accuracy each have a point of validation
-                # and a point of test.
+                # The loss panel and the accuracy panel each mark one value of the validation images
+                # and one value of the test images.
                 points = re.findall(rf"<title>[^<]*, epoch {epoch}: ", text)
                 self.assertEqual(len(points), 4, f"points of epoch {epoch}")
             for split in ("train", "val", "test"):
                 self.assertTrue(re.search(rf">{split}<", text), f"no line of {split}")
-                # The paths in the panels of loss and accuracy have one point per epoch.
+                # Each path in the loss panel and in the accuracy panel has one point per epoch.
                 paths = re.findall(rf'<path d="([^"]*)"[^>]*><title>{split}</title></path>', text)
                 self.assertEqual(len(paths), 2, f"lines of {split}")
                 for path in paths:

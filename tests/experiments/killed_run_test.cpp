@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// killed_run_test.cpp: the program, stopped from outside in the middle of an epoch and resumed,
-// ends with the same bits as an undisturbed run.
+// killed_run_test.cpp: kills the program in the middle of an epoch and resumes the run. Tests that
+// the result has the bits of an uninterrupted run.
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -12,7 +12,7 @@
 namespace convscope::testing {
 namespace {
 
-// The config is a list of layers with a dropout, because LeNet-5 has none.
+// The config lists its layers, because it needs a dropout and LeNet-5 has none.
 constexpr const char* kConfig = R"(name: small
 data: {set: synthetic_digits, train_size: 640, test_size: 100, batch_size: 16}
 layers:
@@ -41,7 +41,7 @@ class KilledRun : public ::testing::Test {
   std::string latest(const std::string& runs) const {
     return root_.path() + "/" + runs + "/small/latest";
   }
-  // Waits until `steps` steps have been logged; returns false after a timeout.
+  // Waits until the run has logged `steps` steps; returns false after a timeout.
   bool wait_for_steps(const std::string& runs, std::int64_t steps) const {
     for (int i = 0; i < 6000; ++i) {
       const std::string rows = text_of(latest(runs) + "/metrics.jsonl");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruned_run_test.cpp: the block `sparsity:` from the config to the run folder: its files, resuming
-// after an interruption, refusals.
+// pruned_run_test.cpp: tests runs with the config block `sparsity:`: the files in the run folder,
+// resuming after an interruption, and refused settings.
 #include <csignal>
 
 #include "experiments/config/build.h"

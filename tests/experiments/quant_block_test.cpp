@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_block_test.cpp: the block `quant:` of a config, from text to network and optimiser.
+// quant_block_test.cpp: tests that the config block `quant:` creates the right quantisers in the
+// network and the right parameter groups in the optimiser.
 #include <gtest/gtest.h>
 
 #include "experiments/config/build.h"
@@ -78,7 +79,8 @@ TEST(QuantBlock, GivesTheStepsTheirRateAndNoDecay) {
   EXPECT_EQ(steps.lr_scale, 0.25);
   EXPECT_EQ(steps.weight_decay, 0);
   EXPECT_EQ(optimizer->groups()[1].weight_decay, 0.1);
-  // Without quantisers, or with fixed steps, no step is learnt, so there is no group for steps.
+  // If a network has no quantisers, or their step sizes are fixed, the optimiser has no parameter
+  // group for step sizes.
   const ExperimentConfig plain = parsed("");
   EXPECT_EQ(build_optimizer(plain, *build_model(plain, {1, 28, 28}, 10))->groups().size(), 1u);
   const ExperimentConfig fixed = parsed("quant: {method: minmax}\n");

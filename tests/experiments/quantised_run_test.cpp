@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantised_run_test.cpp: the block `quant:` from the config to the run folder: the begin of
-// quantisers, their files, resuming after an interruption.
+// quantised_run_test.cpp: tests runs with the config block `quant:`: when quantisation begins, the
+// files in the run folder, resuming after an interruption.
 #include <csignal>
 
 #include "experiments/config/build.h"
@@ -55,8 +55,8 @@ std::vector<float> weights_alone(const Module& model) {
 }
 
 TEST(QuantisedRun, interrupted_at_any_step_ends_with_the_same_bits_and_the_same_quant_csv) {
-  // The run has 40 steps, 20 per epoch. Quantisation begins within an epoch, at the end of an
-  // epoch, or with the first step.
+  // The run has 40 steps, 20 per epoch. The cases begin to quantise within an epoch, at the end of
+  // an epoch, and at the first step.
   for (const char* quant : {"w_bits: 4, a_bits: 4, begin: 0.35, calibration_batches: 3",
                             "w_bits: 2, a_bits: 2, begin: 0.5, per_channel: true, step: floored",
                             "method: minmax, begin: 0.3, calibration_batches: 4"}) {

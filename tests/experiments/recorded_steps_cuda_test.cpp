@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorded_steps_cuda_test.cpp: steps that the device runs by itself equal those that the host
-// would request.
+// recorded_steps_cuda_test.cpp: tests that training steps which the device replays from a recording
+// equal the steps that the host launches one by one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ using RecordedStepsOnCuda = testing::CudaTest;
 constexpr std::int64_t kImages = 46, kBatch = 8;  // 5 full batches and one of 6
 constexpr int kClasses = 5;
 
-// Images of noise with a bright spot, whose position is the class.
+// Makes images of noise with one bright spot; the position of the spot is the class.
 Dataset spots(std::int64_t count) {
   Dataset data;
   data.name = "spots";
@@ -117,7 +117,8 @@ Loader loader_of(std::int64_t count = kImages) {
 
 double rate(std::int64_t step) { return 0.05 / static_cast<double>(1 + step); }
 
-// Trains from `step` to the end of `epochs` epochs, at most `most` steps in a launch.
+// Trains recorded steps from `step` to the end of `epochs` epochs, with at most `most` steps per
+// launch.
 std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, std::int64_t epochs,
                                         int most, double clip_norm = 0,
                                         LossScale* scale = nullptr) {
@@ -145,8 +146,8 @@ std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, s
   return out;
 }
 
-// Trains like the function above, but with batches from the loader and one step at a time; stops
-// before step `until`.
+// Trains like train_recorded(), but takes batches from the loader, launches one step at a time, and
+// stops before step `until`.
 std::vector<StepResult> train_stepwise(const Network& net, Device device, std::int64_t until,
                                        bool plans, double clip_norm = 0,
                                        LossScale* scale = nullptr) {
@@ -194,8 +195,8 @@ TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
   const auto want = train_stepwise(dynamic, Device{}, 12, /*plans=*/false);
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i) {
-    // The summation order differs in f32, by about 1e-7 per step, which 12 steps at a rate of 0.05
-    // or less hardly increase.
+    // Recorded steps sum in another order than the CPU, so each step differs by about 1e-7. Over 12
+    // steps at a rate of at most 0.05, the difference hardly grows.
     EXPECT_NEAR(static_cast<double>(got[i].loss), want[i].loss, 2e-5) << "step " << i;
     EXPECT_NEAR(got[i].correct, static_cast<double>(want[i].correct), 1) << "step " << i;
   }
@@ -205,8 +206,9 @@ TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-5);
 }
 
-// Between the two kernels of the linear layers, and between the update and the first of these
-// kernels, other kernels run that let the next kernel start before they have waited.
+// The kernels named here allow the next kernel to start before they have waited for the previous
+// one. They run between the two kernels of the linear layers, and between the update and the first
+// linear kernel.
 TEST_F(RecordedStepsOnCuda, follow_the_cpu_where_kernels_let_the_next_one_start_at_once) {
   for (const char* algorithm : {"implicit_gemm", "implicit_gemm_tma_halves", "direct"}) {
     SCOPED_TRACE(algorithm);
@@ -268,7 +270,8 @@ TEST_F(RecordedStepsOnCuda, draw_the_dropout_and_the_statistics_of_the_step) {
   expect_same_weights(recorded, planned);
 }
 
-// fp16/bf16 in NHWC, with dropout on f32 NCHW images in between, and a chain.
+// Tests fp16/bf16 networks: one with NHWC images and a dropout that runs on f32 NCHW images, and
+// one with a chain of convolutions.
 TEST_F(RecordedStepsOnCuda, give_the_bits_of_planned_steps_in_half_precision) {
   for (const auto& specs : {with_batch_norm_and_dropout(), lenet()}) {
     const Network recorded = network(cuda(), specs, "sgd", ComputePrecision::bf16);
@@ -304,7 +307,8 @@ TEST_F(RecordedStepsOnCuda, clip_gradients_like_planned_steps) {
   train_stepwise(planned, cuda(), 6, /*plans=*/true, 0.3);
   const std::vector<float> a = weights_of(recorded);
   const std::vector<float> b = weights_of(planned);
-  // Single steps apply the clipping factor in double, recorded steps in f32.
+  // A single step applies the factor of gradient clipping in double; a recorded step applies it
+  // in f32.
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
 }
 
@@ -313,8 +317,8 @@ bool same_state(const LossScale& a, const LossScale& b) {
          a.state().skipped == b.state().skipped;
 }
 
-// The scale begins beyond the range of f32. The first steps are skipped, and each of them halves
-// the scale.
+// The loss scale starts beyond the range of f32. Each of the first steps overflows, so it is
+// skipped and halves the scale.
 TEST_F(RecordedStepsOnCuda, scale_the_loss_as_the_host_does) {
   for (const char* optimizer : {"sgd", "adam"}) {
     SCOPED_TRACE(optimizer);
@@ -344,7 +348,8 @@ TEST_F(RecordedStepsOnCuda, scale_the_loss_as_the_host_does) {
   }
 }
 
-// A power of two changes no bit, and clipping sees unscaled gradients.
+// The loss scale is a power of two, so scaling changes no bit of a mantissa. Clipping uses unscaled
+// gradients.
 TEST_F(RecordedStepsOnCuda, give_the_same_bits_with_any_loss_scale_that_fits) {
   const Network plain = network(cuda(), lenet());
   const Network scaled = network(cuda(), lenet());
@@ -448,8 +453,8 @@ TEST_F(RecordedStepsOnCuda, say_why_they_are_not_recorded) {
   EXPECT_EQ(why, "cpu records no kernels");
 }
 
-// Tests only the gather kernel: its batches equal those of the loader bit by bit, for image sizes
-// that are multiples of four pixels and for others.
+// Tests the gather kernel by itself: its batches have the bits of the loader's batches. Image sizes
+// are multiples of four pixels, and others.
 TEST_F(RecordedStepsOnCuda, see_the_batches_of_the_loader) {
   for (const std::int64_t side : {5, 6, 40}) {
     Dataset data;

@@ -12,8 +12,8 @@
 namespace convscope::testing {
 namespace {
 
-// 20 steps per epoch; the masks are final after step 20 (end 0.33 of 60), and the filters are
-// removed at the beginning of the second epoch.
+// The run has 20 steps per epoch, 60 in all. The masks are final after step 20 (`end: 0.33`), so
+// the pruned filters are removed at the start of the second epoch.
 std::string yaml_of(const char* remove, const char* optim, const char* more = ", end: 0.33") {
   return cat(
       "name: removed\n"
@@ -64,13 +64,14 @@ TEST(Removal, goes_on_as_the_masked_network_would_with_half_the_filters) {
     EXPECT_EQ(masked.summary.execution, "masked dense");
     EXPECT_EQ(removed.summary.execution, "compact dense");
     EXPECT_LT(removed.summary.params, masked.summary.params / 2);
-    // The two runs use different summation orders for 40 steps. A lost momentum would change these
-    // biases by some 1e-3, a thousand times as much as rounding does.
+    // The two runs sum in different orders during 40 steps. If the removal lost the momentum, these
+    // biases would change by about 1e-3, a thousand times the effect of rounding.
     ASSERT_EQ(removed.weights.size(), masked.weights.size());
     for (std::size_t i = 0; i < masked.weights.size(); ++i) {
       EXPECT_NEAR(removed.weights[i], masked.weights[i], 1e-5f) << optim << " " << i;
     }
-    // Times and memory are those of the small network only: two epochs without warm-up steps.
+    // The summary holds times and memory of the small network only, from two epochs without warm-up
+    // steps.
     EXPECT_EQ(removed.summary.timed_steps, 40 - kTimingWarmupSteps);
     EXPECT_LT(removed.summary.avg_backward_mem, masked.summary.avg_backward_mem);
     EXPECT_NE(text_of(folder.file("layers.csv")).find("c1"), std::string::npos);

@@ -41,7 +41,8 @@ TEST(RunTable, markdown_has_the_agreed_columns_in_order) {
       "7.5              | 5           | -     |\n");
 }
 
-// Each number of a summary has a different value here; a column shows the field of its name.
+// Each field of this summary has a different value, so a column that shows the wrong field is
+// noticed.
 TEST(RunTable, every_column_holds_the_field_of_its_name) {
   nlohmann::json fields = nlohmann::json::parse(to_json_text(RunSummary{}));
   double next = 1;

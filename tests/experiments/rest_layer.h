@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rest_layer.h: a layer that sleeps for a known time and keeps a known number of bytes.
+// rest_layer.h: a layer that sleeps for a given time and keeps a given number of bytes.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace convscope::testing {
 
-// y = x after a sleep. Keeps `kept` bytes for its backward.
+// Returns x after a sleep, and keeps `kept` bytes until the backward pass.
 class Rest final : public Operation {
  public:
   Rest(double forward_ms, double backward_ms, std::int64_t kept)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// resume_test.cpp: a run that is stopped and resumed ends with the same bits as an uninterrupted
+// resume_test.cpp: tests that a run which is stopped and resumed has the bits of an uninterrupted
 // run.
 #include <csignal>
 
@@ -17,7 +17,7 @@ struct Ended {
   double test_loss = 0;
 };
 
-// Returns the content of metrics.jsonl that does not depend on the clock.
+// Returns metrics.jsonl without the values that depend on the clock.
 std::string without_time(const std::string& metrics) {
   std::istringstream lines(metrics);
   std::string out;
@@ -46,7 +46,8 @@ Ended uninterrupted() {
   return run(small_setup(7), folder, false);
 }
 
-// The learning rate is requested before each step, so the rate function interrupts the run.
+// The trainer calls the learning-rate function before each step, so this function can interrupt the
+// run at a chosen step.
 TrainingSetup interrupted_at(std::int64_t step, std::function<void()> what) {
   TrainingSetup setup = small_setup(7);
   setup.learning_rate = [step, what](const SchedulePoint& point) {
@@ -112,7 +113,7 @@ TEST(Resume, after_a_crash_drops_the_rows_behind_the_checkpoint) {
   const Ended whole = uninterrupted();
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "parts", 7);
-  // Step 31 is in the third epoch; the checkpoint is the one after the second.
+  // Step 31 is in the third epoch, so the newest checkpoint is that of the second epoch.
   const auto crash = [] { fail(ErrorKind::kRun, "test", "a crash"); };
   EXPECT_THROW(run(interrupted_at(31, crash), folder, false), Error);
   const Ended rest = run(small_setup(7), folder, true);

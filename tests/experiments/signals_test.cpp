@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals_test.cpp: a run notices Ctrl-C, SIGTERM, a closing terminal and a broken pipe.
+// signals_test.cpp: tests how a run reacts to Ctrl-C, SIGTERM, a closed terminal and a broken pipe.
 #include "experiments/trainer/signals.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_config_test.cpp: configs of networks with sparse convolutions. Tests which layers they
-// build or refuse, the layer table, quantisers and masks, training, resuming and evaluation.
+// sparse_config_test.cpp: tests configs of networks with sparse convolutions: accepted and refused
+// layers, the layer table, quantisers and masks, training, resuming and evaluation.
 #include <csignal>
 
 #include "datasets/loader.h"

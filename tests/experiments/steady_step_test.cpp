@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// steady_step_test.cpp: once its shapes have been seen, a training step allocates nothing from the
-// system: no operator new, no block from the device's allocator.
+// steady_step_test.cpp: tests that a training step allocates no system memory once all shapes have
+// occurred. Counts calls of operator new and blocks that the device allocator requests.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -72,7 +72,7 @@ struct Counts {
   std::int64_t system_allocations = 0;
 };
 
-// Counts over steps of the second epoch; the first epoch has all shapes.
+// Counts allocations in the second epoch; every shape has occurred in the first epoch.
 Counts count_steady_steps(TrainingSetup& setup) {
   TrainStep step(*setup.model, *setup.optimizer, setup.clip_norm, setup.device);
   Batch batch;

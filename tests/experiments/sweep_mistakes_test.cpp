@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_mistakes_test.cpp: every mistake in a sweep gets one sentence with its place, before
-// anything is trained.
+// sweep_mistakes_test.cpp: tests that every mistake in a sweep is reported before training, in one
+// sentence with file, line and column.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// trainer_test.cpp: the trainer learns, writes its folder, and stops at a non-finite loss.
+// trainer_test.cpp: tests that the trainer learns, writes its run folder, and stops at a loss that
+// is not finite.
 #include "experiments/trainer/trainer.h"
 
 #include <cmath>
@@ -95,7 +96,8 @@ TEST(Trainer, keeps_the_last_good_checkpoint_when_a_later_epoch_diverges) {
   setup.learning_rate = [](const SchedulePoint& point) { return point.step < 20 ? 0.05 : 1e30; };
   RunFolder folder = RunFolder::create(root.path(), "nan", 1);
   error_of([&] { run_quietly(setup, folder); }, ErrorKind::kRun);
-  // Such short epochs write their results only at the end of the run.
+  // The trainer does not write files after each of such short epochs, so these results come from
+  // the end of the run.
   EXPECT_EQ(parse_summary(text_of(folder.file("summary.json"))).epochs, 1);
   TrainingSetup again = small_setup(2);
   RunFolder same = std::move(folder);
@@ -107,8 +109,8 @@ TEST(Trainer, keeps_the_last_good_checkpoint_when_a_later_epoch_diverges) {
   for (float weight : weights_of(*again.model)) EXPECT_TRUE(std::isfinite(weight));
 }
 
-// Running statistics may be infinite while the loss is finite, because training steps do not read
-// them.
+// Training steps do not read the running statistics of a batch norm. So these statistics may be
+// infinite while the loss is finite.
 TEST(Trainer, keeps_the_checkpoint_before_one_with_a_number_that_is_not_finite) {
   for (const bool tested : {false, true}) {
     const TemporaryFolder root;
@@ -259,8 +261,8 @@ TEST(Trainer, weighs_the_memory_of_a_step) {
   setup.train->start_epoch(0);
   ASSERT_TRUE(setup.train->next(batch));
   const StepResult first = step.run(batch, 0.05);
-  // The lower bound is what the backward needs: the hidden layer before or after the ReLU, and the
-  // probabilities. The upper bound is a few copies of all values.
+  // Lower bound: the backward pass needs the hidden layer (before or after the ReLU) and the
+  // probabilities. Upper bound: a few copies of all values.
   const std::int64_t hidden_bytes = 16 * 16 * 4;
   const std::int64_t logits_bytes = 16 * 4 * 4;
   EXPECT_GE(first.forward_bytes, hidden_bytes + logits_bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// training_cuda_test.cpp: training on `device cuda`: the same curve as on the CPU, the same bits
-// twice, checkpoints that move between devices, failures after which a run can resume.
+// training_cuda_test.cpp: tests training on `device cuda`: the losses of the CPU, the same bits in
+// two runs, checkpoints that move between devices, and resuming after failures.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -29,7 +29,8 @@ using TrainingOnCuda = testing::CudaTest;
 using NetworksOnCuda = testing::CudaTest;
 using ModulesOnCuda = testing::CudaTest;
 
-// Returns a new optimiser of `like`'s kind and momentum for the model on its present device.
+// Returns a new optimiser for the model on its present device, with the kind and the momentum of
+// `like`.
 void renew_optimizer(TrainingSetup& setup) {
   ParameterGroup group;
   for (const NamedParameter& parameter : setup.model->parameters()) {
@@ -154,9 +155,9 @@ Curve curve_of(const ExperimentConfig& config, int steps) {
   return curve;
 }
 
-// CPU and GPU add in different orders, so the gradients of each step differ by about
-// sqrt(terms) 2^-24. Training amplifies the difference. The relative difference of the losses may
-// be 1e-5 in step 0 and 1e-5 1.4^s in step s, but at most 1e-2.
+// CPU and GPU add in different orders, so the gradients of each step differ by about sqrt(terms)
+// 2^-24, and training amplifies the difference. The allowed relative difference of the losses is
+// 1e-5 in step 0 and 1e-5 1.4^s in step s, but at most 1e-2.
 void expect_same_curve(const Curve& got, const Curve& want) {
   ASSERT_EQ(got.losses.size(), want.losses.size());
   for (std::size_t s = 0; s < want.losses.size(); ++s) {
@@ -190,9 +191,9 @@ TEST_F(NetworksOnCuda, GiveTheSameBitsTwice) {
 }
 
 // Checks the relative L2 error of each gradient. Sums of n terms in different orders differ by
-// about sqrt(n) 2^-24. The condition numbers of the later layers multiply this error. The largest
-// factor comes from batch norm over few values: the last batch norms of the small network see 8
-// values. At CIFAR's size two CPU algorithms differ by 3e-6.
+// about sqrt(n) 2^-24, and the later layers amplify this error. A batch norm over few values
+// amplifies it most: the last batch norms of the small network see 8 values. On images of CIFAR's
+// size two CPU algorithms differ by 3e-6.
 TEST_F(NetworksOnCuda, HaveTheGradientsOfTheCpuTensorByTensor) {
   struct Case {
     const char* model;
@@ -244,14 +245,14 @@ TEST_F(NetworksOnCuda, TrainInEachPrecisionLikeInF32) {
     const Curve rounded = curve_of(
         config_of(kLenet, {"train.plan=false", cat("precision=", one.precision)}, cuda()), steps);
     for (int s = 0; s < steps; ++s) {
-      // Rounding errors of operands average out in sums. The remaining error grows with the number
-      // of steps.
+      // The rounding errors of the operands nearly cancel in a sum. The remaining error grows with
+      // the number of steps.
       EXPECT_NEAR(rounded.losses[static_cast<std::size_t>(s)],
                   exact.losses[static_cast<std::size_t>(s)], 4 * one.unit * (1 + s))
           << "step " << s;
     }
-    // The result must differ from that of f32, except on the emulated GPU, which multiplies TF32 as
-    // f32.
+    // Losses in reduced precision must differ from those in f32. The emulated GPU is an exception
+    // for TF32, because it multiplies in f32.
     if (!is_emulated() || std::string(one.precision) != "tf32") {
       EXPECT_NE(rounded.losses, exact.losses);
     }
@@ -359,7 +360,7 @@ TEST_F(TrainingOnCuda, EndsNearTheWeightsOfTheCpuAndWithTheSameBitsTwice) {
   const Ended second = whole_run(cuda());
   EXPECT_EQ(first.code, 0);
   EXPECT_EQ(first.weights, second.weights);
-  // Each of the 39 steps with momentum adds a difference of some 1e-6 of the update.
+  // With momentum, each of the 39 steps adds a difference of about 1e-6 of the update.
   EXPECT_LT(distance(first.weights, on_cpu.weights), 1e-4);
   EXPECT_NEAR(*first.summary.acc, *on_cpu.summary.acc, 2.01);  // one of 50 images
   EXPECT_EQ(first.summary.phases, "timed apart");
@@ -396,10 +397,10 @@ TEST_F(TrainingOnCuda, AStoppedRunGoesOnWithTheSameBits) {
   EXPECT_EQ(run(small_setup_on(cuda(), 7), folder, true).weights, whole_run(cuda()).weights);
 }
 
-// Quantisers (also per channel, and not from the first step on), masks that change, and filters
-// that are removed during training. Excluded is a calibration that puts the largest value on the
-// last code (mse and minmax may) of a step exp(t): whether that value counts as clipped would
-// depend on the last bit of exp.
+// Tests quantisers (per tensor and per channel, from the first step or later), changing masks, and
+// filters that are removed during training. The calibrations mse and minmax are excluded for step
+// sizes stored as exp(t). They may put the largest value exactly on the last code, and the last bit
+// of exp would decide whether this value counts as clipped.
 TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
   const std::vector<std::vector<std::string>> ways = {
       {"quant={w_bits: 4, a_bits: 4, first_last_bits: 8, init: mean_abs}"},
@@ -423,9 +424,9 @@ TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
     const Ended on_cuda = trained(cuda());
     EXPECT_EQ(on_cuda.code, 0);
     EXPECT_EQ(on_cuda.summary.params, on_cpu.summary.params);
-    // A value halfway between two codes may be rounded to either code, and either of two weights of
-    // nearly equal size may be pruned. One 4-bit code in a layer of 16 values changes the result by
-    // some percent.
+    // CPU and GPU may round a value halfway between two codes differently, or prune different
+    // weights of nearly equal size. In a layer of 16 values, one changed 4-bit code changes the
+    // result by some percent.
     EXPECT_LT(distance(on_cuda.weights, on_cpu.weights), 0.05);
     if (way[0] == ways[0][0]) {
       EXPECT_EQ(trained(cuda()).weights, on_cuda.weights);
@@ -433,8 +434,8 @@ TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
   }
 }
 
-// A step that counts clipped values runs unrecorded, at the end of each epoch; later steps are
-// recorded again. So are steps after a change of masks.
+// The last step of an epoch counts clipped values, so it runs unrecorded. Later steps are recorded
+// again, also after a change of the masks.
 TEST_F(TrainingOnCuda, CompressedStepsStayRecordedFromEpochToEpoch) {
   for (const char* way :
        {"quant={w_bits: 4, a_bits: 4}",
@@ -452,7 +453,8 @@ TEST_F(TrainingOnCuda, CompressedStepsStayRecordedFromEpochToEpoch) {
   }
 }
 
-// A named algorithm runs instead of the chain; its images are fp16/bf16 NHWC.
+// The config names an algorithm, so this algorithm runs instead of the chain. Its images are
+// fp16/bf16 in NHWC.
 TEST_F(TrainingOnCuda, HalfPrecisionIsRecordedAndNamesItsLayout) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "half", 3);
@@ -485,7 +487,7 @@ TEST_F(TrainingOnCuda, TheEnvironmentNamesTheDevice) {
 
 // ---- failures ----
 
-// The device's copies to the host fail from the n-th on, as if the driver had died.
+// From the n-th copy on, all copies from the device to the host fail, as if the driver had crashed.
 class FailingCopies {
  public:
   explicit FailingCopies(int good) : before_(backend_of(cuda())) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// training_fixture.h: a small problem for tests of the trainer: images with one bright column,
-// whose class is the column, and a network of two linear layers.
+// training_fixture.h: a small problem for tests of the trainer. Images have one bright column,
+// whose index is the class; the network has two linear layers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -72,8 +72,8 @@ class TwoLinear final : public Module {
   Variable w1_, b1_, w2_, b2_;
 };
 
-// Returns SGD with momentum on 200 training images in batches of 16: 13 steps per epoch, the last
-// one of 8 images.
+// Returns a setup that trains by SGD with momentum on 200 images in batches of 16. An epoch has 13
+// steps, the last one with 8 images.
 inline TrainingSetup small_setup(std::uint64_t seed, double lr = 0.05) {
   TrainingSetup setup;
   setup.model = std::make_shared<TwoLinear>(seed);

@@ -9,12 +9,13 @@ import signal
 import subprocess
 import time
 
-MEMORY_BYTES = 2 << 30  # of address space: far above the needs of the small configs here
+MEMORY_BYTES = 2 << 30  # address space, far more than the small configs of this campaign need
 
 
 @dataclasses.dataclass
 class Outcome:
-    """How one call ended. `code` is the shell's exit code: 128 + n after signal n."""
+    """The result of one call. `code` is the exit code that a shell shows: 128 + n
+    after signal n."""
     words: list
     code: int
     by_signal: int  # the signal that ended the process; 0: it ended without one
@@ -32,15 +33,14 @@ class Outcome:
 
 
 class Call:
-    """A running call. Its output goes to files, so that no reader can block it. With a limit on
-    files, output goes to pipes, which hold 64 KiB."""
+    """A running call. Its output goes to files, so that the call never waits for a reader. If the
+    size of files is limited, the output goes to pipes, which hold 64 KiB."""
     number = 0
 
     def __init__(self, words, folder, cwd=None, memory=MEMORY_BYTES, file_bytes=None, streams="",
                  env=None, before="", to=None, piped=False):
-        """Starts the call. streams: redirections of the shell, such as '<&- >&-'; before: shell
-        commands that run first; to: the file that stdout goes to; piped: stdout and stderr are
-        pipes."""
+        """Starts the call. streams: shell redirections such as '<&- >&-'. before: shell commands
+        that run first. to: the file for stdout. piped: stdout and stderr are pipes."""
         self.words = [str(word) for word in words]
         Call.number += 1
         self.at = pathlib.Path(folder) / f".call-{os.getpid()}-{Call.number}"
@@ -87,8 +87,8 @@ class Call:
         self.process.wait()
 
     def outcome(self, seconds=60, stoppable=False):
-        """Waits for the end. stoppable: the call may legitimately take long, and must then react to
-        SIGINT."""
+        """Waits until the call ends. With `stoppable`, a call may take long, but it must react
+        to SIGINT."""
         hung = not self.ended_within(seconds)
         if hung and stoppable:
             self.send(signal.SIGINT)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fault campaign: campaign.py PROGRAM [--long] [--only PART] [--seed N] [--count N] [--jobs N]
 
-Kills, signals, damaged files, full disks, closed streams, rivals and hostile surroundings against
-the program `convscope`. README.md says what each part promises. The last line is 'N passed, N
-failed, N skipped'; exit code 1 when a case failed. A failed case is kept, and the one command that
-repeats it is printed.
+The campaign attacks the program `convscope` with kills, signals, damaged files, full disks, closed
+streams, rival processes and hostile surroundings. README.md says what each part requires. The last
+line is 'N passed, N failed, N skipped'; exit code 1 means that a case failed. The files of a failed
+case are kept, and the command that repeats the case is printed.
 """
 import argparse
 import concurrent.futures
@@ -34,7 +34,8 @@ PARTS = [part_kills, part_signals, part_mutated, part_disk, part_streams, part_r
 
 
 def run_case(stage, part, number, keep):
-    """"passed", "failed" or "skipped" (run() returned None: the machine cannot run the case)."""
+    """Returns "passed" or "failed", or "skipped" if this machine cannot run the case (run()
+    returned None)."""
     folder = stage.folder / f"{part.NAME}-{number}"
     folder.mkdir()
     try:

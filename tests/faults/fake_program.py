@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replaces the program: calls the real one (FAKE_REAL) and makes one mistake (FAKE_DOES).
+"""A program for self_test.py that replaces `convscope`: it calls the real one (FAKE_REAL) and makes
+one mistake (FAKE_DOES).
 
 self_test.py runs each part of the campaign against it.
 """
@@ -16,7 +17,7 @@ REAL, DOES, WORDS = os.environ["FAKE_REAL"], os.environ["FAKE_DOES"], sys.argv[1
 
 
 def real():
-    """Returns an exit code; the real program ends with the same code."""
+    """Calls the real program with the same arguments and returns its exit code."""
     return subprocess.run([REAL, *WORDS], check=False,
                           preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL)).returncode
 
@@ -69,7 +70,7 @@ def other_bits():
     if code == 0:
         path = newest("runs/*/2*/ckpt/last.safetensors")
         data = bytearray(path.read_bytes())
-        data[-1] = (data[-1] + 1) % 256  # not XOR: rivals of a finished run get here twice; the bits must still differ
+        data[-1] = (data[-1] + 1) % 256  # not XOR: two rivals change one run, and two XORs cancel
         path.write_bytes(data)
     return code
 
@@ -87,7 +88,7 @@ def write_into_the_lock():
 
 
 def write_no_checkpoint():
-    """Acts as a program that ignores signals but returns the right code."""
+    """Acts as a program that ignores a signal but returns the exit code for this signal."""
     child = subprocess.Popen([REAL, *WORDS])
 
     def stop(number, _):

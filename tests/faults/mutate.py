@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Damages bytes, as disks and copies do, or as a person who edits a text does."""
+"""Damages bytes as a faulty disk, an interrupted copy, or a person with a text editor does."""
 import re
 
 NUMBERS = ["0", "-1", "1", "3", "65", "4096", "100000", "1000000", "1e9", "1e18", "-1e-300", "nan", "inf", "99999999999999999999",
@@ -58,7 +58,7 @@ def empty(data, random):
 
 
 def beginning(data, random):
-    """Damages the start of a file: headers are small and hold the sizes."""
+    """Changes bytes at the start of a file, where most formats have a small header with sizes."""
     head = data[:64]
     return random.choice((flip_bits, zero_piece, remove_piece, random_bytes))(head, random) + data[64:]
 
@@ -111,7 +111,7 @@ TEXT = [flip_bits, cut, cut_tail, remove_piece, double_piece, random_bytes, empt
 
 
 def damaged(data, random, is_text):
-    """Returns bytes that differ from `data`, and a description of the change."""
+    """Returns a damaged copy of `data` and a description of the damage."""
     for _ in range(20):
         how = random.choice(TEXT if is_text else BYTES)
         out = how(data, random)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Disks of many sizes, limits on a file's size, a full stdout: exit code 6; with free space the
-run continues."""
+"""Tests disks of many sizes, limits on the size of a file, and a full stdout. The program must end
+with exit code 6; with free space the run continues."""
 import shlex
 
 import run_files
@@ -11,7 +11,7 @@ from verdict import complaints
 
 NAME, SHORT, LONG = "disk", 10, 48
 TITLE = "small disks, bounds on a file's size, a full stdout"
-# KiB: a run takes about 1 MB, its largest file is 360 KB.
+# Disk sizes in KiB. A run takes about 1 MB, and its largest file is 360 KB.
 DISKS = [4, 8, 12, 20, 28, 40, 64, 100, 180, 300, 420, 600, 780, 900, 1000, 1100]
 FILES = [0, 0.5, 1, 2, 4, 8, 16, 35, 64, 120, 177, 180, 200, 300, 350, 352]
 # Commands that write a result over an older one.
@@ -34,8 +34,8 @@ def run(stage, number, folder):
 
 
 def on_again(stage, folder, first):
-    """The run continues where there is space, and ends like one that had enough space from the
-    beginning."""
+    """Resumes the run where there is enough space. The result must be that of a run that always had
+    enough space."""
     found = complaints(first, codes=(0, 6))
     if first.code == 0:
         return found + the_same(stage, folder, "q")
@@ -50,7 +50,8 @@ def small_disk(stage, folder, kilobytes):
     stage.copy(folder, "q.yaml")
     (folder / "disk").mkdir()
     words = shlex.join([str(stage.program), "run", "q.yaml", "-o", "disk/runs", "--threads", "1"])
-    # The disk disappears with its namespace, so its files are copied to the folder of the case.
+    # The mount of the disk disappears when its namespace ends, so the script copies the files to
+    # the folder of the case.
     script = (f"mount -t tmpfs -o size={kilobytes}k none disk || exit {NO_MOUNT}; {words}; code=$?; "
               "cp -a disk/runs . 2>/dev/null; exit $code")
     first = stage.call(folder, before=shlex.join([*namespace_words(), "sh", "-c", script]) +

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Run folders that somebody has changed: rows of other lengths, links that lead elsewhere."""
+"""Tests run folders that somebody has changed: edited rows, and links that lead out of the
+folder."""
 import json
 
 import run_files
@@ -24,7 +25,7 @@ def run(stage, number, folder):
     return edited(stage, folder, target, number // 2)
 
 
-# # Edits of a text file that keep the content of its rows but change their byte positions.
+# Edits that keep the content of all rows of a text file, but move the rows to other byte positions.
 EDITS = [("metrics.jsonl", lambda text: text.replace(":", ":    ", 1)),
          ("epochs.csv", lambda text: text.replace("\n", "\n\n", 1)),
          ("metrics.jsonl", lambda text: "\n" + text),
@@ -36,7 +37,7 @@ def edited(stage, folder, target, place):
     name, edit = EDITS[place % len(EDITS)]
     path = target / name
     text = edit(path.read_text())
-    if text.endswith("}\n"):  # a row that a killed process wrote after the checkpoint is written again
+    if text.endswith("}\n"):  # as if a killed process had written one more row
         text += text.splitlines()[-1].replace('"epoch":1', '"epoch":2') + "\n"
     path.write_text(text)
     done = stage.train(folder, "q", "--resume", "auto")
@@ -56,7 +57,7 @@ def edited(stage, folder, target, place):
 
 
 def linked(stage, folder, target, name):
-    """A resumed run, a note and a plot must not change the targets of the links."""
+    """Resuming, `note` and `plot` must not change the files to which the links lead."""
     outside = folder / "outside"
     outside.mkdir()
     link = target.parent / name if name == "latest" else target / name

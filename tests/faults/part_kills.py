@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills a run or a sweep at random moments (kill -9). When resumed, it ends with the same bits."""
+"""Kills a run or a sweep at random moments (kill -9). The resumed run must have the same bits."""
 import shutil
 import signal
 
@@ -29,8 +29,8 @@ def kill_at_random(stage, random, folder, whole, words):
 
 
 def kill_some(stage, random, folder, config, words, times):
-    """Kills a call and the calls that resume it; at least one kill comes before the end, if
-    possible."""
+    """Kills a call, and again the calls that resume it. If possible, at least one kill comes before
+    the end of the run."""
     for attempt in range(1, 11):
         killed = 0
         while killed < times and kill_at_random(stage, random, folder,
@@ -51,8 +51,8 @@ def killed_run(stage, random, folder, config):
         if found:
             return found + [seen.told()]
     if run_files.finished(folder / "runs"):
-        # The last kill came after the end of the run, while the page was rewritten. A finished run
-        # is not resumed, so the incomplete page stays.
+        # The last kill came after the end of the run, while the program wrote report.html. A
+        # finished run is not resumed, so the incomplete page remains.
         return the_same(stage, folder, config, half_a_page=True)
     done = stage.call(folder, *words)
     found = complaints(done, codes=(0,)) + the_same(stage, folder, config)
@@ -60,8 +60,8 @@ def killed_run(stage, random, folder, config):
 
 
 def the_same(stage, folder, config, runs_in="runs", half_a_page=False):
-    """Checks that there is exactly one finished run, with the bits and files of an undisturbed
-    run."""
+    """Checks that exactly one run has finished, and that its bits and files are those of an
+    undisturbed run."""
     runs = run_files.finished(folder / runs_in)
     if len(runs) != 1:
         return [f"{len(runs)} finished runs, expected one"]

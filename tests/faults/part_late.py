@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""System calls that are late or fail (shim.cpp): concurrent notes, and each file of a run."""
+"""Tests system calls that are late or fail (shim.cpp), in concurrent `note` commands and for each
+file of a run."""
 import json
 import signal
 import time
@@ -50,7 +51,8 @@ def two_notes(stage, folder):
 
 
 def note_and_run(stage, folder):
-    """A note reads the summary before the run continues, and writes after the run's end."""
+    """Starts a `note` that reads the summary before the run continues, and writes the summary after
+    the run has ended."""
     stage.copy(folder, "paused/q", "q.yaml")
     (folder / "paused").rename(folder / "runs")
     run = stage.newest(folder / "runs/q")
@@ -70,7 +72,7 @@ def note_and_run(stage, folder):
 
 
 def killed_writer(stage, folder):
-    """Kills a writer while the disk is slow: only the older file may exist."""
+    """Kills a writer that waits for a slow disk. Only the older file may exist afterwards."""
     stage.copy(folder, "runs/q")
     (folder / "out").mkdir()
     (folder / "out/old.md").write_text("an older result")
@@ -86,7 +88,8 @@ def killed_writer(stage, folder):
 
 
 def failed_rename(stage, folder, place):
-    """Checks that whichever rename fails, exit code and status.json agree, and the run can continue."""
+    """Lets one rename fail. Exit code and status.json must agree, and the run must be able to
+    continue."""
     name, nth = WRITTEN[place % len(WRITTEN)], 1 + place // len(WRITTEN)
     stage.copy(folder, "q.yaml")
     first = stage.train(folder, "q", more_env=shim(stage, f"rename {name} {nth} fail"))
@@ -94,7 +97,8 @@ def failed_rename(stage, folder, place):
     runs = run_files.runs_below(folder / "runs")
     status = run_files.read_json(runs[0] / "status.json") if runs else {}
     state, code = status.get("state"), status.get("exit_code")
-    # RUNNING: even the final status could not be written; no command treats such a run as finished.
+    # If even the final status could not be written, it stays RUNNING; no command treats such a run
+    # as finished.
     if state in ("DONE", "FAILED") and code != first.code or state == "DONE" and first.code != 0:
         found.append(f"exit code {first.code}, but status.json says {json.dumps(status)}")
     if name == "report.html" and (first.code != 0 or state != "DONE"):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged files of every format: an answer or one sentence, bounded time and memory, nothing lost."""
+"""Damages files of every format. The program must answer or fail with one sentence, in bounded time
+and memory, and lose no file."""
 import functools
 import http.server
 import shutil

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Several processes that resume one run, or train one sweep: one continues, the others refuse."""
+"""Starts several processes that resume one run, or train one sweep. One process continues, the
+others refuse."""
 import signal
 import time
 
@@ -47,7 +48,8 @@ def run(stage, number, folder):
 
 
 def the_same_once(stage, folder):
-    """A rival that starts after the end may begin a separate run; all runs have the same bits."""
+    """Checks that all runs have the same bits. (A rival that starts after the end may begin a new
+    run.)"""
     runs = run_files.finished(folder / "runs")
     if not runs:
         return ["no finished run"]

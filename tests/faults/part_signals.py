@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sends INT, TERM, HUP or PIPE at random moments: a run writes a checkpoint, ends with 128 + n, resumes."""
+"""Sends INT, TERM, HUP or PIPE to a run at random moments. The run must write a checkpoint,
+end with code 128 + n, and resume."""
 import signal
 import time
 
@@ -36,8 +37,8 @@ def run(stage, number, folder):
     else:
         call.send(one)
     stopped = call.outcome(stage.patience)
-    # The signal may arrive after the last step: when all files are written, it may end the process. A
-    # pipe without a reader ends it with the program's last message.
+    # A signal that arrives after the last step may end the process, because all files are written. If
+    # the reader of a pipe has gone, the program's last message ends the process by SIGPIPE.
     through = bool(run_files.finished(folder / "runs"))
     by_itself = begun and not reader_goes and not through
     found = complaints(stopped, codes=(0, 128 + one), signals=() if by_itself else (one,))
@@ -50,7 +51,8 @@ def run(stage, number, folder):
 
 
 def has_begun(folder):
-    """Signals are handled from before the first step on; status.json then says RUNNING."""
+    """Returns whether the program already handles signals: it does so before it writes
+    status.json."""
     return any(folder.glob("runs/*/2*/status.json"))
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Standard streams that are closed, in all seven combinations: the same results and clean files."""
+"""Closes stdin, stdout and stderr, in all seven combinations. Results must be the same, and files
+must contain no messages."""
 import run_files
 from part_kills import same_sweep, the_same
 from verdict import complaints

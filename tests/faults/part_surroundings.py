@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile surroundings: no HOME, odd locales, folders that cannot be written, few descriptors."""
+"""Tests hostile surroundings: no HOME, unusual locales, read-only folders, few file descriptors."""
 import shlex
 
 from calls import Call
@@ -8,8 +8,8 @@ from part_kills import the_same
 from stage import NO_MOUNT, namespace_words
 from verdict import complaints
 
-# Environment variables (None: not set), shell commands before the call, and accepted codes other
-# than 0. The results of a call that ends with 0 are as usual.
+# Each case has environment variables (None removes one), shell commands that run first, and the
+# accepted exit codes other than 0. A call that ends with 0 must have the usual results.
 NO_HOME = {"HOME": None, "XDG_CACHE_HOME": None, "CONVSCOPE_CACHE_DIR": None}
 CASES = [
     ("no HOME", NO_HOME, "", ()),
@@ -82,7 +82,8 @@ def run(stage, number, folder):
 
 
 def read_only(stage, place, words):
-    """Returns a shell command that calls the program where `place` is read-only, and ends."""
+    """Returns a shell command that calls the program with `place` mounted read-only, and then
+    exits."""
     call = shlex.join([str(stage.program), *words])
     script = (f"mount --bind {place} {place} && mount -o remount,bind,ro {place} && cd . || "
               f"exit {NO_MOUNT}; {call}")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Which file of which format is damaged, and which commands then read it.
+"""Lists which files of which formats are damaged, and the commands that read each file.
 
-A reader names the valid files that a case takes, the file that it damages (a pattern; one of the
-matching files is drawn), and the commands. RUN denotes the run folder of the damaged file.
+A Reader names the valid files of a case, the file to damage (a pattern; one matching file is drawn
+at random), and the commands. RUN in a command stands for the run folder of the damaged file.
 """
 import dataclasses
 
@@ -22,7 +22,7 @@ class Reader:
     writes: tuple = ()  # paths that the commands may change
     env: dict = dataclasses.field(default_factory=dict)
     mirror: bool = False  # a server offers the damaged file
-    goes_on: str = ""  # a run of this config continues, and ends with the bits of an undisturbed run
+    goes_on: str = ""  # a config whose run must resume with the bits of an undisturbed run
 
 
 OF_RUNS = [["report", "runs"], ["report", "runs", "-f", "json"], ["report", "runs", "-f", "csv"],

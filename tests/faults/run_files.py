@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a finished run: its bits without the times, and whether two runs have the same bits."""
+"""Reads a finished run. Compares the bits of two runs, without times."""
 import csv
 import hashlib
 import json
@@ -10,13 +10,14 @@ import struct
 
 RESULTS = ["epoch", "step", "lr", "train_loss", "train_acc", "val_loss", "val_acc", "test_loss",
            "test_acc"]
-# Entries of a checkpoint's progress that depend on time, or on the number of processes of a run.
+# Progress entries of a checkpoint that depend on time, or on how many processes have continued the
+# run.
 OF_TIME = ("run_steps.", "warmup_steps.", "epoch_steps.", "epoch_s", "run_s", "epoch_allocations",
            "metrics_bytes", "epochs_bytes")
 
 
 def read_checkpoint(path):
-    """Returns the tensors by name, as (type, shape, bytes), and the metadata."""
+    """Returns the tensors by name, each as (type, shape, bytes), and the metadata."""
     data = path.read_bytes()
     length, = struct.unpack("<Q", data[:8])
     head = json.loads(data[8:8 + length])
@@ -36,7 +37,7 @@ def read_json(path):
 
 
 def bits(run):
-    """Returns all of a run folder that follows from its config only."""
+    """Returns the content of a run folder that depends only on the config."""
     tensors, metadata = read_checkpoint(run / "ckpt/last.safetensors")
     found = {f"tensor {name}": value for name, value in tensors.items()}
     progress = json.loads(metadata["progress"])
@@ -56,7 +57,8 @@ def bits(run):
 
 
 def difference(run, sound):
-    """Returns the first difference between a run and bits() of another; "" when there is none."""
+    """Returns the first difference between a run and the bits() of another run, or "" if there is
+    none."""
     try:
         got = bits(run)
     except (OSError, ValueError, KeyError, struct.error) as error:
@@ -80,14 +82,15 @@ def finished(folder):
 
 
 def names_in(run):
-    """Returns the files of a run folder without the process numbers of its owners."""
+    """Returns the paths of the files of a run folder, except files named after the owner's process
+    id."""
     return sorted(str(path.relative_to(run)) for path in run.rglob("*")
                   if path.is_file() and not path.name.startswith(".owner-"))
 
 
 def snapshot(folder, without=()):
-    """Returns path and content of all files below a folder. without: paths, relative to it, that
-    a call may write."""
+    """Returns path and content of all files below a folder, except `without`: relative paths that a
+    call is allowed to write."""
     found = {}
     for base, below, names in os.walk(folder):
         below[:] = sorted(name for name in below if not name.startswith(".call-"))
@@ -102,7 +105,8 @@ def snapshot(folder, without=()):
 
 
 def lost(before, after):
-    """Returns one sentence for the first older file that is missing or changed; else ""."""
+    """Returns a sentence about the first older file that is missing or changed, or "" if all are
+    intact."""
     for name, digest in before.items():
         if name not in after:
             return f"{name} is gone"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shows that each part of the campaign can fail: self_test.py PROGRAM SHIM
 
-A fake program (fake_program.py) makes one mistake; the part must report it. With a fake program that
-makes no mistake, the same cases pass.
+A fake program (fake_program.py) makes one mistake, which the part must report. If the fake program
+makes no mistake, the same cases must pass.
 """
 import contextlib
 import io
@@ -34,7 +34,8 @@ FULL_OUTPUT = 2  # report -o, without space for a file
 SMALL_FILES = 1
 UNWRITABLE = [case[0] for case in part_surroundings.CASES].index("an output folder that is a file")
 
-# The part, the number of the case, the mistake of the fake program, and the expected complaint.
+# Each row: the part, the number of the case, the mistake of the fake program, the expected
+# complaint.
 MISTAKES = [
     (part_kills, 0, "other_bits", "other bits"),
     (part_kills, 1, "leave_a_file", "left over"),
@@ -84,7 +85,7 @@ class SelfTest(unittest.TestCase):
         cls.stage = Stage(fake, root / "stage", seed=3, maker=PROGRAM)
         cls.stage.patience = 8
         cls.stage.shim = pathlib.Path(sys.argv[2]).resolve()
-        part_mutated.SECONDS = 5  # time that a busy machine needs to start the fake program and let it crash
+        part_mutated.SECONDS = 5  # a busy machine needs this long until the fake program crashes
         cls.count = 0
 
     @classmethod
@@ -109,7 +110,7 @@ class SelfTest(unittest.TestCase):
 
     def test_every_mistake_is_noticed(self):
         for part, number, does, said in MISTAKES:
-            # A kill or a signal may come after the end of a run: then it is repeated at another, earlier
+            # If a kill or a signal comes after the end of a run, the case is repeated with an earlier
             # moment.
             tries = 5 if part in (part_kills, part_signals) else 1
             usual = dict(self.stage.seconds)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// shim.cpp: loaded before the C library (LD_PRELOAD), delays one system call or lets it fail.
+// shim.cpp: a library that is loaded before the C library (LD_PRELOAD) and delays one system call,
+// or lets it fail.
 //
-// FAULT_SHIM="CALL NAME NUMBER WHAT". CALL is `close`, `rename` or `fsync`. The shim affects the
-// NUMBERth such call (0: every call) for a file whose name ends with NAME (rename: the new name;
-// fsync: any file). WHAT is "fail", as on a broken disk, or the milliseconds to wait before the
-// call.
+// The variable FAULT_SHIM has the form "CALL NAME NUMBER WHAT". CALL is `close`, `rename` or
+// `fsync`. The shim counts the calls for files whose name ends with NAME (rename: the new name;
+// fsync: any file). It affects call NUMBER, or every call if NUMBER is 0. WHAT is "fail", as on a
+// broken disk, or the milliseconds to wait before the call.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes one valid file of each format that the program reads, in one folder; cases take copies."""
+"""Makes one valid file of each format that the program reads, in one folder. Cases work on
+copies."""
 import gzip
 import io
 import json
@@ -19,7 +20,7 @@ model: {type: lenet5}
 optim: {type: sgd, lr: 0.05, momentum: 0.9}
 train: {epochs: 2}
 """,
-    # Everything that has state: dropout, Adam, quantisers, masks, validation.
+    # This config uses every feature with state: dropout, Adam, quantisers, masks, validation.
     "rich": """name: rich
 data: {set: synthetic_digits, train_size: 320, val_split: 32, test_size: 50, batch_size: 16,
        augment: {crop_padding: 1, mirror: true}}
@@ -95,7 +96,8 @@ def write_cifar(folder):
 
 
 def cifar_archive():
-    """Returns the archive as a mirror serves it; its checksum is not the published one."""
+    """Returns an archive like that of a download server, but with another checksum than the
+    published one."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
@@ -106,8 +108,8 @@ def cifar_archive():
 
 
 def ceilings(run):
-    """Writes peaks of this machine as `convscope info --measure` does, without measuring for
-    seconds."""
+    """Writes measured peaks as `convscope info --measure` does, without the seconds that a
+    measurement takes."""
     facts = json.loads((run / "env.json").read_text())
     cores = len(os.sched_getaffinity(0))
     one = {key: [1e10, 2e10] for key in ("l2_read", "l2_copy", "l3_read", "l3_copy", "dram_read",

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what all cases share: the tested program, the undamaged input files, the environment of a call."""
+"""Holds what all cases share: the tested program, the undamaged input files, and the environment variables
+of a call."""
 import os
 import pathlib
 import random
@@ -11,16 +12,17 @@ import run_files
 import sound_files
 from calls import MEMORY_BYTES, Call
 
-CALL_SECONDS = 60  # a call that does not train and takes longer counts as a hang
+CALL_SECONDS = 60  # a call that takes longer and does not train counts as a hang
 
 
 class Stage:
     def __init__(self, program, folder, seed=1, maker=None):
-        """maker: the program that makes the sound files, if it is not the one under test."""
+        """maker: the program that makes the valid files; default: the program under test."""
         self.program, self.folder, self.seed = pathlib.Path(program), pathlib.Path(folder), seed
         self.sound = self.folder / "sound"
         self.folder.mkdir(parents=True, exist_ok=True)
-        # `auto` uses the built-in speeds, so that each run chooses the same algorithms.
+        # Without measured peaks, `auto` uses built-in ones, so each run chooses the same
+        # algorithms.
         self.env = {key: value for key, value in os.environ.items()
                     if not key.startswith(("CONVSCOPE_", "OMP_", "GOMP_"))}
         self.env |= {"CONVSCOPE_CACHE_DIR": str(self.folder / "cache"), "CONVSCOPE_MEASURE": "off",
@@ -42,7 +44,7 @@ class Stage:
 
     @staticmethod
     def sweep_bits(folder):
-        """Returns runs by row and seed; more than one finished run of a member is an error."""
+        """Returns finished runs by row and seed. Two finished runs of one member are an error."""
         found = {}
         for run in run_files.finished(folder):
             found.setdefault(f"{run.parent.name} {run.name.split('-')[-1]}", []).append(
@@ -80,7 +82,8 @@ NO_MOUNT = 77  # exit code of a script that is not allowed to mount
 
 
 def namespace_words():
-    """Returns the command that gives a process private mounts, which end with it."""
+    """Returns the words of a command that runs a program with private mounts, which end with the
+    program."""
     return ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
 
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what no call of the program may do, whatever its input: each complaint is one sentence."""
+"""Checks rules that hold for every call of the program, whatever its input. Each complaint is one
+sentence."""
 import re
 import signal
 
-# README.md: ok, run failed, usage, config, data, device, input or output, slower than a baseline
+# The documented exit codes from 0 on (README.md): ok, run failed, usage, config, data, device,
+# input or output, slower than a baseline
 DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 7}
-# Words of a library or the compiler, which tell a user nothing.
+# Words that a library or the compiler would print; they tell a user nothing.
 RAW = re.compile(
     r"std::|json\.exception|terminate called|what\(\):|basic_string|vector::|map::at|\bstoi\b"
     r"|bad_alloc|bad_cast|bad_optional|bad_variant|yaml-cpp|YAML::|CLI::|nlohmann|filesystem error"
@@ -15,7 +17,8 @@ OUT_OF_MEMORY = re.compile(r"out of memory|cannot allocate", re.IGNORECASE)
 
 
 def complaints(outcome, codes=None, signals=()):
-    """codes: the accepted exit codes; signals: those that may have ended the process."""
+    """codes: the accepted exit codes; signals: the signals that are accepted as the end of the
+    process."""
     found = []
     if outcome.hung:
         return ["it hung"]
@@ -35,7 +38,7 @@ def complaints(outcome, codes=None, signals=()):
             break
     if OUT_OF_MEMORY.search(outcome.err):
         found.append("it took more memory than the bound")
-    # `watch` says on stdout how the run ended, and ends with its exit code.
+    # `watch` prints on stdout how the run ended, and exits with the run's exit code.
     silent = "error" not in outcome.err and "watch" not in outcome.words
     if outcome.code in DOCUMENTED - {0, 7} and not outcome.by_signal and silent:
         found.append(f"exit code {outcome.code} without a sentence on stderr")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// arena_plan_test.cpp: tensors share memory if and only if they are never alive at the same time.
+// arena_plan_test.cpp: tests that two tensors of an arena share memory if and only if their
+// lifetimes do not overlap.
 #include "framework/memory/arena_plan.h"
 
 #include <gtest/gtest.h>
@@ -42,15 +43,16 @@ TEST(ArenaPlan, fills_a_gap_between_two_that_stay) {
 }
 
 TEST(ArenaPlan, what_is_large_is_placed_first) {
-  // In the opposite order, the second tensor is above the first, and the large tensor above both.
+  // A planner that places tensors by start time would put the second tensor above the first one,
+  // and the large tensor above both, which wastes memory.
   const ArenaPlan plan = plan_arena({{.bytes = kLine, .first = 0, .last = 1},
                                      {.bytes = kLine, .first = 1, .last = 2},
                                      {.bytes = 7 * kLine, .first = 2, .last = 3}});
   EXPECT_EQ(plan.bytes, 8 * kLine);
 }
 
-// Random lifetimes: overlapping lifetimes must not share bytes, offsets are aligned, and the size
-// is between the lower bound and the sum.
+// Plans tensors with random lifetimes. If two lifetimes overlap, the tensors must not share bytes.
+// Offsets must be aligned, and the size must be between the lower bound and the sum of all sizes.
 TEST(ArenaPlan, random_requests_never_overlap) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     std::vector<ArenaRequest> requests;

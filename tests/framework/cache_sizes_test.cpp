@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_sizes_test.cpp: the cache sizes for tilings, from the system and the environment.
+// cache_sizes_test.cpp: tests where tilings get the cache sizes from: the operating system, or an
+// environment variable.
 #include "framework/machine/cache_sizes.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,8 @@
 namespace convscope {
 namespace {
 
-// Kernels use the sizes in CONVSCOPE_CACHE_SIZES. A text other than two sizes has no effect.
+// The variable CONVSCOPE_CACHE_SIZES sets the two cache sizes. A text that is not two sizes has no
+// effect.
 TEST(CacheSizes, AreGivenByTheEnvironment) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process reads them again
   const auto exits_with = [](const char* given, std::size_t l1, std::size_t l2) {

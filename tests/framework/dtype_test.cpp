@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtype_test.cpp: compares all values of the 16-bit floats with the definition of their formats in
+// dtype_test.cpp: compares every fp16 and bf16 value with the definition of the format, computed in
 // double.
 #include "framework/dtype.h"
 
@@ -12,7 +12,7 @@
 namespace convscope {
 namespace {
 
-// Returns the value of the bits: sign, exponent field of `e` bits, fraction of `f` bits.
+// Returns the value of a float with sign, exponent field of `e` bits and fraction of `f` bits.
 double value_of(std::uint32_t bits, int e, int f) {
   const int sign = (bits >> (e + f)) & 1;
   const int field = static_cast<int>((bits >> f) & ((1u << e) - 1));
@@ -47,8 +47,8 @@ void check_all() {
     ASSERT_EQ(Half(static_cast<float>(half)).bits, bits) << "there and back";
     if (bits < 0x8000 && std::isfinite(want)) values.push_back(want);
   }
-  // Rounding between neighbours a < b: the middle goes to the neighbour with even bits, numbers
-  // below the middle to a, and numbers above the middle to b.
+  // Rounding between two neighbours a < b: numbers below the midpoint round to a, numbers above it
+  // to b, and the midpoint to the neighbour with even bits.
   for (std::uint32_t bits = 0; bits + 1 < values.size(); ++bits) {
     const double middle = (values[bits] + values[bits + 1]) / 2;
     const auto at = static_cast<float>(middle);
@@ -62,7 +62,8 @@ void check_all() {
   const auto infinity = static_cast<std::uint32_t>(values.size());
   EXPECT_EQ(Half(INFINITY).bits, infinity);
   EXPECT_EQ(Half(-INFINITY).bits, infinity | 0x8000u);
-  // Half a step past the largest value (odd bits) is a tie between this value and infinity.
+  // The number halfway between the largest value (odd bits) and the next step is a tie, which
+  // rounds to infinity.
   const double step = values.back() - values[values.size() - 2];
   const auto edge = static_cast<float>(values.back() + step / 2);
   EXPECT_EQ(Half(edge).bits, infinity);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int_math_test.cpp: quotients rounded up and down, and the limits of the fast division.
+// int_math_test.cpp: tests quotients rounded up and down, and the limits of the fast division by a
+// constant.
 #include "framework/int_math.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ TEST(IntMath, QuotientsHaveTheWiderType) {
   static_assert(round_up(kLarge + 1, 64) == kLarge + 64);
 }
 
-// A quotient can be wrong only near its steps: at a multiple of d and just below it.
+// A quotient n / d can be wrong only where it changes: at a multiple of d, or just below one.
 void expect_exact_at_steps(int d, const std::initializer_list<std::int64_t>& quotients) {
   constexpr std::int64_t kMax = 0x7fffffff;
   const FastDivisor by(d);
@@ -46,9 +47,9 @@ void expect_exact_at_steps(int d, const std::initializer_list<std::int64_t>& quo
   ASSERT_EQ(by.divide(0x7fffffff), 0x7fffffff / d) << d;
 }
 
-// The error of the multiplier grows with n, so the last steps below 2^31 decide. The test covers
-// all divisors up to 2^16, and divisors near each power of two and near each 2^31 / i, where the
-// steps are few.
+// The error of the fast division grows with n, so the largest quotients of n < 2^31 decide. The
+// test covers all divisors up to 2^16, and divisors near each power of two and near each 2^31 / i,
+// which have few quotients.
 TEST(IntMath, FastDivisionIsExactAtTheEdges) {
   const auto all_edges = [](std::int64_t d) {
     if (d < 1 || d > 0x7fffffff || HasFatalFailure()) return;

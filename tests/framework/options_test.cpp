@@ -77,7 +77,7 @@ TEST(Options, ValuesAreWrittenAsInYaml) {
   EXPECT_EQ(to_text(1.0), "1.0");
   EXPECT_EQ(to_text(std::vector<std::int64_t>{1, 2}), "[1, 2]");
   EXPECT_EQ(parse_number<double>(to_text(1.0 / 3)), 1.0 / 3);
-  // PyYAML reads real numbers by YAML 1.1: with a point, and a sign in the exponent.
+  // PyYAML follows YAML 1.1: a real number needs a decimal point, and its exponent needs a sign.
   const std::regex yaml_1_1("[-+]?([0-9][0-9_]*)\\.[0-9_]*([eE][-+][0-9]+)?|[-+]?\\.inf|\\.nan");
   for (const double value : {1e-5, 5e-4, 1e6, 1e20, 1.5e-7, 1e300, 1e-310, 4.9e-324, 0.1, 3.0, 1e16,
                              -0.0, -2.5e-9, 1.0 / 3, HUGE_VAL, -HUGE_VAL}) {

@@ -89,7 +89,8 @@ TEST(Parallel, SumsInChunkOrderHaveTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Many short loops in a region, some with fewer chunks than threads, and serial work in between.
+// The parallel region has many short loops, some with fewer chunks than threads, and serial code
+// between the loops.
 TEST(Parallel, EveryLoopOfARegionVisitsEveryIndexOnce) {
   const testing::MachineScope scope;
   for (const int threads : {1, 2, 5}) {

@@ -11,7 +11,7 @@
 namespace convscope {
 namespace {
 
-// Known answers for ten rounds, from the test vectors of the Random123 library (kat_vectors).
+// The expected words after ten rounds are test vectors of the Random123 library (kat_vectors).
 TEST(Random, PhiloxGivesTheKnownAnswers) {
   struct Answer {
     Philox4 counter;
@@ -73,8 +73,8 @@ TEST(Random, NormalNumbersHaveTheRightMoments) {
     }
     tail += std::abs(x) > 3 ? 1 : 0;
   }
-  // The standard errors of the moments for 2^20 draws are sqrt(1), sqrt(2), sqrt(15) and sqrt(96)
-  // times 1/1024. The bound is five standard errors.
+  // For 2^20 draws the standard errors of the four moments are sqrt(1), sqrt(2), sqrt(15) and
+  // sqrt(96), divided by 1024. The bound is five standard errors.
   EXPECT_NEAR(sum[1] / kCount, 0, 5 * 1.0 / 1024);
   EXPECT_NEAR(sum[2] / kCount, 1, 5 * 1.42 / 1024);
   EXPECT_NEAR(sum[3] / kCount, 0, 5 * 3.88 / 1024);
@@ -90,7 +90,8 @@ TEST(Random, NormalNumbersMatchBoxAndMullerInDouble) {
     const double v = static_cast<double>(uniform_from_bits(b));
     const double radius = std::sqrt(-2 * std::log(u));
     const NormalPair pair = normal_from_bits(a, b);
-    // u is rounded to float; near 1 this changes -log(u), and the square root amplifies the change.
+    // u is rounded to float. For u near 1 this rounding changes -log(u), and the square root
+    // amplifies the change.
     const double slack = 4e-6 + 6e-8 / std::max(radius, 1e-3);
     EXPECT_NEAR(pair.a, radius * std::cos(2 * M_PI * v), slack);
     EXPECT_NEAR(pair.b, radius * std::sin(2 * M_PI * v), slack);
@@ -100,7 +101,8 @@ TEST(Random, NormalNumbersMatchBoxAndMullerInDouble) {
 }
 
 TEST(Random, BelowIsUnbiased) {
-  // With 3 * 2^30 of 2^32 words, mere scaling would return every third number twice as often.
+  // The bound is 3/4 of 2^32. If random words were only scaled to the bound, every third number
+  // would occur twice as often.
   Generator random(4);
   constexpr std::uint32_t kBound = 3u << 30;
   int multiples = 0;

@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// Returns true if a second thread takes a chunk while the first one waits for it.
+// Returns true if a second thread takes a chunk of the loop while the first thread waits.
 bool threads_meet(double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::atomic<int> threads{0};
@@ -22,7 +22,7 @@ bool threads_meet(double seconds) {
     ++threads;
     while (threads < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   });
-  // Without a second thread, the first one takes both chunks after it has waited.
+  // If no second thread comes, the first thread stops waiting and takes both chunks.
   return std::chrono::steady_clock::now() < end;
 }
 

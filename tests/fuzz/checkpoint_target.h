@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint_target.h: resumes a run from a checkpoint of arbitrary bytes: first unchanged, then
-// with a matching checksum, so that the code after the checksum test is reached.
+// checkpoint_target.h: a fuzz target that resumes a run from a checkpoint of arbitrary bytes. A
+// second attempt corrects the checksum, so that the code after the checksum test is reached.
 #pragma once
 
 #include <filesystem>

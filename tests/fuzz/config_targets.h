@@ -12,7 +12,8 @@
 
 namespace convscope::testing {
 
-// Returns the configs of the repository by file name; `extends` can reach no other file.
+// Returns the configs of the repository by file name. `extends` in a fuzzed config can read only
+// these files.
 inline const std::map<std::string, std::string>& shipped_configs() {
   static const std::map<std::string, std::string> configs = [] {
     std::map<std::string, std::string> out;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// format_targets.h: the parsers of arrays, data sets and archives, and of the facts of a plug-in.
+// format_targets.h: fuzz targets for the parsers of arrays, data sets, archives, and the metadata
+// of plug-ins.
 #pragma once
 
 #include <algorithm>

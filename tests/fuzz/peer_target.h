@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// peer_target.h: a plug-in (experiments/bench/peer.h) whose answers are drawn from the fuzzer's
-// bytes: its table, texts and numbers, and the results of its functions. A plug-in has no other
-// effect on the program. Writes beyond its buffers cannot be prevented.
+// peer_target.h: a fuzz target in the form of a plug-in (experiments/bench/peer.h). The fuzzer's
+// bytes determine the plug-in's table, texts, numbers and results. Writes beyond its buffers are
+// not simulated, because the program cannot prevent them.
 // tests/experiments/bench/bad_plugins_test.cpp covers other defects.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace convscope::testing {
 
-// Returns the bytes that are not used yet; peer_byte() returns 0 when none are left.
+// Holds the bytes that are not used yet. If none are left, peer_byte() returns 0.
 inline Bytes& peer_bytes() {
   static Bytes left;
   return left;

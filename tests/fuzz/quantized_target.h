@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantized_target.h: reads a quantised model file of arbitrary bytes into a reused network. After
-// a file that is refused half-way, the network must still read the next file.
+// quantized_target.h: a fuzz target that reads a quantised model file of arbitrary bytes into a
+// network. The network is reused: after a file that is refused half-way, it must still read the
+// next file.
 #pragma once
 
 #include "layers/layer_types.h"
@@ -9,7 +10,7 @@
 
 namespace convscope::testing {
 
-// A residual block and a linear layer with 2- to 8-bit codes.
+// The network has a residual block and a linear layer, with codes of 2 to 8 bits.
 inline Module& quantized_network() {
   static const std::shared_ptr<Module> network = [] {
     LayerContext context;

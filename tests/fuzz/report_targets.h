@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // report_targets.h: fuzz targets for the files that `report`, `compare`, `plot`, `index` and
 // `watch` read: benchmarks, run folders, sweep folders, lists of problems. Each target also makes
-// the tables, figures and pages.
+// tables, figures and pages from the file.
 #pragma once
 
 #include <filesystem>
@@ -105,7 +105,7 @@ inline void read_bench_file(Bytes bytes) {
 
 // ---- runs --------------------------------------------------------------------------------------
 
-// The first byte of an input selects the file of the run.
+// The first byte of an input selects which file of the run the other bytes replace.
 inline const std::vector<std::pair<const char*, std::string>>& run_files() {
   static const std::vector<std::pair<const char*, std::string>> files = [] {
     const std::string run = write_run(fuzz_folder() + "/seed", {.name = "lenet"});
@@ -158,7 +158,7 @@ inline const DamagedRun& damaged_run(Bytes bytes) {
   return out;
 }
 
-// Only the comparison may refuse: all other outputs show a broken run as such.
+// Only `compare` may refuse a broken run. All other outputs show the run as broken.
 inline void read_run_folder(Bytes bytes) {
   const DamagedRun& where = damaged_run(bytes);
   const RunData data = read_run(where.run);
@@ -178,7 +178,7 @@ inline void read_run_folder(Bytes bytes) {
   if (!data.problems.empty()) fail(ErrorKind::kData, "fuzz", data.problems[0]);
 }
 
-// Makes all figures and pages of such a run, which takes a hundred times as long.
+// Makes all figures and pages of a run. This target takes a hundred times as long as the others.
 inline void make_run_page(Bytes bytes) {
   const DamagedRun& where = damaged_run(bytes);
   html_report(where.run);
@@ -204,7 +204,8 @@ inline std::string sweep_state_seed() {
          R"("state":"failed","run":"","jobs":1,"error":"e"}]})";
 }
 
-// Reads the state file, and config and summary of a member, as `sweep`, `watch` and `index` do.
+// Reads the state file of a sweep, and config and summary of a member, as `sweep`, `watch` and
+// `index` do.
 inline void read_sweep_folder(Bytes bytes) {
   const std::string folder = fuzz_folder() + "/sweep/s";
   static const SweepPlan plan = small_sweep();

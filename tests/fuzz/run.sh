@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/fuzz and runs each for SECONDS
-# (60), JOBS (2) at once; prints one line for each target. The exit code is 1 when a fuzzer found an
-# error; the input is kept in build/fuzz/findings. CXX names the clang to use.
+# run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/fuzz, and runs each for SECONDS (60),
+# JOBS (2) at the same time. It prints one line per target. If a fuzzer finds an error, the exit
+# code is 1 and the input is kept in build/fuzz/findings. CXX names the clang to use.
 set -eu
 seconds=${1:-60}
 [ $# -gt 0 ] && shift
@@ -19,12 +19,14 @@ cmake --build $build --target fuzzers -- -j "${JOBS:-2}" >$build/fuzzers.log 2>&
 $build/bin/write_seeds $build/seeds
 # Some targets read folders: in memory (/dev/shm) where possible.
 if [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi
-# One target; its line goes to a file, so that lines are printed in the order of the list.
+# Runs one target. Its line is written to a file, so that all lines can be printed in the order of
+# the list.
 run_target() {
   target=$1
   mkdir -p $build/corpus/$target $build/findings
   log=$build/fuzz_$target.log
-  # Inputs stay small, so that the memory limit catches a parser that reserves the size a header claims.
+  # Inputs stay small. So a parser that allocates the size which a header claims exceeds the memory
+  # limit.
   if $build/bin/fuzz_$target -max_total_time="$seconds" -rss_limit_mb=2048 -malloc_limit_mb=512 \
     -timeout=20 -max_len=16384 -print_final_stats=1 -artifact_prefix=$build/findings/$target- \
     $build/corpus/$target $build/seeds/$target >$log 2>&1; then

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// target.h: a fuzz target is a parser of untrusted files as a function of bytes, with valid inputs
-// from which a fuzzer begins.
+// target.h: defines a fuzz target: a parser of untrusted files as a function of bytes, and valid
+// inputs from which a fuzzer starts.
 #pragma once
 
 #include <fstream>
@@ -20,7 +20,7 @@ struct FuzzTarget {
   std::vector<std::string> (*seeds)();
 };
 
-// Runs one input; an Error is an accepted answer, anything else is a finding.
+// Runs one input. An Error is an accepted result; any other exception is a finding.
 inline void run_target(const FuzzTarget& target, Bytes bytes) {
   try {
     target.run(bytes);
@@ -28,7 +28,8 @@ inline void run_target(const FuzzTarget& target, Bytes bytes) {
   }
 }
 
-// Returns one target, for the libFuzzer programs, which do not need the others (all_targets.cpp).
+// Returns one target by name, for a libFuzzer program, which needs no
+// other target (see all_targets.cpp).
 const FuzzTarget& fuzz_target_named(std::string_view name);
 
 inline std::string text_of(const std::vector<std::uint8_t>& bytes) {
@@ -45,7 +46,7 @@ std::string written(Write&& write) {
   return text_of(read_file(folder / "file"));
 }
 
-// Writes a new or existing file, without the flush to disk that other writers need.
+// Writes a file without the flush to disk that the library's writers make.
 inline void put_file(const std::string& path, std::string_view content) {
   std::ofstream(path, std::ios::binary) << content;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// targets.h: every parser of untrusted files. libFuzzer drives them (fuzz_main.cpp), and so does a
-// short test in every test run (tests/datasets/hostile_bytes_test.cpp). A parser may throw
-// convscope::Error and nothing else.
+// targets.h: lists the parsers of all untrusted files. libFuzzer runs them (fuzz_main.cpp), and
+// each test run has a short test of them (tests/datasets/hostile_bytes_test.cpp). A parser may
+// throw convscope::Error and nothing else.
 #pragma once
 
 #include "tests/fuzz/checkpoint_target.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// write_seeds.cpp: write_seeds FOLDER: writes the valid inputs of every target to FOLDER/<target>/.
+// write_seeds.cpp: the program `write_seeds FOLDER`, which writes the valid inputs of every target
+// to FOLDER/<target>/.
 #include <cstdio>
 
 #include "framework/io/atomic_file.h"

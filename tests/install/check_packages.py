@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the output of ./bootstrap.sh package is complete, relocatable, and declares its
-dependencies: check_packages.py FOLDER
+"""Checks that the packages made by ./bootstrap.sh package are complete, relocatable, and declare
+their dependencies: check_packages.py FOLDER
 
-Inspects the .deb and the .tar.gz, unpacks both into folders with a space, and starts the program
-there. tests/install/clean_root.sh installs and uses them in a minimal system.
+Inspects the .deb and the .tar.gz, unpacks each into a folder whose name has a space, and starts the
+program there. tests/install/clean_root.sh installs and uses the packages in a minimal system.
 """
 
 import hashlib
@@ -47,7 +47,8 @@ OF_THE_SYSTEM = re.compile(
 
 
 def runpath_problems(name, listing):
-    """Returns entries of a RUNPATH (output of `readelf -d`) that are not relative to the file."""
+    """Returns the RUNPATH entries (output of `readelf -d`) that do not begin with $ORIGIN, the
+    folder of the file."""
     return [
         f"{name}: RUNPATH [{path}] has '{entry}', which does not begin with $ORIGIN"
         for path in re.findall(r"Library (?:runpath|rpath): \[(.*)\]", listing)
@@ -74,7 +75,8 @@ def file_problems(names, kind):
 
 
 def depends_problems(control, listings):
-    """A package dependency covers every library that is needed and not included."""
+    """Checks that the declared dependencies cover every needed library that the package does not
+    include."""
     depends = re.search(r"(?m)^Depends: (.*)$", control)
     found = [] if depends else ["expected Depends, computed from the libraries"]
     asked = depends[1] if depends else ""
@@ -160,7 +162,7 @@ def run_problems(root, folder, version):
 
 
 def newest_glibc(root):
-    """Returns the newest version of the C library that a symbol requires."""
+    """Returns the newest version of the C library that any symbol requires."""
     found = {(0,)}
     for name in elf_files(root):
         text = subprocess.run(

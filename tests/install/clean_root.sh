@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests the installation on an empty system: makes a minimal Debian (mmdebstrap), installs Convscope
-# there by the named method, uses it, and prints the time and the disk space. The minimal system is
-# deleted at the end. Without root rights the script needs the package uidmap (user namespaces). It
-# always needs a network, for Debian's packages.
+# Tests the installation on an empty system. The script makes a minimal Debian (mmdebstrap),
+# installs Convscope in it by the named method, uses the program, and prints time and disk space. At
+# the end it deletes the system. It needs a network for Debian's packages and, without root rights,
+# the package uidmap (user namespaces).
 set -euo pipefail
 source=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 
@@ -106,7 +106,8 @@ minimal() { mmdebstrap --quiet --variant=minbase --components=$components "$@"; 
 docker_way() {
   command -v buildah >/dev/null ||
     stop "skipped: buildah is not installed; on Debian and Ubuntu: apt-get install buildah" 77
-  # vfs and chroot need no kernel features, so that the script works inside a container, too.
+  # The storage driver vfs and the isolation chroot need no kernel features, so the script also
+  # works inside a container.
   local call=(buildah --root "$work/images" --runroot "$work/run" --storage-driver vfs)
   minimal "$suite" "$work/base.tar" "${mirror[@]}"
   printf 'FROM scratch\nADD base.tar /\n' >"$work/Basefile"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# in_clean_root.sh WAY: the part of clean_root.sh that runs inside the minimal system, as its root.
+# in_clean_root.sh WAY: the commands of clean_root.sh that run as root inside the minimal system.
 set -euo pipefail
 way=$1
 export DEBIAN_FRONTEND=noninteractive HOME=/root
@@ -10,13 +10,13 @@ cd /
 say() { echo "clean root: $way: $*"; }
 now() { date +%s.%N; }
 since() { awk -v begin="$1" -v end="$(now)" 'BEGIN { printf "%.1f", end - begin }'; }
-# KiB of programs, libraries and users' files, without package lists and /given.
+# Prints the KiB of programs, libraries and users' files, without package lists and /given.
 disk() { du -skc /usr /home | tail -n 1 | cut -f 1; }
 grown() { awk -v from="$1" -v to="$(disk)" 'BEGIN { printf "%.0f", (to - from) / 1024 }'; }
 # as_user COMMAND...: runs as a user who is not root.
 as_user() { runuser -u convscope -- env HOME=/home/convscope FIRST_USE_BEGAN="$began" "$@"; }
 
-# tools_for_cpp: installs the tools that a C++ program needs to use the library.
+# tools_for_cpp: installs the compiler and tools for a C++ program that uses the library.
 tools_for_cpp() {
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends g++ cmake make >/dev/null 2>&1

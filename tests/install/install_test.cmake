@@ -1,4 +1,5 @@
-# Installs to an empty prefix, builds the consumer against it, and runs consumer and program.
+# Installs to an empty prefix, builds the consumer project against it, and runs the consumer and the
+# program.
 set(work ${BUILD_DIR}/install_test)
 file(REMOVE_RECURSE ${work})
 
@@ -13,7 +14,7 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/prefix)
-# The prefix is moved, so that paths into the build folder or the first prefix would fail.
+# The test moves the prefix. So any path into the build folder or into the first prefix would fail.
 file(RENAME ${work}/prefix ${work}/moved)
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/consumer -G ${GENERATOR}
   -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_PREFIX_PATH=${work}/moved)
@@ -28,8 +29,8 @@ if(NOT output MATCHES "${VERSION}")
   message(FATAL_ERROR "expected the installed program to print ${VERSION}, got '${output}'")
 endif()
 
-# The program finds the shipped configs by name, from any folder. The manual page and the
-# completions are where man and the shells look for them.
+# From any folder, the program finds the shipped configs by name. The manual page and the shell
+# completions are in the folders that man and the shells search.
 run(${CMAKE_COMMAND} -E chdir ${work} ${work}/moved/bin/convscope config show quickstart)
 if(NOT output MATCHES "# ${work}/moved/share/convscope/configs/quickstart.yaml:")
   message(FATAL_ERROR "expected the installed quickstart.yaml, got '${output}'")
@@ -42,8 +43,8 @@ foreach(file share/man/man1/convscope.1 share/bash-completion/completions/convsc
   endif()
 endforeach()
 
-# A custom algorithm, following its README: written, built against the installed package, checked,
-# explained, timed, used in training.
+# Follows the README about custom algorithms: an algorithm is written, built against the installed
+# package, checked, explained, timed and used in training.
 function(expect text)
   if(NOT output MATCHES "${text}")
     message(FATAL_ERROR "expected '${text}', got '${output}'")
@@ -83,7 +84,7 @@ file(STRINGS ${work}/other/build/CMakeCache.txt found REGEX "^convscope_DIR:PATH
 if(NOT found)
   message(FATAL_ERROR "expected the build folder as a package")
 endif()
-# Notebooks: they are installed, and their one line of set-up finds the moved library.
+# Tests the installed notebooks: their set-up line must find the moved library.
 run(${CMAKE_COMMAND} -E chdir ${work} ${work}/moved/bin/convscope notebook --list)
 if(NOT output MATCHES "01_what_a_convolution_is\n")
   message(FATAL_ERROR "expected the installed notebooks, got '${output}'")
@@ -102,6 +103,7 @@ run(${CXX} -std=c++20 -I${work}/moved/include -I${work}/moved/include/convscope
 run(${work}/notebook_user)
 message(STATUS "notebook: ${output}")
 
-# The other use: as a subfolder of a project; configuring shows that names do not clash.
+# Tests Convscope as a subfolder of another project: CMake's configuration fails if names of targets
+# clash.
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/subfolder -G ${GENERATOR}
   -DCMAKE_CXX_COMPILER=${CXX} -DCONSUMER_SUBFOLDER=${SOURCE_DIR} -DCONVSCOPE_CUDA=OFF)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_blocked_test.cpp: batch norm on NCHW16c images, compared with its definition in
+// batch_norm2d_blocked_test.cpp: compares batch norm on NCHW16c images with its definition in
 // double, and with the kernels for NCHW.
 #include <gtest/gtest.h>
 
@@ -20,7 +20,8 @@ constexpr double kEps = 1e-5;
 // Roundings of a number in its sum (batch_norm2d_blocked_simd.cpp), plus 4 more.
 constexpr double kRoundings = 68;
 
-// Shapes of one block and of many, with and without slices, for both divisions among threads.
+// The shapes have one or many channel blocks, with or without slices of the pixels, so that both
+// ways to divide the work among threads occur.
 std::vector<Shape> shapes() {
   return {{3, 1, 5, 7},    {2, 16, 1, 1},   {5, 17, 1, 1},    {2, 40, 7, 9},  {1, 17, 40, 40},
           {1, 40, 33, 32}, {7, 16, 13, 13}, {1, 257, 33, 32}, {2, 16, 50, 43}};
@@ -29,7 +30,8 @@ std::vector<Shape> shapes() {
 bool skips(const Shape& shape, Numbers kind, int variant) {
   return shape.numel() > 50000 && (kind != Numbers::normal || variant != 3);
 }
-// Batch norm of a few numbers with NaN among them is not meaningful: no ties here.
+// The kind `ties` contains NaN and few other numbers. Batch norm of such numbers is not meaningful,
+// so it is left out.
 constexpr Numbers kKinds[] = {Numbers::normal, Numbers::offset, Numbers::heavy_tails};
 
 // Calls body(i) for all numbers of channel c of images.
@@ -186,7 +188,7 @@ TEST(BlockedBatchNorm, TheResultMayTakeTheMemoryOfTheResidual) {
   });
 }
 
-// NaN and infinity stay in their channel, and a ReLU lets NaN pass.
+// A NaN or an infinity affects only its channel, and a ReLU keeps NaN.
 TEST(BlockedBatchNorm, NaNStaysInItsChannel) {
   const Shape shape{2, 20, 6, 5};
   const Tensor x = images_of(Numbers::normal, shape);
@@ -203,7 +205,8 @@ TEST(BlockedBatchNorm, NaNStaysInItsChannel) {
   });
 }
 
-// The expected gradients of a channel, and how far its sums may be off.
+// The expected gradients of each channel, and the bounds on the rounding errors of the channel's
+// sums.
 struct Gradients {
   Gradients(const Tensor& x, const Tensor& dy, const Tensor& y, const Tensor& weight)
       : g(Tensor::empty(x.shape())), dx(x.shape()) {
@@ -226,7 +229,7 @@ struct Gradients {
       size += std::abs(gradient(i));
       size_x += std::abs(gradient(i) * away(i));
     });
-    // The kernel rounds the mean to a float before it computes the sums and dx.
+    // The kernel rounds the mean to f32 first; the sums and dx use the rounded mean.
     const double off = kUnit * std::abs(at.mean), s_off = kRoundings * kUnit * size;
     const double sx_off = kRoundings * kUnit * (size_x + off * size) + off * s_off;
     const double i2 = at.inverse * at.inverse, factor = weight * at.inverse;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_test.cpp: batch norm while training and in eval mode, against its definition.
+// batch_norm2d_test.cpp: compares batch norm, in training and in eval mode, with its definition.
 #include "layers/batch_norm2d/batch_norm2d.h"
 
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ TEST(BatchNorm2d, GradientsMatchDifferencesWhileTraining) {
   const auto f = [](const std::vector<Variable>& v) {
     return batch_norm2d(v[0], v[1], v[2], 1e-3);
   };
-  // The tolerance is larger because second derivatives are larger, so the differences are less
-  // exact.
+  // The tolerance is larger than usual: the second derivatives are large, which makes finite
+  // differences less exact.
   const GradcheckResult result =
       gradcheck(f, {leaf(normal({3, 2, 2, 3})), leaf(uniform({2}, 0.5f, 2.0f)), leaf(normal({2}))},
                 {.tolerance = 1e-6});
@@ -63,8 +63,9 @@ TEST(BatchNorm2d, FloatMatchesDoubleInEveryDirection) {
   };
   for (int which = 0; which < 4; ++which) {
     const Tensor want = run(DType::f64, which);
-    // Results are a few roundings of numbers below 16. dw and db are sums of 16 x 11 x 13 numbers
-    // of magnitude 1, each rounded at most 14 times (batch_norm2d_simd.cpp).
+    // Results are numbers below 16 after a few roundings. dw and db are sums of 16 x
+    // 11 x 13 numbers of magnitude 1, in which each number is rounded at most 14
+    // times (batch_norm2d_simd.cpp).
     const double bound = which >= 2 ? 14 * kEps * 16 * 11 * 13 : 16 * 4 * kEps;
     on_every_machine(
         [&] { return run(DType::f32, which); },
@@ -83,13 +84,14 @@ TEST(BatchNorm2d, AMeanFarFromZeroDoesNotSpoilTheVariance) {
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     variance += (x.at(i) - mean) * (x.at(i) - mean) / static_cast<double>(x.numel());
   }
-  // If counted from a number of magnitude 1000, sums of 512 numbers would be off by 1e-2.
+  // The values are near 1000. If the kernel did not subtract a value near the mean first, a sum of
+  // 512 values would be off by 1e-2.
   EXPECT_NEAR(statistics.mean.at(0), mean, 14 * kEps);
   EXPECT_NEAR(statistics.variance.at(0), variance, 14 * kEps);
 }
 
-// y = (x - mean) factor + bias. Separate terms x factor and mean factor, 4e7 and more here, would
-// leave their rounding errors in y.
+// The kernel must compute (x - mean) factor + bias. If it computed x factor and mean factor
+// separately, numbers of 4e7 and more would leave their rounding errors in y.
 TEST(BatchNorm2d, AConstantChannelBecomesItsBias) {
   const Tensor weight = Tensor::full({1}, 1.0), bias = Tensor::full({1}, 0.25);
   const testing::MachineScope scope;
@@ -111,7 +113,7 @@ TEST(BatchNorm2d, AConstantChannelBecomesItsBias) {
   }
 }
 
-// The squares of x - mean overflow f32, their mean does not.
+// The square of x - mean overflows f32, but the mean of these squares does not overflow in double.
 TEST(BatchNorm2d, LargeNumbersAreNormalised) {
   const Tensor small = normal({4, 3, 9, 7}, DType::f32);
   Tensor x = small.clone();

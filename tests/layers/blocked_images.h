@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_images.h: the numbers on which kernels for NCHW and for NCHW16c are compared, and tensors
-// that hold garbage before a kernel writes them.
+// blocked_images.h: test data on which kernels for NCHW and for NCHW16c are compared, and tensors
+// that hold garbage until a kernel writes them.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,8 @@ namespace convscope::testing {
 inline constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
 inline const Device kCpu{};
 
-// offset: the mean is a million deviations. ties: many equal numbers, both zeros, and some NaN.
+// Kinds of test data. offset: the mean is a million standard deviations. ties: many equal numbers,
+// both zeros, and some NaN.
 enum class Numbers { normal, offset, heavy_tails, ties };
 inline constexpr Numbers kAllNumbers[] = {Numbers::normal, Numbers::offset, Numbers::heavy_tails,
                                           Numbers::ties};
@@ -38,7 +39,7 @@ inline Tensor plain(const Tensor& stored, const Shape& images) {
   return plain_images(stored, images, kBlocked);
 }
 
-// Returns a tensor full of bytes that no kernel writes: floats are NaN, bytes 255.
+// Returns a tensor filled with bytes that no kernel writes: floats are NaN, bytes are 255.
 inline Tensor dirty(const Shape& shape, DType dtype = DType::f32) {
   const Tensor out = Tensor::empty(shape, dtype);
   if (out.numel() > 0) {
@@ -50,7 +51,7 @@ inline Tensor dirty_blocks(const Shape& images, DType dtype = DType::f32) {
   return dirty(stored_shape(images, kBlocked), dtype);
 }
 
-// Runs check() with each instruction set of this machine, with 1 and with 2 threads.
+// Runs check() with each instruction set of this CPU, with 1 and with 2 threads.
 template <class Check>
 void on_every_isa(const Check& check) {
   const MachineScope scope;

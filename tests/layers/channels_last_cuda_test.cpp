@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// channels_last_cuda_test.cpp: algorithms on fp16/bf16 NHWC images, as far as the matrix
-// (experiments/check/matrix) does not cover them: bias, residual and ReLU in one call, f32 weights
-// that fp16/bf16 cannot represent, and refusals of such problems.
+// channels_last_cuda_test.cpp: tests algorithms on fp16/bf16 NHWC images where the test matrix
+// (experiments/check/matrix) has no cases: bias, residual and ReLU in one call, f32 weights that
+// fp16/bf16 cannot represent, and refusals of such problems.
 #include "experiments/check/matrix/convolution_case.h"
 #include "framework/random.h"
 #include "layers/conv2d/execute.h"
@@ -18,7 +18,8 @@ using ChannelsLastOnCuda = testing::CudaTest;
 
 constexpr ActivationLayout kLast = ActivationLayout::channels_last;
 
-// One and several tiles, a divided K dimension, groups, strides, channels with unused lanes.
+// The problems cover one tile and several tiles, a divided K dimension, groups, strides, and
+// channels that leave lanes unused.
 constexpr const char* kTexts[] = {"n=2,c=3,h=9,w=7,k=12,r=3,s=3,pad=1",
                                   "n=1,c=64,h=4,w=4,k=40,r=3,s=3,pad=1",
                                   "n=3,c=24,h=8,w=8,k=70,r=1,s=1,stride=2",
@@ -31,7 +32,8 @@ Tensor on_device(const Tensor& plain, DType half) {
   return stored_images(plain.to(half), kLast).to(cuda());
 }
 
-// y in double from fp16/bf16 x, w and residual, and f32 b; `magnitudes` adds magnitudes instead.
+// Returns y, computed in double from fp16/bf16 x, w and residual, and from f32 b. With
+// `magnitudes`, sums the magnitudes of the terms instead.
 Tensor expected(const Conv2dProblem& halves, Tensor x, Tensor w, Tensor b, bool magnitudes) {
   Conv2dProblem problem = halves;
   problem.dtype = DType::f64;

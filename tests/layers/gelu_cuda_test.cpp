@@ -8,7 +8,7 @@ namespace {
 
 using GeluOnCuda = testing::CudaTest;
 
-// erf and exp of the device may differ from the host's by a few units in the last place.
+// erf and exp of the GPU may differ from those of the CPU by a few units in the last place.
 TEST_F(GeluOnCuda, HasTheValuesAndGradientsOfTheCpu) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const Shape& shape : {Shape{3, 5, 3}, Shape{1029}, Shape{0, 4}}) {

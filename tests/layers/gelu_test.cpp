@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu_test.cpp: the values and gradients of GELU, and that two files are enough for a layer to be
-// compiled and named in a config.
+// gelu_test.cpp: tests the values and gradients of GELU. Also tests that a layer needs only two
+// files to be compiled and to be available in configs.
 #include "layers/gelu.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Tensor waves(const Shape& shape, DType dtype = DType::f32) {
   return x.to(dtype);
 }
 
-// The tolerance allows two roundings in the argument of erf, one in erf and two after it.
+// The tolerance allows two roundings before erf, one rounding in erf, and two after it.
 TEST(Gelu, is_x_times_the_normal_distribution) {
   const Tensor x = waves({101});
   const Tensor y = gelu(Variable(x)).value();

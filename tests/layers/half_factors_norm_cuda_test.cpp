@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_factors_norm_cuda_test.cpp: batch norm on f32 NHWC images writes its result and the gradient
-// of its input as fp16 operands: the same numbers, scaled by a power of two from a bound and
-// rounded.
+// half_factors_norm_cuda_test.cpp: tests a batch norm on f32 NHWC images that writes y and dx as
+// fp16 operands as well. These are the f32 numbers times a power of two, which follows from a bound
+// on the numbers, rounded to fp16.
 #include "framework/precision.h"
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/batch_norm2d/batch_norm2d_halves.h"
@@ -50,7 +50,8 @@ Head head_of(const Tensor& block) {
   return {head[0], head[1]};
 }
 
-// The fp16 numbers are the stored ones times the scale, rounded once; the scale is that of `bound`.
+// Checks that each fp16 number is the f32 number times the scale, rounded once, and that the scale
+// follows from `bound`.
 void expect_factors(const Tensor& block, const Tensor& stored, double bound, const char* what) {
   const Tensor host = block.to(Device{}), numbers = stored.to(Device{});
   const float scale = *static_cast<const float*>(host.raw_data());
@@ -105,7 +106,8 @@ struct Norm {
   BatchNormHalvesArgs args;
 };
 
-// In every layout and type: (x - mean) factor + bias leaves no rounding of x factor in y.
+// Tests every layout and type: (x - mean) factor + bias must not contain a rounding error of x
+// factor.
 TEST_F(FactorsOfNormOnCuda, AConstantChannelBecomesItsBias) {
   const Shape shape{2, 9, 4, 5};
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -131,7 +133,7 @@ TEST_F(FactorsOfNormOnCuda, AConstantChannelBecomesItsBias) {
   }
 }
 
-// Squares that overflow f32 must not be used as a variance: every y would be 0.
+// If squares overflow f32, the kernel must notice. With an infinite variance every y would be 0.
 TEST_F(FactorsOfNormOnCuda, SquaresBeyondF32AreSeen) {
   const Shape shape{3, 5, 4, 6};
   Norm norm(shape, Data::normal, /*residual=*/false);
@@ -246,8 +248,9 @@ TEST_F(FactorsOfNormOnCuda, TheGradientOfItsInputIsScaledByABoundAndRoundedOnce)
           largest = std::max(largest, std::abs(dx.at(i)));
         }
         const double scale = head_of(block).scale;
-        // Nothing exceeds the bound. With one channel the bound is at most sqrt(N H W) + 2 times
-        // too large; weights and deviations that differ between channels add to that.
+        // No number exceeds the bound. With one channel, the bound is too large by a factor of at
+        // most sqrt(N H W) + 2. Channels with different weights and deviations increase this
+        // factor.
         EXPECT_LT(largest * scale, 0x1p14) << shape.str();
         EXPECT_GT(largest * scale, 0x1p13 / 4096) << shape.str();
         const auto* const halves =
@@ -265,7 +268,7 @@ TEST_F(FactorsOfNormOnCuda, TheGradientOfItsInputIsScaledByABoundAndRoundedOnce)
   }
 }
 
-// For an outlier x, dx is large even where dy is 0, because it contains a multiple of x - mean.
+// dx contains a multiple of x - mean. So for an outlier x, dx is large even where dy is 0.
 TEST_F(FactorsOfNormOnCuda, TheGradientWhereXLiesFarOutIsBelowTheBound) {
   const Shape shape{9, 1, 31, 17};
   Tensor x = numbers(shape, Data::normal, 1), dy = Tensor::empty(shape);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_images_cuda_test.cpp: the kernels on fp16/bf16 and f32 NHWC images: copies at the ends,
-// batch norm, pools, activations, sums, gradients of biases, compared with double sums over the
-// same numbers.
+// half_images_cuda_test.cpp: compares kernels on fp16/bf16 and f32 NHWC images with sums in double
+// over the same numbers. Kernels: conversions from and to NCHW, batch norm, pools, activations,
+// sums, gradients of biases.
 #include <functional>
 
 #include "experiments/check/matrix/guarded_block.h"
@@ -28,8 +28,8 @@ constexpr ActivationLayout kLast = ActivationLayout::channels_last;
 constexpr DType kHalves[] = {DType::bf16, DType::f16, DType::f32};  // types of images
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Channels with and without unused lanes, fewer and more than a block has, one pixel, and more
-// pixels than a thread processes.
+// The shapes have channels that fill their lanes or leave some unused, fewer or more channels than
+// a block handles, one pixel, and more pixels than a thread handles.
 const Shape kShapes[] = {{3, 5, 4, 6}, {2, 24, 3, 5}, {1, 3, 1, 1}, {2, 72, 7, 3}, {9, 8, 31, 17}};
 
 // Returns the largest relative error of a stored number.
@@ -45,7 +45,7 @@ Tensor on_device(const Tensor& plain, DType half) {
 Tensor poisoned(const Shape& images, DType half) {
   return Tensor::full(stored_shape(images, kLast), kNaN, half, cuda());
 }
-// Returns the images as f32 [N,C,H,W]; lanes after the last channel must be 0.
+// Returns the images as f32 [N,C,H,W], and checks that lanes after the last channel are 0.
 Tensor from_device(const Tensor& stored, const Shape& images) {
   const Tensor host = stored.to(Device{});
   EXPECT_TRUE(has_clean_lanes(host, images, kLast)) << host.str();
@@ -175,7 +175,7 @@ struct Channel {
   }
 };
 
-// f32 leaves an error of 2^-22 of the terms, half precision one unit of the result.
+// The allowed error is 2^-22 of the terms in f32, and one unit of the result in half precision.
 TEST_F(HalfImagesOnCuda, BatchNormNormalisesWithTheStatisticsOfTheBatch) {
   for_norm_cases([](const NormCase& z) {
     const Norm norm(z);
@@ -305,7 +305,8 @@ TEST_F(HalfImagesOnCuda, BatchNormAppliesFactorsInInference) {
 const Pool2dWindow kWindows[] = {
     {}, {3, 3, 2, 2, 1, 1}, {3, 2, 1, 2, 1, 0, true, false}, {2, 3, 3, 1, 0, 1, true, true}};
 
-// The largest number is an input; its gradient is summed in f32 in the order of the CPU.
+// The maximum is one of the inputs, so it is exact. Gradients are summed in f32 in the same order
+// as on the CPU.
 TEST_F(HalfImagesOnCuda, MaxPoolGivesTheBitsOfTheCpu) {
   for (const DType half : kHalves) {
     for (const Shape& shape : {Shape{2, 5, 8, 9}, Shape{1, 72, 5, 6}}) {
@@ -401,7 +402,8 @@ TEST_F(HalfImagesOnCuda, CurvesAndSumsAreComputedInF32AndRoundedOnce) {
     EXPECT_TRUE(
         near(from_device(y, shape), want([](float p, float) { return std::max(p, 0.0f); }), 0, 0));
     unary_kernel.get(cuda())(UnaryOp::tanh, on_a, y);
-    // One rounding to the type; in f32 CUDA's tanhf is off by 2 units in the last place as well.
+    // Each result is rounded once to its type. In f32, CUDA's tanhf has an additional error of 2
+    // units in the last place.
     EXPECT_TRUE(near(from_device(y, shape), want([](float p, float) { return std::tanh(p); }), 0,
                      2 * unit(half) + 4 * 0x1p-24));
     gradient_kernel.get(cuda())(GradientOp::relu, on_a, on_b, y);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layers_cuda_test.cpp: pooling, dropout, batch norm and the epilogue of a convolution on `device
-// cuda`, compared with the CPU.
+// layers_cuda_test.cpp: compares pooling, dropout, batch norm and the epilogue of a convolution on
+// `device cuda` with the CPU.
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
 #include "layers/conv2d/bias_gradient.h"
@@ -45,8 +45,8 @@ TEST_F(PoolOnCuda, TakesMaximaAndMeansOfEveryWindow) {
         SCOPED_TRACE(cat(shape, " ", window.kernel_h, "x", window.kernel_w, " stride ",
                          window.stride_h, "x", window.stride_w, " ", name_of(dtype)));
         const Tensor x = normal(shape, dtype, 3);
-        // Gradients of a pixel are added in the same order; the CPU may add means in another
-        // order.
+        // Max-pool adds the gradients of a pixel in the same order as the CPU. Average pooling may
+        // add in another order.
         expect_gradients_like_cpu([&](const auto& v) { return max_pool2d(v[0], window); }, {x}, {});
         expect_gradients_like_cpu([&](const auto& v) { return avg_pool2d(v[0], window); }, {x},
                                   few_ulp(dtype, 8));
@@ -95,7 +95,8 @@ TEST_F(DropoutOnCuda, DropsTheElementsThatTheCpuDrops) {
   }
 }
 
-// The summation order differs: an ulp of the sum of magnitudes over some hundred elements.
+// GPU and CPU sum some hundred elements in different orders, so results differ by an ulp of the sum
+// over magnitudes.
 TEST_F(BatchNormOnCuda, NormalisesInTrainingAndAfterIt) {
   for (const DType dtype : kTypes) {
     for (const Shape& shape :
@@ -148,7 +149,7 @@ TEST_F(BatchNormOnCuda, MovesItsRunningStatisticsAsTheCpuDoes) {
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(testing::near(states[1][i], states[0][i], 1e-6, 1e-6));
 }
 
-// x, weight, bias, residual, dy -> all results of the fused kernels.
+// Computes all results of the fused kernels from x, weight, bias, residual and dy.
 std::vector<Tensor> fused(const std::vector<Tensor>& t, bool residual, bool relu, bool accumulate,
                           bool wants_dx) {
   const Device device = t[0].device();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layers_test.cpp: Linear, activations, flatten, dropout, Sequential, and building them from a
-// list.
+// layers_test.cpp: tests Linear, activations, flatten, dropout and Sequential, and building layers
+// from a list.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -64,7 +64,8 @@ TEST(LeNet5, AnEmptyBatchGoesThrough) {
   EXPECT_EQ(network->forward(Variable(Tensor::empty({0, 1, 28, 28}))).shape(), (Shape{0, 10}));
 }
 
-// Compares the slope of the loss along each parameter's gradient with a finite difference in f32.
+// Compares the slope of the loss along the gradient of each parameter with a finite difference
+// in f32.
 TEST(LeNet5, GradientsOfTheWholeNetworkMatchDifferences) {
   const auto network = lenet5(
       options({{"activation", std::string("tanh")}, {"pool", std::string("avg")}}), {1, 1, 28, 28});
@@ -87,7 +88,8 @@ TEST(LeNet5, GradientsOfTheWholeNetworkMatchDifferences) {
       const NoGrad no_grad;
       return loss().value().item();
     };
-    // A step that changes the loss by about 0.02: rounding (1e-6) and curvature are small.
+    // The step changes the loss by about 0.02, so that rounding (1e-6) and curvature have little
+    // effect.
     const double step = 0.01 / square;
     const double slope = (moved(step) - moved(-step)) / (2 * step);
     value.copy_from(before);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_fused_cuda_test.cpp: the linear kernels of a compiled step on `device cuda`, compared with
+// linear_fused_cuda_test.cpp: compares the linear kernels of a compiled step on `device cuda` with
 // the separate operations in double.
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/softmax_cross_entropy.h"
@@ -19,13 +19,13 @@ using LinearFusedOnCuda = testing::CudaTest;
 struct Sizes {
   std::int64_t n, i, o;
 };
-// LeNet's layers, sizes around the tiles of 16 and the packs of 4, two with the large tiles, two
-// whose images are divided, and an empty sum.
+// The sizes are those of LeNet's layers, sizes near tiles of 16 and vectors of 4, two layers with
+// large tiles, two whose images are divided among blocks, and an empty sum.
 const Sizes kSizes[] = {{4, 400, 120}, {20, 120, 84}, {3, 84, 10},   {1, 1, 1},     {2, 5, 3},
                         {17, 33, 18},  {16, 16, 16},  {33, 420, 20}, {544, 8, 512}, {544, 512, 8},
                         {700, 17, 3},  {300, 40, 12}, {2, 0, 3}};
 
-// The emulation would need a minute for these, so only a GPU runs them.
+// Only a GPU runs these sizes, because the emulation would need a minute.
 const Sizes kSizesOfBatches[] = {{64, 400, 120}, {256, 120, 84}, {1024, 400, 120}, {1000, 84, 10}};
 
 std::vector<Sizes> sizes() {
@@ -39,8 +39,8 @@ std::vector<Sizes> sizes() {
 // Returns a tensor rounded to the operands' type, in double.
 Tensor rounded(const Tensor& from, DType factors) { return from.to(factors).to(DType::f64); }
 
-// A sum of k products of normal numbers is about sqrt(k); it passes k / 2 + 12 additions, each of
-// which rounds by up to 2^-24. The bound is six deviations of that random walk.
+// A sum of k products of normal numbers has size sqrt(k) and passes k / 2 + 12 additions, each of
+// which rounds by up to 2^-24. The bound is six standard deviations of this random walk.
 double bound_of(std::int64_t k) {
   const auto count = static_cast<double>(k);
   return 6 * 0x1p-24 * std::sqrt(count / 2 + 12) * std::sqrt(count) + 1e-7;
@@ -94,7 +94,8 @@ TEST_F(LinearFusedOnCuda, ComputesTheLayerAndItsRelu) {
   }
 }
 
-// dw, db, dx in double; g = dy where y > 0. db is a sum of unrounded numbers.
+// Returns dw, db and dx in double. The gradient g is dy where y > 0, else 0. db sums unrounded
+// numbers.
 std::vector<Tensor> gradients(const Layer& l, const Tensor& y, DType factors = DType::f32) {
   Tensor g = l.dy.to(DType::f64);
   if (y.defined()) g = elementwise(GradientOp::relu, y.to(DType::f64), g);
@@ -195,7 +196,8 @@ TEST_F(LinearFusedOnCuda, ComputesTheLossItsGradientAndTheRightAnswers) {
                                   .correct = Tensor::full({1}, -77.0, DType::i32, cuda()),
                                   .factors = factors};
         loss.run(args);
-        // The logits are off by bound_of(i); the slopes of loss and softmax are at most 1.
+        // The error of a logit is at most bound_of(i). The slopes of loss and softmax are at most
+        // 1, so they do not amplify it.
         const double bound = bound_of(s.i) + 1e-6;
         EXPECT_NEAR(args.loss.item(), want.value().item(), bound);
         EXPECT_TRUE(near(args.dlogits.to(Device{}), logits.grad(), bound, 1e-6));
@@ -205,7 +207,8 @@ TEST_F(LinearFusedOnCuda, ComputesTheLossItsGradientAndTheRightAnswers) {
   }
 }
 
-// More products than the tiles allow: fp16 copies for cuBLAS. Whole numbers: all bits must agree.
+// The layer has more products than the tiled kernels accept, so fp16 copies are multiplied by
+// cuBLAS. The operands are integers, so all bits must agree.
 TEST_F(LinearFusedOnCuda, MakesHalfCopiesOfLargeLayers) {
   const Sizes s{8, 4096, 3200};  // forward: more than 3 * 2^25; backward: more than 45 million
   if (testing::is_sanitized()) GTEST_SKIP() << "the emulation takes minutes under the sanitizers";
@@ -244,7 +247,7 @@ TEST_F(LinearFusedOnCuda, MakesHalfCopiesOfLargeLayers) {
   }
 }
 
-// Compares a compiled step with the dynamic graph, whose operands are fp16/bf16 tensors.
+// Compares a compiled step with the dynamic graph, in which the operands are fp16/bf16 tensors.
 TEST_F(LinearFusedOnCuda, PlansLayersOfHalfPrecision) {
   const Shape input{9, 3, 5, 4};
   for (const ComputePrecision precision : {ComputePrecision::bf16, ComputePrecision::f16}) {
@@ -284,8 +287,8 @@ TEST_F(LinearFusedOnCuda, PlansLayersOfHalfPrecision) {
     const Tensor labels = Tensor::from<std::int32_t>(values, {9}).to(cuda());
     const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels);
     loss.backward();
-    // A sum in another order may be rounded to the other neighbour: one unit of the type in one
-    // operand of a sum, whose terms are at most 1.
+    // Another summation order may round a value to the other neighbour. Then one operand of a later
+    // sum, whose terms are at most 1, is off by one unit of the type.
     const double unit = precision == ComputePrecision::bf16 ? 0x1p-9 : 0x1p-12;
     EXPECT_NEAR(plan->forward(x, labels), loss.value().item(), 1e-5 + unit / 10);
     plan->backward();

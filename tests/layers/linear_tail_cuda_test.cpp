@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail_cuda_test.cpp: the last linear layers and the loss in one launch, and the gradients
-// of their weights in another, compared with the separate operations in double.
+// linear_tail_cuda_test.cpp: tests the kernel that computes the last linear layers together with
+// the loss, and the kernel that computes the gradients of their weights. Compares both with the
+// separate operations in double.
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
@@ -22,7 +23,8 @@ Tensor scaled(Tensor t, double factor) {
   return t;
 }
 
-// Values stay near 1: weights are normal, divided by the root of the number of inputs.
+// A case: the sizes of the layers and their operands. Weights are normal numbers divided by the
+// root of the number of inputs, so values stay near 1.
 struct Tail {
   std::int64_t n;
   std::vector<std::int64_t> sizes;
@@ -53,7 +55,7 @@ struct Tail {
     }
     return t;
   }
-  // Returns |b| + the sums of |x| |w|, of the first layer.
+  // Returns |b| plus the sums over |x| |w|, for the first layer.
   Tensor magnitudes() const {
     const auto absolute = [](Tensor t) {
       for (std::int64_t i = 0; i < t.numel(); ++i) {
@@ -78,7 +80,8 @@ struct Tail {
   }
 };
 
-// h of all layers except the last; g, dw and db of all; dx, loss, correct.
+// Returns the outputs h of all layers except the last, then g, dw and db of all layers, then dx,
+// the loss, and the number of correct images.
 std::vector<Tensor> expected(const Tail& t) {
   std::vector<Tensor> h, g(t.layers()), values{t.x()};
   for (std::size_t k = 0; k < t.layers(); ++k) {
@@ -170,14 +173,15 @@ std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
   return out;
 }
 
-// Values and their sums are near 1, sums of up to 600 terms: some 1e-6. In half precision a sum in
-// another order may be rounded to the other neighbour: a unit of the type in one operand.
+// In f32, sums of up to 600 terms near 1 have an error of about 1e-6. In half precision, another
+// summation order may round an operand to the other neighbour, which changes it by one unit of the
+// type.
 double bound_of(DType factors) {
   return factors == DType::f32 ? 4e-6 : factors == DType::bf16 ? 2.5e-3 : 4e-4;
 }
 
-// The error of values stored as operands, relative to their magnitude: a sum in another order may
-// be rounded to the other neighbour.
+// Returns the relative error of values that are stored as operands: another summation order may
+// round a value to the other neighbour.
 double unit_of(DType factors) {
   return factors == DType::f32 ? 0 : factors == DType::bf16 ? 0x1p-7 : 0x1p-10;
 }
@@ -195,8 +199,8 @@ void expect_like_expected(const Tail& t) {
   }
 }
 
-// Blocks of 1, 2, 4 and 8 images, each with a partial last one; a case that divides the images of
-// dw; a row longer than the threads of a block.
+// Cases: thread blocks of 1, 2, 4 and 8 images, each with a partial last block; images of dw
+// divided among blocks; a row with more elements than a block has threads.
 TEST_F(LinearTailOnCuda, ComputesAllLayersAndTheirGradients) {
   expect_like_expected({5, {400, 120, 84, 10}});
   expect_like_expected({1, {144, 120, 84, 10}});
@@ -221,7 +225,8 @@ TEST_F(LinearTailOnCuda, RoundsFactors) {
   }
 }
 
-// Operands that are copies in half precision are not rounded again, so the bits stay the same.
+// If the operands already are fp16/bf16 copies, the kernel does not round them again, so the bits
+// are the same.
 TEST_F(LinearTailOnCuda, MultipliesCopiesOfHalves) {
   const std::vector<Tail> cases{
       {5, {400, 120, 84, 10}}, {3, {1200, 24, 5}}, {133, {20, 52, 3}}, {530, {36, 268, 12}}};
@@ -245,9 +250,9 @@ TEST_F(LinearTailOnCuda, MultipliesCopiesOfHalves) {
   }
 }
 
-// fp16/bf16 operands that fit, with four or eight images per block, are multiplied on tensor cores.
-// Cases: row counts and K dimensions that end within a tile, at its end, and after it; no bias, no
-// ReLU, no dx; more weights than fit.
+// Tensor cores multiply fp16/bf16 operands if the operands fit, with four or eight images per
+// block. Cases: row counts and K dimensions that end within a tile, at its end, and after it; no
+// bias, no ReLU, no dx; more weights than fit.
 TEST_F(LinearTailOnCuda, MultipliesHalvesInTiles) {
   std::size_t turn = 0;
   for (const DType half : {DType::bf16, DType::f16}) {
@@ -261,8 +266,8 @@ TEST_F(LinearTailOnCuda, MultipliesHalvesInTiles) {
   }
 }
 
-// With small integers nothing is rounded: the gradients of the values are integer multiples of the
-// softmax gradients, so the hidden layer's values are compared bit for bit.
+// Operands are small integers, so nothing is rounded. The values' gradients are integer multiples
+// of the softmax gradients; the values of the hidden layer must have the same bits.
 TEST_F(LinearTailOnCuda, HasTheHiddenValuesOfIntegersExactly) {
   for (const DType half : {DType::bf16, DType::f16}) {
     for (const std::int64_t images : {7, 270, 532}) {
@@ -274,8 +279,8 @@ TEST_F(LinearTailOnCuda, HasTheHiddenValuesOfIntegersExactly) {
   }
 }
 
-// Values far from zero, and a few much larger than the others: the bound is that of the sum of
-// magnitudes.
+// Cases: all values far from zero, or a few values much larger than the others. The bound is
+// proportional to the sum over magnitudes.
 TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
   for (const bool offset : {true, false}) {
     for (const DType factors : {DType::f32, DType::bf16, DType::f16}) {
@@ -285,7 +290,8 @@ TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
       const std::vector<Tensor> want = expected(t), got = on_device(t);
       const Tensor magnitudes = t.magnitudes();
       for (std::int64_t i = 0; i < got[0].numel(); ++i) {
-        // Sums of 120 exact products in some order; tensor cores truncate instead of rounding.
+        // A value is a sum of 120 exact products in any order. Tensor cores truncate sums instead
+        // of rounding them.
         const double bound =
             16 * 6e-8 * magnitudes.at(i) + unit_of(factors) * std::abs(want[0].at(i));
         ASSERT_NEAR(got[0].at(i), want[0].at(i), bound) << "value " << i << " " << name_of(factors);
@@ -304,7 +310,7 @@ TEST_F(LinearTailOnCuda, AddsToGradientsThatAreThere) {
   }
 }
 
-// Whatever the gate says, the copy is that of the weight after the update.
+// Whether the gate allows the update or not, the copy must equal the weight afterwards.
 TEST_F(LinearTailOnCuda, LeavesCopiesOfTheWeights) {
   const Tail t{5, {20, 12, 7}};
   for (const bool open : {true, false}) {
@@ -360,7 +366,8 @@ TEST(LinearTail, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refuses(64, {16, 1000, 10}));
 }
 
-// In a compiled step, after layers that need its gradient, compared with the dynamic graph.
+// The kernel runs in a compiled step, after layers that need its dx. The step is compared with the
+// dynamic graph.
 TEST_F(LinearTailOnCuda, StandsAtTheEndOfAPlan) {
   const Shape input{9, 3, 4, 4};
   const auto network = [&](ComputePrecision precision, Device device) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mobilenet_v2_test.cpp: MobileNet v2: its numbers, names and shapes, and its compiled steps.
+// mobilenet_v2_test.cpp: tests MobileNet v2: numbers, names and shapes of its parameters, and its
+// compiled steps.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -61,8 +62,8 @@ TEST(MobileNetV2, HasTheNumbersAndNamesOfTorchvision) {
   EXPECT_EQ(network->output_shape({5, 3, 224, 224}), (Shape{5, 1000}));
 }
 
-// Widths are rounded to multiples of 8, at most 10 % down. The last convolution is never narrower
-// than at width 1.
+// Channel counts are rounded to multiples of 8, downwards by at most 10 %. The last convolution has
+// at least as many channels as with width multiplier 1.
 TEST(MobileNetV2, RoundsItsWidthsAsThePapersCode) {
   const auto wide = shapes_of(*mobilenet(options({{"width_multiplier", 1.4}}), {1, 3, 64, 64}, 10));
   EXPECT_EQ(wide.at("features.0.0.weight")[0], 48);       // 44.8
@@ -111,7 +112,8 @@ TEST(MobileNetV2, AddsTheInputWhereTheShapeStays) {
   EXPECT_EQ(residuals_of(features_of(*small())), 11);  // features.1 has 8 channels on both sides
   const auto full = mobilenet({}, {1, 3, 64, 64}, 10);
   EXPECT_EQ(residuals_of(features_of(*full)), 10);
-  // With the last batch norm of a block at 0 the block is its input: no activation follows.
+  // If the weight of a block's last batch norm is 0, the block returns its input: no activation
+  // follows the sum.
   Module& block = features_of(*full).layer(3);
   for (const NamedParameter& p : block.parameters()) {
     if (p.name == "conv.3.weight") p.variable.value().zero();
@@ -127,9 +129,9 @@ Tensor labels() {
   return out;
 }
 
-// The forward pass has the bits of the dynamic graph. Where a block's input receives two gradients,
-// the compiled step adds them in another order (layers/plan/README.md). So that gradient and all
-// later ones agree only up to rounding.
+// The forward pass has the bits of the dynamic graph. If a block's input receives two gradients,
+// the compiled step adds them in another order (layers/plan/README.md). This gradient and all
+// gradients computed after it agree only up to rounding.
 TEST(MobileNetV2, PlannedStepsAreThoseOfTheDynamicGraph) {
   const auto planned = small(0.2, "direct"), dynamic = small(0.2, "direct");
   std::string why;

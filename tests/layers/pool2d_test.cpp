@@ -128,7 +128,8 @@ TEST(Pool2d, FloatKernelsMatchDoubleInBothDirections) {
         y.backward(dy.to(dtype));
         return v.grad();
       };
-      // Sums of at most R S numbers of normal size, in both directions.
+      // Both directions sum at most R S numbers of normal size. A max-pool without overlapping
+      // windows has no sums.
       const double bound =
           pool == max_pool2d && c.window.kernel_h <= c.window.stride_h &&
                   c.window.kernel_w <= c.window.stride_w
@@ -147,7 +148,8 @@ TEST(Pool2d, FloatKernelsMatchDoubleInBothDirections) {
 }
 
 TEST(Pool2d, AmongEqualsTheFirstGetsTheGradient) {
-  // 4 x 32 zeros: all windows are ties. The 2x2 kernels and the plain loops must agree.
+  // All elements are 0, so every window is a tie. The special kernel for 2x2 windows and the plain
+  // loops must choose the same element.
   const Tensor x = Tensor::zeros({1, 1, 4, 32});
   on_every_machine(
       [&] {
@@ -163,7 +165,7 @@ TEST(Pool2d, AmongEqualsTheFirstGetsTheGradient) {
       });
 }
 
-// Many equal numbers: the vectors must choose the same element as the plain loops.
+// The input has many equal numbers. Vector code must choose the same maximum as the plain loops.
 TEST(Pool2d, VectorsBreakTiesLikeThePlainLoops) {
   const Pool2dWindow window{
       .kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1};
@@ -232,7 +234,8 @@ TEST(Pool2d, OutputSizesFollowTheFormula) {
   EXPECT_EQ(size(3, 2, 2, 1, true), 2);  // 3 by rounding up, but the third begins after the image
 }
 
-// Counts as PyTorch does: a window includes the padding, but not what ceil_mode adds after it.
+// The divisor is that of PyTorch: a window counts padding pixels, but not the pixels that ceil_mode
+// adds after the padding.
 TEST(AvgPool2d, WindowsThatReachBeyondThePaddingAreDividedByWhatIsThere) {
   const Pool2dWindow window{.kernel_h = 3,
                             .kernel_w = 3,

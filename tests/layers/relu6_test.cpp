@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// relu6_test.cpp: relu6 as a layer: compiled steps have the bits of the dynamic graph, whatever
-// operation absorbs it, and fused it gives the same result as a separate layer.
+// relu6_test.cpp: tests the layer relu6. Compiled steps have the bits of the dynamic graph,
+// whichever operation absorbs relu6, and a fused relu6 gives the same result as a separate layer.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -105,7 +105,7 @@ TEST(Relu6, PlannedStepsHaveTheBitsOfTheDynamicGraph) {
   }
 }
 
-// Returns how many values of the activation are 6, and how many 0.
+// Returns how many outputs of the activation are 6, and how many are 0.
 std::pair<int, int> cut(Module& net, const Tensor& x, std::size_t layers) {
   const NoGrad no_grad;
   auto& all = dynamic_cast<Sequential&>(net);
@@ -168,7 +168,8 @@ TEST(Relu6, ABatchNormAloneTakesItInInference) {
   EXPECT_TRUE(same_bits(plan->infer(x), net->forward(Variable(x)).value()));
 }
 
-// Chains of few channels support only relu without a bound; they exclude convolutions with relu6.
+// The chain for few channels supports only a relu without an upper bound, so convolutions with
+// relu6 do not join it.
 TEST(Relu6, IsNoPartOfAChainOfFewChannels) {
   const Shape input{16, 1, 12, 12};
   for (const char* const curve : {"relu", "relu6"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// residual_networks_test.cpp: the residual block, ResNet-18 and MobileNet v1: shapes, names, sums,
-// gradients; gradients of MobileNet v2 (mobilenet_v2_test.cpp has the rest).
+// residual_networks_test.cpp: tests the residual block, ResNet-18 and MobileNet v1 (shapes, names,
+// sums, gradients), and the gradients of MobileNet v2 (mobilenet_v2_test.cpp tests the rest).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -104,7 +104,8 @@ TEST(Residual, RefusesABodyThatDoesNotFitTheShortcut) {
             std::string::npos);
 }
 
-// A plain sum of tensors would broadcast a shortcut of one channel; a residual block refuses it.
+// Adding tensors would broadcast a shortcut of one channel. A residual block must refuse such a
+// shortcut.
 TEST(Residual, AddsNoShapesThatWouldHaveToBeBroadcast) {
   LayerContext context;
   const auto conv = plain_conv({.in_channels = 1, .out_channels = 4}, "c", context);
@@ -128,7 +129,7 @@ TEST(Residual, TrainModeReachesTheBody) {
   for (const NamedModule& part : block->modules()) EXPECT_FALSE(part.module->is_training());
 }
 
-// The degenerate case: with all weights of the last batch norm 0 the block is relu of its input.
+// With all weights of the last batch norm 0, the block must return relu of its input.
 TEST(Residual, WithoutItsBodyIsTheCurveAlone) {
   LayerContext context;
   const auto block = basic_block(2, 2, 1, "b", context);
@@ -192,14 +193,15 @@ TEST(ResidualNetworks, ForwardHasTheShapeThatWasSaid) {
   EXPECT_EQ(mobilenet->forward(x).shape(), (Shape{2, 7}));
 }
 
-// Compares the slope of the loss along each parameter tensor's gradient with central differences,
-// the whole network in double. The two points are so near (the loss changes by 2e-6) that hardly
-// any kink of an activation is between them; rounding (1e-15) over that difference stays below
-// 1e-8. A shift that a later batch norm removes has a gradient of rounding errors and no slope.
+// Compares the slope of the loss along the gradient of each parameter with a central difference, in
+// double. The two points are so near (the loss changes by 2e-6) that an activation rarely switches
+// between them. Rounding (1e-15) divided by that change stays below 1e-8. A bias that a later batch
+// norm removes has slope 0, and only rounding errors as its gradient.
 void expect_slopes(Module& network, const Shape& images) {
   for (const NamedParameter& p : network.parameters()) {
     p.variable.state()->value = p.variable.value().to(DType::f64);
-    // With shifts of 0, a batch norm after an activation would undo every earlier scale: slope 0.
+    // If all biases were 0, a batch norm after an activation would cancel every earlier scale, and
+    // the slope would be 0.
     if (p.name.ends_with("bias")) {
       p.variable.value().copy_from(testing::uniform(p.variable.shape(), 0.1f, 0.5f));
     }

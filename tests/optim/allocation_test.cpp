@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// allocation_test.cpp: a repeated optimiser step allocates no system memory: this program counts
-// operator new.
+// allocation_test.cpp: tests that a repeated optimiser step allocates no system memory. The program
+// counts calls of operator new.
 #include <gtest/gtest.h>
 
 #include <atomic>

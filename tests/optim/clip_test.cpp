@@ -35,9 +35,10 @@ TEST(ClipGradientNorm, ScalesALongGradientToTheLimit) {
   for (DType dtype : {DType::f32, DType::f64}) {
     const std::vector<OptimParameter> parameters = noisy_parameters(dtype);
     const double before = norm_of(parameters);
-    // Double sums of 66,000 terms in another order: the relative error is far below 1e-12.
+    // The norms are sums of 66,000 terms in double, added in different orders; the relative error
+    // is far below 1e-12.
     EXPECT_NEAR(clip_gradient_norm(parameters, 2.0), before, before * 1e-12);
-    // Each element is rounded once after the scaling: the relative error of the norm is below 6e-8.
+    // Scaling rounds each element once, so the relative error of the norm is below 6e-8.
     EXPECT_NEAR(norm_of(parameters), 2.0, 2.0 * 6e-8);
   }
 }

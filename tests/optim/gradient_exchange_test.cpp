@@ -17,8 +17,8 @@ namespace {
 
 Tensor filled(const Shape& shape, double value) { return Tensor::full(shape, value, DType::f32); }
 
-// Records the sums that are requested, and multiplies as if `processes` processes had the same
-// terms.
+// A reducer that records the requested sums. It multiplies each tensor by the number of processes,
+// as if all processes had the same gradients.
 class NotingReducer final : public Reducer {
  public:
   NotingReducer(std::vector<std::int64_t>& sizes, float factor) : sizes_(sizes), factor_(factor) {}
@@ -55,7 +55,8 @@ struct Network {
 TEST(GradientBuckets, GoFromTheLastParameterToTheFirst) {
   const Network net({1000, 10, 1000, 10});
   const auto buckets = gradient_buckets(net.parameters, 4000);
-  // A gradient occupies a multiple of 16 elements, so p3 and p2 fill a bucket of 4000 bytes.
+  // In a bucket, each gradient takes a multiple of 16 elements. So p3 and p2 fill a bucket of 4000
+  // bytes.
   ASSERT_EQ(buckets.size(), 2u);
   EXPECT_EQ(buckets[0], (std::vector<std::size_t>{3, 2}));
   EXPECT_EQ(buckets[1], (std::vector<std::size_t>{1, 0}));
@@ -116,7 +117,7 @@ TEST(GradientExchange, NoGradientStaysNone) {
   exchange.finish();
   EXPECT_FALSE(net.parameters[0].variable.state()->grad_is_zero);
   EXPECT_TRUE(net.parameters[1].variable.state()->grad_is_zero);
-  // A process without images in a step gets the gradients of the others.
+  // A process that has no images in a step must get the gradients of the other processes.
   exchange.begin_step();
   exchange.no_images();
   exchange.finish();
@@ -125,7 +126,7 @@ TEST(GradientExchange, NoGradientStaysNone) {
   EXPECT_EQ(net.gradient(0), 0);
 }
 
-// The terms have such sizes that each order of summation gives different bits.
+// The terms have such magnitudes that each summation order gives different bits.
 TEST(GradientExchange, ChunksAreAddedAsATree) {
   const std::vector<float> terms = {1.0f, 3e7f, -2.7e7f, 0.1f, 5.5f, -3e6f, 1e-3f, 77.7f};
   Network net({4});

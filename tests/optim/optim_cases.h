@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// optim_cases.h: parameters of small networks with given gradients, for the optimiser tests.
+// optim_cases.h: parameters of small networks, with given gradients, for tests of the optimisers.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,8 @@
 
 namespace convscope::optim_test {
 
-// Sizes near the vector widths, an empty size, and a size beyond the chunk of 64 Ki elements.
+// The sizes are near multiples of the vector widths, 0, and one beyond 64 Ki elements, the chunk of
+// a thread.
 inline const std::vector<std::int64_t> kSizes = {1, 7, 8, 9, 15, 16, 17, 0, 31, 66000, 33};
 
 // Returns a value in [-1, 1) that depends only on the arguments.
@@ -50,7 +51,8 @@ inline OptimParameter parameter(const std::string& name, const std::vector<doubl
   return {name, Variable(w, true)};
 }
 
-// Returns parameters of kSizes in two groups; the second group has another decay and rate.
+// Returns parameters of kSizes in two groups; the second group has another weight decay and
+// learning rate.
 inline std::vector<ParameterGroup> noisy_groups(DType dtype) {
   std::vector<ParameterGroup> groups(2);
   groups[0] = {.name = "weights", .parameters = {}, .lr_scale = 1.0, .weight_decay = 0.01};
@@ -65,8 +67,8 @@ inline std::vector<ParameterGroup> noisy_groups(DType dtype) {
   return groups;
 }
 
-// Returns the gradient of a parameter in step `step`: values of float, stored as double, so that
-// both element types get the same gradient.
+// Returns the gradient of a parameter in step `step`. The values are exact in float but stored as
+// double, so that both element types get the same gradient.
 inline std::vector<double> noisy_gradient(std::size_t parameter, std::size_t count, int step) {
   std::vector<double> values(count);
   for (std::size_t i = 0; i < count; ++i) {

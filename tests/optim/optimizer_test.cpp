@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// optimizer_test.cpp: SGD, Adam and AdamW against the formulas in double, against PyTorch, and
-// against themselves: threads, instruction sets, checkpoints.
+// optimizer_test.cpp: compares SGD, Adam and AdamW with their formulas in double and with PyTorch.
+// Also tests that results do not depend on threads, instruction sets or checkpoints.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -112,7 +112,8 @@ std::vector<Case> cases() {
 
 TEST(Optimizer, FollowsTheFormulasOverTwentyStepsInDouble) {
   for (const Case& each : cases()) {
-    // |w| < 2 and at most 10 roundings of 1.1e-16 in each of 20 steps: below 5e-14.
+    // The weights are below 2, and each of 20 steps has at most 10 roundings of 1.1e-16, so the
+    // error is below 5e-14.
     EXPECT_LT(greatest_difference(values_after(each.make, DType::f64), expected_values(each.rule)),
               5e-14)
         << each.name;
@@ -216,7 +217,8 @@ TEST(Optimizer, GivesPyTorchsValues) {
       set_gradient(group.parameters[0].variable, dw);
       optimizer->step(0.1);
     }
-    // Both sides round in float for four steps: a few units in the last place of 2.
+    // Both sides round to float for four steps, so they differ by a few units in the last place
+    // of 2.
     for (std::int64_t i = 0; i < 3; ++i) {
       EXPECT_NEAR(w.at(i), golden.w[static_cast<std::size_t>(i)], 1e-6) << golden.name;
     }
@@ -245,8 +247,8 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
   }
 }
 
-// The bias correction counts the steps of each parameter. With a constant gradient g, the corrected
-// means are g and g^2, so each step has the length of the rate.
+// Adam's bias correction counts the steps of each parameter separately. With a constant gradient g
+// the corrected means are g and g^2, so each step has the length of the learning rate.
 TEST(Optimizer, AdamCorrectsEachParameterForItsOwnSteps) {
   ParameterGroup group;
   group.parameters = {parameter("early", {0.0}, DType::f64), parameter("late", {0.0}, DType::f64)};
@@ -261,7 +263,8 @@ TEST(Optimizer, AdamCorrectsEachParameterForItsOwnSteps) {
   }
 }
 
-// With a zero gradient, only decoupled decay acts: w (1 - rate decay), with the group's rate.
+// With a zero gradient only decoupled weight decay acts: w becomes w (1 - rate decay), with the
+// learning rate of the group.
 TEST(Optimizer, DecoupledDecayFollowsTheRateOfTheGroup) {
   ParameterGroup group;
   group.lr_scale = 0.5;

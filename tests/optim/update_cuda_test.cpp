@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_cuda_test.cpp: optimisers on `device cuda`, step by step and recorded, against the CPU.
+// update_cuda_test.cpp: compares optimisers on `device cuda`, step by step and recorded, with the
+// CPU.
 #include "optim/adam.h"
 #include "optim/device_update.h"
 #include "optim/sgd.h"
@@ -12,8 +13,8 @@ namespace {
 using testing::normal;
 using UpdateOnCuda = testing::CudaTest;
 
-// Returns parameters with sizes near a 16-byte pack and near the chunk of a block, an empty
-// parameter, and more rows than one launch takes.
+// Returns parameters whose sizes are near a 16-byte vector and near the chunk of a thread block, an
+// empty parameter, and more parameters than one launch handles.
 std::vector<ParameterGroup> groups_on(Device device, DType dtype, int rows) {
   const std::int64_t sizes[] = {1, 3, 4, 5, 0, 2047, 2048, 2049, 4099, 17};
   std::vector<ParameterGroup> groups(2);
@@ -78,7 +79,8 @@ void expect_same_weights(const Optimizer& got, const Optimizer& want, const test
   }
 }
 
-// Five steps with a few roundings each; Adam's quotient is steep where v is near 0.
+// Five steps have a few roundings each. Adam's quotient changes quickly where its second moment v
+// is near 0, so errors grow there.
 testing::Bound bound_of(DType dtype) { return testing::few_ulp(dtype, 64); }
 
 TEST_F(UpdateOnCuda, MakesTheStepsOfTheCpu) {
@@ -108,7 +110,8 @@ TEST_F(UpdateOnCuda, TakesMoreParametersThanOneLaunchHolds) {
   expect_same_weights(*got, *want, bound_of(DType::f32));
 }
 
-// Recorded steps read their rates when they are replayed, and count as steps of the optimiser.
+// A recorded step reads the learning rate at each replay, and each replay counts as a step of the
+// optimiser.
 TEST_F(UpdateOnCuda, MakesTheSameStepsFromARecording) {
   const Device device = testing::cuda();
   const DeviceBackend& backend = backend_of(device);

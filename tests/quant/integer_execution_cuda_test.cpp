@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_execution_cuda_test.cpp: inference graphs that compute with codes on `device cuda` agree
-// with those on the CPU.
+// integer_execution_cuda_test.cpp: tests that inference graphs which compute on integer codes give
+// the same results on `device cuda` as on the CPU.
 #include <algorithm>
 #include <cmath>
 
@@ -77,7 +77,8 @@ int count(const std::string& text, const std::string& word) {
 
 constexpr const char* kOnIntegers = ":i8:i32:";  // part of each layer's types, "u8:i8:i32:f32"
 
-// Expects as many integer layers as on the CPU, and no rounding in f32.
+// Expects that as many layers as on the CPU run on integers, and that no
+// layer rounds in f32 (fake quantisation).
 void expect_like_cpu(Module& network, const Tensor& x, double bound) {
   const Result want = infer(network, x, {}), got = infer(network, x, cuda());
   EXPECT_EQ(count(got.text, kOnIntegers), count(want.text, kOnIntegers)) << got.text << want.text;
@@ -92,7 +93,8 @@ void expect_like_cpu(Module& network, const Tensor& x, double bound) {
 
 constexpr double kRounding = 5 * 0x1p-24;  // of f32 y on the CPU (layers/conv2d/int8)
 
-// One kernel runs the whole network; if the policy names an algorithm, each layer has a kernel.
+// By default one kernel runs the whole network. If the policy names an algorithm, each layer has a
+// separate kernel.
 TEST_F(IntegerExecutionOnCuda, LeNetGivesTheLogitsOfTheCpu) {
   for (const auto& [w, a] : {std::pair{8, 8}, {4, 4}, {2, 3}}) {
     for (const char* policy : {"auto", "int8_lesson,auto"}) {
@@ -111,7 +113,8 @@ TEST_F(IntegerExecutionOnCuda, LeNetGivesTheLogitsOfTheCpu) {
   }
 }
 
-// Batches with more images than a GPU has blocks, several channels, every kernel size.
+// The cases cover batches with more images than a GPU has blocks, several channels, and every
+// kernel size.
 TEST_F(IntegerExecutionOnCuda, SmallNetworksGiveTheLogitsOfTheCpu) {
   for (const auto& [shape, kernel] : {std::pair{Shape{9, 3, 32, 32}, 3},
                                       {Shape{2, 3, 32, 32}, 7},
@@ -128,7 +131,8 @@ TEST_F(IntegerExecutionOnCuda, SmallNetworksGiveTheLogitsOfTheCpu) {
   }
 }
 
-// The batch norms have negative and positive scales; one convolution has no pool, and f3 no ReLU.
+// The network has batch norms with negative and positive scales, a convolution without a pool, and
+// a linear layer f3 without a ReLU.
 TEST_F(IntegerExecutionOnCuda, SmallNetworksWithBatchNormsGiveTheLogitsOfTheCpu) {
   for (const std::int64_t channels : {1, 3}) {
     const Shape shape{5, channels, 13, 11};
@@ -171,9 +175,10 @@ Options small_resnet(const char* stem) {
   return out;
 }
 
-// The lessons compute y in double on both devices. So f32 sums between them (residual_bits 0, the
-// mean before the last layer) have the same bits, unless a GPU fuses a product and a sum. Other
-// algorithms round them in another order: a code on an edge may become its neighbour.
+// Lesson algorithms compute y in double on both devices. So f32 values between them have the same
+// bits on both devices, unless a GPU fuses a product and a sum. (Such values occur with
+// residual_bits 0, and in the mean before the last layer.) Other algorithms sum in another order,
+// so a code near the edge may become its neighbour.
 TEST_F(IntegerExecutionOnCuda, ResidualNetworksGiveTheLogitsOfTheCpu) {
   for (const std::int64_t residual_bits : {8, 0}) {
     for (const char* stem : {"cifar", "imagenet"}) {  // the second one has a max-pool
@@ -204,7 +209,7 @@ TEST_F(IntegerExecutionOnCuda, DepthwiseLayersGiveTheLogitsOfTheCpu) {
   }
 }
 
-// The recording reads the steps from memory, so new steps need no new recording.
+// The recording reads the step sizes from memory, so it remains right when they change.
 TEST_F(IntegerExecutionOnCuda, ARecordingStaysRightWhenStepsChange) {
   const DeviceBackend& backend = backend_of(cuda());
   if (backend.begin_recording == nullptr) GTEST_SKIP() << "this device records nothing";
@@ -233,7 +238,8 @@ TEST_F(IntegerExecutionOnCuda, ARecordingStaysRightWhenStepsChange) {
   EXPECT_TRUE(testing::same_bits(after, infer(*network, x, cuda()).logits));
 }
 
-// There the last layer had absorbed the loss; it becomes an operation again.
+// In an f32 graph the last layer absorbs the loss. On integers, the loss becomes a separate
+// operation again.
 TEST_F(IntegerExecutionOnCuda, EvaluationsComputeTheLossBehindTheLastLayer) {
   const Shape shape{4, 1, 28, 28};
   const auto network = model("lenet5", shape);
@@ -268,7 +274,8 @@ Dataset noise(std::int64_t count) {
   return data;
 }
 
-// Four batches of 4 and one of 2, each recorded; the steps change between two rounds.
+// Evaluates four batches of 4 images and one of 2, each recorded. The step sizes change between two
+// rounds.
 TEST_F(IntegerExecutionOnCuda, RecordedEvaluationsAreThoseOfTheCpu) {
   const auto network = model("lenet5", {4, 1, 28, 28});
   calibrate(*network, bits(8, 8), normal({4, 1, 28, 28}, DType::f32, 9));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_execution_test.cpp: inference graphs that compute with codes agree with the
-// fake-quantised network in double arithmetic.
+// integer_execution_test.cpp: tests that inference graphs which compute on integer codes agree with
+// the fake-quantised network in double.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ std::shared_ptr<Module> model(const char* name, const Shape& input, const Option
   return type.build(complete_options(type.fields, given, name), input, 10, context);
 }
 
-// Calibrates on one batch; steps are plain numbers, the same in f32 and f64.
+// Calibrates the quantisers on one batch. The step sizes are stored as plain numbers, which are
+// equal in f32 and f64.
 void calibrate(Module& network, const QuantConfig& config, const Tensor& x) {
   apply_quantization(network, config, {});
   network.train();
@@ -44,7 +45,7 @@ QuantConfig bits(std::int64_t w, std::int64_t a, bool per_channel) {
   return config;
 }
 
-// The layers of a LeNet whose convolutions name their algorithm, which prevents chains.
+// Builds a LeNet whose convolutions name an algorithm. Therefore they do not run as a chain.
 std::shared_ptr<Module> lenet_of_single_layers() {
   LayerContext context;
   context.seed = 3;
@@ -65,7 +66,8 @@ Tensor infer(Module& network, const Tensor& x, bool on_integers, std::string* te
   return plan->infer(x).clone();
 }
 
-// LeNet computed from its formulas in double: quantised values, from layer to layer.
+// Computes LeNet's formulas in double: in each layer, from the quantised values of the previous
+// layer.
 class DoubleLeNet {
  public:
   explicit DoubleLeNet(Module& network) {
@@ -152,7 +154,8 @@ class DoubleLeNet {
   std::map<std::string, Tensor> values_;
 };
 
-// Without VNNI integers are slower for a LeNet, both estimated and measured (quant/README.md).
+// Without VNNI, a LeNet on integers is slower than in f32, both in estimates and in
+// measurements (quant/README.md).
 TEST(IntegerExecution, WithoutVnniTakesTheFasterOneUnlessAskedTo) {
   if (!supports_isa(Isa::avx2)) GTEST_SKIP() << "no AVX2 here";
   const MachineScope scope;
@@ -196,7 +199,7 @@ TEST(IntegerExecution, LeNetGivesTheLogitsOfDoubleArithmetic) {
           << text;
       EXPECT_NE(text.find("linear int8_direct u8:i8:i32:f32"), std::string::npos) << text;
       EXPECT_EQ(text.find("fake"), std::string::npos) << text;
-      // One different code would move a logit by at least a hundredth.
+      // If a single code were wrong, a logit would change by at least a hundredth.
       const DoubleLeNet in_double(*network);
       for (std::int64_t n = 0; n < 5; ++n) {
         const std::vector<double> right = in_double(x, n);
@@ -222,7 +225,8 @@ TEST(IntegerExecution, AChainGivesTheBitsOfLayersThatStandAlone) {
 }
 
 TEST(IntegerExecution, ResidualNetworksGiveNearlyTheLogitsOfFakeQuantisation) {
-  // residual_bits 0: the result of a block is rounded for its reader and added in f32.
+  // With residual_bits 0, the result of a block stays f32 in the residual sum, and is rounded to
+  // codes only for the next layer.
   using Case = std::pair<const char*, std::int64_t>;
   for (const auto& [name, residual_bits] :
        {Case{"resnet18", 8}, {"resnet18", 0}, {"mobilenet_v2", 8}, {"mobilenet_v1", 8}}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_sparse_cuda_test.cpp: integer graphs on `device cuda` that compute from the blocks which
-// masks keep give the logits of the dense codes, bit for bit, also when steps and masks change.
+// integer_sparse_cuda_test.cpp: tests integer graphs on `device cuda` that compute only from the
+// unpruned blocks of weights. Their logits have the bits of dense integer graphs, also after step
+// sizes or masks change.
 #include "layers/conv2d/conv2d.h"
 #include "layers/plan/step_plan.h"
 #include "quant/quantize_network.h"
@@ -38,8 +39,8 @@ struct Masked {
   }
 };
 
-// c1 48 -> 160 -> c2 64 -> 5 classes; quantised and calibrated with one block in `every`, then on
-// the GPU. `sparse`: executed from 16x1 blocks.
+// Returns a quantised and calibrated network on the GPU: convolutions c1 48 -> 160 and c2 -> 64,
+// then 5 classes. The masks keep one block in `every`. With `sparse`, it computes from 16x1 blocks.
 Masked network(bool sparse, std::int64_t every, const std::string& policy = "auto") {
   LayerContext context;
   context.seed = 7;
@@ -108,8 +109,8 @@ TEST_F(IntegerSparseOnCuda, BlocksGiveTheLogitsOfDenseCodes) {
   }
 }
 
-// Runs on the emulation only: on a large GPU both layers are too small for sparse or dense to
-// matter.
+// Runs only on the emulation. On a large GPU both layers are so small that sparse and dense take
+// equal times.
 TEST_F(IntegerSparseOnCuda, StaysDenseAndSaysWhyWhereMuchIsKept) {
   if (!testing::is_emulated()) GTEST_SKIP() << "the emulated device alone has a known size";
   const auto plan = plan_of(network(true, 1));
@@ -126,7 +127,7 @@ TEST_F(IntegerSparseOnCuda, ANamedAlgorithmIsAnOrder) {
   EXPECT_TRUE(testing::same_bits(logits(*plan), logits(*dense)));
 }
 
-// The recording reads the lists from memory, so other steps need no new recording.
+// The recording reads the lists of blocks from memory, so it remains right when step sizes change.
 TEST_F(IntegerSparseOnCuda, ARecordingStaysRightWhenStepsChange) {
   const DeviceBackend& backend = backend_of(cuda());
   if (backend.begin_recording == nullptr) GTEST_SKIP() << "this device records nothing";
@@ -153,7 +154,7 @@ TEST_F(IntegerSparseOnCuda, ARecordingStaysRightWhenStepsChange) {
   EXPECT_TRUE(testing::same_bits(after, logits(*plan_of(dense))));
 }
 
-// A compiled step with the lists of another mask is not current.
+// After a mask has changed, a compiled step with the lists of the old mask is not current.
 TEST_F(IntegerSparseOnCuda, FollowsTheMask) {
   Masked sparse = network(true, 60), dense = network(false, 60);
   const auto old = plan_of(sparse);

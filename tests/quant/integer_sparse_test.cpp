@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_sparse_test.cpp: integer graphs that compute from the blocks which masks keep give the
-// logits of the dense codes, bit for bit.
+// integer_sparse_test.cpp: tests integer graphs that compute only from the unpruned blocks of
+// weights. Their logits have the bits of dense integer graphs.
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/linear/linear.h"
@@ -19,8 +19,9 @@ struct Masked {
   std::vector<std::shared_ptr<Mask>> masks;
 };
 
-// c1 48 -> 64 -> c2 32 -> f3 64 -> 5 classes; quantised and calibrated. All layers except the last
-// keep one block of 16 rows in `every`. `sparse`: executed from 16x1 blocks.
+// Returns a quantised and calibrated network: convolutions c1 48 -> 64 and c2 -> 32, linear layer
+// f3 -> 64, then 5 classes. All layers except the last keep one block of 16 rows in `every`. With
+// `sparse`, the network computes from 16x1 blocks.
 Masked network(bool sparse, std::int64_t every, const std::string& policy = "auto") {
   LayerContext context;
   context.seed = 7;
@@ -83,8 +84,8 @@ int count(const std::string& text, const std::string& word) {
 
 TEST(IntegerSparse, BlocksGiveTheLogitsOfDenseCodes) {
   for (const std::int64_t every : {10, 30}) {
-    // The policy forces blocks for the convolutions; for the linear layer the estimate decides, and
-    // selects blocks where an entry is one vector.
+    // The policy forces block-sparse convolutions. For the linear layer the cost estimate decides:
+    // it selects blocks where a vector holds a whole block (AVX-512).
     const Result sparse = infer(network(true, every, "int8_block_sparse,auto"));
     const Result dense = infer(network(false, every));
     EXPECT_EQ(count(sparse.text, "conv2d int8_block_sparse"), 2) << sparse.text;
@@ -118,7 +119,7 @@ TEST(IntegerSparse, ANamedAlgorithmIsAnOrder) {
   EXPECT_EQ(count(direct.text, "dense, because the config says so"), 2) << direct.text;
 }
 
-// The mask changes: a compiled step with the old list is not current.
+// After the mask has changed, a compiled step with the old list of blocks is not current.
 TEST(IntegerSparse, OfAnOldMaskIsNotCurrent) {
   const Masked masked = network(true, 30);
   const auto plan = StepPlan::make(*masked.model, kInput, PlanMode::inference, nullptr);

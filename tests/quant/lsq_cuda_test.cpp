@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_cuda_test.cpp: the quantiser and the pruning masks on `device cuda`, compared with the CPU.
+// lsq_cuda_test.cpp: compares the LSQ quantiser and the pruning masks on `device cuda` with the
+// CPU.
 #include "quant/lsq.h"
 #include "quant/quantizer.h"
 #include "sparsity/hold.h"
@@ -25,8 +26,9 @@ TEST_F(LsqOnCuda, RoundsToTheCodesOfTheCpu) {
           const Shape steps{by_channel ? shape[0] : 1};
           const LsqRule rule{.grid = integer_grid(3, true), .form = form, .g = 0.01};
           const bool log = form == StepForm::log;
-          // v_hat and dv agree bit for bit where exp(t) has the same bits, else to an ulp; the
-          // step's gradient is a sum of up to 5001 numbers of size 1, times 0.01.
+          // v_hat and dv agree bit for bit if exp(t) has the same bits on both devices, else
+          // within an ulp. The gradient of the step size is a sum of up to 5001 numbers of size 1,
+          // times 0.01.
           expect_gradients_like_cpu(
               [&](const auto& v) { return lsq_quantize(v[0], v[1], rule); },
               {normal(shape, dtype, 1),
@@ -38,8 +40,9 @@ TEST_F(LsqOnCuda, RoundsToTheCodesOfTheCpu) {
   }
 }
 
-// Quantises several tensors in one call. t holds v, step, and the last and first value of the step
-// for each tensor. Returns y, step, last value, dstep and dv for each; the second has no dv.
+// Quantises several tensors in one call. For each tensor, t holds four tensors: v, the step size,
+// and the last and first value of the step size. Returns y, step size, last value, dstep and dv for
+// each tensor; the second tensor has no dv.
 std::vector<Tensor> several(const std::vector<Tensor>& t, StepForm form) {
   std::vector<LsqForward> forward;
   std::vector<LsqBackward> backward;
@@ -74,7 +77,8 @@ TEST_F(LsqOnCuda, RoundsSeveralTensorsAtOnceWithStepsInTheirBounds) {
   for (const StepForm form : {StepForm::plain, StepForm::log}) {
     const bool log = form == StepForm::log;
     std::vector<Tensor> t;
-    // More tensors than one launch takes; the first two have several pieces.
+    // There are more tensors than one launch handles. The first two are so large that several
+    // blocks divide each.
     for (std::uint64_t i = 0; i < 19; ++i) {
       const Shape shape = i == 0 ? Shape{4, 5003} : i == 1 ? Shape{2, 9000} : Shape{5, 7};
       const std::int64_t steps = i % 3 == 2 ? 1 : shape[0];

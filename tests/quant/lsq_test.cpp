@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_test.cpp: the operation, compared with the formulas of the paper, the public PyTorch variant
-// and finite differences.
+// lsq_test.cpp: compares the LSQ operation with the formulas of the paper, with the public PyTorch
+// variant and with finite differences.
 #include "quant/lsq.h"
 
 #include "framework/autograd/gradcheck.h"
@@ -57,8 +57,8 @@ TEST(Lsq, FollowsThePaperInDoubleForEveryGrid) {
 }
 
 TEST(Lsq, InFloatFollowsThePaperOnEveryMachine) {
-  // Steps that are powers of two make v / s exact, so float and double round alike. The only
-  // difference is the rounding of the sum to float.
+  // If the step size is a power of two, v / s is exact, so float and double choose the same codes.
+  // Results differ only where the sum is rounded to float.
   const Tensor v = normal({7, 3001}, DType::f32), dy = normal({7, 3001}, DType::f32, 2);
   for (const IntegerGrid& grid : kGrids) {
     for (const Tensor& step :
@@ -81,7 +81,8 @@ TEST(Lsq, InFloatFollowsThePaperOnEveryMachine) {
 
 TEST(Lsq, GivesTheSameBitsOnEveryInstructionSet) {
   const MachineScope scope;
-  // Long enough for several pieces, with an odd remainder, and a step that is not a power of two.
+  // The tensor is so long that its sum has several parts and an odd remainder. The step size is not
+  // a power of two.
   const Tensor v = normal({3, 20011}, DType::f32), dy = normal({3, 20011}, DType::f32, 2);
   for (const Tensor& step :
        {Tensor::from({0.07f}, {1}), Tensor::from({0.3f, 0.07f, 0.011f}, {3})}) {
@@ -99,7 +100,8 @@ TEST(Lsq, GivesTheSameBitsOnEveryInstructionSet) {
   }
 }
 
-// From PyTorch 1.13, in double, torch.manual_seed(0); x and dy are randn(2, 6) with three decimals:
+// The expected numbers are from PyTorch 1.13 in double, with torch.manual_seed(0). x and dy are
+// randn(2, 6) with three decimals:
 //   def grad_scale(x, k): return (x - x * k).detach() + x * k
 //   def round_pass(x): return (x.round() - x).detach() + x
 //   s = grad_scale(s, 1 / (n * qp) ** 0.5)          # n = 12 / number of steps
@@ -142,8 +144,8 @@ TEST(Lsq, AgreesWithThePublicPyTorchForm) {
 }
 
 TEST(Lsq, HasTheGradientOfTheSurrogateInWhichRoundingIsAConstantShift) {
-  // v_hat = s (clip(u) + c) with a constant c = round(u) - u is smooth away from the bounds, so
-  // finite differences give the gradient of the straight-through estimator.
+  // v_hat = s (clip(u) + c) with the constant c = round(u) - u is smooth away from the bounds. So
+  // its finite differences are the gradients of the straight-through estimator.
   const Tensor v = Tensor::from(
       std::span<const double>(std::vector<double>{-0.71, -0.3, -0.12, 0.04, 0.16, 0.33, 0.61, 0.9}),
       {8});
@@ -195,8 +197,8 @@ TEST(Lsq, TheLogFormIsThePlainFormAtTheExponentialWithTheChainRule) {
   }
 }
 
-// On every instruction set, for values in full rounds of its sums and in the remainder: these
-// values 43 times.
+// The values are repeated 43 times, so that they occur both in full vectors and in the remainder of
+// each instruction set.
 TEST(Lsq, RoundsHalfToEvenAndTakesTheBoundsAsOutside) {
   const std::vector<float> values = {-2.5f, -1.5f, -0.5f, 0.5f, 1.5f, 2.5f, 3.0f, -4.0f};
   const std::vector<float> rounded = {-2, -2, 0, 0, 2, 2, 3, -4};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// planned_quantizer_cuda_test.cpp: on a GPU the masks of all weights are one launch of a compiled
-// step, and so are their quantisers (layers/plan/operation_group.cpp); the numbers do not change.
+// planned_quantizer_cuda_test.cpp: tests that a compiled step on a GPU computes the masks of all
+// weights in one launch, and the quantisers of all weights in another
+// (layers/plan/operation_group.cpp). The numbers do not change.
 #include <cmath>
 
 #include "framework/ops/softmax_cross_entropy.h"
@@ -41,8 +42,8 @@ std::shared_ptr<Module> network(const Compression& how) {
                                   kInput, context);
   for (const NamedModule& part : model->modules()) {
     if (!part.module->weight().defined()) continue;
-    // Only weights: the compiled step uses other kernels, so the sum of a layer on the edge between
-    // two codes of the next quantiser could become the other one.
+    // Only weights are quantised. The compiled step uses other kernels, so a quantised activation
+    // near the edge between two codes could become the neighbouring code.
     if (how.rounds) {
       part.module->add_weight_transform(
           "weight_quantizer", std::make_shared<Quantizer>(QuantizerOptions{
@@ -94,8 +95,8 @@ TEST_F(PlannedQuantizerOnCuda, runs_the_weights_of_all_layers_together) {
     const auto a = planned->parameters(), b = dynamic->parameters();
     for (std::size_t i = 0; i < a.size(); ++i) {
       SCOPED_TRACE(a[i].name);
-      // Sums of at most 108 products in another order, through three layers: 3 * 108 * 2^-24 of
-      // the sum of magnitudes, which is up to ten times a sum that is not near 0.
+      // Three layers sum at most 108 products each, in another order. The error is 3 * 108 * 2^-24
+      // of the sum over magnitudes, which is up to ten times a sum that is not near 0.
       EXPECT_TRUE(testing::near(a[i].variable.grad().to(Device{}),
                                 b[i].variable.grad().to(Device{}), 2e-4, 2e-4));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// planned_quantizer_test.cpp: a network with fake quantisers, compiled and dynamic: the same bits;
-// in a chain with samples in vector lanes the same numbers up to the summation order.
+// planned_quantizer_test.cpp: tests networks with fake quantisers. Compiled and dynamic steps have
+// the same bits; in a chain with one sample per vector lane they agree up to the summation order.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -60,8 +60,8 @@ double dynamic_step(Module& model, const Tensor& x, const Tensor& labels) {
   return loss.value().item();
 }
 
-// Returns the largest |compiled - dynamic| of all gradients, relative to the largest of the
-// parameter.
+// Returns the largest difference between compiled and dynamic gradients, relative to the largest
+// gradient of the parameter.
 double largest_difference(Module& planned, Module& dynamic) {
   double largest = 0;
   const auto a = planned.parameters();
@@ -128,7 +128,8 @@ TEST(PlannedQuantizer, rounds_inside_a_chain_of_the_lanes) {
   const double expected = dynamic_step(*dynamic, waves(input, 1), labels);
   EXPECT_NEAR(plan->forward(waves(input, 1), labels), expected, 1e-4);
   plan->backward();
-  // A sum on the edge between two codes may fall on either side: then one value moves by a step.
+  // A sum near the edge between two codes may be rounded to either code. Then one value changes by
+  // one step.
   EXPECT_LT(largest_difference(*planned, *dynamic), 2e-2);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantized_file_test.cpp: a quantised network as integer codes: the same bits from the file, for
-// every number of bits, and a message for each kind of damage.
+// quantized_file_test.cpp: tests files that store a quantised network as integer codes. The loaded
+// network has the same bits, for every number of bits, and each kind of damage has an error
+// message.
 #include "quant/quantized_file.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +80,8 @@ TEST(QuantizedFile, GivesTheSameBitsForEveryNumberOfBits) {
     for (const bool per_channel : {false, true}) {
       for (const QuantStep step : {QuantStep::log, QuantStep::floored}) {
         for (const QuantMethod method : {QuantMethod::lsq, QuantMethod::minmax}) {
-          // Residual sums with other bits than the layers, so that both round.
+          // The sums of residual blocks have another number of bits than the layers, so both are
+          // rounded.
           const QuantConfig config{.method = method,
                                    .w_bits = bits,
                                    .a_bits = bits,
@@ -109,7 +111,7 @@ TEST(QuantizedFile, GivesTheSameBitsForEveryNumberOfBits) {
           const Tensor y = output(*from);
           const Tensor again = output(*to);
           for (std::int64_t e = 0; e < y.numel(); ++e) ASSERT_EQ(y.at(e), again.at(e));
-          // Writing the loaded network again gives the same file, byte for byte.
+          // If the loaded network is written again, the file is the same, byte for byte.
           const SafetensorsFile first = to_quantized_file(*from, keep_all);
           const SafetensorsFile second = to_quantized_file(*to, keep_all);
           EXPECT_EQ(first.metadata, second.metadata);
@@ -144,7 +146,7 @@ TEST(QuantizedFile, PacksEveryCodeOfEveryGrid) {
   }
 }
 
-// The order that the header documents, so that other programs can read the file.
+// Tests the bit order that the header documents, so that other programs can read the file.
 TEST(QuantizedFile, PutsTheFirstCodeIntoTheLowestBits) {
   const Tensor four = pack_codes({1, -1, -8}, 4, {3});
   EXPECT_EQ(static_cast<const std::uint8_t*>(four.raw_data())[0], 0xf1);

@@ -52,7 +52,8 @@ TEST(Calibration, MseIsTheBestOfItsCandidatesAndNeverWorseThanMaxAbs) {
       EXPECT_LE(error, rounding_error(v, grid, largest * c / 100) * (1 + 1e-6)) << bits << " " << c;
     }
   }
-  // Fewer levels clip more: for 2 bits of normal numbers the best step is near 1 deviation.
+  // With few levels the best step size clips more numbers. For normal numbers in 2 bits it is about
+  // one standard deviation.
   EXPECT_NEAR(calibrated_step(v, {2, 1}, StepRule::mse).at(0), 1.0, 0.2);
 }
 
@@ -82,15 +83,16 @@ TEST(IntegerGrid, HasTwoToTheBitsCodes) {
   }
 }
 
-// Returns the gradient of the step of `x`, whose gradient is 1 everywhere.
+// Returns the gradient of the step size for input `x`, if the gradient of the output is 1
+// everywhere.
 Tensor step_gradient(const QuantizerOptions& options, const Tensor& x) {
   Quantizer quantizer(options);
   quantizer.forward(Variable(x)).backward(Tensor::full(x.shape(), 1.0));
   return quantizer.parameters().front().variable.grad();
 }
 
-// g = 1 / sqrt(N Qp), where N counts the values of one sample, or the values of a weight that share
-// a step.
+// The gradient is scaled by g = 1 / sqrt(N Qp). N counts the values of one sample of an activation,
+// or the weights that share a step size.
 TEST(Quantizer, ScalesTheGradientOfTheStepByTheValuesThatShareIt) {
   const QuantizerOptions plain{
       .bits = 4, .step = QuantStep::floored, .init = StepRule::max_abs, .is_weight = false};
@@ -103,7 +105,7 @@ TEST(Quantizer, ScalesTheGradientOfTheStepByTheValuesThatShareIt) {
 
   QuantizerOptions weight = plain;
   weight.is_weight = true;
-  // The same numbers as one weight: twice as many share the step.
+  // If the two samples are one weight, twice as many numbers share the step size.
   EXPECT_NEAR(step_gradient(weight, twice).at(0), std::sqrt(2.0) * of_one, 1e-6 * std::abs(of_one));
   weight.channels = 2;
   const Tensor by_channel = step_gradient(weight, twice);
@@ -165,8 +167,8 @@ TEST(Quantizer, ThatWaitsLetsEverythingThroughUntilItBegins) {
 }
 
 TEST(Quantizer, OfAPrunedWeightCountsOnlyWhatIsLeft) {
-  // Zeros keep the code 0 and add nothing to the step's gradient. So a weight pruned to a quarter
-  // learns like one of a quarter of the size.
+  // Zeros keep code 0 and add nothing to the gradient of the step size. So a weight with three
+  // quarters pruned learns like a weight of a quarter of the size.
   QuantizerOptions options = kWeight4;
   options.init = StepRule::mean_abs;
   Quantizer small(options), pruned(options);
@@ -198,8 +200,8 @@ TEST(Quantizer, CountsWhatLiesBeyondItsGridWhenAsked) {
   quantizer.observe(true);
   quantizer.forward(Variable(Tensor::from({7, -8, 7.5, -9, 14, -16, 13, 15}, {2, 4})));
   EXPECT_NEAR(quantizer.observed().steps.at(1), 2, 1e-6);
-  // 7.5 and -9 are outside -8..7, 15 is outside -16..14. The values at the bounds may count, too,
-  // because a step that is stored as a logarithm is exact only within 1e-6.
+  // 7.5 and -9 are outside of -8..7, and 15 is outside of -16..14. Values exactly at a bound may
+  // count as clipped, because a step size stored as a logarithm is exact only within 1e-6.
   EXPECT_GE(quantizer.observed().clipped_percent, 100.0 * 3 / 8);
   quantizer.observe(false);
   quantizer.forward(Variable(Tensor::zeros({2, 4})));
@@ -292,7 +294,8 @@ TEST(Quantizer, TheLogStepMovesToFirstOrderAsThePapersOwnUpdate) {
 }
 
 TEST(Quantizer, LearnsAStepThatRoundsBetter) {
-  // Start with a step four times too large and minimise sum (w_hat - w)^2 with fixed w.
+  // Training starts with a step size four times too large and minimises sum (w_hat - w)^2 with
+  // fixed w.
   Quantizer quantizer({.bits = 4, .init = StepRule::mse});
   const Tensor w = normal({400}, DType::f32);
   quantizer.forward(Variable(w));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// residual_quantizers_cuda_test.cpp: quantisers at the sums of residual blocks on a GPU: dynamic
-// and compiled steps agree with the CPU, and a step can be recorded.
+// residual_quantizers_cuda_test.cpp: tests quantisers at the sums of residual blocks on a GPU.
+// Dynamic and compiled steps agree with the CPU, and a step can be recorded.
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/residual.h"
@@ -17,7 +17,7 @@ using ResidualQuantizersOnCuda = testing::CudaTest;
 
 const Shape kInput{3, 4, 8, 8};
 
-// Two blocks: one with layers in its shortcut, one with x itself as the addend.
+// The network has two blocks: the shortcut of one has layers, and the other adds x itself.
 std::shared_ptr<Module> network(Device device) {
   LayerContext context;
   context.seed = 3;
@@ -71,7 +71,8 @@ Result run(Device device, bool planned) {
   return out;
 }
 
-// A sum on the edge between two codes may get either: one 8-bit code in some hundred values.
+// A sum near the edge between two codes may get either code. This happens to one 8-bit code in some
+// hundred values.
 TEST_F(ResidualQuantizersOnCuda, TrainAsOnTheCpuDynamicAndPlanned) {
   const Result want = run(Device{}, false);
   for (const bool planned : {false, true}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// residual_quantizers_test.cpp: quantisers at the sums of residual blocks: their positions, their
-// signs, and their results, compiled and as a dynamic graph.
+// residual_quantizers_test.cpp: tests quantisers at the sums of residual blocks: their positions,
+// whether they are signed, and their results, compiled and as a dynamic graph.
 #include <gtest/gtest.h>
 
 #include "framework/ops/elementwise.h"
@@ -38,7 +38,8 @@ std::shared_ptr<Module> resnet(const QuantConfig& config) {
   return network("resnet18", given, config);
 }
 
-// Returns " layer1.0.conv1:u4" for each input, " layer1.0+:u8" for values rounded by a block.
+// Returns a text like " layer1.0.conv1:u4" for each quantised layer input, and like " layer1.0+:u8"
+// for each quantised block sum.
 std::string inputs_of(Module& model, const std::string& within) {
   std::string out;
   for (const QuantizedTensor& tensor : quantized_tensors(model)) {
@@ -52,7 +53,8 @@ std::string inputs_of(Module& model, const std::string& within) {
 
 TEST(ResidualQuantizers, StandAtTheInputOfABlockAndBehindItsShortcut) {
   const auto model = resnet({.w_bits = 4, .a_bits = 4});
-  // Values after a relu are unsigned (u); a shortcut ends in a batch norm, so it is signed (s).
+  // Values after a relu are unsigned (u). A shortcut ends with a batch norm, so its values are
+  // signed (s).
   EXPECT_EQ(inputs_of(*model, "layer1.0"), " .conv1:u4 .conv2:u4 :u8");
   EXPECT_EQ(inputs_of(*model, "layer2.0"), " .conv1:u4 .conv2:u4 .downsample.0:u4 :u8 |:s8");
   EXPECT_EQ(inputs_of(*model, "layer4.1"), " .conv1:u4 .conv2:u4 :u8");
@@ -80,7 +82,8 @@ TEST(ResidualQuantizers, FollowTheSignsOfInvertedResiduals) {
   given.set("width_multiplier", 0.01);
   given.set("dropout", 0.0);
   const auto model = network("mobilenet_v2", given, {.w_bits = 4, .a_bits = 4}, 16);
-  // The narrow ends have no activation between them; inside, relu6 leaves no negative numbers.
+  // Blocks are connected without an activation, so their inputs are signed. Inside a block relu6
+  // leaves no negative numbers.
   EXPECT_EQ(inputs_of(*model, "features.1."), " conv.0.0:u4 conv.1:u4");
   EXPECT_EQ(inputs_of(*model, "features.3"), " .conv.0.0:s4 .conv.1.0:u4 .conv.2:u4 :s8");
   EXPECT_EQ(inputs_of(*model, "features.4."), " conv.0.0:s4 conv.1.0:u4 conv.2:u4");
@@ -190,7 +193,8 @@ TEST(ResidualQuantizers, AreKnownByName) {
     if (!parameter.name.starts_with("layer2.0.") || !belongs_to_quantizer(parameter.name)) continue;
     names += parameter.name.substr(9) + " ";
   }
-  // All have 8 bits, so conv1 and the shortcut read the block's rounded input.
+  // All quantisers have 8 bits, so conv1 and the shortcut read the block's input with one common
+  // rounding.
   EXPECT_EQ(names,
             "conv1.weight_quantizer.log_step conv2.input_quantizer.log_step "
             "conv2.weight_quantizer.log_step downsample.0.weight_quantizer.log_step "

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs bootstrap.sh with stubs of dpkg-query, apt-get, sudo, cmake and ctest that only record calls."""
+"""Runs bootstrap.sh with stubs of dpkg-query, apt-get, sudo, cmake and ctest. Each stub only records
+its calls."""
 import os
 import pathlib
 import shutil
@@ -141,7 +142,7 @@ class Bootstrap(unittest.TestCase):
         run = self.call("package", missing="patchelf", driver=str(self.root))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("apt-get install -y -qq --no-install-recommends patchelf", self.notes)
-        # The CUDA library is not built, even if a driver is installed.
+        # The packages are built without the CUDA library, even if a driver is installed.
         self.assertEqual(self.notes[-2:], [BUILD + "program", "cpack -G DEB;TGZ"])
         self.assertIn("a.deb", run.stdout)
         (self.bin / "dpkg-shlibdeps").unlink()

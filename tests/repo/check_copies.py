@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Small arithmetic and vector types are defined in one file, not copied into many."""
+"""Checks that small arithmetic functions and vector types are defined in one file, not copied into
+many."""
 import re
 
 from sources import code_files, main

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the header comment of each file, and the includes of public headers and
-per-instruction-set files."""
+"""Checks the header comment of each file, and the includes of public headers and of files compiled
+per instruction set."""
 import re
 
 from sources import code_files, includes, main, public_headers
@@ -10,13 +10,15 @@ SPDX = "// SPDX-License-Identifier: Apache-2.0"
 # CONTRIBUTING.md: the header of a kernel file
 ALGORITHM_FIELDS = ["Formula", "Textbook", "Method", "Shapes", "Supports", "Cost", "Numerics", "Backward",
                "Choices", "Source", "Read next"]
-# Every other kernel file of an algorithm's folder needs: its first sentence, and where to read on.
+# Names of kernel files. In an algorithm's folder their header comment needs a first sentence and a
+# field 'Read next'.
 KERNELS = re.compile(r"_simd\.cpp$|\.cuh?$")
 ALGORITHM = re.compile(r"^CONVSCOPE_(REGISTER_)?(CONV2D|CONV|ALGORITHM)(?!\w*_(LADDER|LESSON)\()\w*\(",
                   re.MULTILINE)
 NOT_IN_PUBLIC = re.compile(r"^(fmt|Eigen|yaml-cpp|nlohmann|curl|CLI|cuda\w*|cublas\w*|cudnn\w*)(/|$)"
                            r"|^(omp|zlib|cuda\w*|immintrin|x86intrin|arm_neon)\.h")
-# Types that emit code or inline symbols: std templates, which the linker merges.
+# Standard headers with templates or inline functions. Their code would be compiled for one
+# instruction set, and the linker would merge it with that of other files.
 NOT_IN_SIMD = re.compile(r"^(algorithm|array|cmath|deque|fstream|functional|iostream|list|map|memory"
                          r"|numeric|optional|set|span|sstream|string|string_view|tuple|type_traits"
                          r"|unordered_\w+|utility|variant|vector)$|^(Eigen|fmt|nlohmann)/")

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each public header compiles as the only include, without warnings.
 
-A header that its .cpp file includes first is parsed by each build that compiles file by file (the preset `ci`, the
-fuzzers); this check parses all others.
+If a .cpp file first includes the header of the same name, every build that compiles file by file (the preset `ci`,
+the fuzzers) tests this header. This check parses all other headers.
 
-CONVSCOPE_PARSE_LATELY=N takes only the N headers that the newest commits changed, and those that include one of them
-directly. It saves a minute in each test run; .ci/nightly takes all headers.
+With CONVSCOPE_PARSE_LATELY=N, the check parses only the N headers that the newest commits changed, and the headers
+that include one of these directly. This saves a minute in each test run; .ci/nightly parses all headers.
 
-CONVSCOPE_PARSE_CACHE may name a file that remembers the headers that passed. A header is parsed again when it, one
-of the project's headers that it includes, the flags or the compiler have changed.
+CONVSCOPE_PARSE_CACHE may name a file that lists the headers that passed. A header is parsed again if its text, a
+project header that it includes, the compiler or the flags have changed.
 """
 import concurrent.futures
 import hashlib
@@ -43,7 +43,7 @@ def fingerprint(root, path, compiler):
 
 
 def comes_first(root, path):
-    """Tells whether the .cpp file of the same name begins with this header."""
+    """Returns whether the .cpp file of the same name includes this header first."""
     own = (root / path).with_suffix(".cpp")
     return own.is_file() and [name for _, _, name in includes(own.read_text())][:1] == [str(path)]
 
@@ -58,7 +58,8 @@ def problems(root):
         # Kernel headers are parsed as in the scalar copy (framework/simd/simd.h).
         text = (root / path).read_text()
         isa = SCALAR if "CONVSCOPE_ISA" in text and path.name != "cpu_isa.h" else []
-        # Included rather than compiled, so that #pragma once in a main file causes no warning.
+        # The header is included by a main file, because #pragma once in the main file itself causes
+        # a warning.
         run = subprocess.run([compiler, *FLAGS, *isa, f"-I{root}", "-"], input=f'#include "{path}"\n',
                              capture_output=True, text=True)
         return f"{path}: does not compile alone:\n{run.stderr}" if run.returncode else None

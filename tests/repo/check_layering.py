@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks which folder may include which (framework/docs/architecture.md, Folders), down to the folders of an
-operator."""
+"""Checks which folders may include which others (framework/docs/architecture.md, Folders), also inside the
+folders of operators."""
 import pathlib
 
 from sources import FOLDERS, code_files, includes, main
@@ -16,12 +16,12 @@ MAY_INCLUDE = {
     "experiments": set(FOLDERS) - {"tests"},
     "tests": set(FOLDERS),
 }
-# An operator is a folder with one subfolder per algorithm. Code that two algorithms use is in
-# `shared`.
+# Each operator has one subfolder per algorithm. Code that several algorithms use is in the
+# subfolder `shared`.
 HEAVY = [("layers", "conv2d"), ("layers", "deform_conv2d"), ("layers", "sparse_conv")]
 # Another operator may use it, too.
 SHARED = "shared"
-# Code that all operators share: it knows no layer, so the only folder of `layers` that it includes is
+# Code that all operators share. It knows no layer: among the folders of `layers`, it includes only
 # itself.
 DISPATCH = ("layers", "dispatch")
 
@@ -53,8 +53,8 @@ def inside(target, folder):
 
 
 def room_of(path):
-    """Returns the operator of a file and the folder in it; (layer, "") for the operator's core,
-    else (None, "")."""
+    """Returns the operator that a file belongs to and its folder in the operator. The folder is ""
+    for the operator's core. For any other file, returns (None, "")."""
     layer = tuple(path.parts[:2])
     if layer not in HEAVY:
         return None, ""
@@ -62,8 +62,8 @@ def room_of(path):
 
 
 def room_problems(path, where, target):
-    """An algorithm's folder includes itself, `shared` and the core; only it and tests include its
-    files."""
+    """Checks that an algorithm's folder includes only itself, `shared` and the core, and that only
+    tests include its files from outside."""
     layer, room = room_of(pathlib.PurePosixPath(target))
     own_layer, own_room = room_of(path)
     if layer is None or room in ("", SHARED) and own_layer in HEAVY or path.parts[0] == "tests":

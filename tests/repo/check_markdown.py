@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Finds Markdown files that clang-format has reformatted as if they were code, by the traces it
-leaves."""
+"""Finds Markdown files that clang-format has reformatted as if they were code."""
 import os
 import pathlib
 import re

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every mistake that tests/mutants plants fits its file exactly once, and names existing tests."""
+"""Checks that the text of every mistake in tests/mutants occurs exactly once in its file, and that
+the named tests exist."""
 import pathlib
 import sys
 

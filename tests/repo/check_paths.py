@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every file that a document or a comment names exists.
 
-A name with a folder is searched from the repository's root, from the folder of the file that names
-it, and as the end of a path; a bare name anywhere. Only suffixes of sources and documents are
-searched, so that files that a run writes are skipped. CHANGELOG.md and records describe the past,
-and are left out.
+A name with a folder may be relative to the repository's root, relative to the file that names it,
+or the end of a path. A name without a folder may be anywhere. The check covers only suffixes of
+sources and documents, because runs write the other files. CHANGELOG.md and records describe the
+past, so they are not checked.
 """
 import os
 import pathlib

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """No program or library searches for libraries in the current folder.
 
-The argument is a build folder or an installed tree. An empty entry of a RUNPATH is the current folder,
-and so is every entry that does not begin with / or $ORIGIN. A file with a library's name in a data
-folder would then run its code in the program.
+The argument is a build folder or an installed tree. An empty RUNPATH entry means the current folder,
+as does every entry that does not begin with / or $ORIGIN. A file with a library's name in such a
+folder could then run its code in the program.
 """
 import re
 import subprocess

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that a CPU without AVX2 or AVX-512 runs no code of the objects compiled for them.
+"""Checks that objects compiled for AVX2 or AVX-512 contain no code that runs on a CPU without these
+instructions.
 
-Two kinds of symbols are refused. For a weak symbol outside the namespace of the instruction set, the
-linker keeps the copy of an arbitrary object. A start-up function runs when the library is loaded,
-whatever the CPU. The argument is the build folder.
+Two kinds of symbols are refused. A weak symbol outside the namespace of the instruction set: the
+linker keeps one copy, possibly compiled for AVX-512, for all CPUs. A start-up function: it runs when
+the library is loaded, on any CPU. The argument is the build folder.
 """
 import re
 import subprocess
@@ -20,7 +21,8 @@ def symbol_problems(name, isa, listing):
         if not match:
             continue
         kind, symbol = match.groups()
-        # v, V, w, W: weak; u: unique. A weak reference without an address is only a query.
+        # Kinds of symbols in nm: v, V, w and W are weak, u is unique. A weak symbol without an
+        # address is only a reference.
         defined = re.match(r"^[0-9a-f]", line) is not None
         if defined and kind in "vVwWu" and f"isa_{isa}::" not in symbol:
             found.append(f"{name}: weak symbol {symbol}: the linker may use it for every CPU")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No file longer than 600 lines, no line longer than 100 columns, no folder of more than 30 files, and
-no binary file in git; prints the median and the 90th percentile of the files' lengths."""
+"""Checks that no file has more than 600 lines, no line more than 100 columns, no folder more than 30
+files, and that git has no binary file. Prints the median and the 90th percentile of the files'
+lengths."""
 import collections
 import subprocess
 
@@ -13,8 +14,8 @@ FILES = 30
 
 
 def binary_files(root):
-    """Returns files in git that are not text: data, pictures and packages are generated or fetched,
-    not stored."""
+    """Returns the files in git that are not text. Data, pictures and packages must be generated or
+    downloaded instead."""
     done = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True)
     if done.returncode != 0:  # an unpacked archive
         return []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the stages of .ci/run (.ci/stages.sh) with stub commands: what counts as passed, failed and skipped, and the
-time limit, which skips long stages on a slow machine."""
+"""Tests the stages of .ci/run (.ci/stages.sh) with stub commands: which stages count as passed, failed or skipped,
+and the time limit, which skips long stages on a slow machine."""
 import pathlib
 import subprocess
 import tempfile
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(script, **variables):
-    """Returns the exit status and the output lines of `script` after sourcing stages.sh."""
+    """Runs `script` after sourcing stages.sh. Returns the exit status and the output lines."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             ["bash", "-c", f"set -uo pipefail; source {ROOT}/.ci/stages.sh\n{script}\nfinish"], cwd=folder,

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles recently changed files one by one: each must include what it uses.
+"""Compiles recently changed files one by one. Each file must include what it uses.
 
     compile_alone.py BUILD [--most N] [--jobs N]
 
-CI compiles files in units and with a precompiled header, which hides a missing include. BUILD is a
-configured build folder without both, such as that of the preset `clang`. Checks the syntax of the N
-(40) .cpp files that the newest commits changed. The last line is 'N passed, N failed, N skipped';
-skipped is 1 when there is no history.
+CI compiles several files as one unit, with a precompiled header, which hides a missing include.
+BUILD is a configured build folder without both features, such as that of the preset `clang`. The
+script checks the syntax of the N (default 40) .cpp files that the newest commits changed. The last
+line is 'N passed, N failed, N skipped'; 1 is skipped if there is no git history.
 """
 import argparse
 import concurrent.futures
@@ -22,8 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def changed_lately(most, pattern="*.cpp"):
-    """Returns the paths of the files that the newest commits changed, newest first; None without a
-    history."""
+    """Returns the paths of the files that the newest commits changed, newest first, or None without
+    a git history."""
     done = subprocess.run(["git", "-C", ROOT, "log", "--first-parent", "-m", "--name-only",
                            "--diff-filter=AMR", "--format=", "-n", "200", "--", pattern],
                           capture_output=True, text=True)
@@ -34,7 +34,8 @@ def changed_lately(most, pattern="*.cpp"):
 
 
 def commands(build, paths):
-    """Yields (path, folder, command that checks the syntax) for each path that BUILD compiles."""
+    """Yields (path, folder, command) for each path that BUILD compiles; the command checks the
+    syntax."""
     known = {}
     for entry in json.loads((pathlib.Path(build) / "compile_commands.json").read_text()):
         known.setdefault(entry["file"], entry)

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts test cases: count_results.py BUILD_DIR... [--extra PASSED FAILED SKIPPED]
 
-Reads BUILD_DIR/test_results/ctest.xml (ctest --output-junit). A ctest entry that is a GoogleTest
-program counts as its cases, from test_results/<entry>.json; any other entry counts as one. The last
-line is 'N passed, N failed, N skipped'; exit code 1 when a case failed or nothing was run.
+Reads BUILD_DIR/test_results/ctest.xml (ctest --output-junit). A GoogleTest program counts as many
+results as it has test cases (test_results/<entry>.json); any other ctest entry counts as one
+result. The last line is 'N passed, N failed, N skipped'. The exit code is 1 if a case failed or
+nothing ran.
 """
 import argparse
 import json
@@ -14,7 +15,7 @@ import xml.etree.ElementTree as xml
 
 
 def cases_of(report):
-    """Returns (passed, failed, skipped) and the names of the failed cases of one GoogleTest
+    """Returns (passed, failed, skipped) and the names of the failed test cases of one GoogleTest
     program."""
     counts, names = [0, 0, 0], []
     for suite in json.loads(report.read_text()).get("testsuites", []):

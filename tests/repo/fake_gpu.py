@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stub of everything that a GPU check calls: nvidia-smi, compute-sanitizer, test_cuda and convscope in one file.
-Each program is a copy of it with that name. fake.json next to the tree says what fails:
+"""Stub of the programs that a GPU check calls: nvidia-smi, compute-sanitizer, test_cuda and convscope. Each stub
+is a copy of this file under the program's name. fake.json next to the tree says what fails:
 
     fail, crash, slow: [tests]; report: {tool: [tests]}; wrong, slow: [problems]; gpu: its name
 
-`slow` sleeps until it is killed. calls.log gets one line for each test and each problem.
+A test or problem in `slow` sleeps until it is killed. calls.log gets one line for each test and
+each problem.
 """
 import fnmatch
 import json

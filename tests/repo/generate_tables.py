@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Generates the tables of algorithms in documents from the algorithms' code: generate_tables.py
+"""Generates the documents' tables of algorithms from the code of the algorithms: generate_tables.py
 ROOT [--write]
 
-A table is between <!-- generated: NAME --> and <!-- /generated -->. Its content comes from the
-files that define an algorithm: name and idea from its fields, 'takes' from the field Supports in
-the header comment, whose sentences match the refusals. Without --write: checks that document and
-code agree.
+The content of a table between <!-- generated: NAME --> and <!-- /generated --> comes from the files
+that define the algorithms. Name and idea are fields of an algorithm. 'takes' comes from the field
+Supports in the header comment, whose sentences match the refusals. Without --write, the script
+checks that documents and code agree.
 """
 import argparse
 import pathlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests a GPU check without a GPU (gpu_tree.py): interruption, continuation, composition, verification, failures,
-the pack."""
+"""Tests a GPU check without a GPU (gpu_tree.py): interruption, continuation, the parts of a check, verification,
+failures, the archive for another machine."""
 import json
 import os
 import pathlib
@@ -20,7 +20,7 @@ import gpu_tests
 class WholeCheck(Tree):
     def test_cut_off_gone_on_composed_verified(self):
         self.environment["CONVSCOPE_SANITIZER_FILTER"] = f"{RANDOM}:{FEW}"
-        # First a test hangs, in a process that has finished two others.
+        # At first one test hangs, in a process that has already finished two other tests.
         self.fake(slow=["FewChannelOnCuda.Three"])
         out = self.stopped_when(lambda: all(self.rows(tool) == 8 for tool in TOOLS) and self.rows("huge") == 1
                                 and all(["FewChannelOnCuda.Three"] in self.calls(who) for who in ("plain", *TOOLS)))
@@ -67,7 +67,8 @@ class WholeCheck(Tree):
         out = self.record("verify")
         self.assertIn("NVIDIA H200, driver 580.1, 6 tests passed, 1 source files", out)
         self.assertEqual(out.count("\n"), 1, out)  # no remark about unmeasured sources
-        # A finished check is not repeated, and making its record needs no GPU.
+        # A finished check runs nothing again, so its record can be written on a machine without a
+        # GPU.
         self.fake(no_gpu=True)
         shutil.rmtree(self.records)
         self.record("write", str(self.root / "parts"))
@@ -134,7 +135,7 @@ class WholeCheck(Tree):
 
 
 class Tests(Tree):
-    """A failure is reported, stays in the record, and is run again."""
+    """Tests that a failure is reported, is kept in the record, and is run again."""
 
     def compose(self):
         self.old_record()

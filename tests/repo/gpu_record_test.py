@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the records of a GPU check, and the lists in them, without a GPU (gpu_tree.py)."""
+"""Tests the records of a GPU check, and the lists in these records, without a GPU (gpu_tree.py)."""
 import json
 import shutil
 import subprocess
@@ -58,7 +58,8 @@ class Records(Tree):
         self.record("verify", code=1)
         self.record("later", "c is better still")
         self.assertIn("b is the better name; c is better still", self.record("verify"))
-        # The tests run again; the sanitizers' results still hold, because they belong to the same sources.
+        # Only the tests run again. The sanitizers' results remain valid, because the sources have not
+        # changed.
         self.check("--only", "tests")
         self.record("write", str(self.root / "parts"))
         self.assertIn("not measured in their present form", self.record("verify"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small tree in which a GPU check runs without a GPU: the check's scripts and those of the baselines, with stub
-programs (fake_gpu.py) and a stub of PyTorch."""
+"""Makes a small tree in which a GPU check runs without a GPU. The tree has the scripts of the check and of the
+baselines, stub programs (fake_gpu.py) and a stub of PyTorch."""
 import json
 import os
 import pathlib
@@ -88,7 +88,7 @@ class Tree(unittest.TestCase):
         (self.root / path).write_text(text)
 
     def fake(self, **orders):
-        """Sets what fails from now on, and clears the list of calls."""
+        """Sets which calls fail from now on, and empties the list of calls."""
         self.add("fake.json", json.dumps(orders))
         self.add("calls.log", "")
 
@@ -106,7 +106,8 @@ class Tree(unittest.TestCase):
         return done.stdout
 
     def stopped_when(self, enough, *words):
-        """Returns the output of a check that is then stopped by a signal, as when a machine's time is over."""
+        """Starts a check and stops it by a signal when enough() is true, as when the time on a machine is
+        over. Returns its output."""
         process = subprocess.Popen(self.command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    env=self.environment)
         end = time.monotonic() + 120
@@ -134,7 +135,8 @@ class Tree(unittest.TestCase):
         return json.loads((self.root / "parts" / name).read_text())
 
     def old_record(self, **more):
-        """Returns records as they were before the field `measured`, of today's sources."""
+        """Writes records for the current sources in the older format, which lacks the field
+        `measured`."""
         rows = [{"problem": PROBLEMS[0] + ",groups=1", "direction": "forward", "precision": "f32", "wrong": []}]
         elsewhere = {"cuda": {"devices": [{"name": "NVIDIA A30"}]}}
         clean = {"errors": 0, "exit": 0, "tests": 3}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each repository check must be seen to fail: small bad trees, and a good one."""
+"""Tests that each repository check fails on a small bad tree and passes on a good one."""
 import json
 import pathlib
 import shutil

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the repository checks: the list of source files, and how a check reports."""
+"""Functions that the repository checks share: the list of source files, and how a check reports
+problems."""
 import argparse
 import os
 import pathlib
@@ -25,8 +26,8 @@ def code_files(root, folders=None):
 
 
 def public_headers(root):
-    """Returns the headers that `cmake --install` copies: all but those of the tests, the baselines, the Python
-    module and the notebooks' kernel."""
+    """Returns the headers that `cmake --install` copies: all except those of the tests, the baselines, the
+    Python module and the notebooks' kernel."""
     return [path for path in code_files(root, [f for f in FOLDERS if f != "tests"])
             if path.suffix == ".h" and path.parts[:2] not in (("experiments", "peers"), ("experiments", "python"))
             and path.parts[:3] != ("experiments", "notebooks", "kernel")]
@@ -39,7 +40,8 @@ def includes(text):
 
 
 def main(problems):
-    """Runs problems(root) for the root on the command line; exit code 1 when there are any."""
+    """Prints the results of problems(root) for the root on the command line; exits with 1 if there
+    are any."""
     parser = argparse.ArgumentParser()
     parser.add_argument("root", type=pathlib.Path)
     found = problems(parser.parse_args().root.resolve())

@@ -63,7 +63,8 @@ TEST(Compact, gives_the_outputs_of_the_masked_network_with_fewer_parameters) {
       compact->eval();
       const std::vector<float> wanted = values_of(model->forward(x).value());
       const std::vector<float> got = values_of(compact->forward(x).value());
-      // Only the order of some hundred f32 products differs: 1e-5 of the largest output is enough.
+      // Only the summation order of some hundred f32 products differs, so 1e-5 of the largest
+      // output is a sufficient tolerance.
       float largest = 1;
       for (const float value : wanted) largest = std::max(largest, std::fabs(value));
       for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -73,7 +74,8 @@ TEST(Compact, gives_the_outputs_of_the_masked_network_with_fewer_parameters) {
   }
 }
 
-// A layer's name may end in that of another: "momentum.xc1.weight" is not state of c1.
+// The name of one layer may end with the name of another: "momentum.xc1.weight" is not optimiser
+// state of c1.
 TEST(Compact, state_is_cut_as_the_parameter_whose_name_it_has) {
   const auto build = [](std::int64_t first, std::int64_t second) {
     LayerContext context;
@@ -112,14 +114,15 @@ TEST(Compact, state_is_cut_as_the_parameter_whose_name_it_has) {
 }
 
 TEST(Compact, keeps_an_output_that_nothing_makes_as_long_as_it_is_read) {
-  // Row 1 of c1 is pruned, but c2 reads relu(bias): removing it would change the result.
+  // Row 1 of c1 is pruned, but its output is relu(bias), which c2 reads. Removing the row would
+  // change the result.
   const auto model = small_network();
   const PrunableNetwork network = prunable_network(*model, kImage);
   std::vector<Tensor> masks(4);
   masks[0] = Tensor::full(network.layers[0].weight().shape(), 1.0);
   for (std::int64_t i = 18; i < 36; ++i) masks[0].data<float>()[i] = 0;
   EXPECT_EQ(compact_plan(network, masks).kept[0].size(), 4u);
-  // No layer reads output 2 of c1, so it is removed, whatever its weights.
+  // No layer reads output 2 of c1, so this output is removed, whatever its weights are.
   masks[1] = Tensor::full(network.layers[1].weight().shape(), 1.0);
   for (std::int64_t k = 0; k < 6; ++k) {
     for (std::int64_t i = 18; i < 27; ++i) masks[1].data<float>()[k * 36 + i] = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// masks_test.cpp: which weights are pruned: counts, ranking, blocks, groups, ties between layers.
+// masks_test.cpp: tests which weights are pruned: counts, ranking, blocks, groups, and layers that
+// must be pruned together.
 #include <cmath>
 
 #include "sparsity/criteria.h"
@@ -107,13 +108,14 @@ TEST(Distribution, erk_keeps_small_layers_denser_and_none_above_one) {
     EXPECT_LE(s, 1);
   }
   EXPECT_EQ(share[3], 0) << "f4 has 24 of 504 weights: ERK wants it whole";
-  // Two layers with pruned weights differ like (K + C + R + S) / (K C R S).
+  // In pruned layers the share of kept weights is proportional to (K + C + R + S) / (K C R S).
   const double c2 = (6 + 4 + 3 + 3) / 216.0, f3 = (8 + 24) / 192.0;
   EXPECT_NEAR((1 - share[1]) / (1 - share[2]), c2 / f3, 1e-9);
 }
 
 TEST(Block, ranks_tiles_by_their_norm_and_drops_them_whole) {
-  // Single weights would drop all of the left tile except one; as a tile it is the stronger one.
+  // Ranked as single weights, all weights of the left tile except one would be dropped. Ranked as a
+  // tile, the left tile has the larger norm.
   LayerContext context;
   const auto model = build_layers({layer("linear", "f", 2)}, {1, 4}, context);
   const Tensor w = model->modules()[1].module->weight().value();
@@ -195,7 +197,8 @@ TEST(NOfM, keeps_the_two_largest_of_each_four_and_pads_the_last_group) {
   EXPECT_EQ(zeros_in(weakest_masks(pointers(network), options, 0.25)[0]), 2);
 }
 
-// Expects that layer l+1 does not read dropped outputs of layer l, and vice versa.
+// Expects that layer l+1 has no unpruned weights for dropped outputs of layer l, and that layer l
+// computes no output which layer l+1 does not read.
 void expect_tied(const PrunableNetwork& network, const std::vector<Tensor>& masks) {
   for (std::size_t l = 0; l + 1 < network.layers.size(); ++l) {
     const PrunableLayer& made = network.layers[l];
@@ -216,7 +219,7 @@ void expect_tied(const PrunableNetwork& network, const std::vector<Tensor>& mask
 }
 
 // A block at the edge has fewer weights and so a smaller norm. A global ranking compares root mean
-// squares, so the larger weights stay.
+// squares, so the block with the larger weights is kept.
 TEST(Block, at_the_edge_is_not_weaker_for_being_smaller) {
   const auto model = small_network();
   const PrunableNetwork network = prunable_network(*model, kImage);
@@ -236,7 +239,7 @@ TEST(Block, at_the_edge_is_not_weaker_for_being_smaller) {
                                                {"target", 0.3},
                                                {"distribution", Text("global")}}),
                                    0.3);
-  // f3 has 8 rows: blocks of 7 rows and of 1 row.
+  // f3 has 8 rows, so one block has 7 rows and the other block has 1 row.
   const PrunableLayer& f3 = network.layers[2];
   ASSERT_EQ(f3.rows, 8);
   for (std::int64_t c = 0; c < f3.columns; ++c) {
@@ -297,7 +300,8 @@ TEST(Structured, grouped_convolutions_are_refused_with_their_name) {
 }
 
 TEST(Connectivity, tells_where_two_masks_that_do_not_meet_cut_the_network) {
-  // The known collapse: c1 keeps filters 0 and 1, c2 reads 2 and 3; weight counts do not show it.
+  // A network can be cut off although each layer keeps weights: here c1 keeps filters 0 and 1,
+  // while c2 reads only 2 and 3.
   const auto model = small_network();
   const PrunableNetwork network = prunable_network(*model, kImage);
   std::vector<Tensor> masks(4);
@@ -330,7 +334,7 @@ TEST(Connectivity, each_group_of_a_convolution_reads_its_own_channels) {
   EXPECT_EQ(connectivity(network, masks).alive_count, (Integers{2, 2, 3}));
 }
 
-// A pruned weight gets no gradient, or with `dense` its full gradient.
+// A pruned weight gets no gradient. With the option `dense` it gets its full gradient.
 TEST(Mask, decides_which_weights_get_a_gradient) {
   Variable w(Tensor::from({1, 2, 3, 4}, {2, 2}), true);
   Mask mask(w.value());

@@ -37,7 +37,8 @@ inline LayerSpec layer(const std::string& type, const std::string& name, std::in
 
 inline const Shape kImage = {1, 2, 10, 10};
 
-// c1 4 filters, batch norm, c2 6 filters, 2x2 pixels, f3 8 units, f4 3 classes.
+// Returns a network of c1 (4 filters), an optional batch norm, c2 (6 filters, 2x2 outputs), f3 (8
+// units) and f4 (3 classes).
 inline std::shared_ptr<Module> small_network(std::uint64_t seed = 1, bool batch_norm = false) {
   LayerContext context;
   context.seed = seed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// planned_mask_test.cpp: a masked network has the same bits in a compiled and in a dynamic step,
-// and the compiled step uses a mask that has changed.
+// planned_mask_test.cpp: tests that a masked network has the same bits in a compiled and in a
+// dynamic step, and that a compiled step uses a mask that has changed.
 #include <gtest/gtest.h>
 
 #include <cmath>

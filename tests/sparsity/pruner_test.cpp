@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruner_test.cpp: pruning during training: weights and optimiser state of pruned weights, and of
-// weights that return.
+// pruner_test.cpp: tests pruning during training: weights and optimiser state of pruned weights,
+// and of weights that are restored.
 #include "sparsity/pruner.h"
 
 #include <cmath>
@@ -102,7 +102,7 @@ TEST(Pruner, a_weight_that_returns_has_its_old_value) {
   const float* momentum = training.state("momentum.f3.weight").data<float>();
   const std::vector<float> keep = values_of(training.keep(2));
   const std::vector<float> values = values_of(training.weight(2));
-  // All kept weights become tiny, so all pruned ones are stronger and must return.
+  // The test makes all kept weights tiny. Then all pruned weights are larger and must be restored.
   float* w = training.weight(2).data<float>();
   for (std::size_t i = 0; i < keep.size(); ++i) {
     if (keep[i] != 0) w[i] = 1e-7f * static_cast<float>(i + 1);
@@ -289,14 +289,15 @@ TEST(Rigl, drops_the_weakest_and_grows_the_largest_gradients_from_zero) {
 }
 
 TEST(Rigl, grows_where_the_gradient_is_largest_and_keeps_what_it_takes_back) {
-  // The kept weights are 5, 1 (the weakest) and 4; the pruned weights have old values, 9.
+  // The kept weights are 5, 1 and 4, so 1 is dropped. The pruned weights still hold old values, 9.
   const Tensor keep = Tensor::from({1, 1, 1, 0, 0, 0}, {6});
   const Tensor w = Tensor::from({5, 1, 4, 9, 9, 9}, {6});
   EXPECT_EQ(drop_and_grow(keep, w, Tensor::from({0, 0.5f, 0, 1, -3, 2}, {6}), 1),
             (std::vector<std::int64_t>{4}));
   EXPECT_EQ(values_of(keep), (std::vector<float>{1, 0, 1, 0, 1, 0}));
   EXPECT_EQ(values_of(w), (std::vector<float>{5, 1, 4, 9, 0, 9}));
-  // The weakest is now 0 (the grown one), and its gradient is the largest: it stays unchanged.
+  // The weight that has just grown is now the smallest, but its gradient is the largest. So it is
+  // kept.
   w.data<float>()[4] = 0.25f;
   EXPECT_TRUE(drop_and_grow(keep, w, Tensor::from({0, 0.5f, 0, 1, -3, 2}, {6}), 1).empty());
   EXPECT_EQ(values_of(keep), (std::vector<float>{1, 0, 1, 0, 1, 0}));
@@ -323,7 +324,8 @@ TEST(Rigl, replaces_the_share_that_the_schedule_says) {
     in += before[i] != 0 ? 1 : 0;
     dropped += before[i] != 0 && now[i] == 0 ? 1 : 0;
   }
-  // Weights that the largest gradients restore are not counted here: at most the share.
+  // A weight that is dropped and restored at once is not counted, so the count is at most the
+  // share.
   EXPECT_GT(dropped, 0);
   EXPECT_LE(dropped,
             std::llround(training.pruner.schedule().replaced(3) * static_cast<double>(in)));
@@ -338,7 +340,7 @@ TEST(Pruner, the_same_steps_give_the_same_bits_and_a_copy_of_the_state_goes_on_w
     Training whole(given, 20), first(given, 20), rest(given, 20);
     for (int i = 0; i < 20; ++i) whole.step();
     for (int i = 0; i < 9; ++i) first.step();
-    // The contents of a checkpoint: parameters, buffers, optimiser state, number of steps.
+    // Holds the contents of a checkpoint: parameters, buffers, optimiser state, number of steps.
     const auto from = first.model->parameters(), to = rest.model->parameters();
     for (std::size_t i = 0; i < from.size(); ++i) {
       to[i].variable.value().copy_from(from[i].variable.value());

@@ -9,7 +9,8 @@ namespace {
 
 using Text = std::string;
 
-// f(t) = drop_fraction / 2 (1 + cos(pi t / end)), and 0 in the first and the last update.
+// Expected share: f(t) = drop_fraction / 2 (1 + cos(pi t / end)), and 0 in the first and the last
+// update.
 TEST(Schedule, rigl_replaces_the_share_of_the_cosine) {
   const SparsitySchedule schedule(options_of({{"method", Text("rigl")},
                                               {"target", 0.8},

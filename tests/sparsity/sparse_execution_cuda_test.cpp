@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_execution_cuda_test.cpp: compiled steps on `device cuda` that compute from the blocks
-// which masks keep give the numbers of masked dense steps, for every mask.
+// sparse_execution_cuda_test.cpp: tests compiled steps on `device cuda` that compute only from
+// unpruned blocks of weights. The numbers agree with masked dense steps, for every mask.
 #include <cmath>
 #include <map>
 
@@ -26,8 +26,8 @@ struct Masked {
   std::vector<std::shared_ptr<Mask>> masks;
   std::vector<Ref<SparseWeights>> blocks;
 
-  // Keeps one block of 16 kernels in `every`; 0: only those of the first 16 kernels, so that one
-  // list is longer than all others.
+  // Keeps one block of 16 kernels in `every`. With 0, keeps only blocks of the first 16 kernels, so
+  // that one list of blocks is longer than all others.
   void thin_out(std::int64_t every) {
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const Tensor keep = Tensor::zeros(masks[m]->keep().shape());
@@ -52,7 +52,8 @@ std::shared_ptr<Module> layers_of(const std::vector<LayerSpec>& specs, bool spar
   return build_layers(specs, kInput, context);
 }
 
-// Masks for all convolutions. `sparse`: executed from 16x1 blocks, in all directions.
+// Adds masks to all convolutions. With `sparse`, the network computes from 16x1 blocks in all
+// directions.
 Masked masked(std::shared_ptr<Module> model, bool sparse) {
   Masked out{.model = std::move(model), .masks = {}, .blocks = {}};
   out.model->to(cuda());
@@ -78,7 +79,7 @@ Masked network(bool sparse) {
                 sparse);
 }
 
-// A module through which the input passes twice: its gradient is the sum of both.
+// A module that applies an inner module twice, so the gradients of the inner weights are added.
 class Twice final : public Module {
  public:
   explicit Twice(std::shared_ptr<Module> inside) : inside_(add_child("inside", inside)) {}
@@ -93,7 +94,7 @@ class Twice final : public Module {
   std::shared_ptr<Module> inside_;
 };
 
-// Calls of block_sparse in each direction; other kernels of convolution are an error.
+// Counts the calls of block_sparse in each direction. Any other convolution kernel is an error.
 struct Calls {
   std::int64_t forward = 0, backward_data = 0, backward_weight = 0;
 };
@@ -116,8 +117,8 @@ std::unique_ptr<StepPlan> plan_of(const Masked& network, PlanMode mode) {
   return plan;
 }
 
-// Sums of 196 to 1,296 products in another order: each is off by less than 2^-20 of its size, and
-// a gradient passes through three of them.
+// Sums of 196 to 1,296 products are added in another order, so each is off by less than 2^-20 of
+// its size. A gradient passes through three such sums.
 void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
   const std::vector<float> got = testing::values_of<float>(a), want = testing::values_of<float>(b);
   ASSERT_EQ(got.size(), want.size());
@@ -130,7 +131,8 @@ void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
   EXPECT_LE(std::sqrt(errors), 1e-5 * std::sqrt(squares)) << what;
 }
 
-// Compares steps of both networks with each mask; `want`: the calls in a step of the first.
+// Compares steps of the two networks with each mask. `want` is the number of calls in one step of
+// the sparse network.
 void expect_the_same_steps(Masked sparse, Masked dense, const Calls& want) {
   const Tensor x = testing::random_tensor(kInput, 3).to(cuda());
   const Tensor labels = Tensor::zeros({4}, DType::i32).to(cuda());
@@ -162,7 +164,8 @@ TEST_F(SparseExecutionOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
                         {.forward = 2, .backward_data = 1, .backward_weight = 2});
 }
 
-// Its weight gets two gradients, and dx of its second call is dy of its first one.
+// The layer runs twice: its weight gets two gradients, and dx of the second call is dy of the first
+// call.
 TEST_F(SparseExecutionOnCuda, GradientsOfALayerThatIsPassedTwiceAreAdded) {
   const auto twice = [](bool sparse) {
     LayerSpec conv = testing::layer("conv2d", "c", kInput[1]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_execution_test.cpp: compiled steps that compute from the blocks that masks keep: the same
-// numbers as masked dense steps, for every mask, and a message where blocks cannot be used.
+// sparse_execution_test.cpp: tests compiled steps that compute only from unpruned blocks of
+// weights. The numbers agree with masked dense steps, for every mask, and a message says where
+// blocks cannot be used.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +24,8 @@ struct Masked {
   std::vector<std::shared_ptr<Mask>> masks;
 };
 
-// c1 20 -> 32, c2 32 -> 16, each with a mask. `sparse`: executed from 16x1 blocks.
+// Returns a network with convolutions c1 20 -> 32 and c2 -> 16, each with a mask. With `sparse`, it
+// computes from 16x1 blocks.
 Masked network(const std::string& algorithm, bool sparse, bool dense_gradient = false) {
   LayerContext context;
   context.seed = 7;
@@ -125,8 +127,8 @@ TEST(SparseExecution, OfInferenceIsThatOfTheMasks) {
   }
 }
 
-// A LeNet's pruned c2 stays in the chain with its neighbours. From blocks it would be faster by
-// itself, but slower together with the passes around it.
+// In a LeNet the pruned c2 stays in the chain of both convolutions. A block-sparse c2 would be
+// faster by itself, but the layout conversions around it would cost more.
 TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
   if (current_isa() == Isa::scalar) GTEST_SKIP() << "without vectors there is no chain";
   LayerContext context;
@@ -153,8 +155,9 @@ TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
   EXPECT_NE(plan->text().find("c2 conv2d direct_batch_lanes"), std::string::npos) << plan->text();
 }
 
-// A masked weight is needed only while the blocks are gathered: its memory then serves images and
-// the next layer's weight. (A dense step reads the masked weight itself.)
+// A sparse step needs the masked weight only while it gathers the blocks; afterwards images and the
+// next layer's weight reuse the memory. (A dense step keeps the masked weight, because its kernels
+// read it.)
 TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
   const auto model = [](const std::string& word) {
     LayerContext context;
@@ -182,12 +185,14 @@ TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
   const auto plan = StepPlan::make(*sparse.model, {1, 256, 8, 8}, PlanMode::inference, nullptr);
   ASSERT_NE(plan, nullptr);
   EXPECT_EQ(count_of(*plan, "conv2d block_sparse"), 3) << plan->text();
-  // Masked weights of c1 and c2 in turn, some images, and a twentieth of the weights.
+  // The memory holds one masked weight at a time (c1, then c2), some images, and a twentieth of the
+  // weights.
   constexpr std::size_t kWeight = sizeof(float) * 256 * 256 * 9;
   EXPECT_LT(plan->arena()->bytes, kWeight + kWeight / 2);
 }
 
-// Another plan has read the new mask; that does not make the lists of this one correct.
+// Another compiled step has read the new mask. The lists of the first compiled step are outdated
+// nevertheless.
 TEST(SparseExecution, OfAnOldMaskIsNotCurrentWhenAnotherPlanHasReadTheNewOne) {
   const Masked sparse = network("block_sparse", true);
   thin_out(sparse, 3);
@@ -267,7 +272,7 @@ TEST(SparseExecution, OfWholeOutputsIsRefused) {
                options_of("filter"));
 }
 
-// Weights and masks after some steps of a schedule whose masks change.
+// Returns weights and masks after some training steps in which the masks change.
 std::vector<Tensor> trained(const std::string& method, bool sparse) {
   constexpr std::int64_t kSteps = 10;
   LayerContext context;
@@ -311,8 +316,8 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
   return out;
 }
 
-// RigL grows weights where the gradient is large, so it needs gradients of pruned weights. Steps
-// that need these gradients compute a dense dw.
+// RigL restores pruned weights with a large gradient, so some steps need the gradients of pruned
+// weights. These steps compute a dense dw.
 TEST(SparseExecution, OfChangingMasksTrainsAsMaskedStepsDo) {
   for (const char* method : {"magnitude", "n_m", "rigl"}) {
     const std::vector<Tensor> sparse = trained(method, true), masked = trained(method, false);

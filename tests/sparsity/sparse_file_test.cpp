@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_file_test.cpp: a pruned network without its pruned weights: the same bits from the file
-// for every kind of mask, the fewest bytes, and a message for each kind of damage.
+// sparse_file_test.cpp: tests files of pruned networks, which omit pruned weights. For every kind
+// of mask the loaded network has the same bits and the file has the fewest bytes. Each kind of
+// damage has an error message.
 #include "sparsity/file/sparse_file.h"
 
 #include <cstring>
@@ -25,7 +26,8 @@ Given of_method(const std::string& method, double target) {
   return {{"method", method}, {"target", target}};
 }
 
-// f1 is a matrix of 4 x 200, so that a few positions take fewer bytes than 800 bits.
+// f1 is a matrix of 4 x 200. If few weights are left, storing their positions takes fewer bytes
+// than a mask of 800 bits.
 std::shared_ptr<Module> wide_network(std::uint64_t seed) {
   LayerContext context;
   context.seed = seed;
@@ -50,7 +52,7 @@ struct Pruned {
   Pruner pruner;
 };
 
-// Prunes f1 to three weights, in the first and the last row.
+// Prunes f1 to three weights, which are in the first and in the last row.
 Pruned few_weights() {
   Pruned out(of_method("magnitude", 0), 1, /*wide=*/true);
   float* const keep = out.pruner.masks()[0].data<float>();
@@ -87,7 +89,8 @@ TEST(SparseFile, GivesTheSameBitsForEveryFormOfMasks) {
     Pruned other(given, 2);
     load_sparse_file(file, "f", *other.model);
     EXPECT_EQ(values_of(other.answer()), values_of(trained.answer()));
-    // Masks are unchanged, unless the weight was stored dense; then pruned weights are 0.
+    // The loaded masks equal the original ones. If a weight was stored dense, it has no mask, and
+    // its pruned elements are 0.
     for (std::size_t l = 0; l < trained.pruner.network().layers.size(); ++l) {
       const Tensor keep = trained.pruner.masks()[l];
       if (!keep.defined()) continue;
@@ -117,7 +120,8 @@ TEST(SparseFile, TakesTheFormWithTheFewestBytes) {
     EXPECT_EQ(row.bytes, bytes_of(file, row.name));
     EXPECT_LE(row.bytes, 4 * row.weights);
   }
-  // A few single weights: their positions take less space than a bit for each possible one.
+  // Few single weights are left, so storing their positions takes fewer bytes than one bit for each
+  // weight.
   const Pruned few = few_weights();
   const SafetensorsFile small = to_sparse_file(*few.model);
   EXPECT_EQ(nlohmann::json::parse(small.metadata.at("sparse")).at("f1.weight").at("index"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_linear_cuda_test.cpp: compiled steps on `device cuda` whose linear layers compute from the
-// blocks which masks keep give the numbers of masked steps. Dense layers keep their fused calls.
+// sparse_linear_cuda_test.cpp: tests compiled steps on `device cuda` whose linear layers compute
+// only from unpruned blocks of weights. The numbers agree with masked dense steps, and dense layers
+// keep their fused kernels.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +20,8 @@ using testing::cuda;
 constexpr std::int64_t kBatch = 12, kInputs = 37, kUnits = 48;
 const Shape kInput{kBatch, kInputs};
 
-// Layers this small are dense by estimate, so the test makes f32 products slow.
+// By estimate such small layers would run dense. The test sets a low f32 peak, so that sparse
+// layers are chosen.
 class SparseLinearOnCuda : public testing::CudaTest {
  protected:
   void SetUp() override {
@@ -56,7 +58,8 @@ struct Network {
   }
 };
 
-// f1 37 -> 48 and its ReLU, f2 -> 32, f3 -> `classes`; the first `pruned` layers have masks.
+// Returns a network with linear layers f1 37 -> 48, a ReLU, f2 -> 32 and f3 -> `classes`. The first
+// `pruned` layers have masks.
 Network perceptron(bool sparse, std::int64_t classes, std::size_t pruned,
                    bool dense_gradient = false) {
   LayerContext context;
@@ -101,7 +104,8 @@ void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
 TEST_F(SparseLinearOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
   const Tensor x = testing::random_tensor(kInput, 3).to(cuda());
   const Tensor labels = Tensor::zeros({kBatch}, DType::i32).to(cuda());
-  // The last layer is dense, or pruned too; or all weights need their gradient.
+  // Three cases: the last layer is dense; it is pruned, too; or all weights need their full
+  // gradient.
   for (const int form : {0, 1, 2}) {
     const std::size_t pruned = form == 0 ? 2 : 3;
     Network sparse = perceptron(true, 16, pruned, form == 2);

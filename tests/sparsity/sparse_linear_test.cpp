@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_linear_test.cpp: compiled steps whose linear layers compute from the blocks that masks
-// keep: the numbers of masked dense steps, and a message where blocks cannot be used or do not
-// pay.
+// sparse_linear_test.cpp: tests compiled steps whose linear layers compute only from unpruned
+// blocks of weights. The numbers agree with masked dense steps, and a message says where blocks
+// cannot be used or do not pay off.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@
 namespace convscope {
 namespace {
 
-// Large enough that a few blocks are faster by estimate on any machine, in all directions.
+// The layers are so large that, in all directions and on any machine, computing from few blocks is
+// estimated to be faster.
 constexpr std::int64_t kBatch = 256, kInputs = 608, kUnits = 512, kOutputs = 768;
 const Shape kInput{kBatch, kInputs};
 constexpr std::int64_t kFew = 97;  // keeps one block in kFew
@@ -29,7 +30,8 @@ struct Network {
   std::vector<Ref<SparseWeights>> blocks = {};
 };
 
-// The first `pruned` linear layers get masks, and with `sparse` their 16x1 blocks.
+// Adds masks to the first `pruned` linear layers. With `sparse`, these layers compute from 16x1
+// blocks.
 void prune(Network& network, std::size_t pruned, bool sparse, bool dense_gradient = false) {
   for (const NamedModule& part : network.model->modules()) {
     auto* const linear = dynamic_cast<Linear*>(part.module);
@@ -44,7 +46,8 @@ void prune(Network& network, std::size_t pruned, bool sparse, bool dense_gradien
   }
 }
 
-// f1 608 -> 512 and its ReLU, f2 -> 768, f3 -> 5 classes; f1 and f2 with masks.
+// Returns a network with linear layers f1 608 -> 512, a ReLU, f2 -> 768 and f3 -> 5 classes. f1 and
+// f2 have masks.
 Network perceptron(bool sparse, bool dense_gradient = false, std::int64_t units = kUnits) {
   LayerContext context;
   context.seed = 7;
@@ -165,7 +168,7 @@ TEST(SparseLinear, OfInferenceIsThatOfTheMasks) {
   }
 }
 
-// Numbers of inputs and outputs that do not fill blocks of 16 channels, in NCHW.
+// The numbers of inputs and outputs do not fill blocks of 16 channels. Images are NCHW.
 TEST(SparseLinear, OfSingleWeightsTakesAnySizes) {
   const Shape input{kBatch, 301};
   Tensor y[2];
@@ -192,8 +195,8 @@ TEST(SparseLinear, OfSingleWeightsTakesAnySizes) {
   expect_near(y[0], y[1], "y");
 }
 
-// h = a(x); f(h) + f(h) + g(h), and 5 classes of it: dx of f and g is added to an existing dx, and
-// the second dw of f to the first.
+// Computes f(h) + f(h) + g(h) with h = a(x), then 5 classes. In the backward pass, dx of f and g is
+// added to an existing dx, and the second dw of f is added to the first.
 class Meeting final : public Module {
  public:
   explicit Meeting(LayerContext& context)
@@ -323,7 +326,7 @@ TEST(SparseLinear, RefusesMasksOfPartsOfBlocks) {
                StepPlan::make(*sparse.model, kInput, PlanMode::training, nullptr));
 }
 
-// Returns weights and masks after some steps of a schedule that changes the masks.
+// Returns weights and masks after some training steps in which the masks change.
 std::vector<Tensor> trained(const std::string& method, bool sparse) {
   constexpr std::int64_t kSteps = 6;
   LayerContext context;
@@ -369,7 +372,8 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
   return out;
 }
 
-// RigL grows weights by the gradients of pruned weights, which exist in the steps that need them.
+// RigL restores pruned weights by their gradients, so only the steps before an update of the masks
+// compute these gradients.
 TEST(SparseLinear, OfChangingMasksTrainsAsMaskedStepsDo) {
   for (const char* method : {"block", "rigl"}) {
     const std::vector<Tensor> sparse = trained(method, true), masked = trained(method, false);

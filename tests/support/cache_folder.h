@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_folder.h: gives a test a private cache of measurements: a new CONVSCOPE_CACHE_DIR.
+// cache_folder.h: gives a test a private cache for measurements, by setting CONVSCOPE_CACHE_DIR to
+// a new folder.
 #pragma once
 
 #include "framework/machine/ceilings.h"

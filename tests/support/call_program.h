@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// call_program.h: calls the program `convscope`, or any command line, as from a shell: exit code,
-// stdout and stderr.
+// call_program.h: calls the program `convscope`, or any command line, as a shell does. Returns exit
+// code, stdout and stderr.
 #pragma once
 
 #include <sys/wait.h>

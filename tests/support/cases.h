@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cases.h: convolution problems for tests: those of experiments/shapes, and the additional ones of
-// the test matrix (experiments/check/matrix/check_problems.h).
+// cases.h: convolution problems for tests: those of experiments/shapes, and additional ones of the
+// test matrix (experiments/check/matrix/check_problems.h).
 #pragma once
 
 #include <cstdlib>
@@ -20,7 +20,8 @@ inline std::int64_t number_from_environment(const char* name, std::int64_t other
   return text == nullptr || *text == '\0' ? otherwise : std::atoll(text);
 }
 
-// Returns the repository's folder; a program on another machine gets it from the environment.
+// Returns the folder of the repository. On another machine, the environment variable names the
+// folder.
 inline std::string source_folder() {
   const char* text = std::getenv("CONVSCOPE_SOURCE_DIR");
   return text == nullptr ? CONVSCOPE_SOURCE_DIR : text;

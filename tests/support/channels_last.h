@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// channels_last.h: convolution problems in fp16/bf16 and NHWC, as compiled steps on a GPU use.
+// channels_last.h: convolution problems in fp16/bf16 and NHWC, as compiled steps on a GPU use them.
 #pragma once
 
 #include "experiments/check/matrix/convolution_case.h"
 
 namespace convscope::testing {
 
-// Returns the NHWC version, in the type `half`, of the problem in `text`. If there is none, returns
-// the problem itself.
+// Returns the problem in `text` in NHWC and in the type `half`. If this variant does not exist,
+// returns the problem itself.
 inline Conv2dProblem halves_with_channels_last(const char* text, DType half) {
   Conv2dProblem problem = Conv2dProblem::parse(text);
   problem.dtype = half;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuda.h: tests on `device cuda`: a GPU, or its emulation when CONVSCOPE_CUDA_LIBRARY names it.
+// cuda.h: helpers for tests on `device cuda`, which is a GPU, or its emulation if
+// CONVSCOPE_CUDA_LIBRARY names the emulation.
 //
 //   using ReluOnCuda = testing::CudaTest;
 //   TEST_F(ReluOnCuda, ...) { Tensor x = y.to(cuda()); ... }
 //
-// Without either, each case is skipped with the reason. The file's name ends in _cuda_test.cpp.
+// Without a GPU or an emulation, each case is skipped with the reason. The names of these test
+// files end with _cuda_test.cpp.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +24,7 @@ namespace convscope::testing {
 
 inline constexpr Device cuda() { return {DeviceType::cuda, 0}; }
 
-// Problems on the emulation must be small: it computes about ten million products per second.
+// The emulation computes about ten million products per second, so its problems must be small.
 inline bool is_emulated() {
   static const bool emulated =
       backend_of(cuda()).facts(0).name.find("emulated") != std::string::npos;
@@ -41,8 +43,8 @@ inline constexpr bool is_sanitized() {
   return false;
 }
 
-// Returns true if entry `i` of a long list of problems is tested. A GPU tests all entries, because
-// each change of device code must pass on a GPU (repo_gpu_record). The emulation tests every third
+// Returns whether a test runs entry `i` of a long list of problems. A GPU runs all entries, because
+// each change of device code must pass on a GPU (repo_gpu_record). The emulation runs every third
 // entry, or all entries with CONVSCOPE_TEST_LISTS=long (.ci/nightly).
 inline bool takes_entry(std::size_t i) {
   const char* const lists = std::getenv("CONVSCOPE_TEST_LISTS");

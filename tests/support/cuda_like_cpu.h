@@ -16,7 +16,8 @@ struct Bound {
   double absolute = 0;
   double relative = 0;
 };
-// A bound for two formulas with about the same number of roundings, in another order or with FMAs.
+// Returns a bound on the difference between two formulas that round about equally often, in another
+// order or with FMAs.
 inline Bound few_ulp(DType dtype, double ulps = 4) {
   const double eps = dtype == DType::f64 ? 0x1p-52 : 0x1p-23;
   return {ulps * eps, ulps * eps};
@@ -28,8 +29,8 @@ inline std::vector<Tensor> on(const std::vector<Tensor>& tensors, Device device)
   return out;
 }
 
-// Compares compute(inputs) -> results on the device with the CPU. Runs it twice on the device; the
-// second run must give the same bits.
+// Runs compute(inputs) -> results on the CPU and twice on the device. The device's results must
+// agree with the CPU, and both device runs must have the same bits.
 template <class Compute>
 void expect_like_cpu(Compute&& compute, const std::vector<Tensor>& inputs, const Bound& bound) {
   const std::vector<Tensor> want = compute(on(inputs, Device{}));
@@ -44,7 +45,8 @@ void expect_like_cpu(Compute&& compute, const std::vector<Tensor>& inputs, const
   }
 }
 
-// Compares y = f(variables), and the gradients of sum(y r) for a random r, with the CPU.
+// Compares y = f(variables) on the device with the CPU, and the gradients of sum(y r) for a
+// random r.
 template <class F>
 void expect_gradients_like_cpu(F&& f, const std::vector<Tensor>& inputs, const Bound& bound) {
   expect_like_cpu(

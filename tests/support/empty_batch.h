@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// empty_batch.h: checks a convolution algorithm with a batch without images. Calls it in all ways
-// that a layer does: by name, with tensors, and through the differentiable operation.
+// empty_batch.h: tests a convolution algorithm with a batch without images. Calls the algorithm in
+// all ways that layers do: by name, with tensors, and through the differentiable operation.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace convscope::testing {
 
-// Returns "" when all elements are `value`, else a sentence about `name`.
+// Returns "" if all elements are `value`, else an error sentence that contains `name`.
 inline std::string differs_from(double value, const Tensor& tensor, const std::string& name) {
   const Tensor host = tensor.to(Device{});
   for (std::int64_t i = 0; i < host.numel(); ++i) {
@@ -22,7 +22,7 @@ inline std::string differs_from(double value, const Tensor& tensor, const std::s
   return "";
 }
 
-// Tests one direction by itself. All outputs hold seven before the call.
+// Tests a single direction. All outputs contain the value 7 before the call.
 inline std::string fault_in_direction(const Conv2dAlgorithm& algorithm,
                                       const Conv2dProblem& problem, Direction direction) {
   const Device device{algorithm.device, 0};
@@ -47,8 +47,8 @@ inline std::string fault_in_direction(const Conv2dAlgorithm& algorithm,
   return differs_from(7, w, "w");  // all outputs are empty: returning without an error is enough
 }
 
-// Tests all directions as one operation; `auto` chooses another algorithm for a direction that this
-// algorithm refuses.
+// Tests all directions as one operation. If the algorithm refuses a direction, `auto` chooses
+// another one for it.
 inline std::string fault_in_operation(const Conv2dAlgorithm& algorithm,
                                       const Conv2dProblem& problem) {
   const Device device{algorithm.device, 0};
@@ -95,7 +95,8 @@ inline std::string fault_of_operands(const Conv2dAlgorithm& algorithm, const Con
   return fault;
 }
 
-// Returns "" if outputs without images are empty and parameter gradients are 0, or unchanged.
+// Returns "" if y and dx have no elements, and dw and db are 0 or unchanged; else an error
+// sentence.
 inline std::string fault_with_no_images(const Conv2dAlgorithm& algorithm) {
   int taken = 0;
   for (const Conv2dProblem& problem : small_problems(0)) {

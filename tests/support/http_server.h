@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// http_server.h: a small HTTP server on 127.0.0.1 for tests of downloads. It serves files from
-// memory to one connection at a time. It can truncate answers, ignore ranges and answer with
-// errors.
+// http_server.h: a small HTTP server on 127.0.0.1 for tests of downloads. The server sends files
+// from memory, one connection at a time. It can truncate answers, ignore the Range header, and
+// answer with errors.
 #pragma once
 
 #include <arpa/inet.h>

@@ -16,7 +16,8 @@ inline Bytes bytes_of(const std::string& text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
-// Returns images whose pixels identify sample and place, with labels 0, 1, ..., classes-1, 0, ...
+// Returns images in which the value of a pixel identifies the image and the position. The labels
+// count from 0 to classes-1, then from 0 again.
 inline Dataset numbered_dataset(std::int64_t count, std::int64_t channels = 1,
                                 std::int64_t size = 4, int classes = 10) {
   Dataset out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// isa_checks.h: checks an algorithm with all instruction sets and several numbers of threads.
+// isa_checks.h: tests an algorithm with all instruction sets and several numbers of threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace convscope::testing {
 
 // Compares all directions with the reference (numerics.h) on each instruction set. The bits of a
-// result must be the same for all numbers of threads. Needs a MachineScope around the call.
+// result must not depend on the number of threads. The caller needs a MachineScope.
 inline void check_on_each_isa(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                               Tier tier, const std::vector<int>& threads = {1}) {
   ConvolutionCase one(problem, tier);

@@ -11,7 +11,8 @@ namespace convscope::testing {
 
 using KernelTally = std::map<KernelRun, std::int64_t>;
 
-// Counts "lanes_chain: c1+c2" for the kernel lanes_chain, and "a checked by b" for a and b.
+// Counts kernel runs. A chain counts under its kernel, as in "lanes_chain: c1+c2"; "a checked by b"
+// counts for both a and b.
 inline void add_said(KernelTally& tally, std::string kernel, const std::string& direction,
                      const std::string& problem, std::int64_t times) {
   static const std::string kChecked = " checked by ";
@@ -23,7 +24,8 @@ inline void add_said(KernelTally& tally, std::string kernel, const std::string& 
   tally[{kernel.substr(0, kernel.find(':')), direction, problem}] += times;
 }
 
-// Returns a sentence per kernel that was announced but did not run, or the reverse.
+// Returns one sentence for each kernel that was announced but did not run, or that ran without
+// being announced.
 inline std::vector<std::string> differences(const KernelTally& said, const KernelTally& ran) {
   std::vector<std::string> out;
   const auto sentence = [&](const KernelRun& run, std::int64_t times, std::int64_t really) {

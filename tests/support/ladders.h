@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladders.h: the checks that ladders must pass on every kind of device.
+// ladders.h: checks that ladders must pass, whether their algorithms run on a CPU or on a GPU.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// numbers.h: random tensors, comparisons that report the place, and a loop over everything that may
-// affect the bits of a kernel: instruction sets and thread counts.
+// numbers.h: random tensors, comparisons that report where tensors differ, and a loop over the
+// settings that may affect a kernel's bits: instruction sets and thread counts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -62,7 +62,8 @@ inline ::testing::AssertionResult same_bits(const Tensor& got, const Tensor& wan
   return ::testing::AssertionFailure() << "bits differ in " << want.str();
 }
 
-// Restores the instruction set and the number of threads. Even short work uses all threads.
+// Restores the instruction set and the number of threads at its end. Until then, even short loops
+// use all threads.
 class MachineScope {
  public:
   MachineScope() : isa_(current_isa()), threads_(num_threads()) { set_flops_worth_threads(0); }
@@ -79,8 +80,8 @@ class MachineScope {
   int threads_;
 };
 
-// Runs compute() -> Tensor with each instruction set of this CPU and calls check() with each
-// result; 1 and 2 threads must give the same bits.
+// Runs compute() -> Tensor with each instruction set of this CPU and passes each result to check().
+// Runs with 1 and 2 threads must have the same bits.
 template <class Compute, class Check>
 void on_every_machine(Compute&& compute, Check&& check) {
   const MachineScope scope;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// numerics.h: the check of the test matrix (experiments/check/matrix/convolution_case.h), with the
-// command that reproduces a failure.
+// numerics.h: compares algorithms as the test matrix does
+// (experiments/check/matrix/convolution_case.h), and adds to each failure the command that
+// reproduces it.
 #pragma once
 
 #include <cstdlib>

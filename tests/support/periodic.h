@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// periodic.h: device tensors that are too large for the host, and selected elements of results.
+// periodic.h: device tensors that are too large for host memory, and selected elements of results.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace convscope::testing {
 
-// Random numbers on the device that repeat with a prime period. So the host can compute each number
-// without storing all numbers, and no two rows or images are equal.
+// Random numbers on the device that repeat with a prime period. The host can compute any element
+// without storing all of them, and no two rows or images are equal.
 class Periodic {
  public:
   static constexpr std::int64_t kPeriod = 999983;
@@ -91,7 +91,7 @@ inline float read_element(const void* data, DType dtype, std::int64_t i) {
   return as(0.0f);
 }
 
-// Returns true if the device has this many free bytes, plus a GiB for other uses.
+// Returns whether the device has `bytes` free bytes, plus one GiB for other uses.
 inline bool fits(std::int64_t bytes) {
   release_cached(cuda());
   return bytes + (std::int64_t{1} << 30) < backend_of(cuda()).facts(0).free_bytes;

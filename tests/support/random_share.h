@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// random_share.h: this process's share of a test's random problems. Under a GPU sanitizer they take
-// minutes, so several processes divide them: CONVSCOPE_TEST_RANDOM_SHARE=2/6 is the second of six
-// shares. All shares together have the problems of one process without the variable.
+// random_share.h: divides the random problems of a test among several processes, because under a
+// GPU sanitizer they take minutes. CONVSCOPE_TEST_RANDOM_SHARE=2/6 selects the second of six
+// shares. All shares together have the same problems as one process without the variable.
 #pragma once
 
 #include <cstdint>

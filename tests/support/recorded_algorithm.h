@@ -11,7 +11,7 @@
 
 namespace convscope::testing {
 
-// Expects the bits of a call from a replay, although the result was overwritten in between.
+// Records a call, overwrites its result and replays the recording. Expects the bits of the call.
 inline void expect_replayed(const Conv2dAlgorithm& algorithm, const Conv2dProblem& z,
                             Direction direction) {
   const Operands operands = random_operands(z.operands(direction), cuda());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// resident_memory.h: the memory in use by this process, as the system counts it.
+// resident_memory.h: the memory that this process uses, as the operating system reports it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline std::int64_t status_bytes(const std::string& name) {
   return 0;
 }
 
-// Returns the peak memory of a function minus the memory in use before it.
+// Returns the peak memory while a function runs, minus the memory in use before.
 template <class F>
 std::int64_t extra_resident_bytes(F&& run) {
   std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak

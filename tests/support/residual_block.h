@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// residual_block.h: the smallest block with a residual, for tests of compiled steps.
+// residual_block.h: a minimal block with a residual connection, for tests of compiled steps.
 #pragma once
 
 #include <memory>

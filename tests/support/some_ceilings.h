@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// some_ceilings.h: invented peaks of a machine with two cores and without L3, for tests.
+// some_ceilings.h: invented measured peaks for tests, of a machine with two cores and without L3.
 #pragma once
 
 #include "framework/machine/ceilings.h"

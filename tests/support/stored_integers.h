@@ -12,7 +12,8 @@
 
 namespace convscope::testing {
 
-// Returns an NHWC problem: f32 as tf32, fp16/bf16 with f32 weights and sums.
+// Returns an NHWC problem of the given type: f32 uses tf32 math; fp16/bf16 uses f32 weights and
+// accumulators.
 inline Conv2dProblem channels_last_problem(const char* text, DType dtype) {
   Conv2dProblem z = Conv2dProblem::parse(text);
   z.layout = ActivationLayout::channels_last;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// temporary_folder.h: a new folder that is removed at the end of the test.
+// temporary_folder.h: makes a new folder, which is removed at the end of the test.
 #pragma once
 
 #include <cstdlib>

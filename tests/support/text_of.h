@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text_of.h: reads a file as text; "" when it does not exist.
+// text_of.h: returns the content of a file as text, or "" if the file does not exist.
 #pragma once
 
 #include <fstream>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tiers.h: the kinds of numbers with which kernels are tested: those of the test matrix.
+// tiers.h: the kinds of numbers (tiers) on which kernels are tested, as in the test matrix.
 #pragma once
 
 #include "experiments/check/matrix/tiers.h"

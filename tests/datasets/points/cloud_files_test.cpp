@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cloud_files_test.cpp: point clouds from PLY and npz files, their voxels, and the error messages
-// for invalid files.
+// cloud_files_test.cpp: tests point clouds from PLY and npz files, their voxels, and the error
+// messages for invalid files.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -109,7 +109,8 @@ TEST(Ply, RefusesWithTheFileThePlaceAndWhatToDo) {
       "the file seems to be cut");
 }
 
-// A row with too many or too few numbers must not shift all later rows silently.
+// If a row has too many or too few numbers, the reader must report it. Otherwise all later rows
+// would be shifted.
 TEST(Ply, NoRowTakesNumbersOfAnother) {
   const std::string head =
       "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\n"
@@ -197,7 +198,8 @@ Cloud cloud_of(std::vector<double> positions, std::vector<float> features = {}) 
 
 TEST(Voxels, HoldTheMeanOfTheirPoints) {
   const VoxelBox box{.grid = {2, 3, 4}, .low = {-1, 0, 10}, .size = 0.5};
-  // x -0.6 -> w 0, y 0.5 -> h 1, z 10.9 -> t 1: place (1*3+1)*4+0; the last in the first corner.
+  // The first two points share a voxel: x -0.6 -> w 0, y 0.5 -> h 1, z 10.9 -> t 1, at index
+  // (1*3+1)*4+0 = 16. The third point is in the corner voxel 0.
   const Voxels voxels =
       voxels_of(cloud_of({-0.6, 0.5, 10.9, -0.51, 0.99, 10.5, -1, 0, 10}, {1, 4, 7}), box);
   EXPECT_EQ(voxels.places, (std::vector<std::int32_t>{0, 16}));

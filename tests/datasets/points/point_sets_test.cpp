@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// point_sets_test.cpp: samples that consist of points: drawn shapes and ink, and their use in
-// subset, split and the loader.
+// point_sets_test.cpp: tests data sets whose samples are sets of points (drawn shapes, pixels with
+// ink), and their use with subset, split and the loader.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,9 +38,9 @@ TEST(SyntheticShapes, AreTheSameOnEveryMachineWithAnyNumberOfThreads) {
   set_num_threads(2);
   EXPECT_EQ(draw().train.points->places, one.train.points->places);
   set_num_threads(threads);
-  // A change of this hash changes every result measured on this data set.
+  // This hash identifies the data set. If it changes, all results measured on this data set change.
   EXPECT_EQ(hash_of(one.train.points->places), 12009659018299419680u);
-  // No sample of the test part is a sample of the training part.
+  // The training part and the test part have no sample in common.
   const auto sample = [](const Dataset& part, std::int64_t i) {
     return part.points->subset({i}).places;
   };
@@ -120,7 +120,7 @@ TEST(InkPoints, DigitPointsAreTheInkOfTheSyntheticDigits) {
   EXPECT_LT(points.train.points->density(), 0.4);
 }
 
-// Images with ink in some pixels, and the same samples as points.
+// Makes images with ink in some pixels, and the same samples as sets of points.
 Dataset sparse_images(std::int64_t count) {
   Dataset out = testing::numbered_dataset(count, 1, 6);
   auto* pixel = out.images.data<std::uint8_t>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bad_plugins_test.cpp: a plug-in that does not fit (plugins/) is refused with one sentence, and
-// wrong answers during its use are detected.
+// bad_plugins_test.cpp: tests that an unsuitable plug-in (plugins/) is refused in one sentence, and
+// that wrong answers of a loaded plug-in are detected.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -50,7 +50,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 const ConvscopePeerVariant kVariants[] = {{"direct", CONVSCOPE_PEER_OWN_LAYOUT, 4}};
 
-// Returns a complete table in which every answer is bad, but nothing crashes.
+// Returns a complete table of plug-in functions. Every answer in the table is wrong, but no call
+// crashes.
 ConvscopePeer odd_peer() {
   ConvscopePeer peer{};
   peer.abi = CONVSCOPE_PEER_ABI;

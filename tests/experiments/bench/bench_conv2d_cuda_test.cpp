@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_conv2d_cuda_test.cpp: `convscope bench conv2d` on a GPU reads the results of block-sparse
-// weights in place, in every direction, and those of their dense variants. In half precision with
-// NHWC it times what a training step runs.
+// bench_conv2d_cuda_test.cpp: tests `convscope bench conv2d` on a GPU. It checks block-sparse
+// weights and their dense variants in every direction. In half precision with NHWC, it times the
+// kernels that a training step runs.
 #include "experiments/bench/conv2d_bench.h"
 #include "layers/dispatch/half_problem.h"
 #include "tests/support/cuda.h"
@@ -29,7 +29,7 @@ TEST_F(BenchConv2dOnCuda, ChecksBlocksInEachDirection) {
   }
 }
 
-// The problem has the types of a compiled step: f32 weights and dw, images in half precision.
+// The problem has the types of a compiled step: w and dw are f32, the images are fp16 or bf16.
 TEST_F(BenchConv2dOnCuda, TimesHalvesAsAStepHasThem) {
   Conv2dBenchOptions options;
   options.device = testing::cuda();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_conv2d_test.cpp: `convscope bench conv2d`: what it measures, refuses and writes. No test
-// depends on times.
+// bench_conv2d_test.cpp: tests what `convscope bench conv2d` measures, refuses and writes. No test
+// depends on measured times.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -41,7 +41,8 @@ Conv2dAlgorithm wrong_algorithm() {
   return out;
 }
 
-// Writes all but one element; the result is right only because an earlier run wrote it.
+// Returns an algorithm that never writes the last element of y. Its y is right only if an earlier
+// run has written this element.
 Conv2dAlgorithm lazy_algorithm() {
   Conv2dAlgorithm out = algorithm("im2col_gemm");
   out.name = "test_lazy";
@@ -136,7 +137,8 @@ TEST(BenchConv2d, OnlyAutoTimesItsChoiceAlone) {
   EXPECT_TRUE(group.rows[0].auto_choice);
 }
 
-// Weights that are used once are prepared before every run; weights that are used often are not.
+// If weights are used once, the benchmark prepares them before every run; if they are used often,
+// it prepares them once.
 TEST(BenchConv2d, WeightsArePreparedInEachCallOrBefore) {
   static bool fresh = false;  // prepared since the last run
   static int with_old = 0;    // runs without

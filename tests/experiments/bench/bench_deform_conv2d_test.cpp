@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_deform_conv2d_test.cpp: `convscope bench deform_conv2d`: its rows, its files, its oracle.
-// No test depends on times.
+// bench_deform_conv2d_test.cpp: tests the rows, the files and the oracle of `convscope bench
+// deform_conv2d`. No test depends on measured times.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -57,8 +57,8 @@ TEST(BenchDeform, TimesEveryAlgorithmThatIsRight) {
   }
 }
 
-// The oracle of an algorithm is the reference in f32 with double accumulators, at the positions of
-// the problem.
+// Returns the error ratio that the oracle finds after `change`. The oracle computes the reference
+// in f32 with double accumulators, at the sampling positions of the problem.
 double ratio_with(const Problem& problem, Direction direction, const Operands& operands,
                   const std::function<void(const Operands&)>& change) {
   const AlgorithmOracle<Problem> oracle(problem, direction, operands);
@@ -74,9 +74,9 @@ TEST(BenchDeform, TheOracleHasThePlacesOfTheProblem) {
     const auto nothing = [](const Operands&) {};
     EXPECT_EQ(ratio_with(problem, direction, operands, nothing), 0) << name_of(direction);
   }
-  // The offsets lead to positions such as 8 - 2^-30, which f32 rounds to 8 and f64 does not. x
-  // jumps by 2^20 between two pixels, so an oracle with positions in f64 would change values of
-  // size 1 by 2^-10.
+  // The offsets lead to positions such as 8 - 2^-30, which f32 rounds to 8. x jumps by 2^20 between
+  // two pixels. An oracle that computes positions in f64 would therefore be wrong by 2^-10, for
+  // values of size 1.
   const Problem point = Problem::parse("n=1,c=1,h=1,w=16,k=1,r=1,s=1,mask=0");
   Operands operands;
   operands.in[0] = Tensor::zeros({1, 1, 1, 16});
@@ -93,7 +93,8 @@ TEST(BenchDeform, TheOracleHasThePlacesOfTheProblem) {
   EXPECT_EQ(oracle.judge(operands, 1e-6).wrong, "");
 }
 
-// The allowed error depends on the sums over magnitudes, separately for each output.
+// The allowed error of each output is proportional to the same sum over the magnitudes of its
+// terms.
 TEST(BenchDeform, TheOracleMeasuresByMagnitudes) {
   const Problem problem = Problem::parse(kDeform);
   for (const Direction direction : kDirections) {
@@ -111,8 +112,8 @@ TEST(BenchDeform, TheOracleMeasuresByMagnitudes) {
       for (std::int64_t i = 0; i < sizes.out[o].values.numel(); ++i) {
         largest = std::max(largest, sizes.out[o].values.at(i));
       }
-      // The step is 64 times the unit of the bound. Adding it to the result rounds once, so the
-      // ratio may differ from 64.
+      // Adds 64 times the allowed error to one element. The addition rounds once, so the measured
+      // ratio may differ slightly from 64.
       const double step = 64 * eps_of(problem.dtype, problem.math) * largest;
       const double ratio = ratio_with(problem, direction, operands, [&](const Operands& at) {
         at.out[o].values.data<float>()[3] += static_cast<float>(step);
@@ -166,7 +167,7 @@ class BenchDeformCommand : public ::testing::Test {
  protected:
   void SetUp() override {
     CpuCeilings ceilings;
-    // Sets peaks that no machine reaches, so that no measured time counts as impossible.
+    // Sets measured peaks that no machine reaches, so that no measured time counts as impossible.
     ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e13, 2e13};
     remember_cpu_ceilings(ceilings);  // so that nothing is measured
   }

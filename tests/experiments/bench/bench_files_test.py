@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files of benchmarks: what an interrupted one leaves, how `compare` treats files that are busy,
-unfinished, of another format or incomplete, and two builds called alternately: bench_files_test.py PROGRAM"""
+"""Tests benchmark files: the file that an interrupted benchmark leaves; `compare` on files that are from a
+busy machine, unfinished, of another format or incomplete; and two builds called alternately:
+bench_files_test.py PROGRAM"""
 import json
 import os
 import pathlib
@@ -38,7 +39,8 @@ class Case(unittest.TestCase):
         return json.loads(self.path(name).read_text())
 
     def write(self, name, times, others=0.0, complete=True, form="convscope bench conv2d 1", **more):
-        """Writes a benchmark's file with a row for each time of `times`: {"direct": 1.0}."""
+        """Writes a benchmark file with one row for each entry of `times`, such as {"direct":
+        1.0}."""
         rows = [{"problem": "n=1,c=1,h=6,w=6,k=1,r=3,s=3", "direction": "forward", "algorithm": algorithm,
                  "device": "cpu", "threads": 2, "median_ms": ms,
                  "block_medians_ms": [ms * (1 + 0.001 * i) for i in range(12)], **more}
@@ -101,7 +103,7 @@ class Compared(Case):
         self.assertIn("is in B and not in A", self.call("compare", b, a, "--require-all", code=7).stderr)
         self.call("compare", a, b, "--fail-above", "1.5", "--no-require-all")
         self.call("compare", a, b, "--require-all", "--no-require-all", code=2)
-        # With several files per side, reports rows that one of the files lacks.
+        # If each side has several files, `compare` reports a row that is missing in one of them.
         many = self.call("compare", f"{a},{b}", f"{a},{a}", "--fail-above", "1.5", code=7)
         self.assertEqual(many.stderr.count("missing: "), 2)
 
@@ -125,7 +127,8 @@ class Compared(Case):
         self.call("compare", b, b, "--fail-above", "1.1")  # nothing is slower
         quiet = self.write("quiet.json", {"direct": 2, "fft": 1}, others=0.3)
         self.assertIn("regression: ", self.call("compare", a, quiet, "--fail-above", "1.1", code=7).stderr)
-        # The load of a row decides, not the load of the file: a quiet row of a busy file counts.
+        # `compare` uses the load during each row, not the average load of the file. A row that ran
+        # on a quiet machine counts, even in a busy file.
         rows = self.write("rows.json", {"direct": 2, "fft": 1}, others=1.2, cores_of_others=0.1)
         self.call("compare", a, rows, "--fail-above", "1.1", code=7)
         busy = self.write("busy.json", {"direct": 2, "fft": 1}, others=0, cores_of_others=0.9)
@@ -201,8 +204,8 @@ class InTurns(Case):
         for row in compared["results"]:
             self.assertTrue(row["ratio_low"] < row["ratio"] < row["ratio_high"], row)
         self.assertIn("95 % interval", done.stdout)
-        # Given a shared library, the program loads it and runs it in its own process. Here it is a link to the same
-        # library.
+        # If --against names a shared library, this program runs a second time, with that library. Here the name is a
+        # link to this build's library.
         copy = self.path("old.so")
         copy.symlink_to(library.resolve())
         self.call("bench", "net", "lenet5", "--batch", "1", "--mode", "inference", "--min-time", "0.01", "--rounds",

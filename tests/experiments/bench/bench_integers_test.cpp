@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_integers_test.cpp: `convscope bench conv2d` on integers: few results are clipped to the
-// range of the codes, a wrong code is found, a baseline gets the same inputs, and --types works.
+// bench_integers_test.cpp: tests `convscope bench conv2d` on integers. Few results exceed the range
+// of the codes, a wrong code is found, a baseline gets the same inputs, and --types works.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,8 +50,8 @@ Conv2dBenchGroup measured(const Conv2dAlgorithm& algorithm, const Conv2dProblem&
   return bench_conv2d(options, problem, Direction::forward, [](const std::string&) {});
 }
 
-// The codes are spread over their range. If all codes were clipped to one end of the range, they
-// would be right for any accumulators.
+// The codes of y must spread over their range. If all codes were clipped to one bound, wrong
+// accumulators would give the right codes.
 TEST(BenchIntegers, RandomSumsLieWithinTheCodesOfY) {
   for (const char* file : {"resnet18", "mobilenet_v1", "mobilenet_v2", "lenet"}) {
     for (const Conv2dProblem& large : testing::shapes_of(file)) {
@@ -97,8 +97,8 @@ TEST(BenchIntegers, ACodeThatIsOneOffIsFound) {
   };
   const auto group = measured(wrong, kBytes);
   ASSERT_EQ(group.rows.size(), 1u);
-  // An error of half a step is allowed. A code that is rounded to the wrong side has an error of up
-  // to one and a half steps.
+  // The check allows an error of half a step between two codes. A code that is rounded to the wrong
+  // side has an error of up to one and a half steps.
   EXPECT_NE(group.rows[0].wrong, "");
   EXPECT_GT(group.rows[0].error_ratio, 1);
   EXPECT_LT(group.rows[0].error_ratio, 3.1);
@@ -134,8 +134,8 @@ TEST(BenchIntegers, WhatLiesBeyondTheCodesIsTheLastOfThem) {
   EXPECT_EQ(reference.clipped(), 0.5);  // only 8: the ReLU is not an end of the codes
 }
 
-// The oracle of other operators clips too, because without a bias the accumulators exceed the range
-// of the codes.
+// AlgorithmOracle, which the benchmarks of other operators use, clips codes as well. Without a
+// bias, the accumulators of this problem exceed the range of the codes.
 TEST(BenchIntegers, TheAlgorithmOracleClips) {
   const Operands operands = random_operands(kBytes.operands(Direction::forward), Device{});
   const AlgorithmOracle<Conv2dProblem> oracle(kBytes, Direction::forward, operands);

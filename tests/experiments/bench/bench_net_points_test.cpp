@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_net_points_test.cpp: `convscope bench net` on networks on points: its batch is samples of
-// the data set, its FLOPs are those at the sites, and what cannot be timed is refused.
+// bench_net_points_test.cpp: tests `convscope bench net` on networks on points. The batch has
+// samples of the data set, the FLOPs are counted at active sites, and configs that cannot be timed
+// are refused.
 #include <gtest/gtest.h>
 
 #include <fstream>

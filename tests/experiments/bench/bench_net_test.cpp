@@ -50,8 +50,8 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-// Returns the exit code of `convscope bench net <words>`; stores what it printed in `out` and
-// `errors`.
+// Runs `convscope bench net` with these arguments and returns its exit code. Stores stdout in `out`
+// and stderr in `errors`.
 int run(std::vector<std::string> words, std::string* out = nullptr, std::string* errors = nullptr) {
   words.insert(words.begin(), {"convscope", "bench", "net"});
   std::vector<char*> arguments;
@@ -89,8 +89,8 @@ TEST(BenchNet, TakesTheDeviceAsAnOptionOrAsAKey) {
 TEST(BenchNet, CountsTheWorkOfConvolutionsAndLinearLayers) {
   Net net;
   const NetFlops flops = net_flops(*net.model, {2, 3, 8, 8});
-  // FLOPs for 2 images: c1 on 8x8, the block's three convolutions with 4x4 outputs, and the linear
-  // layer; a multiply-add counts as 2 FLOPs.
+  // Expected FLOPs for 2 images (a multiply-add counts as 2): c1 has 8x8 outputs, the three
+  // convolutions of the block have 4x4 outputs, and the linear layer follows.
   const double c1 = 2.0 * 2 * 64 * 4 * 27;
   const double rest = 2.0 * 2 * 16 * 6 * (4 * 9 + 6 * 9 + 4) + 2.0 * 2 * 6 * 10;
   EXPECT_EQ(flops.forward, c1 + rest);
@@ -117,8 +117,8 @@ TEST(BenchNet, TimesInferenceAndAWholeTrainingStep) {
   }
 }
 
-// A pruned layer between two linear layers. Each direction of a layer takes 2 N C K FLOPs, and the
-// first layer needs no gradient of the images.
+// Returns a network with a pruned layer between two linear layers. Each direction of a linear layer
+// takes 2 N C K FLOPs; the first layer computes no dx.
 std::shared_ptr<Sequential> resting_network() {
   const auto model = std::make_shared<Sequential>();
   LayerContext context;
@@ -196,8 +196,8 @@ TEST(BenchNet, TimesTheOperationsOfThePlan) {
   EXPECT_GT(backward, 0);
 }
 
-// Steps in which quantisers calibrate are never timed, wherever they begin and however many they
-// are.
+// The benchmark never times a step in which quantisers calibrate, whenever calibration begins and
+// however many steps it takes.
 TEST(BenchNet, CalibratesQuantisersBeforeItTimesAnything) {
   for (const NetMode mode : {NetMode::inference, NetMode::train}) {
     for (const char* begin : {"0", "0.5"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_numbers_test.cpp: the parts of the benchmark: quantiles, lists of problems, interleaved
-// timing, the roofline, and the sampled check of results.
+// bench_numbers_test.cpp: tests the helpers of benchmarks: quantiles, lists of problems,
+// interleaved timing, the roofline, and the check of sampled results.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -94,8 +94,8 @@ TEST(BenchTiming, ThingsTakeTurnsAndFillTheirBudget) {
   time_interleaved(things, {.min_seconds = 0.4, .least_samples = 3});
   EXPECT_EQ(things[0].seconds.size(), 40u);
   EXPECT_EQ(things[1].seconds.size(), 10u);
-  // A turn consists of one uncounted and two counted runs. The turns of the slow thing b are spread
-  // over all rounds.
+  // Functions a and b take turns; a turn has one uncounted and two counted runs. The turns of b,
+  // which is slower, are spread over all rounds.
   EXPECT_EQ(who.substr(0, 15), "aaaaaaaaaaaabbb");
   EXPECT_TRUE(who.ends_with("bbb"));
   EXPECT_EQ(std::ranges::count(who, 'b'), 15);
@@ -146,7 +146,8 @@ TEST(BenchTiming, ASampleIsTheTimeOfOneRun) {
   EXPECT_LE(sum, all.count());
 }
 
-// The columns for people: ratios to the baseline's time, and workspace in MiB.
+// The printed table has two derived columns: the ratio to the baseline's time, and the workspace in
+// MiB.
 TEST(BenchTable, HoldsTheRatioToThePeerAndMebibytes) {
   Conv2dBenchGroup group;
   group.problem = Conv2dProblem::parse("n=1,c=1,h=8,w=8,k=1,r=3,s=3");

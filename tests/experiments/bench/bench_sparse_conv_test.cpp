@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sparse_conv_test.cpp: synthetic clouds, and `convscope bench sparse_conv`: its rows, its
-// files, its oracle. No test depends on times.
+// bench_sparse_conv_test.cpp: tests synthetic point clouds, and the rows, the files and the oracle
+// of `convscope bench sparse_conv`. No test depends on measured times.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -62,15 +62,16 @@ TEST(Clouds, OfAnotherSeedAreOtherClouds) {
   }
 }
 
-// The first three have as many neighbours as real surfaces and scans, for any number of sites.
+// The synthetic clouds `shell`, `room` and `lidar` have about as many neighbours per site as real
+// surfaces and scans, for any number of sites.
 TEST(Clouds, HaveTheNeighboursThatTheirNamePromises) {
   for (const std::int64_t sites : {20000, 100000}) {
     EXPECT_NEAR(pairs_per_site({.shape = CloudShape::shell, .sites = sites}), 12.5, 0.2);
     EXPECT_NEAR(pairs_per_site({.shape = CloudShape::room, .sites = sites}), 17.3, 1.0);
   }
   EXPECT_NEAR(pairs_per_site({.shape = CloudShape::lidar, .sites = 100000}), 4.6, 0.3);
-  // The expected number of pairs per site: the site itself, and each position around it with
-  // probability `density`. Sites at the faces of the cube have fewer.
+  // A site pairs with itself, and with each position around it with probability `density`. Sites at
+  // the faces of the cube have fewer positions around them.
   for (const double density : {0.1, 0.5}) {
     const DrawnCloud cloud{.shape = CloudShape::random, .sites = 20000, .density = density};
     const SharedSites sites = cloud_sites(cloud);
@@ -158,7 +159,8 @@ constexpr const char* kKinds[] = {
     kShell, "cloud=room,sites=300,seed=1,kernel=3x3x3,stride=2,pad=1,c=4,k=3",
     "cloud=ink,sites=400,seed=1,kind=inverse,kernel=3x3,stride=2,pad=1,c=3,k=6"};
 
-// For a small problem, the oracle gives the same verdict as the algorithm `reference`.
+// On a small problem, the sampled oracle and a full comparison with the algorithm `reference` give
+// the same verdict.
 TEST(SparseOracle, SaysOfASmallProblemWhatTheReferenceSays) {
   for (const char* text : kKinds) {
     const CloudProblem cloud = CloudProblem::parse(text);
@@ -185,8 +187,8 @@ TEST(SparseOracle, FindsAWrongElementAndANumberThatIsNone) {
     for (const Direction direction : kDirections) {
       const Operands operands = random_operands(problem.operands(direction), Device{});
       run_algorithm(algorithm_called("reference"), problem, direction, operands);
-      // For a large problem, the oracle checks a sample of elements, which always includes the last
-      // element.
+      // On a large problem, the oracle checks a sample of the elements, which always includes the
+      // last element.
       const SparseOracle some(problem, direction, operands, /*most_products=*/1);
       EXPECT_LT(some.looked_at(), operands.out[0].values.numel()) << text << name_of(direction);
       EXPECT_EQ(some.judge(operands, 1).wrong, "");
@@ -245,7 +247,8 @@ TEST(BenchSparse, AWrongResultIsNotTimed) {
   EXPECT_EQ(group.rows[1].time.samples, 0);
 }
 
-// An algorithm that multiplies zeros states so in its cost, and the row has the ratio.
+// An algorithm that multiplies zeros reports the FLOPs that it executes. The row shows the ratio of
+// executed to needed FLOPs.
 TEST(BenchSparse, ProductsThatAreExecutedStandBesideThoseThatCount) {
   const CloudProblem cloud = CloudProblem::parse(kShell);
   SparseConvAlgorithm wasteful = algorithm_called("native");
@@ -265,7 +268,7 @@ class BenchSparseCommand : public ::testing::Test {
  protected:
   void SetUp() override {
     CpuCeilings ceilings;
-    // Sets peaks that no machine reaches, so that no measured time counts as impossible.
+    // Sets measured peaks that no machine reaches, so that no measured time counts as impossible.
     ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e13, 2e13};
     remember_cpu_ceilings(ceilings);  // so that nothing is measured
   }
@@ -326,8 +329,8 @@ TEST_F(BenchSparseCommand, WritesATableJsonAndCsvThatTheReadersTake) {
       ",types,sites,out_sites,pairs,pairs_per_site,density,"
       "map_bytes_per_site,map_ms,executed_per_useful,impossible,cores_of_others"))
       << lines[0];
-  // Each row has as many cells as the header has names. Only the text of the problem has commas,
-  // and this text is quoted.
+  // Each row has as many cells as the header. Only the text of the problem contains commas, so this
+  // text is quoted.
   EXPECT_EQ(std::ranges::count(lines[1], ','), std::ranges::count(lines[0], ',') + 5);
 
   const BenchSide side = read_bench_side(at("b.json"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sparse_net_test.cpp: `convscope bench sparse_net`: its rows, what it leaves out, and the
-// times of another library. No test depends on times.
+// bench_sparse_net_test.cpp: tests `convscope bench sparse_net`: its rows, the algorithms that it
+// leaves out, and the times of another library. No test depends on measured times.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -56,7 +56,7 @@ TEST(BenchSparseNet, ChecksEachLayerAndTimesBothWays) {
   EXPECT_EQ(bench.refusals[0].reason, "there is no such algorithm for cpu");
 }
 
-// Each run makes as many calls of each direction as there are layers.
+// In each direction, a run calls the algorithm once for each layer of the network.
 TEST(BenchSparseNet, RunsEveryLayerInEveryDirection) {
   SparseNetOptions options = small_net();
   options.algorithms = {"native"};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ceilings_test.cpp: the machine's measured peaks: measured, stored on disk, and used by `auto`.
+// ceilings_test.cpp: tests that the measured peaks of a machine are stored on disk and used by
+// `auto`.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -51,7 +52,8 @@ TEST(Ceilings, AreMeasuredForEachInstructionSet) {
   }
 }
 
-// With many threads, each has less memory than one slice of the memory that a single thread reads.
+// A single thread reads its memory in slices. With 12 threads, each thread has less memory than one
+// such slice.
 TEST(Ceilings, AreMeasuredWithManyCores) {
   const CpuCeilings measured = measure_cpu_ceilings(/*share=*/0.001, /*cores=*/12);
   EXPECT_EQ(measured.cores, 12);
@@ -105,7 +107,8 @@ TEST(Ceilings, ADamagedFileIsAsGoodAsNone) {
   EXPECT_TRUE(remembered_cpu_ceilings());
 }
 
-// There are two int8 peaks, with VNNI and without; earlier versions stored neither.
+// A file of measured peaks may lack the two int8 peaks (with VNNI and without), because earlier
+// versions did not store them.
 TEST(Ceilings, ThePeakOfBytesMayBeMissing) {
   const CacheFolder folder;
   const testing::EnvironmentVariable measure("CONVSCOPE_MEASURE", nullptr);
@@ -153,9 +156,9 @@ TEST(Ceilings, AutoTakesThemWhenTheyAreThere) {
   remember_cpu_ceilings(some_ceilings());
   EXPECT_EQ(machine_ceilings().flops_per_second, 100e9);
   EXPECT_EQ(machine_ceilings().bytes_per_second, 10e9);
-  // With two threads, `auto` scales both peaks by the same factor, although two threads measure
-  // only 150e9 and 15e9. `auto` must order the algorithms as with one thread; otherwise results
-  // would depend on the number of threads.
+  // With two threads, `auto` doubles both peaks of one thread, although two threads measure only
+  // 150e9 FLOP/s and 15e9 bytes/s. Equal scaling keeps the order of the algorithms, so results do
+  // not depend on the number of threads.
   set_num_threads(2);
   EXPECT_EQ(machine_ceilings().flops_per_second, 200e9);
   EXPECT_EQ(machine_ceilings().bytes_per_second, 20e9);

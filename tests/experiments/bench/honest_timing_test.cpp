@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// honest_timing_test.cpp: timed calls do their work: a call that reuses an earlier result is
-// detected, and a time in which the work cannot be done is marked.
+// honest_timing_test.cpp: tests that the benchmark detects a call that reuses an earlier result,
+// and marks a time that is too short for the work.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Large enough for many calls in a sample, small enough for the textbook loops.
+// The problem is small: one sample contains many calls, and the textbook loops finish quickly.
 constexpr const char* kBench =
     "bench conv2d --problem n=1,c=3,h=8,w=8,k=4,r=3,s=3,pad=1 --algorithm cheat --direction "
     "forward --min-time 0.02 --plugin '";
@@ -39,7 +39,8 @@ TEST(HonestTiming, OfWhoeverFindsYDoneIsThatOfTheWork) {
   EXPECT_EQ(honest["status"], "ok");
   EXPECT_TRUE(honest["impossible"].is_null());
   const Json cheat = row_of("holds_last", code);
-  // The algorithm must compute in each call, because y never holds its last result.
+  // The algorithm looks for its last result in y. The benchmark overwrites y before each call, so
+  // the algorithm must compute again.
   EXPECT_GT(cheat["median_ms"].get<double>(), 0.5 * honest["median_ms"].get<double>());
 }
 
@@ -99,14 +100,15 @@ CpuCeilings machine() {
 
 TEST(ImpossibleTime, IsBelowTheArithmeticOrTheBytes) {
   const CpuCeilings here = machine();
-  // 100 MFLOP at 100 GFLOP/s take a millisecond; a busy machine's peak may be too low.
+  // At the measured peak of 100 GFLOP/s, 100 MFLOP take 1 ms. The check accepts slightly shorter
+  // times, because a busy machine may measure too low a peak.
   EXPECT_EQ(impossible_time(here, 1e-3, 1e8, 0, 1), "");
   EXPECT_EQ(impossible_time(here, 0.7e-3, 1e8, 0, 1), "");
   EXPECT_NE(impossible_time(here, 0.6e-3, 1e8, 0, 1).find("measured peak of 1 thread"),
             std::string::npos);
   EXPECT_EQ(impossible_time(here, 0.6e-3, 1e8, 0, 2), "");
   EXPECT_EQ(impossible_time(here, 0.6e-3, 1e8, 0, 8), "") << "8 threads have 2 cores";
-  // 100 MB at 100 GB/s take a millisecond, regardless of the stated FLOPs.
+  // At 100 GB/s, 100 MB take 1 ms. This bound holds even if the algorithm reports few FLOPs.
   EXPECT_EQ(impossible_time(here, 0.7e-3, 1, 1e8, 1), "");
   EXPECT_NE(impossible_time(here, 0.6e-3, 1, 1e8, 1).find("that a cache delivers"),
             std::string::npos);

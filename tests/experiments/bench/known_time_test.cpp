@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// known_time_test.cpp: the numbers of a benchmark's row for an algorithm that sleeps for a known
-// time.
+// known_time_test.cpp: tests the numbers in a benchmark row for an algorithm that sleeps for a
+// known time.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -29,7 +29,7 @@ class Sleeper final : public BenchContender {
 };
 
 TEST(BenchRows, AreThoseOfTheTimeThatWasTaken) {
-  // 1 GFLOP/s and 1 GB/s: the arithmetic takes 2 ms, the memory 1 ms.
+  // With peaks of 1 GFLOP/s and 1 GB/s, the arithmetic takes 2 ms and the memory traffic 1 ms.
   CpuCeilings machine;
   machine.flops = {.one_thread = 1e9, .all_threads = 1e9};
   machine.dram_copy = machine.dram_read = {.one_thread = 1e9, .all_threads = 1e9};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_bench_test.cpp: `bench conv2d --ladder`: rungs are checked and timed in one run, those
-// that cannot run show the reason, and the JSON can be plotted.
+// ladder_bench_test.cpp: tests `bench conv2d --ladder`: one run checks and times every rung, a rung
+// that cannot run shows the reason, and the JSON can be plotted.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -55,8 +55,8 @@ TEST(LadderBench, TimesEveryRungAndSetsItAgainstTheOneBelow) {
       EXPECT_EQ(row.left_out, "");
       EXPECT_GE(row.time.samples, 2);
       EXPECT_LE(row.error_ratio, 1);
-      // The share of the peak is the rate of executed FLOPs divided by 100 GFLOP/s per thread of
-      // the rung.
+      // The share of the peak is the rate of executed FLOPs, divided by the number of threads of
+      // the rung times 100 GFLOP/s.
       EXPECT_DOUBLE_EQ(row.peak_percent, row.gflops_executed / std::min(row.threads, 4));
     }
     EXPECT_EQ(result.rows[0].factor, 0);
@@ -190,7 +190,7 @@ struct Result {
 Result call(const std::string& arguments) {
   const testing::CacheFolder cache;  // measured peaks exist, so none are measured
   CpuCeilings ceilings;
-  // The peaks are so high that no measured time counts as impossible.
+  // Sets measured peaks that no machine reaches, so that no measured time counts as impossible.
   ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e14, 2e14};
   remember_cpu_ceilings(ceilings);
   const testing::TemporaryFolder folder;

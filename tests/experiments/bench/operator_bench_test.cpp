@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator_bench_test.cpp: bench_operator() makes the benchmark's rows for the operator of the
-// tests.
+// operator_bench_test.cpp: tests that bench_operator() makes benchmark rows for an operator that
+// only the tests define.
 #include <gtest/gtest.h>
 
 #include "experiments/bench/bench_rows.h"
@@ -31,7 +31,7 @@ TEST(OperatorBench, GivesRowsOfCheckedAndTimedAlgorithms) {
     EXPECT_EQ(row.algorithm, "sliding");
     EXPECT_TRUE(row.auto_choice);
     EXPECT_EQ(row.wrong, "") << problem.text();
-    // The scales are multiples of 2^-8, so sums of integers stay exact.
+    // The scales of the integer operands are multiples of 2^-8, so scaled sums stay exact.
     EXPECT_EQ(row.error_ratio > 0, !problem.types) << problem.text();
     EXPECT_LE(row.error_ratio, 1.0) << problem.text();
     EXPECT_GE(row.time.samples, 5);

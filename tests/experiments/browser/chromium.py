@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives Chromium without a window through a pipe (Chrome DevTools Protocol, JSON ended by a
-zero byte), with the standard library only."""
+"""Drives Chromium without a window. Sends commands of the Chrome DevTools Protocol through a pipe
+(JSON, each ended by a zero byte). Needs only the standard library."""
 import json
 import os
 import select
@@ -89,7 +89,7 @@ class Browser:
             self.events.append(self._receive(deadline))
 
     def open_tab(self):
-        """Returns the names of a new tab and of the session that drives it."""
+        """Opens a new tab. Returns the ids of the tab and of the session that controls it."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         return target, self.call("Target.attachToTarget", targetId=target,
                                  flatten=True)["sessionId"]
@@ -105,8 +105,8 @@ class Browser:
         return Page(self, path, **look)
 
     def count_pixels(self, png, condition):
-        """Returns how many pixels of a PNG (base64) fulfil a JavaScript condition on r, g and b.
-        The browser decodes it, in a separate tab."""
+        """Returns how many pixels of a PNG (base64) satisfy a JavaScript condition on r, g and b. A
+        separate browser tab decodes the PNG."""
         if self.blank is None:
             _, self.blank = self.open_tab()
         return self.evaluate(self.blank, """(async () => {
@@ -158,7 +158,7 @@ class Page:
         return self.browser.evaluate(self.session, source)
 
     def complaints(self):
-        """Returns console errors and warnings, exceptions, and requests for other files than the
+        """Returns console errors and warnings, exceptions, and requests for any file except the
         page."""
         found = []
         for event in self.browser.events:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a page of `convscope look`: each returns a list of problems, empty when there are none.
-Results, cache and counts are computed here a second time, from the page's inputs."""
+"""Checks for a page of `convscope look`. Each check returns a list of problems, which is empty for
+a correct page. The checks compute results, cache state and counts again from the inputs on the
+page."""
 import math
 import re
 
@@ -68,7 +69,8 @@ def sizes_of(problem):
 
 
 def products_of(z):
-    """Returns (element of x, of w, of y) of each product whose x is inside the image."""
+    """Yields the indices (in x, in w, in y) of each product whose element of x is inside the
+    image."""
     depth, kernels = z["c"] // z["groups"], z["k"] // z["groups"]
     for n in range(z["n"]):
         for k in range(z["k"]):
@@ -87,7 +89,8 @@ def products_of(z):
 
 
 def stored_places(data, z):
-    """Returns, for block-sparse weights, the element of the dense w of each stored number."""
+    """Returns, for each stored number of block-sparse weights, the index of its element in the
+    dense w."""
     columns = z["c"] // z["groups"] * z["r"] * z["s"]
     _, rows, width, _ = next(a["sizes"] for a in data["arrays"] if a["name"] in ("w", "dw"))
     places = []
@@ -99,7 +102,8 @@ def stored_places(data, z):
 
 
 def expected_result(data):
-    """Returns y, dx or dw of the page's inputs, by the seven loops."""
+    """Computes y, dx or dw from the inputs on the page, by the seven nested loops of the
+    definition."""
     z = sizes_of(data["problem"])
     start = {a["name"]: a["start"] for a in data["arrays"]}
     elements = {"x": z["n"] * z["c"] * z["h"] * z["w"],
@@ -124,7 +128,8 @@ def expected_result(data):
 
 
 def end_problems(page):
-    """Checks that the result after the last event of the page equals that of the seven loops."""
+    """Checks that the result after the last event of the page equals that of the seven nested
+    loops."""
     data = data_of(page)
     click(page, "end")
     name, expected = expected_result(data)
@@ -144,7 +149,8 @@ def end_problems(page):
 
 
 def replay_problems(page):
-    """A step forward and a step back cancel, wherever both exist; the slider reaches the same states."""
+    """Checks that a step forward followed by a step back changes nothing, and that the slider reaches
+    the same states."""
     total, bad = data_of(page)["total"], []
     if page.evaluate("look.wrong.length"):
         bad.append("the record does not fit: " + page.evaluate("look.wrong[0]"))
@@ -167,8 +173,8 @@ def replay_problems(page):
 
 
 def counted(page, events, arrays, at, size, ways):
-    """Returns misses and hits of the cache after `at` events: lines of 64 bytes, the oldest line is
-    evicted."""
+    """Returns misses and hits after `at` events of a cache with lines of 64 bytes that evicts the
+    least recent line."""
     lines = size // 64
     ways = min(ways or lines, lines)
     first, address = [], 0
@@ -213,7 +219,8 @@ def cache_problems(page):
 
 
 def line_problems(page):
-    """The marked line is the source line of the last event, and contains code."""
+    """Checks that the marked line is the source line of the last event, and that it contains
+    code."""
     data, bad = data_of(page), []
     for at in range(1, data["total"] + 1, max(1, data["total"] // 60)):
         go(page, at)

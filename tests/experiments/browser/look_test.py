@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the pages of `convscope look` in a real browser: look_test.py PROGRAM
 
-Every lesson in every direction: at the end it shows the result of the seven loops. Back steps and the
-slider restore earlier states, the cache counts match a second computation, and marked lines are code.
-The last class damages pages on purpose and tests that the checks notice. Skipped (77) without chromium.
+Tests every lesson in every direction. The page must end with the result of the seven nested loops. Back
+steps and the slider restore earlier states, a second computation confirms the cache counts, and marked
+lines contain code. The last class damages pages on purpose, to show that the checks notice. Without
+chromium the test is skipped (77).
 """
 import html
 import itertools
@@ -62,8 +63,8 @@ class EveryLesson(unittest.TestCase):
                               "implicit_gemm", "block_sparse", "int8"}, {name for name, _ in pages})
 
     def test_replay_lines_result_cache_and_console(self):
-        # All checks share one visit, because opening a page takes longer than checking it. Each check
-        # moves to the state that it needs, and the console is read last.
+        # Opening a page takes longer than checking it, so all checks share one visit. Each check
+        # moves to the state that it needs; the console is read last.
         for (name, direction), path in pages.items():
             checks = [look_checks.replay_problems, look_checks.line_problems]
             if name != "int8":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks for every generated page: each returns a list of problems, empty when there are none."""
+"""Checks for every generated page. Each check returns a list of problems, which is empty for a
+correct page."""
 LEAST_LETTER_PX = 12
 LEAST_CURVE_PX = 60
 COLOR_TOLERANCE = 24  # the edges of a line are blurred
@@ -70,8 +71,8 @@ for (const field of document.querySelectorAll("input")) {
 return bad;
 """
 
-# The line of a series is a path whose title is the series' name. Marks and bands have the colour of
-# the line, so they are removed first.
+# Finds the line of a series: a path whose title is the name of the series. First removes marks and
+# bands, which have the same colour as the line.
 CURVE = """
 for (const mark of document.querySelectorAll('#curves path:not([fill="none"])')) mark.remove();
 const lines = [...document.querySelectorAll('#curves path[stroke][fill="none"]')].filter(path =>
@@ -103,13 +104,14 @@ def overflow(page, width):
 
 
 def late(page, selector, screen):
-    """The element must begin within `screen` pixels from the top of the page."""
+    """Checks that the element begins at most `screen` pixels below the top of the page."""
     top = page.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().top + scrollY")
     return [f"{selector} begins {top:.0f} px below the top, expected {screen}"] if top > screen else []
 
 
 def unseen_curves(page, name, count):
-    """The lines of `name` in the figure of the curves must be visible, in their colour."""
+    """Checks that the lines called `name` in the figure of the loss and accuracy curves are visible
+    in their colour."""
     lines = page.evaluate(CURVE.replace("NAME", repr(name)))
     if len(lines) != count:
         return [f"{len(lines)} lines of {name}, expected {count}"]

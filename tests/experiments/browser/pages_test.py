@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the pages that the program writes in a real browser: pages_test.py PROGRAM ROOT
 
-report.html of a fresh run and of two configs, and the index page: an empty console, visible curves,
-readable on a telephone and on a dark screen, search and sorting. The last class damages pages on
-purpose and tests that the checks notice. Skipped (77) without chromium."""
+Opens report.html of a fresh run and of two configs, and the index page. Each must have an empty
+console, visible curves, and a layout that fits a telephone and a dark screen; search and sorting
+must work. The last class damages pages on purpose, to show that the checks notice. Without chromium
+the test is skipped (77)."""
 import pathlib
 import subprocess
 import sys

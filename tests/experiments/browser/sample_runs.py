@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes run folders for pages: one that the program trains, and copies of it under other names."""
+"""Makes run folders for pages: the program trains one run; the others are copies of it with other
+names."""
 import json
 import pathlib
 import shutil
@@ -21,7 +22,7 @@ def train(program, root, folder, *settings):
 
 
 def copy_run(source, target, **changes):
-    """Copies a run folder, with some values of its summary, status or config changed."""
+    """Copies a run folder and changes some values of its summary, status or config."""
     target.mkdir(parents=True)
     for name in ("config.yaml", "env.json", "status.json", "summary.json", "epochs.csv",
                  "report.html", "layers.csv", "metrics.jsonl", "log.txt"):
@@ -40,8 +41,8 @@ def copy_run(source, target, **changes):
 
 
 def many_runs(source, folder):
-    """Makes six runs for the index: different accuracies and rates, hostile names, one
-    unreadable run, one failed run. Returns the accuracies of the runs that have one."""
+    """Makes six runs for the index page: different accuracies and learning rates, hostile names,
+    one unreadable run, one failed run. Returns the accuracy of each run that has one."""
     accuracies = {"alpha": 9.5, "beta": 98.25, "gamma": 100.0, HOSTILE.replace("/", "&"): 71.0}
     for number, (name, accuracy) in enumerate(accuracies.items()):
         run = f"2026-01-0{number + 1}_000000-s1"

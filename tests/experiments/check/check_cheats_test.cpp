@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_cheats_test.cpp: `convscope check` on plug-ins that do more than compute, and on a folder
-// of such plug-ins. The program reaches the right verdict, whatever the plug-ins print, cache,
-// start or end.
+// check_cheats_test.cpp: tests `convscope check` on plug-ins that cheat, and on a folder of such
+// plug-ins. The verdict must be right, whatever the plug-ins print, cache, start or terminate.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -121,7 +120,7 @@ TEST(CheckOfCheats, HoldsAAlgorithmToASmallerErrorGrowth) {
   }
 }
 
-// One row for each submission; a broken one does not affect others.
+// The result has one row for each submission. A broken submission does not affect the other rows.
 TEST(CheckOfCheats, OfAFolderHasARowForEach) {
   const TemporaryFolder folder;
   const std::string of_students = folder / "students";

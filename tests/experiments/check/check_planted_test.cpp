@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_planted_test.cpp: `convscope check` on a plug-in with planted mistakes: each gets the right
-// sentence.
+// check_planted_test.cpp: tests that `convscope check` reports each planted mistake of a plug-in in
+// the right sentence.
 #include <gtest/gtest.h>
 
 #include "tests/experiments/plugins/plugin_paths.h"
@@ -87,7 +87,8 @@ TEST(Check, OfOneProblemShowsAFaultAgain) {
   EXPECT_EQ(check("wrong_dilation --problem n=1,c=1,h=9,w=9,k=1,r=3,s=3").code, 0);
 }
 
-// Sums of 1352 terms of equal sign lose more digits in f32 than the algorithm states.
+// A sum of 1352 terms of equal sign, added in one chain of f32 additions, loses more digits than
+// the algorithm declares.
 TEST(Check, FindsAChainThatTheAlgorithmKeepsQuietAbout) {
   const Called called = check("wrong_one_chain --problem n=1,c=8,h=24,w=24,k=8,r=13,s=13,pad=6");
   EXPECT_EQ(called.code, 1);

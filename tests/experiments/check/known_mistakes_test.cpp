@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// known_mistakes_test.cpp: textbook loops with a planted mistake get the diagnosis of that mistake,
-// in every direction that shows it.
+// known_mistakes_test.cpp: plants known mistakes in the textbook loops. Tests that `check`
+// diagnoses each mistake in every direction that it affects.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -67,8 +67,8 @@ TEST_P(Mistakes, AreFoundInWhatTheyDo) {
       if (one.check(algorithm, direction).empty()) continue;
       ++seen;
       const std::string said = diagnosis_of(algorithm, one.fault());
-      // Two mistakes may have the same effect on all problems; the diagnosis then names the first
-      // one of the list.
+      // If two mistakes have the same effect on all problems, the diagnosis names the first of them
+      // in the list.
       const bool of_dw = direction == Direction::backward_weight && mistake.agrees_of_dw != nullptr;
       EXPECT_NE(said.find(of_dw ? mistake.agrees_of_dw : mistake.agrees), std::string::npos)
           << name_of(direction) << " of " << text << ": " << said;

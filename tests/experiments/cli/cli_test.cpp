@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli_test.cpp: calls of the program: exit codes, and what goes to stdout and stderr.
+// cli_test.cpp: tests calls of the program: exit codes, and the text on stdout and stderr.
 #include <gtest/gtest.h>
 
 #include <cstdio>

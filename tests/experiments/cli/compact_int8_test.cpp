@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// compact_int8_test.cpp: a network without its pruned filters runs on integers like any other
-// network: in a run, in `eval`, in `bench net`, and in files of `export`.
+// compact_int8_test.cpp: tests that a network whose pruned filters were removed runs on integers
+// like any other network: in a run, in `eval`, in `bench net`, and from files of `export`.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ using testing::Called;
 constexpr const char* kRun =
     "run quickstart train.epochs=2 data.train_size=4000 data.test_size=1000 data.batch_size=32 "
     "expect=null threads=1 \"quant={w_bits: 8, a_bits: 8, begin: 0.6, execute: int8_always}\" ";
-// Odd numbers of channels remain, so blocks of 16 channels are padded.
+// After the removal, the numbers of channels are odd, so the kernels pad blocks of 16 channels.
 const std::string kFilters =
     "\"sparsity={method: filter, target: 0.4, start: 0, end: 0.4, every_steps: 1, exclude: [f5]";
 
@@ -35,8 +35,8 @@ double accuracy_of(const Called& evaluated) {
   return at == std::string::npos ? NAN : std::stod(evaluated.out.substr(at + 9));
 }
 
-// Returns the results of both executions for random images, and the number of images with another
-// logit.
+// Evaluates random images in both executions (fake-quantised and on integers). Returns how many
+// images have different logits.
 int images_that_differ(const std::string& checkpoint, const std::string& folder) {
   const ExperimentConfig config = parse_config_text(checkpoint_config(checkpoint), checkpoint);
   const SampleInfo sample = sample_info(config);

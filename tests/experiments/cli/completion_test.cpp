@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// completion_test.cpp: shell completion: the scripts, and the words that they ask for.
+// completion_test.cpp: tests shell completion: the scripts for the shells, and the words that the
+// program offers to these scripts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +60,8 @@ TEST(Completion, BashOffersCommandsOptionsConfigsKeysAndValues) {
   EXPECT_EQ(offered("explain quickstart optim.mom"), (std::vector<std::string>{"optim.momentum="}));
   EXPECT_EQ(offered("run quickstart -o out seed = 3 optim.mom"),
             (std::vector<std::string>{"optim.momentum="}));
-  // bash has split the word at the '=' and replaces only the part after the '='.
+  // bash splits a word at '=' and replaces only the text after the '=', so the offered words omit
+  // the text before it.
   EXPECT_TRUE(holds(offered("run quickstart conv.algorithm = \"\""), "im2col_gemm"));
   EXPECT_EQ(offered("run quickstart data.set = cif"), (std::vector<std::string>{"cifar10"}));
   EXPECT_EQ(offered("init --model resn"), (std::vector<std::string>{"resnet18"}));

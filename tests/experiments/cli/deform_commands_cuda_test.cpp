@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_commands_cuda_test.cpp: `bench deform_conv2d` and `op deform_conv2d` with --device
-// cuda, and `places` of a run on it.
+// deform_commands_cuda_test.cpp: tests `bench deform_conv2d` and `op deform_conv2d` with --device
+// cuda, and `places` on a run that was trained there.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hostile_text_test.cpp: files may contain text that acts on a terminal, in a spreadsheet or in a
-// config. Such text has no effect in the program's output.
+// hostile_text_test.cpp: tests that hostile text in files has no effect in the output: control
+// sequences of terminals, formulas of spreadsheets, syntax of configs.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -84,7 +84,7 @@ TEST_F(HostileText, OfAConfigReachesNoTerminal) {
   }
 }
 
-// YAML has an escape for each control character, so no text is lost.
+// The output escapes every control character, as YAML allows, so no text is lost.
 TEST_F(HostileText, OfAConfigIsTheSameWhenItIsReadAgain) {
   write_file(root / "n.yaml",
              "name: small\ndata: {set: mnist, root: \"a\\tb\\e\\x01\"}\nmodel: {type: lenet5}\n");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_once_test.cpp: the machine is measured once, by one of two processes. It is not measured
-// when this is switched off or without a cache folder, and it is measured again later if it was
-// busy.
+// measure_once_test.cpp: tests when the program measures the machine. Only one of two processes
+// measures. No process measures if measuring is switched off or there is no cache folder. After a
+// measurement on a busy machine, the program measures again later.
 #include "experiments/cli/measure_once.h"
 
 #include <fcntl.h>
@@ -87,7 +87,8 @@ TEST_F(MeasureOnceTest, AnInterruptedMeasurementLeavesNothing) {
   EXPECT_TRUE(measure_once(how()));
 }
 
-// Another measuring process holds the lock; this one waits and uses its result.
+// Another process measures and holds the lock. The tested process waits, then uses the stored
+// result.
 TEST_F(MeasureOnceTest, OneOfTwoMeasures) {
   const std::string path = cpu_ceilings_path();
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
@@ -109,7 +110,7 @@ TEST_F(MeasureOnceTest, OneOfTwoMeasures) {
   EXPECT_EQ(measured_, 0);
 }
 
-// A mistyped word is reported before the machine is measured, which takes three seconds.
+// A measurement takes three seconds, so the program reports a mistyped argument before it measures.
 TEST(MeasureThisMachineOnce, ComesBehindTheChecks) {
   const testing::TemporaryFolder folder;
   for (const char* words :
@@ -120,7 +121,7 @@ TEST(MeasureThisMachineOnce, ComesBehindTheChecks) {
     const testing::Called answer = testing::call_program(
         words, folder.path(), "CONVSCOPE_MEASURE= CONVSCOPE_CACHE_DIR=" + folder.path());
     EXPECT_EQ(answer.err.find("measuring"), std::string::npos) << words << "\n" << answer.err;
-    // On a busy machine nothing is printed, but the lock is still taken.
+    // On a busy machine a process that measures prints nothing, but creates this lock file.
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/ceilings_cpu.json.measuring")) << words;
     EXPECT_EQ(answer.code == 0, std::string(words).ends_with("--dry-run")) << words;
   }

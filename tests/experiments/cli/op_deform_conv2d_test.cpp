@@ -37,8 +37,8 @@ class OpDeformCommand : public OpFiles {
     write_npy(at("dy.npy"), t.dy);
   }
 
-  // Returns the exit code of `convscope op deform_conv2d --x x.npy --offset offset.npy --w w.npy
-  // <more>`.
+  // Calls `convscope op deform_conv2d --x x.npy --offset offset.npy --w w.npy <more>` and returns
+  // its exit code.
   int run(const Words& more) {
     return call_op(
         {"deform_conv2d", "--x", at("x.npy"), "--offset", at("offset.npy"), "--w", at("w.npy")},
@@ -49,7 +49,8 @@ class OpDeformCommand : public OpFiles {
     return run(more);
   }
 
-  // All outputs of `z` from these files equal those of the algorithm `name` itself.
+  // Expects that the command's output files equal the outputs of a direct call of the algorithm
+  // `name`.
   void expect_outputs(const Problem& z, const DeformConv2dTensors& t, const Words& sizes,
                       const std::string& name) {
     Words words = {"--b",      at("b.npy"),  "--dy",          at("dy.npy"),
@@ -86,7 +87,7 @@ class OpDeformCommand : public OpFiles {
         sum += value;
         size += std::abs(value);
       }
-      // The bound allows one rounding per addition and one rounding of the result.
+      // The error bound allows one rounding for each addition and one for the final result.
       const double terms = static_cast<double>(z.n * pixels);
       EXPECT_NEAR(db.at(k), sum, terms * eps_of(z.dtype, z.math) * size) << k;
     }

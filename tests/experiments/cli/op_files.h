@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_files.h: shared parts of tests of `convscope op`: a folder for arrays, and calls of the
-// command in a separate process.
+// op_files.h: helpers for tests of `convscope op`: a folder with arrays, and calls of the command
+// in a separate process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ class OpFiles : public ::testing::Test {
 
   std::string at(const std::string& name) const { return folder_ / name; }
 
-  // Returns the exit code of `convscope op <words> <more>`; output_ and errors_ are its output.
+  // Calls `convscope op <words> <more>` and returns its exit code. Stores stdout in output_ and
+  // stderr in errors_.
   int call_op(const Words& words, const Words& more) {
     Words all = {"op"};
     all.insert(all.end(), words.begin(), words.end());

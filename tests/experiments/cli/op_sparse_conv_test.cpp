@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_sparse_conv_test.cpp: `convscope op sparse_conv` on files: rows in the user's order, results,
-// checks, exit codes.
+// op_sparse_conv_test.cpp: tests `convscope op sparse_conv` on files: rows in the user's order,
+// results, checks, exit codes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ using Words = std::vector<std::string>;
 
 class OpSparseCommand : public OpFiles {
  protected:
-  // Writes the files of a case. Sites are in a random order, and the rows of all files follow it.
+  // Writes the input files of a case. The sites are in a random order; the rows of the other files
+  // have the same order.
   void write_case(const SparseCase& of, DType dtype = DType::f32) {
     problem_ = problem_of(of, dtype);
     tensors_ = sparse_tensors(problem_, /*integers=*/true);
@@ -51,8 +52,8 @@ class OpSparseCommand : public OpFiles {
     }
   }
 
-  // Returns the exit code of `convscope op sparse_conv --sites sites.npy --x x.npy --w w.npy
-  // <more>`.
+  // Returns the exit code of `convscope op sparse_conv --sites sites.npy --x x.npy --w
+  // w.npy <more>`.
   int run(const Words& more) {
     return call_op(
         {"sparse_conv", "--sites", at("sites.npy"), "--x", at("x.npy"), "--w", at("w.npy")}, more);
@@ -174,8 +175,8 @@ TEST_F(OpSparseCommand, ExplainsWhatEachAlgorithmCosts) {
     EXPECT_NE(output_.find(cat(" ", verdicts.front().limit, " ")), std::string::npos) << output_;
   }
   EXPECT_NE(output_.find(" 1.00x "), std::string::npos) << output_;
-  // Every algorithm refuses half precision with a reason. The command needs no output file for
-  // this.
+  // In half precision every algorithm is refused with a reason. This list of reasons needs no
+  // output file.
   write_npy(at("x.npy"), read_npy(at("x.npy")).to(DType::f16));
   write_npy(at("w.npy"), read_npy(at("w.npy")).to(DType::f16));
   ASSERT_EQ(run({"--explain", "--algorithm", "native,auto"}, sizes_), 0) << errors_;

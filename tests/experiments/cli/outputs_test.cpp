@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// outputs_test.cpp: an unwritable output is reported before the work begins. The work itself would
-// fail here for another reason.
+// outputs_test.cpp: tests that the program reports an unwritable output before it starts to work.
+// In these cases the work would fail for another reason, so the order of the two errors is visible.
 #include <gtest/gtest.h>
 
 #include "tests/experiments/report/run_folders.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// robust_command_test.cpp: unusual surroundings of the program: closed streams, names that are not
-// UTF-8, paths that no system call accepts, another process on the same run, unusable data and
-// configs.
+// robust_command_test.cpp: tests the program under unusual conditions: closed streams, names that
+// are not UTF-8, paths that no system call accepts, another process on the same run, unusable data
+// and configs.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -35,8 +35,8 @@ class Unusual : public ::testing::Test {
   const std::string run = "run " + config + " -o " + (root / "runs");
 };
 
-// The program opens missing streams. Otherwise a file of the run would get the number of a stream,
-// and messages would be written into this file.
+// If stdin, stdout or stderr is closed, the program opens it on /dev/null. Otherwise a file of the
+// run would get the descriptor of stdout or stderr, and messages would be written into this file.
 TEST_F(Unusual, ClosedStreamsLeaveTheFilesOfARunAlone) {
   call_program(run + " 2>&- 1>&- 0<&-");
   const std::string folder = resolve_run(root / "runs/small");
@@ -95,7 +95,7 @@ TEST_F(Unusual, ResumeAutoRefusesARunThatAnotherProcessWorksOn) {
     const auto refused = call_program(run + " train.epochs=2 --resume auto");
     EXPECT_EQ(refused.code, 2) << refused.err;
     EXPECT_NE(refused.err.find("expected a run that no process works on"), std::string::npos);
-    // A run with another config of the same name is not resumed.
+    // A run that has the same name but another config is not resumed.
     EXPECT_EQ(call_program(run + " -q train.epochs=1 seed=5 --resume auto").code, 0);
   }
   EXPECT_EQ(call_program(run + " -q train.epochs=2 --resume auto").code, 0);
@@ -140,7 +140,7 @@ std::string big_endian(std::int64_t value) {  // big-endian
   return out;
 }
 
-// Writes images of one colour and their labels as files of MNIST.
+// Writes images of a single colour, and their labels, in the file format of MNIST.
 void write_digits(const std::string& folder, const std::string& part, std::int64_t count,
                   std::int64_t side) {
   std::filesystem::create_directories(folder);
@@ -153,8 +153,8 @@ void write_digits(const std::string& folder, const std::string& part, std::int64
   write_file(folder + "/" + part + "-labels-idx1-ubyte", labels);
 }
 
-// A failed run has the exit code of its phase, whatever function noticed the failure: 3 config, 4
-// data, 1 training and evaluation.
+// The exit code of a failed run depends only on the phase that failed: 3 for the config, 4 for the
+// data, 1 for training and evaluation.
 class ExitCodes : public ::testing::Test {
  protected:
   void SetUp() override {

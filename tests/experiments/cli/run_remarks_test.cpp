@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_remarks_test.cpp: remarks of `convscope run` on the value of its results: gates, the choice
-// of the best weights, masks and quantisers, a busy machine.
+// run_remarks_test.cpp: tests the remarks in which `convscope run` qualifies its results: gates,
+// the choice of the best weights, masks and quantisers, a busy machine.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -78,7 +78,7 @@ TEST(RunRemarks, AnExportCountsInTheWordsOfTheRun) {
   const Called made =
       call_program("export runs/quickstart --compact small.safetensors", folder.path());
   ASSERT_EQ(made.code, 0) << made.err;
-  // "c1 ... 4 of 6 ..." in the table of the run equals "(4 alive)" of the export.
+  // The run's table says "c1 ... 4 of 6 ..."; the export must say "(4 alive)" with the same number.
   const std::size_t row = run.err.find("\nc1 ");
   const std::size_t of = run.err.find(" of 6", row);
   ASSERT_NE(of, std::string::npos) << run.err;
@@ -105,7 +105,7 @@ TEST(MachineLoad, IsSeenByRunAndBench) {
     GTEST_SKIP() << "this process may not use all cores, so the test cannot keep them busy";
   }
   const testing::TemporaryFolder folder;
-  // Starts as many busy programs as cores, which run until the command ends.
+  // Starts one busy program per core; each runs until the command ends.
   const auto call_beside = [&](const std::string& arguments) {
     return call_shell(
         "pids=; for i in $(seq $(nproc)); do timeout 60 sh -c 'while :; do :; done' & "

@@ -87,7 +87,8 @@ TEST(ShippedConfigs, TheListHasEachWithASentence) {
   EXPECT_EQ(call_program("config list nonsense", folder.path()).code, 2);
 }
 
-// Finds configs by the paths in the documents and by name, from a folder outside of the repository.
+// The program finds configs by the paths in the documents and by name, even if it is called from
+// another folder.
 TEST(ShippedConfigs, ShapesAreFoundByTheirNames) {
   const testing::TemporaryFolder folder;
   const std::string shipped = shipped_shapes() + "/lenet.txt";
@@ -105,7 +106,7 @@ TEST(ShippedConfigs, ShapesAreFoundByTheirNames) {
   EXPECT_NE(missing.err.find("lenett"), std::string::npos) << missing.err;
 }
 
-// A shipped config with results states its whole recipe, because defaults may change.
+// Default values may change, so a shipped config with published results states every setting.
 TEST(ShippedConfigs, SayTheirWholeRecipe) {
   const auto check = [](const ExperimentConfig& config, const std::string& path) {
     EXPECT_TRUE(config.origins.contains("optim.lr")) << path;

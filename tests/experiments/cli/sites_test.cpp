@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sites_test.cpp: `convscope sites`: counts of active sites through a network, the figure, files.
+// sites_test.cpp: tests `convscope sites`: the counts of active sites after each layer of a
+// network, the figure, and the written files.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -25,7 +26,7 @@ Places set_of(const SparseSites& sites) {
   return {places.begin(), places.end()};
 }
 
-// Returns where a 3x3 kernel with padding 1 covers a site, from the coordinates.
+// Computes from coordinates at which outputs a 3x3 kernel with padding 1 reads at least one site.
 Places met(const Places& sites, std::int64_t stride, std::int64_t height, std::int64_t width) {
   Places out;
   for (std::int64_t n = 0; n < 2; ++n) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_commands_cuda_test.cpp: `bench sparse_conv`, `bench sparse_net` and `op sparse_conv` with
-// --device cuda: what is checked, timed and written, and the refusal of a build without algorithms.
+// sparse_commands_cuda_test.cpp: tests `bench sparse_conv`, `bench sparse_net` and `op sparse_conv`
+// with --device cuda: checks, times and output files. A build without CUDA algorithms must refuse.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -36,7 +36,8 @@ class SparseCommandsOnCuda : public CudaTest {
     return code;
   }
   std::string at(const std::string& name) const { return folder_ / name; }
-  // Returns whether the call fails with exit code 5 and a sentence because there is no algorithm.
+  // If the build has no CUDA algorithm, expects exit code 5 and an error sentence, and returns
+  // true.
   bool has_none(const std::string& line) {
     if (!sparse_conv_algorithms(DeviceType::cuda).names().empty()) return false;
     EXPECT_EQ(call(line), 5) << errors_;
@@ -124,7 +125,8 @@ TEST_F(SparseCommandsOnCuda, OpWritesWhatTheCpuComputes) {
         << name;
   }
   if (!takes(ComputePrecision::f16)) return;
-  // Half precision represents the operands exactly, so only results are rounded; files stay f32.
+  // The operands are exact in half precision, so only the results are rounded. The output files
+  // stay f32.
   ASSERT_EQ(call(cat(line, " --device cuda --precision f16 --out-y ", at("half"))), 0) << errors_;
   EXPECT_EQ(read_npy(at("half")).dtype(), DType::f32);
   EXPECT_TRUE(near(read_npy(at("half")), read_npy(at("cpuy")), 1e-3, 0.5));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_export_test.cpp: `convscope export RUN --sparse FILE`, and `eval` of such a file: the
-// accuracy of the run, the bytes in the report, and refusals.
+// sparse_export_test.cpp: tests `convscope export RUN --sparse FILE`, and `eval` of the exported
+// file: it has the accuracy of the run, its reported size is right, and wrong uses are refused.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -48,7 +48,7 @@ TEST(SparseExport, IsEvaluatedLikeTheRun) {
     ASSERT_EQ(of_file.code, 0) << of_file.err;
     EXPECT_EQ(of_file.out, of_run.out);
     EXPECT_NE(of_file.out.find("accuracy"), std::string::npos);
-    // The run has written the same file at its end, with the size in the reports.
+    // At its end the run has written the same file and reported the file's size.
     EXPECT_EQ(text_of(folder.path() + "/s.safetensors"), text_of(run + "/" + kSparseModel));
     const auto size = static_cast<double>(std::filesystem::file_size(run + "/" + kSparseModel));
     EXPECT_EQ(weight_size(read_run(run)).stored_bytes, size);
@@ -59,7 +59,7 @@ TEST(SparseExport, IsEvaluatedLikeTheRun) {
   }
 }
 
-// A run with `execute: sparse` in which every layer ran dense reports this.
+// A run with `execute: sparse` must say so if every layer ran dense.
 TEST(SparseExport, TheRunSaysWhatWasExecuted) {
   const testing::TemporaryFolder folder;
   const RunData dense = read_run(run_in(folder, kBlocks + " conv.algorithm=direct --name dense"));
@@ -76,8 +76,8 @@ TEST(SparseExport, TheRunSaysWhatWasExecuted) {
   const RunData codes = read_run(run_in(folder, "\"quant={execute: int8_always}\" --name codes"));
   EXPECT_EQ(codes.summary->execution, "int8");
   EXPECT_EQ(codes.layers.text(0, "inference"), "int8_chain: c1+c2");
-  // The config names an f32 algorithm for the convolutions, but the linear layers still multiply
-  // codes.
+  // The config names an f32 algorithm for the convolutions, so only the linear layers multiply
+  // integer codes.
   const RunData named = read_run(
       run_in(folder, "\"quant={execute: int8_always}\" conv.algorithm=im2col_gemm --name named"));
   EXPECT_EQ(named.layers.text(0, "inference"), "im2col_gemm");

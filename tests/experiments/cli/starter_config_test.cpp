@@ -110,8 +110,7 @@ RunSummary summary_of(const std::string& folder, const std::string& name) {
 
 TEST(StarterConfig, Learns) {
   const testing::TemporaryFolder folder;
-  // Runs the config as written, but with a smaller network and less data where the network is
-  // large.
+  // Runs the config, but replaces a large network by a smaller one with less data.
   const std::pair<std::string, std::string> kCases[] = {
       {"lenet5", ""},
       {"resnet18", "model.widths=[4,8,16,32] data.train_size=1500 data.image_size=16"},
@@ -130,7 +129,7 @@ TEST(StarterConfig, Learns) {
   }
 }
 
-// A config with only the data set and the network learns with the defaults.
+// A config that names only the data set and the network learns with the default settings.
 TEST(StarterConfig, TheDefaultsLearnInOneEpoch) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder / "m.yaml") << "data: {set: synthetic_digits}\nmodel: {type: lenet5}\n";

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `convscope sweep --launcher mpi` with a real mpirun: mpi_sweep_test.py PROGRAM. Exit
-code 77, for 'skipped', where mpirun is not installed."""
+"""Tests `convscope sweep --launcher mpi` with mpirun: mpi_sweep_test.py PROGRAM. Without mpirun,
+the exit code is 77 (skipped)."""
 import os
 import pathlib
 import shutil
@@ -21,8 +21,8 @@ def setUpModule():
     global SWEEPS, CONFIG, TABLE, BITS
     place = tempfile.TemporaryDirectory(prefix="convscope-mpi-")
     unittest.addModuleCleanup(place.cleanup)
-    # A newcomer's environment: without the variables that Open MPI needs in a container where the
-    # tests run as root.
+    # A new user's environment lacks the variables that Open MPI needs when the tests run as root in
+    # a container.
     env = {name: value for name, value in os.environ.items() if not name.startswith("OMPI_")}
     SWEEPS = Sweeps(PROGRAM, pathlib.Path(place.name) / "work", env)
     CONFIG = SWEEPS.config(seeds="1", images=6400, epochs=20)
@@ -67,7 +67,8 @@ class Mpi(unittest.TestCase):
         states = [state_of(run) for run in runs_in(folder)]
         self.assertNotIn("RUNNING", states)
         self.assertIn("INTERRUPTED", states)
-        # The next sweep loses a worker. As after a node failure, mpirun ends the other workers.
+        # In the next sweep one worker is killed. mpirun then ends the other workers, as it does
+        # after a node failure.
         lost = SWEEPS.start(*self.words("-o", "stopped"))
         self.wait_for_runs(folder, 1)
         for worker in processes_with("sweep", str(folder), "--work")[-1:]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a complete Slurm on this machine, in a separate folder and on separate ports: one controller, and
-nodes that are slurmd processes. An installed Slurm is not touched; stop() ends everything."""
+"""Runs a complete Slurm on this machine, with its files and ports separate from an installed Slurm. The
+cluster has one controller, and each node is a slurmd process; stop() ends all of them."""
 import getpass
 import os
 import pathlib
@@ -13,7 +13,8 @@ import subprocess
 import time
 
 DAEMONS = ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo"]
-# A longer wait means a hang. A machine that compiles during the tests is several times slower than an idle one.
+# A longer wait means a hang. The limit is generous, because a machine that compiles during the tests is several
+# times slower.
 PATIENCE_S = 180
 
 
@@ -22,7 +23,8 @@ def path_with_daemons():
 
 
 def missing():
-    """Returns the first program that is missing; "" when there is none."""
+    """Returns the name of the first required program that is missing, or "" when all are
+    installed."""
     for name in DAEMONS:
         if not shutil.which(name, path=path_with_daemons()):
             return name
@@ -151,7 +153,8 @@ class Cluster:
         return [tuple(line.split("|")) for line in out.splitlines()]
 
     def step_daemons(self, node):
-        """Returns the processes that manage the tasks of a node: they outlive its slurmd."""
+        """Returns the processes that manage the tasks of a node; they keep running when the node's
+        slurmd ends."""
         wanted = {f"SLURM_CONF={self.folder}/slurm.conf".encode(), f"SLURMD_NODENAME={node}".encode()}
         found = set()
         for entry in pathlib.Path("/proc").iterdir():
@@ -166,7 +169,7 @@ class Cluster:
         return found
 
     def lose_node(self, name):
-        """Kills everything at once, as when a machine loses its power. Returns the killed processes."""
+        """Kills all processes at once, as a power failure does, and returns them."""
         killed = [self.processes[f"slurmd.{name}"].pid]
         for daemon in self.step_daemons(name):
             killed += descendants(daemon)
@@ -176,9 +179,9 @@ class Cluster:
         return killed
 
     def end_pauses(self):
-        """Shortens the two minutes that Slurm waits before it restarts a task to two seconds. A node refuses
-        a task that restarts in the second in which it ended ('Job credential revoked'); the controller would
-        then fail the task for good."""
+        """Shortens Slurm's wait before it restarts a task from two minutes to two seconds. A shorter wait
+        fails: in the second in which a task ended, the node refuses its restart ('Job credential revoked'),
+        and the controller gives the task up."""
         now, pausing = time.monotonic(), {}
         for line in self.ask("squeue", "-h", "-r", "-o", "%A|%T|%r").splitlines():
             job, state, reason = line.split("|")
@@ -189,7 +192,7 @@ class Cluster:
         self.pausing = pausing
 
     def told_of(self, job):
-        """Returns the lines of the controller's log about an array of jobs."""
+        """Returns the lines of the controller's log that concern one job array."""
         lines = (self.folder / "slurmctld.log").read_text().splitlines()
         return "\n".join(line for line in lines if re.search(rf"\bJobId={job}(_|\b)", line))
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `convscope sweep --launcher slurm` on a real Slurm of two nodes: slurm_sweep_test.py PROGRAM. Exit code
-77, for 'skipped', where Slurm is not installed."""
+"""Tests `convscope sweep --launcher slurm` on a Slurm cluster of two nodes: slurm_sweep_test.py PROGRAM.
+Without Slurm, the exit code is 77 (skipped)."""
 import json
 import os
 import pathlib
@@ -60,7 +60,8 @@ def setUpModule():
 
 
 class LimitedMember:
-    """Puts a member to sleep until its time limit, so that the limit hits in the middle."""
+    """Stops a member by a signal until its time limit, so that the limit ends it in the middle of
+    its training."""
 
     def __init__(self):
         answer = SWEEPS.call(CONFIG, *ONE, "--name", "limited", "-o", "limited", "--threads", 1,
@@ -70,7 +71,7 @@ class LimitedMember:
         self.job = json.loads((self.folder / "sweep.slurm.json").read_text())["job"]
         run = wait_until(lambda: next((one for one in runs_in(self.folder) if steps_of(one) > 5), None),
                          "the limited member trains", pause=0.002)
-        # Only processes of this test: another one may run on this machine.
+        # Selects only processes of this test, because other tests may run on this machine.
         self.pids = [pid for pid in processes_with("convscope", "run", "/limited/limited", "--color never")
                      if self.is_ours(pid)]
         self.steps, self.run, self.begin = steps_of(run), run, time.monotonic()
@@ -86,8 +87,8 @@ class LimitedMember:
             return False
 
     def wake_at_limit(self):
-        """A process that has ended, such as a short child of the member, must not stop the loop that wakes the
-        others."""
+        """Wakes all stopped processes. A process that has already ended, such as a short child of the member,
+        must not end this loop."""
         there = self.pids
         while there:
             time.sleep(0.1)
@@ -116,7 +117,7 @@ class LimitedMember:
 
 
 class LostNode:
-    """A sweep loses node b in the middle; Slurm takes half a minute to notice."""
+    """Node b fails in the middle of a sweep; Slurm notices after half a minute."""
 
     def __init__(self):
         self.folder = SWEEPS.folder / "lost/small"
@@ -178,7 +179,7 @@ class Slurm(unittest.TestCase):
         first.communicate()
         arrays = self.arrays_of(folder)
         self.assertEqual(len(arrays), 1)
-        # A command on this machine also refuses to train at the same time as the array.
+        # While the array trains, a second command on this machine refuses to train the same sweep.
         local = SWEEPS.call(LONG, "-o", "followed", "--threads", 1)
         self.assertEqual(local.code, 2, local)
         self.assertIn(f"whose members job {arrays.copy().pop()} of Slurm trains", local.err)
@@ -208,7 +209,8 @@ class Slurm(unittest.TestCase):
         local.send_signal(signal.SIGTERM)
         local.communicate(timeout=PATIENCE_S)
         self.assertEqual(local.returncode, 143)
-        # ... others run by Slurm again, without a waiting command, and are cancelled from outside ...
+        # ... then Slurm runs the other members again, without a waiting command, and another command
+        # cancels them ...
         answer = SWEEPS.call(*self.on_slurm("-o", "cancelled", "--detach"))
         self.assertEqual((answer.code, answer.out), (0, ""), answer)
         self.wait_for_tasks(folder)

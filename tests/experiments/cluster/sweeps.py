@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of sweeps on several nodes: a small sweep, calls of the program, and what two
-sweeps must have in common: the table without its times, and the bits of every run."""
+"""Helpers for the tests of sweeps on several nodes: a small sweep, calls of the program, and the
+results that two equal sweeps share (the table without times, and the bits of every run)."""
 import csv
 import io
 import json
@@ -78,7 +78,7 @@ class Answer:
 
 
 def without_times(text):
-    """Returns the rows of a table in CSV without the columns that differ between two runs of one
+    """Returns the rows of a CSV table, without the columns that differ between two runs of the same
     member."""
     rows = list(csv.DictReader(io.StringIO(text)))
     return [{key: value for key, value in row.items() if not key.startswith("avg_") and key != "busy"}
@@ -86,8 +86,8 @@ def without_times(text):
 
 
 def bits_of(sweep):
-    """Returns the runs of a sweep's folder by row and seed; each member must have finished exactly
-    once."""
+    """Returns the runs in a sweep's folder by row and seed. Checks that each member has finished
+    exactly once."""
     found = {}
     for run in run_files.finished(sweep):
         member = f"{run.parent.name} s{run.name.split('-s')[1].split('-')[0]}"
@@ -136,7 +136,7 @@ def claims_in(sweep):
 
 
 def processes_with(*words):
-    """Returns the numbers of the processes whose command line holds all these words."""
+    """Returns the ids of the processes whose command line contains all these words."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests workers of one sweep without a cluster: rivals, killed workers, a full disk, missing files, and
-options that exclude each other: workers_test.py PROGRAM"""
+"""Tests several workers of one sweep without a cluster: workers that compete, killed workers, a full
+disk, missing files, and options that exclude each other: workers_test.py PROGRAM"""
 import json
 import os
 import pathlib
@@ -52,7 +52,8 @@ class Workers(unittest.TestCase):
     def test_three_of_them_train_each_member_once(self):
         folder = self.prepare("three")
         workers = [SWEEPS.start(folder, "--work", "--threads", 1) for _ in range(3)]
-        # One worker is killed in the middle, and another worker takes its member over.
+        # One worker is killed in the middle of its member; another worker then trains the member to
+        # its end.
         claim = wait_until(lambda: next((one for one in claims_in(folder).values() if one["held"]
                                          and one["pid"] == workers[0].pid), None), "it has a member",
                            pause=0.002)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// compare_benches_test.cpp: `convscope compare` of benchmark files: which rows are matched, what is
-// noise, and what ends with exit code 7.
+// compare_benches_test.cpp: tests `convscope compare` on benchmark files: which rows are matched,
+// which differences count as noise, and which lead to exit code 7.
 #include "experiments/compare/compare_benches.h"
 
 #include <array>
@@ -106,7 +106,8 @@ TEST_F(CompareBenches, of_older_files_compares_the_middle_of_the_samples) {
 }
 
 TEST_F(CompareBenches, of_several_files_a_side_compares_the_calls_and_not_the_samples) {
-  // Within each file the blocks are close together; the calls of one program differ by 20 %.
+  // The samples within each file differ little, but the times of repeated calls of the same program
+  // differ by 20 %.
   std::string a, b, c;
   const double calls[] = {2.0, 2.4, 2.2};
   for (int i = 0; i < 3; ++i) {
@@ -199,7 +200,8 @@ TEST_F(CompareBenches, ends_with_7_above_the_factor) {
   const Output called = run_here({"compare", a, b, "--fail-above", "1.1"});
   EXPECT_EQ(called.code, 7);
   EXPECT_EQ(called.err, "regression: B: n=1,c=3 forward direct cpu 2 takes 1.250 times as long\n");
-  // The row is slower by more than the factor, but by less than the noise.
+  // The row is slower by more than the allowed factor of 1.1, but the difference is within the
+  // noise.
   const std::string loud = write("c.json", {row("direct", 2, 0.4), row("fft", 8)});
   const std::string louder = write("d.json", {row("direct", 2.5, 0.4), row("fft", 8)});
   EXPECT_EQ(run_here({"compare", loud, louder, "--fail-above", "1.1"}).code, 0);
@@ -215,7 +217,7 @@ TEST_F(CompareBenches, ends_with_9_where_a_busy_machine_decides) {
   EXPECT_TRUE(called.err.starts_with("undecided: the machine was busy: B: n=1,c=3 forward direct"))
       << called.err;
   EXPECT_NE(called.out.find("slower (busy)"), std::string::npos) << called.out;
-  // One slow row of a quiet case is enough for exit code 7.
+  // On a quiet machine, one slow row is enough for exit code 7.
   json quiet = row("fft", 16);
   quiet["cores_of_others"] = 0.1;
   write("b.json", {row("direct", 2.5), quiet}, busy);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// compare_runs_test.cpp: `convscope compare` of runs: which runs a side has, how they differ, and
-// what it reports about noise.
+// compare_runs_test.cpp: tests `convscope compare` on runs: which runs belong to each side, how the
+// sides differ, and what the command reports about noise.
 #include "experiments/compare/compare_runs.h"
 
 #include <nlohmann/json.hpp>
@@ -102,7 +102,7 @@ TEST_F(Compare, says_which_differences_are_more_than_noise) {
   EXPECT_LT(acc["low"].get<double>(), 5.2);
   EXPECT_GT(acc["low"].get<double>(), 4.5);
   EXPECT_EQ(acc["outcome"], "better");
-  // Runs of equal seeds have equal times, so the sides do not differ.
+  // Runs with equal seeds have equal times here, so the two sides do not differ.
   EXPECT_EQ(metric(all, "avg_forward")["outcome"], "within noise");
   EXPECT_EQ(metric(all, "avg_backward")["outcome"], "same");  // no deviation on either side
   // The two sides in the other order.
@@ -171,7 +171,8 @@ TEST_F(Compare, a_side_is_the_newest_config_with_one_run_for_each_seed) {
       << side.remarks[0];
   EXPECT_NE(side.remarks[1].find("1 earlier run with the same seed is left out"),
             std::string::npos);
-  // A run folder means that run, whatever else is in the folder.
+  // If the path of a run folder is given, the side has only this run, even if the parent folder
+  // holds more runs.
   EXPECT_EQ(read_run_side(root() + "/small/2025-01-01_000000-s1", root()).runs.size(), 1u);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// significance_test.cpp: the statistical tests of `convscope compare`, against values computed with
-// 30 digits (mpmath) and by counting all orders.
+// significance_test.cpp: tests the statistics of `convscope compare` against values computed with
+// 30 digits (mpmath) and by enumeration of all orders.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -63,7 +63,8 @@ TEST(Welch, compares_two_means_of_different_variance) {
   const WelchTest small = welch_test(mean_std({98.1, 98.3, 98.2}), mean_std({98.6, 98.5, 98.9}));
   EXPECT_NEAR(small.p, 0.0421715675734385119, 1e-9);
   EXPECT_NEAR(small.low, 0.0318370098584270424, 1e-9);
-  // 4 and 2 values with variances of 5/3 and 50: t = 12.5 / sqrt(5/12 + 25).
+  // t = 12.5 / sqrt(5/12 + 25) for two samples, one of 4 values with variance 5/3 and one of 2
+  // values with variance 50.
   const WelchTest uneven = welch_test(mean_std({1, 2, 3, 4}), mean_std({10, 20}));
   EXPECT_NEAR(uneven.t, 2.4794235184023234, 1e-12);
   EXPECT_NEAR(uneven.degrees, 1.0335154152393298, 1e-12);
@@ -74,7 +75,8 @@ TEST(Welch, refuses_what_says_nothing_about_noise) {
   EXPECT_THROW(welch_test(mean_std({1, 1}), mean_std({2, 2})), Error);
 }
 
-// For samples without a difference, p < 0.05 occurs in five of a hundred.
+// If two samples have the same distribution, a right test finds p < 0.05 in five of a hundred
+// trials.
 TEST(Welch, errs_as_often_as_it_says) {
   std::mt19937 random(7);
   std::normal_distribution<double> normal(50, 2);
@@ -102,8 +104,8 @@ TEST(RankTest, counts_orders_where_no_values_are_equal) {
 
 TEST(RankTest, of_equal_values_finds_nothing) {
   EXPECT_EQ(rank_test({2, 2, 2, 2}, {2, 2, 2, 2}).p, 1);
-  // U = 5.5 of 20 with ties of 3 and 2 values: the variance is 20 / 12 (10 - 30 / 72), and the
-  // distance from the mean, with the continuity correction, is 4.
+  // The two samples have 20 pairs and U = 5.5. Ties of 3 and of 2 values reduce the variance to 20
+  // / 12 (10 - 30 / 72). With the continuity correction, U differs from its mean by 4.
   EXPECT_NEAR(rank_test({1, 2, 3, 3}, {1, 0.5, 3, 2.5, 0.25}).p,
               std::erfc(4.0 / std::sqrt(2 * 20.0 / 12 * (10 - 30.0 / 72))), 1e-12);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm_lists_test.cpp: lists of algorithms in a config, as text and as a YAML list, for all
-// directions, for one direction, or for one layer; and the errors of wrong lists.
+// algorithm_lists_test.cpp: tests lists of algorithms in a config, written as text or as a YAML
+// list, for all directions, one direction or one layer. Also tests the errors for wrong lists.
 #include <gtest/gtest.h>
 
 #include "experiments/config/build.h"

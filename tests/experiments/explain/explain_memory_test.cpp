@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// explain_memory_test.cpp: `explain` runs nothing, so it needs no memory for a network of any size,
-// and times nothing.
+// explain_memory_test.cpp: tests that `explain` runs no kernel: it times nothing, and accepts
+// networks that are larger than the memory.
 #include <gtest/gtest.h>
 
 #include <filesystem>

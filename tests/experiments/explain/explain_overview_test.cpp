@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// explain_overview_test.cpp: what `convscope explain` prints for configs that run: short by
-// default, the whole table of a named layer, and correct marks.
+// explain_overview_test.cpp: tests the output of `convscope explain` for valid configs: a short
+// table by default, the whole table for a named layer, and the marks of the chosen algorithms.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,7 +108,7 @@ TEST(ExplainSteps, AreListedOnDemand) {
   EXPECT_NE(all.find("\nc2  n=64"), std::string::npos);
 }
 
-// The starred algorithms of a direction are exactly those that the training step runs.
+// For each direction, `explain` stars exactly the algorithms that the training step runs.
 TEST(ExplainMarks, NothingIsStarredThatDoesNotRun) {
   const std::map<std::string, std::string> configs = {
       {"quickstart", ""},

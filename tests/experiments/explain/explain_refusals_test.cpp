@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// explain_refusals_test.cpp: refused algorithms and lists of algorithms, in `explain` and in `run`;
-// what a run reports about check:a,b.
+// explain_refusals_test.cpp: tests how `explain` and `run` report refused algorithms and refused
+// lists of algorithms, and what a run reports about the policy check:a,b.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

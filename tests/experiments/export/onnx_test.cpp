@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// onnx_test.cpp: the bytes of ONNX files, read back: operators, attributes, constants, and that a
-// network without an ONNX equivalent is refused. experiments/peers/onnx_vs_convscope.py compares
-// results.
+// onnx_test.cpp: reads exported ONNX files back and checks their operators, attributes and
+// constants. A network without an ONNX equivalent must be refused.
+// experiments/peers/onnx_vs_convscope.py compares results.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -77,7 +77,8 @@ Constant constant_of(const ProtobufMessage& graph, const std::string& name) {
   return {};
 }
 
-// Checks that every value is written once and before it is read, and that every constant is read.
+// Checks that each value is written exactly once, before any node reads it, and that every constant
+// is read.
 void expect_whole(const ProtobufMessage& graph) {
   std::set<std::string> there, unread;
   for (const ProtobufMessage& tensor : graph.messages(5)) {
@@ -158,7 +159,8 @@ TEST(Onnx, OfAQuantisedLeNetHasCodesAndSteps) {
   const ProtobufMessage graph = graph_of(*network, {1, 28, 28});
   expect_whole(graph);
   const std::vector<std::string> lines = lines_of(graph);
-  // Codes of 8 bits need no Clip. The images have signed codes.
+  // The images have signed codes. 8-bit codes fill the range of the ONNX type, so the graph needs
+  // no Clip node.
   EXPECT_EQ(lines[0], "QuantizeLinear(images, c1.input.step, c1.input.zero) -> c1.input.codes");
   EXPECT_EQ(lines[1], "DequantizeLinear(c1.input.codes, c1.input.step, c1.input.zero) -> c1.input");
   EXPECT_EQ(lines[2],
@@ -194,8 +196,8 @@ TEST(Onnx, OfAQuantisedLeNetHasCodesAndSteps) {
   }
 }
 
-// The sum of two products of a u8 code and a 7-bit weight fits into 16 bits, so no kernel
-// saturates.
+// A kernel may add two products in 16 bits. With u8 images and 7-bit weights the sum of two
+// products fits, so no kernel saturates.
 TEST(Onnx, ReducesTheRangeOfWeightsOnRequest) {
   for (const char* channels : {"true", "false"}) {
     const auto network =
@@ -277,7 +279,8 @@ TEST(Onnx, OfMobileNetsHasGroupsAndClips) {
       << lines;
 }
 
-// The network computes conv(x, w) + b with the two constants, compared in double.
+// After folding, the two constants w and b must satisfy: conv(x, w) + b equals convolution plus
+// batch norm, computed in double.
 TEST(Onnx, FoldsBatchNormsIntoConvolutions) {
   const auto network = network_of(
       "layers: [{type: conv2d, name: c, out_channels: 3, kernel_size: 3, bias: true}, "
@@ -342,7 +345,8 @@ TEST(Onnx, PutsTheRestOfAWindowIntoThePadding) {
   expect_whole(graph);
   EXPECT_EQ(attributes_of(graph, "c"),
             "kernel_shape=3,4 strides=1,1 pads=0,1,2,2 dilations=1,1 group=1 ");
-  // The windows of the pool are rows 0-2, 2-4 and 4-6 of 6, and columns 0-2, 2-4 and 4-6 of 7.
+  // The input has 6 rows and 7 columns. The windows of the pool cover rows 0-2, 2-4 and 4-6,
+  // and columns 0-2, 2-4 and 4-6.
   EXPECT_EQ(attributes_of(graph, "p"), "kernel_shape=3,3 strides=2,2 pads=0,0,1,0 ");
   EXPECT_EQ(attributes_of(graph, "a"),
             "kernel_shape=2,2 strides=1,1 pads=1,1,1,1 count_include_pad=0 ");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// protobuf_reader.h: reads a protobuf message field by field, for tests of code that writes one.
+// protobuf_reader.h: reads a protobuf message field by field, for tests of the code that writes
+// such messages.
 #pragma once
 
 #include <bit>
@@ -12,7 +13,7 @@
 
 namespace convscope::testing {
 
-// The content of a message by field number; the values of a field in order.
+// Maps each field number of a message to the values of the field, in order.
 class ProtobufMessage {
  public:
   explicit ProtobufMessage(const std::string& bytes) : bytes_(bytes) {

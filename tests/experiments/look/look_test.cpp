@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// look_test.cpp: `convscope look` and its page as text: what is counted, what is refused and with
-// which sentence. tests/experiments/browser/look_test.py replays the pages.
+// look_test.cpp: tests `convscope look` and the text of its page: counts, refused problems and
+// their error sentences. tests/experiments/browser/look_test.py replays the pages in a browser.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -58,11 +58,12 @@ TEST(Look, EveryLessonMakesAPageInEachOfItsDirections) {
       EXPECT_EQ(look.step > 0, name == "int8");
       EXPECT_LE(look.largest_difference, name == "int8" ? 0.5001 * look.step : 1e-4);
       EXPECT_NE(look.page.find("const data = {\"lesson\":\"" + look.lesson), std::string::npos);
-      // The page contains the source files of all places in the lesson, and no file is empty.
+      // The page must contain the source file of every line that the lesson reports, and no file
+      // may be empty.
       EXPECT_NE(look.page.find("\"file\":\"" + name), std::string::npos);
       EXPECT_EQ(look.page.find("\"text\":\"\""), std::string::npos);
       EXPECT_EQ(look.page.find("://"), std::string::npos);  // no network
-      // The page has the values of both arrays that the direction reads.
+      // The page must contain the values of both input arrays of the direction.
       const std::size_t first = look.page.find("\"values\":[");
       ASSERT_NE(first, std::string::npos);
       EXPECT_NE(look.page.find("\"values\":[", first + 1), std::string::npos);
@@ -91,7 +92,7 @@ TEST(Look, RefusesWithASentence) {
   EXPECT_ERROR(ErrorKind::kInvalid, "expected at least one image", look_at("direct", "n=0"));
 }
 
-// Returns the sentence of a refused problem; "" when it is accepted.
+// Returns the error sentence for a refused problem, or "" for an accepted one.
 std::string refusal(const char* algorithm, const std::string& problem) {
   try {
     look_at(algorithm, problem);
@@ -102,8 +103,9 @@ std::string refusal(const char* algorithm, const std::string& problem) {
 }
 
 TEST(Look, AProblemThatIsTooLargeIsToldItsCountAndOneThatFits) {
-  // The lesson sets 36 pixels for each of 32 kernels. Each pixel takes 32 * 9 products; a product
-  // reads three elements and writes one, and two steps begin.
+  // Number of events: the lesson initialises 36 pixels of each of 32 kernels. Each pixel takes 32 *
+  // 9 products, and each product reads three elements and writes one. The start of each of two
+  // steps is an event, too.
   const std::string all = refusal("direct", "n=1,c=32,h=8,w=8,k=32,r=3,s=3");
   EXPECT_NE(all.find(cat("got ", 36 * 32 + 4 * 36 * 32 * 32 * 9 + 2, " of ")), std::string::npos)
       << all;

@@ -3,8 +3,9 @@
 """Tests that every notebook of the course has the structure of experiments/notebooks/README.md:
 course_test.py ROOT
 
-No outputs in git; one line of set-up; a question first; two exercises, each with its check and its
-solution; short cells and lines. Other tests check whether cells run.
+Each notebook has no stored outputs, one set-up line, a question at the start, short cells and
+lines, and two exercises. Each exercise has a check and a solution. Other tests check whether the
+cells run.
 """
 import json
 import pathlib

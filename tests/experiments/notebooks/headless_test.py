@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that a headless run fails when a notebook is wrong, and says where."""
+"""Tests that a headless run of a wrong notebook fails and names the cell."""
 import copy
 import json
 import pathlib

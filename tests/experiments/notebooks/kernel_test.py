@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the kernel through Jupyter's client: each promise of experiments/notebooks/README.md is a test."""
+"""Tests the notebooks' kernel through Jupyter's client. Each test checks one promise of
+experiments/notebooks/README.md."""
 import base64
 import pathlib
 import signal
@@ -16,7 +17,7 @@ TIMEOUT_S = 120  # a busy machine
 
 
 class Answer:
-    """The messages of a cell: texts by stream, displayed data, the error."""
+    """The output of a cell: text by stream, displayed data, and the error."""
 
     def __init__(self):
         self.out = self.err = ""
@@ -36,7 +37,8 @@ class Session:
         self.client.wait_for_ready(timeout=TIMEOUT_S)
 
     def run(self, code, interrupt_when=None):
-        """Runs a cell. `interrupt_when`: a text; when it is printed, the cell is interrupted."""
+        """Runs a cell. If `interrupt_when` is given, interrupts the cell when it prints this
+        text."""
         answer, begin, interrupted = Answer(), time.monotonic(), False
         request = self.client.execute(code)
         while True:
@@ -183,8 +185,8 @@ class Interrupt(Kernel):
     INCLUDES = "#include <cstdio>\n#include <cstdlib>\n#include <unistd.h>\n"
 
     def interrupted(self, code):
-        """Runs and interrupts `code`, a single statement; READY in it prints the word that the interrupt
-        waits for."""
+        """Runs `code`, a single statement, and interrupts it. READY in the code stands for a print of
+        the text that triggers the interrupt."""
         ready = 'puts("ready"); fflush(stdout);'
         text = self.fails(self.INCLUDES + code.replace("READY", ready), "interrupted", interrupt_when="ready")
         self.assertRegex(text, r"^the cell was interrupted (in|below) line \d+( or below)?$")
@@ -316,7 +318,8 @@ class Display(Kernel):
 
 
 class EmulatedGpu(Kernel):
-    """Kernels of cells run on separate stacks; exceptions must reach the cell."""
+    """The kernel runs cells on separate stacks. An exception must nevertheless reach the cell's
+    output."""
 
     def setUp(self):
         self.ok('#include <convscope/notebook.h>\nusing namespace convscope;\n'

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the notebooks and their headers in clang-repl 19: other_engine_test.py ROOT INCLUDE LIBRARY
 
-clang-repl is the closest engine to xeus-cpp that Debian has (clang-tools-19): no name may be declared twice,
-and a cell is one unit. The test runs every third notebook, which takes half a minute, or all with
-CONVSCOPE_TEST_NOTEBOOKS=all. It is skipped (77) where clang-repl is not installed.
+Among the C++ interpreters in Debian, clang-repl (clang-tools-19) is the closest to xeus-cpp: no name may be
+declared twice, and a cell is one translation unit. The test runs every third notebook, which takes half a
+minute, or all with CONVSCOPE_TEST_NOTEBOOKS=all. Without clang-repl the test is skipped (77).
 """
 import json
 import os
@@ -17,7 +17,7 @@ import tempfile
 
 SKIPPED = 77
 PROGRAM = shutil.which("clang-repl-19")
-# Headers besides those of notebook.h that cells of the course include or may include.
+# Headers that cells of the course include, or may include, in addition to those of notebook.h.
 HEADERS = ("layers/conv2d/conv2d.h", "layers/conv2d/algorithm.h", "layers/conv2d/shared/lesson.h",
            "framework/autograd/variable.h", "layers/module.h", "optim/optimizer.h", "datasets/dataset.h",
            "layers/deform_conv2d/deform_conv2d.h", "layers/sparse_conv/algorithm.h", "layers/dispatch/run.h",

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the pages of the notebooks in a real browser: pages_test.py FOLDER
 
-FOLDER holds the output of the notebook tests (run_notebooks.py --html). Skipped (77) without pages or
-without chromium.
+FOLDER contains the pages that run_notebooks.py --html has written. Without pages or without chromium
+the test is skipped (77).
 """
 import pathlib
 import sys

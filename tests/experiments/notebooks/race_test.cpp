@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// race_test.cpp: a reader's own convolution is checked and timed against the algorithms.
+// race_test.cpp: tests the notebook function that checks a reader's own convolution and times it
+// against the algorithms.
 #include "experiments/notebooks/race.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that set_up.py names what is missing in one sentence, and keeps the reader's changes."""
+"""Tests that set_up.py names a missing program in one sentence, and keeps files that the reader has
+changed."""
 import contextlib
 import io
 import json
@@ -75,7 +76,8 @@ class SetUp(unittest.TestCase):
         self.one_sentence(said, "expected the module venv", "apt-get install python3-venv")
 
     def pretend_pip(self, text, status):
-        """Makes an environment whose pip prints a text and exits with a status."""
+        """Makes a Python environment with a stub of pip, which prints a text and exits with a
+        status."""
         def run(words, stdout, **_):
             if "pip" in words:
                 stdout.write(text)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// show_test.cpp: what cells of a notebook show: pictures, tables, heat maps, charts, windows.
+// show_test.cpp: tests the pictures, tables, heat maps, charts and windows that cells of a notebook
+// show.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -69,7 +70,8 @@ TEST_F(Show, WithoutAPlaceALineStandsForIt) {
 }
 
 TEST_F(Show, PngOfTwoPixelsIsTheOneOfAnotherProgram) {
-  // A PNG of 2x1 grey pixels has these chunk names, sizes and check sums.
+  // The expected bytes are the chunk names, the sizes and the checksums of a PNG of 2x1 grey
+  // pixels.
   const std::string png = to_png({.height = 1, .width = 2, .values = {0, 255}});
   EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
   EXPECT_EQ(png.substr(8, 25),
@@ -153,7 +155,8 @@ TEST_F(Show, ReadsOfAWatchedLessonAreThoseOfTheWindows) {
   watch_conv2d("im2col_gemm_lesson", z, Direction::forward, normal_tensor(z.x_shape()),
                normal_tensor(z.w_shape()), seen);
   show_reads(seen, "x", "reads");
-  // One of 25 pixels is read 9 times, the four corners once; the colour scale ends at 9.
+  // The heat map has 25 pixels. The centre pixel is read 9 times and each corner once; the colour
+  // scale ends at 9.
   EXPECT_EQ(count_of(shown.back().second, ">9</text>"), 2u);
   EXPECT_EQ(count_of(shown.back().second, "0, 0: 1<"), 1u);
   EXPECT_EQ(count_of(shown.back().second, "2, 2: 9<"), 1u);

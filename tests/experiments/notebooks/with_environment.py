@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a script with the Python that has cppyy: with_environment.py ROOT SCRIPT ARGUMENT...
+"""Runs a script with the Python in which cppyy is installed: with_environment.py ROOT SCRIPT
+ARGUMENT...
 
-The Python is that of CONVSCOPE_NOTEBOOK_ENV, or of build/notebooks/env, which `./bootstrap.sh notebooks`
-creates. Without one, or if its packages are outdated, the test is skipped (77).
+Uses the Python of CONVSCOPE_NOTEBOOK_ENV, or that of build/notebooks/env, which `./bootstrap.sh
+notebooks` creates. If neither exists or its packages are outdated, the test is skipped (77).
 """
 import os
 import pathlib

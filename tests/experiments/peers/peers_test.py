@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests experiments/peers without the other systems: what setup.py asks pip for, the arithmetic of the
-table, and nets_vs_peers.py with a fake program and fake systems. Nothing is downloaded."""
+"""Tests experiments/peers without the systems that it compares: the packages that setup.py requests
+from pip, the arithmetic of the table, and nets_vs_peers.py with a stub program and stub systems.
+Nothing is downloaded."""
 import contextlib
 import io
 import json
@@ -35,7 +36,8 @@ class Setup(unittest.TestCase):
         self.temporary.cleanup()
 
     def run_command(self, command, **_):
-        """Imitates commands: venv makes a python, `pip list` lists packages, `pip install` adds to them."""
+        """Imitates three commands: venv makes a python, `pip list` lists packages, `pip install` adds
+        packages."""
         self.commands.append(command)
         if "venv" in command:
             setup.python_of(self.folder).parent.mkdir(parents=True)
@@ -124,7 +126,8 @@ class Setup(unittest.TestCase):
 
 @unittest.skipIf(shutil.which("cmake") is None, "cmake is not installed")
 class CMake(unittest.TestCase):
-    """peers.cmake in a separate project, with files that only say which oneDNN was found."""
+    """Tests peers.cmake in a separate project, whose stub files only report which oneDNN CMake has
+    found."""
 
     def add(self, prefix, version):
         folder = prefix / "lib" / "cmake" / "dnnl"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bad_plugin_files_test.cpp: a file that is not a plug-in of this program, or holds an unusable
-// algorithm, is refused in one sentence with exit code 5, and nothing crashes.
+// bad_plugin_files_test.cpp: tests that the program refuses a file that is not a plug-in of this
+// program, or that contains an unusable algorithm. The refusal is one sentence and exit code 5,
+// without a crash.
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +45,7 @@ TEST(BadPluginFile, ThatIsNoneIsRefused) {
   expect_refused(program, "it holds no plug-in");
 }
 
-// Returns a copy of a good plug-in with other bytes at one offset.
+// Returns a copy of a good plug-in with other bytes at the given offset.
 std::string changed(const TemporaryFolder& folder, std::size_t offset_in_facts,
                     std::int32_t value) {
   std::string bytes = text_of(kPlanted);
@@ -84,15 +85,16 @@ TEST(BadPluginFile, WithoutItsFunctionIsRefused) {
   for (std::size_t at = 0; (at = bytes.find(name, at)) != std::string::npos;) bytes[at] = 'X';
   std::ofstream(folder / "mute.so", std::ios::binary) << bytes;
 #if defined(__SANITIZE_ADDRESS__)
-  // A sanitizer's data name the function too, and the loader reports it before the program does.
+  // With a sanitizer, the plug-in's data refer to the missing function as well, so the dynamic
+  // loader reports an undefined symbol before the program can check.
   expect_refused(folder / "mute.so", "undefined symbol: X");
 #else
   expect_refused(folder / "mute.so", "it exports no convscope_conv2d_plugin()");
 #endif
 }
 
-// A plug-in works without the end of its file, which is not loaded. Where more is missing, the
-// loader may end the process.
+// The last bytes of a plug-in file are never loaded, so a plug-in works without them. If more bytes
+// are missing, the dynamic loader may end the process.
 TEST(BadPluginFile, CutAnywhereIsRefusedOrWhole) {
   const TemporaryFolder folder;
   const std::string bytes = text_of(kPlanted);
@@ -126,8 +128,8 @@ TEST(PluginFacts, AreFoundInBytesAndNothingIsReadBehindThem) {
 
 // ---- what the loader would call ----------------------------------------------------------------
 
-// Returns a copy in which an entry of the dynamic table, or the array to which the entry points,
-// has another value.
+// Returns a copy of a plug-in with one changed value: an entry of the dynamic table, or the array
+// to which the entry points.
 std::string with_entry(const TemporaryFolder& folder, Elf64_Sxword tag, Elf64_Xword value) {
   std::string bytes = text_of(kPlanted);
   Elf64_Ehdr head;
@@ -169,13 +171,13 @@ TEST(BadPluginFile, WithAPlaceOutsideOfItsCodeIsRefusedBeforeItRuns) {
     const std::string file = with_entry(folder, entry.tag, 0x7fff'0000'0000);
     if (!file.empty()) expect_refused(file, entry.sentence);
   }
-  // The address of the facts is inside the file but holds no code.
+  // The changed address is inside the file, but no code is stored there.
   const std::string elsewhere = with_entry(folder, DT_FINI_ARRAY, 64);
   ASSERT_FALSE(elsewhere.empty());
   expect_refused(elsewhere, "it is damaged: its DT_FINI_ARRAY points outside of its code");
 }
 
-// Finished work stays finished, whatever happens at the end of the process.
+// A plug-in that crashes when the process ends does not change the exit code of finished work.
 TEST(BadPluginFile, ThatCrashesAtTheEndChangesNoExitCode) {
   const Called called =
       call_program("info --plugin '" + kCheat + "'", "", "CONVSCOPE_CHEAT=crashes_at_end");

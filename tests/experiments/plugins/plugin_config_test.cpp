@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin_config_test.cpp: a plug-in in a config: the run names it, continues with it, and reports
-// when it is missing or has changed.
+// plugin_config_test.cpp: tests configs that use a plug-in. The run names the plug-in, resumes with
+// it, and reports a plug-in that is missing or has changed.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A config next to a folder with the plug-in, as a student has it.
+// Makes a folder as a student has it: a config, and a subfolder with the plug-in.
 class PluginConfig : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -55,7 +55,7 @@ TEST_F(PluginConfig, IsNamedByTheRunWhichGoesOnWithTheSameBits) {
   EXPECT_EQ(named[0]["hash"].get<std::string>().size(), 16u);
   EXPECT_EQ(named[0]["algorithms"][0], "no_mistake");
 
-  // The stored path is absolute, so the run continues from another folder.
+  // The run stores the absolute path of the plug-in, so it can be resumed from another folder.
   const Called rest = call_program("run --resume '" + run() + "'", "/");
   ASSERT_EQ(rest.code, 0) << rest.err;
   EXPECT_EQ(rest.err.find("other bits"), std::string::npos) << rest.err;
@@ -97,8 +97,8 @@ TEST_F(PluginConfig, IsKnownToEveryCommand) {
   EXPECT_EQ(explained.code, 0) << explained.err;
   EXPECT_NE(explained.out.find("plug-in no_mistake of"), std::string::npos) << explained.out;
   const std::string with = " --plugin '" + plugin() + "'";
-  // The config does not mention the plug-in. The option --plugin may be anywhere in the command
-  // line.
+  // The config does not mention the plug-in; the option --plugin names it, at any position in the
+  // command line.
   const Called twice = call_program(
       "--plugin '" + plugin() + "' explain quickstart conv.algorithm=no_mistake --layer c1" + with);
   EXPECT_EQ(twice.code, 0) << twice.err;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares convscope.conv2d and its gradients with NumPy, for every algorithm and arrays of every layout."""
+"""Compares convscope.conv2d and its gradients with NumPy, for every algorithm and for arrays with any
+strides."""
 import threading
 import time
 import unittest

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests arrays on CUDA without a GPU: on the emulation, device memory is CPU memory, so a NumPy array can
-claim through DLPack to be there. Runs where CONVSCOPE_CUDA_LIBRARY names the emulation."""
+"""Tests CUDA arrays without a GPU. Device memory of the emulation is CPU memory, so a NumPy array can
+pretend through DLPack to be on the device. Requires that CONVSCOPE_CUDA_LIBRARY names the emulation."""
 import ctypes
 import os
 import unittest
@@ -107,7 +107,7 @@ class OnTheEmulation(unittest.TestCase):
         self.assertLess(reference.relative(y, reference.conv2d(self.x, self.w)), 2e-2)
 
     def test_sparse_convolution(self):
-        """Tests sites in any order, with rows on the host and on the device."""
+        """Tests unsorted sites, with rows on the host and with rows on the device."""
         places = np.random.default_rng(1).permutation(2 * 6 * 7 * 8)[:200]
         sites = np.stack(np.unravel_index(places, (2, 6, 7, 8)), 1).astype(np.int32)
         x, w, b, dy = drawn(200, 8), drawn(16, 8, 3, 3, 3), drawn(16), drawn(200, 16)

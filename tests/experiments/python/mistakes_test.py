@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests mistakes of callers: each is an exception with a sentence, of a class that Python expects."""
+"""Tests that each mistake of a caller raises an exception of the usual Python class, with a
+one-sentence message."""
 import os
 import subprocess
 import sys
@@ -105,7 +106,8 @@ class Processes(unittest.TestCase):
         return done.stdout
 
     def test_a_fork_computes_too(self):
-        """OpenMP's threads do not exist in a child, which would wait for them."""
+        """A forked child has no copies of the OpenMP threads of its parent; without care it would
+        wait for them forever."""
         out = self.run_python(
             "import os, numpy as np, convscope\n"
             "x, w = np.ones((8, 16, 32, 32), 'f4'), np.ones((16, 16, 3, 3), 'f4')\n"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The convolution and its gradients in NumPy, in double: the expected results of the tests."""
+"""Computes the convolution and its gradients with NumPy in double, as expected results for the
+tests."""
 import numpy as np
 
 
@@ -13,7 +14,8 @@ def frame(padding):
 
 
 def windows(x, w_shape, stride, padding, dilation):
-    """Returns the padded x as a view [N,C,R,S,P,Q] of what each tap of each output reads."""
+    """Returns a view [N,C,R,S,P,Q] of the padded x: the element that tap (r,s) reads
+    for output (p,q)."""
     top, bottom, left, right = frame(padding)
     (u, v), (e, f) = sizes(stride), sizes(dilation)
     _, _, R, S = w_shape

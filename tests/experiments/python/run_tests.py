@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the tests of the Python package that this Python imports: run_tests.py [PATTERN...]
+"""Runs the tests of the package `convscope` that this Python imports: run_tests.py [PATTERN...]
 
-The last line is 'N passed, N failed, N skipped'; a test that lacks a package or a GPU is skipped.
+The last line is 'N passed, N failed, N skipped'. A test is skipped if it needs a package or a GPU
+that is missing.
 """
 import pathlib
 import sys
@@ -12,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class Counted(unittest.TextTestResult):
-    """Counts a case with a wrong part once, however many of its parts are wrong."""
+    """Counts a test case with failing subtests as one failure."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the module's algorithms, explanations and run tables are those of the command line."""
+"""Tests that the Python module and the command line give the same algorithms, explanations and run
+tables."""
 import importlib.util
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares convscope.sparse_conv and its gradients with a dense convolution in NumPy, for every algorithm;
-also orders of rows, reused maps and mistakes of callers."""
+"""Compares convscope.sparse_conv and its gradients with a dense convolution in NumPy, for every algorithm.
+Also tests the order of rows, reused maps and mistakes of callers."""
 import gc
 import pathlib
 import textwrap
@@ -19,7 +19,7 @@ def drawn(shape, dtype=np.float32, seed=0):
 
 
 def sites_of(count, batch, *extent, seed=1):
-    """Returns that many sites in random order. The last site of the grid is among them."""
+    """Returns `count` sites in random order, including the last site of the grid."""
     shape = (batch, *extent)
     places = np.random.default_rng(seed).permutation(np.prod(shape) - 1)[:count - 1]
     places = np.insert(places, count // 2, np.prod(shape) - 1)
@@ -144,7 +144,7 @@ class SparseConv(unittest.TestCase):
             got = convscope.sparse_conv_backward(y, x, none, w, **sizes)
             self.assertEqual([one.shape for one in got], [(0, 5), w.shape, (6,)])
             self.assertEqual((np.abs(got.dw).max(), np.abs(got.db).max()), (0, 0))
-        # A site outside every window of the stride: no outputs, and no gradient.
+        # With stride 2 no window contains this site, so there are no outputs and dx is 0.
         lonely = np.array([[0, 1, 1, 1]], np.int32)
         y, where = convscope.sparse_conv(drawn((1, 5)), lonely, w[:, :, :1, :1, :1], stride=2)
         self.assertEqual((y.shape, where.shape), ((0, 6), (0, 4)))
@@ -194,7 +194,8 @@ class SparseMap(unittest.TestCase):
         np.testing.assert_array_equal(back.out_sites, PLANE)
 
     def test_maps_follow_each_other_through_a_network(self):
-        """Goes down twice and up again: the output sites of a map keep the sizes of their volume."""
+        """Applies strided, submanifold and inverse maps in sequence: each map derives its grid from
+        the previous map."""
         down = convscope.SparseMap(VOLUME, 2, 2, extent=(8, 8, 8), batch=3)
         same = convscope.SparseMap(down, 3, submanifold=True)
         deeper = convscope.SparseMap(same, 2, 2)

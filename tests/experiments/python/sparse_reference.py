@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sparse convolution in NumPy, in double: a dense convolution of an image that is 0 outside the sites,
-read at the output sites. Two axes or three."""
+"""Computes the sparse convolution with NumPy in double: a dense convolution of an image that is 0 outside
+the sites, evaluated at the output sites. The image has two or three axes."""
 import itertools
 
 import numpy as np
@@ -27,7 +27,8 @@ class Kernel:
         self.out_sites = sites if submanifold else self.met()
 
     def met(self):
-        """Returns the sites that at least one tap reaches, by batch, t, h, w."""
+        """Returns the output sites at which at least one tap reads an input site; the order is
+        that of their batch, t, h and w."""
         ones = self.forward(self.image(np.ones((len(self.sites), 1)), self.sites, self.extent),
                             np.ones((1, 1, *self.size)))
         return np.argwhere(ones[:, 0] > 0).astype(np.int32)
@@ -44,7 +45,8 @@ class Kernel:
         return np.pad(image, ((0, 0), (0, 0), *((p, p) for p in self.padding)))
 
     def taps(self):
-        """Yields each tap, and what it reads of the padded image for all outputs."""
+        """Yields each tap together with the elements of the padded image that the tap reads for all
+        outputs."""
         for tap in itertools.product(*(range(s) for s in self.size)):
             yield tap, (slice(None), slice(None), *(
                 slice(t * d, t * d + u * (p - 1) + 1, u)
@@ -74,7 +76,7 @@ class Kernel:
 
 
 def sparse_conv(x, sites, w, b=None, dy=None, inverse=False, **sizes):
-    """Returns y, its sites, and with dy the gradients dx, dw, db."""
+    """Returns y and the output sites; if dy is given, also the gradients dx, dw and db."""
     x, w = x.astype(np.float64), w.astype(np.float64)
     k = Kernel(sites, w.shape[2:], **sizes)
     here, there = (k.sites, k.extent), (k.out_sites, k.out_extent)

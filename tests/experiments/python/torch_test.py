@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests PyTorch's tensors, and the functions that PyTorch differentiates; also on a GPU if there is one."""
+"""Tests PyTorch tensors as arguments, and the functions that PyTorch differentiates, on the CPU and on a
+GPU if there is one."""
 import importlib.util
 import unittest
 

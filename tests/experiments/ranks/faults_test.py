@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A process of a group is killed, stopped, asked to stop, or runs another program. All processes end within ten
-seconds with one sentence. The run then resumes from its checkpoint, with the bits of an undisturbed run."""
+"""Tests a group of processes in which one process is killed, stopped, interrupted, or runs another program. All
+processes must end within ten seconds with one sentence. The resumed run must have the bits of an undisturbed
+run."""
 import os
 import pathlib
 import shutil
@@ -40,7 +41,8 @@ class Faults(harness.Case):
         self.assertNotIn("Signal code", error)
 
     def goes_on(self):
-        """Resumes with one process more or less. Checks that the bits are those of an undisturbed run."""
+        """Resumes a run with a different number of processes. The bits must be those of an undisturbed
+        run."""
         lost = self.newest("lost")
         self.call(["launch", "-n", "1", "--launcher", self.launcher, "run", "--resume", str(lost)])
         self.call(["run", *WORDS, "-o", "whole"])
@@ -107,7 +109,8 @@ class Faults(harness.Case):
         os.kill(ranks[0], signal.SIGKILL)
         run.communicate(timeout=LIMIT)
         wait_for(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in [*mpirun, *ranks.values()]), LIMIT)
-        # A killed process leaves its scratch folder; the next group deletes it.
+        # A killed process leaves its scratch folder. The next group of processes deletes this
+        # folder.
         self.call(["launch", "-n", "2", "--launcher", self.launcher, "run", *WORDS, "train.epochs=1", "-o", "next"])
         self.assertEqual(list(pathlib.Path("/tmp").glob("convscope-rank-*")), [])
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of several processes: the program, its launchers, and readers of its runs.
+"""Helpers for the tests of several processes: calls of the program and its launchers, and readers
+of run folders.
 
-Each test file is called as FILE_test.py PROGRAM. Without mpirun it exits with 77: skipped.
+Each test file is called as FILE_test.py PROGRAM. Without mpirun its exit code is 77 (skipped).
 """
 import contextlib
 import csv
@@ -58,7 +59,8 @@ class Case(unittest.TestCase):
         return out
 
     def train(self, name, processes, words, config="quickstart", code=0):
-        """Trains (processes 0: without a launcher). Returns the newest folder of the run."""
+        """Trains on `processes` processes; 0 means without a launcher. Returns the newest folder of
+        the run."""
         run = ["run", config, "expect=null", *words, "-o", name]
         if processes > 0:
             run = ["launch", "-n", str(processes), "--launcher", self.launcher, *run]
@@ -69,7 +71,7 @@ class Case(unittest.TestCase):
         return pathlib.Path(sorted(glob.glob(str(self.folder / name / "*" / "2*")))[-1])
 
     def start(self, processes, words, **options):
-        """Starts mpirun, and returns it and the pids of the processes, so that a test can signal them."""
+        """Starts mpirun. Returns it and the ids of its processes, to which a test can send signals."""
         run = subprocess.Popen(
             [PROGRAM, "launch", "-n", str(processes), "--launcher", self.launcher, "run", *words], cwd=self.folder,
             env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -149,7 +151,8 @@ def tensors(run, name="last"):
 
 
 def largest_difference(a, b):
-    """Returns the largest difference, relative to the largest weight of each tensor."""
+    """Returns the largest difference between two checkpoints, relative to the largest weight of
+    each tensor."""
     worst = 0.0
     for key, values in a.items():
         scale = max(map(abs, values), default=0) or 1

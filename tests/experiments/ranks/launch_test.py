@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`convscope launch` and `run` under a launcher: both MPI libraries, mistakes, and what is printed where."""
+"""Tests `convscope launch`, and `run` under a launcher, with both MPI libraries: mistakes, and the output of
+each process."""
 import os
 import pathlib
 import shutil

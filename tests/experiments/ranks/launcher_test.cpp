@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// launcher_test.cpp: the command line for each launcher, and how their messages are interpreted.
+// launcher_test.cpp: tests the command line for each launcher, and the interpretation of the
+// launchers' messages.
 #include "experiments/launchers/launcher.h"
 
 #include <gtest/gtest.h>
@@ -108,8 +109,8 @@ TEST(LauncherOutput, Slurm) {
   EXPECT_EQ(say({"srun: error: node2: task 3: Exited with exit code 3"}).killed, "");
 }
 
-// After a stop signal a launcher may end with the code of a process, with that of a killed process,
-// or by a signal. One launcher may ignore the first signal.
+// After a stop signal, launchers end differently: with the code of a process, with the code of a
+// killed process, or by a signal. One of the launchers may ignore the first signal.
 TEST(Launch, ThatIsStoppedEndsWithTheCodeOfItsSignal) {
   const testing::TemporaryFolder folder;
   const std::string ready = folder / "ready", launcher = folder / "mpirun";

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One network on 1, 2 and 4 processes: the same bits where requested, else equal within rounding."""
+"""Tests one network on 1, 2 and 4 processes: the bits are equal if the config requests it, else the
+numbers agree within rounding."""
 import harness
 from harness import SMALL, epochs, largest_difference, status, summary, tensors, weights
 
@@ -36,7 +37,7 @@ class SameBits(harness.Case):
         self.check_same_bits(["sparsity={method: magnitude, target: 0.8, end: 0.5}"], (1, 2))
 
     def test_last_batch_with_fewer_images_than_parts(self):
-        # There are 13 batches. The last batch has 2 images for 4 parts.
+        # An epoch has 13 batches. The last batch has 2 images, fewer than the 4 processes.
         self.check_same_bits(["data={set: synthetic_digits, train_size: 578, test_size: 200, batch_size: 48}", *LAYERS])
 
     def test_goes_on_with_another_number(self):
@@ -49,8 +50,9 @@ class SameBits(harness.Case):
 
 
 class SameWithinRounding(harness.Case):
-    """Other orders of summation cause a relative error of about eps in each gradient. Over the few steps of these
-    runs it grows by less than a factor of ten per step; larger differences mean that different terms are summed."""
+    """Another summation order causes a relative error of about eps in each gradient. In these short runs the error
+    grows by less than a factor of ten per step. A larger difference means that the processes sum different
+    terms."""
 
     STEPS = ["data={set: synthetic_digits, train_size: 240, test_size: 96, batch_size: 48}", "train.epochs=1", "threads=1"]
 
@@ -83,8 +85,8 @@ class SameWithinRounding(harness.Case):
 
 
 class Features(harness.Case):
-    """Features that use weights or batches outside of the gradient. The processes compare their weights after each
-    epoch and stop if they differ, so a run that succeeds had the same network in all processes."""
+    """Tests features that use weights or batches outside of the gradient. After each epoch the processes compare
+    their weights and stop if the weights differ. So if a run succeeds, all processes had the same network."""
 
     def check_runs(self, words, config="quickstart"):
         return self.train("run", 2, [*SMALL, *words], config)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every example of every help page: help_examples.py PROGRAM ROOT
 
-The examples run in a temporary folder, page by page. SET_UP first makes the runs and files that they name.
-SHORTER says which words are added to an example that would take minutes. PARSED lists examples that need a
-network, a browser or a compiler; they are only parsed. Exit code 5 (no GPU, no other library, no launcher) is
-correct where the example asks for one.
+The examples of each help page run in a temporary folder. SET_UP first makes the runs and files that they
+name. SHORTER adds arguments to examples that would take minutes. Examples in PARSED need a network, a browser
+or a compiler, so they are only parsed. Exit code 5 (no GPU, no other library, no launcher) is accepted where
+the example needs one.
 """
 import os
 import pathlib
@@ -57,7 +57,7 @@ def commands(call):
 
 
 def examples(call, command):
-    """Returns the examples of a help page; a backslash at the end of a line continues it."""
+    """Returns the examples of a help page, with continued lines (a backslash at the end) joined."""
     page = call("help", command).stdout.replace("\\\n", " ")
     return [re.sub(" +", " ", line) for line in re.findall(r"(?m)^  convscope (.+)$", page)]
 

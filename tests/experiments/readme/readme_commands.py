@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of the README and the guides does what they say: readme_commands.py PROGRAM ROOT
+"""Tests that every command in the README and the guides does what the text says: readme_commands.py
+PROGRAM ROOT
 
-The commands of their tables and those after a `$` in fenced blocks (bootstrap.sh has another test) run in a temporary folder. Commands that train on built-in digits run exactly as written.
-run_checks.py and tool_checks.py say what each command must print and write. A command without a
-check is a failure: with a new row of a table comes a new check.
+Runs the commands in tables, and those after a `$` in fenced blocks, in a temporary folder (bootstrap.sh has
+another test). Commands that train on built-in digits run exactly as written. run_checks.py and tool_checks.py
+check what each command prints and writes. A command without a check is a failure, so a new table row needs a
+new check.
 """
 import os
 import pathlib
@@ -19,7 +21,8 @@ from readme_reader import CHECKS, Reader, Wrong, expect
 
 
 def words_of(command):
-    """Splits a command as a shell would. CONFIG becomes the config that needs no files."""
+    """Splits a command as a shell does, and replaces CONFIG by a config that needs no data
+    files."""
     return ["quickstart" if word == "CONFIG" else word for word in shlex.split(command)]
 
 
@@ -33,8 +36,8 @@ def documents(root):
 
 
 def commands(document):
-    """Returns the commands in backticks in rows of tables, and those after a `$` in fenced blocks.
-    Options without a command are left out."""
+    """Returns the commands in backticks in table rows, and those after a `$` in fenced blocks.
+    Skips table cells that hold only options."""
     found, fenced = [], False
     for line in document.read_text().split("\n"):
         if line.startswith("```"):
@@ -51,7 +54,8 @@ def commands(document):
 def rank(text):
     """Returns the sort key of a command.
 
-    `run quickstart` is first, because other commands read its run. Commands that show results are last.
+    `run quickstart` is first, because other commands read its run. Commands that show results come
+    last.
     """
     shows = text.startswith(LATER) or "--status" in text
     return (text != "run quickstart", shows, text.startswith("index"))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder in which the commands of README and guides run, and functions that their checks share."""
+"""Makes the folder in which the commands of README and guides run, and holds functions that the checks
+share."""
 import re
 import struct
 import subprocess
@@ -43,7 +44,7 @@ def table_of(text):
 
 
 class Reader:
-    """The folder in which the commands run, with the files that the documents assume."""
+    """Makes the folder in which the commands run, with the files that the documents assume."""
 
     def __init__(self, program, root, folder):
         self.program, self.root, self.folder = program, root, folder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands of README and guides about runs must print and write: training, tables, plots, exports."""
+"""Checks of the README's and the guides' commands about runs: training, tables, plots, exports."""
 import csv
 import io
 import json

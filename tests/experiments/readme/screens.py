@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks screens and command lines: screens.py PROGRAM
 
-Help pages and screens fit 80 columns, and '-' means stdout. The program takes each word of a command line
-unchanged, and answers a mistake with a sentence and an exit code. PyYAML, if installed, reads its output.
+Tests that help pages and screens fit 80 columns, that '-' means stdout, and that the program keeps each
+word of a command line unchanged. A mistake must lead to one sentence and the right exit code. If PyYAML
+is installed, it must be able to read the program's YAML.
 """
 import json
 import os
@@ -51,7 +52,8 @@ class Program(unittest.TestCase):
                               env=environment, check=False)
 
     def on_terminal(self, *words, columns=80):
-        """Returns what stdout and stderr show on a terminal, without colours and bars."""
+        """Returns the text of stdout and stderr on a terminal, without colours and progress
+        bars."""
         here, there = pty.openpty()
         fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         child = subprocess.Popen([PROGRAM, *words], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=there,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the other commands of README and guides must print and write: benchmarks, single operations, configs, help,
-notebooks, plug-ins."""
+"""Checks of the README's and the guides' other commands: benchmarks, single operations, configs, help, notebooks,
+plug-ins."""
 import json
 import os
 import re

@@ -80,7 +80,8 @@ TEST(BenchPlots, the_roofline_has_the_ceilings_of_the_threads_that_were_used) {
   ASSERT_EQ(drawn.plots.size(), 1u);
   const auto& panel = std::get<LinePanel>(figure_of(drawn).panels.at(0));
   ASSERT_EQ(panel.series.size(), 3u);
-  // The FLOPs of 10 GFLOP/s in 2 ms, divided by the bytes of x, w and y.
+  // The expected intensity is the FLOPs that 10 GFLOP/s compute in 2 ms, divided by the
+  // bytes of x, w and y.
   const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9);
   EXPECT_NEAR(panel.series[0].x.at(0), 2e7 / bytes, 1e-9);
   EXPECT_EQ(panel.series[0].y.at(0), 10);
@@ -115,7 +116,7 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
   const auto& panel = std::get<LinePanel>(figure_of(drawn).panels[0]);
   EXPECT_EQ(panel.series.at(0).x, (std::vector<double>{1, 2}));
   EXPECT_NEAR(panel.series[0].y.at(1) / panel.series[0].y.at(0), 2, 1e-12);
-  // Two points make no line, and the remark says what is missing.
+  // Two points are too few for a line; a remark says which points are missing.
   EXPECT_FALSE(panel.series[0].line);
   EXPECT_TRUE(lines_called(drawn.plots[0].svg, "direct").empty());
   EXPECT_NE(join(drawn.left_out, " ")
@@ -129,7 +130,8 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
       {"scaling"});
   EXPECT_EQ(lines_called(three.plots.at(0).svg, "direct").size(), 1u);
   EXPECT_TRUE(three.left_out.empty());
-  // Larger kernels with more padding have equal output sizes and make a line.
+  // Problems with larger kernels and more padding have equal output sizes, so one line connects
+  // them.
   const BenchSet kernels =
       read_text(root, file(row("direct", 2, 1) + "," +
                            row("direct", 3, 1, "", "n=8,c=16,h=28,w=28,k=16,r=5,s=5,pad=2") + "," +
@@ -144,7 +146,8 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
 const std::string kBytesProblem =
     std::string(kProblem) + ",dtype=u8,types=u8:i8:i32:u8,layout=blocked";
 
-// Problems of equal sizes and other types are different problems, in separate panels.
+// Two problems of equal sizes but different types are different problems, so each has a separate
+// panel.
 TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   const TemporaryFolder root;
   const std::string peer = ",\"peer\":\"onednn\",\"peer_median_ms\":";
@@ -166,7 +169,8 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   EXPECT_NEAR(of_f32.series[0].values.back(), std::sqrt(1.5 * 2), 1e-12);
   const auto& of_bytes = std::get<BarPanel>(figure_of(speedup).panels.at(1));
   EXPECT_NEAR(of_bytes.series[0].values.back(), 1.5, 1e-12);
-  // Our fastest f32 algorithm in any layout and that of the baseline are drawn next to each other.
+  // The int8 plot has two bars: our int8 speedup over our fastest f32 algorithm in any layout, and
+  // the baseline's int8 speedup over its f32 time.
   const DrawnPlots int8 = draw_plots(set, {"int8"});
   ASSERT_EQ(int8.plots.size(), 1u);
   const auto& panel = std::get<BarPanel>(figure_of(int8).panels.at(0));
@@ -178,7 +182,7 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   expect_well_formed(int8.plots[0].svg);
   const DrawnPlots none = draw_plots(read_text(root, file(kTwo)), {"int8"});
   EXPECT_NE(none.left_out.at(0).find("no layer has rows of int8 and of f32"), std::string::npos);
-  // Two kernel sizes do not make a line if one of them has int8 operands.
+  // Two kernel sizes make no line if the operands of one problem are int8.
   const BenchSet other = read_text(
       root, file(row("direct", 2, 1) + "," +
                  row("direct", 3, 1, "",
@@ -186,7 +190,7 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   EXPECT_TRUE(draw_plots(other, {"scaling"}).plots.empty());
 }
 
-// A convolution and two deformable convolutions of equal sizes are three problems.
+// A convolution and two deformable convolutions of equal sizes count as three problems.
 TEST(BenchPlots, DeformableConvolutionsHaveTheirOwnSizes) {
   const TemporaryFolder root;
   const std::string masked = cat(kProblem, ",offset_groups=1,mask=1");
@@ -242,7 +246,8 @@ TEST(BenchPlots, RowsOfWeightsUsedOnceAndOftenAreNotMixed) {
   write_text(root.path() + "/old.json", file(row("direct", 2, 1)));
   write_text(root.path() + "/once.json", file(row("direct", 2.5, 1), 1, "once"));
   write_text(root.path() + "/often.json", file(row("direct", 1, 2), 2, "often"));
-  // In files that were written before the option existed, weights are used once.
+  // Files without the setting `weights` (from earlier versions) count as benchmarks of weights used
+  // once.
   const BenchSet set = read_bench(
       {root.path() + "/old.json", root.path() + "/once.json", root.path() + "/often.json"});
   ASSERT_EQ(set.rows.size(), 2u);
@@ -258,7 +263,7 @@ TEST(BenchPlots, RowsOfWeightsUsedOnceAndOftenAreNotMixed) {
 
 TEST(BenchPlots, NoNameOfACeilingLiesOnAPoint) {
   const TemporaryFolder root;
-  // Points on both sides of the two lines, at the usual places of their names.
+  // The points are on both sides of the two roofs, where the names of the roofs are usually drawn.
   std::string rows;
   int count = 0;
   const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9);  // of kProblem
@@ -290,7 +295,8 @@ TEST(BenchPlots, NoNameOfACeilingLiesOnAPoint) {
   }
 }
 
-// A file without a version is from an earlier program. One title names all versions.
+// A file may lack the baseline's version, because earlier programs did not store it. If files have
+// different versions, one title names all of them.
 TEST(BenchPlots, ThePeerIsNamedWithEveryVersionThatRan) {
   const TemporaryFolder root;
   const auto with = [](const std::string& version) {

@@ -273,7 +273,8 @@ TEST(Figure, MarksStandInsideTheFrame) {
 }
 
 TEST(Figure, NoLabelLiesOnAMark) {
-  // The marks of a cloud, some of them with numbers, surround a named line without marks.
+  // The points of a cloud, some with numbers next to them, surround a line that has a name but no
+  // marks.
   Series cloud{.name = "cloud", .line = false}, line{.name = "roof", .marks = false};
   for (int i = 0; i < 40; ++i) {
     cloud.x.push_back(i % 8);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// figure_geometry_test.cpp: the texts of all kinds of plots, in several widths and in a paper's
-// column, are inside the picture, do not overlap, and are near what they name.
+// figure_geometry_test.cpp: tests the texts in all kinds of plots, in several widths: each text is
+// inside the picture, overlaps no other text, and is near the object that it names.
 #include <filesystem>
 #include <map>
 
@@ -18,8 +18,8 @@ const std::vector<std::string> kAlgorithms = {
     "direct",        "im2col_gemm", "im2col_gemm_eigen", "fft", "winograd_f2x3", "winograd_f4x3",
     "winograd_f6x3", "gemm_1x1",    "direct_batch_lanes"};
 
-// Six problems and three roofs; nine algorithms, of which three refuse some problems, and two more
-// that refuse all problems.
+// Writes a benchmark file with six problems and three roofs. Nine algorithms run; three of them
+// refuse some problems. Two more algorithms refuse all problems.
 std::string bench_file(int threads) {
   std::string rows, refusals;
   const auto add = [](std::string& list, const std::string& item) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// html_report_test.cpp: the report is one page that needs no other file, with the important facts
-// first. tests/experiments/browser/pages_test.py tests it in a browser.
+// html_report_test.cpp: tests that the HTML report needs no other file and shows the important
+// facts first. tests/experiments/browser/pages_test.py tests the report in a browser.
 #include "experiments/report/html/html_report.h"
 
 #include <regex>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// index_test.cpp: the page about all runs: its rows, links and escaping.
+// index_test.cpp: tests the index page of all runs: rows, links and escaping.
 // tests/experiments/browser/pages_test.py tests searching and sorting in a browser.
 #include <gtest/gtest.h>
 

@@ -55,7 +55,8 @@ TEST(FitTable, moves_below_what_all_rows_share) {
   ASSERT_EQ(fitted.table.columns.size(), 3u);
   EXPECT_EQ(fitted.table.columns[1].name, "acc");
   EXPECT_EQ(std::get<std::string>(fitted.table.rows[0][2]).size(), 60u);
-  // With one row everything would be shared; a column that must stay is never shared.
+  // In a table with one row, all columns have a shared value, so none is removed for that reason. A
+  // column that must stay is never removed.
   TextTable one = wide();
   one.rows.resize(1);
   EXPECT_EQ(fit_table(one, 200, {}, {}).table.columns.size(), 5u);
@@ -77,7 +78,8 @@ TEST(FitTable, cuts_long_texts_and_then_leaves_out_the_least_important) {
 }
 
 TEST(FitText, keeps_marked_rows_in_their_table) {
-  // bench marks what `auto` chooses: the row begins two columns before the heading.
+  // `bench` marks the choice of `auto` with `*`, so this row begins two columns to the left of the
+  // heading.
   const std::string fitted = fit_text(
       "    algorithm  median ms  a long heading  by min\n"
       "  * direct          0.07               1       -\n",
@@ -141,7 +143,8 @@ TEST(FitTable, cuts_between_characters) {
   table.rows = {{std::string("1"), text}, {std::string("2"), std::string("a" + text)}};
   for (const auto& row : fit_table(table, 20, {}, {}).table.rows) {
     const std::string cut = std::get<std::string>(row[1]);
-    // Only whole characters: a continuation byte is never first or last but one.
+    // The text is cut between whole UTF-8 characters, so an even number of bytes of two-byte
+    // characters remains.
     EXPECT_EQ((cut.size() - std::string("…").size() - (cut[0] == 'a' ? 1 : 0)) % 2, 0u) << cut;
   }
 }

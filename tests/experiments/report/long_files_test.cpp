@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// long_files_test.cpp: files of a run that are much longer than the program writes them are left
-// out, with their names and sizes; the run is shown without them. The files are sparse: no disk is
-// filled.
+// long_files_test.cpp: tests run folders with a file far longer than the program ever writes. The
+// report names the file and its size, and shows the run without it. The files are sparse and fill
+// no disk.
 #include <gtest/gtest.h>
 
 #include <filesystem>

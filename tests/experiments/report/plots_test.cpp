@@ -139,7 +139,7 @@ TEST(Plots, the_pareto_front_holds_what_no_other_beats_in_both) {
   EXPECT_NEAR(front.x[0], 1000, 1e-9);  // microseconds for each of 64 images
   EXPECT_NEAR(front.x[1], 3000, 1e-9);
   EXPECT_EQ(front.y, (std::vector<double>{80, 90}));
-  // The line connects the two points and is not near another mark.
+  // The line connects the two points and keeps a distance from the other mark.
   const std::string& svg = drawn.plots[0].svg;
   const std::vector<std::string> lines = lines_called(svg, "Pareto front");
   ASSERT_FALSE(lines.empty());
@@ -207,7 +207,7 @@ TEST(Plots, OtherDataSetsGoToPanelsOfTheirOwn) {
       const std::string other = own == "mnist" ? "cifar10" : "mnist";
       EXPECT_TRUE(section.title.starts_with(own)) << section.title;
       EXPECT_NE(plot.svg.find(">" + section.title + "<"), std::string::npos) << section.title;
-      // No panel contains numbers of runs that belong to the other panel.
+      // Each panel contains only the numbers of the runs that belong to it.
       const std::string alone =
           to_svg({.title = "t", .panels = section.panels, .legend = section.legend});
       EXPECT_NE(alone.find("_" + own), std::string::npos);
@@ -358,7 +358,7 @@ TEST(PlotCommand, writes_a_file_for_each_kind_and_a_page) {
   for (const char* outside : {"src=", "href=\"h", "@import", "<script", "url("}) {
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
   }
-  // The folder of plots is not a run: a second call sees the same runs.
+  // The folder with plots does not count as a run, so a second call finds the same runs.
   EXPECT_EQ(call({"plot", root.path(), "--kind", "bars,memory", "-o", root.path() + "/x/y"}), 0);
   EXPECT_FALSE(text_of(root.path() + "/x/y/memory.svg").empty());
   EXPECT_FALSE(std::filesystem::exists(root.path() + "/x/y/curves.svg"));

@@ -62,7 +62,8 @@ TEST_F(Report, adds_columns_to_the_usual_ones) {
   const std::string head = added.out.substr(0, added.out.find('\n'));
   EXPECT_NE(head.find("| id "), std::string::npos) << head;
   EXPECT_NE(head.find("| optim.lr | seed |"), std::string::npos) << head;
-  // Config keys that differ between runs are usual columns, after the name.
+  // By default the table shows each config key that differs between runs as a column after the
+  // name.
   EXPECT_NE(usual.find("| name  | optim.lr | optim.nesterov | batch_size |"), std::string::npos);
   EXPECT_EQ(usual.find("| seed |"), std::string::npos);
   EXPECT_EQ(report({"--columns", "optim.lr,+seed"}).out, added.out);
@@ -193,7 +194,7 @@ TEST_F(Report, writes_latex) {
 
 TEST_F(Report, is_complete_where_no_terminal_reads_it) {
   const std::string text = report({}).out;
-  // Keys that differ are columns; values that all rows share are below the table.
+  // Keys with different values are columns. Values that all rows share are listed below the table.
   for (const char* name : {"| batch_size", "| avg_backward_mem", "| kernel_size", "| optim.lr",
                            "images_per_s 0", "device -", "threads 0"}) {
     EXPECT_NE(text.find(name), std::string::npos) << name << "\n" << text;
@@ -207,7 +208,7 @@ TEST_F(Report, a_broken_config_costs_its_keys_only) {
   EXPECT_EQ(called.code, 0) << called.err;
   EXPECT_NE(called.out.find("broken,\n"), std::string::npos) << called.out;
   EXPECT_NE(called.err.find(run + "/config.yaml:"), std::string::npos) << called.err;
-  // The damaged config is not read, because none of its keys is requested.
+  // The program does not read the damaged config, because no column, filter or sort key needs it.
   EXPECT_EQ(report({"-f", "csv"}).err, "");
   EXPECT_EQ(report({"--columns", "name,acc", "--filter", "acc>0", "--sort", "seed"}).err, "");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_filter_test.cpp: the runs that a filter or tag keeps, and errors of bad filters.
+// row_filter_test.cpp: tests which runs a filter or a tag keeps, and the errors for bad filters.
 #include "experiments/report/table/row_filter.h"
 
 #include <gtest/gtest.h>

@@ -85,7 +85,8 @@ TEST(RunData, reads_what_a_folder_has_and_names_what_is_broken) {
 
 TEST(RunData, reads_a_config_within_the_bounds_of_the_loader) {
   const TemporaryFolder root;
-  // Ten lists of ten aliases each would expand to ten thousand million values.
+  // The YAML text has ten lists of ten aliases each, which would expand to ten thousand million
+  // values.
   std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i <= 9; ++i) {
     bomb += cat("a", i, ": &a", i, " [");
@@ -98,7 +99,7 @@ TEST(RunData, reads_a_config_within_the_bounds_of_the_loader) {
   ASSERT_EQ(run.problems.size(), 1u);
   EXPECT_TRUE(run.problems[0].starts_with("config.yaml:3:5: error: expected no anchor"))
       << run.problems[0];
-  // A list of values is one value, so a label names it once.
+  // A list is a single config value, so a label shows it as one text.
   const std::string other =
       write_run(root.path(), {.name = "b", .config = "model: {widths: [6, 16]}\nquant: null\n"});
   EXPECT_EQ(read_run(other).config.at("model.widths"), "[6, 16]");
@@ -176,7 +177,7 @@ TEST(RunGroups, of_two_runs_with_one_config_and_seed_the_later_counts) {
   EXPECT_EQ(set.groups[0].runs[0].path, second);
   ASSERT_EQ(set.remarks.size(), 1u);
   EXPECT_TRUE(set.remarks[0].starts_with(first)) << set.remarks[0];
-  // A later run of the same seed without results does not replace a run with results.
+  // A run without results does not replace an earlier run of the same seed that has results.
   write_text(second + "/epochs.csv", "");
   set = groups_of({first, second});
   EXPECT_EQ(set.groups[0].runs[0].path, first);

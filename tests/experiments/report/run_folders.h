@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_folders.h: run folders written by hand, for the tests of plots and reports.
+// run_folders.h: writes run folders directly, without training, for the tests of plots and reports.
 #pragma once
 
 #include <filesystem>

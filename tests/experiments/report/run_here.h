@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_here.h: calls the program's commands in this process, with their output as text.
+// run_here.h: calls the program's commands inside the test process and returns their output as
+// text.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -33,7 +33,8 @@ inline std::vector<SvgPoint> points_of_path(const std::string& path) {
   return out;
 }
 
-// Returns the centre of each mark (a path with the edge of style_mark); circles from their arcs.
+// Returns the centre of each mark, that is, of each path with the stroke of style_mark. Circles are
+// computed from their arcs.
 inline std::vector<SvgPoint> marks_in(const std::string& svg) {
   std::vector<SvgPoint> out;
   const std::regex mark(
@@ -70,7 +71,7 @@ inline std::vector<SvgBox> labels_in(const std::string& svg) {
   return out;
 }
 
-// A text of a picture, with the corners of its bounding box, which is rotated like the text.
+// A text in a picture. The corners are those of its bounding box, which is rotated with the text.
 struct SvgText {
   std::string text;
   bool label = false;  // inside a panel: with a white edge
@@ -87,7 +88,8 @@ inline std::string attribute_of(const std::string& element, const std::string& n
   return element.substr(from, element.find('"', from) - from);
 }
 
-// Returns all texts; widths are a little below those of text_width, which overestimates.
+// Returns all texts of a picture. text_width overestimates widths, so the boxes are slightly
+// narrower.
 inline std::vector<SvgText> texts_in(const std::string& svg) {
   std::vector<SvgText> out;
   const std::regex text(R"x(<text( [^>]*)>(?:<title>[^<]*</title>)?([^<]*)</text>)x");
@@ -125,7 +127,7 @@ inline std::vector<SvgText> texts_in(const std::string& svg) {
   return out;
 }
 
-// Returns whether the boxes of two texts intersect: no edge separates them.
+// Returns whether the boxes of two texts intersect, which is so if no edge of a box separates them.
 inline bool overlap(const SvgText& a, const SvgText& b) {
   for (const SvgText* edges : {&a, &b}) {
     for (std::size_t i = 0; i < 4; ++i) {
@@ -148,7 +150,7 @@ inline bool overlap(const SvgText& a, const SvgText& b) {
   return true;
 }
 
-// Returns the distance of a point from the segment between a path's first and last point.
+// Returns the distance between a point and the segment from the first to the last point of a path.
 inline double distance_to_line(SvgPoint at, const std::string& path) {
   const std::vector<SvgPoint> points = points_of_path(path);
   const double dx = points.back().x - points.front().x, dy = points.back().y - points.front().y;

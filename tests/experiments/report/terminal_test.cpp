@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// terminal_test.cpp: `convscope report` on a terminal of 80 columns fits it, and in a pipe it is
-// complete.
+// terminal_test.cpp: tests that `convscope report` fits a terminal of 80 columns, and prints the
+// complete table into a pipe.
 #include <pty.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -16,7 +16,8 @@
 namespace convscope::testing {
 namespace {
 
-// Returns the program's output on a terminal of this width; "" where there are no terminals.
+// Returns the program's output on a terminal of this width, or "" where the system has no
+// terminals.
 std::string on_terminal(std::vector<std::string> words, unsigned short columns) {
   winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   int terminal = -1, side = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// library_words_test.cpp: an error about a damaged JSON file names the place, without words of the
-// JSON library and without raw bytes of the file.
+// library_words_test.cpp: tests the error for a damaged JSON file. It names the position of the
+// damage, and contains neither words of the JSON library nor raw bytes of the file.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// note_test.cpp: tags and notes: in a config, in a run's summary, and changed afterwards.
+// note_test.cpp: tests tags and notes in a config, in a run's summary, and when a command changes
+// them later.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -38,7 +39,7 @@ TEST(UserWords, StandInTheResolvedConfigAndComeBackFromIt) {
   const ExperimentConfig again = parse_config_text(to_yaml(config), "b.yaml");
   EXPECT_EQ(again.tags, config.tags);
   EXPECT_EQ(again.note, "a: note # 1");
-  // The resolved config does not mention tags and note if the user gave none.
+  // If the user's config has neither tags nor a note, the resolved config does not mention them.
   const std::string none = to_yaml(parse_config_text(kConfig, "a.yaml"));
   EXPECT_EQ(none.find("tags"), std::string::npos);
   EXPECT_EQ(none.find("note"), std::string::npos);
@@ -85,7 +86,7 @@ TEST(UserWords, AreChangedByTheCommandNote) {
   EXPECT_EQ(summary().note, "good one");
 }
 
-// A summary that another process writes while the command waits is kept.
+// If another process writes a summary while the command waits, the command keeps this summary.
 TEST(UserWords, AreAddedToTheSummaryAsItIsWhenTheRunIsFree) {
   const TemporaryFolder root;
   RunSummary summary;

@@ -18,7 +18,8 @@ namespace {
 
 using testing::TemporaryFolder;
 
-// Makes a run that a process of another host works on, or worked on `seconds` ago.
+// Makes a run whose owner is a process on another host; the owner gave its last sign of life
+// `seconds` ago.
 std::string run_of_another_host(const std::string& root, int seconds) {
   std::string path;
   {
@@ -46,7 +47,8 @@ std::string refusal_of(const std::string& path) {
   return "";
 }
 
-// The time of the file counts, not a time written into it by a wrong clock.
+// The age of a sign of life follows from the time of the file. A time written into the file may
+// come from a wrong clock.
 TEST(RunOwner, OfAnotherHostIsThereAsLongAsItGivesSignsOfLife) {
   const TemporaryFolder root;
   const std::string path = run_of_another_host(root.path(), 60);
@@ -65,7 +67,7 @@ TEST(RunOwner, OfAnotherHostThatIsSilentIsReplacedOnce) {
   EXPECT_EQ(newest_owner(path), 2);
 }
 
-// Two processes try to take over the same dead run at the same time.
+// Two processes try to take over the same abandoned run at the same time.
 TEST(RunOwner, OnlyOneOfTwoGetsANumber) {
   const TemporaryFolder root;
   EXPECT_TRUE(claim_ownership(root.path(), 2));
@@ -75,8 +77,8 @@ TEST(RunOwner, OnlyOneOfTwoGetsANumber) {
   EXPECT_EQ(newest_owner(root.path()), 3);
 }
 
-// A process that slept for minutes, as in a suspended machine, must not write to a run that another
-// process has taken over.
+// A process may sleep for minutes, for example on a suspended machine. If another process has taken
+// over its run meanwhile, it must not write to the run.
 TEST(RunOwner, ThatWasReplacedWritesNoStatusAnyMore) {
   const TemporaryFolder root;
   const RunFolder sleeper = RunFolder::create(root.path(), "sleeper", 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stillborn_test.cpp: folders of runs that were killed before the first step are cleaned up by the
-// next run; all others stay.
+// stillborn_test.cpp: tests that a new run deletes folders of runs that were killed before their
+// first step, and keeps all others.
 #include "experiments/run_folder/stillborn.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ void make_old(const std::string& folder, int seconds) {
   ASSERT_EQ(utimensat(AT_FDCWD, folder.c_str(), times, 0), 0);
 }
 
-// Makes the folder of a run that was killed right after creating it.
+// Makes the folder of a run that was killed immediately after it created the folder.
 std::string killed_run(const std::string& path, const std::vector<std::string>& files) {
   fs::create_directories(path + "/ckpt");
   for (const std::string& file : files) write_file(path + "/" + file, "");

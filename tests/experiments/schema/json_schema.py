@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks JSON against a schema (JSON Schema, draft 2020-12): only the keywords that experiments/schema uses.
+"""Checks JSON against a schema (JSON Schema, draft 2020-12). Supports only the keywords that
+experiments/schema uses.
 
     errors = Schema.load(folder / "summary.schema.json").errors(value)
 
-An unknown keyword is an error of the schema, so that none is skipped silently. `closed` also reports members that
-the schema does not list. This check is for the project's writers; a reader must accept files of other
-versions."""
+An unknown keyword is an error of the schema, so that no keyword is skipped silently. With `closed`, the check
+also reports members that the schema does not list. The check is for files that this project writes; a reader must
+accept files of other versions."""
 import json
 import pathlib
 
@@ -52,7 +53,8 @@ class Schema:
                     yield from self._keywords(one)
 
     def _target(self, reference):
-        """Returns the schema that '#/$defs/load' or 'env.schema.json' denotes, and the Schema that contains it."""
+        """Returns the schema to which a reference leads ('#/$defs/load', 'env.schema.json'), and the Schema object
+        that contains it."""
         file, _, path = reference.partition("#")
         home = self
         if file:

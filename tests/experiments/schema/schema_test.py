@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each JSON file that the program writes for others matches its schema (experiments/schema): schema_test.py PROGRAM"""
+"""Tests that each JSON file that the program writes for other programs matches its schema in experiments/schema:
+schema_test.py PROGRAM"""
 import json
 import os
 import pathlib

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// claim_test.cpp: a member of a sweep has one worker, on any hosts and with any clocks.
+// claim_test.cpp: tests that a member of a sweep has only one worker at a time, even if workers run
+// on several hosts with different clocks.
 #include "experiments/sweep/claim.h"
 
 #include <fcntl.h>
@@ -32,7 +33,7 @@ ClaimRecord self(const std::string& host = name_of_this_host()) {
   return {.host = host, .pid = static_cast<std::int64_t>(getpid()), .call = "c1"};
 }
 
-// Writes the claim of a holder on another host, whose lock is not visible here.
+// Writes the claim of a worker on another host, whose file lock is not visible on this host.
 void write_far_claim(const std::string& folder, std::int64_t count, bool held = true) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/.owner-3")
@@ -141,7 +142,7 @@ TEST(Claim, OfAnotherHostThatLetGoIsFreeAtOnce) {
   EXPECT_NE(watch.try_take(root.path() + "/c", self()), nullptr);
 }
 
-// The time of the holder's file is hours too early or too late, and must not matter.
+// The time of the claim file is wrong by hours, which must not matter.
 TEST(Claim, DoesNotAskWhatClocksSay) {
   for (const int minutes : {-90, -5, 5, 90}) {
     const TemporaryFolder root;
@@ -188,7 +189,8 @@ TEST(Claim, OfADamagedFileIsTakenAfterTheSilence) {
   }
 }
 
-// A holder with an empty file would be waited for, so a kill must not leave such a file.
+// Other workers would wait for the holder of an empty claim file. So a kill at any moment must not
+// leave an empty file.
 TEST(Claim, OfAKilledHolderIsFreeAtOnce) {
   const TemporaryFolder root;
   for (int kill_at = 0; kill_at < 60; ++kill_at) {
@@ -208,7 +210,8 @@ TEST(Claim, OfAKilledHolderIsFreeAtOnce) {
   }
 }
 
-// A member keeps the lock file open in this way when its worker is killed.
+// When a worker is killed, the member that it started may still run and keep the lock file open, as
+// the copied descriptor does here.
 TEST(Claim, IsHeldAsLongAsAChildKeepsItsLockOpen) {
   const TemporaryFolder root;
   const std::string folder = root.path() + "/c";
@@ -237,7 +240,8 @@ TEST(Claim, InAFolderThatCannotBeWrittenIsOneSentence) {
   }
 }
 
-// A run on a host whose clock is minutes off: the clock of the file system decides.
+// A run is on a host whose clock is minutes off. Its age is computed with the clock of the file
+// system.
 TEST(MemberOnAnotherHost, IsAliveByTheClockOfTheFileSystem) {
   const TemporaryFolder root;
   std::string path;

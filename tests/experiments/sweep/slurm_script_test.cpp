@@ -139,7 +139,8 @@ TEST(SlurmScript, GivesNoticeWithinAShortLimit) {
   EXPECT_EQ(notice_seconds({}), 60);
 }
 
-// A shell runs the script; the program gets all names unchanged, and nothing else is run.
+// A shell runs the generated script. The program must get all names unchanged, and the shell must
+// run nothing else.
 TEST(SlurmScript, IsSafeWithEveryName) {
   const TemporaryFolder root;
   const std::string spy = root.path() + "/spy";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_process_test.cpp: `convscope sweep` as a process: its output, continuing after a kill at a
-// random moment, and a failing member, which ends only itself.
+// sweep_process_test.cpp: tests `convscope sweep` as a process: its output, resuming after a kill
+// at a random moment, and a failing member, which must not end the others.
 #include <chrono>
 #include <random>
 #include <thread>
@@ -54,7 +54,7 @@ class Sweep : public ::testing::Test {
   std::string errors(const std::string& runs) const {
     return text_of(root_.path() + "/" + runs + ".err");
   }
-  // Returns the cells that are equal on every machine: without times, memory and load.
+  // Returns the table cells that do not depend on the machine: all but times, memory and load.
   static std::string without_times(const std::string& csv) {
     std::string out;
     std::istringstream lines(csv);
@@ -218,7 +218,7 @@ TEST_F(Sweep, with_a_failing_member_goes_on_and_ends_with_1) {
   EXPECT_NE(errors("failing").find("[1/3] gate seed 1   failed: [expect]"), std::string::npos)
       << errors("failing");
 
-  // Members are not tried again after a failure that would repeat, but after any other failure.
+  // A failed member is trained again, unless the same failure would repeat.
   EXPECT_EQ(start("failing", words).wait(), 1);
   EXPECT_NE(errors("failing").find("1 done already, 1 failed before (--retry-failed trains them "
                                    "again), 1 to train\n"),

@@ -41,7 +41,7 @@ std::vector<SweepOutcome> all_done() {
   return {done(90, 0.1), done(50, 0.2), done(92, 0.2), done(50, 0.2), done(97, 0.3), done(50, 0.2)};
 }
 
-// A member that was never begun has no config in the folder.
+// The sweep's folder has no config of a member that never began.
 TEST(SweepStatus, shows_the_epochs_of_members_that_are_still_to_do) {
   const testing::TemporaryFolder folder;
   SweepMembers members;
@@ -59,8 +59,8 @@ TEST(SweepStatus, shows_the_epochs_of_members_that_are_still_to_do) {
 }
 
 TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {
-  // Row a has the mean accuracy 93 with deviation sqrt((9 + 1 + 16) / 2) = sqrt(13), and the mean
-  // forward time 0.2 with deviation 0.1.
+  // Expected values of row a: accuracy 93 with standard deviation sqrt((9 + 1 + 16) / 2) =
+  // sqrt(13), and forward time 0.2 with standard deviation 0.1.
   EXPECT_EQ(to_csv(sweep_table(small_plan(), all_done())),
             "name,batch_size,avg_forward,avg_forward_std,avg_backward,avg_backward_std,"
             "avg_forward_mem,avg_backward_mem,kernel_size,acc,acc_std,acc_reference,seeds,"
@@ -73,7 +73,7 @@ TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {
             "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,,0,0,,,,,,0.2,0,0.5,0,,,0\n");
 }
 
-// One disturbed seed changes a mean and its deviation, not the median.
+// One disturbed seed changes the mean and the standard deviation, but not the median.
 TEST(SweepTable, for_people_has_medians_of_times_and_marks_disturbed_seeds) {
   std::vector<SweepOutcome> outcomes = all_done();
   const double forward[] = {0.00098, 0.00295, 0.00099};
@@ -96,7 +96,8 @@ TEST(SweepTable, for_people_has_medians_of_times_and_marks_disturbed_seeds) {
   EXPECT_EQ(rows[1]["busy"], 0);
 }
 
-// Runs of earlier versions lack these values, and the table for people then has no such columns.
+// Runs of earlier versions lack the inference time and the stored bytes. If all runs lack them, the
+// printed table has no such columns.
 TEST(SweepTable, has_the_time_of_inference_and_the_stored_bytes_where_runs_know_them) {
   std::vector<SweepOutcome> outcomes = all_done();
   const double seconds[] = {0.001, 0.002, 0.003};
@@ -143,13 +144,14 @@ TEST(SweepTable, has_a_column_for_each_axis) {
   ASSERT_EQ(plan.rows.size(), 4u);
   const std::vector<SweepOutcome> outcomes(4, done(90, 0.1));
   const TextTable reading = sweep_reading_table(plan, outcomes);
-  // All rows set both keys of the grid, but only one differs; conv.algorithm differs only in `a`.
+  // All rows set the two keys of the grid, but only optim.lr differs. Only row `a` sets
+  // conv.algorithm.
   EXPECT_EQ(reading.columns[0].name, "name");
   EXPECT_EQ(reading.columns[1].name, "optim.lr");
   EXPECT_EQ(reading.columns[2].name, "batch_size");
   EXPECT_EQ(reading.rows[0][1], TableCell(0.1));
   EXPECT_EQ(reading.rows[1][1], TableCell(0.25));
-  // Programs get every key that a row sets, after all earlier columns.
+  // JSON and CSV contain every key that a row sets, after all other columns.
   const nlohmann::json rows = nlohmann::json::parse(to_json(sweep_table(plan, outcomes)));
   EXPECT_EQ(rows[1]["optim.lr"], 0.25);
   EXPECT_EQ(rows[1]["train.epochs"], 4);

@@ -9,7 +9,8 @@
 namespace convscope::testing {
 namespace {
 
-// Returns labels shifted by one: learning the columns makes results on these images worse.
+// Returns the data set with all labels shifted by one. The better a network learns the columns, the
+// worse are its results on these images.
 Dataset against(Dataset data) {
   std::int32_t* const labels = data.labels.data<std::int32_t>();
   for (std::int64_t i = 0; i < data.size(); ++i) labels[i] = (labels[i] + 1) % kClasses;
@@ -23,9 +24,9 @@ std::unique_ptr<Loader> in_order(Dataset data) {
 
 constexpr int kEpochs = 5;
 
-// A network that learns until the last epoch and then forgets everything. With `with_validation`,
-// only the validation images show this; results on the test images change in the opposite
-// direction.
+// Returns a training that learns until the last epoch and then forgets everything. With
+// `with_validation`, only the validation images show this; the test images have shifted labels, so
+// their results change in the opposite direction.
 TrainingSetup forgetful_setup(bool with_validation) {
   TrainingSetup setup = small_setup(1, 0.1);
   if (with_validation) setup.val = in_order(bright_columns(60, 3));
@@ -108,7 +109,7 @@ TEST(BestEpoch, TheLastEpochIsAlwaysEvaluated) {
     EXPECT_EQ(!done.epochs[i].at("val_acc").empty(), evaluated[i]) << i;
     EXPECT_EQ(!done.epochs[i].at("test_acc").empty(), evaluated[i]) << i;
   }
-  // The checkpoint has the weights of the best epoch and not those of the previous one.
+  // The checkpoint must contain the weights of the best epoch, not those of the previous epoch.
   EXPECT_NE(done.epochs[4].at("val_loss"), done.epochs[3].at("val_loss"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint_fields_test.cpp: every number of a run's progress is restored from its checkpoint.
+// checkpoint_fields_test.cpp: tests that a checkpoint restores every number of a run's progress.
 #include <vector>
 
 #include "experiments/trainer/checkpoint.h"
@@ -43,8 +43,8 @@ TEST(CheckpointFields, AllComeBack) {
     ++next;
     field = std::is_floating_point_v<T> ? static_cast<T>(next + 0.25) : static_cast<T>(next);
   });
-  // Every field takes eight bytes, also a flag with its padding. If the size of the struct differs,
-  // a new field is missing above.
+  // Each field of the struct takes eight bytes, also a flag with its padding. If the size of the
+  // struct does not match, each_field() lacks a new field.
   const double flags_not_saved = 2;
   ASSERT_EQ(next + flags_not_saved, sizeof(TrainingState) / 8.0);
   save_checkpoint(path, *setup.model, setup.optimizer.get(), saved, "name: small\n");

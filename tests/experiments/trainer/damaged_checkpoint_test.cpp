@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// damaged_checkpoint_test.cpp: a changed bit anywhere in a checkpoint is noticed, and the run
-// resumes from the one before.
+// damaged_checkpoint_test.cpp: tests that a changed bit anywhere in a checkpoint is detected, and
+// that the run then resumes from the previous checkpoint.
 #include <gtest/gtest.h>
 
 #include "experiments/trainer/checkpoint.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_sizes_test.cpp: checks that a data set has the images that a config asks for.
+// data_sizes_test.cpp: tests that a run fails if a data set has fewer images than the config
+// requests.
 #include "experiments/trainer/data_sizes.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// early_stop_test.cpp: a run ends when validation results stop improving, and keeps its count when
-// it is resumed.
+// early_stop_test.cpp: tests that a run ends when validation results stop improving. A resumed run
+// continues to count epochs without an improvement.
 #include "experiments/trainer/checkpoint.h"
 #include "tests/experiments/training_fixture.h"
 
@@ -12,7 +12,7 @@ using testing::small_setup;
 using testing::TemporaryFolder;
 using testing::text_of;
 
-// The learning rate is 0 from the second epoch on, so results improve only in the first epoch.
+// From the second epoch on the learning rate is 0, so results improve only in the first epoch.
 TrainingSetup setup_that_stands_still(std::int64_t patience) {
   TrainingSetup setup = small_setup(3);
   setup.val = std::make_unique<Loader>(bright_columns(50, 5),
@@ -65,7 +65,7 @@ TEST(EarlyStop, ARunThatGetsBetterGoesOn) {
   EXPECT_EQ(run(std::move(setup), folder).epoch, 3);
 }
 
-// An improvement must exceed min_delta; no step of this training is that large.
+// Only an improvement larger than min_delta counts. In this training no improvement is that large.
 TEST(EarlyStop, SmallGainsDoNotCount) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "small_gains", 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// joined_update_cuda_test.cpp: a recorded step of a LeNet gathers its images in its first kernel
-// and updates the weights in its last one. It gives the same bits as steps with batches from the
-// host and a separate update launch.
+// joined_update_cuda_test.cpp: tests recorded steps of a LeNet in which the first kernel gathers
+// the images and the last kernel updates the weights. The bits must be those of steps with batches
+// from the host and a separate update kernel.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using Ints = std::vector<std::int64_t>;
 struct Case {
   std::int64_t images = 46, batch = 8;  // 5 full batches and one of 6
   std::int64_t channels = 1, side = 12;
-  bool pools_twice = false;  // the last linear layers are then the only readers of rounded values
+  bool pools_twice = false;      // then only the last linear layers read rounded values
   bool changes_weights = false;  // after each update
   const char* optimizer = "sgd";
   ComputePrecision precision = ComputePrecision::f32;
@@ -102,7 +102,7 @@ bool is_weight_of(const Network& net, const float* data) {
   });
 }
 
-// Changes weights of the first and the last layer, as a mask does.
+// Changes weights of the first and of the last layer between two steps, as a pruning mask does.
 std::function<void()> behind_update(const Case& c, const Network& net) {
   if (!c.changes_weights) return {};
   std::vector<NamedParameter> all = net.model->parameters();
@@ -210,9 +210,9 @@ TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfAnUpdateOfItsOwn) {
   expect_same_bits({.optimizer = "adamw", .precision = ComputePrecision::bf16});
 }
 
-// Steps after the first one of a launch multiply the copies of weights from the previous update; a
-// launch of one step has none. Where another kernel gathers the images, steps still use the copies
-// of weights.
+// The update also writes fp16/bf16 copies of the weights, which the next step of the same launch
+// multiplies. A launch of a single step has no copies. The copies are used even if a separate
+// kernel gathers the images.
 TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfWeightsThatEachKernelRounds) {
   for (const ComputePrecision half : {ComputePrecision::bf16, ComputePrecision::f16}) {
     expect_same_bits({.precision = half});
@@ -225,16 +225,16 @@ TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfWeightsThatEachKernelRounds) {
 }
 
 // With a loss scale, the kernels that compute gradients divide them by the scale, and the update is
-// a separate launch. With 2^23 the gradients of the logits first exceed f16, so some steps are
-// skipped. With 2^12 none is.
+// a separate kernel. With scale 2^23 the gradients of the logits exceed the range of f16 at first,
+// so some steps are skipped. With scale 2^12 no step is skipped.
 TEST_F(JoinedUpdateOnCuda, DividesByTheScaleOfTheLossAndLeavesOutWhatOverflows) {
   expect_same_bits({.precision = ComputePrecision::f16, .scale = 0x1p12});
   expect_same_bits({.optimizer = "adam", .precision = ComputePrecision::f16, .scale = 0x1p23});
   expect_same_bits({.precision = ComputePrecision::f16, .clip_norm = 0.3, .scale = 0x1p23});
 }
 
-// The cases have few, some and many blocks, several samples per block, and a batch that is too
-// large for one kernel.
+// The cases cover few, some and many thread blocks, several samples per block, and a batch that is
+// too large for one kernel.
 TEST_F(JoinedUpdateOnCuda, GathersBatchesOfAllSizes) {
   expect_same_bits({.images = 7, .batch = 3, .channels = 3});
   expect_same_bits({.images = 100, .batch = 40, .channels = 2, .side = 16});
@@ -242,7 +242,8 @@ TEST_F(JoinedUpdateOnCuda, GathersBatchesOfAllSizes) {
   expect_same_bits({.images = 410, .batch = 300, .precision = ComputePrecision::bf16});
 }
 
-// Rows whose size is not a multiple of four bytes are gathered by a separate kernel.
+// If the size of an image row is not a multiple of four bytes, a separate kernel gathers the
+// images.
 TEST_F(JoinedUpdateOnCuda, LeavesOtherImagesToTheirOwnKernel) { expect_same_bits({.side = 14}); }
 
 // The loss is NaN from the first step on.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_choices_test.cpp: a resumed run keeps its algorithms, even if the machine's measurements
-// have changed.
+// kept_choices_test.cpp: tests that a resumed run uses the same algorithms, even if the measured
+// peaks of the machine have changed.
 #include "experiments/trainer/choices/kept_choices.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_costs_test.cpp: reported times and memory of steps and layers, compared with layers that
-// sleep for a known time and keep a known number of bytes.
+// layer_costs_test.cpp: tests the reported times and memory of steps and layers. Some layers sleep
+// for a known time and keep a known number of bytes.
 #include "experiments/run_folder/layer_costs.h"
 
 #include <map>
@@ -23,7 +23,7 @@ using testing::text_of;
 using testing::weights_of;
 
 constexpr std::int64_t kKept = 1 << 20;
-// The times are 4 and 16 ms, far above the work of the other layers.
+// The layers sleep for 4 and 16 ms, far longer than the other layers take.
 constexpr double kShort = 4, kLong = 16;
 
 std::shared_ptr<Module> linear(std::int64_t out, LayerContext& context) {
@@ -101,7 +101,8 @@ Finished run(TrainingSetup setup) {
 
 class LayerCostsOfARun : public ::testing::TestWithParam<bool> {};
 
-// The row of a sleeping layer shows its time, forward and backward separately.
+// The row of a sleeping layer must show the layer's sleeping time, separately for forward and
+// backward.
 TEST_P(LayerCostsOfARun, AreThoseOfTheLayerThatTookThem) {
   const Finished done = run(setup_with_rests(GetParam()));
   const auto number = [&](const char* layer, const char* column) {
@@ -124,7 +125,7 @@ TEST_P(LayerCostsOfARun, AreThoseOfTheLayerThatTookThem) {
   EXPECT_LT(number("loss", "forward_ms"), kShort);
 }
 
-// Compares the reported columns with a clock and a size that the test knows.
+// Compares the reported values with times and sizes that the test knows.
 TEST_P(LayerCostsOfARun, AgreeWithThePhasesOfTheSummary) {
   const Finished done = run(setup_with_rests(GetParam()));
   const auto seconds = [&](const char* key) { return done.summary.at(key).get<double>(); };
@@ -183,7 +184,8 @@ TEST(LayerCosts, AFusedLayerNamesTheOneThatItIsTimedWith) {
   EXPECT_EQ(done.layers.at("f1").at("timed_with"), "");
 }
 
-// The quantisers of c2 run apart from the chain of c1 and c2; their time counts with it.
+// c1 and c2 run as one chain; the quantisers of c2 run separately. The row of the chain includes
+// their time.
 TEST(LayerCosts, ARowIsTheWholeOfItsLayersOrEmpty) {
   const Finished done = run(setup_training(parse_config_text(
       "name: rests\ndata: {set: synthetic_digits, train_size: 640, test_size: 32, batch_size: 32}\n"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_need_test.cpp: the memory that a config needs is known before a run, and is right.
+// memory_need_test.cpp: tests that the program predicts the memory of a config before the run, and
+// that the prediction is right.
 #include "experiments/trainer/memory/memory_need.h"
 
 #include <gtest/gtest.h>
@@ -43,8 +44,8 @@ std::int64_t peak_of_a_run(const ExperimentConfig& config) {
   TrainingSetup setup = setup_training(config);
   RunFolder folder = RunFolder::create(root.path(), "run", 1);
   Progress progress(Progress::Mode::quiet);
-  // Each step resets the peak. The last peak is therefore that of the evaluation, and includes all
-  // memory that is held at this time.
+  // Each training step resets the peak, so the last peak is that of the evaluation. It includes all
+  // memory that is still held then.
   EXPECT_EQ(Trainer(setup, folder, progress).run(), 0);
   return memory_stats({}).peak_bytes - before;
 }
@@ -104,7 +105,8 @@ TEST(MemoryNeed, NamesTheKeyBehindTheLargestPart) {
           "; take a smaller model or ");
 }
 
-// 8 TiB of weights fit into no machine. No folder remains, and nothing was tried.
+// No machine has memory for 8 TiB of weights. The run must be refused before it allocates memory or
+// makes a folder.
 TEST(MemoryNeed, ARunThatCannotFitLeavesNoFolder) {
   const TemporaryFolder root;
   write_file(root / "huge.yaml",

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the scalars of a TensorBoard event file, one `step tag value` per line.
 
-Written from the format's description, without the package and without the code under test: the
-records' checksums are computed bit by bit.
+The reader follows the description of the format and uses neither the TensorBoard package nor the
+tested code. It computes the checksums of records bit by bit.
 """
 import struct
 import sys

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reported_numbers_test.cpp: reported times, memory and images of a run, compared with layers and
-// an optimiser that sleep for a known time and use a known number of bytes.
+// reported_numbers_test.cpp: tests the times, memory and numbers of images that a run reports.
+// Layers and an optimiser sleep for a known time and use a known number of bytes.
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -23,8 +23,8 @@ void rest(double ms) { std::this_thread::sleep_for(std::chrono::duration<double,
 constexpr double kForwardMs = 4, kBackwardMs = 16, kUpdateMs = 8;
 constexpr std::int64_t kMiBytes = 1 << 20;
 constexpr std::int64_t kKept = kMiBytes;
-// Temporary memory of the two passes in bytes. The forward uses more tensor memory than the
-// backward, and less workspace.
+// Temporary memory of forward and backward in bytes. The forward pass uses more tensor memory and
+// less workspace than the backward pass.
 constexpr std::int64_t kForwardMoment = 32 * kMiBytes, kBackwardMoment = 8 * kMiBytes;
 constexpr std::size_t kForwardWork = 2 * kMiBytes, kBackwardWork = 3 * kMiBytes;
 
@@ -74,13 +74,13 @@ class SlowOptimizer final : public Optimizer {
 constexpr std::int64_t kImages = 50, kBatch = 16;  // 16, 16, 16 and 2: 12 steps in 3 epochs
 constexpr std::int64_t kTimedSteps = 7, kTimedImages = 16 + 16 + 2 + 16 + 16 + 16 + 2;
 
-// A network that is right for every image: the class is the brightest column.
+// Returns a network that classifies every image correctly: the class is the brightest column.
 TrainingSetup costly_setup(bool plan) {
   TrainingSetup setup;
   LayerContext context;
   const auto model = std::make_shared<Sequential>();
   model->add("flat", std::make_shared<Flatten>());
-  // A layer with parameters before it, so that a gradient passes through it.
+  // The first layer has parameters, so that a gradient passes through the costly layer.
   for (const char* name : {"columns", "same"}) {
     const bool first = name[0] == 'c';
     const auto layer = std::make_shared<Linear>(
@@ -145,7 +145,7 @@ TEST_P(ColumnsOfARun, HoldTheTimesOfTheirOwnPhase) {
     EXPECT_GE(done.summary.at(phase).get<double>(), 1e-3 * least) << phase;
     EXPECT_GE(std::stod(done.epochs[1].at(phase)), 1e-3 * least) << phase;
   }
-  // Checks which phases take longer. The times are so far apart that a busy machine does not change
+  // Checks which phases take longest. The times differ so much that a busy machine does not change
   // the order.
   EXPECT_LT(std::stod(done.epochs[1].at("avg_forward")),
             std::stod(done.epochs[1].at("avg_backward")));
@@ -186,15 +186,16 @@ TEST_P(ColumnsOfARun, HoldTheMemoryInMebibytes) {
   EXPECT_EQ(std::stod(row.at("peak_workspace")), 3);
 }
 
-// The time is that of a full batch without the loss; the bytes are those of all weights of the
-// checkpoint in f32.
+// The reported inference time is that of a full batch without the loss. The stored bytes are those
+// of all weights in f32.
 TEST_P(ColumnsOfARun, HoldTheTimeOfAnInferenceAndTheStoredBytes) {
   const Reported done = report_of(costly_setup(GetParam()));
   const auto of = [&](const char* key) { return done.summary.at(key).get<double>(); };
   EXPECT_GE(of("avg_inference"), 1e-3 * kForwardMs);
   EXPECT_LT(of("avg_inference"), 1e-3 * (kForwardMs + kBackwardMs));  // contains no backward
   EXPECT_EQ(of("weight_bytes"), 4 * (16 * kClasses + kClasses + kClasses * kClasses + kClasses));
-  // Batches of 4 ms were timed for 0.25 s, which is not part of the run's own time.
+  // The program timed inference batches of 4 ms for 0.25 s. The run's reported time excludes this
+  // measurement.
   EXPECT_GT(done.wall_s - of("seconds"), 0.25);
   EXPECT_GT(of("seconds"), 1e-3 * 12 * (kForwardMs + kBackwardMs + kUpdateMs));  // all 12 steps
 }
@@ -215,7 +216,7 @@ TEST_P(ColumnsOfARun, LeaveOutTheTimeOfAnInferenceUntilTheRunHasEnded) {
   resumed.resume();
   EXPECT_EQ(resumed.run(), 0);
   EXPECT_GE(summary().at("avg_inference").get<double>(), 1e-3 * kForwardMs);
-  // The values are measured again at the end of a resumed run with nothing left to train.
+  // A resumed run with no epochs left to train measures the values again at its end.
   TrainingSetup again = costly_setup(GetParam());
   Trainer ended(again, folder, progress);
   ended.resume();

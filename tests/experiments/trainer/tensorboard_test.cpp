@@ -11,8 +11,8 @@
 namespace convscope::testing {
 namespace {
 
-// Returns the scalars of an event file from an independent reader: one line "step tag value" each,
-// or its complaint.
+// Returns the scalars of an event file, one line "step tag value" each, as an independent reader
+// prints them. If the reader fails, returns its error message.
 std::string read_events(const std::string& path) {
   const std::string command = cat("python3 ", CONVSCOPE_SOURCE_DIR,
                                   "/tests/experiments/trainer/read_events.py '", path, "' 2>&1");

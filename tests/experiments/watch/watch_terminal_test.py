@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`convscope watch` on a terminal: frames that fit, another size, Ctrl-C, the end of the run:
-watch_terminal_test.py PROGRAM"""
+"""Tests `convscope watch` on a terminal: frames fit, also after a change of the terminal's size,
+and the program ends on Ctrl-C and with the run: watch_terminal_test.py PROGRAM"""
 import fcntl
 import json
 import os
@@ -25,7 +25,7 @@ PATIENCE_S = 60
 
 
 class Terminal:
-    """The program in a separate terminal; `seen` is all of its output."""
+    """Runs the program in a separate terminal; `seen` is its whole output so far."""
 
     def __init__(self, columns, rows, *words):
         self.outer, inner = pty.openpty()

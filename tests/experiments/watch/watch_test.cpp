@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// watch_test.cpp: what `convscope watch` reads and shows. watch_terminal_test.py in this folder
-// tests the terminal.
+// watch_test.cpp: tests which files `convscope watch` reads and what it shows.
+// watch_terminal_test.py in this folder tests the terminal.
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
@@ -23,7 +23,8 @@ std::string text_of_lines(const std::vector<std::string>& lines) {
   return out;
 }
 
-// Sets the status of a run on this host, where a free lock means that the process is gone.
+// Writes the status of a run on this host. If the lock of the run is free, its process no longer
+// exists.
 void set_state(const std::string& folder, const std::string& state, int exit_code = -1) {
   nlohmann::json status = nlohmann::json::parse(text_of(folder + "/status.json"));
   char host[256] = {};
@@ -34,7 +35,7 @@ void set_state(const std::string& folder, const std::string& state, int exit_cod
   write_file(folder + "/status.json", status.dump());  // whole, as a run writes it
 }
 
-// Holds the lock of a run like a process that works on the run.
+// Locks a run, as the process that trains it does.
 class Lock {
  public:
   explicit Lock(const std::string& folder)
@@ -62,8 +63,8 @@ TEST(TextCurve, takes_points_in_any_order) {
     EXPECT_EQ(text_curve({{2, 3}, {0, 1}, {1, 2}}, 12, 3, ink),
               text_curve({{0, 1}, {1, 2}, {2, 3}}, 12, 3, ink));
   }
-  // A point far outside of the range of the first and the last point, as in a file with reordered
-  // lines.
+  // Two points are far outside of the x range between the first and the last point, as in a file
+  // with reordered lines.
   const auto lines =
       text_curve({{1000, 1}, {1e9, 2}, {-1e9, 3}, {1001, 4}}, 40, 3, CurveInk::stars);
   ASSERT_EQ(lines.size(), 3);
@@ -282,7 +283,7 @@ TEST(WatchCommand, without_a_folder_it_says_what_it_expected) {
   EXPECT_EQ(watch(root.path(), {root.path(), "--interval", "0"}).code, 2);
 }
 
-// Waits until the file contains the text; gives up after a minute.
+// Waits until the file contains the text, but at most a minute.
 bool comes(const std::string& path, const std::string& text) {
   for (int tries = 0; tries < 6000; ++tries) {
     if (text_of(path).find(text) != std::string::npos) return true;

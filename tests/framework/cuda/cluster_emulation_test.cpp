@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_emulation_test.cpp: thread-block clusters of the emulation: blocks that run at the same
-// time, their barrier, and reads of each other's shared memory (test_emulation).
+// cluster_emulation_test.cpp: tests thread-block clusters of the emulation:
+// blocks that run concurrently, the cluster barrier, and reads of another block's
+// shared memory (program test_emulation).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +30,7 @@ __device__ unsigned block_number() { return blockIdx.y * gridDim.x + blockIdx.x;
 
 // ---- kernels ----
 
-// Thread t of every block gets the sum of the values that threads t of all blocks have.
+// Thread t of every block gets the sum over the values of thread t in all blocks of the cluster.
 __global__ void sum_over_cluster(const float* x, float4* sums) {
   auto* const mine = dynamic_shared<float4>();
   const unsigned place = block_number() * blockDim.x + threadIdx.x;
@@ -44,7 +45,8 @@ __global__ void sum_over_cluster(const float* x, float4* sums) {
   sums[place] = sum;
 }
 
-// In each round, every value moves to the next block, until each value is back in its first block.
+// In each round every block reads the value of the next block. After as many rounds as blocks, each
+// value is back in its first block.
 __global__ void around_the_cluster(int rounds, float* out) {
   auto* const mine = dynamic_shared<float4>();
   float4 value = four(static_cast<float>(global_thread()));
@@ -64,7 +66,7 @@ __device__ int who_am_i() {
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
   return static_cast<int>(block_number() * 1000 + cluster_rank() * 100 + thread);
 }
-// The indices of a thread after each barrier. Block: 16 x 4 threads.
+// Stores the indices that a thread sees after each kind of barrier. A block has 16 x 4 threads.
 __global__ void indices_behind_barriers(int* out) {
   auto* const phases = dynamic_shared<std::uint64_t>();
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
@@ -87,8 +89,8 @@ __global__ void indices_behind_barriers(int* out) {
   mine[6] = who_am_i();
 }
 
-// Half of a block's threads reach a block barrier early. The other threads wait for all blocks, so
-// early threads of several blocks are at their block barriers at the same time.
+// Half of the threads of a block arrive early at a barrier of the block; the others first wait for
+// the cluster. So early threads of several blocks wait at their block barriers at the same time.
 enum class Meets { block, named, warp };
 __global__ void early_and_late(Meets meets, int* out) {
   auto* const phases = dynamic_shared<std::uint64_t>();
@@ -99,7 +101,7 @@ __global__ void early_and_late(Meets meets, int* out) {
   __syncthreads();
   cluster_arrive();
   if (meets == Meets::warp) {
-    // In blocks of odd rank, the other half of warp 0 is early.
+    // In blocks of even and of odd rank, opposite half-warps of warp 0 arrive early.
     if (thread >= 32) {
       cluster_wait();
       if (thread == 32) tma::arrive(phases);
@@ -125,7 +127,7 @@ __global__ void early_and_late(Meets meets, int* out) {
   }
 }
 
-// Block 0 computes and uses barriers of the block; the other blocks only wait for its result.
+// Block 0 computes and uses barriers of its block; the other blocks only wait for the result.
 __global__ void one_block_works(int* out) {
   auto* const values = dynamic_shared<int>();
   if (cluster_rank() == 0) {
@@ -147,8 +149,9 @@ __global__ void one_block_works(int* out) {
   out[global_thread()] = static_cast<int>(__float_as_uint(said.x));
 }
 
-// Threads 32 to 63 of each block exit before they arrive, or with `arrive`, before they wait. All
-// threads of block 1 exit; it runs last in one order and first in the other order.
+// Threads 32 to 63 of each block exit before they arrive at the cluster barrier; with `arrive`,
+// they arrive and exit before they wait. All threads of block 1 exit at once. The emulation runs
+// block 1 last in one order and first in the other.
 __global__ void some_leave(bool arrive, float* out) {
   auto* const mine = dynamic_shared<float4>();
   if (cluster_rank() == 1) return;
@@ -195,7 +198,7 @@ enum class Wrong {
   traps,
   throws,
 };
-// Block 1 of each cluster makes the mistake: only thread 5 where one thread is enough, else all
+// Block 1 of each cluster makes a mistake: in thread 5 if one thread is enough, else in all
 // threads.
 __global__ void goes_wrong(Wrong wrong, float* out) {
   auto* const mine = dynamic_shared<float4>();  // 32 values, then an mbarrier
@@ -227,7 +230,7 @@ __global__ void goes_wrong(Wrong wrong, float* out) {
   if (does(Wrong::traps)) __trap();
   if (does(Wrong::throws)) throw std::out_of_range("thread 5 of block 1");
   if (wrong != Wrong::no_last_barrier) return cluster_sync();
-  // Block 0 exits at once; block 1 reads it after the turns of other blocks.
+  // Block 0 exits at once. Block 1 runs after it and reads the shared memory of block 0.
   if (here) {
     __syncthreads();
     if (one) out[0] = load_from_block(mine, 0).x;
@@ -253,7 +256,7 @@ __global__ void write_past_own_shared(int) {
 
 // ---- tests ----
 
-// Runs `test` with threads and blocks in ascending and in descending order.
+// Runs `test` twice: with threads and blocks in ascending and in descending order.
 void in_both_orders(const auto& test) {
   for (const auto order :
        {emulation::ThreadOrder::first_first, emulation::ThreadOrder::last_first}) {

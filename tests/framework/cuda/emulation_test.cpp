@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// emulation_test.cpp: the CUDA emulation without the library: kernels in this file, compiled
-// against it (test_emulation).
+// emulation_test.cpp: tests the CUDA emulation without libconvscope. The kernels are in this file
+// and are compiled for the emulation (program test_emulation).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ __global__ void write_index(std::int64_t* out, std::int64_t count) {
   for (std::int64_t i = global_thread(); i < count; i += global_threads()) out[i] = 10 * i;
 }
 
-// Each thread reads the value that its neighbour wrote before the barrier.
+// Each thread reads the value that its neighbour has written before the block barrier.
 __global__ void rotate(const int* from, int* to) {
   __shared__ int tile[64];
   tile[threadIdx.x] = from[blockIdx.x * 64 + threadIdx.x];
@@ -77,7 +77,8 @@ __global__ void first_of_warp(int* out) {
   out[threadIdx.x] = static_cast<int>(__ballot_sync(kAllLanes, 1)) + seven;
 }
 
-// A product of two 32x32 matrices, one row per lane: the structure of a tensor-core instruction.
+// Multiplies two 32x32 matrices with one row per lane, as a tensor-core instruction distributes
+// them.
 struct RowPair {
   float a, b;
 };
@@ -153,7 +154,8 @@ __global__ void traps(int) {
   if (threadIdx.x == 3) __trap();
 }
 
-// An array in shared memory with an mbarrier in the middle, and writes that begin at index `first`.
+// Puts an mbarrier into the middle of an array in shared memory, then writes four elements from
+// index `first` on.
 __global__ void writes_beside_a_barrier_of_phases(int first) {
   auto* const numbers = dynamic_shared<std::uint64_t>();
   if (threadIdx.x == 0) tma::start_phases(numbers + 8, 1);
@@ -338,7 +340,8 @@ TEST(Emulation, WhatAKernelThrowsLeavesTheLaunch) {
   launch(throws_behind_a_barrier, {.block = dim3(64)}, 64);
 }
 
-// A mistyped word would run the tests in the usual mode and test nothing.
+// A mistyped value of the variable must be an error. Otherwise the tests would silently run in the
+// default mode.
 TEST(Emulation, KnowsTheWordsOfItsVariables) {
   const char* const name = "CONVSCOPE_EMULATION_WORD_OF_A_TEST";
   const auto says = [&] { return emulation::environment_says(name, "reverse", "forward"); };
@@ -443,7 +446,7 @@ TEST(Emulation, MemoryHasAnEnd) {
 }
 
 TEST(Emulation, MultipliesRowMajorMatrices) {
-  // [1 2 3; 4 5 6] times its transpose is [14 32; 32 77].
+  // The test computes [1 2 3; 4 5 6] times its transpose, which is [14 32; 32 77].
   const OnDevice<float> a({1, 2, 3, 4, 5, 6});
   const OnDevice<float> a_transposed({1, 4, 2, 5, 3, 6});
   OnDevice<float> c(std::vector<float>(4, std::numeric_limits<float>::quiet_NaN()));
@@ -507,7 +510,8 @@ TEST(Emulation, MultipliesHalfAndRoundedFactors) {
 }
 
 TEST(Emulation, MultipliesComplexMatricesOfABatch) {
-  // Two 1x1 products: (1+2i)(3+4i) = -5+10i; with both conjugated it is -5-10i.
+  // A batch of two complex 1x1 products: (1+2i)(3+4i) = -5+10i. If both operands are conjugated,
+  // the result is -5-10i.
   const OnDevice<float> a({1, 2, 1, 2});
   const OnDevice<float> b({3, 4, 3, 4});
   OnDevice<float> c(4);

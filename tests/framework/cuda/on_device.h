@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// on_device.h: arrays in the memory of the emulated device, and recorded launches, for tests of the
-// emulation itself.
+// on_device.h: arrays in the memory of the emulated device, and recorded kernel launches, for tests
+// of the emulation itself.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// overlap_emulation_test.cpp: kernels that begin before the preceding one has ended, at the
-// earliest permitted moment (framework/cuda/emulation/overlap.h). In test_emulation.
+// overlap_emulation_test.cpp: tests kernels that start before the previous kernel has ended, as
+// early as permitted (framework/cuda/emulation/overlap.h; program test_emulation).
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -14,7 +14,8 @@
 namespace convscope {
 namespace {
 
-// When a kernel waits for its predecessor, and when it allows the next one to start.
+// The order of two actions of a kernel: it waits for the previous kernel, and it allows the next
+// kernel to start.
 enum class Order { waits_first, starts_next_first, never_waits, never_starts_next };
 
 __device__ void begin(Order order) {
@@ -28,20 +29,22 @@ __global__ void add_one(Order order, const int* from, int* to) {
   begin(order);
   to[global_thread()] = from[global_thread()] + 1;
 }
-// out[i] = from[i] before the wait; out[64 + i]: after the wait.
+// Copies from[i] to out[i] before waiting for the previous kernel, and to out[64 + i] afterwards.
 __global__ void look(const int* from, int* out) {
   out[global_thread()] = from[global_thread()];
   wait_for_previous_kernel();
   out[64 + global_thread()] = from[global_thread()];
 }
-// Only the first thread of a block waits; the others wait at the barrier after it.
+// Only the first thread of a block waits for the previous kernel. The other threads wait at the
+// block barrier after it.
 __global__ void look_behind_a_barrier(const int* from, int* out) {
   out[global_thread()] = from[global_thread()];
   if (threadIdx.x == 0) wait_for_previous_kernel();
   __syncthreads();
   out[64 + global_thread()] = from[global_thread()];
 }
-// Each thread reads x before it waits, and afterwards overwrites an element that another one read.
+// Before it waits for the previous kernel, each thread reads an element of x. Afterwards it
+// overwrites an element that another thread has read.
 __global__ void look_and_change(int* x, int* out) {
   out[global_thread()] = x[63 - global_thread()];
   wait_for_previous_kernel();
@@ -158,8 +161,8 @@ TEST_F(EmulatedOverlap, BlocksOfAClusterWaitTogether) {
   expect_seen(-1, 2);
 }
 
-// Before their wait, later blocks read the memory as it was before the preceding kernel. Data that
-// other blocks write after their wait is kept.
+// Until they wait, all blocks of a kernel read the memory as it was before the previous kernel.
+// Data that earlier blocks wrote after their wait must not be lost.
 TEST_F(EmulatedOverlap, EachBlockLooksBeforeTheOthersHaveWritten) {
   launch(add_one, kPlain, Order::waits_first, x.data(), y.data());
   launch(look_and_change, kOverlaps, y.data(), out.data());
@@ -181,7 +184,8 @@ TEST_F(EmulatedOverlap, ARecordingOverlapsWithinItself) {
   expect_seen(2, 4);
 }
 
-// Freed memory must not be written, and new memory at the same address must not get old values.
+// The emulation must neither write freed memory, nor put old values into new memory at the same
+// address.
 TEST_F(EmulatedOverlap, FreedMemoryIsLeftAlone) {
   void* memory = nullptr;
   CONVSCOPE_CUDA(cudaMalloc(&memory, 256));
@@ -194,7 +198,7 @@ TEST_F(EmulatedOverlap, FreedMemoryIsLeftAlone) {
   CONVSCOPE_CUDA(cudaFree(memory));
 }
 
-// The address sanitizer detects an access to the first byte after the end.
+// The address sanitizer must detect an access to the first byte after the end of the allocation.
 TEST_F(EmulatedOverlap, MemoryMayEndAnywhere) {
   const OnDevice<char> bytes(std::vector<char>(5, 'a'));
   launch(write_bytes, {.block = dim3(5)}, bytes.data(), 'b');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// products_emulation_test.cpp: operands and accumulators of emulated tensor cores, against plain
-// loops (test_emulation).
+// products_emulation_test.cpp: compares operands and accumulators of emulated tensor cores with
+// plain loops (program test_emulation).
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -20,7 +20,7 @@ namespace {
 
 std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 
-// Every fp16 or bf16 number is an element of some operand, in each memory order.
+// Decodes every fp16 and bf16 number as an element of an operand, in both memory orders.
 template <class Half, bool kOuter>
 void decode_every_half() {
   constexpr int kLines = 64, kDepths = 64, kNumbers = kLines * kDepths;
@@ -79,7 +79,7 @@ TEST(EmulatedProducts, DecodeFloats) {
   }
 }
 
-// Rows and columns of zeros are skipped, unless the other operand has numbers that are not finite.
+// The emulation skips rows and columns of zeros, unless the other operand has infinities or NaN.
 template <int kRows, int kColumns, int kDepths>
 void compare_sums(float in_a, float in_b, int row) {
   using A = emulation::Factor<kRows, kDepths>;
@@ -130,7 +130,8 @@ TEST(EmulatedProducts, HaveTheBitsOfPlainLoops) {
   }
 }
 
-// Each element of column 8 j + 2 (l%4) + e and row l/4 + 8 half occurs once.
+// Lane l holds the elements in column 8 j + 2 (l%4) + e and row l/4 + 8 half. Each element of the
+// product must occur exactly once.
 TEST(EmulatedProducts, AreGivenToTheLanesThatHoldThem) {
   float sums[16][16];
   for (int row = 0; row < 16; ++row) {

@@ -16,7 +16,7 @@ namespace convscope {
 namespace {
 
 #if defined(CONVSCOPE_HAS_NCCL_H)
-// Both types are passed in the same way: handles are pointers, enumerations are ints.
+// Returns whether a call passes both types alike. Handles count as pointers, enumerations as ints.
 template <class A, class B>
 constexpr bool kSameForm =
     sizeof(A) == sizeof(B) && alignof(A) == alignof(B) &&

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The diagrams of the documents are those that the repository gives: diagrams_test.py"""
+"""Tests that the diagrams in the documents equal those that the script makes from the sources:
+diagrams_test.py"""
 
 import pathlib
 import sys

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The site without mkdocs: site_test.py PROGRAM. Its checks must be seen to fail."""
+"""Tests the documentation site without mkdocs, and tests that the site's checks can fail:
+site_test.py PROGRAM"""
 
 import pathlib
 import subprocess

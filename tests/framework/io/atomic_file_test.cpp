@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// atomic_file_test.cpp: a file shows its new content completely or not at all.
+// atomic_file_test.cpp: tests that a file is replaced either completely or not at all.
 #include "framework/io/atomic_file.h"
 
 #include <fcntl.h>
@@ -66,7 +66,7 @@ TEST(AtomicFile, ReportsAFullDevice) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
-// A limit of file sizes simulates a full disk: the system refuses in the middle of the data.
+// A limit on file sizes simulates a full disk: the write fails in the middle of the data.
 TEST(AtomicFile, KeepsTheOldFileAndRemovesTheHalfOneWhenTheDiskIsFull) {
   const testing::TemporaryFolder folder;
   const std::string path = folder / "a.bin";
@@ -105,7 +105,7 @@ TEST(AtomicFile, WritesThroughALinkAndLeavesItALink) {
   EXPECT_EQ(content_of(folder / "far/real.txt"), "new");
 }
 
-// Process ids are reused, and a killed process does not clean up.
+// A killed process may leave temporary files, and a new process may get the same process id.
 TEST(AtomicFile, ANameThatAKilledProcessLeftIsNoObstacle) {
   const testing::TemporaryFolder folder;
   const std::string path = folder / "a.txt";
@@ -116,7 +116,8 @@ TEST(AtomicFile, ANameThatAKilledProcessLeftIsNoObstacle) {
   EXPECT_EQ(content_of(path), "new");
 }
 
-// For file systems with nameless files; elsewhere, the next write cleans up.
+// On file systems with nameless files (O_TMPFILE) a killed process leaves no file. On others, the
+// next write removes the file.
 TEST(AtomicFile, OfAKilledProcessLeavesNothing) {
   const testing::TemporaryFolder folder;
   const int nameless = ::open(folder.path().c_str(), O_WRONLY | O_TMPFILE, 0600);

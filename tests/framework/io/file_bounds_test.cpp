@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// file_bounds_test.cpp: files of any size are refused or read in parts, never as a whole by
-// mistake. The large files are sparse and take no disk space.
+// file_bounds_test.cpp: tests that a file of any size is refused or read piecewise, never loaded as
+// a whole by mistake. The large files are sparse and take no disk space.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::uintmax_t kTerabytes = std::uintmax_t{8} << 40;
 
-// Writes `text` at the beginning; returns false if the file system has no sparse files.
+// Writes `text` at the beginning of a large sparse file. Returns false if the file system has no
+// sparse files.
 bool write_sparse(const std::string& path, const std::string& text, std::uintmax_t size) {
   std::ofstream(path, std::ios::binary) << text;
   std::error_code error;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// npz_claims_test.cpp: small archives that claim, or contain, very much are refused before they are
-// unpacked.
+// npz_claims_test.cpp: tests that a small archive which claims or contains very much data is
+// refused before it is unpacked.
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-// Returns an archive with one deflated entry: `beginning`, then `mebibytes` MiB of zeros. The
-// directory claims `claimed` bytes.
+// Returns an archive with one compressed entry: `beginning`, followed by `mebibytes` MiB of zeros.
+// The directory claims that the entry has `claimed` bytes.
 std::string packed_zeros(const std::string& beginning, std::size_t mebibytes, std::size_t claimed) {
   std::string piece(kMiB, '\0');
   std::string packed(mebibytes * 2048 + 65536, '\0');

@@ -21,7 +21,7 @@ class Npz : public ::testing::Test {
   static NamedTensors parse(const std::string& file) {
     return parse_npz({reinterpret_cast<const std::uint8_t*>(file.data()), file.size()}, "t.npz");
   }
-  // Parses the archive with one changed byte in its directory or headers.
+  // Parses the archive after one byte, in its directory or in a header, has been changed.
   NamedTensors parse_with(std::size_t at, char value) const {
     std::string file = file_;
     file[at] = value;
@@ -46,7 +46,7 @@ TEST_F(Npz, ReadsWhatItWrote) {
   EXPECT_EQ(read_npz(path_).size(), 0u);
 }
 
-// `zip -z` writes a comment after the directory, whose end record states the length.
+// `zip -z` appends a comment to the archive; the end record before the comment states its length.
 TEST_F(Npz, ReadsAnArchiveWithAComment) {
   std::string file = file_;
   file[file.size() - 2] = 7;

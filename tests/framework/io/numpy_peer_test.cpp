@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// numpy_peer_test.cpp: NumPy reads files written by Convscope, and the reverse. Skipped where
-// python3 has no NumPy.
+// numpy_peer_test.cpp: tests that NumPy reads files written by Convscope, and the reverse. Without
+// NumPy the test is skipped.
 #include <cstdlib>
 
 #include "framework/io/atomic_file.h"

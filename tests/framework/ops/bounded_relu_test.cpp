@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bounded_relu_test.cpp: the ReLU with an upper bound: its values at every corner, its gradient,
-// and the version for a GPU, which also runs on the CPU.
+// bounded_relu_test.cpp: tests the ReLU with an upper bound: its values at both bounds, its
+// gradient, and the GPU's sequence of operations, which also runs on the CPU.
 #include "framework/ops/bounded_relu/bounded_relu.h"
 
 #include <gtest/gtest.h>

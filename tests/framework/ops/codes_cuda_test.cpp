@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes_cuda_test.cpp: arrays of codes on `device cuda`: rounding, conversion to f32 and pooling,
-// with the bits of the CPU.
+// codes_cuda_test.cpp: tests arrays of integer codes on `device cuda`: rounding, conversion to f32
+// and pooling give the bits of the CPU.
 #include <cstring>
 #include <limits>
 
@@ -23,8 +23,8 @@ const std::vector<Shape>& shapes() {
   return all;
 }
 
-// Returns plain numbers that alternate with numbers that are hard to round: odd multiples of half a
-// step, NaN, infinities, numbers beyond all codes, and -0.
+// Returns ordinary numbers, alternating with numbers that are hard to round: odd multiples of half
+// a step, NaN, infinities, numbers beyond the range of the codes, and -0.
 Tensor numbers(const Shape& shape, double step) {
   const Tensor out = Tensor::empty(shape);
   const float infinity = std::numeric_limits<float>::infinity();

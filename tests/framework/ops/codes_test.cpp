@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes_test.cpp: rounding to codes agrees with double arithmetic, on each instruction set.
+// codes_test.cpp: tests that rounding to integer codes agrees with double arithmetic on each
+// instruction set.
 #include "framework/ops/codes/codes.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +46,8 @@ int expected_code(float number, const RoundedImages& a) {
   return static_cast<int>(std::nearbyint(real)) & 255;
 }
 
-// Blocks of 1 to 16 channels; rows of pixels that do not fill a vector.
+// The cases have 1 to 20 channels, so blocks of 16 channels are partly filled, and numbers of
+// pixels that do not fill a vector.
 TEST_F(Codes, OfImagesAreThoseOfDoubleArithmetic) {
   constexpr double kStep = 0.0137;
   struct Range {

@@ -52,7 +52,8 @@ TEST_F(ElementwiseOnCuda, HasTheCurvesOfTheCpuAndTheirSlopes) {
   for (const DType dtype : kTypes) {
     for (const std::int64_t n : {0, 1, 3, 4, 1021}) {
       SCOPED_TRACE(cat(n, " ", name_of(dtype)));
-      // On the CPU, exp, tanh and sigmoid in f32 are custom polynomials with errors of a few ulp.
+      // The CPU computes exp, tanh and sigmoid in f32 by the library's polynomials, whose errors
+      // are a few ulp.
       const Tensor x = normal({n}, dtype, 5);
       const Tensor positive = testing::uniform({n}, 0.1f, 9.0f, dtype, 6);
       const auto bound = few_ulp(dtype, 32);

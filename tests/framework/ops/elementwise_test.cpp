@@ -134,7 +134,8 @@ TEST(Elementwise, FloatGradientsOfUnaryOperationsMatchDouble) {
       return v.grad();
     };
     const Tensor want = gradient(DType::f64);
-    // 1 - y^2 and y (1 - y) cancel where y is near 1: there, y's error of a few eps is absolute.
+    // The gradients 1 - y^2 and y (1 - y) cancel where y is near 1. There an error of y by a few
+    // eps is an absolute error of the gradient.
     on_every_machine(
         [&] { return gradient(DType::f32); },
         [&](const Tensor& dx) { EXPECT_TRUE(near(dx, want, 64 * kEps, 16 * kEps)) << c.name; });
@@ -147,8 +148,8 @@ TEST(Elementwise, SpecialValuesComeOutAsInTheCLibrary) {
   for (const UnaryCase& c : kUnary) {
     if (c.op == UnaryOp::log || c.op == UnaryOp::sqrt) continue;
     Tensor want = elementwise(c.op, x.to(DType::f64)).to(DType::f32);  // overflow becomes infinity
-    // The smallest subnormal is 2^-149, so results of this size have an absolute error. Sigmoid is
-    // 0 where exp(-x) overflows.
+    // Results near the smallest subnormal, 2^-149, have an absolute error. Sigmoid returns 0 where
+    // exp(-x) overflows.
     const double absolute = c.op == UnaryOp::sigmoid ? 0x1p-126 : 0x1p-148;
     on_every_machine(
         [&] { return elementwise(c.op, x); },

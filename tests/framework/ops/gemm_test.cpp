@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_test.cpp: matrix products against a sum in double, for each instruction set and number of
-// threads.
+// gemm_test.cpp: compares matrix products with sums in double, for each instruction set and number
+// of threads.
 #include "framework/ops/gemm/gemm.h"
 
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-// Matrices whose rows are `gap` elements longer than needed, at an offset of one element from the
-// allocation, so no row is aligned.
+// The matrices start one element after the beginning of the allocation, and each row is followed by
+// `gap` unused elements. So no row is aligned.
 struct Case {
   Sizes sizes;
   bool transpose_a, transpose_b, accumulate;
@@ -64,9 +64,10 @@ struct Case {
     return out;
   }
 
-  // Products are added in chains of at most 160, so the bound is 8 eps sum |a b| for all sums here
-  // (framework/simd/sum_chain.h). The bound is larger when all roundings have one direction. One
-  // lost product among up to 2^20 products of average size exceeds 8 eps sum |a b|.
+  // One accumulator adds at most 160 products in sequence (framework/simd/sum_chain.h), so 8 eps
+  // sum |a b| bounds the error of all sums here. The error can be larger only if all roundings have
+  // the same direction. In a sum of up to 2^20 products, the loss of one average product exceeds
+  // the bound.
   void check(const std::vector<float>& out, const char* what) const {
     for (std::int64_t i = 0; i < sizes.m; ++i) {
       for (std::int64_t j = 0; j < ldc; ++j) {
@@ -123,7 +124,7 @@ class GemmOnEachIsa : public ::testing::TestWithParam<Isa> {
 TEST_P(GemmOnEachIsa, MatchesTheDoubleSumForEveryTranspose) {
   for (const Sizes& sizes : kSizes) {
     for (int bits = 0; bits < 8 * static_cast<int>(std::size(testing::kAllTiers)); ++bits) {
-      // The first two kinds of numbers are enough to test the packing of the operands.
+      // Two of the kinds of numbers are enough to test how the operands are packed.
       if (bits >= 16 && bits % 8 != 7 && (bits >= 32 || bits % 8 != 0)) continue;
       const Case one(sizes, bits & 1, bits & 2, bits & 4, testing::kAllTiers[bits / 8]);
       one.check(one.run(gemm), "gemm");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul_cuda_test.cpp: matrix products, padding and the loss on a GPU against the CPU.
+// matmul_cuda_test.cpp: compares matrix products, padding and the loss on a GPU with the CPU.
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/pad.h"
 #include "framework/ops/softmax_cross_entropy.h"
@@ -25,8 +25,8 @@ TEST_F(MatmulOnCuda, MultipliesInAllFourTranspositions) {
       for (const Transpose tb : {Transpose::no, Transpose::yes}) {
         const Tensor a = normal(ta == Transpose::no ? Shape{5, 17} : Shape{17, 5}, dtype, 1);
         const Tensor b = normal(tb == Transpose::no ? Shape{17, 9} : Shape{9, 17}, dtype, 2);
-        // An element adds 17 products of size 1: the error is a few ulp of the sum of their
-        // magnitudes.
+        // Each element is a sum of 17 products of size 1. The error is a few ulp of the sum over
+        // their magnitudes.
         expect_gradients_like_cpu([&](const auto& v) { return matmul(v[0], v[1], ta, tb); }, {a, b},
                                   few_ulp(dtype, 64));
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul_test.cpp: matrix products and linear layers in both implementations, and their gradients.
+// matmul_test.cpp: tests both implementations of matrix products and linear layers, and their
+// gradients.
 #include "framework/ops/gemm/matmul.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +54,8 @@ TEST(Matmul, FloatResultsAndGradientsMatchDoubleWithBothEngines) {
         };
         for (int which = 0; which < 3; ++which) {
           const Tensor want = run(DType::f64, which);
-          // At most 53 products of normal numbers: |error| <= 53 eps sum|a||b| < 53 eps 53.
+          // A sum has at most 53 products of normal numbers, so |error| <= 53 eps sum|a||b| < 53
+          // eps 53.
           on_every_machine(
               [&] { return run(DType::f32, which); },
               [&](const Tensor& got) { EXPECT_TRUE(near(got, want, 53 * 53 * kEps, 0)) << which; });
@@ -113,7 +115,7 @@ TEST(Linear, OneWeightUsedTwiceCollectsBothGradients) {
   EXPECT_TRUE(result.ok) << result.str();
 }
 
-// 0: numbers near 0; 1: numbers near 1, whose sums do not cancel.
+// Parameter 0 draws numbers near 0. Parameter 1 draws numbers near 1, whose sums do not cancel.
 class LinearInFloat : public ::testing::TestWithParam<int> {};
 
 TEST_P(LinearInFloat, ResultsAndGradientsMatchDouble) {
@@ -134,8 +136,8 @@ TEST_P(LinearInFloat, ResultsAndGradientsMatchDouble) {
   };
   for (int which = 0; which < 4; ++which) {
     const Tensor want = run(DType::f64, which);
-    // K products of numbers of magnitude 1, K <= 256: the bound is 8 eps of their sum, eps = 2^-23
-    // (framework/simd/sum_chain.h).
+    // A sum has K <= 256 products of numbers near 1. The error is at most 8 eps times the
+    // sum, with eps = 2^-23 (framework/simd/sum_chain.h).
     on_every_machine(
         [&] { return run(DType::f32, which); },
         [&](const Tensor& got) { EXPECT_TRUE(near(got, want, 8 * 256 * 2 * kEps, 0)) << which; });

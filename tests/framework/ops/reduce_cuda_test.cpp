@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce_cuda_test.cpp: sums and maxima over axes on a GPU against the CPU.
+// reduce_cuda_test.cpp: compares sums and maxima over axes on a GPU with the CPU.
 #include <limits>
 
 #include "tests/support/cuda_like_cpu.h"
@@ -14,9 +14,9 @@ using ReduceOnCuda = testing::CudaTest;
 
 constexpr DType kTypes[] = {DType::f32, DType::f64};
 
-// The GPU computes sums in double and rounds once. The CPU adds in another order, so the bound is
-// 2^-23 times the sum of magnitudes. A sum has at most a few hundred terms of size 1 over short
-// axes, and 70 thousand over the long axis.
+// The GPU sums in double and rounds once. The CPU adds in another order, so the bound is 2^-23
+// times the sum over magnitudes. A sum has up to a few hundred terms of size 1 over a short axis,
+// and 70 thousand over the long axis.
 testing::Bound bound_of(DType dtype, std::int64_t count) {
   const double eps = dtype == DType::f64 ? 0x1p-50 : 0x1p-23;
   return {eps * static_cast<double>(count), eps * 4};

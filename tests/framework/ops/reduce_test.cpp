@@ -43,8 +43,8 @@ TEST(Reduce, SumsOverEverySetOfAxesMatchTheTextbook) {
   const Tensor x = normal(shape, DType::f32);
   for (unsigned mask = 1; mask < 16; ++mask) {
     const Tensor want = sum_reference(x, mask);
-    // A sum has blocks of 64 terms per lane, and at most 16 blocks. So the error is below (64 + 16)
-    // eps sum|x|, and here sum|x| is below the number of terms.
+    // Each vector lane adds blocks of 64 terms, and there are at most 16 blocks. So the error is
+    // below (64 + 16) eps sum|x|; here sum|x| is less than the number of terms.
     const double terms = static_cast<double>(x.numel() / want.numel());
     on_every_machine(
         [&] {
@@ -57,7 +57,8 @@ TEST(Reduce, SumsOverEverySetOfAxesMatchTheTextbook) {
 }
 
 TEST(Reduce, LongSumsStayAccurate) {
-  // 0.1 is not a float: the error of a plain float loop over 3 million terms is 1 percent and more.
+  // 0.1 is not exact in f32. A plain float loop over 3 million terms has an error of at least 1
+  // percent.
   const Tensor x = Tensor::full({3, 1000003}, 0.1);
   const double want = 0.1f * 1000003.0;
   on_every_machine([&] { return sum(x, {1}); },

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_cross_entropy_test.cpp: the loss and its gradient, also for huge logits and NaN.
+// softmax_cross_entropy_test.cpp: tests the loss and its gradient, also for huge logits and for
+// NaN.
 #include "framework/ops/softmax_cross_entropy.h"
 
 #include <gtest/gtest.h>
@@ -67,8 +68,8 @@ TEST(SoftmaxCrossEntropy, FloatLossAndGradientMatchDouble) {
     const Tensor gradient = run(DType::f64, true);
     on_every_machine([&] { return run(DType::f32, false); },
                      [&](const Tensor& y) { EXPECT_TRUE(near(y, loss, 8 * kEps, 8 * kEps)); });
-    // Probabilities have a relative error of a few eps (exp, sum, reciprocal). At the label, p - 1
-    // cancels, so the error is absolute there.
+    // Probabilities p have a relative error of a few eps, from exp, sum and reciprocal. At the
+    // label the gradient is p - 1, which cancels, so its error is absolute.
     on_every_machine(
         [&] { return run(DType::f32, true); },
         [&](const Tensor& dx) { EXPECT_TRUE(near(dx, gradient, 8 * kEps / 67, 12 * kEps)); });

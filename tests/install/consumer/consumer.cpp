@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// consumer.cpp: trains one weight with the installed headers and library: w -> 3 by gradient steps
-// on (w - 3)^2.
+// consumer.cpp: a program that trains one weight w with the installed headers and library, by
+// gradient steps on (w - 3)^2, which lead w to 3.
 #include <cmath>
 #include <cstdio>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// notebook_user.cpp: acts as the first cell of a notebook, without linking the library.
+// notebook_user.cpp: a program that loads the library as the first cell of a notebook does, without
+// linking it.
 #include <convscope/notebook.h>
 
 #include <cstdio>

@@ -4,9 +4,9 @@
 
 usage: added_algorithm.py SOURCE BUILD
 
-A copy of the repository gets one more algorithm folder: the lesson of the direct convolution under
-another name. CMake must find the file, and the program and the tests must know the algorithm. Only the
-new file is compiled; it is linked with the objects of the build BUILD.
+The script copies the repository and adds one algorithm folder: the lesson of the direct convolution
+under another name. CMake must find the new file, and program and tests must know the algorithm. Only
+the new file is compiled; it is linked with the objects of the build folder BUILD.
 """
 import json
 import os
@@ -31,7 +31,7 @@ def run(command, **options):
 
 
 def copy_of(source, tree):
-    """Copies the files that a commit of the working tree would hold, and adds the new folder."""
+    """Copies the files that a commit of the working tree would contain, and adds the new folder."""
     shutil.copytree(source, tree, ignore=shutil.ignore_patterns("build", ".git", "runs", "data", ".*"))
     lesson = next(tree.rglob(f"{ORIGINAL}_cpu.cpp"))
     added = tree / "layers" / "conv2d" / "planted" / f"{ADDED}_cpu.cpp"

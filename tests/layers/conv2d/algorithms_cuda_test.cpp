@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithms_cuda_test.cpp: every convolution algorithm on CUDA against the double reference: all
-// directions and types, all shapes files, random problems; recorded and replayed; guards,
-// alignment, the table of algorithms.
+// algorithms_cuda_test.cpp: compares every convolution algorithm on CUDA with the reference in
+// double: all directions and types, all shapes files, random problems. Also tests recorded calls,
+// guards around buffers, alignment, and the table of algorithms.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,7 +30,7 @@ const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceT
 
 class Conv2dOnCuda : public testing::CudaTest {};
 
-// Returns variants of the problem in all types and, for f32, in both math modes.
+// Returns the problem in f32, in f32 with TF32 math, in bf16 and in f16.
 std::vector<Conv2dProblem> in_all_types(const Conv2dProblem& problem) {
   std::vector<Conv2dProblem> out(4, problem);
   out[1].math = MathMode::tf32;
@@ -39,16 +39,17 @@ std::vector<Conv2dProblem> in_all_types(const Conv2dProblem& problem) {
   return out;
 }
 
-// Returns all types. On the emulation, returns f32 and, in turn, one of the other types.
+// On a GPU, returns the problem in all types. On the emulation, returns f32 and one other type,
+// which changes with `turn`.
 std::vector<Conv2dProblem> in_some_types(const Conv2dProblem& problem, std::size_t turn) {
   const std::vector<Conv2dProblem> all = in_all_types(problem);
   if (!testing::is_emulated()) return all;
   return {all[0], all[1 + turn % 3]};
 }
 
-// Returns "" or a report. On a GPU, where threads run in any order, a second run must produce the
-// same bits. The emulation is slow. There an algorithm that is exact on integers runs the integer
-// case and, in turn, one of the other two cases.
+// Returns "" or an error report. On a GPU, where threads run in any order, a second run must have
+// the same bits. The emulation is slow, so an algorithm that is exact on integers runs only the
+// integer case and one of the other two cases.
 std::string check_algorithm(ConvolutionCase& exact, ConvolutionCase& bounded,
                             ConvolutionCase& skewed, const Conv2dAlgorithm& algorithm,
                             Direction direction, int turn) {
@@ -79,9 +80,10 @@ std::string check_algorithm(ConvolutionCase& exact, ConvolutionCase& bounded,
 
 bool every_one(std::size_t) { return true; }
 
-// Checks all algorithms that accept the problems, or only the one named `only`. Returns the number
-// of checks. For each algorithm, direction and type only the first failure is reported. Problems
-// that are not `mine` are counted but not checked, so a problem has the same number in every share.
+// Checks all algorithms that accept the problems, or only the algorithm `only`. Returns the number
+// of checks. Reports only the first failure for each algorithm, direction and type. Problems that
+// are not `mine` are counted but not checked, so that a problem has the same number in every
+// process.
 int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nullptr,
               const std::function<bool(std::size_t)>& mine = every_one) {
   int checks = 0;
@@ -122,7 +124,7 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
   return checks;
 }
 
-// Returns the limit of operations; a larger problem is shrunk to it.
+// Returns the largest number of FLOPs of a problem; a larger problem is shrunk.
 double most_flops() {
   return static_cast<double>(testing::number_from_environment(
       "CONVSCOPE_TEST_FLOPS", testing::is_emulated() ? 30000 : 300000));
@@ -181,7 +183,8 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceOnRandomProblems) {
   EXPECT_GT(check_all(problems, nullptr, [&](std::size_t i) { return mine[i]; }), 0);
 }
 
-// More than one tile in each direction, with a tail, and split sums.
+// The problems have more than one tile in each dimension, with a partial last tile, and divided
+// sums.
 TEST_F(Conv2dOnCuda, AgreesWithTheReferenceAcrossTheTilesOfItsKernels) {
   const char* const kTexts[] = {
       "n=2,c=20,h=13,w=13,k=136,r=3,s=3,pad=1",  // K beyond a tile of 128
@@ -340,8 +343,8 @@ TEST_F(Conv2dOnCuda, AFusedEpilogueHasTheBitsOfTheSeparatePass) {
 enum class Mistake { none, one_sum, one_element, behind, in_front, workspace, unwritten, input };
 Mistake mistake = Mistake::none;
 
-// im2col_gemm with one mistake. A copy makes the mistake, because the host cannot write to device
-// memory.
+// Runs im2col_gemm and then makes one mistake in y. A device copy makes the mistake, because the
+// host cannot write to device memory.
 void wrong_forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& problem = args.problem;
   const Conv2dAlgorithm right = algorithms().get("im2col_gemm");
@@ -434,7 +437,8 @@ TEST_F(Conv2dOnCuda, TheCheckCatchesProductsInTf32ThatShouldBeF32) {
   EXPECT_NE(one.check(rounded, Direction::forward), "");
 }
 
-// Each problem is in one share. An invalid share is rejected, not read as all shares.
+// Each problem belongs to exactly one share. An invalid value of the variable is an error and does
+// not mean all shares.
 TEST(RandomShare, HasEachProblemOnce) {
   constexpr const char* kName = "CONVSCOPE_TEST_RANDOM_SHARE";
   std::vector<int> taken(25, 0);

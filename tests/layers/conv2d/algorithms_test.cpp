@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithms_test.cpp: every registered algorithm against the double reference: all directions, all
-// shapes files, random problems, each instruction set, one and two threads.
+// algorithms_test.cpp: compares every registered algorithm with the reference in double: all
+// directions, all shapes files, random problems, each instruction set, one and two threads.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -27,8 +27,8 @@ const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceT
 
 bool is_lesson(std::string_view name) { return name.ends_with("_lesson"); }
 
-// Compares one algorithm with the reference on one case, with each instruction set. Deterministic
-// algorithms must compute the same bits with one and with two threads, unless most_threads is 1.
+// Compares one algorithm with the reference on one case, with each instruction set. A deterministic
+// algorithm must compute the same bits with one and with two threads, unless most_threads is 1.
 std::string check_on_every_machine(ConvolutionCase& one, const Conv2dAlgorithm& algorithm,
                                    Direction direction, int most_threads = 2) {
   const bool lesson = is_lesson(algorithm.name);  // uses neither threads nor instruction sets
@@ -66,14 +66,14 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
   for (const Conv2dProblem& problem : problems) {
     if (problem.is_empty()) continue;  // no algorithm is called: Algorithm.TakesAnEmptyBatch
     check_formats(problem, false);
-    // Lessons are slow, so they get smaller versions of the same problems.
+    // Lesson algorithms are slow, so they run smaller versions of the same problems.
     const Conv2dProblem small = testing::shrunk(problem, 1e5);
     if (lessons_seen.insert(small.text()).second) check_formats(small, true);
     if (::testing::Test::HasFailure()) return;  // one report is enough
   }
 }
 
-// Returns the names of all files in experiments/shapes: a new file is tested automatically.
+// Returns all files in experiments/shapes, so that a new file is tested automatically.
 std::vector<std::string> shapes_files() {
   std::vector<std::string> out;
   for (const auto& file :
@@ -112,8 +112,8 @@ TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {
   check_all(problems);
 }
 
-// Sums of one sign and of hundreds to tens of thousands of terms, in each direction: a single chain
-// has errors of up to 56 eps.
+// In each direction, sums have hundreds to tens of thousands of terms of one sign. Added in a
+// single chain, such a sum would have an error of up to 56 eps.
 TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
   const MachineScope scope;
   for (const Conv2dProblem& dense : testing::long_sum_problems()) {
@@ -134,7 +134,8 @@ TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
   }
 }
 
-// Equal numbers are rounded in the same direction again and again; also for lessons.
+// Many equal numbers are rounded in the same direction again and again. The bound must hold
+// nevertheless, also for lessons.
 TEST(Conv2dAlgorithms, HoldTheirBoundWhereAllErrorsHaveOneDirection) {
   for (const Conv2dProblem& problem : testing::one_way_problems()) {
     for (const Tier tier : {Tier::flat, Tier::alternating, Tier::one_large}) {
@@ -149,7 +150,8 @@ TEST(Conv2dAlgorithms, HoldTheirBoundWhereAllErrorsHaveOneDirection) {
   }
 }
 
-// Data from a bug report: 1936 equal terms, whose roundings all have the same direction.
+// The data of a bug report: a sum of 1936 equal terms, in which all roundings have the same
+// direction.
 TEST(Conv2dAlgorithms, AgreeWhereACheckSeesEqualNumbers) {
   const Conv2dProblem problem = Conv2dProblem::parse("c=16,h=12,w=12,k=4,r=11,s=11,pad=5");
   for (const Direction direction : kDirections) {
@@ -167,8 +169,9 @@ TEST(Conv2dAlgorithms, AgreeWhereACheckSeesEqualNumbers) {
   }
 }
 
-// For many tiles or for a single call, Winograd prepares no U above 4 MiB: each thread makes its
-// part of U in the call. Both kinds of U must be equal.
+// Winograd multiplies transformed weights U. If U exceeds 4 MiB and there are many tiles or only a
+// single call, U is not prepared: each thread transforms its part during the call. Both kinds of U
+// must be equal.
 TEST(Conv2dAlgorithms, WinogradTransformsManyWeightsInTheCall) {
   const Conv2dAlgorithm& algorithm = algorithms().get("winograd_f4x3");
   const Conv2dProblem problem = Conv2dProblem::parse("c=176,h=17,w=17,k=176,r=3,s=3,pad=1");
@@ -243,7 +246,7 @@ void wrong_forward(const Conv2dForwardArgs& args) {
   switch (mistake) {
     case Mistake::none:
       return;
-    case Mistake::one_sum:  // the last product of the last sum is lost; packing left w's last last
+    case Mistake::one_sum:  // lose the last product of the last sum; it uses the last element of w
       y[count - 1] -= static_cast<const float*>(args.x)[problem.x_shape().numel() - 1] *
                       static_cast<const float*>(args.prepared)[problem.w_shape().numel() - 1];
       return;
@@ -367,8 +370,8 @@ std::vector<std::string> algorithms_of_real_numbers() {
 class Algorithm : public ::testing::TestWithParam<std::string> {
  protected:
   const Conv2dAlgorithm& algorithm() const { return algorithms().get(GetParam()); }
-  // Calls check(problem, direction) for the small problems that the algorithm takes; it must take
-  // some.
+  // Calls check(problem, direction) for each small problem that the algorithm accepts. Fails if it
+  // accepts none.
   template <class Check>
   void on_small_problems(const Check& check) const {
     int taken = 0;

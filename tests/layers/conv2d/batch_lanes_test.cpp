@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_test.cpp: the building blocks with samples in the lanes against the separate
-// operations of the dynamic graph in double: convolution, ReLU, max-pool and their gradients. The
-// numbers are small integers: every sum is exact in f32 (far below 2^24) in any order, equal pixels
-// are frequent, and all bits must agree.
+// batch_lanes_test.cpp: tests kernels that hold one sample per vector lane (convolution, ReLU,
+// max-pool and their gradients) against the separate operations of the dynamic graph in double. All
+// numbers are small integers: sums are exact in f32 in any order, equal pixels are frequent, and
+// all bits must agree.
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ using testing::MachineScope;
 
 constexpr Pool2dWindow kWindow{};  // 2x2, stride 2
 
-// `count` elements with 64-byte alignment, filled with NaN (or 0xee), followed by a guard.
+// An array of `count` elements with 64-byte alignment, filled with NaN (or 0xee) and followed by a
+// guard.
 template <class T>
 class Guarded {
  public:
@@ -128,7 +129,7 @@ void take_group(const Tensor& from, Index group, int lanes, const Guarded<float>
   EXPECT_TRUE(to.whole());
 }
 
-// Writes the samples of a group to their places in [N, size].
+// Writes the samples of a group of lanes to their positions in [N, size].
 template <class T>
 void put_group(const Guarded<T>& from, Index group, int lanes, Index n, Index size,
                std::vector<T>& to) {
@@ -188,7 +189,8 @@ void check_layer(const Layer& layer, int lanes) {
     kernels.backward_data(z, dz, packed_backward.data(), gdx.data(), data_scratch.data());
     put_group(gdx, group, lanes, n, z.x_floats / lanes, dx);
     kernels.backward_weight(z, gx.data(), dz, chunk, weight_scratch.data());
-    // A single call produces the same, with and without dx or the sums.
+    // One call for the whole backward pass gives the same dx and the same sums, also if only one of
+    // them is requested.
     const Guarded<float> again(z.x_floats), alone(z.x_floats);
     const Guarded<float> all_scratch(z.backward_scratch_floats);
     const auto backward = [&](float* to_dx, float* to_sums) {
@@ -230,7 +232,7 @@ void check_layer(const Layer& layer, int lanes) {
   }
 }
 
-// Runs each instruction set, 4, 8 and 16 lanes, with and without ReLU and pooling.
+// Tests each instruction set, 4, 8 and 16 lanes, with and without ReLU and pooling.
 void check_problem(const std::string& text) {
   const MachineScope scope;
   for (int i = 0; i < 4 && !::testing::Test::HasFailure(); ++i) {
@@ -283,7 +285,8 @@ TEST(BatchLanes, RandomProblemsGiveTheBitsOfTheSeparateOperations) {
   }
 }
 
-// A NaN reaches every window that reads it, and wins there: tiles with NaN compare differently.
+// A NaN in x must reach every pooling window that reads it, and must be the maximum there. Kernels
+// compare tiles that contain NaN in a different way.
 TEST(BatchLanes, ANaNInXWinsTheWindowsThatItReaches) {
   const MachineScope scope;
   for (const bool relu : {false, true}) {
@@ -332,7 +335,8 @@ void check_windows(const std::vector<Window>& windows, Index first, Index count,
                    bool relu) {
   SCOPED_TRACE(cat(name_of(current_isa()), ", ", lanes, " lanes", relu ? ", relu" : "", ", ", count,
                    " windows from ", first));
-  // Odd sizes: the last row and column belong to no window. Lane l has the windows rotated by l.
+  // The sizes are odd, so the last row and column belong to no pooling window. Each lane l has the
+  // same windows, rotated by l.
   const Index h = 3, w = 2 * count + 1;
   const LanesConv z(Conv2dProblem::parse(cat("n=", lanes, ",c=1,h=", h, ",w=", w, ",k=1,r=1,s=1")),
                     lanes, relu, true);

@@ -12,7 +12,8 @@ namespace {
 using namespace testing;
 
 TEST(BlockedBiasGradient, IsTheSumOverImagesAndPixels) {
-  // At most 64 numbers are added in float (framework/simd/row_folds.h), and db is rounded.
+  // At most 64 numbers are added in float (framework/simd/row_folds.h); rounding db adds one more
+  // error.
   constexpr double kRoundings = 66 * 0x1p-24;
   for (const Shape& shape : {Shape{3, 1, 5, 7}, Shape{2, 16, 1, 1}, Shape{4, 17, 33, 32},
                              Shape{2, 40, 40, 41}, Shape{1, 260, 40, 30}, Shape{0, 17, 3, 3}}) {

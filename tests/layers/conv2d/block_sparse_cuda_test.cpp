@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_cuda_test.cpp: the algorithm block_sparse on CUDA: every shape of blocks, every
-// tile, borders, strides, and the epilogue.
+// block_sparse_cuda_test.cpp: tests the algorithm block_sparse on CUDA: every block shape of the
+// weights, every tile, borders, strides, and the epilogue.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,8 +23,9 @@ const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cuda).get("block_sparse");
 }
 
-// `shift` makes pointers unaligned. An unaligned y is stored one element at a time, else in pairs
-// if images have an even size. dy is read alike, or four elements at a time.
+// `shift` makes the pointers unaligned. The kernel stores an unaligned y one element at a time, and
+// an aligned y in pairs if images have an even size. It reads dy in the same way, or four elements
+// at a time.
 void check(const Conv2dProblem& problem, Tier tier, std::int64_t shift = 1) {
   ConvolutionCase one(problem, tier);
   one.set_shift(shift);
@@ -64,7 +65,8 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReference) {
   }
 }
 
-// There are enough pixels and channels that each tile of each direction is the cheapest one once.
+// The problems differ so much in pixels and channels that, in each direction, each tile is the
+// cheapest choice for one of them.
 TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceInEveryTile) {
   for (const char* text : {
            "n=1,c=4,h=100,w=90,k=32,r=3,s=3,pad=1,weights=blocks16x1:20",
@@ -105,7 +107,8 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceOnRandomProblems) {
   EXPECT_GT(checks, count / 2);
 }
 
-// A CUDA graph does not contain the sizes of lists: these sizes are on the device.
+// A CUDA graph does not contain the lengths of the lists of blocks. The kernels read these lengths
+// from device memory.
 TEST_F(BlockSparseOnCuda, CanBeRecordedAndReplayed) {
   for (const char* text : {"n=2,c=20,h=9,w=10,k=40,r=3,s=3,pad=1,weights=blocks4x1:400",
                            "n=2,c=24,h=9,w=10,k=32,weights=blocks16x1:20"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_test.cpp: the algorithm block_sparse where the tests of all algorithms have few
-// problems: many output channels, every shape of blocks, chunks and chains, borders, strides and
+// block_sparse_test.cpp: tests the algorithm block_sparse on problems that are rare in the tests of
+// all algorithms: many output channels, every block shape, divided sums, borders, strides and
 // groups.
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cpu).get("block_sparse");
 }
 
-// Checks every direction on each instruction set; one and two threads must produce the same bits. A
-// first layer has only the forward pass.
+// Checks every direction with each instruction set. One and two threads must compute the same bits.
+// A first layer has only a forward pass.
 void check(const Conv2dProblem& problem, Tier tier) {
   ConvolutionCase one(problem, tier);
   for (const Direction direction : kDirections) {
@@ -164,7 +164,8 @@ TEST(BlockSparse, RefusesWhatItDoesNotCompute) {
       "expects x and dy in one layout for dw, got layout blocked_y");
 }
 
-// Small caches cut the channels into chunks and the blocks into groups.
+// With small caches, the kernel divides the channels into chunks and the blocks of weights into
+// groups.
 TEST(BlockSparse, AgreesWithTheReferenceOnRowsOfManyImages) {
   const MachineScope scope;
   for (const char* text : {"n=20,c=16,h=4,w=4,k=16,r=3,s=3,pad=1,weights=blocks16x1:50",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_cuts_test.cpp: the tiling of dw in NCHW16c and of a first layer's forward pass depends on
-// the cache sizes. With small caches, small problems reach every kind of cut.
+// blocked_cuts_test.cpp: tests the tilings of dw in NCHW16c and of a first layer's forward pass.
+// Both depend on the cache sizes, so small caches make small problems use every kind of tiling.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -33,8 +33,8 @@ constexpr const char* kTexts[] = {
     "n=1,c=5,h=12,w=33,k=20,r=3,s=5,stride=3,dilation=1x2"  // and its columns modulo 3
 };
 
-// Returns "" when dw, and y of a first layer, are right with all instruction sets, and have the
-// same bits with one thread and with three.
+// Returns "" if dw, and y of a first layer, are right with all instruction sets and have the same
+// bits with one and with three threads; else an error report.
 std::string wrong_sums() {
   const testing::MachineScope scope;
   for (const char* text : kTexts) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_test.cpp: the algorithm direct on NCHW16c images in groups of 2, 4 and 8 channels.
-// Cases: rows of every width, all loops over taps, the ends of blocks, strips and slices, NaN. The
-// shapes of experiments/shapes are in algorithms_test.cpp.
+// blocked_groups_test.cpp: tests the algorithm direct on NCHW16c images with groups of 2, 4 and 8
+// channels. Cases: rows of every width, all loops over taps, partial blocks and tiles, NaN.
+// algorithms_test.cpp tests the problems of experiments/shapes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,8 @@ constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
 
 const Conv2dAlgorithm& algorithm() { return conv2d_algorithms(DeviceType::cpu).get("direct"); }
 
-// Returns a problem of `groups` groups with `channels` channels and kernels each.
+// Returns a problem with `groups` groups; each group has `channels` input channels and `channels`
+// kernels.
 Conv2dProblem blocked(std::string_view text, std::int64_t groups, std::int64_t channels) {
   Conv2dProblem problem = Conv2dProblem::parse(text);
   problem.groups = groups;
@@ -35,7 +36,8 @@ Conv2dProblem blocked(std::string_view text, std::int64_t groups, std::int64_t c
   return problem;
 }
 
-// The only tile of a row has every width, at one border, at both and at none.
+// Each row is a single tile. The tile has every width, and touches one border of the image, both or
+// none.
 TEST(BlockedGroups, AgreeOnRowsOfEveryWidth) {
   const MachineScope scope;
   for (const std::int64_t channels : {2, 4, 8}) {
@@ -93,7 +95,7 @@ TEST(BlockedGroups, AgreeWhereBlocksKernelsAndBordersEnd) {
   std::int64_t turn = 0;
   for (const char* text : kTexts) {
     for (const std::int64_t channels : {2, 4, 8}) {
-      // Cases of the last block of 16 channels: not full, full, or following a full block.
+      // The last block of 16 channels is partly full, full, or preceded by a full block.
       const std::int64_t groups =
           std::initializer_list<std::int64_t>{3, 16 / channels, 9}.begin()[turn++ % 3];
       for (const Tier tier : {Tier::exact, Tier::bounded}) {
@@ -146,7 +148,7 @@ TEST(BlockedGroups, OtherGroupsAreRefusedWithTheirSizes) {
   EXPECT_EQ(reason("c=64,h=5,w=5,k=32,groups=2"), "");
 }
 
-// A NaN stays in its group, and lanes after the last channel stay 0.
+// A NaN affects only its group, and lanes after the last channel stay 0.
 TEST(BlockedGroups, NaNStaysInItsGroup) {
   const MachineScope scope;
   for (const std::int64_t channels : {2, 4, 8}) {
@@ -169,7 +171,7 @@ TEST(BlockedGroups, NaNStaysInItsGroup) {
         for (std::int64_t k = 0; k < plain.k; ++k) {
           int odd = 0;
           for (int at = 0; at < 90; ++at) odd += std::isfinite(y.at(k * 90 + at)) ? 0 : 1;
-          // 4 pixels read the corner, 9 the pixel in row 2, column 10.
+          // 4 pixels of y read the corner of x, and 9 read the pixel in row 2, column 10.
           EXPECT_EQ(odd, k / channels == 1 ? 13 : 0) << channels << " " << k;
         }
       }

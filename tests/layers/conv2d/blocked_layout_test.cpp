@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_layout_test.cpp: images in NCHW16c: the places of their numbers, the algorithms that take
-// them, and the epilogue of a forward pass. algorithms_test.cpp checks the sums of these
+// blocked_layout_test.cpp: tests images in NCHW16c: the memory order, the algorithms that accept
+// the layout, and the epilogue of a forward pass. algorithms_test.cpp checks the sums of these
 // algorithms.
 #include <gtest/gtest.h>
 
@@ -148,8 +148,8 @@ TEST(BlockedLayout, IsTakenByTheAlgorithmsThatSaySoAndRefusedByTheOthers) {
   }
 }
 
-// Checks the bits of the separate pass: NaN stays NaN, -0 becomes 0, and lanes after the last
-// channel stay 0.
+// Checks that a fused epilogue has the bits of a separate pass: NaN stays NaN, -0 becomes 0, and
+// lanes after the last channel stay 0.
 void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& plain) {
   Conv2dProblem problem = plain;
   problem.layout = kBlocked;
@@ -244,7 +244,8 @@ TEST(BlockedLayout, WinogradGivesTheSameBitsInBothLayouts) {
   }
 }
 
-// The lanes of U after the last channel are 0, but 0 times NaN would not be 0.
+// In the transformed weights U the lanes after the last channel are 0. A NaN in x times such a 0
+// would be NaN, yet these lanes of y must be 0.
 TEST(BlockedLayout, WinogradKeepsLanesCleanBesideNaN) {
   const Conv2dProblem plain = Conv2dProblem::parse("n=1,c=20,h=6,w=6,k=21,r=3,s=3,pad=1");
   Conv2dProblem problem = plain;

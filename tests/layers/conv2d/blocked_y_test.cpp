@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_y_test.cpp: tests the layout blocked_y of a first layer: x is NCHW, as users pass it, and
-// y and dy are NCHW16c. algorithms_test.cpp compares every algorithm that takes this layout with
-// the reference.
+// blocked_y_test.cpp: tests the layout blocked_y of a first layer: x is NCHW, as users pass it,
+// while y and dy are NCHW16c. algorithms_test.cpp compares every algorithm that accepts this layout
+// with the reference.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,8 +66,8 @@ TEST(BlockedY, IsTakenInTheTwoDirectionsOfAFirstLayer) {
             "expects blocked dx where dy is blocked, got layout blocked_y");
 }
 
-// The last number of x is followed by NaNs: a tap of 3 channels must not read a fourth one. Sums of
-// one chain add the same products in the same order in both layouts.
+// NaNs follow the last number of x: a tap of 3 channels must not read a fourth number. Both layouts
+// add the same products in the same order, so their bits are equal.
 TEST(BlockedY, GivesTheBitsOfBlockedImagesAndReadsNothingBehindX) {
   for (const char* text :
        {"n=2,c=3,h=15,w=30,k=20,r=7,s=7,stride=2,pad=3", "n=1,c=3,h=9,w=11,k=40,r=3,s=3,pad=1",
@@ -110,7 +110,7 @@ TEST(BlockedY, GivesTheBitsOfBlockedImagesAndReadsNothingBehindX) {
   }
 }
 
-// 0 times NaN would not be 0: lanes after the last channel are 0 nevertheless.
+// Lanes after the last channel must be 0, even where x is NaN (0 times NaN is not 0).
 TEST(BlockedY, KeepsLanesCleanBesideNaN) {
   const testing::MachineScope scope;
   Conv2dProblem problem =
@@ -128,7 +128,7 @@ TEST(BlockedY, KeepsLanesCleanBesideNaN) {
   }
 }
 
-// Groups, and images lower than the kernel; the shapes files have neither in NCHW16c.
+// Tests groups, and images lower than the kernel. The shapes files have no such problem in NCHW16c.
 TEST(BlockedY, SumsGroupsAndLowImages) {
   for (const char* text : {"n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2,layout=blocked_y",
                            "n=3,c=3,h=2,w=9,k=18,r=7,s=5,stride=2,pad=3,layout=blocked_y"}) {

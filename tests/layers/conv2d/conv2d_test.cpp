@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv2d_test.cpp: the differentiable convolution and the layer: gradients, shapes, errors,
-// selection once.
+// conv2d_test.cpp: tests the differentiable convolution and its layer: gradients, shapes, errors,
+// and that each layer selects its algorithm once.
 #include "layers/conv2d/conv2d.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,8 @@ TEST(Conv2d, WeightGradientsAccumulateUntilZeroGrad) {
   const Tensor once = v[1].grad().clone();
   const Tensor bias_once = v[2].grad().clone();
   conv2d(v[0], v[1], v[2]).backward(dy);
-  // The result is twice the sum, added in another order, so it has one more rounding.
+  // The gradient is added twice. The summation order differs, and the second addition rounds once
+  // more.
   for (std::int64_t i = 0; i < once.numel(); ++i) {
     EXPECT_NEAR(v[1].grad().at(i), 2 * once.at(i), 1e-5);
   }

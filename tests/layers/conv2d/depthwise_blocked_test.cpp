@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_test.cpp: the algorithm depthwise on images in NCHW16c: sizes at which strips,
-// units and slices end, random problems, NaN, the epilogue of a forward pass, threads.
-// algorithms_test.cpp checks the shapes of experiments/shapes.
+// depthwise_blocked_test.cpp: tests the algorithm depthwise on NCHW16c images: sizes at which its
+// tiles end, random problems, NaN, the epilogue of a forward pass, threads. algorithms_test.cpp
+// checks the problems of experiments/shapes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,8 @@ Conv2dProblem blocked(std::string_view text) {
   return problem;
 }
 
-// Every row width, so that a row's only strip has every width, at one border, at both and at none.
+// Rows have every width up to 45. A row is a single tile, which touches one border of the image,
+// both or none.
 TEST(DepthwiseBlocked, AgreesOnRowsOfEveryWidth) {
   const MachineScope scope;
   for (const std::int64_t kernel : {3, 5, 7}) {
@@ -118,7 +119,7 @@ TEST(DepthwiseBlocked, AgreesOnRandomProblems) {
   }
 }
 
-// Sums of one sign; dw of 25,000 and more pixels in one block.
+// All terms of a sum have one sign; dw sums 25,000 and more pixels in one block of channels.
 TEST(DepthwiseBlocked, HoldsItsBoundOnLongSums) {
   const MachineScope scope;
   for (const char* text :
@@ -151,8 +152,8 @@ TEST(DepthwiseBlocked, SpreadsANaNExactlyWhereItIsRead) {
     const Conv2dAlgorithm& reference = conv2d_algorithms(DeviceType::cpu).get("reference");
     for (const Direction direction : kDirections) {
       const OperandSpecs specs = problem.operands(direction);
-      // NaN in the first operand (x or dy), and for dw in the second (dy) too: in a corner, and
-      // inside.
+      // Puts a NaN into the first operand (x or dy), and for dw also into the second operand (dy):
+      // once in a corner, once inside the image.
       for (const std::size_t at : {std::size_t{0}, std::size_t{1}}) {
         if (at == 1 && direction != Direction::backward_weight) continue;
         for (const bool corner : {false, true}) {
@@ -186,8 +187,8 @@ TEST(DepthwiseBlocked, SpreadsANaNExactlyWhereItIsRead) {
   }
 }
 
-// Checks the bits of the separate pass: NaN stays NaN, -0 becomes 0, and lanes after the last
-// channel stay 0.
+// Checks that a fused epilogue has the bits of a separate pass: NaN stays NaN, -0 becomes 0, and
+// lanes after the last channel stay 0.
 TEST(DepthwiseBlocked, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
   const MachineScope scope;
   for (const char* text :
@@ -238,7 +239,8 @@ TEST(DepthwiseBlocked, RefusesAMultiplierAndGroupsOfSeveralChannels) {
   EXPECT_EQ(reason("c=16,h=8,w=8,k=32,r=3,s=3,groups=16"), "");
 }
 
-// [K/16,R,S,16], the same for both directions; the NCHW kernels read w as it is.
+// Prepared weights have the order [K/16,R,S,16], for y and for dx. The NCHW kernels read w without
+// preparation.
 TEST(DepthwiseBlocked, PreparesWeightsForTheBlockedLayoutAlone) {
   const Conv2dProblem problem = blocked("c=17,h=8,w=8,r=3,s=2");
   Conv2dProblem plain = problem;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_cuda_test.cpp: depthwise convolution on CUDA on integers, bit by bit: the cases that
-// its kernels distinguish (alignment, parities of the padding, bands, several planes in a tile,
-// epilogue, accumulation).
+// depthwise_cuda_test.cpp: tests depthwise convolution on CUDA with integers, bit by bit. The cases
+// are those that its kernels distinguish: alignment, odd and even padding, bands of rows, several
+// planes in a tile, epilogue, accumulation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ Values integers(std::int64_t count, std::uint64_t stream) {
   return out;
 }
 
-// Values of type T in device memory, `offset` elements after an aligned address.
+// An array of type T in device memory, `offset` elements after an aligned address.
 template <class T>
 struct Placed {
   Tensor block;
@@ -41,7 +41,7 @@ struct Placed {
     block = host.to(cuda());
   }
   T* data() const { return block.data<T>() + kGuard + offset; }
-  // Returns the values; also checks that the guards around them are untouched.
+  // Returns the values, and checks that the guards before and after them are untouched.
   Values read() const {
     const Tensor host = block.to(Device{});
     Values out;
@@ -81,7 +81,8 @@ struct Inputs {
         dw_before(integers(z.w_shape().numel(), 6)) {}
 };
 
-// Sums are exact, and each result is rounded to T once; y also before the residual is added.
+// Returns the expected results. Sums are exact, and each result is rounded to T once. y is also
+// rounded before the residual is added.
 template <class T>
 Results expected(Conv2dProblem z, const Inputs& in) {
   z.dtype = DType::f32;
@@ -313,8 +314,8 @@ TEST_F(DepthwiseOnCuda, HalvesAreRoundedOnce) {
 }
 
 TEST_F(DepthwiseOnCuda, WhatIsNotANumberStaysWhereItBelongs) {
-  // Only taps with s = 0 read the first column of x, as there is no padding: other gradients are
-  // finite.
+  // There is no padding, so only taps with s = 0 read the first column of x. All other elements of
+  // dw must be finite.
   for (const char* text :
        {"n=1,c=1,h=9,w=9,k=1,groups=1,r=3,s=3", "n=1,c=1,h=9,w=14,k=1,groups=1,r=3,s=3,stride=2",
         "n=1,c=1,h=13,w=14,k=1,groups=1,r=9,s=9", "n=1,c=1,h=13,w=23,k=1,groups=1,r=9,s=10",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_test.cpp: each kernel of direct on CUDA, with tails in every size, and its tiling of
-// problems.
+// direct_cuda_test.cpp: tests each kernel of the algorithm direct on CUDA, with partial tiles in
+// every dimension, and tests its tilings.
 #include <gtest/gtest.h>
 
 #include "layers/conv2d/direct/cuda/direct_cuda_tiles.h"
@@ -58,7 +58,8 @@ TEST_F(DirectOnCuda, padding_beyond_the_kernel) {
   expect_agreement("n=1,c=5,h=6,w=5,k=3,r=3,s=3,pad=4,stride=2");
 }
 
-// Threads read only inside of the buffers, and every output has a thread.
+// For every tiling, threads read only inside of the buffers, and every output is computed by a
+// thread.
 TEST(DirectTiles, hold_what_threads_read_and_cover_the_outputs) {
   using namespace direct_cuda;
   for (const int r : {3, 5, 7}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue_test.cpp: y = relu(conv + b + residual): every algorithm that fuses it produces the bits
-// of the separate pass, on each instruction set, with one and two threads.
+// epilogue_test.cpp: tests y = relu(conv + b + residual). Every algorithm that fuses this epilogue
+// must have the bits of a separate pass, with each instruction set, and with one and two threads.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_channel_conv_cuda_test.cpp: convolution + activation + pooling in one kernel computes the
-// same as the single operations in double, forward and backward, for any sizes that it accepts.
+// few_channel_conv_cuda_test.cpp: tests the kernel that fuses convolution, activation and pooling.
+// Compares it with the single operations in double, forward and backward, for all sizes that it
+// accepts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -84,7 +85,7 @@ struct Chain {
     dy = fill(y.back(), 1);
   }
 
-  // Returns y of each stage, dw and db of each stage, dx; all start as NaN.
+  // Returns y, dw and db of each stage, and dx. All outputs contain NaN before the kernels run.
   std::vector<Tensor> on_device() const {
     const auto poisoned = [](const Shape& shape) { return Tensor::full(shape, NAN).to(cuda()); };
     FewChannelForward forward;
@@ -130,8 +131,8 @@ struct Chain {
     return out;
   }
 
-  // Computes the same by operations on the CPU, in double, stage by stage: operands are rounded,
-  // addends are not.
+  // Computes the expected results stage by stage, by operations on the CPU in double. The operands
+  // of products are rounded to their type; bias and accumulators are not.
   std::vector<Tensor> expected() const {
     struct Stage {
       Variable x, w, conv, before, y;
@@ -180,9 +181,9 @@ struct Chain {
   std::vector<Shape> y;
 };
 
-// Sums of up to 784 products of normal numbers, scaled to a variance of about 1, and of 64 x 576
-// for dw: random-walk growth of the rounding errors, sqrt(36864) eps / 2, relative to the largest
-// element. A pixel that rounding moves between two places of a window would show as 0.01.
+// y sums up to 784 products, scaled to a variance of about 1; dw sums 64 x 576. The bound is the
+// random-walk growth of rounding errors, sqrt(36864) eps / 2, relative to the largest element. If a
+// rounding error moved a maximum within a pooling window, the difference would be about 0.01.
 constexpr double kBound = 4e-6;
 
 void expect_equal(const Chain& chain, double bound) {
@@ -229,8 +230,8 @@ TEST_F(FewChannelConvOnCuda, a_tanh_matches) {
   expect_equal(Chain(lenet(1, 28, 5, FewChannelCurve::tanh), 2, false, false), kBound);
 }
 
-// If a sum in another order rounds differently, one operand of one product is off by one unit. In
-// sums of 25 to 2400 products that is far less than the effect of an unrounded operand.
+// Another summation order may change one operand of one product by one unit. In a sum of 25 to 2400
+// products, the effect is far smaller than that of an operand which is not rounded at all.
 TEST_F(FewChannelConvOnCuda, factors_are_rounded_where_they_are_multiplied) {
   for (const DType half : {DType::bf16, DType::f16}) {
     SCOPED_TRACE(name_of(half));

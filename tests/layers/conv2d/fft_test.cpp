@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_test.cpp: the transforms of `fft` against sums in double, tile edges, and the choice of auto.
+// fft_test.cpp: compares the transforms of the algorithm fft with sums in double; also tests the
+// edges of tiles, and when `auto` chooses fft.
 #include <gtest/gtest.h>
 
 #include <complex>
@@ -36,14 +37,14 @@ double norm(const Numbers& x) {
   return std::sqrt(sum);
 }
 
-// Each element of a transform has an rms of norm(x) and an rms error of about
-// eps sqrt(log2 T) / 3 of it (Gentleman & Sande 1966); this bound is 6 to 8 times that.
+// Each element of a transform has the rms value norm(x) and an rms error of about eps sqrt(log2 T)
+// / 3 times this value (Gentleman & Sande 1966). The returned bound is 6 to 8 times that error.
 double tolerance(const Numbers& x) {
   return std::numeric_limits<float>::epsilon() * std::log2(static_cast<double>(x.size())) * norm(x);
 }
 
-// The transforms of one length on one instruction set, and numbers in their layouts, 64-byte
-// aligned: each lane has different numbers.
+// The transforms of one length for one instruction set, and test numbers in the layouts that they
+// read. The numbers are 64-byte aligned and differ between lanes.
 struct Machine {
   Machine(Isa isa, int which)
       : lanes(isa == Isa::avx512 ? 16
@@ -84,7 +85,8 @@ void on_every_length(const Body& body) {
   }
 }
 
-// Returns the spectra of `rows` rows of the first `columns` numbers, [T / 2, rows, 2, L].
+// Returns the spectra [T / 2, rows, 2, L] of `rows` rows, of which only the first `columns` numbers
+// are read.
 std::vector<float> spectra(const Machine& machine, const std::vector<float>& panel,
                            std::size_t rows, std::size_t columns, float scale = 1) {
   const std::size_t lanes = machine.lanes;
@@ -194,7 +196,7 @@ TEST(FftRows, AnImpulseHasTheSameMagnitudeEverywhereAndTransformsAreLinear) {
     const std::vector<float> of_x = spectra(machine, x, 1, length, 0.5f);
     const std::vector<float> of_sum = spectra(machine, sum, 1, length, 0.5f);
     for (std::size_t i = 0; i < of_x.size(); ++i) {
-      // norm(2 x + 3 impulse) < 2 sqrt(64) + 3, see tolerance()
+      // norm(2 x + 3 impulse) < 2 sqrt(64) + 3; tolerance() explains the bound
       ASSERT_NEAR(of_sum[i], 2 * of_x[i] + 3 * bins[i], 1e-5) << i;
     }
   });
@@ -328,8 +330,8 @@ TEST(FftProduct, IsTheSumOfComplexProducts) {
                    Number(u[c * lanes + lane], u[(depth + c) * lanes + lane]);
           }
           const Number found(out[i * lanes + lane], out[block + i * lanes + lane]);
-          // Three products for each channel, of numbers up to about 8, with a rounding error of
-          // 2^-24 each
+          // Each channel adds three products of numbers up to about 8, each with a rounding error
+          // of 2^-24
           ASSERT_NEAR(std::abs(found - sum), 0, static_cast<double>(depth) * 1e-6) << height;
         }
       }
@@ -345,8 +347,9 @@ const Conv2dAlgorithm& algorithm() { return conv2d_algorithms(DeviceType::cpu).g
 TEST(Fft, OutputsOneBelowAndAboveATileAgreeWithTheReference) {
   const testing::MachineScope scope;
   set_num_threads(2);
-  // Sizes of y at which a transform of length 16, 20 or 64 just suffices, one less and one more.
-  // One axis is long and the other short, so that the two lengths differ.
+  // For these sizes of y, a transform of length 16, 20 or 64 is just long enough, or y is one
+  // element smaller or larger. One axis is long and the other short, so that the two lengths
+  // differ.
   for (const char* kernel : {"r=5,s=7,pad=1x2x3x4", "r=2,s=15", "r=16,s=1", "r=17,s=33,pad=8x16"}) {
     for (const int outputs : {1, 9, 10, 11, 12, 13, 16, 17, 58, 60, 61}) {
       const std::string text = cat("n=2,c=3,k=2,", kernel);

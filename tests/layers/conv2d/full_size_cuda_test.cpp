@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// full_size_cuda_test.cpp: every convolution algorithm on CUDA at the sizes of real networks, and
-// on tensors of more than 2^31 elements. The double reference would take hours, so the test
-// compares some elements of each output: the first, the last, those near element 2^31, and random
-// ones.
+// full_size_cuda_test.cpp: tests every convolution algorithm on CUDA at the sizes of real networks,
+// and on tensors of more than 2^31 elements. The reference in double would take hours, so the test
+// compares selected elements of each output: the first, the last, those near element 2^31, and
+// random ones.
 #include <gtest/gtest.h>
 
 #include "layers/conv2d/execute.h"
@@ -23,7 +23,7 @@ using testing::Sum;
 
 const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceType::cuda); }
 
-// Returns element i of y, dx or dw, directly from the formula.
+// Computes element i of y, dx or dw directly from the definition.
 Sum element(const Conv2dProblem& z, Direction direction, std::int64_t i, const Periodic& x,
             const Periodic& w, const Periodic& dy) {
   Sum sum;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_emulation_test.cpp: the lesson that can be watched on the CPU loads into shared
-// memory exactly what the GPU's lesson loads: thread by thread, the same numbers (test_emulation).
+// implicit_gemm_emulation_test.cpp: compares two versions of the lesson on implicit_gemm: the CPU
+// version, which can be watched, and the GPU version. In both, each thread must load the same
+// numbers into shared memory (program test_emulation).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,7 +22,8 @@ namespace {
 
 constexpr Index kThreads = kTile * kTile;
 
-// The elements that each thread stored into a and b in each round; 0 outside of the matrix.
+// The elements of a and b that each thread stored in each round; elements outside of the matrices
+// are 0.
 struct Loads {
   std::vector<float> a, b;
   void resize(Index rounds) {
@@ -82,7 +84,8 @@ Loads loads_on_cpu(const Recorder& recorder) {
   return out;
 }
 
-// Returns operands of distinct numbers, so that a number identifies the element that was read.
+// Returns operands whose numbers are all different, so that a number identifies the element that
+// was read.
 Operands counted_operands(const Conv2dProblem& z, Direction direction) {
   Operands out = random_operands(z.operands(direction), Device{});
   float next = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_plan_test.cpp: the arithmetic of implicit_gemm: every product of a convolution
-// occurs exactly once.
+// implicit_gemm_plan_test.cpp: tests the index arithmetic of implicit_gemm: every product of a
+// convolution occurs exactly once.
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_plan.h"
 
 #include <gtest/gtest.h>

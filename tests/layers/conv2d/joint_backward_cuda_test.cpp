@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// joint_backward_cuda_test.cpp: kernels that compute dx and dw of a convolution together produce
-// the bits of the two separate kernels, and on integers those of the reference.
+// joint_backward_cuda_test.cpp: tests kernels that compute dx and dw of a convolution together.
+// They must have the bits of the two separate kernels, and on integers those of the reference.
 #include "experiments/check/matrix/convolution_case.h"
 #include "layers/conv2d/execute.h"
 #include "layers/plan/joint_backward.h"
@@ -19,8 +19,8 @@ using JointBackwardOnCuda = testing::CudaTest;
 constexpr ActivationLayout kLast = ActivationLayout::channels_last;
 constexpr const char* kAlgorithmName = "depthwise_channels_last";
 
-// Both strides; every padding; borders inside a strip and a band; bands and images in several
-// blocks; channels that leave lanes unused, and more channels than a block has.
+// The problems cover both strides, every padding, image borders inside a tile, images divided among
+// several blocks, channels that leave lanes unused, and more channels than a block handles.
 constexpr const char* kTexts[] = {"n=2,c=13,h=9,w=11,k=13,r=3,s=3,pad=1,groups=13",
                                   "n=1,c=8,h=5,w=6,k=8,r=3,s=3,groups=8",
                                   "n=1,c=16,h=3,w=4,k=16,r=3,s=3,pad=2,groups=16",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_cuda_test.cpp: the ladders of the GPU: their algorithms are registered when the CUDA
-// library is opened.
+// ladder_cuda_test.cpp: tests the ladders of GPU algorithms. The algorithms are registered when the
+// program opens the CUDA library.
 #include "tests/support/cuda.h"
 #include "tests/support/ladders.h"
 

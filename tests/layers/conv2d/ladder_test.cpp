@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_test.cpp: every rung of every ladder is valid: its algorithm exists and takes the ladder's
-// problem.
+// ladder_test.cpp: tests every rung of every ladder: the rung's algorithm exists and accepts the
+// ladder's problem.
 #include "layers/conv2d/ladder.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(Conv2dLadder, EveryRungNamesAAlgorithmThatTakesTheLaddersProblem) {
   }
 }
 
-// Returns the folders that hold a file with this ending, like "_lesson_cpu.cpp".
+// Returns the folders that contain a file whose name ends like "_lesson_cpu.cpp".
 std::set<std::string> rooms_with(const std::string& ending) {
   std::set<std::string> rooms;
   const std::filesystem::path root = CONVSCOPE_SOURCE_DIR "/layers/conv2d";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson_events_test.cpp: what a recorder reports of a lesson besides its reads and writes: how
-// many multiplications it made, how a sum grew, and which line ran.
+// lesson_events_test.cpp: tests what a recorder reports about a lesson in addition to reads and
+// writes: the number of multiplications, the steps of a sum, and the executed source lines.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,7 +30,7 @@ Recorder watched(const std::string& lesson, const Conv2dProblem& z, Direction di
   return recorder;
 }
 
-// No padding, so every product of the textbook is computed: N K P Q C/G R S.
+// The problem has no padding, so a textbook convolution computes all N K P Q C/G R S products.
 const Conv2dProblem kWhole = Conv2dProblem::parse("n=2,c=4,h=6,w=8,k=6,r=3,s=3,groups=2");
 constexpr int kProducts = 2 * 6 * 4 * 6 * 2 * 9;
 
@@ -65,7 +65,8 @@ TEST(LessonEvents, WinogradMakes16MultiplicationsInPlaceOf36AndScalesInItsTransf
   const Recorder forward = watched("winograd_lesson", kWhole, Direction::forward);
   EXPECT_EQ(forward.products(), tiles * 16 * 6 * 2);
   EXPECT_EQ(9 * forward.products(), 4 * kProducts);
-  // Sums of i x j outputs over a x b inputs, each with a constant from either side.
+  // The transforms compute i x j outputs, each a sum over a x b inputs. Each input is multiplied by
+  // a constant of the left and one of the right matrix.
   const int of_w = 16 * 9 * 2, of_d = 16 * 16 * 2, of_m = 4 * 16 * 2;
   EXPECT_EQ(forward.scalings(), 12 * of_w + tiles * (4 * of_d + 6 * of_m));
   EXPECT_EQ(watched("winograd_lesson", kWhole, Direction::backward_weight).products(),
@@ -85,7 +86,8 @@ TEST(LessonEvents, BlockSparseMultipliesWhatTheListNamesAndImplicitGemmWholeTile
   const auto sparse = Conv2dProblem::parse("n=2,c=4,h=6,w=8,k=6,r=3,s=3,weights=blocks2x3:5");
   EXPECT_EQ(watched("block_sparse_lesson", sparse, Direction::forward).products(),
             5 * 6 * 2 * 4 * 6);
-  // Tiles of 16: 3 kernels of a group fill one row of tiles, 48 pixels 3 columns, 18 taps 2 steps.
+  // With tiles of 16, the 3 kernels of a group need one row of tiles, 48 pixels need 3 columns, and
+  // 18 taps need 2 steps.
   const Recorder tiles = watched("implicit_gemm_lesson", kWhole, Direction::forward);
   EXPECT_EQ(tiles.products(), 2 * 3 * 2 * 16 * 16 * 16);
   EXPECT_EQ(tiles.reads("w"), 3 * kWhole.w_shape().numel());  // once for each column of tiles

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson_test.cpp: watched lessons: the same numbers, every element written, and as many reads and
-// products as expected of the algorithm.
+// lesson_test.cpp: tests lessons under a recorder: the results are unchanged, every element is
+// written, and the numbers of reads and products are those of the algorithm.
 #include "layers/conv2d/shared/lesson.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace convscope {
 namespace {
 
-// With a plain pointer a view returns the element itself, and watching costs nothing when unused.
+// A view of a plain pointer returns the element itself, so an unwatched lesson has no overhead.
 static_assert(std::is_same_v<decltype(std::declval<View<float*>>()(0, 0)), float&>);
 static_assert(std::is_same_v<decltype(std::declval<View<const float*>>()(0)), const float&>);
 static_assert(std::is_empty_v<Unwatched>);
@@ -117,7 +117,7 @@ Recorder watched(const char* lesson, const Conv2dProblem& problem, Direction dir
   return recorder;
 }
 
-// Without padding every product is computed: N K P Q C/G R S.
+// The problem has no padding, so a lesson computes all N K P Q C/G R S products.
 const Conv2dProblem kWhole = Conv2dProblem::parse("n=2,c=4,h=6,w=8,k=6,r=3,s=3,groups=2");
 constexpr std::int64_t kProducts = 2 * 6 * 4 * 6 * 2 * 9;
 
@@ -194,7 +194,8 @@ TEST(Lesson, FftReadsEachNumberOnceAndItsProductsDoNotDependOnTheKernel) {
     const Recorder recorder = watched("fft_lesson", z, Direction::forward);
     EXPECT_EQ(recorder.reads("x"), z.x_shape().numel()) << kernel;
     EXPECT_EQ(recorder.reads("w"), z.w_shape().numel()) << kernel;
-    // 8x8 complex products for each image and channel pair, two numbers each.
+    // Each pair of an image and a channel takes 8x8 complex products; a complex number counts as
+    // two reads.
     EXPECT_EQ(recorder.reads("W", "Y = sum of conj X . W"), 2 * 8 * 8 * 2 * 6 * 2) << kernel;
   }
 }

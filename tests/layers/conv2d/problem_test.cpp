@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// problem_test.cpp: a problem as text and back, its sizes, FLOPs and bytes.
+// problem_test.cpp: tests a convolution problem: conversion to text and back, sizes, FLOPs and
+// bytes.
 #include "layers/conv2d/problem.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// select_cuda_test.cpp: selection on a CUDA device: auto, measure, check, and the parts of the cost
-// estimates.
+// select_cuda_test.cpp: tests the selection of algorithms on a CUDA device: auto, measure, check,
+// and the terms of the cost estimates.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -144,7 +144,7 @@ TEST_F(SelectionOnCuda, AnEmptyMultiprocessorHelpsNobody) {
   EXPECT_GT(ms(16 * full) / ms(full), 2);
 }
 
-// TMA pays off for large problems, not for a few pixels of two channels.
+// Loading by TMA pays off for large problems, but not for a few pixels with two channels.
 TEST_F(SelectionOnCuda, ChannelsLastAutoTakesTheCopyEngineForLargeProblemsOnly) {
   const auto chosen = [](const char* text) {
     const Conv2dProblem problem = with_channels_last(Conv2dProblem::parse(text));
@@ -161,8 +161,8 @@ TEST_F(SelectionOnCuda, ChannelsLastAutoTakesTheCopyEngineForLargeProblemsOnly) 
   }
   set_machine_ceilings(kMachine, DeviceType::cuda);
   EXPECT_EQ(chosen("n=128,c=256,h=28,w=28,k=256,r=3,s=3,pad=1,dtype=bf16"), "implicit_gemm_tma");
-  // For these problems TMA takes 2.5 to 3 times as long. Its estimate includes only a part of the
-  // difference, but enough for the choice of implicit_gemm.
+  // On these problems the TMA algorithm takes 2.5 to 3 times as long as implicit_gemm. The
+  // estimates show only a part of this difference, which is enough to choose implicit_gemm.
   for (const char* text : {"n=1,c=2,h=4,w=33,k=3,r=3,s=3,pad=1,dtype=bf16",
                            "n=2,c=3,h=6,w=5,k=4,r=6,s=5,dtype=bf16"}) {
     EXPECT_EQ(chosen(text), "implicit_gemm");
@@ -269,8 +269,8 @@ TEST_F(SelectionOnCuda, MeasuredCeilingsAreRememberedAndBelieved) {
   const auto again = remembered_gpu_ceilings();
   ASSERT_TRUE(again);
   EXPECT_EQ(again->half_flops, 600e12);
-  // Costs are scaled by the ratio of a machine's values to the built-in values. This ratio must be
-  // the ratio of this measurement to the measurement of an H200.
+  // Costs are scaled by the ratio of the machine's peaks to the built-in peaks. The test expects
+  // that this ratio equals the ratio between this machine's measurement and that of an H200.
   const MachineCeilings believed = machine_ceilings(DeviceType::cuda);
   EXPECT_DOUBLE_EQ(believed.bytes_per_second / kUnmeasuredGpu.copy_bytes,
                    3e12 / kMeasuredH200.copy_bytes);

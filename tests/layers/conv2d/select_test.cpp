@@ -26,8 +26,8 @@ std::string chosen(const std::string& policy, const Conv2dProblem& problem = kPr
   return select_conv2d(policy, problem, Direction::forward, kCpu).algorithm->name;
 }
 
-// Returns an algorithm that accepts only 1x1 kernels, has no backward pass, and computes one wrong
-// element.
+// Returns an algorithm that accepts only 1x1 kernels, has no backward pass, and computes one
+// element of y wrongly.
 Conv2dAlgorithm picky_algorithm() {
   Conv2dAlgorithm algorithm = conv2d_algorithms(DeviceType::cpu).get("reference");
   algorithm.name = "test_picky";
@@ -142,7 +142,8 @@ TEST(Conv2dSelection, ExplainsEveryAlgorithm) {
   for (const auto& verdict : explain_conv2d("auto", twice, Direction::forward, kCpu)) {
     EXPECT_EQ(verdict.accepts, verdict.algorithm == "reference") << verdict.reason;
     if (!verdict.accepts) {
-      // Algorithms for integers and for sparse weights report which types they need.
+      // Algorithms for integers or for sparse weights refuse other problems with a message that
+      // names the expected types.
       const bool of_others =
           verdict.algorithm.starts_with("int8") || verdict.algorithm.starts_with("block_sparse");
       EXPECT_TRUE(of_others ? verdict.reason.starts_with("expects ")

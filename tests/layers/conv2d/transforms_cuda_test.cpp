@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// transforms_cuda_test.cpp: the algorithms with transforms on CUDA (winograd, fft): cases that the
-// tests of all algorithms do not cover.
+// transforms_cuda_test.cpp: tests winograd and fft on CUDA with cases that the tests of all
+// algorithms lack.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -57,22 +57,24 @@ void expect_f32_grade(const char* algorithm, const char* text, double most = 2e-
   }
 }
 
-// 300 channels are summed in two parts; a single sum of 512 would exceed the bound.
+// The kernel sums 300 channels in two parts. A single sum of 512 terms would exceed the error
+// bound.
 TEST_F(TransformsOnCuda, LongSumsOfWinogradStayF32Grade) {
   expect_f32_grade("winograd_f4x3", "n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1");
   expect_f32_grade("winograd_f4x3", "n=1,c=8,h=8,w=8,k=300,r=3,s=3,pad=1");
   expect_f32_grade("winograd_f2x3", "n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1");
 }
 
-// Several slots of tiles with partial tiles at all ends; dw of few weights and of many.
+// The problems have many tiles with partial tiles at all borders, and dw with few weights and with
+// many.
 TEST_F(TransformsOnCuda, TilesAtAllEndsOfWinogradStayF32Grade) {
   expect_f32_grade("winograd_f4x3", "n=3,c=4,h=41,w=47,k=6,r=3,s=3,pad=1");
   expect_f32_grade("winograd_f4x3", "n=1,c=256,h=3,w=5,k=256,r=3,s=3,pad=1");
 }
 
-// Every compiled tile of products: rows and columns of more and of fewer than 64, reductions of one
-// chain and of two, several parts of dw. Tensor cores round sums towards zero, which the emulation
-// does not; a lost product with low parts is an error of 1e-3.
+// The problems use every compiled tile of the matrix products: more and fewer than 64 rows and
+// columns, sums in one chain and in two, and dw in several parts. Tensor cores truncate sums, while
+// the emulation rounds. If the products with the low fp16 parts were lost, the error would be 1e-3.
 TEST_F(TransformsOnCuda, HalvesOfWinogradStayF32Grade) {
   for (const char* text :
        {"n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1", "n=1,c=70,h=12,w=8,k=140,r=3,s=3,pad=1",
@@ -81,7 +83,8 @@ TEST_F(TransformsOnCuda, HalvesOfWinogradStayF32Grade) {
   }
 }
 
-// Many small tiles, one tile with wrapped padding, tiles of 64 with a kernel of 11, dilation.
+// Cases: many small tiles, one tile whose padding wraps around, tiles of 64 with an 11x11 kernel,
+// dilation.
 TEST_F(TransformsOnCuda, FourierTilesOfEveryLength) {
   for (const char* text :
        {"n=2,c=3,h=13,w=13,k=5,r=3,s=3,pad=1", "n=1,c=2,h=40,w=29,k=3,r=5,s=4,pad=3x2",

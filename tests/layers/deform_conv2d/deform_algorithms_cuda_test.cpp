@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_algorithms_cuda_test.cpp: compares every algorithm of deformable convolution on CUDA with
-// the reference. Covers all directions and types; places outside and NaN; recording and replay;
-// gradients that are not needed; the same bits twice.
+// the reference. Covers all directions and types, sampling positions outside the image, NaN,
+// recorded calls, gradients that are not needed, and equal bits in two runs.
 #include <set>
 
 #include "layers/dispatch/execute.h"
@@ -36,7 +36,7 @@ Problem with(const Problem& problem, Factors factors) {
   return out;
 }
 
-// On the emulation an algorithm for study takes a second for some ten million samples.
+// On the emulation, a lesson algorithm takes a second for about ten million samples.
 bool is_too_large(const Problem& z) {
   return is_emulated() && z.nominal_flops() > (is_sanitized() ? 1e5 : 1.2e7);
 }
@@ -56,8 +56,8 @@ void expect_same_bits_twice(const DeformConv2dAlgorithm& algorithm, const Proble
 
 class DeformOnCuda : public CudaTest, public ::testing::WithParamInterface<const char*> {};
 
-// Tests all kinds of numbers in all types; on the emulation f32 takes every second kind, and each
-// other type one kind in turn.
+// On a GPU, tests all kinds of numbers in all types. On the emulation, f32 runs with every second
+// kind, and each other type with one kind, in turn.
 TEST_P(DeformOnCuda, EachAlgorithmAgreesWithTheReference) {
   const Problem problem = Problem::parse(GetParam());
   if (is_too_large(problem)) GTEST_SKIP() << "too large for the emulation";
@@ -113,7 +113,8 @@ const char* const kSmall[] = {"n=2,c=3,h=7,w=5,k=4,r=3,s=3,pad=1",
                               "n=2,c=8,h=6,w=8,k=8,r=3,s=3,pad=1,groups=8,offset_groups=8"};
 class SmallDeformOnCuda : public DeformOnCuda {};
 
-// Every fifth place is far outside, infinite or NaN: tests which outputs these places affect.
+// Every fifth sampling position is far outside the image, infinite or NaN. The same outputs as in
+// the reference must be affected.
 TEST_P(SmallDeformOnCuda, PlacesOutsideAndNaNAreThoseOfTheReference) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float far[] = {1e30f, -1e30f, 3e9f, -3e9f, kInfinity, -kInfinity, 1e19f, 60000.0f};
@@ -123,7 +124,7 @@ TEST_P(SmallDeformOnCuda, PlacesOutsideAndNaNAreThoseOfTheReference) {
       DeformConv2dTensors t = as_type(deform_tensors(z, Tier::bounded), DType::f32);
       float* const offset = t.offset.data<float>();
       for (std::int64_t i = 0; i < t.offset.numel(); i += 5) offset[i] = far[i / 5 % 8];
-      if (with_nan) {  // few: a number of dx is NaN if one of its readers is
+      if (with_nan) {  // only a few: one NaN among the terms of a dx makes this dx NaN
         const std::int64_t pixels = z.p() * z.q();
         const float nan = std::numeric_limits<float>::quiet_NaN();
         offset[pixels / 2 + 1] = nan;  // v of the first tap of the first image
@@ -199,7 +200,7 @@ TEST_P(SmallDeformOnCuda, GradientsThatNobodyAsksForChangeNoOther) {
   }
 }
 
-// The bits are those without a recording, and the same on each replay.
+// Each replay of a recording must have the bits of a call without a recording.
 TEST_P(SmallDeformOnCuda, EachAlgorithmCanBeRecordedAndReplayed) {
   for (const Factors& factors : kFactors) {
     const Problem z = with(Problem::parse(GetParam()), factors);
@@ -243,7 +244,8 @@ TEST_P(SmallDeformOnCuda, EachAlgorithmCanBeRecordedAndReplayed) {
 INSTANTIATE_TEST_SUITE_P(Deform, SmallDeformOnCuda, ::testing::ValuesIn(kSmall),
                          [](const auto& name) { return "problem" + std::to_string(name.index); });
 
-// The sums of all images with so many weights do not fit at once: they are computed in chunks.
+// The partial sums of dw for all images, with so many weights, exceed the workspace, so the images
+// are processed in chunks.
 TEST_F(DeformOnCuda, SumsOfManyImagesAndWeightsAreAddedUp) {
   if (is_emulated() && is_sanitized()) GTEST_SKIP() << "too large for the sanitizers";
   const Problem z = Problem::parse("n=17,c=2048,h=1,w=1,k=2048");
@@ -276,7 +278,7 @@ TEST_F(DeformOnCuda, HasTheAlgorithmsOfItsFiles) {
   for (const auto& [name, algorithm] : algorithms().entries()) names.insert(name);
   EXPECT_TRUE(names.contains("im2col_gemm"));
   EXPECT_TRUE(names.contains("fused_lesson"));
-  // An algorithm whose bits differ between runs is for study: it runs only by its name.
+  // An algorithm whose bits differ between runs serves only for study: `auto` never chooses it.
   for (const auto& [name, algorithm] : algorithms().entries()) {
     EXPECT_TRUE(algorithm.deterministic || !algorithm.auto_ok) << name;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_case.h: the operands of a deformable convolution for tests, between guards, and the
-// results of the reference. Operands are on the host; an algorithm of another device gets copies
-// there.
+// deform_case.h: test cases for deformable convolutions: operands between guards, and the results
+// of the reference. Operands are in host memory; an algorithm of another device gets copies on its
+// device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,8 +35,8 @@ inline constexpr const char* kDeformProblems[] = {
     "n=7,c=32,h=6,w=5,k=17,r=3,s=3,pad=1",
 };
 
-// Returns random numbers of a tier. In f16, large numbers are divided by eight, because a product
-// of three large numbers would exceed the range.
+// Returns random numbers of a kind (tier). In f16, large numbers are divided by eight; otherwise a
+// product of three of them would exceed the range.
 inline Tensor deform_numbers(const Shape& shape, matrix::Tier tier, std::uint64_t stream,
                              DType dtype = DType::f32) {
   Tensor out = Tensor::empty(shape, DType::f32);
@@ -49,7 +49,7 @@ inline Tensor deform_numbers(const Shape& shape, matrix::Tier tier, std::uint64_
   return out.to(dtype);
 }
 
-// Returns offsets of about a pixel and a half, some of them far outside.
+// Returns offsets of about one and a half pixels; some lead far outside the image.
 inline Tensor deform_offsets(const Shape& shape, std::uint64_t stream, DType dtype = DType::f32) {
   Tensor out = Tensor::empty(shape, DType::f32);
   Generator random(8, stream);
@@ -106,7 +106,8 @@ inline std::vector<Tensor> deform_outputs(const DeformConv2dProblem& z, Directio
   return out;
 }
 
-// A copy of some values on a device, between guards of 0xff, `shift` elements off alignment.
+// A copy of a tensor on a device, between guards of 0xff bytes, and `shift` elements after an
+// aligned address.
 class GuardedTensor {
  public:
   GuardedTensor(const Tensor& from, Device device, std::int64_t shift)
@@ -135,8 +136,8 @@ class GuardedTensor {
   Tensor values_;
 };
 
-// Runs the algorithm in scratch memory that begins as NaN, between guards. Outputs that are
-// undefined are not computed.
+// Runs the algorithm with a workspace that is filled with NaN and surrounded by guards. Undefined
+// output tensors are not computed.
 inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& algorithm,
                                    const DeformConv2dProblem& z, Direction direction,
                                    const Operands& operands) {
@@ -164,8 +165,8 @@ inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& algorithm,
   EXPECT_EQ(prepared->damage(), nullptr) << "prepared weights of " << z.text();
 }
 
-// Does the same on the algorithm's device. Other devices than the CPU have operands between guards,
-// too.
+// Runs the algorithm on its device, as above. On devices other than the CPU the operands are
+// surrounded by guards, too.
 inline void run_guarded(const DeformConv2dAlgorithm& algorithm, const DeformConv2dProblem& z,
                         Direction direction, const Operands& operands, std::int64_t shift = 0) {
   if (algorithm.device == DeviceType::cpu)
@@ -190,8 +191,8 @@ inline void run_guarded(const DeformConv2dAlgorithm& algorithm, const DeformConv
   }
 }
 
-// The reference's results, and the largest sum of magnitudes of terms. Operands in half precision
-// are converted to f32.
+// The results of the reference, and for each output the largest sum over the magnitudes of its
+// terms. fp16/bf16 operands are converted to f32.
 struct DeformExpected {
   DeformExpected(const DeformConv2dProblem& problem, Direction direction,
                  DeformConv2dTensors operands, bool add = false)
@@ -219,8 +220,8 @@ struct DeformExpected {
   std::vector<double> largest;
 };
 
-// Compares an algorithm with the reference in one direction; the bound is its own, of the sums over
-// magnitudes. NaN must be where the reference has it.
+// Compares an algorithm with the reference in one direction. The bound is the algorithm's declared
+// error times the sum over magnitudes. NaN must occur exactly where the reference has NaN.
 inline void expect_as_reference(const DeformConv2dAlgorithm& algorithm,
                                 const DeformConv2dProblem& z, Direction direction,
                                 const DeformExpected& expected, std::int64_t shift = 0) {
@@ -264,8 +265,8 @@ inline void expect_as_reference(const DeformConv2dAlgorithm& algorithm,
   expect_as_reference(algorithm, z, direction, expected);
 }
 
-// Checks masks with some NaN or infinite numbers. These must affect the same outputs as in the
-// reference, also where the sample is outside: 0 times its mask.
+// Tests masks that contain NaN or infinite numbers. They must affect the same outputs as in the
+// reference, even if the sample is outside the image: its value is 0 times the mask.
 inline void expect_masks_of_no_number(const DeformConv2dAlgorithm& algorithm,
                                       const DeformConv2dProblem& z) {
   DeformConv2dTensors t = deform_tensors(z, matrix::Tier::bounded);

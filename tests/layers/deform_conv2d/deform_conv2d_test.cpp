@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_conv2d_test.cpp: the deformable convolution as a differentiable operation: gradients
-// against differences, only requested gradients, empty batches, and refused arguments.
+// deform_conv2d_test.cpp: tests the deformable convolution as a differentiable operation: gradients
+// against finite differences, gradients computed only on request, empty batches, and refused
+// arguments.
 #include "layers/deform_conv2d/deform_conv2d.h"
 
 #include <gtest/gtest.h>
@@ -35,8 +36,9 @@ const Case kCases[] = {
     {"groups", {2, 4, 4, 4}, {6, 2, 2, 2}, {.conv = {.groups = 2}, .offset_groups = 4}, true},
 };
 
-// Returns offsets: integers of -2 to 2, plus a fraction between 0.2 and 0.8. So a step of 1e-5
-// crosses no pixel, where the derivative jumps. Some samples are outside of the image.
+// Returns offsets: an integer from -2 to 2 plus a fraction between 0.2 and 0.8. So a finite
+// difference with step 1e-5 never crosses a pixel, where the derivative jumps. Some samples are
+// outside the image.
 Tensor offsets(const Shape& shape, DType dtype) {
   const Tensor out = Tensor::empty(shape, DType::f32);
   Generator random(3, 5);
@@ -76,7 +78,7 @@ TEST(DeformConv2d, HasTheGradientsOfItsFormula) {
   }
 }
 
-// Sums in double of 27 products of a few units each: 27 roundings of about 30 eps.
+// Each output is a sum in double of 27 products of a few units each; 27 roundings are about 30 eps.
 TEST(DeformConv2d, WithoutOffsetsIsAConvolution) {
   const Case& one = kCases[1];
   Inputs in = inputs(one, DType::f64);
@@ -90,7 +92,8 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.size_bytes())) == 0;
 }
 
-// A single requested gradient has the bits that it has among all; no other one is computed.
+// If only one gradient is requested, it has the same bits as when all are requested, and no other
+// gradient is computed.
 TEST(DeformConv2d, ComputesOnlyTheGradientsAskedFor) {
   for (const char* algorithm : {"fused", "im2col_gemm", "reference", "check:fused,reference"}) {
     SCOPED_TRACE(algorithm);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_cuda_plan_test.cpp: the order of the sums of deform_fused_cuda.cu, and the layout of its
-// prepared weights.
+// deform_cuda_plan_test.cpp: tests the summation order of deform_fused_cuda.cu, and the layout of
+// its prepared weights.
 #include "layers/deform_conv2d/fused/cuda/deform_cuda_plan.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ Sizes sizes(std::int64_t c, std::int64_t k, std::int64_t groups, std::int64_t of
 }
 
 TEST(DeformCudaPlan, ARunSharesBothGroups) {
-  const Sizes s = sizes(72, 24, 3, 4);  // 24 channels of a group of weights, 18 of one of offsets
+  const Sizes s = sizes(72, 24, 3, 4);  // 24 channels per weight group, 18 per offset group
   EXPECT_EQ(s.run, 6);
   EXPECT_EQ(s.group_runs, 4);
   EXPECT_EQ(s.offset_runs, 3);
@@ -64,7 +64,8 @@ TEST(DeformCudaPlan, TheForwardSumTakesEachPieceOnce) {
   }
 }
 
-// The pieces of a unit belong to one tap and one run, and are contiguous; samplers rely on this.
+// A unit of loading consists of contiguous elements of one tap and one run of channels. The code
+// that samples the image relies on this property.
 TEST(DeformCudaPlan, AUnitReadsOnePlace) {
   const Sizes s = sizes(72, 24, 3, 4);
   ASSERT_EQ(s.unit, 4);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_definition_test.cpp: the definition of deformable convolution: the gradients of the
-// reference are its derivatives. Places outside, at the border, infinite and NaN obey problem.h for
-// every algorithm.
+// deform_definition_test.cpp: tests the definition of deformable convolution: the gradients of the
+// reference are its derivatives. For every algorithm, tests that sampling positions outside, at the
+// border, infinite or NaN behave as problem.h says.
 #include "layers/dispatch/execute.h"
 #include "tests/layers/deform_conv2d/deform_case.h"
 #include "tests/support/expect_error.h"
@@ -38,9 +38,8 @@ double loss(const Problem& z, const DeformConv2dTensors& t) {
   return sum;
 }
 
-// Between two pixels the sum is linear in each of x, w, offset and mask separately. So a central
-// difference has only the error of rounding: a few eps of the sum over magnitudes, divided by the
-// step.
+// Between two pixels the result is linear in x, in w, in the offset and in the mask. So a central
+// difference has only rounding errors: a few eps of the sum over magnitudes, divided by the step.
 void expect_derivative(const char* name, const Problem& z, DeformConv2dTensors t,
                        Tensor DeformConv2dTensors::*of, const Tensor& gradient, double size) {
   constexpr double kStep = 0x1p-6;
@@ -73,7 +72,8 @@ TEST_P(DeformDerivatives, AreTheGradientsOfTheReference) {
                         .b = normal({z.k}, DType::f64, 4),
                         .dy = normal(z.y_shape(), DType::f64, 5)};
   if (z.mask) t.mask = normal(z.mask_shape(), DType::f64, 6);
-  // Whole pixels up and down: fractions stay in (0.2, 0.8), some taps leave the image.
+  // Moves each sample by whole pixels: the fractions stay in (0.2, 0.8), and some taps leave the
+  // image.
   Generator random(9, 1);
   for (std::int64_t i = 0; i < t.offset.numel(); ++i) {
     t.offset.data<double>()[i] += static_cast<double>(random.below(5)) - 2;
@@ -108,7 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- places ------------------------------------------------------------------------------------
 
-// One channel and one tap: y is x sampled at the given place; pixel (h,w) of x holds 10 h + w + 1.
+// x has the value 10 h + w + 1 in pixel (h,w). The problem has one channel and one tap, so y is x
+// sampled at the given position.
 const Problem kPoint = Problem::parse("n=1,c=1,h=4,w=5,k=1,r=1,s=1");
 
 DeformConv2dTensors at_place(double v, double u) {  // of every pixel of y, from its own place
@@ -199,8 +200,7 @@ TEST_P(DeformOutside, PlacesGiveTheBiasAndNoGradient) {
   }
 }
 
-// A NaN affects exactly the outputs that depend on it; the others are unchanged, and nothing else
-// is read.
+// A NaN affects exactly the outputs that depend on it; all other outputs are unchanged.
 TEST_P(DeformOutside, ANanReachesWhatItTouchesAlone) {
   const Problem z = Problem::parse(GetParam());
   const std::int64_t pixels = z.p() * z.q();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_full_size_cuda_test.cpp: every algorithm of deformable convolution on CUDA on tensors of
-// more than 2^31 elements: x, y, or the offsets. Some elements of each output are compared with the
-// formula: the first, the last, those next to element 2^31, and others anywhere.
+// deform_full_size_cuda_test.cpp: tests every algorithm of deformable convolution on CUDA on
+// tensors of more than 2^31 elements: x, y, or the offsets. Compares selected elements of each
+// output with the definition: the first, the last, those next to element 2^31, and random ones.
 #include <gtest/gtest.h>
 
 #include "framework/parallel.h"
@@ -18,7 +18,8 @@ using Problem = DeformConv2dProblem;
 using Index = std::int64_t;
 using Place = DeformPlace<float>;
 
-// The formula for one element, of problems of stride and dilation 1 without groups.
+// Computes one element of a result from the definition, for problems with stride and dilation 1 and
+// without groups.
 struct Formula {
   const Problem& z;
   const Periodic &x, &w, &offset, &mask, &dy;
@@ -64,7 +65,7 @@ struct Formula {
     }
     return sum;
   }
-  // Offsets are normal numbers: no tap moves by more than kReach pixels.
+  // The offsets are normal random numbers, so no tap moves by more than kReach pixels.
   static constexpr Index kReach = 7;
   Sum dx(Index i) const {
     const Index row = i / z.w % z.h, column = i % z.w, c = i / z.w / z.h % z.c;
@@ -88,7 +89,8 @@ struct Formula {
     }
     return sum;
   }
-  // Computes the gradient `of` a place for one tap of one pixel: 0 doffset of v, 1 of u, 2 dmask.
+  // Computes one gradient of a sampling position, for one tap of one pixel. `of` selects it: 0 is
+  // doffset along v, 1 is doffset along u, 2 is dmask.
   Sum place_gradient(Index n, Index t, Index pixel, int of) const {
     const Place at = place(n, t, pixel);
     Sum sum;
@@ -163,7 +165,7 @@ Samples samples_of_output(const Formula& formula, Direction direction, std::size
   return out;
 }
 
-// Checks all algorithms on one problem; returns how many checks were made.
+// Checks all algorithms on one problem, and returns the number of checks.
 int check_samples(const Problem& z) {
   constexpr Index kBytes = sizeof(float);
   const Index places = z.offset_shape().numel() + (z.mask ? z.mask_shape().numel() : 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_layer_cuda_test.cpp: the layer on `device cuda`. Its steps agree with those of the CPU,
-// dynamic and compiled; it learns, in each precision; slices of channels are tested, too.
+// deform_layer_cuda_test.cpp: tests the layer on `device cuda`. Its steps, dynamic and compiled,
+// agree with those of the CPU; it learns in each precision; inputs may be slices of channels.
 #include <gtest/gtest.h>
 
 #include "framework/ops/reduce.h"
@@ -37,7 +37,8 @@ struct Result {
   std::vector<Tensor> tensors;  // gradients, then an inference, on the CPU
 };
 
-// Runs two steps without an update between, keeps the second, then runs an inference.
+// Runs two training steps without an update in between and keeps the second result, then runs an
+// inference.
 Result run(const std::vector<LayerSpec>& specs, Device device, bool planned) {
   const auto model = network(specs, kImages, device);
   move_branches(*model);
@@ -119,7 +120,8 @@ TEST_F(DeformLayerOnCuda, FitsABatchInThirtySteps) {
   }
 }
 
-// Rounded operands give other numbers than f32, close to them; weights and gradients stay f32.
+// With operands rounded to half precision or TF32, results differ slightly from f32. Weights and
+// gradients stay f32.
 TEST_F(DeformLayerOnCuda, RoundsItsFactorsToThePrecision) {
   const Shape input{2, 16, 9, 8};
   const std::vector<LayerSpec> specs{deform("d", 8)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_layouts_test.cpp: a compiled step whose deformable convolutions have images in NCHW16c
-// agrees with the step on NCHW; places and masks are planes in both.
+// deform_layouts_test.cpp: tests compiled steps in which deformable convolutions read NCHW16c
+// images: they agree with steps on NCHW. Offsets and masks are NCHW in both cases.
 #include <gtest/gtest.h>
 
 #include "framework/ops/softmax_cross_entropy.h"
@@ -24,7 +24,7 @@ LayerSpec conv(const char* name, std::int64_t k) {
                {{"out_channels", k}, {"kernel_size", Ints{3}}, {"padding", Ints{1}}});
 }
 
-// Returns the layouts that a layer of the compiled step runs in, by direction.
+// Returns the layouts in which a layer of the compiled step runs, by direction.
 std::string layouts_of(const StepPlan& plan, const std::string& name) {
   std::string out;
   for (const RanKernel& ran : plan.kernels()) {
@@ -33,8 +33,8 @@ std::string layouts_of(const StepPlan& plan, const std::string& name) {
   return out;
 }
 
-// Sums of some hundred terms, in another order: 1e-4 of the largest number is about ten times their
-// difference.
+// Results are sums of some hundred terms, added in different orders. The tolerance, 1e-4 of the
+// largest number, is about ten times the difference.
 void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
   double largest = 0;
   for (std::int64_t i = 0; i < a.numel(); ++i) largest = std::max(largest, std::abs(a.at(i)));
@@ -42,8 +42,8 @@ void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
   EXPECT_TRUE(near(a, b, 1e-4 * largest, 0)) << what;
 }
 
-// Runs two steps of training and an inference: compiled in blocks, compiled on planes, dynamic.
-// `copies`: of the training step in blocks.
+// Runs two training steps and an inference: compiled in NCHW16c, compiled in NCHW, and dynamic.
+// `copies` is the expected number of layout conversions in the NCHW16c training step.
 void expect_same_steps(const std::vector<LayerSpec>& specs, int copies) {
   const auto plain = in_layout(specs, "nchw"), blocked = in_layout(specs, "blocked");
   const auto a = StepPlan::make(*plain, kImages, PlanMode::training, nullptr);
@@ -75,8 +75,8 @@ void expect_same_steps(const std::vector<LayerSpec>& specs, int copies) {
   expect_close(blocked->forward(Variable(x)).value(), inference->infer(x), "logits");
 }
 
-// The copies are for a preceding convolution, its batch norm and activation; for the branch, whose
-// places are planes again and whose gradient comes back; for the flat values and their gradient.
+// Four layout conversions: the results of the offset branch become NCHW, and their gradient is
+// converted back. The same happens at the flatten layer.
 TEST(DeformLayouts, BlocksGiveWhatPlanesGive) {
   const LayerSpec before = conv("c", 32), relu = layer("relu", "r");
   expect_same_steps(ending({before, relu, deform("d", 20), layer("relu", "q")}), 4);
@@ -91,7 +91,8 @@ TEST(DeformLayouts, BlocksGiveWhatPlanesGive) {
                     4);
 }
 
-// The images come as planes, which the branch reads; the samples read a copy.
+// The images arrive in NCHW. The offset branch reads them directly; the deformable convolution
+// samples a converted copy.
 TEST(DeformLayouts, TheFirstLayerReadsACopyOfTheImages) {
   expect_same_steps(ending({deform("d", 16), layer("relu", "r"), conv("c", 20)}), 5);
 }

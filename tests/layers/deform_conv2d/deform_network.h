@@ -39,7 +39,8 @@ inline std::shared_ptr<Sequential> network(const std::vector<LayerSpec>& specs, 
   context.seed = 5;
   context.device = device;
   context.precision = precision;
-  // The same algorithm for all; `auto` might take one that sums in another order.
+  // All layers use the same algorithm, because `auto` might choose one with another summation
+  // order.
   context.conv_policy = [on_cpu = device.type == DeviceType::cpu, layout](const std::string&) {
     const char* const name = on_cpu ? "direct" : "im2col_gemm";
     return Conv2dPolicy{name, name, name, layout};
@@ -47,7 +48,8 @@ inline std::shared_ptr<Sequential> network(const std::vector<LayerSpec>& specs, 
   return std::dynamic_pointer_cast<Sequential>(build_layers(specs, input, context));
 }
 
-// Moves the branches as if they had learnt: offsets of about a pixel.
+// Changes the weights of the offset branches, as if they had been trained: offsets are about one
+// pixel.
 inline void move_branches(Module& model) {
   std::uint64_t stream = 40;
   for (const NamedParameter& parameter : model.parameters()) {
@@ -71,8 +73,8 @@ inline Tensor labels(std::int64_t n) {
   return out;
 }
 
-// Returns the loss after some steps of Adam on eight images of noise with random labels: it is
-// small only if the network fits each of them.
+// Returns the loss after some steps of Adam on eight images of noise with random labels. The loss
+// is small only if the network fits each image.
 template <class Step>
 double loss_after(int steps, Module& model, const Step& step) {
   const OptimizerType& adam = optimizer_types().get("adam");

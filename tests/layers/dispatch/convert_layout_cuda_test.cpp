@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convert_layout_cuda_test.cpp: converts images between NCHW and NCHW16c on `device cuda`, assigned
-// and added, as on the CPU.
+// convert_layout_cuda_test.cpp: tests conversions between NCHW and NCHW16c on `device cuda`: they
+// assign or add the same numbers as on the CPU.
 #include <bit>
 #include <cmath>
 
@@ -13,7 +13,7 @@ namespace {
 using namespace testing;  // NOLINT(google-build-using-namespace): as the other tests of blocks
 using ConvertLayoutOnCuda = CudaTest;
 
-// Compares bits, except that on a GPU all sums with a NaN give the same NaN.
+// Compares two tensors bit by bit, except NaN: a GPU returns the same NaN for every sum with a NaN.
 bool same_numbers(const Tensor& a, const Tensor& b) {
   bool same = a.shape() == b.shape();
   for (std::int64_t i = 0; same && i < a.numel(); ++i) {

@@ -19,7 +19,7 @@ std::vector<Shape> shapes() {
   return out;
 }
 
-// Visits the position in the blocks of each number of the images.
+// Calls body(i, j) for each element i of the NCHW images and its position j in NCHW16c.
 template <class Body>
 void each(const Shape& images, const Body& body) {
   const std::int64_t plane = images[2] * images[3], blocks = ceil_div(images[1], kChannelBlock);

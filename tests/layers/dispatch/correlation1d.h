@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// correlation1d.h: an operator that exists in tests only. It shows that an operator gets selection,
-// timing, checks, `explain` and benchmark rows by declaring a problem and algorithms.
+// correlation1d.h: an operator that only the tests define. It shows that a new operator needs only
+// a problem and algorithms to get selection, timing, checks, `explain` and benchmark rows.
 //
 //   y[n,k,i] = sum over c < C, t < T of x[n,c,i + t] w[k,c,t],   i < L - T + 1
 //
-// Algorithms: reference (all types and formats, sums in double) and sliding (prepared weights; f32,
-// sparse f32, and integers: types i8:i8:i32:f32).
+// The algorithms are `reference` (all types and formats, sums in double) and `sliding` (prepared
+// weights; f32, sparse f32, and integers of types i8:i8:i32:f32).
 #pragma once
 
 #include <optional>
@@ -146,7 +146,8 @@ inline std::vector<double> real_array(const void* at, DType type, std::int64_t c
   return out;
 }
 
-// Calls visit(row, column, index into the stored values) for each stored weight.
+// Calls visit(row, column, i) for each stored weight, where i is the weight's index among the
+// stored values.
 template <class Visit>
 void for_each_weight(const Correlation1dProblem& z, const BlockSparseView& blocks, Visit&& visit) {
   if (!blocks.defined()) {
@@ -232,7 +233,8 @@ inline Support reference_supports(const Correlation1dProblem& z, Direction direc
 
 // ---- sliding ------------------------------------------------------------------------------------
 
-// Prepares the weights as [C T, K], so that the outputs of one pixel are neighbours.
+// Reorders the weights to [C T, K], so that the weights of all outputs at one position are
+// adjacent.
 inline void sliding_prepare(const PrepareArgs<Correlation1dProblem>& args) {
   const Correlation1dProblem& z = args.problem;
   const auto* const w = static_cast<const float*>(args.w);
@@ -347,7 +349,8 @@ inline CorrelationAlgorithm sliding_algorithm() {
           .forward = sliding_forward};
 }
 
-// Registers the algorithms once in a program; an algorithm of the library does so in its own file.
+// Registers the algorithms once per program. (An algorithm of the library registers itself in its
+// own source file.)
 inline void register_correlation() {
   static const bool done = register_algorithm(reference_algorithm(), __FILE__) &&
                            register_algorithm(sliding_algorithm(), __FILE__);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_runs_test.cpp: kernels are counted when they run, under the name of their algorithm.
+// kernel_runs_test.cpp: tests that each run of a kernel is counted under the name of its algorithm.
 #include "layers/dispatch/kernel_runs.h"
 
 #include <gtest/gtest.h>

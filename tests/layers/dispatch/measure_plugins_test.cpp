@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_plugins_test.cpp: results of `measure` with a plug-in are not used without it, or with
-// another build of it. Results of a program without plug-ins stay.
+// measure_plugins_test.cpp: tests stored results of `measure` that were measured with a plug-in.
+// They are not used without the plug-in or with another build of it. Results without plug-ins stay
+// valid.
 #include <gtest/gtest.h>
 
 #include "layers/dispatch/plugin/plugin_algorithms.h"

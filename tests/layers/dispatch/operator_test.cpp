@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator_test.cpp: an operator defined in the tests (correlation1d.h) gets everything that
-// layers/dispatch promises.
+// operator_test.cpp: tests that an operator which only the tests define (correlation1d.h) gets
+// everything that layers/dispatch promises.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -130,7 +130,8 @@ TEST_F(Operators, CheckComparesTwoAlgorithms) {
   }
 }
 
-// Compares an algorithm with the real numbers that its arrays represent, dense and in f64.
+// Returns the largest error of an algorithm, compared with a dense computation in f64 on the real
+// numbers that its operands represent.
 double largest_error(const CorrelationAlgorithm& tried, const Correlation1dProblem& problem,
                      Direction direction) {
   const OperandSpecs specs = problem.operands(direction);
@@ -155,8 +156,8 @@ double largest_error(const CorrelationAlgorithm& tried, const Correlation1dProbl
   return largest;
 }
 
-// Sums of 12 products of normal numbers: below 12 eps / 2 * 12 * 16. Integers are summed exactly
-// and rounded three times: |y| < 12 * 136 * 127 * (2 / 64)^2 < 256.
+// Bounds: a sum of 12 products of normal numbers has an error below 12 eps / 2 * 12 * 16. Sums of
+// integers are exact and then rounded three times, with |y| < 12 * 136 * 127 * (2 / 64)^2 < 256.
 TEST_F(Operators, AlgorithmsTakeTypedOperandsWithScales) {
   EXPECT_LE(largest_error(algorithm("sliding"), of_integers(), Direction::forward), 256 * 0x1p-22);
   EXPECT_LE(largest_error(algorithm("reference"), of_integers(), Direction::forward),
@@ -244,7 +245,7 @@ TEST_F(Operators, ChoicesAreKept) {
   EXPECT_STREQ(get(sparse(), Direction::backward_data).algorithm->name, "reference");
 }
 
-// An inference prepares the weights once: the preparation costs nothing, but each call reads the
+// An inference prepares its weights once, which costs nothing per call, but each call reads the
 // prepared weights.
 TEST(Cost, ThePreparationCountsWhereItIsPaid) {
   set_machine_ceilings({.flops_per_second = 1e9, .bytes_per_second = 1e9});
@@ -266,7 +267,8 @@ TEST(Cost, HalfOfTheShorterTimeDoesNotHide) {
   set_machine_ceilings({});
 }
 
-// Products of int8 have a separate peak; f32 images times int8 weights are products of int8.
+// int8 products have a separate measured peak. A product of f32 images with int8 weights counts as
+// int8.
 TEST(Cost, BytesHaveTheirOwnPeak) {
   set_machine_ceilings(
       {.flops_per_second = 1e9, .bytes_per_second = 1e18, .int8_flops_per_second = 5e9});
@@ -282,7 +284,8 @@ TEST(Cost, BytesHaveTheirOwnPeak) {
   problem.types->x = problem.dtype = DType::f32;
   EXPECT_EQ(factors_of(problem), DType::i8);
   EXPECT_EQ(factors_of(kProblem), DType::f32);
-  // Equal cycles cost equal time for both types; the share is relative to the higher peak of int8.
+  // Equal numbers of cycles take equal times in f32 and in int8, although each peak share is
+  // relative to the peak of its type.
   EXPECT_NEAR(1e4 * peak_of_bytes() / share_beside(1e4 * peak_of_bytes(), 1, 500, DType::i8),
               peak_of_bytes() * 1e4 / share_beside(1e4, 1, 500), 1e-6);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// policy_test.cpp: what a policy's text means, and what a list of words selects.
+// policy_test.cpp: tests the meaning of a policy's text, and which algorithm a list of names
+// selects.
 #include <gtest/gtest.h>
 
 #include "layers/dispatch/choice_cache.h"

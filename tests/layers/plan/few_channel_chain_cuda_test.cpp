@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_channel_chain_cuda_test.cpp: on a GPU a compiled step fuses the convolutions of a LeNet with
-// their activations and poolings. Loss and gradients are those of the dynamic graph on the CPU.
+// few_channel_chain_cuda_test.cpp: tests that a compiled step on a GPU fuses the convolutions of a
+// LeNet with their activations and poolings. Loss and gradients agree with the dynamic graph on the
+// CPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,8 +42,8 @@ Tensor labels(std::int64_t n) {
   return out;
 }
 
-// Sums over the batch and over pixels of products of a few numbers, in another order: a few hundred
-// eps of the largest element (lanes_chain_test.cpp).
+// Gradients are sums over the batch and over pixels. Another summation order changes them by a few
+// hundred eps of the largest element (lanes_chain_test.cpp explains the bound).
 constexpr double kBound = 200 * 1.2e-7;
 
 void expect_same_as_dynamic(const Options& chosen, std::int64_t n, const Shape& image,
@@ -76,7 +77,8 @@ void expect_same_as_dynamic(const Options& chosen, std::int64_t n, const Shape& 
   }
 }
 
-// More partial gradients than a block has rows: of one block, and of two widths of a row.
+// The batches are so large that many thread blocks write partial gradients, which another kernel
+// must add.
 TEST_F(FewChannelChainPlan, adds_the_pieces_of_many_blocks) {
   for (const std::int64_t n : {20, 70}) {
     expect_same_as_dynamic(options({{"kernel_size", std::int64_t{3}}}), n, {1, 20, 20},
@@ -93,8 +95,9 @@ TEST_F(FewChannelChainPlan, joins_both_convolutions_of_a_lenet) {
                          3, {2, 17, 19}, text);
 }
 
-// Compares with f32. The share of ReLUs and pool maxima that switch grows with the rounding unit,
-// and each switch changes a gradient by a fixed part, so the norm grows with the root of the unit.
+// Compares half precision with f32. Rounding makes some ReLUs and pool maxima switch, and the share
+// of these grows with the unit of the type. Each switch changes a gradient by a fixed part, so the
+// norm of the difference grows with the root of the unit.
 TEST_F(FewChannelChainPlan, joins_them_in_half_precision_too) {
   const Shape input{5, 1, 28, 28};
   const Tensor x = testing::normal(input, DType::f32);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// forward_moments_plan_cuda_test.cpp: compiled training steps in which a convolution computes mean
-// and spread of its channels for the following batch norm. Checks which ones do, and that a step
-// agrees with the dynamic graph, whose batch norms compute them.
+// forward_moments_plan_cuda_test.cpp: tests compiled training steps in which a convolution also
+// computes mean and variance for the following batch norm. Checks which convolutions do so, and
+// that a step agrees with the dynamic graph.
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
@@ -39,8 +39,8 @@ LayerSpec conv(const char* name, std::int64_t channels, std::int64_t kernel = 3,
                 {"bias", bias}});
 }
 
-// Three of its convolutions are wide enough and followed by a batch norm; one of them precedes a
-// residual, and one has a bias. c4 has a ReLU, d5 has groups.
+// Builds a network in which three convolutions are wide enough and precede a batch norm. One of
+// them precedes a residual, and one has a bias. c4 is followed by a ReLU, d5 has groups.
 std::shared_ptr<Module> build(ComputePrecision precision, const char* layout,
                               bool residual = true) {
   LayerContext context;
@@ -133,9 +133,9 @@ constexpr Precision kPrecisions[] = {{ComputePrecision::bf16, "auto", 0x1p-8, 0}
                                      {ComputePrecision::f16, "auto", 0x1p-11, 0},
                                      {ComputePrecision::tf32, "blocked", 0x1p-11, 3}};
 
-// About eight values are between the images and the loss, each off by at most one unit. Gradients
-// pass as many steps again, and ReLUs may cut at other places. Running statistics are those of
-// values before the loss.
+// About eight values lie between images and loss, each off by at most one unit of its type.
+// Gradients pass through as many layers again, and a few ReLUs may switch. Running statistics
+// depend only on the forward pass.
 TEST_F(ForwardMomentsPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {
   for (const auto& [precision, layout, unit, expected] : kPrecisions) {
     for (const bool residual : {false, true}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_plan_cuda_test.cpp: networks in half precision and in tf32 as compiled steps on `device
-// cuda`: images are NHWC, in fp16/bf16 or f32. The step agrees with the dynamic graph up to the
-// roundings of values between layers, or of operands.
+// half_plan_cuda_test.cpp: tests compiled steps in half precision and in tf32 on `device cuda`.
+// Images are NHWC, in fp16/bf16 or f32. A step agrees with the dynamic graph, up to the rounding of
+// values between layers or of operands.
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/conv2d/shared/cuda/reads_f32.h"
@@ -61,7 +61,7 @@ Network resnet() {
        layer("linear", "f", {{"out_features", std::int64_t{5}}})}};
 }
 
-// A small MobileNet: depthwise layers of both strides, 1x1 layers, a bounded activation.
+// A small MobileNet with depthwise layers of stride 1 and 2, 1x1 layers, and a bounded activation.
 Network mobilenet() {
   return {{conv("c0", 16, 3, 2), layer("batch_norm2d", "b0"), layer("relu", "r0"),
            conv("d1", 16, 3, 1, 16), layer("batch_norm2d", "b1"), layer("relu6", "r1"),
@@ -162,9 +162,9 @@ struct Precision {
 constexpr Precision kPrecisions[] = {{ComputePrecision::bf16, 0x1p-8},
                                      {ComputePrecision::f16, 0x1p-11}};
 
-// About a dozen values are between the images and the loss, and as many gradients: each is off by
-// at most one unit, plus some units from the operands. An activation may cut small numbers at other
-// places, so gradients get a bound eight times as large.
+// About a dozen values are between images and loss, and as many gradients follow. Each is off by at
+// most one unit of its type, plus some units from the operands. An activation may switch for small
+// numbers, so the bound of gradients is eight times as large.
 TEST_F(HalfPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {
   for (const Network& network : {resnet(), mobilenet()}) {
     for (const auto& [precision, unit] : kPrecisions) {
@@ -187,7 +187,8 @@ TEST_F(HalfPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {
 TEST_F(HalfPlanOnCuda, ImagesAreHalvesWithTheirChannelsLastBetweenTheEnds) {
   const auto model = build(resnet(), ComputePrecision::bf16);
   const auto plan = planned(*model);
-  // Copies: the images, forward; the input of the linear layer, forward and backward.
+  // Three layout conversions: the images in the forward pass, and the input of the linear layer in
+  // both passes.
   EXPECT_EQ(plan->conversions(), 3) << plan->text();
   int layers = 0;
   for (const RanKernel& kernel : plan->kernels()) {
@@ -201,8 +202,8 @@ TEST_F(HalfPlanOnCuda, ImagesAreHalvesWithTheirChannelsLastBetweenTheEnds) {
   EXPECT_NE(plan->text().find("copy to nchw"), std::string::npos);
 }
 
-// The depthwise layers of both strides read dy once. A layer with frozen weights has no dw, so a
-// separate kernel computes its dx.
+// In depthwise layers, with stride 1 or 2, one kernel reads dy once and computes both dx and dw. A
+// layer with frozen weights needs no dw, so another kernel computes its dx.
 TEST_F(HalfPlanOnCuda, DepthwiseLayersMakeBothGradientsInOnePass) {
   const auto model = build(mobilenet(), ComputePrecision::bf16);
   const auto plan = planned(*model);
@@ -231,7 +232,8 @@ TEST_F(HalfPlanOnCuda, DepthwiseLayersMakeBothGradientsInOnePass) {
   EXPECT_EQ(count(planned(*model)->text()), 1);
 }
 
-// Dropout and a sigmoid have no kernels for fp16/bf16: there are copies around them.
+// Dropout and sigmoid have no kernels for fp16/bf16, so the compiled step converts images before
+// and after them.
 TEST_F(HalfPlanOnCuda, WhatKnowsNoHalvesSeesPlanesOfF32) {
   const Network network{
       {conv("c0", 8), layer("sigmoid", "s"), conv("c1", 8), layer("dropout", "d", {{"p", 0.5}})},
@@ -287,7 +289,8 @@ TEST_F(HalfPlanOnCuda, TwoStepsGiveTheSameBits) {
 
 // ---- tf32 --------------------------------------------------------------------------------------
 
-// A small VGG: no batch norm, with biases, so operands are made from results of convolutions.
+// A small VGG without batch norms: convolutions have biases, and operands are made from the results
+// of other convolutions.
 Network vgg() {
   LayerSpec first = conv("c0", 16), second = conv("c1", 24);
   first.options.set("bias", true);
@@ -299,8 +302,8 @@ Network vgg() {
            layer("flatten", "flat"), layer("linear", "f", {{"out_features", std::int64_t{5}}})}};
 }
 
-// Each operand is off by at most 2^-11 of itself; about a dozen products follow each other.
-// `blocked` asks for NHWC, whatever `auto` would choose for layers as small as these.
+// Each operand is off by at most 2^-11 of itself, and about a dozen products follow each other. The
+// layout option `blocked` forces NHWC, because `auto` would not choose it for such small layers.
 TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
   constexpr double kUnit = 0x1p-11;
   for (const Network& network : {resnet(), vgg()}) {
@@ -311,12 +314,14 @@ TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
       EXPECT_EQ(plan->why_not_recordable(), "") << plan->text();
       EXPECT_NE(plan->text().find("channels_last"), std::string::npos) << plan->text();
       const Result got = run(model, plan.get(), data);
-      // An algorithm that rounds its operands as well: `auto` may choose one that does not.
+      // The expected result uses an algorithm that also rounds its operands to tf32; `auto` might
+      // choose one that does not.
       const Result want =
           run(build(network, ComputePrecision::tf32, "nchw", "implicit_gemm"), nullptr, data);
       EXPECT_NEAR(got.loss, want.loss, 12 * kUnit * want.loss) << plan->text();
       EXPECT_LT(relative_distance(got, want), 12 * kUnit) << plan->text();
-      // Both may differ more from f32 gradients, where a pool selects another pixel.
+      // If rounding makes a max-pool select another pixel, both tf32 results may differ more from
+      // the f32 gradients.
       const Result exact = run(build(network, ComputePrecision::f32), nullptr, data);
       EXPECT_NEAR(got.loss, exact.loss, 12 * kUnit * exact.loss);
       EXPECT_LT(relative_distance(got, exact), relative_distance(want, exact) + 12 * kUnit);
@@ -331,7 +336,8 @@ TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
 TEST_F(HalfPlanOnCuda, ImagesOfTf32AreF32WithTheirChannelsLastBetweenTheEnds) {
   const auto model = build(resnet(), ComputePrecision::tf32, "blocked");
   const auto plan = planned(*model);
-  // Copies: the images, forward; the input of the linear layer, 21 channels of a pixel, both ways.
+  // Three layout conversions: the images in the forward pass, and the input of the linear layer (21
+  // channels of one pixel) in both passes.
   EXPECT_EQ(plan->conversions(), 3) << plan->text();
   int layers = 0;
   for (const RanKernel& kernel : plan->kernels()) {
@@ -365,7 +371,8 @@ TEST_F(HalfPlanOnCuda, AnInferenceInTf32FoldsBatchNormAndTakesTheResidual) {
 int factors_made = 0;
 decltype(pack_half_factors_kernel.get({})) pack_half_factors = nullptr;
 
-// The same numbers, up to the rounding of tf32, with fp16 operands and without.
+// An inference in tf32 must compute the same numbers, up to rounding, whether it uses fp16 operands
+// or reads f32.
 TEST_F(HalfPlanOnCuda, AnInferenceInTf32MakesNoHalvesOfWhatIsBetterReadAsF32) {
   const Device cuda = testing::cuda();
   pack_half_factors = pack_half_factors_kernel.get(cuda);
@@ -374,7 +381,8 @@ TEST_F(HalfPlanOnCuda, AnInferenceInTf32MakesNoHalvesOfWhatIsBetterReadAsF32) {
     ++factors_made;
     pack_half_factors(x, block);
   });
-  // The algorithm that supports both, whatever `auto` would choose for such small images.
+  // Names the algorithm that supports fp16 operands and f32, because `auto` may choose another one
+  // for such small images.
   const auto model = build(resnet(), ComputePrecision::tf32, "blocked", "implicit_gemm_tma,auto");
   model->eval();
   const Tensor x = images(Data::normal);

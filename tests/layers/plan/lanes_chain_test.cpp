@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lanes_chain_test.cpp: chains of convolutions with samples in the vector lanes give the loss and
-// the gradients of the dynamic graph, for any batch, threads and instruction set.
+// lanes_chain_test.cpp: tests chains of convolutions with one sample per vector lane. Loss and
+// gradients agree with the dynamic graph, for any batch size, number of threads and instruction
+// set.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,13 +50,14 @@ double difference(const Tensor& a, const Tensor& b) {
   return most / scale;
 }
 
-// The gradients of a network are sums over the batch and over pixels of products of a few numbers.
-// Two orders of summing up to 64 x 576 terms of mixed sign differ by a few hundred eps of the
-// largest (random-walk growth, sqrt(36864) = 192). If a tie or a rounding error moved a pixel
-// between two places of a pooling window, the difference would be of order 1 / sums.
+// Gradients are sums of products over the batch and over pixels. Two orders of summing up to 64 x
+// 576 terms of mixed sign differ by a few hundred eps of the largest gradient (random-walk growth,
+// sqrt(36864) = 192). If a tie or a rounding error moved a maximum within a pooling window, the
+// difference would be of order 1 / terms.
 constexpr double kBound = 200 * 1.2e-7;
 
-// Slow memory makes conversions expensive; a chain has none between its layers.
+// With slow memory, layout conversions are expensive. A chain has no conversions between its
+// layers.
 TEST(LanesChain, HoldsBothConvolutionsWhereMemoryIsSlow) {
   set_machine_ceilings(
       {.flops_per_second = 177e9 * num_threads(), .bytes_per_second = 7e9 * num_threads()});
@@ -195,7 +197,8 @@ TEST(LanesChain, leaves_wide_layers_and_named_algorithms_alone) {
   EXPECT_EQ(plan->text().find("in the layout"), std::string::npos) << plan->text();
 }
 
-// With a list, the selected word counts: Winograd refuses kernels of 5x5.
+// If a policy is a list, the algorithm that is selected from it decides about the chain. Winograd
+// refuses 5x5 kernels, so the next name in the list counts.
 TEST(LanesChain, of_a_list_the_word_counts_that_was_taken) {
   const Shape input{8, 1, 28, 28};
   const auto is_chain = [&](const char* policy, PlanMode mode) {

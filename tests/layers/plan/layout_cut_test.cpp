@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout_cut_test.cpp: the cheapest states of a few nodes, compared with trying all of them.
+// layout_cut_test.cpp: tests the search for the cheapest layouts of the nodes of a graph, compared
+// with trying all combinations.
 #include "layers/plan/layouts/layout_cut.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_factors_test.cpp: the choice of layouts of a compiled step in tf32 on a GPU counts the
-// passes that make fp16 operands of images. The operations here have known costs.
+// plan_factors_test.cpp: tests that a compiled tf32 step on a GPU counts the cost of converting
+// images to fp16 operands when it chooses layouts. The operations in these tests have known costs.
 #include <gtest/gtest.h>
 
 #include "layers/plan/layouts/layout_op.h"
@@ -29,7 +29,8 @@ class FakeOp : public PlanOp {
   Costs costs_;
 };
 
-// An operation that multiplies its image in the forward pass, and in dw with the gradient of y.
+// An operation that needs its input image as an fp16 operand in the forward pass, and image and
+// gradient as operands for dw.
 class Product final : public FakeOp {
  public:
   using FakeOp::FakeOp;
@@ -62,7 +63,8 @@ struct Net {
   ValueId add_product(ValueId from, double gain) { return add<Product>({from}, {gain, 0}); }
   double copy_there() const { return conversion_ms(graph, PlanGraph::input(), channels_last); }
   double copies_of_both() const { return 2 * copy_there(); }
-  // The gain that pays for a copy of the images, for those of its result, and for `passes` passes.
+  // Returns a gain in ms that just pays for converting the images, for converting the result and
+  // its gradient, and for `passes` passes that make operands.
   double between_copies(double passes) const {
     return copy_there() + copies_of_both() + passes * pass();
   }
@@ -75,7 +77,8 @@ struct Net {
   }
 };
 
-// After a copy no operation writes operands, neither of the images nor of a gradient.
+// After a layout conversion, no operation writes the fp16 operands of an image or of a gradient, so
+// separate passes make them.
 TEST(PlanFactors, BehindACopyTakeAPassEach) {
   for (const double passes : {1.5, 2.5}) {
     Net net;
@@ -97,7 +100,8 @@ TEST(PlanFactors, OfAGradientAreWrittenByTheNormBehind) {
   }
 }
 
-// The preceding norm has the product's layout, so it writes the operands of the product.
+// The preceding batch norm has the same layout as the product, so the batch norm itself writes the
+// product's fp16 operand.
 TEST(PlanFactors, OfAnImageAreWrittenByTheNormInFront) {
   for (const double passes : {0.5, 1.5}) {
     Net net;

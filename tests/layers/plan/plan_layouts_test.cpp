@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_layouts_test.cpp: compiled steps on NCHW16c images agree with those on NCHW. Copies are at
-// the ends only, and operations without NCHW16c kernels stay NCHW.
+// plan_layouts_test.cpp: tests that compiled steps on NCHW16c images agree with those on NCHW.
+// Images are converted only at the ends of the network, and operations without NCHW16c kernels run
+// in NCHW.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +49,7 @@ std::shared_ptr<Module> network(const std::vector<LayerSpec>& specs, const Shape
   return build_layers(specs, input, context);
 }
 
-// Images with an offset, so that a missed lane shows in every sum.
+// Makes images with a large mean, so that a missing lane changes every sum noticeably.
 Tensor images(const Shape& shape, std::uint64_t stream) {
   const Tensor x = Tensor::empty(shape);
   Generator random(11, stream);
@@ -62,8 +63,9 @@ Tensor labels(std::int64_t n) {
   return out;
 }
 
-// Only the order of the sums differs. Each is exact to about 16 eps of its terms, and a few layers
-// follow each other: 1e-4 of the largest number leaves a margin of about ten.
+// Results differ only by the summation order. Each sum is exact to about 16 eps of its terms, and a
+// few layers follow each other. The tolerance, 1e-4 of the largest number, is about ten times the
+// error.
 void expect_close(const Tensor& a, const Tensor& b, const std::string& what,
                   double tolerance = 1e-4) {
   ASSERT_EQ(a.shape(), b.shape()) << what;
@@ -141,7 +143,7 @@ std::vector<LayerSpec> ending(std::vector<LayerSpec> specs) {
 
 const Shape kImages{3, 20, 11, 12};  // the second block has 4 channels
 
-// The first convolution reads NCHW images directly, so they are not copied.
+// The first convolution can read NCHW images, so the images are not converted.
 TEST(PlanLayouts, ConvolutionsWithPoolsAndCurvesTrainAlikeInBoth) {
   const std::vector<LayerSpec> specs =
       ending({conv("c1", 24, 3), layer("relu", "r1"),
@@ -161,7 +163,7 @@ TEST(PlanLayouts, BatchNormTrainsAndInfersAlikeInBoth) {
   expect_same_inference(specs, kImages, 2, 1);
 }
 
-// 32 channels of one pixel have the same order in both layouts: nothing is copied.
+// 32 channels of a single pixel have the same order in both layouts, so no conversion is needed.
 TEST(PlanLayouts, WhatLiesAlikeInBothIsNotCopied) {
   const std::vector<LayerSpec> specs =
       ending({conv("c1", 32, 3), layer("relu", "r1"),
@@ -174,11 +176,12 @@ TEST(PlanLayouts, AResultThatIsAnImageIsGivenAsUsersSeeIt) {
   expect_same_inference({conv("c1", 24, 3), layer("relu", "r1"), conv("c2", 20, 3)}, kImages, 2, 1);
 }
 
-// A layer that supports only [N,C,H,W] is between two that use NCHW16c.
+// A layer that supports only NCHW is between two layers that use NCHW16c.
 TEST(PlanLayouts, CopiesStandAroundWhatKnowsOneLayoutOnly) {
   const std::vector<LayerSpec> specs =
       ending({conv("c1", 24, 3), layer("sigmoid", "s1"), conv("c2", 20, 3)});
-  // Six copies: c1 to s1, s1 to c2, c2 to the flattened values, and their gradients back.
+  // Six conversions: from c1 to s1, from s1 to c2, from c2 to the flatten layer, and the three
+  // gradients back.
   expect_same_training(specs, kImages, 2, 6);
 }
 
@@ -251,14 +254,15 @@ TEST(PlanLayouts, ResidualsMeetInOneLayout) {
                     {conv("c3", 20, 1, 2)}, 4, 2);
 }
 
-// Two convolutions read one NCHW value: it is copied once, and their gradients are added before
-// they are copied back.
+// Two convolutions read one NCHW value. The value is converted once, and the two gradients are
+// added before the conversion back.
 TEST(PlanLayouts, AValueWithTwoReadersIsCopiedOnce) {
   expect_same_block({conv("c0", 20, 3), layer("sigmoid", "s")}, {conv("c1", 24, 3)},
                     {conv("c2", 24, 1)}, 3, 6);
 }
 
-// An NCHW16c value is read directly and as a copy: both gradients count.
+// One layer reads an NCHW16c value directly, another reads a converted copy. The gradients of both
+// must be added.
 TEST(PlanLayouts, GradientsOfBothLayoutsAreAdded) {
   expect_same_block({conv("c0", 20, 3)}, {conv("c1", 24, 3)},
                     {layer("sigmoid", "s"), conv("c2", 24, 1)}, 3, 6);
@@ -274,9 +278,9 @@ std::shared_ptr<Module> model(const char* name, Pairs given, const char* layout)
   return type.build(complete_options(type.fields, options, name), {1, 3, 20, 20}, 7, context);
 }
 
-// Returns the largest difference of the gradients of two networks, as a share of the largest
-// gradient. A shift that the next batch norm removes has a gradient of rounding errors only, so all
-// gradients are measured by the largest one.
+// Returns the largest difference between the gradients of two networks, divided by the largest of
+// all gradients. (The gradient of a bias that the next batch norm removes consists only of rounding
+// errors, so it cannot be the divisor.)
 double gradient_difference(Module& a, Module& b, std::string& where) {
   double largest = 0, difference = 0;
   for (std::size_t i = 0; i < a.parameters().size(); ++i) {
@@ -293,10 +297,10 @@ double gradient_difference(Module& a, Module& b, std::string& where) {
   return difference / largest;
 }
 
-// Compares whole networks, with the algorithms that `auto` chooses. Where the input of a ReLU is
-// within a rounding error of 0, it may pass in one layout only; then all earlier gradients differ
-// by percents. That happens in about one batch of eight, so at least one of five batches has to
-// agree; a mistake would show in all.
+// Compares whole networks with the algorithms that `auto` chooses. If the input of a ReLU is within
+// a rounding error of 0, the ReLU may pass it in one layout only. All earlier gradients then differ
+// by percents. This happens in about one batch of eight, so one of five batches has to agree; a
+// real mistake would show in all five.
 void expect_same_network(const char* name, Pairs options) {
   const Shape input{4, 3, 20, 20};
   double least = 1;
@@ -333,8 +337,8 @@ TEST(PlanLayouts, WholeNetworksAreAlikeInBoth) {
                       {{"stem", cifar}, {"width_multiplier", 0.35}, {"dropout", 0.0}});
 }
 
-// `auto` follows the estimates: a stack of wide layers uses NCHW16c as a whole. A single such layer
-// between layers that support only [N,C,H,W] gains less than its copies cost, so it does not.
+// `auto` compares estimates: a stack of wide layers uses NCHW16c as a whole. A single wide layer
+// between NCHW layers stays in NCHW, because the conversions cost more than it gains.
 TEST(PlanLayouts, AutoTakesWhatIsCheaperTogether) {
   const Shape input{4, 64, 28, 28};
   const auto alone = network(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_paths_test.cpp: values and parameters with several readers in a compiled step: gradients
-// are added, shared values are not fused away, and each layer is counted.
+// plan_paths_test.cpp: tests values and parameters that several operations of a compiled step read.
+// Their gradients are added, shared values are not fused away, and each layer is counted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,7 +70,8 @@ class Twice final : public Module {
   std::shared_ptr<Linear> f_;
 };
 
-// relu(h) + h with h = f(x): h is read twice, so its layer must not absorb the relu.
+// Computes relu(h) + h with h = f(x). Two operations read h, so the layer f must not absorb the
+// relu.
 class Fork final : public Module {
  public:
   explicit Fork(LayerContext& context) : f_(add_child("f", square(context))) {}
@@ -89,8 +90,8 @@ class Fork final : public Module {
   std::shared_ptr<Linear> f_;
 };
 
-// (h + g) + tanh(h) with h = f(x), g = g(x): the gradient of h first comes from tanh; the sum then
-// passes its gradient to a value that already has one.
+// Computes (h + g) + tanh(h) with h = f(x) and g = g(x). In the backward pass tanh writes the
+// gradient of h first; the sum then has to add its gradient.
 class Meeting final : public Module {
  public:
   explicit Meeting(LayerContext& context)
@@ -111,7 +112,7 @@ class Meeting final : public Module {
   std::shared_ptr<Linear> f_, g_;
 };
 
-// Adds two layers around the middle, so that its input needs a gradient, too.
+// Puts the module between two layers, so that the gradient of its input is needed, too.
 template <class Middle>
 std::shared_ptr<Module> network() {
   LayerContext context;
@@ -124,8 +125,9 @@ std::shared_ptr<Module> network() {
   return out;
 }
 
-// Compares compiled and dynamic steps, twice: the second step starts with gradients of the first.
-// Gradients with several terms are added in another order, so they agree up to a few roundings.
+// Compares two compiled steps with two dynamic steps. The second step adds to the gradients of the
+// first. Gradients with several terms are added in another order, so they agree up to a few
+// roundings.
 void expect_same_gradients(Module& planned, Module& dynamic, const Shape& input) {
   std::string why;
   const auto plan = StepPlan::make(planned, input, PlanMode::training, &why);
@@ -166,7 +168,8 @@ TEST(PlanPaths, GradientsThatMeetAreAdded) {
   expect_same_gradients(*network<Meeting>(), *network<Meeting>(), {kBatch, kWidth});
 }
 
-// A reported gradient may be sent to other processes at once, so nothing may be added to it later.
+// As soon as the step reports a gradient, other processes may receive it. So the step must not add
+// to it later.
 template <class Middle>
 void expect_told_when_complete() {
   const std::shared_ptr<Module> model = network<Middle>();
@@ -238,7 +241,7 @@ TEST(PlanPaths, ALabelThatIsNoClassIsRefused) {
   }
 }
 
-// The block's two convolutions need more workspace than the layers before and after them.
+// The two convolutions of the block need more workspace than the layers before and after the block.
 TEST(PlanPaths, TheWorkspaceIsTheLargestOfAllCalls) {
   const auto model = residual_network();
   const auto plan = StepPlan::make(*model, {kBatch, 20, 6, 6}, PlanMode::training, nullptr);
@@ -282,8 +285,8 @@ class Tell final : public Module {
   std::function<void()> whom_;
 };
 
-// The first kernels of a recorded step read the loss and the correct count of the step before. So
-// no other value of the step may take their memory, in an inference either.
+// The first kernels of a recorded step read the loss and the number of correct images of the
+// previous step. So no other value of the step may use this memory, in an inference either.
 TEST(PlanPaths, TheLossStaysUntilTheNextOneIsThere) {
   for (const PlanMode mode : {PlanMode::evaluation, PlanMode::training}) {
     LayerContext context;

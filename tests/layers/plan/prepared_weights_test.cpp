@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// prepared_weights_test.cpp: a compiled step prepares an algorithm's weights in each training step,
-// and once for all calls of inference. The test detects the use of outdated weights.
+// prepared_weights_test.cpp: tests when a compiled step prepares the weights of an algorithm: in
+// each training step, but only once for all calls of inference. The test notices if outdated
+// weights are used.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -40,7 +41,8 @@ Conv2dAlgorithm copying_algorithm() {
   return algorithm;
 }
 
-// Two convolutions by one algorithm; the second one needs a gradient of its input.
+// The network has two convolutions with the same algorithm. The second one needs the gradient of
+// its input.
 class Pair final : public Module {
  public:
   explicit Pair(const Conv2dAlgorithm& algorithm)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// residual_plan_cuda_test.cpp: a network with every kind of layer, compiled and dynamic on `device
-// cuda`, compared with the CPU.
+// residual_plan_cuda_test.cpp: tests a network with every kind of layer on `device cuda`, compiled
+// and dynamic, against the CPU.
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
@@ -67,8 +67,8 @@ struct Result {
   std::vector<Tensor> tensors;  // gradients, then running statistics, on the CPU
 };
 
-// Runs two steps without an update between them: the running statistics change, the gradients are
-// those of the second step.
+// Runs two training steps without an update in between. The running statistics change twice; the
+// gradients are those of the second step.
 Result run(Device device, bool planned) {
   const auto model = network(device);
   std::string why = "dynamic";
@@ -95,8 +95,8 @@ Result run(Device device, bool planned) {
   return out;
 }
 
-// The tolerances allow for a few roundings in each of a dozen layers, and for gradients that are
-// sums over some hundred pixels.
+// The tolerances allow a few roundings in each of a dozen layers. Gradients are sums over some
+// hundred pixels.
 TEST_F(ResidualPlanOnCuda, TrainsAsTheCpuDoesPlannedAndDynamic) {
   const Result want = run(Device{}, false);
   for (const bool planned : {false, true}) {

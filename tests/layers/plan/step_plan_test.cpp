@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_plan_test.cpp: a compiled step gives the same bits as the dynamic graph, on every kind of
-// layer, or says why the network cannot be compiled.
+// step_plan_test.cpp: tests, for every kind of layer, that a compiled step has the bits of the
+// dynamic graph, or reports why the network cannot be compiled.
 #include "layers/plan/step_plan.h"
 
 #include <gtest/gtest.h>
@@ -46,8 +46,8 @@ LayerSpec linear(const char* name, std::int64_t out) {
   return layer("linear", name, options({{"out_features", out}}));
 }
 
-// The compiled and the dynamic step use one algorithm; `auto` could choose two that sum in other
-// orders.
+// Compiled and dynamic steps use the same algorithm, because `auto` might choose two algorithms
+// with different summation orders.
 Conv2dPolicy direct(const std::string&) { return {"direct", "direct", "direct", "nchw"}; }
 
 // A network twice, with the same weights.
@@ -82,8 +82,8 @@ void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& what)
       << what;
 }
 
-// Two training steps with different images, compiled and dynamic: same loss, same gradients, same
-// running statistics.
+// Runs two training steps with different images, compiled and dynamic. Loss, gradients and running
+// statistics must be equal.
 void expect_same_steps(const std::vector<LayerSpec>& specs, const Shape& input) {
   const auto planned = network(specs, input);
   const auto dynamic = network(specs, input);
@@ -132,7 +132,7 @@ TEST(StepPlan, conv_relu_pool_and_linear_layers_give_the_bits_of_the_dynamic_gra
                     kImages);
 }
 
-// The network refuses with the message of forward(); an inference is compiled as usual.
+// Compiling a training step fails with the same message as forward(). An inference can be compiled.
 TEST(StepPlan, batch_norm_of_one_value_is_refused_by_every_path) {
   const Shape one{1, 20, 3, 3};
   const auto net = network(ending({conv("c1", 24, 3), layer("batch_norm2d", "b1")}), one);
@@ -203,7 +203,7 @@ TEST(StepPlan, frozen_parameters_get_no_gradient) {
   }
 }
 
-// x + conv(x) as a residual block: the gradients of both branches are added.
+// x + conv(x) is built as a residual block. The gradients of its two branches are added.
 class Block final : public Module {
  public:
   explicit Block(std::shared_ptr<Module> body) : body_(add_child("body", std::move(body))) {}
@@ -249,7 +249,7 @@ TEST(StepPlan, a_residual_block_gives_the_bits_of_the_dynamic_graph) {
   plan->backward();
   for (std::size_t i = 0; i < planned->parameters().size(); ++i) {
     const NamedParameter a = planned->parameters()[i];
-    // Gradients with several terms are added in another order than in the dynamic graph.
+    // If a gradient has several terms, the dynamic graph may add them in another order.
     const Tensor& b = dynamic->parameters()[i].variable.grad();
     for (std::int64_t j = 0; j < b.numel(); ++j) {
       ASSERT_NEAR(a.variable.grad().at(j), b.at(j), 1e-6 + 1e-5 * std::abs(b.at(j))) << a.name;
@@ -257,7 +257,8 @@ TEST(StepPlan, a_residual_block_gives_the_bits_of_the_dynamic_graph) {
   }
 }
 
-// Folding multiplies the batch norm's factor into the weights: each product is rounded once more.
+// Folding multiplies the weights by the factor of the batch norm, so each product has one more
+// rounding.
 TEST(StepPlan, inference_folds_batch_norm_residual_and_relu_into_the_convolution) {
   const auto model = residual_network(4);
   for (int i = 0; i < 3; ++i)
@@ -355,7 +356,8 @@ TEST(StepPlan, an_algorithm_that_is_checked_costs_its_own_layer_only) {
   }
 }
 
-// The gradient of the images is not needed, so an algorithm that cannot compute it may be chosen.
+// The first layer needs no gradient of the images, so an algorithm that cannot compute dx may be
+// chosen.
 TEST(StepPlan, selects_for_the_directions_that_run) {
   LayerContext context;
   context.seed = 3;

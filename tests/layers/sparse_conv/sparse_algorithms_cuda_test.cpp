@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_algorithms_cuda_test.cpp: compares every algorithm of sparse convolution on CUDA with sums
-// over pairs that are searched by their coordinates. Covers all directions and types, exact
-// integers, accumulated gradients, the same bits twice, empty clouds, and the tables made of a map.
+// over pairs that the test finds by coordinates. Covers all directions and types, exact integers,
+// accumulated gradients, equal bits in two runs, empty clouds, and the tables that are made from a
+// map.
 #include <algorithm>
 
 #include "layers/dispatch/select.h"
@@ -34,7 +35,7 @@ Problem with(const Problem& problem, Factors factors) {
   return out;
 }
 
-// The emulation takes seconds for large maps: there it tests f32, and one of the other types in
+// Large maps take seconds on the emulation. There the test runs f32 and one of the other types, in
 // turn.
 bool left_out(const Problem& z, const Factors& factors) {
   constexpr std::int64_t kLarge = 10000;  // pairs
@@ -165,8 +166,8 @@ TEST_P(SparseOnCuda, AddsToWeightGradientsAndNeedsNoBias) {
   }
 }
 
-// The FLOPs that an algorithm says it executes are at least the counted ones, in each type; lists
-// of pairs execute no more.
+// In each type, an algorithm reports at least as many executed FLOPs as the pairs need. An
+// algorithm on lists of pairs reports exactly as many.
 TEST_P(SparseOnCuda, ExecutesWhatCounts) {
   const Problem problem = problem_of(GetParam());
   for (const Factors& factors : kFactors) {
@@ -182,7 +183,7 @@ TEST_P(SparseOnCuda, ExecutesWhatCounts) {
   }
 }
 
-// The map counts its pairs on the device; the count equals that of the host's table.
+// The device counts the pairs of the map. The count must equal that of a table made on the host.
 TEST_P(SparseOnCuda, MapsOfTheDeviceHaveThePairsOfTheHost) {
   const Problem z = problem_of(GetParam());
   const SparseConvAlgorithm& algorithm = algorithms().get("implicit_gemm");

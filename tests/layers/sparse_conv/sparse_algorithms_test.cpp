@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_algorithms_test.cpp: compares every algorithm of sparse convolution with sums over pairs
-// that are searched by their coordinates.
+// that the test finds by coordinates.
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
 #include "tests/layers/sparse_conv/sparse_case.h"
@@ -148,7 +148,8 @@ TEST_P(SparseConv, NeedsNoBias) {
   }
 }
 
-// Compares d/dv of sum(y dy) with differences in double, for some elements of x and w.
+// Compares the gradients of sum(y dy) with finite differences in double, for some elements of x
+// and w.
 TEST_P(SparseConv, HasTheGradientsOfDifferences) {
   const Problem z = problem_of(GetParam(), DType::f64);
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);
@@ -176,7 +177,7 @@ TEST_P(SparseConv, HasTheGradientsOfDifferences) {
   expect(sparse_result(algorithm, z, Direction::backward_weight, tensors), &SparseConvTensors::w);
 }
 
-// The dispatch has no code for sites: a problem carries its map.
+// Algorithm selection works without code for sites, because each problem carries its map.
 TEST_P(SparseConv, IsChosenCheckedAndExplained) {
   const Problem z = problem_of(GetParam());
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);
@@ -221,8 +222,8 @@ TEST(SparseConvEmpty, IsLegalInEachDirection) {
   }
 }
 
-// A stride that is longer than its kernel may meet no site. The inverse from there gives only the
-// bias.
+// With a stride longer than the kernel, no window may contain a site. The inverse convolution of
+// this empty result returns only the bias.
 TEST(SparseConvEmpty, IsTheBiasWhereNoInputIs) {
   const SiteGrid grid{2, 1, {1, 4, 4}};
   const auto sites =

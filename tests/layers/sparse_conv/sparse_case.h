@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_case.h: random sites and rows for tests of sparse convolution, and the same convolution on
-// a dense array, computed only from coordinates.
+// sparse_case.h: random sites and feature rows for tests of sparse convolution, and the same
+// convolution on a dense array, computed from coordinates only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,8 @@ inline std::vector<Place> places_of(const SparseSites& sites) {
   return out;
 }
 
-// Walks along the last places of each axis, for grids that are too large to try all places.
+// Returns sites along a random walk near the last positions of each axis, for grids that are too
+// large to try every position.
 inline std::vector<Place> walked_places(const SiteGrid& grid, std::uint64_t seed) {
   Generator random(seed, 2);
   std::set<Place> out;
@@ -58,7 +59,8 @@ inline std::vector<Place> walked_places(const SiteGrid& grid, std::uint64_t seed
   return {out.rbegin(), out.rend()};
 }
 
-// Takes each place of the grid with a probability; at least one, in a random order.
+// Includes each position of the grid with a given probability, but at least one position. The order
+// is random.
 inline std::vector<Place> random_places(const SiteGrid& grid, double density, std::uint64_t seed) {
   Generator random(seed, 1);
   std::vector<Place> out;
@@ -119,7 +121,8 @@ inline const SparseCase kSparseCases[] = {
      {.size = {1, 5, 3}, .dilation = {1, 1, 2}},
      170,
      6},
-    // Tables that do not fit into shared memory together with the highest tiles of a GPU.
+    // Kernels with so many taps that their tables do not fit into the shared memory of a GPU
+    // together with the largest tile.
     {"volume_seven", {3, 1, {4, 5, 6}}, 0.4, SparseKind::submanifold, {.size = {7, 7, 7}}, 3, 130},
     {"volume_five_dilated",
      {3, 1, {6, 5, 9}},
@@ -128,8 +131,9 @@ inline const SparseCase kSparseCases[] = {
      {.size = {5, 5, 5}, .dilation = {1, 1, 2}},
      4,
      130},
-    // Halos of more than 640 sites: the first is cut into phases, the second is too wide for 4
-    // phases and is scattered (halo_table.h).
+    // Tiles with a halo (the sites that a tile reads) of more than 640 sites. In the first case
+    // the halo is cut into phases. In the second case 4 phases do not suffice, so the tile has
+    // no halo (halo_table.h: scattered).
     {"volume_phases",
      {3, 1, {12, 11, 13}},
      1,
@@ -267,7 +271,7 @@ inline Tensor sparse_result(const SparseConvAlgorithm& algorithm, const SparseCo
   return operands.out[0].values;
 }
 
-// A pair (output, input, tap) from coordinates: an output at o reads the input at o stride -
+// A pair (output, input, tap) found by coordinates: the output at o reads the input at o stride -
 // padding + t dilation.
 struct Pair {
   std::int64_t out, in, tap;
@@ -299,7 +303,8 @@ inline std::vector<Pair> all_pairs(const SparseConvProblem& z) {
   return out;
 }
 
-// Computes one direction from these pairs, in double; with `magnitudes` from |x|, |w| and |dy|.
+// Computes one direction from the pairs in double. With `magnitudes`, uses |x|, |w| and |dy|
+// instead.
 inline std::vector<double> from_pairs(const SparseConvProblem& z, Direction direction,
                                       const SparseConvTensors& t, bool magnitudes = false) {
   const auto values = [&](const Tensor& of) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_conv_operation_test.cpp: the differentiable operation: against finite differences, against
-// the dense convolution at the sites, without sites, and refused arguments.
+// sparse_conv_operation_test.cpp: tests the differentiable sparse convolution against finite
+// differences and against the dense convolution, evaluated at the sites. Also tests inputs without
+// sites, and refused arguments.
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"
@@ -49,7 +50,8 @@ TEST(SparseConvOperation, GradientsAreFiniteDifferences) {
   }
 }
 
-// Compares sparse convolution with a dense convolution of the same sites, in f32 on small integers.
+// Compares a sparse convolution with a dense convolution at the same sites, in f32 on small
+// integers.
 TEST(SparseConvOperation, IsTheDenseConvolutionAtTheSitesForwardAndBackward) {
   const SiteGrid grid{2, 2, {1, 9, 8}};
   const SharedSites sites = some_sites(grid, 0.4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_map_test.cpp: compares the pairs and output sites of a map with a search through all
-// coordinates; tests its memory, its errors and its reuse.
+// sparse_map_test.cpp: compares the pairs and the output sites of a map with a search through all
+// coordinates. Also tests the map's memory, errors and reuse.
 #include <algorithm>
 #include <tuple>
 
@@ -111,7 +111,8 @@ TEST(SparseMapMemory, IsThirtySixBytesForEachSiteOfACube) {
   }
 }
 
-// The sites differ by 2^20 along each of two axes, by 2^40 in all, and have real neighbours.
+// Sites are up to 2^20 apart along two axes, so the grid has more than 2^40 positions. Some sites
+// are neighbours.
 TEST(SparseMapMemory, HoldsGridsOfMoreThanThirtyTwoBits) {
   const std::int64_t far = std::int64_t{1} << 20;
   const SiteGrid grid{2, 3, {1, far + 2, far + 2}};
@@ -131,7 +132,8 @@ TEST(SparseMapMemory, HoldsGridsOfMoreThanThirtyTwoBits) {
   EXPECT_EQ(of_view(z.map->by_input(), false), searched(z));
 }
 
-// The last position of a row and the first one of the next row have consecutive keys.
+// The last position of a row and the first position of the next row have consecutive keys, but are
+// not neighbours.
 TEST(SparseMapMemory, KnowsThatARowOfTheGridEnds) {
   const SiteGrid grid{2, 2, {1, 2, 4}};
   const SharedSites sites =

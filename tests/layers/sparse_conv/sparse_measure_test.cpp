@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_measure_test.cpp: the key by which `measure` remembers a sparse convolution: buckets of
-// sites and of pairs per site, so that new sites in each batch are measured once.
+// sparse_measure_test.cpp: tests the key under which `measure` stores results for a sparse
+// convolution. The key has buckets for the number of sites and of pairs per site, so that new sites
+// in each batch need no new measurement.
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -48,7 +49,7 @@ TEST(SparseBuckets, AreTheSameForOtherSitesOfTheSameKind) {
   }
 }
 
-// Each number of sites is in the bucket that the text names; none is left out.
+// Each number of sites must be within the limits of the bucket that the text names.
 TEST(SparseBuckets, HoldTheirNumbers) {
   for (const std::int64_t sites : {1, 2, 3, 4, 7, 8, 1023, 1024, 1025, 2047, 2048}) {
     const std::string text = problem_of(shell(sites, 1)).bucket_text();
@@ -72,7 +73,8 @@ TEST(SparseBuckets, NoSitesHaveOneToo) {
             "submanifold,kernel=3x3x3,pad=1x1x1,sites=0,pairs_per_site=0,c=4,k=6");
 }
 
-// New sites in each batch: the first of a bucket is measured, the others reuse the result.
+// Each batch has new sites. The first batch in a bucket is measured, and later batches reuse the
+// result.
 TEST(SparseBuckets, MeasureOnceForEach) {
   const CacheFolder cache;
   forget_measured();
@@ -93,7 +95,7 @@ TEST(SparseBuckets, MeasureOnceForEach) {
   EXPECT_FALSE(measures(shell(1700, 7)));
 }
 
-// A layer that sees new sites in each batch must not keep all their maps.
+// If a layer gets new sites in each batch, it must not keep the maps of all batches.
 TEST(SparseBuckets, AFewMapsAreKeptWithTheirChoices) {
   ChoiceCache<SparseConvProblem> choices{AlgorithmPolicy("auto")};
   std::vector<std::weak_ptr<const SparseMap>> maps;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_sites_test.cpp: coordinates: which are refused, the order of sites, the largest grid.
+// sparse_sites_test.cpp: tests coordinates of sites: which are refused, how sites are ordered, and
+// the largest grid.
 #include <algorithm>
 
 #include "tests/layers/sparse_conv/sparse_case.h"
@@ -30,7 +31,8 @@ TEST(SparseSites, StandInTheOrderOfTheirKeys) {
   EXPECT_TRUE(same_bits(sites.in_users_order(sorted), rows));
 }
 
-// Keys are compared as integers: as doubles the last place of such a grid would be outside of it.
+// Keys must be compared as integers. Converted to double, the last position of this grid would
+// appear to be outside.
 TEST(SparseSites, HoldTheLastPlaceOfAGridOf2To54Places) {
   const std::int64_t last = (std::int64_t{1} << 18) - 1;
   const SiteGrid grid{3, 1, {last + 1, last + 1, last + 1}};

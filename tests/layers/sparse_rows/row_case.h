@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_case.h: makes sites, feature rows and small networks for tests of sparse layers.
+// row_case.h: makes sites, feature rows and small networks for tests of layers on sparse rows.
 #pragma once
 
 #include <numeric>
@@ -27,7 +27,7 @@ inline SharedSites all_sites(const SiteGrid& grid) {
   return std::make_shared<const SparseSites>(std::move(keys), grid);
 }
 
-// Returns the sites of two of three samples: the middle one is empty.
+// Returns the sites of three samples; the middle sample has no sites.
 inline SharedSites sites_with_a_gap(SiteGrid grid, double density) {
   grid.batch = 3;
   std::vector<std::uint64_t> keys;
@@ -38,8 +38,8 @@ inline SharedSites sites_with_a_gap(SiteGrid grid, double density) {
   return std::make_shared<const SparseSites>(std::move(keys), grid);
 }
 
-// Returns lists [N,M,rank+C] with the rows of `features` [n,C] at these sites; M fits the fullest
-// sample.
+// Returns lists of points [N,M,rank+C] with the coordinates of these sites and their `features`
+// [n,C]. M is large enough for the sample with most sites.
 inline Tensor points_of(const SparseSites& sites, const Tensor& features, std::int64_t more = 1) {
   const int rank = sites.grid().rank;
   const std::int64_t samples = sites.grid().batch, channels = features.dim(1);

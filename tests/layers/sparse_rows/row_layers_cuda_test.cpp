@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_layers_cuda_test.cpp: compares pools, batch norm, the conversions between rows and images,
-// sparse convolutions and whole networks on `device cuda` with the CPU.
+// row_layers_cuda_test.cpp: compares layers on sparse rows on `device cuda` with the CPU: pools,
+// batch norm, conversions between rows and images, sparse convolutions, and whole networks.
 #include <gtest/gtest.h>
 
 #include "framework/ops/softmax_cross_entropy.h"

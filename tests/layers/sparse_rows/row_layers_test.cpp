@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_layers_test.cpp: pools, batch norm, and the conversions between rows and images: against
-// dense layers, finite differences, and without sites.
+// row_layers_test.cpp: compares layers on sparse rows (pools, batch norm, conversions between rows
+// and images) with dense layers and with finite differences. Also tests inputs without sites.
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"
@@ -35,7 +35,7 @@ TEST(SparsePool, GradientsAreFiniteDifferences) {
   }
 }
 
-// On an image with a site in every place both pools equal the dense ones.
+// If every pixel of an image is a site, max-pool and average pool equal the dense pools.
 TEST(SparsePool, OfFullImagesIsTheDensePool) {
   const SiteGrid grid{2, 2, {1, 7, 8}};
   const SharedSites sites = all_sites(grid);
@@ -63,7 +63,7 @@ TEST(SparsePool, OfFullImagesIsTheDensePool) {
 }
 
 TEST(SparsePool, TheMeanCountsTheSitesThatAreThere) {
-  // The first window has sites at two of its four pixels, the second window at one.
+  // The first pooling window has sites at two of its four pixels; the second window has one site.
   const SharedSites sites = std::make_shared<const SparseSites>(
       coordinates_of({{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 0, 1, 2}}, 2), SiteGrid{2, 1, {1, 2, 4}});
   const SharedMap map = SparseMap::strided(sites, {.size = {1, 2, 2}, .stride = {1, 2, 2}});
@@ -72,7 +72,7 @@ TEST(SparsePool, TheMeanCountsTheSitesThatAreThere) {
   ASSERT_EQ(mean.shape(), (Shape{2, 1}));
   EXPECT_EQ(mean.at(0), -1);
   EXPECT_EQ(mean.at(1), 5);
-  // The largest of negative numbers is negative: empty places do not count as zeros.
+  // The maximum of negative numbers is negative: pixels without a site do not count as zeros.
   const Variable negative(Tensor::from({-2, -4, -5}, {3, 1}));
   EXPECT_EQ(sparse_pool(negative, *map, PoolMode::max).value().at(0), -2);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_networks_test.cpp: networks on rows of sites as a config builds them: how sites travel,
-// equality with dense networks of the same layers, empty samples, and refusals.
+// row_networks_test.cpp: tests networks on sparse rows, built from a config: how sites pass from
+// layer to layer, equality with dense networks, empty samples, and refused networks.
 #include <gtest/gtest.h>
 
 #include "framework/ops/softmax_cross_entropy.h"
@@ -17,7 +17,7 @@ namespace {
 using Integers = std::vector<std::int64_t>;
 const std::vector<std::int64_t> kVolume = {8, 9, 10};
 
-// An encoder and a decoder with a residual block, down to a vector for each sample.
+// A network with an encoder, a residual block and a decoder, which ends with one vector per sample.
 std::vector<LayerSpec> deep_network() {
   return {layer("sparse_points", {}, "points"),
           layer("submanifold_conv", {{"out_channels", whole(4)}, {"kernel_size", whole(3)}}, "c1"),
@@ -74,7 +74,7 @@ TEST(RowNetwork, ABackwardPassHoldsItsMapsWhenTheNextBatchHasBegun) {
   EXPECT_TRUE(same_bits(gradient(true), gradient(false)));
 }
 
-// With `fill` every place is a site: then submanifold and strided layers equal dense ones.
+// With `fill` every pixel is a site, so that submanifold and strided layers equal dense layers.
 TEST(RowNetwork, WithAllPlacesFilledItIsTheDenseNetwork) {
   const Integers plane = {9, 8};
   const auto rows = row_network(

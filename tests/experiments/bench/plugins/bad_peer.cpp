@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bad_peer.cpp: a plug-in with one mistake, named by BAD_PEER; built once for each.
+// bad_peer.cpp: a plug-in with one mistake. The macro BAD_PEER names the mistake, and the file is
+// built once for each.
 #include <stdexcept>
 #include <string_view>
 

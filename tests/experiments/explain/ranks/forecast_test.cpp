@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast_test.cpp: the rows, the efficiency and the sentence of `explain --ranks`, from invented
-// shares; then from measured shares.
+// forecast_test.cpp: tests the table of `explain --ranks`, its efficiency and its sentence, first
+// with invented times per process, then with measured times.
 #include "experiments/explain/ranks/forecast.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ ShareTimes share_of(std::int64_t images, double step_s) {
           .execution = "planned"};
 }
 
-// A batch of 64 whose steps take `fixed_s` and 100 us per image.
+// Returns a forecast for a batch of 64 images. A step takes `fixed_s` plus 100 us per image.
 Forecast made_up(double fixed_s, const Link& link, int ranks = 4) {
   Forecast out{.name = "made up", .device = "cpu", .batch = 64, .parameters = 500000};
   out.question = {.ranks = ranks, .cluster = {.between = link}};
@@ -70,8 +70,8 @@ TEST(Forecast, WithAPerfectNetworkIsComputingAlone) {
 TEST(Forecast, AddsWhatTheBackwardDoesNotHide) {
   const Forecast two = made_up(0, {1e9, 0}, 2);
   const ForecastRow& row = two.rows[1];
-  // A share of a step takes 3.2 ms, and its backward pass lasts from 0 to 1.6 ms. After a message
-  // of 64 bytes, two buckets that take 1 ms each leave at 0.8 and 1.8 ms.
+  // Each process computes for 3.2 ms; its backward pass lasts from 0 to 1.6 ms. First it sends a
+  // message of 64 bytes, then two buckets that take 1 ms each, at 0.8 ms and at 1.8 ms.
   EXPECT_DOUBLE_EQ(row.compute_s, 3.2e-3);
   EXPECT_NEAR(row.exchange_s, 2e-3, 1e-7);
   EXPECT_NEAR(row.exposed_s, 1.2e-3, 1e-9);
@@ -123,7 +123,8 @@ TEST(Forecast, MeasuresWhenEachBucketIsComplete) {
   EXPECT_GT(share.backward_s, 0);
   EXPECT_GT(share.step_s, share.backward_s);
   EXPECT_EQ(share.execution, "planned");
-  // The running statistics, then f1, the batch norm and c1, the bias before the weight.
+  // Order of the messages: the running statistics, then the gradients of f1, of the batch norm and
+  // of c1. In each layer the bias precedes the weight.
   ASSERT_EQ(share.departures.size(), 7u);
   EXPECT_EQ(share.departures[0].bytes, 2 * 4 * 4);
   EXPECT_EQ(share.departures[2].bytes, 4.0 * 10 * 4 * 24 * 24);

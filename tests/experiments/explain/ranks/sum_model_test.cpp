@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum_model_test.cpp: predicted times of sums over processes, against values computed by hand.
+// sum_model_test.cpp: tests predicted times of sums over processes (all-reduce) against values
+// computed by hand.
 #include "experiments/explain/ranks/sum_model.h"
 
 #include <gtest/gtest.h>
@@ -31,22 +32,24 @@ TEST(SumModel, ComputesRingAndDoublingByHand) {
   EXPECT_DOUBLE_EQ(doubling_seconds(1e6, 5, one_per_host()), 3 * 1010e-6);
   EXPECT_DOUBLE_EQ(sum_seconds(1e6, 4, one_per_host(), SumOrder::any), 6 * 260e-6);
   EXPECT_DOUBLE_EQ(sum_seconds(1e6, 4, one_per_host(), SumOrder::tree), 2 * 1010e-6);
-  // For a short message, 2 (10 us + 0.1 us) is less than 6 (10 us + 0.025 us).
+  // For a short message, recursive doubling takes 2 (10 us + 0.1 us), less than the 6 (10 us +
+  // 0.025 us) of the ring.
   EXPECT_DOUBLE_EQ(sum_seconds(100, 4, one_per_host(), SumOrder::any), 2 * 10.1e-6);
 }
 
 TEST(SumModel, SendsInsideAHostByItsOwnLink) {
   const Cluster cluster{.between = {1e9, 10e-6}, .inside = {4e9, 1e-6}, .per_host = 4};
   EXPECT_DOUBLE_EQ(ring_seconds(4e6, 4, cluster), 6 * (1e-6 + 250e-6));
-  // The link between the two hosts is the limit: it carries 4 MB / 8 in each of 14 steps.
+  // The link between the two hosts limits the ring: it carries 4 MB / 8 in each of 14 steps.
   EXPECT_DOUBLE_EQ(ring_seconds(4e6, 8, cluster), 14 * (10e-6 + 500e-6));
-  // Two steps are inside a host. In the third, all four processes of a host send at once.
+  // Recursive doubling has two steps inside a host. In the third step all four processes of a host
+  // share the link.
   EXPECT_DOUBLE_EQ(doubling_seconds(4e6, 8, cluster), 2 * (1e-6 + 1e-3) + (10e-6 + 16e-3));
 }
 
 TEST(ExchangeModel, ExposesWhatIsLeftOfOneBucket) {
-  // For 2 processes, a sum takes 10 us + 1 ms. If the gradients are ready at 2 ms of 2.5 ms, the
-  // sum ends 0.51 ms after the backward pass.
+  // A sum over 2 processes takes 10 us + 1 ms. The backward pass lasts 2.5 ms and its gradients are
+  // ready at 2 ms, so the sum ends 0.51 ms after the backward pass.
   const ExchangeTime time = exchange_time({{2e-3, 1e6}}, 2.5e-3, 2, one_per_host(), SumOrder::any);
   EXPECT_DOUBLE_EQ(time.busy_s, 1010e-6);
   EXPECT_NEAR(time.exposed_s, 510e-6, 1e-12);
@@ -54,13 +57,14 @@ TEST(ExchangeModel, ExposesWhatIsLeftOfOneBucket) {
 }
 
 TEST(ExchangeModel, SendsOneBucketAfterTheOther) {
-  // Each of three sums takes 1.01 ms. The first lasts from 0 to 1.01. The second waits for the
-  // first and lasts until 2.02. The third waits for its gradients and lasts from 3 to 4.01.
+  // Each of three sums takes 1.01 ms. The first lasts from 0 to 1.01 ms. The second waits for the
+  // first and ends at 2.02 ms. The third waits for its gradients and lasts from 3 to 4.01 ms.
   const std::vector<Departure> buckets = {{0, 1e6}, {0.5e-3, 1e6}, {3e-3, 1e6}};
   const ExchangeTime time = exchange_time(buckets, 3e-3, 2, one_per_host(), SumOrder::any);
   EXPECT_DOUBLE_EQ(time.busy_s, 3 * 1010e-6);
   EXPECT_NEAR(time.exposed_s, 1010e-6, 1e-12);
-  // If all gradients are ready at the end, no part of the three sums is hidden.
+  // If all gradients become ready at the end of the backward pass, the three sums cannot overlap
+  // with it.
   const ExchangeTime late = exchange_time({{3e-3, 1e6}, {3e-3, 1e6}, {3e-3, 1e6}}, 3e-3, 2,
                                           one_per_host(), SumOrder::any);
   EXPECT_NEAR(late.exposed_s, 3 * 1010e-6, 1e-12);

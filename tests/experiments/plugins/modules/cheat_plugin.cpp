@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cheat_plugin.cpp: a plug-in whose algorithm computes correctly, and also does something that a
-// check or a benchmark must detect: what CONVSCOPE_CHEAT names.
+// cheat_plugin.cpp: a plug-in whose algorithm computes correct results but cheats. CONVSCOPE_CHEAT
+// names the cheat, which a check or a benchmark must detect.
 #include <unistd.h>
 
 #include <chrono>
@@ -144,7 +144,8 @@ Conv2dAlgorithm algorithm() {
           .forward = forward};
 }
 
-// For opened files too: prints a line at the start, and crashes at the end of the process.
+// This code runs even if the file is only opened: it prints a line when it is loaded, and crashes
+// when the process ends.
 struct AtBothEnds {
   AtBothEnds() {
     if (is("prints_at_start")) std::puts("ok     cheat: 546 cases of forward agree");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// odd_plugin.cpp: a plug-in that holds an algorithm with the mistake that CONVSCOPE_ODD_PLUGIN
-// names.
+// odd_plugin.cpp: a plug-in with an invalid algorithm; CONVSCOPE_ODD_PLUGIN selects what is wrong
+// with it.
 #include <cmath>
 #include <csignal>
 #include <cstdlib>

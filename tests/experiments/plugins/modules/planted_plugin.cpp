@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// planted_plugin.cpp: a plug-in whose algorithms have one mistake each, as a student would make it.
+// planted_plugin.cpp: a plug-in in which each algorithm has one mistake that students typically
+// make.
 #include <csignal>
 #include <cstring>
 #include <stdexcept>
@@ -111,7 +112,8 @@ struct Wrong {
     const auto images = [&](Index begin, Index end) {
       products(z, begin, end, [&](Index at_x, Index at_w, Index at_y) {
         const float before = dw[at_w];
-        // On a busy machine the threads would run one after the other, without a race.
+        // On a busy machine the threads might run one after the other, and the intended race would
+        // not occur.
         if (M == Mistake::race && at_w == 0) std::this_thread::yield();
         dw[at_w] = before + dy[at_y] * x[at_x];
       });

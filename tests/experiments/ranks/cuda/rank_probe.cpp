@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_probe.cpp: checks sums over GPUs and recorded steps with divided batches. Each process
-// compares its results with expected values and with those of the other processes. Process 0 prints
-// a line for each check.
+// rank_probe.cpp: a program that checks sums over GPUs, and recorded steps whose batch is divided
+// among processes. Each process compares its results with expected values and with the other
+// processes. Process 0 prints one line per check.
 //
 //   mpirun -n 2 rank_probe            checks, on the GPUs or on the emulated one
 //   mpirun -n 2 rank_probe --speed    and the bytes per second of a sum
@@ -30,7 +30,7 @@ constexpr std::int64_t kImages = 41;  // 5 full batches, and one image that only
 
 int failures = 0;
 
-// Every process calls this function. The check passes if it passes in all processes.
+// All processes call this function together. The check passes only if it passes in all of them.
 void check(ProcessGroup& group, const std::string& what, bool ok, const std::string& detail = "") {
   const bool all = group.most(ok ? 0 : 1) == 0;
   if (!all) ++failures;
@@ -49,7 +49,7 @@ Tensor terms(int rank, std::int64_t count) {
   return out;
 }
 
-// Returns small integers times 0.5, whose sums are exact in any order.
+// Returns multiples of 0.5 so small that their sums are exact in any order.
 bool is_sum(const ProcessGroup& group, const Tensor& data, float weight) {
   const Tensor here = data.to(Device{});
   for (std::int64_t i = 0; i < here.numel(); ++i) {
@@ -272,8 +272,8 @@ void check_steps(ProcessGroup& group) {
     check(group, cat(name, ": losses of recorded steps"), losses < 1e-6, cat(losses));
     check(group, cat(name, ": correct answers of recorded steps"),
           shared.correct == recorded.correct);
-    // With two processes any order of summation has the same bits; with more, the grouping may
-    // differ.
+    // With two processes, every summation order gives the same bits. With more processes, the
+    // grouping of the terms may differ.
     const double weights = largest_difference(shared.state(), recorded.state());
     check(group, cat(name, ": weights of recorded steps"),
           group.size() == 2 ? weights == 0 : weights < 2e-5, cat(weights));

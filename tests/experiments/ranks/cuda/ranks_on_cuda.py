@@ -8,7 +8,7 @@
     runs        `convscope run` on two processes compared with one; what its log says of its steps
     stop        SIGTERM at one process: all stop after the same launch, and the run goes on later
 
-Without mpirun, or with fewer than two GPUs, it is skipped and says so (exit code 77)."""
+Without mpirun, or with fewer than two GPUs, the test prints the reason and is skipped (exit code 77)."""
 import argparse
 import json
 import os

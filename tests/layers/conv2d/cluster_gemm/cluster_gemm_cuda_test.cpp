@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_gemm_cuda_test.cpp: the kernels of cluster_gemm in all of their types against the double
-// reference. Cases: clusters of one to eight blocks, chunks that are not full, several warps for a
-// unit, strides with phases, dilation, odd channels, several images in a tile. Also the places that
-// taps read, epilogues, NaN, unaligned weights, CUDA graphs, refusals.
+// cluster_gemm_cuda_test.cpp: compares the kernels of cluster_gemm, in all of their types, with the
+// reference in double. Cases: clusters of one to eight blocks, partial chunks of channels, several
+// warps for one unit of work, strides with phases, dilation, odd channel counts, several images in
+// a tile. Also tests which pixels taps read, epilogues, NaN, unaligned weights, CUDA graphs and
+// refusals.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,8 +95,8 @@ TEST(ClusterGemm, EveryKernelIsChosen) {
   for (const auto& both : {several_images, full, cut}) EXPECT_EQ(both.size(), 2u);
 }
 
-// In every plan, each tap reads the right pixel of the patch. The chunks of a cluster cover all
-// input channels, and each block has some chunks.
+// In every tiling, each tap reads the right pixel in shared memory. The blocks of a cluster share
+// the input channels: together they cover all channels, and no block is without work.
 TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
   for (const Conv2dProblem& z : problems()) {
     for (const Direction direction : kBoth) {
@@ -119,7 +120,7 @@ TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
             if (direction == Direction::forward) {
               ASSERT_EQ(row, i * z.stride_h - z.pad_top + r * z.dilation_h) << z.text();
               ASSERT_EQ(column, j * z.stride_w - z.pad_left + q * z.dilation_w) << z.text();
-            } else {  // dy row of dx row h: h = row stride - pad + r dilation
+            } else {  // dx row h reads the dy row with h = row stride - pad + r dilation
               ASSERT_EQ(row * z.stride_h - z.pad_top + r * z.dilation_h, i * z.stride_h + phase_h)
                   << z.text();
               ASSERT_EQ(column * z.stride_w - z.pad_left + q * z.dilation_w,
@@ -193,8 +194,8 @@ TEST_F(ClusterGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   }
 }
 
-// A NaN or an infinity in x reaches exactly the elements of y that read it. The zeros after the
-// last channel and the rounding to tf32 must not change this.
+// A NaN or an infinity in x must reach exactly the elements of y that read it, although lanes after
+// the last channel are 0 and operands are rounded to tf32.
 TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // the NaN of a GPU: the largest one
   for (const float value : {gpu_nan, std::numeric_limits<float>::infinity()}) {
@@ -220,7 +221,8 @@ TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   }
 }
 
-// TF32 has 10 bits after the leading one: three quarters of the last bit round up to one.
+// TF32 keeps 10 bits after the leading one. Three quarters of the last kept bit must round up to
+// one bit.
 TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
   const float between = 1 + 0.75f * 0x1p-10f, nearest = 1 + 0x1p-10f;
   const Conv2dProblem z = channels_last_problem("n=1,c=8,h=4,w=4,k=8", DType::f32);
@@ -237,7 +239,7 @@ TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
   }
 }
 
-// Stores the same weights one float later, where no four weights are aligned to 16 bytes.
+// Moves the weights by one float, so that no four weights are aligned to 16 bytes.
 TEST_F(ClusterGemmOnCuda, WeightsMayBeginAnywhere) {
   for (const char* text :
        {"n=1,c=64,h=7,w=7,k=32,r=3,s=3,pad=1", "n=1,c=32,h=6,w=5,k=16,r=3,s=3,stride=2,pad=1"}) {

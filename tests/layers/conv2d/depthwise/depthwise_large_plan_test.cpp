@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_large_plan_test.cpp: the tiling of depthwise convolutions with large kernels for the
-// GPU: index arithmetic, checked without a GPU.
+// depthwise_large_plan_test.cpp: tests the index arithmetic of the GPU tilings of depthwise
+// convolutions with large kernels, without a GPU.
 #include "layers/conv2d/depthwise/cuda/depthwise_large_plan.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ constexpr Row kRows[] = {{14, 9, 1, 4, 4},    {14, 9, 2, 4, 4},    {15, 13, 3, 6
                          {12, 9, 2, 0, 0},    {11, 7, 3, 12, 1},   {5, 1, 3, 0, 0},
                          {8, 2, 3, 1, 2},     {20, 10, 2, 3, 0}};
 
-// The products (tap, source element) of each number of the result: once computed from the lines,
-// once from the indices in memory.
+// For each result, the products (tap, source element) that its sum contains. The test computes them
+// twice: from the plan's lines and from the indices in memory.
 using Products = std::vector<std::multiset<std::pair<int, int>>>;
 
 Products by_lines(const Axis& axis, int results) {
@@ -42,7 +42,7 @@ Products by_lines(const Axis& axis, int results) {
       for (int p = 0; p < line.taps; ++p) {
         const int source = line.start + o + p;
         if (source < 0 || source >= line.source_size) continue;
-        // A tap in memory is the one that line_of_tap and `turned` map to place p of the line.
+        // Finds the tap that line_of_tap and `turned` map to position p of the line.
         int tap = -1;
         for (int t = 0; t < 200; ++t) {
           const int place = t / axis.tap_step;
@@ -146,7 +146,8 @@ TEST(DepthwiseLargePlan, PlansFitTheDeviceAndCoverTheResult) {
               const Line& line = t.columns.lines[i];
               EXPECT_EQ((line.left + line.start) % tile.unit, 0);
               EXPECT_GE(line.left + line.start, 0);
-              // Neither the last group's reads nor the source end after the row.
+              // Neither the reads of the last group nor the source elements extend beyond a row in
+              // shared memory.
               EXPECT_LE(line.left + line.start + t.groups * tile.columns + line.taps, t.pitch);
               EXPECT_LE(line.left + line.source_size, t.pitch);
             }

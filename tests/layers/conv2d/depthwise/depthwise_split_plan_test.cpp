@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_split_plan_test.cpp: the tiling of large depthwise kernels with strides and few planes
-// for the GPU: index arithmetic, checked without a GPU.
+// depthwise_split_plan_test.cpp: tests the index arithmetic of the GPU tilings of large depthwise
+// kernels with strides and few planes, without a GPU.
 #include "layers/conv2d/depthwise/cuda/depthwise_split_plan.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_tiling_test.cpp: the tiling of planes for the GPU: index arithmetic, checked without a
-// GPU.
+// depthwise_tiling_test.cpp: tests the index arithmetic of the GPU tilings of depthwise planes,
+// without a GPU.
 #include "layers/conv2d/depthwise/cuda/depthwise_tiling.h"
 
 #include <gtest/gtest.h>
@@ -83,12 +83,12 @@ TEST(DepthwiseTiling, ATileHoldsAllThatItsThreadsRead) {
   for (const Case& z : kCases) {
     SCOPED_TRACE(z.text());
     const DepthwiseTiling t = make_depthwise_tiling(forward_wish(z, 1));
-    // The last strip and group read no row or column after the end of the tile.
+    // Threads of the last rows and columns read nothing beyond the end of the tile.
     EXPECT_LE((t.strips - 1) * t.in_strip + 6 * z.stride + z.size, t.rows);
     EXPECT_LE(4 * z.stride * (t.groups - 1) + 3 * z.stride + z.size, t.pitch);
     EXPECT_EQ(t.pitch % 4, 0);
     EXPECT_LE((t.tile_floats() + t.staged_floats()) * 4, 227 * 1024);
-    // The first row of the first strip of a band is the row of x that its first tap reads.
+    // A tile begins with the row of x that the first tap of its first output row reads.
     for (int band = 0; band < t.bands; ++band) {
       const DepthwiseJob job = depthwise_job(t, 0, 0, band, z.channels);
       EXPECT_EQ(job.in_row, job.out_row * z.stride - z.pad);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_pixels_cuda_test.cpp: every kernel of few_pixels and every tiling of the pixels, against the
-// double reference. Cases: strides, dilation, paddings, tails of tiles, of pieces and of products.
-// Also the places that taps read, aligned copies, NaN, accumulated gradients, CUDA graphs,
+// few_pixels_cuda_test.cpp: compares every kernel of few_pixels, with every tiling of the pixels,
+// with the reference in double. Cases: strides, dilation, padding, partial tiles and products. Also
+// tests which pixels taps read, aligned copies, NaN, accumulated gradients, CUDA graphs and
 // refusals.
 #include <gtest/gtest.h>
 
@@ -88,7 +88,7 @@ TEST(FewPixels, EveryKernelIsChosen) {
   }
 }
 
-// In every plan each tap reads the right pixel of the plane.
+// In every tiling, each tap reads the right pixel of the plane in shared memory.
 TEST(FewPixels, TapsFindTheirPixels) {
   for (const Conv2dProblem& z : problems()) {
     int plans = 0;
@@ -177,8 +177,8 @@ TEST_F(FewPixelsOnCuda, AgreesWithTheReference) {
   }
 }
 
-// The test of all algorithms uses unaligned pointers. This test runs copies and stores of 16 bytes;
-// on integers they have the bits of the reference.
+// The test of all algorithms uses unaligned pointers, so this test covers copies and stores of 16
+// bytes. The operands are integers, so the bits must be those of the reference.
 TEST_F(FewPixelsOnCuda, AlignedCopiesGiveTheSameNumbers) {
   const Conv2dAlgorithm& reference = conv2d_algorithms(DeviceType::cpu).get("reference");
   for (const Conv2dProblem& z : problems()) {
@@ -220,9 +220,9 @@ TEST_F(FewPixelsOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
   }
 }
 
-// A NaN of x reaches the taps that read it and no others: neither a pixel that fills a product nor
-// a channel of the same tile has it. The last product has one pixel and 7 empty places. With 63x63
-// the last piece has fewer rows than the others, followed by unused places.
+// A NaN in x must affect only the taps of dw that read it. The last matrix product has one pixel
+// and 7 unused rows, which must not contain the NaN; neither may other channels of the tile. With
+// 63x63 pixels, the last part of an image has fewer rows, so its buffer is partly unused.
 TEST_F(FewPixelsOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   for (const int side : {7, 63}) {
     const Conv2dProblem z =

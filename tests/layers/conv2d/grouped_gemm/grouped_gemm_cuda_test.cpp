@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_cuda_test.cpp: every kernel of grouped_gemm in all of its types against the double
-// reference. Cases: bundles of one and several groups, unequal sides, strides with phases,
-// dilation, single octets, tails of slices, tiles and images. Also the places that taps read,
-// epilogues, NaN, accumulated gradients, CUDA graphs, refusals.
+// grouped_gemm_cuda_test.cpp: compares every kernel of grouped_gemm, in all of its types, with the
+// reference in double. Cases: one or several groups per matrix product, different numbers of input
+// and output channels, strides with phases, dilation, single octets of channels, partial tiles.
+// Also tests which pixels taps read, epilogues, NaN, accumulated gradients, CUDA graphs and
+// refusals.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -119,7 +120,7 @@ TEST(GroupedGemm, EveryKernelIsChosen) {
   }
 }
 
-// In every plan each tap reads the right pixel of the patch.
+// In every tiling, each tap reads the right pixel in shared memory.
 TEST(GroupedGemm, TapsFindTheirPixels) {
   for (const Conv2dProblem& z : problems()) {
     for (const Direction direction : {Direction::forward, Direction::backward_data}) {
@@ -141,7 +142,7 @@ TEST(GroupedGemm, TapsFindTheirPixels) {
             if (direction == Direction::forward) {
               ASSERT_EQ(row, i * z.stride_h - z.pad_top + r * z.dilation_h) << z.text();
               ASSERT_EQ(column, j * z.stride_w - z.pad_left + q * z.dilation_w) << z.text();
-            } else {  // dy row of dx row h: h = row stride - pad + r dilation
+            } else {  // dx row h reads the dy row with h = row stride - pad + r dilation
               ASSERT_EQ(row * z.stride_h - z.pad_top + r * z.dilation_h, i * z.stride_h + phase_h)
                   << z.text();
               ASSERT_EQ(column * z.stride_w - z.pad_left + q * z.dilation_w,
@@ -212,9 +213,9 @@ TEST_F(GroupedGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   }
 }
 
-// NaN and infinities reach the sums that read them, all of their group, and no others. Neither the
-// rounding to tf32 nor a slot that fills a product may change them. (Groups that fill an octet
-// together share their products: there the whole bundle is affected. Here a group is a bundle.)
+// NaN and infinities must reach all sums of their group that read them, and no other sums, although
+// operands are rounded to tf32 and padded with zeros. (If several groups share an octet of
+// channels, they share products, and all are affected. Here each group has its own products.)
 TEST_F(GroupedGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // the NaN of a GPU: the largest one
   for (const float value : {gpu_nan, std::numeric_limits<float>::infinity()}) {

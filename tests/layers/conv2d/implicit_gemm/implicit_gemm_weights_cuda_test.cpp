@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_weights_cuda_test.cpp: forward of implicit_gemm with so many weights that they are
-// transposed in shared memory, in every type: whole blocks of channels, remainders, groups.
+// implicit_gemm_weights_cuda_test.cpp: tests the forward pass of implicit_gemm with so many weights
+// that the kernel transposes them in shared memory. Tests every type, full and partial blocks of
+// channels, and groups.
 #include <gtest/gtest.h>
 
 #include "layers/conv2d/execute.h"

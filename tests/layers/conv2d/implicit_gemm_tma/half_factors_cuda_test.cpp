@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_factors_cuda_test.cpp: f32 images in NHWC in tf32: fp16 operands with a scale, and
-// implicit_gemm_tma with operands that are given or that it makes.
+// half_factors_cuda_test.cpp: tests tf32 convolutions of f32 NHWC images by scaled fp16 operands.
+// The caller passes the operands to implicit_gemm_tma, or the algorithm makes them.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -34,7 +34,8 @@ Tensor tensor_of(const std::vector<float>& values) {
   return out.to(testing::cuda());
 }
 
-// Returns a filled block, because all of it is copied to the CPU later.
+// Returns a block of memory filled with 0xab. All bytes are defined, because all are copied to the
+// CPU later.
 Tensor block_for(std::int64_t elements) {
   return Tensor::full({static_cast<std::int64_t>(half_factors_bytes(elements))}, 0xab, DType::u8,
                       testing::cuda());
@@ -105,7 +106,8 @@ TEST(HalfFactors, AScaleOfABoundLeavesRoom) {
   }
 }
 
-// Odd sizes, strides, a kernel of one tap, split sums, several phases of dx.
+// The problems have odd sizes, strides, a kernel of one tap, divided sums, and several phases of
+// dx.
 const char* const kProblems[] = {
     "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1",
     "n=1,c=72,h=6,w=7,k=24,r=3,s=3,stride=2,pad=1",
@@ -136,7 +138,8 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheNumbersOfOwnOnes) {
       run_algorithm(algorithm(), z, direction, operands);
       const std::vector<float> own = floats_of(operands.out[0].values);
       const int images = direction == Direction::backward_weight ? 2 : 1;
-      // All images, and for dw each one only: the other one is then made.
+      // Passes the fp16 operands of all images. For dw, also passes those of x or of dy only, so
+      // that the algorithm makes the missing operand.
       for (int given = 1; given < 1 << images; ++given) {
         Operands with = operands;
         std::vector<Tensor> blocks;
@@ -152,9 +155,9 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheNumbersOfOwnOnes) {
         run_algorithm(algorithm(), z, direction, with);
         const std::vector<float> from_halves = floats_of(with.out[0].values);
         const std::string what = cat(z.text(), ", ", name_of(direction), ", given ", given);
-        // Without given operands the algorithm reads f32 where that takes less time: its numbers
-        // are rounded to as many bits, but not scaled, and the summation order differs. Either way
-        // an operand is off by at most 2^-12 of itself, a product by 2^-11.
+        // Without given operands, the algorithm reads f32 where this is faster. Numbers are then
+        // rounded to as many bits but not scaled, and the summation order differs. In both cases an
+        // operand is off by at most 2^-12 of itself, and a product by 2^-11.
         if (direction == Direction::backward_weight && z.r > 1) {
           EXPECT_TRUE(from_halves == own) << what;
         } else {
@@ -170,8 +173,8 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheNumbersOfOwnOnes) {
   }
 }
 
-// The images are so large that a thread finds the maximum of many elements; the largest element is
-// the last. With the scale of the other image, dy would be infinite.
+// The images are so large that each thread finds the maximum of many elements; the largest element
+// is the last. If the scale of x were used for dy, dy would become infinite.
 TEST_F(HalfFactorsOnCuda, TwoLargeImagesHaveTheScalesOfEachAlone) {
   const Conv2dProblem z = tf32("n=1,c=8,h=450,w=450,k=8,r=1,s=2");
   Operands operands = operands_of(z, Direction::backward_weight);
@@ -224,8 +227,8 @@ TEST_F(HalfFactorsOnCuda, AScaleOfALooseBoundGivesTheSameNumbers) {
 }
 
 TEST_F(HalfFactorsOnCuda, ScalesBeyondTheRangeOfOneFactorComeBack) {
-  // Operands of 2^-100 and 2^90: each scale is finite, and so is their product 2^(13+100)
-  // 2^(13-90). For 2^-100 and 2^-20 it is not.
+  // For operands of 2^-100 and 2^90, each scale is finite, and so is the product of the scales,
+  // 2^(13+100) 2^(13-90). For 2^-100 and 2^-20 the product overflows.
   for (const float size : {0x1p90f, 0x1p-20f}) {
     const Conv2dProblem z = tf32("n=1,c=8,h=4,w=4,k=8");
     Operands operands = operands_of(z, Direction::forward);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_cuda_test.cpp: every kernel of implicit_gemm_tma and every sharing of patches,
-// in fp16 and bf16, with weights of that type or of f32, and in tf32, against the double reference;
-// epilogues; recorded and replayed; refusals.
+// implicit_gemm_tma_cuda_test.cpp: compares every kernel of implicit_gemm_tma with the reference in
+// double. Types: fp16 and bf16, with weights of the same type or of f32, and tf32. Also tests each
+// way in which blocks share loaded pixels, epilogues, recorded calls and refusals.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,8 +32,8 @@ const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
 }
 
-// Small problems for the eight SMs of the emulation. EveryKernelIsChosen checks that each kernel
-// and each sharing is chosen for at least one problem.
+// Small problems for the eight SMs of the emulation. The test EveryKernelIsChosen checks that they
+// use each kernel, and each way in which blocks share loaded pixels.
 const char* const kProblems[] = {
     "n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
     "n=3,c=40,h=15,w=22,k=24,r=1,s=1",
@@ -88,7 +88,8 @@ const char* const kProblems[] = {
     "n=3,c=9,h=24,w=12,k=40,r=5,s=5,pad=2",
     "n=8,c=24,h=17,w=9,k=72,r=2,s=2,pad=1",
     "n=6,c=40,h=17,w=16,k=72,r=3,s=3,stride=2,pad=1",
-    // Many weights of many taps: remainders of channels, and an odd number of pieces of channels.
+    // These problems have many weights with many taps, a partial last block of channels, and an odd
+    // number of channel blocks.
     "n=1,c=37,h=2,w=3,k=136,r=5,s=5,pad=2",
     "n=1,c=150,h=2,w=1,k=24,r=7,s=6,pad=3",
 };
@@ -197,8 +198,8 @@ TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInTf32) {
   }
 }
 
-// Returns small integers: every sum is a number that fp16 and bf16 hold, so one rounding and two
-// agree.
+// Returns integers so small that fp16 and bf16 represent every sum. So it does not matter whether a
+// result is rounded once or twice.
 Tensor integers(const Shape& shape, DType dtype, int seed) {
   Tensor out = Tensor::empty(shape);
   auto* const to = out.data<float>();
@@ -217,8 +218,8 @@ std::vector<float> floats_of(const Tensor& tensor) {
   return testing::values_of<float>(tensor.to(Device{}).to(DType::f32));
 }
 
-// f32 images with given fp16 operands, as in a compiled step, produce the bits of images that are
-// read directly: small integers, which fp16 and tf32 hold.
+// A compiled step passes f32 images with given fp16 operands. The results must have the bits of a
+// call that reads f32. All numbers are small integers, which fp16 and tf32 represent exactly.
 TEST_F(ImplicitGemmTmaOnCuda, GivenFactorsHaveTheBitsOfImagesOfF32) {
   for (const char* text : kProblems) {
     Conv2dProblem z = Conv2dProblem::parse(text);
@@ -288,8 +289,8 @@ TEST_F(ImplicitGemmTmaOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   }
 }
 
-// Without a split, the blocks store dw themselves (whole rows, unaligned rows, rows in pieces);
-// also with several parts.
+// If the sum is not divided, the blocks store dw themselves: as whole rows, unaligned rows, or
+// parts of rows. The last problem has a divided sum.
 TEST_F(ImplicitGemmTmaOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
   std::size_t turn = 0;
   for (const char* text :
@@ -303,7 +304,7 @@ TEST_F(ImplicitGemmTmaOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
       Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
       for (Operand& in : operands.in) {
         if (!in.values.defined()) continue;
-        // So few that every sum is a number that fp16 and bf16 hold.
+        // Only every seventh element is 1, so that fp16 and bf16 represent every sum exactly.
         Tensor few = Tensor::zeros(in.values.shape());
         auto* const to = few.data<float>();
         for (std::int64_t i = 0; i < few.numel(); ++i) to[i] = i % 7 == 0 ? 1.0f : 0.0f;

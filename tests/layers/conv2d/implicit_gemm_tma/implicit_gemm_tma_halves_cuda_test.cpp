@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_halves_cuda_test.cpp: f32 by three fp16 products through TMA: every kernel and
-// every sharing of patches against the double reference, epilogues, refusals.
+// implicit_gemm_tma_halves_cuda_test.cpp: tests f32 convolution by three fp16 products with TMA.
+// Compares every kernel, and each way in which blocks share loaded pixels, with the reference in
+// double. Also tests epilogues and refusals.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -31,8 +32,9 @@ const Conv2dAlgorithm& algorithm() {
 
 constexpr Direction kGathers[] = {Direction::forward, Direction::backward_data};
 
-// Small problems. On the eight SMs of the emulation each kernel and sharing is chosen for one of
-// them. Strides, dilation, odd channels, sums longer than 256 terms.
+// Small problems with strides, dilation, odd channel counts, and sums longer than 256 terms. On the
+// eight SMs of the emulation, each kernel, and each way in which blocks share loaded pixels, is
+// chosen for one of them.
 const char* const kProblems[] = {
     "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1",
     "n=1,c=72,h=6,w=7,k=24,r=3,s=3,stride=2,pad=1",
@@ -135,8 +137,8 @@ TEST_F(ImplicitGemmTmaHalvesOnCuda, AgreesWithTheReferenceInEveryKernel) {
   }
 }
 
-// Cases: blocks write dw directly, as whole rows or pieces of rows; or blocks write parts that are
-// added.
+// Cases: blocks write dw directly, as whole rows or as parts of rows; or blocks write partial sums,
+// which another kernel adds.
 TEST_F(ImplicitGemmTmaHalvesOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
   for (const char* text : {"n=1,c=131,h=7,w=7,k=70,r=3,s=3,pad=1", "n=5,c=3,h=7,w=5,k=130,r=5,s=5",
                            "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1"}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_moments_cuda_test.cpp: mean and spread of the channels that the forward of
-// implicit_gemm_tma computes for a batch norm, against double sums over the stored numbers. Cases:
-// every kernel, split sums, partial tiles, data with an offset and with heavy tails. Also a batch
-// norm that gets them against one that reads the images itself.
+// implicit_gemm_tma_moments_cuda_test.cpp: tests mean and variance of the channels, which the
+// forward pass of implicit_gemm_tma computes for a batch norm. Compares them with sums in double
+// over the stored y. Cases: every kernel, divided sums, partial tiles, data with an offset and with
+// heavy tails. Also compares a batch norm that receives them with one that reads the images itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,10 +33,10 @@ constexpr ActivationLayout kLast = ActivationLayout::channels_last;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kU = 0x1p-24;
 
-// On the eight SMs of the emulation: every shape of kGatherShapes except the narrow one. Cases:
-// several tiles for each block, fewer tiles than blocks, tiles with rows that are not pixels,
-// several images in a tile. Also columns after the last channel, numbers of column tiles that do
-// not divide that of the blocks, and split sums.
+// On the eight SMs of the emulation, these problems use every tile shape of kGatherShapes except
+// the narrow one. Cases: several tiles per block, fewer tiles than blocks, tile rows without a
+// pixel, several images in a tile. Other cases: columns after the last channel, numbers of column
+// tiles that do not divide the number of blocks, and divided sums.
 constexpr const char* kProblems[] = {"n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
                                      "n=3,c=40,h=15,w=22,k=24,r=1,s=1",
                                      "n=6,c=3,h=9,w=23,k=72,r=1,s=1",
@@ -76,14 +76,14 @@ Conv2dProblem problem_of(const char* text) {
 }
 
 GatherPlan plan_of(const Conv2dProblem& z) {
-  // As on the emulation, and as on an H100 and an H200.
+  // Returns the tiling for 8 SMs on the emulation, and for the 132 SMs of an H100 or H200 on a GPU.
   const Machine machine{.multiprocessors = testing::is_emulated() ? 8 : 132};
   return plan_gather(as_one_line(z), Direction::forward, machine);
 }
 
 enum class Data { normal, offset, heavy_tails };
 
-// Returns the offset of y: the bias, some hundred times as large as the deviation.
+// Returns a bias that gives y an offset of some hundred standard deviations.
 float offset_of(Data data) { return data == Data::offset ? 300.0f : 0.0f; }
 
 class Call {
@@ -145,8 +145,8 @@ class Call {
   Tensor factors_, w_, b_;
 };
 
-// Moments of one channel: count, mean and squares about it; `largest` magnitude; what the parts
-// hold.
+// Moments of one channel: the count, the mean, the sum of squares about the mean, and the largest
+// magnitude. `held` is the sum that the partial results hold.
 struct Moments {
   double count = 0, mean = 0, squares = 0, largest = 0, held = 0;
 };
@@ -187,9 +187,10 @@ Moments of_parts(const Tensor& moments, std::int64_t channel) {
   return out;
 }
 
-// Checks the bounds of channel_moments.cuh. L: three merges of lanes, eight of warps, and the tiles
-// of a block, at most all tiles. With split sums, a thread adds up to 64 differences from a shift
-// and a block 32 of these; the parts hold the sum of their squares.
+// Checks the error bounds of channel_moments.cuh. `merges` counts the merges of partial moments:
+// three between lanes, eight between warps, and one per tile of a block. If sums are divided, a
+// thread adds up to 64 differences from a shift, and a block adds 32 such sums; the parts hold the
+// sum of their squares.
 void check(const Moments& got, const Moments& want, double merges, bool in_parts,
            const std::string& where) {
   EXPECT_EQ(got.count, want.count) << where;
@@ -257,8 +258,8 @@ struct Norm {
   Tensor y, mean, inverse, running_mean, running_variance;
 };
 
-// The mean may be off by e, the deviation also by e and by a fraction of itself: so a normalised
-// number by some e / deviation. `merges` of the bound are few here.
+// If the mean is off by e and the deviation by e plus a small fraction of itself, a normalised
+// number is off by about e / deviation. Few merges occur here, so e is small.
 TEST_F(ForwardMomentsOnCuda, ABatchNormThatIsGivenThemDoesWhatItDoesAlone) {
   for (const Data data : {Data::normal, Data::offset, Data::heavy_tails}) {
     const Conv2dProblem z = problem_of("n=4,c=16,h=13,w=11,k=40,r=3,s=3,pad=1");

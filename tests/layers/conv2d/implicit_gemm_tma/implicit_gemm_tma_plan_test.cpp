@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_plan_test.cpp: the arithmetic of implicit_gemm_tma: each output is in one tile,
-// each product occurs once, and taps read only loaded pixels.
+// implicit_gemm_tma_plan_test.cpp: tests the index arithmetic of implicit_gemm_tma: each output is
+// in one tile, each product occurs once, and taps read only loaded pixels.
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,8 @@ std::vector<Conv2dProblem> problems() {
 
 std::vector<Machine> machines() { return {kEmulated, Machine{}}; }
 
-// The input pixels and taps that each output of a phase needs, in one dimension.
+// For each output of a phase of dx or y, the taps that it needs and the input pixels that they
+// read, along one axis.
 using Products = std::set<std::tuple<int, int, int>>;  // output, tap, pixel that is read
 
 Products products_of(const Line& line) {
@@ -82,7 +83,7 @@ TEST(ImplicitGemmTmaPlan, LinesMeetEachProductOfBackwardDataOnce) {
   }
 }
 
-// Checks that every tap occurs once, and that its pixels are where its shift points.
+// Checks that every tap occurs once, and that the shift of a tap leads to the pixels that it reads.
 void check_taps(const TapSets& taps, const Geometry& g, int pitch) {
   std::set<int> met;
   for (int i = 0; i < taps.phases; ++i) {
@@ -111,7 +112,8 @@ void check_taps(const TapSets& taps, const Geometry& g, int pitch) {
   }
 }
 
-// A row of a patch is read past its end: the pixels there must be the zeros that it needs.
+// Taps read beyond the end of a row in shared memory. The pixels there must be the zeros of the
+// padding.
 TEST(ImplicitGemmTmaPlan, WholeLinesShareTheZerosBetweenThem) {
   int shared = 0;
   for (const int size : {1, 2, 5, 7, 14}) {
@@ -204,7 +206,8 @@ TEST(ImplicitGemmTmaPlan, BoxesOfBackwardWeightHoldEachPixelOnce) {
         EXPECT_EQ(plan.tiles_w, ceil_div(static_cast<int>(z.q()), plan.width));
         EXPECT_EQ(plan.tiles_h, ceil_div(static_cast<int>(z.p()), plan.height));
         EXPECT_EQ(plan.tiles_n, ceil_div(static_cast<int>(z.n), plan.images));
-        // Pixels of dy next to a box must be outside its tensor, else they would count twice.
+        // A TMA box may extend beyond its pixels of dy. The additional elements must be outside of
+        // the tensor (zeros), else they would count twice.
         if (plan.errors_w > plan.width) {
           EXPECT_TRUE(plan.columns_apart ? z.q() % plan.width == 0 : plan.width == z.q());
         }

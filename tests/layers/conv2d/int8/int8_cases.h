@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_cases.h: convolutions on integers for tests: those of the common test cases.
+// int8_cases.h: convolutions on integers, made from the test cases that all algorithms share.
 #pragma once
 
 #include <gtest/gtest.h>

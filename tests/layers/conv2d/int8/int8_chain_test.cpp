@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_chain_test.cpp: a chain of convolutions on integers produces the codes of its single layers,
-// bit by bit: on each instruction set, with and without VNNI, with one and two threads.
+// int8_chain_test.cpp: tests that a chain of convolutions on integers computes the same codes as
+// the single layers, bit by bit: with each instruction set, with and without VNNI, with one and two
+// threads.
 #include "layers/conv2d/int8_chain.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +85,7 @@ class RandomChain {
     return std::ranges::any_of(layers_.front().scales, [](double s) { return s < 0; });
   }
 
-  // Runs each convolution by its algorithm, then takes the largest code of each window.
+  // Runs each convolution as a single layer, then takes the largest code of each pooling window.
   Tensor one_by_one() const {
     const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
     Tensor x = images_;
@@ -129,7 +130,7 @@ class RandomChain {
     return y;
   }
 
-  // Returns the difference of two outputs; lanes after the last channel are unspecified.
+  // Compares two outputs without the lanes after the last channel, which are unspecified.
   std::string difference(const Tensor& a, const Tensor& b) const {
     const Conv2dProblem& z = layers_.back().problem;
     const std::int64_t pixels = (z.p() / 2) * (z.q() / 2), blocks = ceil_div(z.k, kChannelBlock);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_cuda_test.cpp: convolution on integers on CUDA: codes are those of double arithmetic, for
-// every algorithm, with every epilogue, and the same in two runs.
+// int8_cuda_test.cpp: tests convolution on integers on CUDA. For every algorithm and every
+// epilogue, the codes are those of double arithmetic, and two runs give the same codes.
 #include "layers/conv2d/execute.h"
 #include "tests/layers/conv2d/int8/int8_cases.h"
 #include "tests/support/cases.h"
@@ -18,7 +18,8 @@ constexpr const char* kTypes[] = {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:f32
 
 class Int8OnCuda : public testing::CudaTest {};
 
-// Checks all algorithms that take the problem; returns their number. A failure is reported once.
+// Checks all algorithms that accept the problem and returns how many there are. Reports only the
+// first failure.
 int check_all(Int8Case& one) {
   int algorithms = 0;
   for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cuda).entries()) {
@@ -89,7 +90,8 @@ TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticOnLayersOfNetworks) {
   }
 }
 
-// Every shape of blocks, and all tiles: with these sizes each tile is the cheapest one once.
+// The weights have every block shape. The problems are random, so that different tiles are the
+// cheapest.
 TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmetic) {
   const bool small = testing::is_emulated();
   int run = 0;
@@ -110,8 +112,8 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmetic) {
   EXPECT_GT(run, small ? 20 : 200);
 }
 
-// Each tile is the cheapest one for one of these sizes. The sizes also cover several segments and
-// images, rows and parts of rows, and matrix products.
+// For each tile there is a problem for which it is the cheapest. The problems also cover several
+// segments of pixels, several images, whole and partial rows, and 1x1 kernels (matrix products).
 TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmeticInEveryTile) {
   std::uint64_t i = 0;
   for (const char* text :
@@ -135,8 +137,9 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmeticInEveryTile) {
   }
 }
 
-// The sum and the bias are some hundred times as large as the code, whose fraction is very close to
-// 1/2. In f32 many codes would be wrong, so these are computed in double.
+// Accumulator and bias are some hundred times as large as the resulting code, and the code's
+// fraction is very close to 1/2. f32 would round many codes wrongly, so kernels compute such codes
+// in double.
 TEST_F(Int8OnCuda, CodesNearTiesAreThoseOfDoubleArithmetic) {
   for (const char* text : {"c=64,h=3,w=3,k=256,r=3,s=3", "c=256,h=9,w=9,k=256,r=9,s=9,groups=256",
                            "c=64,h=3,w=3,k=256,r=3,s=3,weights=blocks16x1:5000"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_test.cpp: convolution on integers: sums are exact, codes are those of double arithmetic, on
-// each instruction set, with and without VNNI, with one and two threads.
+// int8_test.cpp: tests convolution on integers: sums are exact, and codes are those of double
+// arithmetic, with each instruction set, with and without VNNI, with one and two threads.
 #include "tests/layers/conv2d/int8/int8_cases.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
@@ -77,7 +77,8 @@ TEST_F(Int8, BlockSparseGroups) {
   }
 }
 
-// Lines of more pixels than a tile, of exactly as many, one row of channels and several.
+// Rows have fewer pixels than a tile, as many, or more; the channels need one row of blocks, or
+// several.
 TEST_F(Int8, BlockSparseTilesOfEveryWidth) {
   for (int width = 1; width <= 60; ++width) {
     for (const char* rest :
@@ -108,7 +109,7 @@ TEST_F(Int8, CodesAreThoseOfDoubleArithmeticOnLayersOfNetworks) {
   }
 }
 
-// 255 * 127 * 2 does not fit into 16 bits: kernels that add pairs there would saturate.
+// A kernel that adds pairs of products in 16 bits would saturate: 255 * 127 * 2 exceeds 16 bits.
 TEST_F(Int8, TheLargestSumsAreExact) {
   for (const char* text : {"n=1,c=64,h=6,w=6,k=32,r=3,s=3,pad=1", "n=3,c=256,h=1,w=1,k=20",
                            "n=1,c=4,h=9,w=20,k=18,r=5,s=5,stride=2"}) {
@@ -153,7 +154,8 @@ TEST_F(Int8, AlgorithmsAreCompleteAndTakeAnEmptyBatch) {
   EXPECT_GE(algorithms, 3);
 }
 
-// Steps that are powers of two put many sums exactly between two codes; rounding is half to even.
+// With step sizes that are powers of two, many sums are exactly between two codes. Such ties round
+// to the even code.
 TEST_F(Int8, TiesRoundToEven) {
   const auto problem = with_types(Conv2dProblem::parse("c=16,h=4,w=4,k=16"), "u8:i8:i32:i8");
   const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
@@ -188,8 +190,8 @@ TEST_F(Int8, TiesRoundToEven) {
   }
 }
 
-// Next to a tie f32 rounds to one side or the other. Sums of 2^24 and more are rounded first, and
-// so are products of many codes, which a residual subtracts again.
+// Close to a tie, f32 arithmetic may choose the wrong code. f32 also rounds sums of 2^24 and more,
+// and large scaled sums from which a residual is then subtracted.
 TEST_F(Int8, CodesNextToTiesAreThoseOfDoubleArithmetic) {
   for (const char* text : {"c=64,k=502,h=1,w=3", "c=1040,k=251,h=1,w=1",
                            "c=502,k=502,groups=502,h=3,w=3,r=3,s=3,pad=1"}) {
@@ -203,7 +205,8 @@ TEST_F(Int8, CodesNextToTiesAreThoseOfDoubleArithmetic) {
           if (turn++ % 3 == 1) options.residual = DType::f32;
           if (turn % 3 == 1) options.residual = DType::u8;
           options.bias = options.residual != DType::f32;
-          // Steps of many digits: round ones make ties that the last bit of double decides.
+          // The step size has many digits. With a round step size, exact ties would occur, which
+          // the last bit of a double would decide.
           if (!options.bias) options.step = extreme ? 4.7713113713 : 1.0371137e-3;
           Int8Case one(with_types(Conv2dProblem::parse(text), types), options, 9);
           EXPECT_GE(check_everywhere(one), 1);
@@ -214,7 +217,8 @@ TEST_F(Int8, CodesNextToTiesAreThoseOfDoubleArithmetic) {
   }
 }
 
-// Sums far beyond all codes, and beyond 2^15 of them, where 32 bits end.
+// Sums are far larger than any code. Some exceed 2^15 times the largest code, where 32-bit
+// arithmetic would overflow.
 TEST_F(Int8, WhatDoesNotFitIsClipped) {
   for (const char* types : {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:i8"}) {
     for (const double step : {1e-1, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-6, 1e-9, 1e-20}) {
@@ -230,7 +234,8 @@ TEST_F(Int8, WhatDoesNotFitIsClipped) {
   }
 }
 
-// Tiles with the same taps run in one call: lines of all widths, with untouched neighbours.
+// Tiles with the same taps run in one call. Rows have every width; memory next to them must stay
+// untouched.
 TEST_F(Int8, LinesOfEveryWidth) {
   std::uint64_t turn = 0;
   for (int width = 1; width <= 130; width += width < 30 ? 1 : 7) {
@@ -247,7 +252,7 @@ TEST_F(Int8, LinesOfEveryWidth) {
   }
 }
 
-// A NaN bias produces the lowest code, an infinite one the last.
+// If the bias is NaN, y is the lowest code; if the bias is +infinity, y is the highest code.
 TEST_F(Int8, BiasesThatAreNoNumbers) {
   const auto problem = with_types(Conv2dProblem::parse("c=16,h=4,w=5,k=16"), "u8:i8:i32:u8");
   const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
@@ -286,7 +291,8 @@ TEST_F(Int8, BiasesThatAreNoNumbers) {
   }
 }
 
-// Shares are relative to the peak of byte products, so none exceeds it.
+// The peak share in a cost estimate is relative to the peak of int8 products, so no share
+// exceeds 1.
 TEST_F(Int8, CostsAreShareOfThePeakOfBytes) {
   for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
     for (const char* file : {"resnet18", "mobilenet_v2", "edge_cases"}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// auto_choice_cuda_test.cpp: the algorithm that `auto` takes on a GPU such as an H200, for layers
-// where the fastest is 15 % to three times as fast as the next. So a new fit of the costs cannot
-// lose these choices. Estimates depend on the number of SMs: elsewhere the cases are skipped, and
-// ctest runs them once on an emulation of as many (cuda_choices).
+// auto_choice_cuda_test.cpp: tests which algorithm `auto` chooses on a GPU like an H200, for layers
+// where the fastest algorithm is 15 % to three times as fast as the next. A new fit of the cost
+// estimates must not change these choices. Estimates depend on the number of SMs, so the cases are
+// skipped on other GPUs; ctest runs them once on an emulation with 132 SMs (cuda_choices).
 #include <gtest/gtest.h>
 
 #include <string>
@@ -68,8 +68,8 @@ TEST_F(AutoChoiceOnCuda, LargeKernels) {
   });
 }
 
-// ResNet-18 with one image: with winograd_f4x3_halves in these layers its inference takes 12 %
-// longer in f32 and 47 % in TF32.
+// These are layers of ResNet-18 with one image. With winograd_f4x3_halves in all of them, inference
+// takes 12 % longer in f32 and 47 % longer in TF32.
 TEST_F(AutoChoiceOnCuda, PreparedWeightsOfOneImage) {
   expect_fastest({
       {"n=1,c=64,h=56,w=56,k=64,r=3,s=3,pad=1", kForward, "winograd_f4x3"},
@@ -87,7 +87,8 @@ TEST_F(AutoChoiceOnCuda, ManyChannelsOnSmallPlanes) {
       {"n=1,c=256,h=14,w=14,k=256,r=3,s=3,pad=1", kDw, "few_pixels"},
       {"n=32,c=512,h=7,w=7,k=512,r=3,s=3,pad=1,dtype=bf16", kDw, "im2col_gemm"},
       {"n=1,c=512,h=7,w=7,k=512,r=3,s=3,stride=2,pad=1,groups=32", kDw, "implicit_gemm"},
-      // Rows of 10 pixels, which Winograd's passes read and write one by one.
+      // Rows have 10 pixels; the transforms of Winograd read and write such rows element by
+      // element.
       {"n=32,c=144,h=10,w=10,k=1280,r=3,s=3,pad=1", kDx, "implicit_gemm_tma_halves",
        WeightUse::once},
       {"n=32,c=72,h=7,w=7,k=512,r=3,s=3,pad=1,precision=tf32,layout=channels_last", kForward,
@@ -95,7 +96,8 @@ TEST_F(AutoChoiceOnCuda, ManyChannelsOnSmallPlanes) {
   });
 }
 
-// Images with much memory traffic: passes of Winograd and of the gathered product cost more.
+// Large images cause much memory traffic, which makes the transforms of Winograd and the gathering
+// of pixels slow.
 TEST_F(AutoChoiceOnCuda, LargeImages) {
   expect_fastest({
       {"n=32,c=64,h=224,w=224,k=64,r=3,s=3,pad=1", kForward, "implicit_gemm_tma_halves"},
@@ -127,7 +129,8 @@ TEST_F(AutoChoiceOnCuda, Planes) {
   });
 }
 
-// Few pixels in tf32, where a cuBLAS product waits for the previous kernel.
+// Problems with few pixels in tf32: a cuBLAS product has to wait for the previous kernel, which
+// takes much of the time.
 TEST_F(AutoChoiceOnCuda, PointsOfChannelsLast) {
   expect_fastest({
       {"n=1,c=16,h=20,w=16,k=96,precision=tf32,layout=channels_last", kDx, "cluster_gemm"},
@@ -136,7 +139,8 @@ TEST_F(AutoChoiceOnCuda, PointsOfChannelsLast) {
   });
 }
 
-// Strides that skip pixels: a copy omits them, a thread waits for them.
+// With strides that skip pixels, TMA loads only the needed pixels, while threads that load pixels
+// wait for skipped ones.
 TEST_F(AutoChoiceOnCuda, Strides) {
   expect_fastest({
       {"n=32,c=1280,h=40,w=40,k=224,stride=2,dtype=bf16,types=bf16:f32:f32:bf16,"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_time_emulation_test.cpp: the parts of costs on a GPU: blocks distributed over SMs, matrix
-// products, preparation (test_emulation).
+// device_time_emulation_test.cpp: tests the terms of GPU cost estimates: blocks distributed over
+// SMs, matrix products, preparation of weights (program test_emulation).
 #include <gtest/gtest.h>
 
 #pragma GCC diagnostic push  // warnings that nvcc does not print
@@ -29,7 +29,8 @@ TEST(DeviceTime, ALongDepthOfASingleProductIsCut) {
   Products many = one;
   many.batch = 2;  // no library splits the reduction of a batch
   EXPECT_LT(2 * f32_products_us(one), f32_products_us(many));
-  // The split costs an addition pass, so that a short reduction stays whole.
+  // Dividing a short sum among blocks does not pay off, because adding the parts takes another
+  // pass.
   const Products small{.m = 16, .n = 16, .k = 64};
   Products two = small;
   two.batch = 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// workspace_test.cpp: the memory that algorithms need in addition to their operands is bounded by
-// these, for extreme strides, dilations and paddings, too. Nothing is allocated here.
+// workspace_test.cpp: tests bounds on the workspace of algorithms, also for extreme strides,
+// dilations and paddings. The test allocates no workspace.
 #include <gtest/gtest.h>
 
 #include "layers/conv2d/algorithm.h"
@@ -9,7 +9,8 @@
 namespace convscope {
 namespace {
 
-// Few operations and small operands; sizes of the geometry reach int32 and beyond.
+// These problems have few operations and small operands, but strides, dilations and paddings up to
+// the range of int32.
 constexpr const char* kExtremes[] = {
     "n=2,c=8,h=5,w=7,k=16,r=3,s=3,stride=1x2147483647",
     "n=2,c=8,h=5,w=7,k=16,r=3,s=3,stride=2147483647x1,pad=1",
@@ -39,11 +40,11 @@ constexpr const char* kExtremes[] = {
     "n=2,c=64,h=9,w=9,k=64,r=9,s=9,stride=1x2147483647,pad=4",
 };
 
-// Threads have panels of up to some hundred KiB, independent of the operands.
+// Each thread may have panels of up to some hundred KiB, whatever the size of the operands.
 constexpr double kForThreads = 48 << 20;
 constexpr double kTimesOperands = 64;
 
-// Returns all types and layouts in which an algorithm might take the problem.
+// Returns the problem in all types and layouts that an algorithm might accept.
 std::vector<Conv2dProblem> forms(const Conv2dProblem& dense) {
   std::vector<Conv2dProblem> out;
   for (const ActivationLayout layout : kActivationLayouts) {
@@ -100,7 +101,7 @@ TEST(Conv2dWorkspace, IsBoundedByTheOperandsForExtremeGeometry) {
   }
 }
 
-// A stride beyond the image costs nothing where y has only one row or column.
+// If y has only one row or column, a stride beyond the image must not increase the workspace.
 TEST(Conv2dWorkspace, DirectTakesStridesPastTheImage) {
   const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("direct");
   for (const Direction direction : kDirections) {
