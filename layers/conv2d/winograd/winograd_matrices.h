@@ -8,18 +8,18 @@
 // multiplications replace the 3 M of the textbook's sums. The last "point" is infinity, which
 // stands for the highest coefficient. Evaluation at a point a is the row
 //   A_a = (1, a, .., a^(M-1))        G_a = (1, a, a^2) / N_a       at infinity (0, .., 0, 1).
-// Interpolation assigns each point its Lagrange polynomial. Row B_a has the coefficients of
+// Interpolation assigns each point its Lagrange polynomial. Row a of B^T has the coefficients of
 //   product over points b != a of (z - b),     N_a = product over b != a of (a - b).
-// At infinity, B_a has those of the product over all points b of (z - b). The sum to compute is
-//   sum over i, j of u_i g_j d_(i+j) = sum over points of (A u)(G g)(B d).
+// At infinity, the row has those of the product over all points b of (z - b). The sum to compute is
+//   sum over i, j of u_i g_j d_(i+j) = sum over points of (A u)(G g)(B^T d).
 // The equation holds for all u, g and d, so the sum can be solved for y or dg (Winograd 1980):
-//   y  = A^T [(G g) . (B d)]    forward; for dx the same with flipped, transposed weights
-//   dg = G^T [(A dy) . (B d)]   the gradient of the weights: F(3, M), with the very same matrices
+//   y  = A^T [(G g) . (B^T d)]    forward; for dx the same with flipped, transposed weights
+//   dg = G^T [(A dy) . (B^T d)]   the gradient of the weights: F(3, M), with the very same matrices
 // In two dimensions each matrix is applied to columns and then to rows.
 //
 // Points. M = 2: 0, 1, -1, infinity (Lavin & Gray 2015, arXiv 1509.09308): all constants are 1 or
 // 1/2. M = 4: 0, +-sqrt(1/2), +-sqrt(2), infinity instead of 0, +-1, +-2: pairs of reciprocal
-// points keep the powers in A and the products in B near 1, so that less of each float is lost
+// points keep the powers in A and the products in B^T near 1, so that less of each float is lost
 // (S. A. Alam et al. 2022, arXiv 2201.10369, on points c, -c, 1/c, -1/c; the inference library
 // ncnn uses the same points).
 //
@@ -44,12 +44,12 @@ struct Matrices<2> {  // rows: 0, 1, -1, infinity
       {0, 1},
   };
   static constexpr float kG[4][3] = {
-      {1, 0, 0},  // row 0 of G and of B are both negated: N_0 = -1
+      {1, 0, 0},  // row 0 of G and of B^T are both negated: N_0 = -1
       {0.5f, 0.5f, 0.5f},
       {0.5f, -0.5f, 0.5f},
       {0, 0, 1},
   };
-  static constexpr float kB[4][4] = {
+  static constexpr float kBt[4][4] = {
       {1, 0, -1, 0},  // -(z - 1)(z + 1)
       {0, 1, 1, 0},   // z (z + 1)
       {0, -1, 1, 0},  // z (z - 1)
@@ -73,7 +73,7 @@ struct Matrices<4> {                                  // rows: 0, p, -p, q, -q, 
       {1.0f / 6, -kQ / 6, 1.0f / 3},
       {0, 0, 1},
   };
-  static constexpr float kB[6][6] = {
+  static constexpr float kBt[6][6] = {
       {1, 0, -2.5f, 0, 1, 0},     // (z^2 - 1/2)(z^2 - 2)
       {0, -kQ, -2, kP, 1, 0},     // z (z + p)(z^2 - 2)
       {0, kQ, -2, -kP, 1, 0},     // z (z - p)(z^2 - 2)
@@ -96,7 +96,7 @@ struct Matrices<6> {  // rows: 0, 1, -1, 2, -2, 1/2, -1/2, infinity
       {0, 0, 0, 0, 0, 1},
   };
   static constexpr float kG[8][3] = {
-      {1, 0, 0},                          // N_0 = -1: row 0 of G and of B are both negated
+      {1, 0, 0},                          // N_0 = -1: row 0 of G and of B^T are both negated
       {-2.0f / 9, -2.0f / 9, -2.0f / 9},  // N_1 = -9/2
       {-2.0f / 9, 2.0f / 9, -2.0f / 9},
       {1.0f / 90, 1.0f / 45, 2.0f / 45},  // N_2 = 90
@@ -105,7 +105,7 @@ struct Matrices<6> {  // rows: 0, 1, -1, 2, -2, 1/2, -1/2, infinity
       {32.0f / 45, -16.0f / 45, 8.0f / 45},
       {0, 0, 1},
   };
-  static constexpr float kB[8][8] = {
+  static constexpr float kBt[8][8] = {
       {1, 0, -5.25f, 0, 5.25f, 0, -1, 0},        // -(z^2 - 1)(z^2 - 4)(z^2 - 1/4)
       {0, 1, 1, -4.25f, -4.25f, 1, 1, 0},        // z (z + 1)(z^2 - 4)(z^2 - 1/4)
       {0, -1, 1, 4.25f, -4.25f, -1, 1, 0},       // z (z - 1)(z^2 - 4)(z^2 - 1/4)

@@ -74,8 +74,7 @@ TEST_F(Operators, ExplainGivesAVerdictForEveryAlgorithm) {
   EXPECT_EQ(verdicts[0].workspace_bytes, 8 * sizeof(float));
   EXPECT_EQ(verdicts[0].prepared_bytes, 8 * 4 * 3 * sizeof(float));
   EXPECT_FALSE(verdicts[1].chosen);
-  EXPECT_EQ(verdicts[1].reason,
-            "auto takes it only as a last resort");
+  EXPECT_EQ(verdicts[1].reason, "auto takes it only as a last resort");
 }
 
 TEST_F(Operators, MeasureTimesOnceAndRemembersUnderTheOperation) {

@@ -3,7 +3,7 @@
 // 16 multiplications instead of 36. It is the small version of winograd_f4x3, easy to read and to
 // check by hand.
 //
-// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 2x2
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B^T x[c] B) ] A, tile by tile: 2x2
 //            outputs from the 4x4 inputs around them, 0 outside the image. In one dimension,
 //            in full:
 //              m1 = (d0 - d2) g0                     y0 = m1 + m2 + m3
@@ -12,7 +12,7 @@
 //              m4 = (d3 - d1) g2                     y0 = d0 g0 + d1 g1 + d2 g2,
 //                                                    y1 = d1 g0 + d2 g1 + d3 g2 take 6
 // Textbook   for each tile, k:  m[4,4] = 0
-//              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
+//              for each c:      m += (G * w[k,c] * G^T) . (B^T * x_tile[c] * B)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
 // Method     as winograd_f4x3_cpu.cpp, with 16 points instead of 36
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y in NCHW16c (groups
@@ -23,14 +23,14 @@
 // Cost       FLOPs = 2 * 16 tiles K C/G, plus the transforms; bytes = the three tensors once;
 //            workspace = U or V, and V or U + M for each thread; compute-bound
 // Numerics   sums and differences of 2 or 3 values, and constants 1/2. In one dimension an error
-//            grows by at most ||A^T|| ||G|| ||B|| = 3 * 1.5 * 2; measured errors are about those of
-//            the direct sum. The error bound of chains, 8 (framework/simd/sum_chain.h), is doubled,
+//            grows by at most ||A^T|| ||G|| ||B^T|| = 3 * 1.5 * 2; measured errors are near those
+//            of the direct sum. The error bound of chains, 8 (framework/simd/sum_chain.h), is doubled,
 //            because 7.9 was measured where roundings have random signs. On any data an error may
 //            grow by 25 (see winograd_f4x3_cpu.cpp); 15 eps were measured on equal values. Same
 //            bits on each run and for any number of threads. Results are exact on integers while
 //            all sums of quarters are, but the algorithm does not promise exact integers.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
-//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+//            dw = G^T [sum over tiles of (A dy A^T) . (B^T x B)] G, assigned or added to
 // Choices    as in winograd_plan.h
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308, section 4.1

@@ -2,11 +2,11 @@
 // winograd_f4x3_cpu.cpp: 3x3 convolution by Winograd's F(4x4,3x3): 16 outputs of a channel pair
 // from 36 multiplications instead of 144, through transforms of inputs, kernels and outputs.
 //
-// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 4x4
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B^T x[c] B) ] A, tile by tile: 4x4
 //            outputs from the 6x6 inputs around them, 0 outside the image; winograd_matrices.h
 //            defines A, B, G
 // Textbook   for each tile, k:  m[6,6] = 0
-//              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
+//              for each c:      m += (G * w[k,c] * G^T) . (B^T * x_tile[c] * B)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
 // Method     The sum over c at each of the 36 points is a separate matrix product: [tiles, C] times
 //            [C, K]. U = G w G^T is made before the call (prepare_weights). The call works on one
@@ -35,7 +35,7 @@
 //            340 of y, a third less in NCHW16c; bytes = the three tensors once; workspace = U or V,
 //            and V or U + M for each thread; compute-bound
 // Numerics   each transform adds and subtracts terms larger than their result. In one dimension a
-//            rounding error may grow by ||A^T|| ||G|| ||B|| = 7.4 * 1.5 * 5.1 (largest row sums),
+//            rounding error may grow by ||A^T|| ||G|| ||B^T|| = 7.4 * 1.5 * 5.1 (largest row sums),
 //            in two dimensions by the square of that. Errors of random sign stay far below this
 //            worst case: the largest error over 2,000 random problems is 5.9 (f2x3: 1.2) in units
 //            of the tests' bound, so error_growth is 16. On any data an error grows by at most
@@ -46,7 +46,7 @@
 //            in A^T. Same bits on each run and for any number of threads. Not exact on integers,
 //            because sqrt(2) is irrational. A NaN spreads over its tile.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
-//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+//            dw = G^T [sum over tiles of (A dy A^T) . (B^T x B)] G, assigned or added to
 // Choices    winograd_plan.h: V + M of a block are 640 KB of L2; at least 28 tiles = 2 register
 //            tiles
 // Source     S. Winograd: Arithmetic Complexity of Computations, 1980; A. Lavin, S. Gray: Fast

@@ -2,10 +2,10 @@
 // winograd_f6x3_cpu.cpp: 3x3 convolution by Winograd's F(6x6,3x3): 36 outputs of a channel pair
 // from 64 multiplications instead of 324.
 //
-// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 6x6
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B^T x[c] B) ] A, tile by tile: 6x6
 //            outputs from the 8x8 inputs around them
 // Textbook   for each tile, k:  m[8,8] = 0
-//              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
+//              for each c:      m += (G * w[k,c] * G^T) . (B^T * x_tile[c] * B)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
 // Method     as in winograd_f4x3_cpu.cpp, with 64 points instead of 36
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y in NCHW16c (groups
@@ -15,7 +15,7 @@
 //            least 4 kernels' planes (C/G K/G >= 4)
 // Cost       FLOPs = 2 * 64 tiles K C/G; bytes = the three tensors once; workspace = U or V, and V
 //            or U + M for each thread; compute-bound
-// Numerics   in one dimension a rounding error may grow by ||A^T|| ||G|| ||B|| = 67 * 1.2 * 15
+// Numerics   in one dimension a rounding error may grow by ||A^T|| ||G|| ||B^T|| = 67 * 1.2 * 15
 //            (largest row sums; A contains the fifth power of the point 2), in two dimensions by
 //            the square of that. The largest measured errors, in units of the tests' bound: 51 with
 //            one channel, 38 over 120 random problems, 15 with 64 channels, 6 to 10 times those of
@@ -27,7 +27,7 @@
 //            transforms reduce this gain. Only 64 channels on 224x224 gained more than 5 % (8 to 10
 //            %).
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
-//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+//            dw = G^T [sum over tiles of (A dy A^T) . (B^T x B)] G, assigned or added to
 // Choices    winograd_plan.h
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308; B. Barabasz et al. 2018, arXiv 1803.10986, on the error of larger tiles

@@ -42,7 +42,7 @@ struct WinogradFinish {
 };
 
 struct WinogradTransforms {
-  // Transforms T x T pixels d of each tile to points B d B^T. `panel` is memory for [T, tiles M +
+  // Transforms T x T pixels d of each tile to points B^T d B. `panel` is memory for [T, tiles M +
   // 2, L]; x may be a view of this panel.
   void (*input)(const PixelView<const float>& x, const WinogradPoints& to, float* panel) = nullptr;
   // Transforms M x M pixels u of each tile to points A u A^T.

@@ -191,7 +191,7 @@ void input(const PixelView<const float>& x, const WinogradPoints& z, float* pane
     Vec out[kT];
 #pragma GCC unroll 8
     for (int i = 0; i < kT; ++i) in[i] = load(rows[i] + at);
-    multiply<Matrices<M>::kB, kT, kT>(in, out);
+    multiply<Matrices<M>::kBt, kT, kT>(in, out);
 #pragma GCC unroll 8
     for (int i = 0; i < kT; ++i) store(panel + i * panel_row + j * kLanes, out[i]);
   }
@@ -205,7 +205,7 @@ void input(const PixelView<const float>& x, const WinogradPoints& z, float* pane
       Vec out[kT];
 #pragma GCC unroll 8
       for (int j = 0; j < kT; ++j) in[j] = load(from + i * panel_row + j * kLanes);
-      multiply<Matrices<M>::kB, kT, kT>(in, out);
+      multiply<Matrices<M>::kBt, kT, kT>(in, out);
 #pragma GCC unroll 8
       for (int j = 0; j < kT; ++j) store(to + (i * kT + j) * z.step, out[j]);
     }

@@ -2,15 +2,15 @@
 // winograd_f2x3_cuda.cu: 3x3 convolution by Winograd's F(2x2,3x3): 4 outputs of a channel pair from
 // 16 multiplications instead of 36, through transforms of inputs, kernels and outputs.
 //
-// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 2x2
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B^T x[c] B) ] A, tile by tile: 2x2
 //            outputs from the 4x4 inputs around them, 0 outside the image; winograd_matrices.h
 //            defines A, B, G
 // Textbook   for each tile, k:  m[4,4] = 0
-//              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
+//              for each c:      m += (G * w[k,c] * G^T) . (B^T * x_tile[c] * B)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
 // Method     The sum over c at each of the 16 points is a separate matrix product, [K, C] times [C,
 //            tiles]: one batched call of cuBLAS computes all points and groups. Before this call,
-//            one kernel makes U = G w G^T and another makes V = B x B^T; after it, a kernel makes y
+//            one kernel makes U = G w G^T and another makes V = B^T x B; after it, a kernel makes y
 //            from M (winograd_passes.cuh).
 //            A thread transforms one tile of one channel in registers. The 32 tiles of a warp are
 //            neighbours, so loads share cache lines, and V and M are read and written in whole
@@ -24,12 +24,12 @@
 // Cost       FLOPs = 2 * 16 tiles K C/G, 4/9 of the textbook's; bytes = V and M written and read, 4
 //            times the bytes of x and y each way; workspace = U, V and M of one chunk of tiles.
 //            Compute-bound from about 256 channels on; with fewer channels V and M take longer
-// Numerics   sums and differences of 2 or 3 numbers and constants 1/2: ||A^T|| ||G|| ||B|| = 3 *
+// Numerics   sums and differences of 2 or 3 numbers and constants 1/2: ||A^T|| ||G|| ||B^T|| = 3 *
 //            1.5 * 2 in one dimension (largest row sums), its square in two; errors of random sign
 //            stay near those of direct sums. Same bits on each run on one GPU. Not exact on
 //            integers in general: 1/4 of large sums may round. A NaN spreads over its tile.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
-//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+//            dw = G^T [sum over tiles of (A dy A^T) . (B^T x B)] G, assigned or added to
 // Choices    kChunkBytes 400 MiB: size of V and M of a chunk. Smaller chunks would fit the L2
 //            cache, but cost more in launches and partly filled waves than they save
 //            kMaxSum 256 channels, slots of 128 to 512 tiles: sums in parts keep rounding errors

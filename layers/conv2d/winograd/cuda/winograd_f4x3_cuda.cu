@@ -2,15 +2,15 @@
 // winograd_f4x3_cuda.cu: 3x3 convolution by Winograd's F(4x4,3x3): 16 outputs of a channel pair
 // from 36 multiplications instead of 144, through transforms of inputs, kernels and outputs.
 //
-// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 4x4
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B^T x[c] B) ] A, tile by tile: 4x4
 //            outputs from the 6x6 inputs around them, 0 outside the image; winograd_matrices.h
 //            defines A, B, G
 // Textbook   for each tile, k:  m[6,6] = 0
-//              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
+//              for each c:      m += (G * w[k,c] * G^T) . (B^T * x_tile[c] * B)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
 // Method     The sum over c at each of the 36 points is a separate matrix product, [K, C] times [C,
 //            tiles]: one batched call of cuBLAS computes all points and groups. Before this call,
-//            one kernel makes V = B x B^T; after it, another makes y from M (winograd_passes.cuh).
+//            one kernel makes V = B^T x B; after it, another makes y from M (winograd_passes.cuh).
 //            U = G w G^T is made before the call of the algorithm (prepare_weights).
 //            A thread transforms one tile of one channel in registers. The 32 tiles of a warp are
 //            neighbours, so loads share cache lines, and V and M are read and written in whole
@@ -26,13 +26,13 @@
 //            tiles. Compute-bound from about 128 channels on; with fewer channels V and M take as
 //            long
 // Numerics   each transform adds and subtracts terms larger than their result: in one dimension a
-//            rounding error may grow by ||A^T|| ||G|| ||B|| = 7.4 * 1.5 * 5.1 (largest row sums),
+//            rounding error may grow by ||A^T|| ||G|| ||B^T|| = 7.4 * 1.5 * 5.1 (largest row sums),
 //            in two dimensions by the square of that. Errors of random sign stay far below that:
 //            the relative L2 error is about twice that of direct sums, below 2e-6 (tests). Same
 //            bits on each run on one GPU. Not exact on integers, because sqrt(2) is irrational. A
 //            NaN spreads over its tile.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
-//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+//            dw = G^T [sum over tiles of (A dy A^T) . (B^T x B)] G, assigned or added to
 // Choices    kChunkBytes 400 MiB: size of V and M of a chunk. Smaller chunks would fit the L2
 //            cache, but cost more in launches and partly filled waves than they save
 //            kMaxSum 256 channels, slots of 128 to 512 tiles: sums in parts keep rounding errors

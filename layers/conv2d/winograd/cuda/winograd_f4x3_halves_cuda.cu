@@ -2,10 +2,10 @@
 // winograd_f4x3_halves_cuda.cu: 3x3 convolution by Winograd's F(4x4,3x3) whose 36 matrix products
 // run on the tensor cores, each as three fp16 products that keep the digits of f32.
 //
-// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 4x4
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B^T x[c] B) ] A, tile by tile: 4x4
 //            outputs from the 6x6 inputs around them, 0 outside the image; winograd_matrices.h
 //            defines A, B, G
-// Textbook   for each tile, c:  V[36] = split(B * x_tile[c] * B^T)       # high and low fp16
+// Textbook   for each tile, c:  V[36] = split(B^T * x_tile[c] * B)       # high and low fp16
 //            for each k, c:     U[36] = split(G * w[k,c] * G^T)          # high and low fp16
 //            for each of the 36 points, one matrix product over c:
 //              M[k][tile] = sum U_low V_high + U_high V_low + U_high V_high
@@ -32,7 +32,7 @@
 //            the errors. Same bits on each run. Not exact on integers, because sqrt(2) is
 //            irrational. An infinity gives NaN, and a NaN spreads over its tile
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
-//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+//            dw = G^T [sum over tiles of (A dy A^T) . (B^T x B)] G, assigned or added to
 // Choices    kChunkBytes 400 MiB: size of V and M of a chunk. Tiles of products: 128 x 128 with
 //            three stages of 64 KiB fill shared memory; smaller tiles are used where these would
 //            leave SMs idle. The tile and the number of parts have the lowest estimated time

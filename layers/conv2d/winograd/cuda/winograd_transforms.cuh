@@ -36,7 +36,7 @@ struct MatrixA {
 template <int M>
 struct MatrixB {
   static constexpr int kColumns = M + 2;
-  static constexpr auto values() { return coefficients(Matrices<M>::kB); }
+  static constexpr auto values() { return coefficients(Matrices<M>::kBt); }
 };
 template <int M>
 struct MatrixG {
