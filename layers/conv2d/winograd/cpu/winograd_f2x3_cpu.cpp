@@ -24,7 +24,7 @@
 //            workspace = U or V, and V or U + M for each thread; compute-bound
 // Numerics   sums and differences of 2 or 3 values, and constants 1/2. In one dimension an error
 //            grows by at most ||A^T|| ||G|| ||B^T|| = 3 * 1.5 * 2; measured errors are near those
-//            of the direct sum. The error bound of chains, 8 (framework/simd/sum_chain.h), is doubled,
+//            of the direct sum. The bound of chains, 8 (framework/simd/sum_chain.h), is doubled,
 //            because 7.9 was measured where roundings have random signs. On any data an error may
 //            grow by 25 (see winograd_f4x3_cpu.cpp); 15 eps were measured on equal values. Same
 //            bits on each run and for any number of threads. Results are exact on integers while
