@@ -45,11 +45,11 @@ Augmentation augmentation(std::uint64_t seed, std::int64_t epoch, std::int64_t s
 
 std::vector<std::int64_t> balanced_order(const std::int32_t* labels, std::int64_t count,
                                          int classes, std::uint64_t seed) {
-  std::vector<std::vector<std::int64_t>> of_class(static_cast<std::size_t>(classes));
+  std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(classes));
   for (std::int64_t i = 0; i < count; ++i) {
     CONVSCOPE_CHECK(labels[i] >= 0 && labels[i] < classes, "dataset", "expected labels below ",
                     classes, ", got ", labels[i], " at index ", i);
-    of_class[static_cast<std::size_t>(labels[i])].push_back(i);
+    by_class[static_cast<std::size_t>(labels[i])].push_back(i);
   }
   // Samples are sorted by a fraction: the r-th of n samples of a class has (r + 1/2) / n.
   struct Place {
@@ -57,11 +57,11 @@ std::vector<std::int64_t> balanced_order(const std::int32_t* labels, std::int64_
     std::int64_t index;
   };
   std::vector<Place> places;
-  for (std::size_t c = 0; c < of_class.size(); ++c) {
-    shuffle(of_class[c], Generator(seed, kBalanceStream + c));
-    const auto size = static_cast<std::int64_t>(of_class[c].size());
+  for (std::size_t c = 0; c < by_class.size(); ++c) {
+    shuffle(by_class[c], Generator(seed, kBalanceStream + c));
+    const auto size = static_cast<std::int64_t>(by_class[c].size());
     for (std::int64_t r = 0; r < size; ++r) {
-      places.push_back({2 * r + 1, 2 * size, of_class[c][static_cast<std::size_t>(r)]});
+      places.push_back({2 * r + 1, 2 * size, by_class[c][static_cast<std::size_t>(r)]});
     }
   }
   std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) {

@@ -121,12 +121,12 @@ struct Parts {
   int count;
   std::int64_t rows;  // of all parts
   bool has_end;       // the last block has more to do
-  __device__ const Part<T>& of_block() const {
+  __device__ const Part<T>& block_part() const {
     int i = 0;
     while (i + 1 < count && blockIdx.x >= part[i + 1].first_block) ++i;
     return part[i];
   }
-  __device__ const Part<T>& of_row(std::int64_t row) const {
+  __device__ const Part<T>& row_part(std::int64_t row) const {
     int i = 0;
     while (i + 1 < count && row >= part[i + 1].first_row) ++i;
     return part[i];
@@ -168,7 +168,7 @@ __device__ void forward_block(const Part<T>& p) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) lsq_forward(const __grid_constant__ Parts<T> parts) {
-  const Part<T>& p = parts.of_block();
+  const Part<T>& p = parts.block_part();
   wait_for_previous_kernel();
   let_next_kernel_start();
   if (p.packed) {
@@ -231,7 +231,7 @@ __device__ void finish(const Part<T>& p, std::int64_t row, const Step<T>& step) 
 template <class T>
 __global__ void __launch_bounds__(kThreads) lsq_backward(const __grid_constant__ Parts<T> parts) {
   __shared__ double scratch[32];
-  const Part<T>& p = parts.of_block();
+  const Part<T>& p = parts.block_part();
   wait_for_previous_kernel();
   let_next_kernel_start();
   Step<T> step;  // of this block
@@ -240,13 +240,13 @@ __global__ void __launch_bounds__(kThreads) lsq_backward(const __grid_constant__
   if (threadIdx.x == 0) p.sums[blockIdx.x - p.first_block] = total;
   if (!parts.has_end || !is_last_block()) return;
   for (std::int64_t r = threadIdx.x / 32; r < parts.rows; r += kThreads / 32) {
-    const Part<T>& q = parts.of_row(r);
+    const Part<T>& q = parts.row_part(r);
     const std::int64_t row = r - q.first_row;
     if (q.dstep != nullptr) finish(q, row, parts.rows == 1 ? step : q.step_of(row));
   }
   __syncthreads();
   for (std::int64_t r = threadIdx.x; r < parts.rows; r += kThreads) {
-    const Part<T>& q = parts.of_row(r);
+    const Part<T>& q = parts.row_part(r);
     if (q.bounds.last == nullptr) continue;
     const std::int64_t row = r - q.first_row;
     const T now = parts.rows == 1 ? step.parameter : q.bounds.of(q.step[row], row);

@@ -127,9 +127,9 @@ std::vector<Tensor> weakest_masks(const std::vector<const PrunableLayer*>& layer
   std::vector<std::uint8_t> keep;  // of all pieces, layer after layer
   if (global) {
     std::vector<float> all;
-    for (const PieceScores& of_layer : scores) {
-      for (std::size_t i = 0; i < of_layer.strength.size(); ++i) {
-        all.push_back(of_layer.strength[i] / std::sqrt(static_cast<float>(of_layer.sizes[i])));
+    for (const PieceScores& pieces : scores) {
+      for (std::size_t i = 0; i < pieces.strength.size(); ++i) {
+        all.push_back(pieces.strength[i] / std::sqrt(static_cast<float>(pieces.sizes[i])));
       }
     }
     keep = drop_weakest(all, std::llround(sparsity * static_cast<double>(all.size())));

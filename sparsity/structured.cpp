@@ -79,7 +79,8 @@ std::vector<std::vector<std::uint8_t>> kept_outputs(const PrunableNetwork& netwo
   }
   if (options.distribution == SparsityDistribution::global) {
     std::vector<float> all;
-    for (const auto& of_layer : scores) all.insert(all.end(), of_layer.begin(), of_layer.end());
+    for (const auto& layer_scores : scores)
+      all.insert(all.end(), layer_scores.begin(), layer_scores.end());
     const std::vector<std::uint8_t> keep =
         drop_weakest(all, std::llround(sparsity * static_cast<double>(all.size())));
     auto from = keep.begin();

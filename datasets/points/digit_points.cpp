@@ -12,7 +12,7 @@ constexpr std::int64_t kThreshold = 64;
 const DatasetType& digits() { return dataset_types().get("synthetic_digits"); }
 
 // Returns the options of synthetic_digits: all options except `threshold`.
-Options of_images(const Options& options) {
+Options image_options(const Options& options) {
   Options out(digits().fields);
   for (const OptionField& field : digits().fields) out.set(field.name, options.get(field.name));
   return out;
@@ -31,7 +31,7 @@ CONVSCOPE_REGISTER_DATASET(
          }(),
      .load =
          [](const Options& options) {
-           const DatasetSplits images = digits().load(of_images(options));
+           const DatasetSplits images = digits().load(image_options(options));
            const std::int64_t threshold = options.integer("threshold");
            return DatasetSplits{ink_points(images.train, threshold, "digit_points"),
                                 ink_points(images.test, threshold, "digit_points")};

@@ -12,9 +12,9 @@ CONVSCOPE_REGISTER_DATASET(
      .fields = {root_field(), ink_threshold_field(0)},
      .load =
          [](const Options& options) {
-           Options of_images(dataset_types().get("mnist").fields);
-           if (options.has("root")) of_images.set("root", options.get("root"));
-           const DatasetSplits images = dataset_types().get("mnist").load(of_images);
+           Options image_options(dataset_types().get("mnist").fields);
+           if (options.has("root")) image_options.set("root", options.get("root"));
+           const DatasetSplits images = dataset_types().get("mnist").load(image_options);
            const std::int64_t threshold = options.integer("threshold");
            return DatasetSplits{ink_points(images.train, threshold, "mnist_points"),
                                 ink_points(images.test, threshold, "mnist_points")};

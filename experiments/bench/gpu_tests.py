@@ -260,11 +260,11 @@ class TestRun:
         return summary
 
     def summary(self):
-        of_name = collections.defaultdict(list)
+        units_by_name = collections.defaultdict(list)
         for unit in self.units:
-            of_name[unit.split()[0]].append(unit)
+            units_by_name[unit.split()[0]].append(unit)
         failed, counts, done = [], collections.Counter(), 0
-        for name, units in of_name.items():
+        for name, units in units_by_name.items():
             results = [self.results[unit] for unit in units if unit in self.results]
             bad = [unit for unit in units if unit in self.results and self.results[unit]["result"] == "failed"]
             failed += bad
@@ -274,7 +274,7 @@ class TestRun:
             elif len(results) == len(units):
                 counts["skipped" if all(r["result"] == "skipped" for r in results) else "passed"] += 1
         not_done = [unit for unit in self.units if unit not in self.results]
-        out = {"wanted": len(of_name), "not_done": not_done, "failed_tests": failed}
+        out = {"wanted": len(units_by_name), "not_done": not_done, "failed_tests": failed}
         if not self.tool:
             return {**{word: counts[word] for word in ("passed", "failed", "skipped")}, **out}
         here = self.results

@@ -61,24 +61,24 @@ class Doctor {
 
   std::string say() {
     if (fault_.kind == Fault::Kind::exception || fault_.kind == Fault::Kind::memory) {
-      return of_memory();
+      return diagnose_memory();
     }
     const std::string kept = matrix::fault_of_state(algorithm_, fault_.direction);
     if (!kept.empty()) return kept;
     const bool plain = fault_.problem.weight_format.is_dense();
-    for (auto ask : {&Doctor::of_threads, &Doctor::of_isa, &Doctor::of_format}) {
+    for (auto ask : {&Doctor::diagnose_threads, &Doctor::diagnose_isa, &Doctor::diagnose_format}) {
       const std::string said = (this->*ask)();
       if (!said.empty()) return said;
     }
-    if (fault_.kind == Fault::Kind::bits) return of_bits();
-    for (auto ask : {&Doctor::of_surroundings, &Doctor::of_rounding}) {
+    if (fault_.kind == Fault::Kind::bits) return diagnose_bits();
+    for (auto ask : {&Doctor::diagnose_surroundings, &Doctor::diagnose_rounding}) {
       const std::string said = (this->*ask)();
       if (!said.empty()) return said;
     }
-    const std::string known = plain ? of_known_mistakes() : "";
+    const std::string known = plain ? diagnose_known_mistakes() : "";
     if (!known.empty()) return known;
-    const std::string beside = of_reading_beside();
-    return beside.empty() ? of_places() : beside;
+    const std::string beside = diagnose_reads_outside();
+    return beside.empty() ? diagnose_places() : beside;
   }
 
  private:
@@ -94,7 +94,7 @@ class Doctor {
     return true;
   }
 
-  std::string of_memory() const {
+  std::string diagnose_memory() const {
     if (fault_.kind == Fault::Kind::exception) return cat("it ", fault_.sentence);
     const std::string& what = fault_.sentence;
     if (what.find("the output") != std::string::npos) {
@@ -107,7 +107,7 @@ class Doctor {
   }
 
   // Runs the same case with the number of threads of the fault, and with one thread.
-  std::string of_threads() const {
+  std::string diagnose_threads() const {
     constexpr int kTimes = 5;
     if (fault_.threads == 1) {
       if (fault_.kind == Fault::Kind::values && passes(fault_.problem, kTimes)) {
@@ -125,7 +125,7 @@ class Doctor {
 
   // The comparison is by bits: the errors of a race may stay below the bound, but its bits differ
   // from call to call.
-  std::string of_bits() const {
+  std::string diagnose_bits() const {
     constexpr int kTimes = 20;
     if (fault_.threads == 1) {
       return cat(y_,
@@ -149,7 +149,7 @@ class Doctor {
                " (a race); divide the outputs among threads, not the inputs");
   }
 
-  std::string of_isa() const {
+  std::string diagnose_isa() const {
     if (fault_.isa == Isa::scalar || fault_.kind != Fault::Kind::values) return "";
     set_isa(Isa::scalar);
     const bool right = passes(fault_.problem);
@@ -161,7 +161,7 @@ class Doctor {
 
   // For NCHW16c images and sparse weights, checks whether NCHW and dense weights give correct
   // results.
-  std::string of_format() const {
+  std::string diagnose_format() const {
     Conv2dProblem plain = fault_.problem;
     const ActivationLayout layout = plain.layout;
     plain.layout = ActivationLayout::nchw;
@@ -195,7 +195,7 @@ class Doctor {
   }
 
   // Tries other values in the output and in the workspace before the call.
-  std::string of_surroundings() {
+  std::string diagnose_surroundings() {
     Surroundings zero, one;
     zero.output = 0;
     one.output = 1;
@@ -232,7 +232,7 @@ class Doctor {
   }
 
   // Finds results that are NaN because the algorithm reads memory before or after an input.
-  std::string of_reading_beside() {
+  std::string diagnose_reads_outside() {
     const struct {
       const char* name;
       float Surroundings::*where;
@@ -258,7 +258,7 @@ class Doctor {
   }
 
   // Recognises an error that is only a rounding error above the bound.
-  std::string of_rounding() {
+  std::string diagnose_rounding() {
     ConvolutionCase one = case_of(fault_.problem);
     const auto terms = static_cast<double>(fault_.problem.sum_length(fault_.direction));
     const double largest = one.expect(fault_.direction, fault_.extra).largest;
@@ -346,13 +346,13 @@ class Doctor {
   }
 
   std::string sentence_of(const KnownMistake& mistake) const {
-    const bool of_dw =
+    const bool for_dw =
         fault_.direction == Direction::backward_weight && mistake.agrees_of_dw != nullptr;
-    return cat(y_, " agrees with ", of_dw ? mistake.agrees_of_dw : mistake.agrees, ": ",
-               of_dw ? mistake.cause_of_dw : mistake.cause);
+    return cat(y_, " agrees with ", for_dw ? mistake.agrees_of_dw : mistake.agrees, ": ",
+               for_dw ? mistake.cause_of_dw : mistake.cause);
   }
 
-  std::string of_known_mistakes() {
+  std::string diagnose_known_mistakes() {
     probes_.clear();
     for (const char* const text : kProbes) add_probe(Conv2dProblem::parse(text));
     std::string said = first_explanation(true);
@@ -402,7 +402,7 @@ class Doctor {
     return cat("wrong: ", places_text(fault_.problem, fault_.direction, wrong));
   }
 
-  std::string of_places() const {
+  std::string diagnose_places() const {
     return cat(y_, " agrees with no known mistake; ", wrong_places());
   }
 

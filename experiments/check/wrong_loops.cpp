@@ -24,9 +24,9 @@ void for_each_product(const Loops& loops, const Visit& visit) {
   const Index x_count = z.x_shape().numel(), w_count = z.w_shape().numel();
   const auto channel = [&](Index k, Index c) {
     switch (loops.channels) {
-      case Loops::Channels::of_group:
+      case Loops::Channels::own_group:
         return k / z.k_per_group() * per_group + c;
-      case Loops::Channels::of_first_group:
+      case Loops::Channels::first_group:
       case Loops::Channels::all:
         return c;
       case Loops::Channels::interleaved:
@@ -102,7 +102,7 @@ std::vector<double> sums_of(const Loops& loops, const matrix::ConvolutionCase& n
   if (extra && direction == Direction::forward) {
     const Index pixels = z.p() * z.q();
     for (Index i = 0; i < static_cast<Index>(out.size()); ++i) {
-      const Index k = loops.start == Loops::Start::of_first ? 0 : i / pixels % z.k;
+      const Index k = loops.start == Loops::Start::first_bias ? 0 : i / pixels % z.k;
       out[static_cast<std::size_t>(i)] = first * static_cast<double>(numbers.b().data()[k]);
     }
   } else if (extra) {

@@ -28,14 +28,14 @@ struct Loops {
     nearest,  // are replaced by the nearest border
   };
   enum class Channels {
-    of_group,        // channel g C/G + c, g = k / (K/G): correct
-    of_first_group,  // c
-    interleaved,     // g = k mod G
-    by_inputs,       // g = k / (C/G)
-    all,             // each kernel sums over all C, and reads w past its end
+    own_group,    // channel g C/G + c, g = k / (K/G): correct
+    first_group,  // c
+    interleaved,  // g = k mod G
+    by_inputs,    // g = k / (C/G)
+    all,          // each kernel sums over all C, and reads w past its end
   };
   enum class Order { nchw, nhwc };
-  enum class Start { right, left_out, twice, of_first };
+  enum class Start { right, left_out, twice, first_bias };
 
   CONVSCOPE_API explicit Loops(const Conv2dProblem& problem);
 
@@ -44,7 +44,7 @@ struct Loops {
   Range n, k, p, q, c, r, s;  // the indices that the loops visit
   Range h, w;                 // the rows and columns that the border test accepts
   Outside outside = Outside::zero;
-  Channels channels = Channels::of_group;
+  Channels channels = Channels::own_group;
   bool flip_r = false, flip_s = false;  // w[k,c,R-1-r,S-1-s]
   bool swap_axes = false;               // w[k,c,s,r]
   bool swap_channels = false;           // w[c,k,r,s]

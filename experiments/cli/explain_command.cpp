@@ -33,9 +33,9 @@ struct Arguments {
 constexpr const char* kNetwork = "25Gb";
 
 void check_words(const Arguments& arguments) {
-  const bool of_ranks = arguments.per_host > 1 || !arguments.network.empty() ||
-                        !arguments.inside.empty() || arguments.keep_share;
-  if (arguments.ranks == 0 && of_ranks) {
+  const bool has_rank_options = arguments.per_host > 1 || !arguments.network.empty() ||
+                                !arguments.inside.empty() || arguments.keep_share;
+  if (arguments.ranks == 0 && has_rank_options) {
     fail_usage("explain",
                "expected --ranks N with --network, --ranks-per-host, --inside and --keep-share, "
                "because these options describe N processes, got no --ranks");

@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-std::string of_masks(const TrainingSetup& setup) {
+std::string mask_remark(const TrainingSetup& setup) {
   if (!setup.pruner) return "";
   if (setup.remove_when_final) {
     return "runs   masked dense until the masks are final, then compact dense without the pruned "
@@ -23,7 +23,7 @@ std::string of_masks(const TrainingSetup& setup) {
          "saved";
 }
 
-std::string of_quantisers(const TrainingSetup& setup) {
+std::string quantiser_remark(const TrainingSetup& setup) {
   if (!setup.quant) return "";
   const std::int64_t begin = setup.quant->begin_step;
   if (setup.quant->on_integers && !uses_vnni() && setup.device.type == DeviceType::cpu) {
@@ -39,7 +39,7 @@ std::string of_quantisers(const TrainingSetup& setup) {
              ": numbers are rounded and multiplied in f32; neither time nor memory is saved");
 }
 
-std::string of_best(const TrainingSetup& setup) {
+std::string best_remark(const TrainingSetup& setup) {
   if (!setup.keep_best || setup.val || !setup.test) return "";
   return "warning: best.safetensors and best_acc are chosen on the test images, because there are "
          "no val images; data.val_split sets some aside";
@@ -49,7 +49,7 @@ std::string of_best(const TrainingSetup& setup) {
 
 std::vector<std::string> remarks_before(const TrainingSetup& setup) {
   std::vector<std::string> lines;
-  for (const std::string& line : {of_masks(setup), of_quantisers(setup), of_best(setup),
+  for (const std::string& line : {mask_remark(setup), quantiser_remark(setup), best_remark(setup),
                                   load_warning(cores_of_others(), num_threads(), cores_online())}) {
     if (!line.empty()) lines.push_back(line);
   }

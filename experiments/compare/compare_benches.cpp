@@ -118,7 +118,7 @@ void add_unmatched(CompareResult& out, const BenchSide& first, const BenchSide& 
 
 CompareResult compare_benches(const std::vector<BenchSide>& sides) {
   CompareResult out;
-  out.of_benchmarks = true;
+  out.is_benchmark = true;
   std::vector<const Facts*> settings, environments;
   std::vector<std::string> letters, busy_sides;
   const BenchSide& first = sides.at(0);
@@ -157,7 +157,7 @@ CompareResult compare_benches(const std::vector<BenchSide>& sides) {
     if (busy > 0)
       busy_sides.push_back(cat(letters.back(), " (", busy, " of ", side.rows.size(), ")"));
   }
-  out.of_several_files =
+  out.has_several_files =
       std::ranges::all_of(sides, [](const BenchSide& side) { return side.files.size() > 1; });
   out.config = differing(settings);
   out.environment = differing(environments);
@@ -166,8 +166,8 @@ CompareResult compare_benches(const std::vector<BenchSide>& sides) {
                                join(busy_sides, " and "),
                                " were measured: those times may be too long"));
   }
-  const std::vector<std::string> of_machines = machine_warnings(letters, environments);
-  out.warnings.insert(out.warnings.end(), of_machines.begin(), of_machines.end());
+  const std::vector<std::string> machine_messages = machine_warnings(letters, environments);
+  out.warnings.insert(out.warnings.end(), machine_messages.begin(), machine_messages.end());
   for (std::size_t i = 1; i < sides.size(); ++i) {
     std::size_t shared = 0;
     for (const TimedRow& row : first.rows) {

@@ -150,12 +150,12 @@ MetricResult result_of(const Metric& metric, const MeanStd& first, const MeanStd
 }
 
 // Corrects the p values of one metric for the number of sides, then sets the outcomes.
-void judge(std::vector<MetricResult>& of_one_metric, const Metric& metric) {
+void judge(std::vector<MetricResult>& metric_results, const Metric& metric) {
   std::vector<double> p;
-  for (const MetricResult& result : of_one_metric) p.push_back(result.p);
+  for (const MetricResult& result : metric_results) p.push_back(result.p);
   const std::vector<double> adjusted = holm(p);
   for (std::size_t i = 0; i < p.size(); ++i) {
-    MetricResult& result = of_one_metric[i];
+    MetricResult& result = metric_results[i];
     result.p_adjusted = adjusted[i];
     if (std::isnan(p[i])) continue;
     const bool good = (result.difference > 0) == metric.more_is_better;

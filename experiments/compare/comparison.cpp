@@ -71,7 +71,7 @@ Gate gate_of(const CompareResult& comparison, double factor, bool both_ways) {
     timed[result.side] = true;
     judge(result, result.other.mean / result.first.mean, "a step");
   }
-  for (std::size_t i = 1; i < timed.size() && !comparison.of_benchmarks; ++i) {
+  for (std::size_t i = 1; i < timed.size() && !comparison.is_benchmark; ++i) {
     if (timed[i]) continue;
     out.missing.push_back(
         cat("avg_step, the time of a step, is not known for both ", letter(0), " and ", letter(i)));

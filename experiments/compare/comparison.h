@@ -62,8 +62,8 @@ struct UnmatchedRow {
 };
 
 struct CompareResult {
-  bool of_benchmarks = false;
-  bool of_several_files = false;  // every side has several: the noise between calls is known
+  bool is_benchmark = false;
+  bool has_several_files = false;  // every side has several: the noise between calls is known
   std::vector<ComparedSide> sides;
   std::vector<FactRow> config, environment;
   std::vector<std::string> warnings;  // about what is compared

@@ -112,7 +112,7 @@ TextTable facts_table(const std::vector<FactRow>& rows, const std::vector<Compar
 }
 
 TextTable result_table(const CompareResult& comparison, std::size_t side) {
-  return comparison.of_benchmarks ? row_table(comparison, side) : metric_table(comparison, side);
+  return comparison.is_benchmark ? row_table(comparison, side) : metric_table(comparison, side);
 }
 
 std::string shared_keys(const CompareResult& comparison) {
@@ -128,7 +128,7 @@ std::string shared_keys(const CompareResult& comparison) {
 TextTable all_results(const CompareResult& comparison) {
   TextTable table;
   const auto letter = [&](std::size_t side) { return comparison.sides[side].letter; };
-  if (comparison.of_benchmarks) {
+  if (comparison.is_benchmark) {
     table.columns = {{"side"}};
     for (const std::string& name : comparison.key_names) table.columns.push_back({name});
     for (const char* name : {"first_ms", "ms", "ratio", "ratio_low", "ratio_high", "p", "p_holm",

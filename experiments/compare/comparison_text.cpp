@@ -54,18 +54,18 @@ std::vector<std::string> meanings(const CompareResult& comparison) {
     return std::ranges::any_of(results,
                                [](const auto& r) { return r.outcome == Outcome::one_value; });
   };
-  if (comparison.of_benchmarks) {
+  if (comparison.is_benchmark) {
     const auto tested = [](const BenchResult& row) { return std::isfinite(row.p); };
     out.push_back("A, B: median milliseconds; a ratio above 1 is slower");
     const bool any_p = std::ranges::any_of(comparison.rows, tested);
     if (any_p) {
       out.push_back(cat("p: two-sided test of ",
-                        comparison.of_several_files
+                        comparison.has_several_files
                             ? "Welch over the logarithms of the files' medians"
                             : "Mann and Whitney over the medians of blocks of samples",
                         ", with Holm's correction for all rows; faster, slower: p < 0.05"));
     }
-    if (!std::ranges::all_of(comparison.rows, tested) && !comparison.of_several_files) {
+    if (!std::ranges::all_of(comparison.rows, tested) && !comparison.has_several_files) {
       out.push_back(
           "without p: the file has no block_medians_ms; faster, slower: the middle 80 % of the "
           "samples do not overlap");
@@ -74,7 +74,7 @@ std::vector<std::string> meanings(const CompareResult& comparison) {
       out.push_back("busy: other programs used the cores while one of the two was measured");
     }
     if (any_unknown(comparison.rows)) out.push_back("unknown: the files say nothing about noise");
-    if (!comparison.of_several_files) {
+    if (!comparison.has_several_files) {
       out.push_back(
           "noise here is only that inside each file; two calls of one program may differ by more: "
           "several files for each side, a1.json,a2.json b1.json,b2.json, show that too");
@@ -107,7 +107,7 @@ Json facts_json(const std::vector<FactRow>& rows) {
 std::string comparison_markdown(const CompareResult& comparison) {
   std::string out;
   for (const ComparedSide& side : comparison.sides) out += side_line(side) + "\n";
-  out += facts_text(comparison.of_benchmarks ? "settings" : "config", comparison.config,
+  out += facts_text(comparison.is_benchmark ? "settings" : "config", comparison.config,
                     comparison.sides);
   out += facts_text("environment", comparison.environment, comparison.sides);
   for (const std::string& warning : comparison.warnings) out += cat("\nNote: ", warning, ".\n");
@@ -116,7 +116,7 @@ std::string comparison_markdown(const CompareResult& comparison) {
     out += cat("\n", comparison.sides[side].letter, " against ", comparison.sides[0].letter,
                shared.empty() ? "" : cat(" (all rows: ", shared, ")"), ":\n\n",
                to_markdown(result_table(comparison, side)));
-    if (comparison.of_benchmarks) out += "\n" + total_text(comparison, side) + ".\n";
+    if (comparison.is_benchmark) out += "\n" + total_text(comparison, side) + ".\n";
   }
   out += "\n";
   for (const std::string& line : meanings(comparison)) out += "- " + line + "\n";
@@ -132,7 +132,7 @@ std::string comparison_latex(const CompareResult& comparison) {
   for (const ComparedSide& side : comparison.sides) out += "% " + side_line(side) + "\n";
   for (const std::string& warning : comparison.warnings) out += "% " + warning + "\n";
   for (std::size_t side = 1; side < comparison.sides.size(); ++side) {
-    if (comparison.of_benchmarks) out += "% " + total_text(comparison, side) + "\n";
+    if (comparison.is_benchmark) out += "% " + total_text(comparison, side) + "\n";
     out += to_latex(result_table(comparison, side));
   }
   return out;
@@ -143,10 +143,10 @@ std::string comparison_json(const CompareResult& comparison) {
   for (const ComparedSide& side : comparison.sides) {
     sides.push_back({{"side", side.letter},
                      {"given", side.given},
-                     {comparison.of_benchmarks ? "files" : "runs", side.files},
+                     {comparison.is_benchmark ? "files" : "runs", side.files},
                      {"complete", side.complete}});
   }
-  for (std::size_t side = 1; comparison.of_benchmarks && side < sides.size(); ++side) {
+  for (std::size_t side = 1; comparison.is_benchmark && side < sides.size(); ++side) {
     const BenchTotal total = total_of(comparison, side);
     totals.push_back({{"side", comparison.sides[side].letter},
                       {"rows", total.rows},
@@ -157,14 +157,14 @@ std::string comparison_json(const CompareResult& comparison) {
                       {"unknown", total.unknown}});
   }
   Json out = {{"format", "convscope compare 1"},
-              {"kind", comparison.of_benchmarks ? "benchmarks" : "runs"},
+              {"kind", comparison.is_benchmark ? "benchmarks" : "runs"},
               {"sides", sides},
-              {comparison.of_benchmarks ? "settings" : "config", facts_json(comparison.config)},
+              {comparison.is_benchmark ? "settings" : "config", facts_json(comparison.config)},
               {"environment", facts_json(comparison.environment)},
               {"warnings", comparison.warnings},
               {"remarks", comparison.remarks},
               {"results", Json::parse(to_json(all_results(comparison)))}};
-  if (comparison.of_benchmarks) {
+  if (comparison.is_benchmark) {
     out["totals"] = totals;
     out["unmatched"] = Json::array();
     for (const UnmatchedRow& row : comparison.unmatched) {

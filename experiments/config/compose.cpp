@@ -52,13 +52,13 @@ std::vector<std::string> split_path(std::string_view dotted) {
 // block1.conv2. Keys in the lists of a sweep are joined in the same way: sweep.grid.optim.lr=[...].
 void join_name_with_dots(std::vector<std::string>& path) {
   if (path.size() < 4) return;
-  const bool of_sweep = path[0] == "sweep" && (path[1] == "grid" || path[1] == "zip");
-  if (!of_sweep && (path[0] != "conv" || path[1] != "per_layer")) return;
+  const bool in_sweep = path[0] == "sweep" && (path[1] == "grid" || path[1] == "zip");
+  if (!in_sweep && (path[0] != "conv" || path[1] != "per_layer")) return;
   std::vector<std::string> name(path.begin() + 2, path.end());
   std::vector<std::string> joined = {path[0], path[1]};
   const std::string last = name.back();
   const bool has_direction =
-      !of_sweep && (last == "forward" || last == "backward_data" || last == "backward_weight");
+      !in_sweep && (last == "forward" || last == "backward_data" || last == "backward_weight");
   if (has_direction) name.pop_back();
   joined.push_back(join(name, "."));
   if (has_direction) joined.push_back(last);

@@ -279,14 +279,14 @@ SweepPlan parse_sweep_text(std::string_view yaml, std::string_view file_name,
                            const ConfigReader& reader, const std::vector<std::string>& overrides) {
   // Overrides of keys of the block `sweep:` apply before the block is read; all other overrides
   // replace values of the members.
-  std::vector<std::string> of_sweep, of_members;
+  std::vector<std::string> sweep_texts, member_texts;
   for (const std::string& text : overrides) {
-    (config::is_of_sweep(text) ? of_sweep : of_members).push_back(text);
+    (config::is_of_sweep(text) ? sweep_texts : member_texts).push_back(text);
   }
   config::Mistakes mistakes;
-  config::Node root = config::compose(yaml, std::string(file_name), reader, of_sweep, mistakes);
+  config::Node root = config::compose(yaml, std::string(file_name), reader, sweep_texts, mistakes);
   if (!mistakes.all_harmless()) mistakes.throw_if_any();
-  SweepPlan plan = config::Planner(std::move(root), std::move(of_members),
+  SweepPlan plan = config::Planner(std::move(root), std::move(member_texts),
                                    config::name_from_file(file_name), mistakes)
                        .run();
   mistakes.throw_if_any();

@@ -14,12 +14,12 @@ void write_block(const Node& map, std::size_t indent, std::string& out) {
   for (const Node::Entry& entry : map.entries) {
     out += std::string(indent, ' ') + quoted_if_needed(entry.key) + ":";
     const Node& value = entry.value;
-    const bool of_maps = value.kind == Node::Kind::list && !value.items.empty() &&
-                         value.items[0].kind == Node::Kind::map;
+    const bool is_map_list = value.kind == Node::Kind::list && !value.items.empty() &&
+                             value.items[0].kind == Node::Kind::map;
     if (value.kind == Node::Kind::map && !value.entries.empty()) {
       out += "\n";
       write_block(value, indent + 2, out);
-    } else if (of_maps) {
+    } else if (is_map_list) {
       out += "\n";
       for (const Node& item : value.items) {
         out += std::string(indent + 2, ' ') + "- " + flow_text(item) + "\n";

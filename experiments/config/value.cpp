@@ -60,9 +60,9 @@ std::string advice(const Node& scalar, OptionType type) {
 
 std::optional<OptionValue> read_list(const Node& node, const OptionField& field,
                                      const std::string& path, Mistakes& mistakes) {
-  const bool of_integers = field.type == OptionType::integers;
+  const bool has_integers = field.type == OptionType::integers;
   OptionField entry = field;
-  entry.type = of_integers ? OptionType::integer : OptionType::text;
+  entry.type = has_integers ? OptionType::integer : OptionType::text;
   entry.required = true;
   std::vector<std::int64_t> integers;
   std::vector<std::string> texts;
@@ -71,14 +71,14 @@ std::optional<OptionValue> read_list(const Node& node, const OptionField& field,
     const std::optional<OptionValue> value = read_value(item, entry, path, mistakes);
     if (!value) {
       fits = false;
-    } else if (of_integers) {
+    } else if (has_integers) {
       integers.push_back(std::get<std::int64_t>(*value));
     } else {
       texts.push_back(std::get<std::string>(*value));
     }
   }
   if (!fits) return std::nullopt;
-  return of_integers ? OptionValue(std::move(integers)) : OptionValue(std::move(texts));
+  return has_integers ? OptionValue(std::move(integers)) : OptionValue(std::move(texts));
 }
 
 }  // namespace

@@ -177,10 +177,11 @@ bool is_countable(const Conv2dProblem& problem) {
 Conv2dProblem smaller(Conv2dProblem z) {
   const std::int64_t c = z.c_per_group(), k = z.k_per_group();
   const auto half = [](std::int64_t size) { return std::max<std::int64_t>(1, size / 2); };
-  const auto set_channels = [&z](std::int64_t groups, std::int64_t of_x, std::int64_t of_y) {
+  const auto set_channels = [&z](std::int64_t groups, std::int64_t x_channels,
+                                 std::int64_t y_channels) {
     z.groups = groups;
-    z.c = groups * of_x;
-    z.k = groups * of_y;
+    z.c = groups * x_channels;
+    z.k = groups * y_channels;
   };
   const bool wide = z.p() > 2 || z.q() > 2;
   if (z.n > 1) {
@@ -219,15 +220,15 @@ void refuse_too_large(const std::string& lesson, const Conv2dProblem& problem,
   const Count count = countable ? count_of(lesson, problem, direction) : Count{};
   if (countable && count.fits()) return;
   const Conv2dProblem fits = one_that_fits(lesson, problem, direction);
-  const Count of_fit = count_of(lesson, fits, direction);
+  const Count fit_count = count_of(lesson, fits, direction);
   const std::string got = countable
                               ? cat(count.events, " of ", count.cells)
                               : fmt::format("{:.0f} multiplications", problem.nominal_flops() / 2);
   fail(ErrorKind::kInvalid, "look",
        cat("expected a problem of at most ", kMaxLookEvents, " reads, writes and sums of at most ",
            kMaxCells, " numbers, because the page keeps each of them, got ", got, " for ",
-           problem.text(), "; ", fits.text(), " would fit, with ", of_fit.events, " of ",
-           of_fit.cells));
+           problem.text(), "; ", fits.text(), " would fit, with ", fit_count.events, " of ",
+           fit_count.cells));
 }
 
 void add_counts(Look& look, const Recorder& recorder) {

@@ -156,14 +156,14 @@ def expected(z, arrays):
         sizes["mask"] = np.ones_like(sizes["mask"])
     with_mask = {**z, "mask": True}
     bounds = torchvision_results(with_mask, sizes)
-    of_offset = np.zeros_like(at)
+    offset_bound = np.zeros_like(at)
     for axis in (0, 1):
         for step in (0, 1):
             moved = at.copy()
             moved[:, :, axis] = np.floor(moved[:, :, axis]) + step
             samples = torchvision_results(with_mask, {**sizes, "offset": as_offset(moved)})["dmask"]
-            of_offset[:, :, axis] += sizes["mask"] * samples
-    bounds["doffset"] = of_offset
+            offset_bound[:, :, axis] += sizes["mask"] * samples
+    bounds["doffset"] = offset_bound
     return values, {name: float(np.max(bounds[name])) for name in values}
 
 

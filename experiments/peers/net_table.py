@@ -23,7 +23,7 @@ def row_of(case, threads, turns):
     """Turns one case, {system: [turns]} with Convscope and at least one baseline, into a row of the JSON file.
     A ratio is a system's time / Convscope's time: above 1, Convscope is faster. The best baseline has the
     smallest median; `ratio_min` is the shortest time of any baseline / Convscope's shortest time."""
-    systems = {name: summary(of_one) for name, of_one in turns.items()}
+    systems = {name: summary(own_turns) for name, own_turns in turns.items()}
     ours = systems[OURS]
     for one in systems.values():
         one["ratio"] = one["median_ms"] / ours["median_ms"]

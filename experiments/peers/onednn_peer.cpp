@@ -53,13 +53,13 @@ const dnnl::engine& cpu() {
   return engine;
 }
 
-struct Sizes {
+struct ConvDims {
   memory::dims x, w, y, stride, dilation, pad_before, pad_after;
   bool grouped;
 };
 
-Sizes sizes_of(const ConvscopePeerProblem& z) {
-  Sizes out;
+ConvDims sizes_of(const ConvscopePeerProblem& z) {
+  ConvDims out;
   out.grouped = z.groups > 1;
   out.x = {z.n, z.c, z.h, z.w};
   out.y = {z.n, z.k, z.p, z.q};
@@ -86,7 +86,7 @@ Type type_of(int32_t type) {
 }
 
 // A primitive and the layouts that it chose.
-struct Convolution {
+struct ConvPrimitive {
   dnnl::primitive primitive;
   memory::desc first, second, output;
   std::string implementation;
@@ -94,7 +94,7 @@ struct Convolution {
 };
 
 template <class Description>
-void take_common(Convolution& to, const Description& description) {
+void take_common(ConvPrimitive& to, const Description& description) {
   to.implementation = description.impl_info_str();
   to.scratch_bytes =
       description.query_s64(dnnl::query::memory_consumption_s64) > 0
@@ -128,7 +128,7 @@ typename Operation::primitive_desc hinted_description_of(const Hint& hint,
 #endif
 // ------------------------------------------------------------------------------------------------
 
-dnnl::convolution_forward::primitive_desc forward_description(const Sizes& z, algorithm kind) {
+dnnl::convolution_forward::primitive_desc forward_description(const ConvDims& z, algorithm kind) {
   return description_of<dnnl::convolution_forward>(dnnl::prop_kind::forward_training, kind,
                                                    any(z.x), any(z.w), any(z.y), z.stride,
                                                    z.dilation, z.pad_before, z.pad_after);
@@ -136,14 +136,14 @@ dnnl::convolution_forward::primitive_desc forward_description(const Sizes& z, al
 
 // The gradients need a forward pass as a hint; the forward pass may have another algorithm.
 template <class Gradient>
-typename Gradient::primitive_desc gradient_description(const Sizes& z, algorithm kind) {
+typename Gradient::primitive_desc gradient_description(const ConvDims& z, algorithm kind) {
   return hinted_description_of<Gradient>(forward_description(z, algorithm::convolution_direct),
                                          kind, any(z.x), any(z.w), any(z.y), z.stride, z.dilation,
                                          z.pad_before, z.pad_after);
 }
 
-Convolution convolution(const Sizes& z, int direction, algorithm kind) {
-  Convolution out;
+ConvPrimitive convolution(const ConvDims& z, int direction, algorithm kind) {
+  ConvPrimitive out;
   if (direction == CONVSCOPE_PEER_FORWARD) {
     const auto description = forward_description(z, kind);
     take_common(out, description);
@@ -180,7 +180,8 @@ memory filled(const memory::desc& desc, const void* values) {
 }
 
 #if DNNL_VERSION_MAJOR >= 3
-Convolution code_convolution(const Sizes& z, const ConvscopePeerProblem& problem, algorithm kind) {
+ConvPrimitive code_convolution(const ConvDims& z, const ConvscopePeerProblem& problem,
+                               algorithm kind) {
   dnnl::primitive_attr attributes;
   attributes.set_scales_mask(DNNL_ARG_SRC, 0);
   attributes.set_scales_mask(DNNL_ARG_WEIGHTS, z.grouped ? 3 : 1);  // for each output channel
@@ -196,7 +197,7 @@ Convolution code_convolution(const Sizes& z, const ConvscopePeerProblem& problem
       cpu(), dnnl::prop_kind::forward_inference, kind, any(z.x, x), any(z.w, Type::s8),
       vector_of(problem.k), any(z.y, y), z.stride, z.dilation, z.pad_before, z.pad_after,
       attributes);
-  Convolution out;
+  ConvPrimitive out;
   take_common(out, description);
   out.primitive = dnnl::convolution_forward(description);
   out.first = description.src_desc();
@@ -212,7 +213,7 @@ dnnl::reorder rounding_reorder(const memory& from, const memory& to) {
       dnnl::reorder::primitive_desc(cpu(), from.get_desc(), cpu(), to.get_desc(), attributes));
 }
 #else
-Convolution code_convolution(const Sizes&, const ConvscopePeerProblem&, algorithm) {
+ConvPrimitive code_convolution(const ConvDims&, const ConvscopePeerProblem&, algorithm) {
   throw std::runtime_error("int8 needs oneDNN 3.x");
 }
 dnnl::reorder rounding_reorder(const memory& from, const memory& to) { return {from, to}; }
@@ -236,7 +237,7 @@ struct ConvscopePeerCase {
   ConvscopePeerCase(const ConvscopePeerProblem& problem, const Method& method, bool plain,
                     const ConvscopePeerInputs& inputs)
       : stream(cpu()) {
-    const Sizes z = sizes_of(problem);
+    const ConvDims z = sizes_of(problem);
     if (problem.w_type == CONVSCOPE_PEER_F32) {
       prepare_numbers(z, problem, method, plain, inputs);
     } else {
@@ -244,7 +245,7 @@ struct ConvscopePeerCase {
     }
   }
 
-  void prepare_numbers(const Sizes& z, const ConvscopePeerProblem& problem, const Method& method,
+  void prepare_numbers(const ConvDims& z, const ConvscopePeerProblem& problem, const Method& method,
                        bool plain, const ConvscopePeerInputs& inputs) {
     const int direction = problem.direction;
     convolution_ = convolution(z, direction, method.kind);
@@ -265,7 +266,7 @@ struct ConvscopePeerCase {
              output_name, plain, {{first_name, first}, {second_name, second}});
   }
 
-  void prepare_codes(const Sizes& z, const ConvscopePeerProblem& problem, const Method& method,
+  void prepare_codes(const ConvDims& z, const ConvscopePeerProblem& problem, const Method& method,
                      bool plain, const ConvscopePeerInputs& inputs) {
     convolution_ = code_convolution(z, problem, method.kind);
     const memory::desc one = vector_of(1), channels = vector_of(problem.k);
@@ -325,7 +326,7 @@ struct ConvscopePeerCase {
   }
 
   dnnl::stream stream;
-  Convolution convolution_;
+  ConvPrimitive convolution_;
   std::vector<Step> steps;   // executed by run()
   std::vector<Step> finish;  // executed first by read()
   memory output_plain;

@@ -60,12 +60,13 @@ Choice<SparseConvProblem> chosen_with(const MapOfPython& map, const std::string&
                                       Device device) {
   MapChoices& choices = *map.choices;
   const std::lock_guard lock(choices.one_at_a_time);
-  auto at = choices.of_word.find(algorithm);
-  if (at == choices.of_word.end()) {
+  auto at = choices.by_algorithm.find(algorithm);
+  if (at == choices.by_algorithm.end()) {
     check_word(algorithm, device);
     const AlgorithmPolicy policy{
         .forward = algorithm, .backward_data = algorithm, .backward_weight = algorithm};
-    at = choices.of_word.emplace(algorithm, make_ref<ChoiceCache<SparseConvProblem>>(policy)).first;
+    at = choices.by_algorithm.emplace(algorithm, make_ref<ChoiceCache<SparseConvProblem>>(policy))
+             .first;
   }
   return at->second->get(z, direction, device, WeightUse::once);
 }

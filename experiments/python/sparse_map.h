@@ -18,7 +18,7 @@ namespace convscope::python {
 // object of the map, because each cached choice keeps the map alive.
 struct MapChoices {
   std::mutex one_at_a_time;
-  std::map<std::string, Ref<ChoiceCache<SparseConvProblem>>, std::less<>> of_word;
+  std::map<std::string, Ref<ChoiceCache<SparseConvProblem>>, std::less<>> by_algorithm;
 };
 
 // Python's class SparseMap. In Python, rows have the order of the sites that the user passed.

@@ -132,14 +132,14 @@ Spread RunGroup::of(const std::function<double(const RunData&)>& value) const {
   return spread_of(values);
 }
 
-Spread RunGroup::of_summary(const std::function<double(const RunSummary&)>& value) const {
+Spread RunGroup::summary_spread(const std::function<double(const RunSummary&)>& value) const {
   return of([&](const RunData& run) {
     return run.summary ? value(*run.summary) : std::numeric_limits<double>::quiet_NaN();
   });
 }
 
-Spread RunGroup::of_time(const std::function<double(const RunSummary&)>& value) const {
-  return as_median(of_summary(value));
+Spread RunGroup::time_spread(const std::function<double(const RunSummary&)>& value) const {
+  return as_median(summary_spread(value));
 }
 
 std::size_t RunGroup::disturbed() const {

@@ -22,10 +22,10 @@ struct CONVSCOPE_API RunGroup {
 
   Spread of(const std::function<double(const RunData&)>& value) const;
   // Returns the spread of a quantity of the summary. Runs without a value do not count.
-  Spread of_summary(const std::function<double(const RunSummary&)>& value) const;
+  Spread summary_spread(const std::function<double(const RunSummary&)>& value) const;
   // Returns the median and the median absolute deviation of a time. One disturbed run does not
   // change them.
-  Spread of_time(const std::function<double(const RunSummary&)>& value) const;
+  Spread time_spread(const std::function<double(const RunSummary&)>& value) const;
   std::size_t disturbed() const;  // number of runs during which other programs used the cores
 };
 

@@ -127,12 +127,12 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
     const std::string size = heavy == nullptr ? "" : heavy->kernel();
     std::string cells = cat(layer.kind(), ",", sizes_text(layer.output_shape(arrives)), ",",
                             own_parameters(layer), ",", size);
-    std::vector<std::string> of_layer;
+    std::vector<std::string> layer_algorithms;
     for (const Direction direction : kDirections) {
       const LayerKernel* const kernel = kernels.find(name, direction);
       const bool has_kernels = kernels.find(name, Direction::forward) != nullptr;
       cells += cat(",", has_kernels ? kernels.name_of(name, direction) : "");
-      if (kernel != nullptr) add_once(of_layer, short_name(kernel->kernel));
+      if (kernel != nullptr) add_once(layer_algorithms, short_name(kernel->kernel));
     }
     const LayerKernel* const forward = kernels.find(name, Direction::forward);
     rows.push_back({.name = name,
@@ -141,7 +141,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
                     .layout = forward == nullptr || arrives.rank() != 4 ? "" : forward->layout});
     if (heavy == nullptr) return;
     add_once(kernel_sizes, size);
-    add_once(algorithms, join(of_layer, "+"));
+    add_once(algorithms, join(layer_algorithms, "+"));
   });
   table.csv = with_costs(std::move(rows), kernels.execution, costs, inference);
   table.kernel_sizes = join(kernel_sizes, "/");

@@ -96,9 +96,9 @@ bool claim_ownership(const std::string& folder, std::int64_t number, const std::
   const std::string path = cat(folder, "/", kPrefix, number);
   if (!(text.empty() ? make_file(path, text) : make_whole_file(folder, path, text))) return false;
   if (newest_owner(folder) > number) return false;
-  for_each_owner(folder, [&](std::int64_t older, const fs::path& of_older) {
+  for_each_owner(folder, [&](std::int64_t older, const fs::path& older_path) {
     std::error_code ignored;
-    if (older < number) fs::remove(of_older, ignored);
+    if (older < number) fs::remove(older_path, ignored);
   });
   return true;
 }

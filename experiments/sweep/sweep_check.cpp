@@ -101,13 +101,13 @@ std::vector<RefusedRow> refused_rows(const SweepPlan& plan) {
 void refuse(const std::vector<RefusedRow>& refused) {
   if (refused.empty()) return;
   std::vector<std::string> lines;
-  bool of_config = false;
-  for (const RefusedRow& row : refused) of_config = of_config || !row.is_unavailable;
+  bool has_config_error = false;
+  for (const RefusedRow& row : refused) has_config_error = has_config_error || !row.is_unavailable;
   for (const RefusedRow& row : refused) {
-    lines.push_back(
-        cat(row.place, of_config ? ": error" : "", ": member '", row.row, "': ", row.reason));
+    lines.push_back(cat(row.place, has_config_error ? ": error" : "", ": member '", row.row,
+                        "': ", row.reason));
   }
-  if (of_config) fail(ErrorKind::kConfig, "config", join(lines, "\n"));
+  if (has_config_error) fail(ErrorKind::kConfig, "config", join(lines, "\n"));
   fail(
       ErrorKind::kUnavailable, "sweep",
       cat("expected members that can run here, so nothing is trained, got ", refused.size(),

@@ -326,8 +326,8 @@ void Trainer::finish_epoch() {
 
 void Trainer::count_for_early_stop() {
   if (!setup_.early_stop.patience || !setup_.val) return;
-  const bool of_loss = setup_.early_stop.metric == "val_loss";
-  const double now = of_loss ? -state_.val.loss : state_.val.accuracy;
+  const bool by_loss = setup_.early_stop.metric == "val_loss";
+  const double now = by_loss ? -state_.val.loss : state_.val.accuracy;
   if (state_.waits_since_epoch == 0 || now > state_.waits_for + setup_.early_stop.min_delta) {
     state_.waits_for = now;
     state_.waits_since_epoch = state_.epoch;

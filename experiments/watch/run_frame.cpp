@@ -23,7 +23,7 @@ std::string percent(double value) {
 }
 
 // Returns "3/5", or "3" while the total is unknown.
-std::string of_text(std::int64_t done, std::int64_t all) {
+std::string progress_text(std::int64_t done, std::int64_t all) {
   return all > 0 ? cat(done, "/", all) : std::to_string(done);
 }
 
@@ -49,8 +49,8 @@ std::string setup_line(const RunView& run) {
 }
 
 std::string progress_line(const RunView& run, int columns) {
-  std::string out =
-      cat("epoch ", of_text(run.epoch, run.epochs), "   step ", of_text(run.step, run.steps));
+  std::string out = cat("epoch ", progress_text(run.epoch, run.epochs), "   step ",
+                        progress_text(run.step, run.steps));
   const int cells = std::min(40, columns - columns_of(out) - 12);
   if (run.steps > 0 && cells >= 8) {
     out += "   " + bar(static_cast<double>(run.step) / static_cast<double>(run.steps), cells);
@@ -157,8 +157,8 @@ std::vector<std::string> run_frame(const RunView& run, const FrameLook& look) {
 }
 
 std::string run_line(const RunView& run) {
-  std::string out = cat(run.status.state, "  epoch ", of_text(run.epoch, run.epochs), "  step ",
-                        of_text(run.step, run.steps));
+  std::string out = cat(run.status.state, "  epoch ", progress_text(run.epoch, run.epochs),
+                        "  step ", progress_text(run.step, run.steps));
   if (std::isfinite(run.loss)) out += fmt::format("  loss {:.4f}", run.loss);
   if (std::isfinite(run.train_acc)) out += "  train " + percent(run.train_acc);
   if (!run.test_accuracy.empty()) out += "  test " + percent(last_of(run.test_accuracy));

@@ -114,13 +114,14 @@ Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable&
                       BatchNormStatistics* statistics) {
   check(x.value(), weight.value(), bias.value());
   CONVSCOPE_CHECK(refusal_of_one_value(x.shape()).empty(), kName, refusal_of_one_value(x.shape()));
-  BatchNormStatistics of_batch{.mean = by_channel(x.dim(1), x.device()),
-                               .variance = by_channel(x.dim(1), x.device()),
-                               .inverse_deviation = {}};
-  batch_norm_statistics_kernel.get(x.device())(x.value(), of_batch.mean, of_batch.variance);
-  of_batch.inverse_deviation = inverse_deviation(of_batch.variance, eps);
-  if (statistics != nullptr) *statistics = of_batch;
-  return normalise(x, weight, bias, of_batch, /*training=*/true);
+  BatchNormStatistics batch_statistics{.mean = by_channel(x.dim(1), x.device()),
+                                       .variance = by_channel(x.dim(1), x.device()),
+                                       .inverse_deviation = {}};
+  batch_norm_statistics_kernel.get(x.device())(x.value(), batch_statistics.mean,
+                                               batch_statistics.variance);
+  batch_statistics.inverse_deviation = inverse_deviation(batch_statistics.variance, eps);
+  if (statistics != nullptr) *statistics = batch_statistics;
+  return normalise(x, weight, bias, batch_statistics, /*training=*/true);
 }
 
 Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias,

@@ -60,15 +60,15 @@ __device__ inline float scale_of(unsigned largest_bits) {
 
 // Returns the largest of a block, in thread 0; all threads call it.
 __device__ inline unsigned block_maximum(unsigned own) {
-  __shared__ unsigned of_warps[kThreads / 32];
+  __shared__ unsigned warp_maxima[kThreads / 32];
   for (int offset = 16; offset > 0; offset /= 2) {
     const unsigned other = __shfl_xor_sync(kAllLanes, own, offset);
     own = other > own ? other : own;
   }
-  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = own;
+  if (threadIdx.x % 32 == 0) warp_maxima[threadIdx.x / 32] = own;
   __syncthreads();
   if (threadIdx.x == 0) {
-    for (unsigned w = 1; w < kThreads / 32; ++w) own = of_warps[w] > own ? of_warps[w] : own;
+    for (unsigned w = 1; w < kThreads / 32; ++w) own = warp_maxima[w] > own ? warp_maxima[w] : own;
   }
   return own;
 }
@@ -304,10 +304,10 @@ struct Largest {
   unsigned* bound = nullptr;  // [1]
 };
 
-__device__ inline void put_largest(const Largest& z, unsigned of_block) {
+__device__ inline void put_largest(const Largest& z, unsigned block_maximum_bits) {
   if (threadIdx.x != 0) return;
   const unsigned block = blockIdx.y * gridDim.x + blockIdx.x;
-  z.gradients[block] = of_block;
+  z.gradients[block] = block_maximum_bits;
   if (block == 0) *z.bound = 0;  // the next launch raises it
 }
 
@@ -417,7 +417,7 @@ struct GradientResults {
 // `beside` is the gradient of the residual. Both `beside` and the outputs of dx may be null.
 template <class T, Mask kMask>
 __global__ void __launch_bounds__(kThreads, 2)
-    write_gradient(GradientInput<T> z, WalkOf<T> walk, const float* of_dx, uint4* beside,
+    write_gradient(GradientInput<T> z, WalkOf<T> walk, const float* dx_coefficients, uint4* beside,
                    bool accumulate, GradientResults dx) {
   let_next_kernel_start();
   wait_for_previous_kernel();
@@ -427,9 +427,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (as_halves && threadIdx.x + blockIdx.x + blockIdx.y == 0) *dx.scale_to = scale;
   const GradientPiece<T, kMask> piece(z, walk);
   float a[kLanesOf<T>], b[kLanesOf<T>], d[kLanesOf<T>];
-  load_lanes(of_dx, walk.piece(), a);
-  load_lanes(of_dx + walk.lanes(), walk.piece(), b);
-  load_lanes(of_dx + 2 * walk.lanes(), walk.piece(), d);
+  load_lanes(dx_coefficients, walk.piece(), a);
+  load_lanes(dx_coefficients + walk.lanes(), walk.piece(), b);
+  load_lanes(dx_coefficients + 2 * walk.lanes(), walk.piece(), d);
   using Piece = GradientPiece<T, kMask>;
   struct Loaded {
     typename Piece::Loaded in;
@@ -550,8 +550,8 @@ void gradient_typed(const BatchNormHalvesGradientArgs& args) {
   const int blocks = walk.grid_width() * walk.splits;
   auto* const part =
       cuda_scratch_of<float>(parts + 3 * lanes + static_cast<std::size_t>(blocks) + 1);
-  float* const of_dx = part + parts;
-  auto* const maxima = reinterpret_cast<unsigned*>(of_dx + 3 * lanes);
+  float* const dx_coefficients = part + parts;
+  auto* const maxima = reinterpret_cast<unsigned*>(dx_coefficients + 3 * lanes);
   Largest largest;
   if (args.dx_factors.defined()) {
     largest = {.gradients = maxima, .blocks = blocks, .bound = maxima + blocks};
@@ -570,13 +570,13 @@ void gradient_typed(const BatchNormHalvesGradientArgs& args) {
                 .db = floats(args.db),
                 .dw_accumulate = args.dw_accumulate,
                 .db_accumulate = args.db_accumulate,
-                .factors = of_dx,
+                .factors = dx_coefficients,
                 .channels = static_cast<int>(args.weight.numel()),
                 .largest = largest});
   const bool writes_dx = args.dx.defined() || args.dx_factors.defined();
   if (!writes_dx && !args.residual_gradient.defined()) return;
-  launch(write_gradient<T, kMask>, walk.shape(), in, walk, of_dx, pieces_to(args.residual_gradient),
-         args.residual_accumulate,
+  launch(write_gradient<T, kMask>, walk.shape(), in, walk, dx_coefficients,
+         pieces_to(args.residual_gradient), args.residual_accumulate,
          GradientResults{.dx = pieces_to(args.dx),
                          .halves = halves_in(args.dx_factors),
                          .bound = largest.bound,

@@ -200,12 +200,12 @@ class SparseUse final : public OperatorUse {
   std::vector<Verdict> explain(Direction direction, Device device,
                                bool channels_last) const override {
     std::vector<Verdict> out = dense_->explain(direction, device, channels_last);
-    for (const Verdict& of_blocks : explain_conv2d("auto", blocks_, direction, device)) {
-      if (of_blocks.algorithm != "block_sparse" || !of_blocks.accepts) continue;
+    for (const Verdict& block_verdict : explain_conv2d("auto", blocks_, direction, device)) {
+      if (block_verdict.algorithm != "block_sparse" || !block_verdict.accepts) continue;
       for (Verdict& one : out) {
-        if (one.algorithm != of_blocks.algorithm) continue;
+        if (one.algorithm != block_verdict.algorithm) continue;
         const bool refused = one.refused;
-        one = of_blocks;
+        one = block_verdict;
         one.chosen = false;  // the compiled step decides what is chosen
         one.refused = refused;
       }

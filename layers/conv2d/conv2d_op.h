@@ -26,7 +26,7 @@ using Conv2dForms = std::array<Conv2dForm, 3>;  // by direction
 // Chooses between the dense algorithm of the layer's policy and block-sparse weights. Takes the
 // implementation with the smaller estimate, unless the policy names an algorithm. `sparse` may be
 // null.
-Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
+Conv2dForm choose_form(Conv2dChoices& layer_choices, const SparseWeights* sparse,
                        const Conv2dProblem& problem, Direction direction, Device device,
                        WeightUse use);
 
@@ -34,15 +34,15 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
 // b are values of the graph: parameters, or the results of masks and quantisers.
 class CONVSCOPE_API Conv2dOp final : public PlanOp {
  public:
-  // Creates the operation. `forms` are the choices for the problem in its layout; `of_layer` are
+  // Creates the op. `forms` are the choices for the problem in its layout; `layer_choices` are
   // the layer's choices, which are read again when the layout of the images changes.
   Conv2dOp(const Conv2dProblem& problem, bool has_bias, Conv2dForms forms,
-           Ref<Conv2dChoices> of_layer = {}, WeightUse use = WeightUse::once,
+           Ref<Conv2dChoices> layer_choices = {}, WeightUse use = WeightUse::once,
            Ref<SparseWeights> sparse = {})
       : problem_(problem),
         has_bias_(has_bias),
         forms_(std::move(forms)),
-        of_layer_(std::move(of_layer)),
+        layer_choices_(std::move(layer_choices)),
         sparse_(std::move(sparse)),
         use_(use) {}
 
@@ -72,7 +72,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   ValueId bias() const { return has_bias_ ? inputs[2] : kNoValue; }
   // Returns the layer's policy for a direction, such as "auto" or "int8_gemm,auto".
   const std::string& policy(Direction direction) const {
-    return of_layer_ ? of_layer_->policy().of(direction) : choice(direction).word;
+    return layer_choices_ ? layer_choices_->policy().of(direction) : choice(direction).word;
   }
   // Returns the choice for a direction; it has no algorithm when the direction is not needed.
   const Conv2dChoice& choice(Direction direction) const { return form(direction).choice; }
@@ -87,7 +87,9 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   // Returns the block-sparse weights; may be null.
   const Ref<SparseWeights>& sparse() const { return sparse_; }
   // Returns whether the layer's policy requires NCHW16c images, which no chain supports.
-  bool wants_blocks() const { return of_layer_ && of_layer_->policy().layout == "blocked"; }
+  bool wants_blocks() const {
+    return layer_choices_ && layer_choices_->policy().layout == "blocked";
+  }
   // Returns true when no batch norm, residual or ReLU with an upper bound has been absorbed.
   bool is_plain() const { return !norm_ && residual_at_ == 0 && std::isinf(most_); }
 
@@ -112,7 +114,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   // Returns whether f32 images are multiplied as tf32 by an algorithm that depends on the layout of
   // the images.
   bool is_tf32() const {
-    return problem_.math == MathMode::tf32 && problem_.dtype == DType::f32 && of_layer_ && !sparse_;
+    return problem_.math == MathMode::tf32 && problem_.dtype == DType::f32 && layer_choices_ &&
+           !sparse_;
   }
   void check_layout(Device device) const;
   // Returns the algorithm of a direction in NHWC, without measuring; null when there is none.
@@ -133,7 +136,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   Conv2dProblem problem_;
   bool has_bias_;
   Conv2dForms forms_;
-  Ref<Conv2dChoices> of_layer_;
+  Ref<Conv2dChoices> layer_choices_;
   Ref<SparseWeights> sparse_;  // may be null
   WeightUse use_;
   bool wants_both_ = false;

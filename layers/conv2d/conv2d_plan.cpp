@@ -15,16 +15,16 @@
 #include "layers/plan/sparse_form.h"
 
 namespace convscope {
-Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
+Conv2dForm choose_form(Conv2dChoices& layer_choices, const SparseWeights* sparse,
                        const Conv2dProblem& problem, Direction direction, Device device,
                        WeightUse use) {
-  if (sparse == nullptr) return {.choice = of_layer.get(problem, direction, device, use)};
+  if (sparse == nullptr) return {.choice = layer_choices.get(problem, direction, device, use)};
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const bool can = sparse->obstacle().empty();
-  if (can && of_layer.policy().of(direction) == kSparseAlgorithm) {  // named by the policy
+  if (can && layer_choices.policy().of(direction) == kSparseAlgorithm) {  // named by the policy
     Conv2dProblem blocks = problem;
     blocks.weight_format = sparse->format();
-    const auto ordered = of_layer.get(blocks, direction, device, use);
+    const auto ordered = layer_choices.get(blocks, direction, device, use);
     if (direction != Direction::backward_weight || !sparse->wants_dense_gradient()) {
       return {.choice = ordered,
               .in_blocks = true,
@@ -36,7 +36,7 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
                        .layer = ordered.layer},
             .why_dense = kWantsDenseGradient};
   }
-  Conv2dForm out{.choice = of_layer.get(problem, direction, device, use)};
+  Conv2dForm out{.choice = layer_choices.get(problem, direction, device, use)};
   if (can && out.choice.word != "auto" && out.choice.word != "measure") {
     out.why_dense = "the config says so";
     return out;
@@ -54,16 +54,17 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
 std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayout layout) const {
   constexpr double kPreferred = 1e6;  // longer than any layer takes
   if (is_half(wants_halves())) return layout == problem_.layout ? std::optional(0.0) : std::nullopt;
-  if (!of_layer_) return PlanOp::layout_ms(graph, layout);
-  const AlgorithmPolicy& policy = of_layer_->policy();
+  if (!layer_choices_) return PlanOp::layout_ms(graph, layout);
+  const AlgorithmPolicy& policy = layer_choices_->policy();
   if (layout != ActivationLayout::nchw && policy.layout == "nchw") return std::nullopt;
   if (layout == ActivationLayout::channels_last && !is_tf32()) return std::nullopt;
   Conv2dProblem problem = problem_;
   problem.layout = layout;
   double ms = layout == ActivationLayout::nchw && policy.layout == "blocked" ? kPreferred : 0;
   const auto ms_here = [&](Direction direction) {
-    return form_ms(choose_form(*of_layer_, sparse_.get(), problem, direction, graph.device(), use_),
-                   problem, direction);
+    return form_ms(
+        choose_form(*layer_choices_, sparse_.get(), problem, direction, graph.device(), use_),
+        problem, direction);
   };
   for (const Direction direction : kDirections) {
     if (choice(direction).algorithm == nullptr) continue;
@@ -98,7 +99,7 @@ void Conv2dOp::set_layout(const PlanGraph& graph, ActivationLayout layout) {
   for (const Direction direction : kDirections) {
     Conv2dForm& form = forms_[static_cast<std::size_t>(direction)];
     if (form.choice.algorithm == nullptr) continue;
-    form = choose_form(*of_layer_, sparse_.get(), problem_, direction, graph.device(), use_);
+    form = choose_form(*layer_choices_, sparse_.get(), problem_, direction, graph.device(), use_);
   }
 }
 
@@ -234,7 +235,7 @@ const Conv2dAlgorithm* Conv2dOp::algorithm_in_channels_last(const PlanGraph& gra
                                                             Direction direction) const {
   Conv2dProblem problem = problem_;
   problem.layout = ActivationLayout::channels_last;
-  const std::string& policy = of_layer_->policy().of(direction);
+  const std::string& policy = layer_choices_->policy().of(direction);
   const Decision decision =
       decide_unrun<Conv2dProblem>(policy, question_of(problem, direction, graph.device(), use_));
   if (!decision.error.empty()) return nullptr;
@@ -246,7 +247,7 @@ bool Conv2dOp::may_gain_channels_last(const PlanGraph& graph) const {
 }
 
 PlanOp::FactorsRead Conv2dOp::would_read_factors(const PlanGraph& graph) const {
-  if (!is_tf32() || of_layer_->policy().layout == "nchw") return {};
+  if (!is_tf32() || layer_choices_->policy().layout == "nchw") return {};
   Conv2dProblem problem = problem_;
   problem.layout = ActivationLayout::channels_last;
   const auto reads = [&](Direction direction) {
@@ -286,7 +287,7 @@ void Conv2dOp::check_layout(Device device) const {
   for (const Direction direction : kDirections) {
     const Conv2dAlgorithm* const algorithm = choice(direction).algorithm;
     if (algorithm == nullptr || support_of(*algorithm, problem_, direction).yes) continue;
-    (void)of_layer_->get(problem_, direction, device, use_);  // throws the refusal
+    (void)layer_choices_->get(problem_, direction, device, use_);  // throws the refusal
   }
 }
 

@@ -104,13 +104,13 @@ DeformConv2d::DeformConv2d(const DeformConv2dOptions& options, LayerContext& con
   if (conv.bias) {
     bias_ = add_parameter("bias", initial_bias(conv.init, {conv.out_channels}, fan_in, context));
   }
-  Conv2dOptions of_branch = conv;
-  of_branch.out_channels = offset_channels() + (options_.mask ? mask_channels() : 0);
-  of_branch.params.groups = 1;
-  of_branch.bias = true;
-  of_branch.policy = options_.branch_policy;
-  of_branch.name = cat(conv.name, ".", kBranch);
-  branch_ = add_child(kBranch, zero_branch(of_branch, context));
+  Conv2dOptions branch_options = conv;
+  branch_options.out_channels = offset_channels() + (options_.mask ? mask_channels() : 0);
+  branch_options.params.groups = 1;
+  branch_options.bias = true;
+  branch_options.policy = options_.branch_policy;
+  branch_options.name = cat(conv.name, ".", kBranch);
+  branch_ = add_child(kBranch, zero_branch(branch_options, context));
   branch_->scale_learning_rate(options_.offset_lr_scale);
 }
 

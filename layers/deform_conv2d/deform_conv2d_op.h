@@ -15,14 +15,14 @@ namespace convscope {
 class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
  public:
   // Takes one choice for each direction; a choice without an algorithm marks a direction that is
-  // not needed. `of_layer` holds the choices of the layer, also those for images in another layout.
+  // not needed. `layer_choices` holds the choices of the layer, also for images in other layouts.
   DeformConv2dOp(const DeformConv2dProblem& problem, bool has_bias,
-                 std::array<DeformConv2dChoice, 3> choices, Ref<DeformConv2dChoices> of_layer,
+                 std::array<DeformConv2dChoice, 3> choices, Ref<DeformConv2dChoices> layer_choices,
                  WeightUse use)
       : problem_(problem),
         has_bias_(has_bias),
         choices_(std::move(choices)),
-        of_layer_(std::move(of_layer)),
+        layer_choices_(std::move(layer_choices)),
         use_(use) {}
 
   std::string text() const override;
@@ -54,7 +54,7 @@ class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
   DeformConv2dProblem problem_;
   bool has_bias_;
   std::array<DeformConv2dChoice, 3> choices_;
-  Ref<DeformConv2dChoices> of_layer_;
+  Ref<DeformConv2dChoices> layer_choices_;
   WeightUse use_;
 };
 

@@ -48,7 +48,7 @@ std::string DeformConv2dOp::text() const {
 std::optional<double> DeformConv2dOp::layout_ms(const PlanGraph& graph,
                                                 ActivationLayout layout) const {
   constexpr double kPreferred = 1e6;  // longer than any layer takes
-  const AlgorithmPolicy& policy = of_layer_->policy();
+  const AlgorithmPolicy& policy = layer_choices_->policy();
   const bool plain = layout == ActivationLayout::nchw;
   if (!plain && policy.layout == "nchw") return std::nullopt;
   Problem problem = problem_;
@@ -71,7 +71,7 @@ void DeformConv2dOp::set_layout(const PlanGraph& graph, ActivationLayout layout)
   for (const Direction direction : kDirections) {
     DeformConv2dChoice& chosen = choices_[static_cast<std::size_t>(direction)];
     if (chosen.algorithm == nullptr) continue;
-    chosen = of_layer_->get(problem_, direction, graph.device(), use_);
+    chosen = layer_choices_->get(problem_, direction, graph.device(), use_);
   }
 }
 

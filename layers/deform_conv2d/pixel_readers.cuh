@@ -43,9 +43,9 @@ struct PixelReaders {
     end = unordered + lots * taps;
   }
   static std::size_t bytes(const DeformConv2dProblem& z, Index images) {
-    const Index of_taps = z.taps() * z.p() * z.q() * Index(4 * sizeof(float) + 3 * sizeof(int));
-    const Index of_cells = (z.h + 1) * (z.w + 1) * Index(sizeof(int));
-    return static_cast<std::size_t>(images * z.offset_groups * (of_taps + of_cells));
+    const Index tap_bytes = z.taps() * z.p() * z.q() * Index(4 * sizeof(float) + 3 * sizeof(int));
+    const Index cell_bytes = (z.h + 1) * (z.w + 1) * Index(sizeof(int));
+    return static_cast<std::size_t>(images * z.offset_groups * (tap_bytes + cell_bytes));
   }
 
   __device__ int begin_of(Index lot, int at) const {

@@ -58,11 +58,11 @@ __global__ void __launch_bounds__(kThreads) backward_tiles(const Product dw, con
   wait_for_previous_kernel();
   let_next_kernel_start();
   const int block = static_cast<int>(blockIdx.x);
-  const int of_dw = dw.tiles_m * dw.tiles_n * dw.splits;
-  if (block < of_dw) {
+  const int dw_blocks = dw.tiles_m * dw.tiles_n * dw.splits;
+  if (block < dw_blocks) {
     Weight::template run<kPacked>(dw, block, shared);
   } else {
-    Input::template run<kPacked>(dx, block - of_dw, shared);
+    Input::template run<kPacked>(dx, block - dw_blocks, shared);
   }
 }
 
@@ -71,12 +71,12 @@ __global__ void __launch_bounds__(kThreads) backward_tiles(const Product dw, con
 constexpr std::int64_t kLargestForward = std::int64_t{3} << 25;
 constexpr std::int64_t kLargestBackward = 45'000'000;
 
-struct Sizes {
+struct LinearShape {
   std::int64_t n, i, o;
 };
-Sizes sizes_of(const Tensor& x, const Tensor& w) { return {x.dim(0), x.dim(1), w.dim(0)}; }
+LinearShape sizes_of(const Tensor& x, const Tensor& w) { return {x.dim(0), x.dim(1), w.dim(0)}; }
 
-bool is_small(const Sizes& s, std::int64_t most) {
+bool is_small(const LinearShape& s, std::int64_t most) {
   constexpr std::int64_t kMax = 1 << 24;  // index arithmetic in 32 bits
   return s.n < kMax && s.i < kMax && s.o < kMax && s.n * s.i * s.o <= most;
 }
@@ -128,7 +128,7 @@ void forward_by_blas(const LinearForwardArgs& args) {
   if (args.relu) unary_kernel.get(device)(UnaryOp::relu, args.y, args.y);
 }
 
-bool forward_in_tiles(const Sizes& s) { return s.i > 0 && is_small(s, kLargestForward); }
+bool forward_in_tiles(const LinearShape& s) { return s.i > 0 && is_small(s, kLargestForward); }
 
 std::size_t forward_workspace(const Shape& x, const Shape& w, DType factors) {
   if (!is_half(factors) || forward_in_tiles({x[0], x[1], w[0]})) return 0;
@@ -136,7 +136,7 @@ std::size_t forward_workspace(const Shape& x, const Shape& w, DType factors) {
 }
 
 void forward_cuda(const LinearForwardArgs& args) {
-  const Sizes s = sizes_of(args.x, args.w);
+  const LinearShape s = sizes_of(args.x, args.w);
   if (s.n == 0 || s.o == 0) return;
   if (!forward_in_tiles(s)) return forward_by_blas(args);
   const Product y{.a = {.data = args.x.data<float>(),
@@ -207,7 +207,7 @@ void backward_by_blas(const LinearBackwardArgs& args) {
   }
 }
 
-bool backward_in_tiles(const Sizes& s) {
+bool backward_in_tiles(const LinearShape& s) {
   return s.n > 0 && s.o > 0 && s.i > 0 && is_small(s, kLargestBackward);
 }
 
@@ -217,7 +217,7 @@ std::size_t backward_workspace(const Shape& x, const Shape& w, DType factors) {
 }
 
 void backward_cuda(const LinearBackwardArgs& args) {
-  const Sizes s = sizes_of(args.x, args.w);
+  const LinearShape s = sizes_of(args.x, args.w);
   if (!backward_in_tiles(s)) return backward_by_blas(args);
   if (!args.dw.defined() && args.db.defined()) {  // a bias without its weight: rare
     LinearBackwardArgs rest = args;

@@ -84,7 +84,7 @@ struct TileProduct {
     const int k_last = k_first + p.k_of_split < p.k ? k_first + p.k_of_split : p.k;
     float sums[kM][kN] = {};
     float unrounded[kWidth] = {};  // sums over k of the elements of A that this thread has copied
-    float of_b[kWidth] = {};       // unused
+    float b_sums[kWidth] = {};       // unused
     for (int k0 = k_first; k0 < k_last; k0 += kChunk) {
       const int k_end = k0 + kChunk < k_last ? k0 + kChunk : k_last;
       if (k0 > k_first) __syncthreads();
@@ -95,7 +95,7 @@ struct TileProduct {
       fill_last_quad(tile_a, tile_b, k_end - k0, quads * 4);
       async_copy_wait<0>();
       A::template finish<kWidth, kRolled>(tile_a, tile_of_mask, p.a, m0, k0, k_end, unrounded);
-      B::template finish<kWidth, kRolled>(tile_b, nullptr, p.b, n0, k0, k_end, of_b);
+      B::template finish<kWidth, kRolled>(tile_b, nullptr, p.b, n0, k0, k_end, b_sums);
       __syncthreads();
 #pragma unroll 2
       for (int quad = group; quad < quads; quad += kGroups) {

@@ -65,7 +65,7 @@ struct TailWeights {
   int count;
   Product product[kMaxTailLayers];
   WeightSize size[kMaxTailLayers];
-  JoinedRow of_weight[kMaxTailLayers];
+  JoinedRow weight_rows[kMaxTailLayers];
   bool rows_ended;       // LinearTailArgs
   bool shares_counters;  // some product is split
   int tile_blocks;       // blocks after these have sums
@@ -134,7 +134,7 @@ struct ProductUpdate {
   bool open;
   __device__ void behind(std::int64_t, float) const {}
   __device__ void weight(std::int64_t i, float dw) const {
-    const JoinedRow& row = a.of_weight[k];
+    const JoinedRow& row = a.weight_rows[k];
     if (!open) return keep_state(row, i);
     update_state(row, Step(*row.factors, rule), i, load_state<Step>(row, i), dw);
   }
@@ -359,7 +359,7 @@ void weights_cuda(const LinearTailArgs& args) {
         tile_weights<LargeWeight>(dw, part_floats);
         break;
     }
-    a.of_weight[a.count] = row_of(update, dw.c.data);
+    a.weight_rows[a.count] = row_of(update, dw.c.data);
     first_tile += dw.tiles_m * dw.tiles_n;
     blocks += static_cast<unsigned>(dw.blocks());
     a.shares_counters = a.shares_counters || dw.splits > 1;

@@ -48,7 +48,7 @@ ValueId PlanGraph::parameter(const Variable& parameter) {
   values_.push_back({.shape = parameter.shape(),
                      .wants_gradient = parameter.requires_grad() && training(),
                      .owner = id,
-                     .of_parameters = true,
+                     .parameters_only = true,
                      .parameter = parameter});
   return id;
 }
@@ -67,16 +67,16 @@ ValueId PlanGraph::add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, 
                        bool has_parameters) {
   if (!refusal_.empty()) return kNoValue;
   bool wants = has_parameters;
-  bool of_parameters = !inputs.empty();
+  bool parameters_only = !inputs.empty();
   for (ValueId input : inputs) {
     wants = wants || wants_gradient(input);
-    of_parameters = of_parameters && is_of_parameters(input);
+    parameters_only = parameters_only && is_of_parameters(input);
   }
   const ValueId id = value_count();
   values_.push_back({.shape = output,
                      .wants_gradient = wants && training(),
                      .owner = id,
-                     .of_parameters = of_parameters});
+                     .parameters_only = parameters_only});
   op->layer = scope_;
   op->all_layers = {scope_};
   op->inputs = std::move(inputs);

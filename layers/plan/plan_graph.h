@@ -163,7 +163,7 @@ class CONVSCOPE_API PlanGraph {
   const Variable* parameter_of(ValueId value) const;
   // Returns whether the value depends on parameters only. Inference then computes it once, until
   // the parameters change.
-  bool is_of_parameters(ValueId value) const { return values_.at(index(value)).of_parameters; }
+  bool is_of_parameters(ValueId value) const { return values_.at(index(value)).parameters_only; }
   // Adds a condition on what a layer may change between steps. The plan is valid while holds() is
   // true.
   void valid_while(std::function<bool()> holds) { conditions_.push_back(std::move(holds)); }
@@ -225,7 +225,7 @@ class CONVSCOPE_API PlanGraph {
     Shape shape;
     bool wants_gradient = false;
     ValueId owner = kNoValue;
-    bool of_parameters = false;
+    bool parameters_only = false;
     Variable parameter = {};  // undefined: not a parameter
     ActivationLayout layout = ActivationLayout::nchw;
     DType dtype = DType::f32;

@@ -125,8 +125,8 @@ void StepPlan::remember(Module& model) {
     const auto bytes = static_cast<std::int64_t>(slot.bytes);
     requests.push_back({.bytes = slot.bytes, .first = slot.first, .last = slot.last});
     if (slot.is_workspace) {
-      std::int64_t& of_call = workspace[slot.first] += bytes;
-      memory_.workspace_bytes = std::max(memory_.workspace_bytes, of_call);
+      std::int64_t& call_bytes = workspace[slot.first] += bytes;
+      memory_.workspace_bytes = std::max(memory_.workspace_bytes, call_bytes);
     }
     const bool kept = slot.first < builder_.forward_calls_ && slot.last >= builder_.forward_calls_;
     if (!kept || slot.outlives_step || !graph_.training()) continue;

@@ -60,7 +60,7 @@ struct Axis {
   }
 };
 
-struct Sizes {
+struct PoolShape {
   int pieces = 1;
   FastDivisor by_pieces, by_width, by_height;  // of the walked images
   Axis high, wide;
@@ -70,9 +70,10 @@ struct Sizes {
 // `walked` is the shape of the images that are written: y in the forward pass, x in the backward
 // pass.
 template <class T>
-Sizes sizes_of(const Shape& x, const Shape& y, const Pool2dWindow* window, const Shape& walked) {
+PoolShape sizes_of(const Shape& x, const Shape& y, const Pool2dWindow* window,
+                   const Shape& walked) {
   const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
-  Sizes out{.pieces = narrow(x[4] / kLanesOf<T>),
+  PoolShape out{.pieces = narrow(x[4] / kLanesOf<T>),
             .by_pieces = FastDivisor(narrow(x[4] / kLanesOf<T>)),
             .by_width = FastDivisor(narrow(walked[3])),
             .by_height = FastDivisor(narrow(walked[2])),
@@ -97,7 +98,7 @@ Sizes sizes_of(const Shape& x, const Shape& y, const Pool2dWindow* window, const
 struct Place {
   int piece, w, h, n;
 };
-__device__ inline Place place_of(const Sizes& z, std::int64_t at) {
+__device__ inline Place place_of(const PoolShape& z, std::int64_t at) {
   const int pixel = z.by_pieces.divide(static_cast<int>(at));
   const int line = z.by_width.divide(pixel);
   const int n = z.by_height.divide(line);
@@ -105,13 +106,13 @@ __device__ inline Place place_of(const Sizes& z, std::int64_t at) {
           line - n * z.by_height.d, n};
 }
 // Returns a piece of the images with these axes' `sizes`.
-__device__ inline std::int64_t piece_at(const Sizes& z, int n, int height, int h, int width, int w,
-                                        int piece) {
+__device__ inline std::int64_t piece_at(const PoolShape& z, int n, int height, int h, int width,
+                                        int w, int piece) {
   return ((static_cast<std::int64_t>(n) * height + h) * width + w) * z.pieces + piece;
 }
 
 template <class Body>
-__device__ void for_pieces(const Sizes& z, const Body& body) {
+__device__ void for_pieces(const PoolShape& z, const Body& body) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   for (std::int64_t at = global_thread(); at < z.count; at += global_threads()) {
@@ -128,7 +129,7 @@ using TapsOf = Taps<Tap, kLanesOf<T>>;
 
 template <class T, class Tap>
 __global__ void __launch_bounds__(kThreads)
-    max_forward(const uint4* x, Sizes z, uint4* y, TapsOf<T, Tap>* taps) {
+    max_forward(const uint4* x, PoolShape z, uint4* y, TapsOf<T, Tap>* taps) {
   for_pieces(z, [&](std::int64_t to, const Place& at) {
     const Range rows = z.high.pixels(at.h), columns = z.wide.pixels(at.w);
     const int top = z.high.start(at.h), left = z.wide.start(at.w);
@@ -162,7 +163,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, class Tap>
 __global__ void __launch_bounds__(kThreads)
-    max_backward(const uint4* dy, const TapsOf<T, Tap>* taps, Sizes z, uint4* dx) {
+    max_backward(const uint4* dy, const TapsOf<T, Tap>* taps, PoolShape z, uint4* dx) {
   for_pieces(z, [&](std::int64_t to, const Place& at) {
     const Range down = z.high.windows_of(at.h), across = z.wide.windows_of(at.w);
     float sum[kLanesOf<T>] = {};
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) mean_forward(const uint4* x, Sizes z, uint4* y) {
+__global__ void __launch_bounds__(kThreads) mean_forward(const uint4* x, PoolShape z, uint4* y) {
   for_pieces(z, [&](std::int64_t to, const Place& at) {
     const Range rows = z.high.pixels(at.h), columns = z.wide.pixels(at.w);
     const float factor = 1.0f / (static_cast<float>(z.high.divisor(at.h)) *
@@ -209,7 +210,7 @@ __global__ void __launch_bounds__(kThreads) mean_forward(const uint4* x, Sizes z
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) mean_backward(const uint4* dy, Sizes z, uint4* dx) {
+__global__ void __launch_bounds__(kThreads) mean_backward(const uint4* dy, PoolShape z, uint4* dx) {
   for_pieces(z, [&](std::int64_t to, const Place& at) {
     const Range down = z.high.windows_of(at.h), across = z.wide.windows_of(at.w);
     float sum[kLanesOf<T>] = {};
@@ -235,20 +236,21 @@ __global__ void __launch_bounds__(kThreads) mean_backward(const uint4* dy, Sizes
 const uint4* pieces(const Tensor& tensor) { return static_cast<const uint4*>(tensor.raw_data()); }
 uint4* pieces_to(const Tensor& tensor) { return static_cast<uint4*>(tensor.raw_data()); }
 
-LaunchShape shape_of(const Sizes& z) {
+LaunchShape shape_of(const PoolShape& z) {
   LaunchShape shape = grid_for(z.count);
   shape.overlaps_previous = true;
   return shape;
 }
 
 template <class T, class Tap>
-void max_forward_typed(const Tensor& x, const Sizes& z, const Tensor& y, const Tensor& taps) {
+void max_forward_typed(const Tensor& x, const PoolShape& z, const Tensor& y, const Tensor& taps) {
   launch(max_forward<T, Tap>, shape_of(z), pieces(x), z, pieces_to(y),
          taps.defined() ? static_cast<TapsOf<T, Tap>*>(taps.raw_data()) : nullptr);
 }
 
 template <class T, class Tap>
-void max_backward_typed(const Tensor& dy, const Tensor& taps, const Sizes& z, const Tensor& dx) {
+void max_backward_typed(const Tensor& dy, const Tensor& taps, const PoolShape& z,
+                        const Tensor& dx) {
   launch(max_backward<T, Tap>, shape_of(z), pieces(dy),
          static_cast<const TapsOf<T, Tap>*>(taps.raw_data()), z, pieces_to(dx));
 }
@@ -256,7 +258,7 @@ void max_backward_typed(const Tensor& dy, const Tensor& taps, const Sizes& z, co
 void mean(const Tensor& x, const Pool2dWindow* window, const Tensor& y) {
   with_stored_type(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const Sizes z = sizes_of<T>(x.shape(), y.shape(), window, y.shape());
+    const PoolShape z = sizes_of<T>(x.shape(), y.shape(), window, y.shape());
     launch(mean_forward<T>, shape_of(z), pieces(x), z, pieces_to(y));
   });
 }
@@ -264,7 +266,7 @@ void mean(const Tensor& x, const Pool2dWindow* window, const Tensor& y) {
 void mean_gradient(const Tensor& dy, const Pool2dWindow* window, const Tensor& dx) {
   with_stored_type(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const Sizes z = sizes_of<T>(dx.shape(), dy.shape(), window, dx.shape());
+    const PoolShape z = sizes_of<T>(dx.shape(), dy.shape(), window, dx.shape());
     launch(mean_backward<T>, shape_of(z), pieces(dy), z, pieces_to(dx));
   });
 }
@@ -275,7 +277,7 @@ void max_pool_halves(const Tensor& x, const Pool2dWindow& window, const Tensor& 
                      const Tensor& taps) {
   with_stored_type(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const Sizes z = sizes_of<T>(x.shape(), y.shape(), &window, y.shape());
+    const PoolShape z = sizes_of<T>(x.shape(), y.shape(), &window, y.shape());
     if (taps.defined() && taps.dtype() == DType::i32) {
       return max_forward_typed<T, std::int32_t>(x, z, y, taps);
     }
@@ -287,7 +289,7 @@ void max_pool_gradient_halves(const Tensor& dy, const Tensor& taps, const Pool2d
                               const Tensor& dx) {
   with_stored_type(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    const Sizes z = sizes_of<T>(dx.shape(), dy.shape(), &window, dx.shape());
+    const PoolShape z = sizes_of<T>(dx.shape(), dy.shape(), &window, dx.shape());
     if (taps.dtype() == DType::i32) return max_backward_typed<T, std::int32_t>(dy, taps, z, dx);
     max_backward_typed<T, std::uint8_t>(dy, taps, z, dx);
   });

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kLevels = "sites";
 
-SiteGrid of_one_sample(SiteGrid grid) {
+SiteGrid sample_grid(SiteGrid grid) {
   grid.batch = 1;
   grid.check();
   return grid;
@@ -19,7 +19,7 @@ SiteGrid of_one_sample(SiteGrid grid) {
 
 }  // namespace
 
-SiteLevels::SiteLevels(SiteGrid grid) { levels_.push_back({.grid = of_one_sample(grid)}); }
+SiteLevels::SiteLevels(SiteGrid grid) { levels_.push_back({.grid = sample_grid(grid)}); }
 
 const SiteLevels::Level& SiteLevels::at(int level) const {
   CONVSCOPE_CHECK(level >= 0 && level < count(), kLevels, "expected a level from 0 to ",
@@ -43,7 +43,7 @@ int SiteLevels::coarser(int from, const SparseKernel& kernel) {
 }
 
 void SiteLevels::begin(SharedSites sites) {
-  CONVSCOPE_CHECK(sites != nullptr && of_one_sample(sites->grid()) == grid(0), kLevels,
+  CONVSCOPE_CHECK(sites != nullptr && sample_grid(sites->grid()) == grid(0), kLevels,
                   "expected sites in the grid ", grid(0).text(), " of a sample, got ",
                   sites == nullptr ? std::string("none") : sites->grid().text());
   for (Level& level : levels_) {
@@ -79,7 +79,7 @@ SharedMap SiteLevels::inverse(int level) {
 }
 
 SharedSites assumed_sites(const SiteGrid& grid) {
-  const SiteGrid one = of_one_sample(grid);
+  const SiteGrid one = sample_grid(grid);
   const SparseSites keyed(std::vector<std::uint64_t>(), one);
   std::vector<std::uint64_t> keys;
   const auto size = [&](std::size_t d) { return one.extent[d]; };

@@ -180,9 +180,9 @@ Shape SparseConv::output_shape(const Shape& input) const {
 
 std::unique_ptr<OperatorUse> SparseConv::operator_use(const Shape& input) const {
   output_shape(input);  // throws Error when it does not fit
-  const SharedMap of_batch = map();
+  const SharedMap batch_map = map();
   return operator_use_of(
-      sparse_conv_problem(of_batch, {of_batch->in_sites()->count(), options_.in_channels},
+      sparse_conv_problem(batch_map, {batch_map->in_sites()->count(), options_.in_channels},
                           weight_.shape(), params_.precision),
       options_.policy, options_.name);
 }

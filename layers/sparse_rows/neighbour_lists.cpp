@@ -33,18 +33,18 @@ NeighbourLists on_device(const Rows& begin, const Rows& at, Device device) {
 
 NeighbourLists lists_of(const SparseView& view, std::int64_t pairs, Device device) {
   const SparseTable& table = *view.table;
-  Rows begin, at, of_site;
+  Rows begin, at, site_neighbours;
   begin.reserve(static_cast<std::size_t>(table.sites + 1));
   at.reserve(static_cast<std::size_t>(pairs));
   for (std::int64_t site = 0; site < table.sites; ++site) {
     begin.push_back(static_cast<std::int32_t>(at.size()));
-    of_site.clear();
+    site_neighbours.clear();
     for (std::int64_t tap = 0; tap < table.taps; ++tap) {
       const std::int64_t neighbour = table.neighbour(tap, site);
-      if (neighbour >= 0) of_site.push_back(static_cast<std::int32_t>(neighbour));
+      if (neighbour >= 0) site_neighbours.push_back(static_cast<std::int32_t>(neighbour));
     }
-    std::ranges::sort(of_site);
-    at.insert(at.end(), of_site.begin(), of_site.end());
+    std::ranges::sort(site_neighbours);
+    at.insert(at.end(), site_neighbours.begin(), site_neighbours.end());
   }
   begin.push_back(static_cast<std::int32_t>(at.size()));
   return on_device(begin, at, device);

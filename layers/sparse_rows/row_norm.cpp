@@ -96,18 +96,18 @@ Variable normalise(const Variable& x, const Variable& weight, const Variable& bi
 Variable row_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps,
                   BatchNormStatistics* statistics) {
   check(x.value(), weight.value(), bias.value());
-  BatchNormStatistics of_batch{.mean = by_channel(x.value()),
-                               .variance = by_channel(x.value()),
-                               .inverse_deviation = by_channel(x.value())};
+  BatchNormStatistics batch_statistics{.mean = by_channel(x.value()),
+                                       .variance = by_channel(x.value()),
+                                       .inverse_deviation = by_channel(x.value())};
   if (x.value().numel() > 0) {
-    row_moments_kernel.get(x.device())(x.value(), of_batch.mean, of_batch.variance);
+    row_moments_kernel.get(x.device())(x.value(), batch_statistics.mean, batch_statistics.variance);
   } else {  // not read, but must be finite
-    of_batch.mean.zero();
-    of_batch.variance.fill(1);
+    batch_statistics.mean.zero();
+    batch_statistics.variance.fill(1);
   }
-  batch_norm_inverse_deviation(of_batch.variance, eps, of_batch.inverse_deviation);
-  if (statistics != nullptr) *statistics = of_batch;
-  return normalise(x, weight, bias, of_batch, /*training=*/true);
+  batch_norm_inverse_deviation(batch_statistics.variance, eps, batch_statistics.inverse_deviation);
+  if (statistics != nullptr) *statistics = batch_statistics;
+  return normalise(x, weight, bias, batch_statistics, /*training=*/true);
 }
 
 Variable row_norm(const Variable& x, const Variable& weight, const Variable& bias,

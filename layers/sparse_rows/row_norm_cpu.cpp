@@ -130,11 +130,12 @@ void gradient_cpu(const Tensor& dy, const Tensor& x, const Tensor& mean, const T
     using T = decltype(zero);
     const T *const from = x.data<T>(), *const gradient = dy.data<T>();
     T* const to = dx.data<T>();
-    const double *const m = mean.data<double>(), *const of_dy = a.data<double>();
-    const double *const of_x = b.data<double>(), *const of_one = d.data<double>();
+    const double *const m = mean.data<double>(), *const dy_coefficients = a.data<double>();
+    const double *const x_coefficients = b.data<double>(), *const constants = d.data<double>();
     for_elements(x.dim(0), x.dim(1), [=](Index i, Index c) {
-      to[i] = static_cast<T>(of_dy[c] * static_cast<double>(gradient[i]) +
-                             of_x[c] * (static_cast<double>(from[i]) - m[c]) + of_one[c]);
+      to[i] =
+          static_cast<T>(dy_coefficients[c] * static_cast<double>(gradient[i]) +
+                         x_coefficients[c] * (static_cast<double>(from[i]) - m[c]) + constants[c]);
     });
   });
 }

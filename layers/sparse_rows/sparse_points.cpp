@@ -57,11 +57,11 @@ std::vector<Point> points_of(const Tensor& x, const SiteGrid& grid) {
 PointRows rows_of_points(const Tensor& x, const SiteGrid& grid, bool fill) {
   check_shape(x.shape(), grid);
   CONVSCOPE_CHECK(x.dtype() == DType::f32, kName, "expected x of type f32, got ", x.str());
-  SiteGrid of_batch = grid;
-  of_batch.batch = std::max<std::int64_t>(1, x.dim(0));
+  SiteGrid batch_grid = grid;
+  batch_grid.batch = std::max<std::int64_t>(1, x.dim(0));
   const Tensor here = x.to(Device{});
-  const std::vector<Point> points = points_of(here, of_batch);
-  const SparseSites keyed(std::vector<std::uint64_t>(), of_batch);
+  const std::vector<Point> points = points_of(here, batch_grid);
+  const SparseSites keyed(std::vector<std::uint64_t>(), batch_grid);
   std::vector<std::uint64_t> keys(points.size());
   for (std::size_t i = 0; i < points.size(); ++i) keys[i] = keyed.key(points[i].place);
   std::vector<std::size_t> order(points.size());
@@ -73,13 +73,13 @@ PointRows rows_of_points(const Tensor& x, const SiteGrid& grid, bool fill) {
   }
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (keys[order[i]] != keys[order[i - 1]]) continue;
-    fail(kName, cat("expected each place once, got ", site_text(of_batch, points[order[i]].place),
+    fail(kName, cat("expected each place once, got ", site_text(batch_grid, points[order[i]].place),
                     " (batch first) twice"));
   }
   const auto channels = x.dim(2) - grid.rank;
   std::vector<std::uint64_t> all;
   if (fill) {
-    all.resize(x.dim(0) == 0 ? 0 : static_cast<std::size_t>(of_batch.all_places()));
+    all.resize(x.dim(0) == 0 ? 0 : static_cast<std::size_t>(batch_grid.all_places()));
     std::iota(all.begin(), all.end(), std::uint64_t{0});
   } else {
     for (const std::size_t i : order) all.push_back(keys[i]);
@@ -90,7 +90,7 @@ PointRows rows_of_points(const Tensor& x, const SiteGrid& grid, bool fill) {
     std::copy_n(points[order[i]].features, channels,
                 rows.data<float>() + static_cast<std::int64_t>(row) * channels);
   }
-  return {std::make_shared<const SparseSites>(std::move(all), of_batch), rows.to(x.device())};
+  return {std::make_shared<const SparseSites>(std::move(all), batch_grid), rows.to(x.device())};
 }
 
 Variable SparsePoints::forward(const Variable& x) {

@@ -18,9 +18,9 @@ class HostileBytes : public ::testing::TestWithParam<FuzzTarget> {
   // input would take too long: one test takes about 1 ms for a config, and several ms for a folder.
   static std::size_t step(const std::string& seed) {
     const std::string_view name = GetParam().name;
-    const bool of_folders = name.ends_with("_folder") || name == "bench" || name == "checkpoint";
+    const bool is_folder = name.ends_with("_folder") || name == "bench" || name == "checkpoint";
     const std::size_t places = name == "run_page"                                      ? 2
-                               : of_folders                                            ? 15
+                               : is_folder                                             ? 15
                                : name == "config" || name == "sweep" || name == "peer" ? 40
                                                                                        : 400;
     return std::max<std::size_t>(1, seed.size() / places);

@@ -252,8 +252,8 @@ TEST(QuantisedAndPrunedRun, becomes_a_smaller_quantised_network_with_the_same_ou
     run(std::move(setup), folder, false, 0);
     const CompactPlan plan = compact_plan(network, masks);
     std::string yaml = yaml_of(quant);
-    const std::string of_model = "{type: lenet5}";
-    yaml.replace(yaml.find(of_model), of_model.size(),
+    const std::string model_text = "{type: lenet5}";
+    yaml.replace(yaml.find(model_text), model_text.size(),
                  cat("{type: lenet5, widths: [", plan.kept[0].size(), ", ", plan.kept[1].size(),
                      ", ", plan.kept[2].size(), ", ", plan.kept[3].size(), "]}"));
     EXPECT_EQ(plan.kept[2].size(), 60u);

@@ -74,7 +74,7 @@ TEST(RunTable, every_column_holds_the_field_of_its_name) {
 }
 
 // Summaries that were written before a field existed.
-TEST(RunTable, of_an_older_run_has_empty_cells_for_what_came_later) {
+TEST(RunTable, has_empty_cells_for_columns_newer_than_a_run) {
   RunRow old = row("a", 0.5, 90.0);
   old.summary.avg_inference = 0.25;
   old.summary.weight_bytes = 1000;

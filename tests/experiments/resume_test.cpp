@@ -173,7 +173,7 @@ TEST(Resume, a_run_whose_process_is_gone_is_killed_and_can_be_reopened) {
   EXPECT_FALSE(std::filesystem::exists(half));
 }
 
-TEST(Checkpoint, of_another_network_is_refused_with_the_first_difference) {
+TEST(Checkpoint, is_refused_for_another_network_with_the_first_difference) {
   class Other final : public Module {
    public:
     Other() { add_parameter("f1.weight", Tensor::zeros({3, 3})); }

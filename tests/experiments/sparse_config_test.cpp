@@ -21,13 +21,13 @@ namespace {
 
 // Three sparse layers on the ink of small digits.
 std::string text_of_config(const std::string& more = "", const std::string& layers = "",
-                           const std::string& of_c1 = "") {
+                           const std::string& c1_algorithms = "") {
   return cat(
       "name: sparse\ndata: {set: digit_points, train_size: 160, test_size: 40, "
       "image_size: 12, batch_size: 16}\nlayers:\n"
       "  - {type: sparse_points, name: points}\n"
       "  - {type: submanifold_conv, name: c1, out_channels: 8, kernel_size: 3",
-      of_c1,
+      c1_algorithms,
       "}\n  - {type: sparse_batch_norm, name: n1}\n  - {type: relu, name: r1}\n"
       "  - {type: dropout, name: d1, p: 0.1}\n"
       "  - {type: sparse_residual, name: r2, out_channels: 8, stride: 2}\n",
@@ -38,8 +38,8 @@ std::string text_of_config(const std::string& more = "", const std::string& laye
 }
 
 ExperimentConfig config_of(const std::string& more = "", const std::string& layers = "",
-                           const std::string& of_c1 = "") {
-  return parse_config_text(text_of_config(more, layers, of_c1), "sparse.yaml");
+                           const std::string& c1_algorithms = "") {
+  return parse_config_text(text_of_config(more, layers, c1_algorithms), "sparse.yaml");
 }
 
 std::shared_ptr<Module> model_of(const ExperimentConfig& config) {
@@ -109,12 +109,13 @@ TEST(SparseConfig, NamedAlgorithmsRunInTheirDirections) {
   const Batch batch = batch_of(config);
   KernelCounter counter;
   softmax_cross_entropy(model->forward(Variable(batch.x)), batch.labels).backward();
-  std::set<std::string> of_c1;
+  std::set<std::string> c1_algorithms;
   for (const auto& [run, times] : counter.runs()) {
     EXPECT_EQ(times, 1) << run.problem;
-    if (run.problem.ends_with(",c=1,k=8")) of_c1.insert(cat(run.kernel, " ", run.direction));
+    if (run.problem.ends_with(",c=1,k=8"))
+      c1_algorithms.insert(cat(run.kernel, " ", run.direction));
   }
-  EXPECT_EQ(of_c1, (std::set<std::string>{"native forward", "reference backward_weight"}));
+  EXPECT_EQ(c1_algorithms, (std::set<std::string>{"native forward", "reference backward_weight"}));
 }
 
 TEST(SparseConfig, ExplainSaysWhoseSitesTheseAreAndWhyNothingIsPlanned) {

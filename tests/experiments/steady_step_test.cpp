@@ -114,7 +114,7 @@ TEST(SteadyStep, the_counter_counts) {
   EXPECT_EQ(news.load(), 1);
 }
 
-TEST(SteadyStep, of_two_linear_layers_allocates_nothing) {
+TEST(SteadyStep, allocates_nothing_with_two_linear_layers) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer build does not pool small objects";
   TrainingSetup setup = small_setup(1);
   setup.clip_norm = 1.0;
@@ -123,7 +123,7 @@ TEST(SteadyStep, of_two_linear_layers_allocates_nothing) {
   EXPECT_EQ(counts.system_allocations, 0);
 }
 
-TEST(SteadyStep, of_lenet5_at_batch_64_allocates_nothing) {
+TEST(SteadyStep, allocates_nothing_with_lenet5_at_batch_64) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer build does not pool small objects";
   for (const char* optimizer : {"sgd", "adam"}) {
     const std::string yaml =
@@ -139,7 +139,7 @@ TEST(SteadyStep, of_lenet5_at_batch_64_allocates_nothing) {
   }
 }
 
-TEST(SteadyStep, of_a_quantised_lenet5_allocates_nothing_before_and_after_it_begins) {
+TEST(SteadyStep, allocates_nothing_with_lenet5_before_and_after_quantisation_begins) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer build does not pool small objects";
   for (const char* optimizer : {"sgd", "adam"}) {
     for (const bool begins : {false, true}) {

@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"a seed that is none", "sweep: {seeds: [1, -2]}\n",
              "s.yaml:3:20: error: sweep.seeds: expected at least 0, got -2"}));
 
-TEST(SweepOverride, of_what_the_grid_sets_is_refused) {
+TEST(SweepOverride, is_refused_for_keys_that_the_grid_sets) {
   const std::string sweep = "sweep: {grid: {optim.lr: [0.1, 0.2]}, seeds: [1, 2]}\n";
   EXPECT_EQ(mistakes_of(sweep, {"optim.lr=1", "seed=3"}),
             "error: override 'optim.lr=1': expected sweep.grid.optim.lr=[...], because the sweep "
@@ -182,7 +182,7 @@ TEST(SweepBlock, in_the_config_of_one_run_is_refused_unless_it_is_null) {
   EXPECT_EQ(parse_config_text(text, "s.yaml", {}, {"sweep=null"}).name, "s");
 }
 
-TEST(SweepBlock, of_any_text_is_read_or_refused) {
+TEST(SweepBlock, is_read_or_refused_for_any_text) {
   const std::string good =
       kBase +
       "sweep:\n  members: [{name: a, reference: {acc: 5}}, {name: b, quant: "

@@ -94,7 +94,7 @@ TEST(SweepPlan, leaves_out_what_is_excluded_by_value_by_name_or_by_seed) {
   EXPECT_EQ(plan.rows.size(), 4u);
 }
 
-TEST(SweepPlan, of_seeds_alone_is_one_row_with_the_name_of_the_sweep) {
+TEST(SweepPlan, has_one_row_with_the_name_of_the_sweep_for_seeds_only) {
   EXPECT_EQ(labels(plan_of("  seeds: [1, 2]\n")), (Words{"study s1", "study s2"}));
 }
 
@@ -157,7 +157,7 @@ TEST(SweepPlan, a_sweep_may_extend_another_and_its_own_text_reads_back) {
   }
 }
 
-TEST(SweepPlan, of_the_cifar10_table_has_the_rows_of_the_original_with_its_accuracies) {
+TEST(SweepPlan, has_the_rows_and_accuracies_of_the_original_cifar10_table) {
   const std::string folder = CONVSCOPE_SOURCE_DIR "/experiments/configs/";
   const SweepPlan plan = load_sweep(folder + "cifar10_lenet5_table.yaml");
   const std::vector<std::pair<std::string, double>> original = {

@@ -219,14 +219,14 @@ TEST_F(NetworksOnCuda, HaveTheGradientsOfTheCpuTensorByTensor) {
     };
     const auto want = gradients({});
     const auto got = gradients(cuda());
-    const auto of_cpu = want->parameters(), of_cuda = got->parameters();
-    ASSERT_EQ(of_cpu.size(), of_cuda.size());
-    for (std::size_t i = 0; i < of_cpu.size(); ++i) {
-      ASSERT_EQ(of_cuda[i].variable.grad().device(), cuda());
-      EXPECT_LE(distance(testing::values_of<float>(of_cuda[i].variable.grad()),
-                         testing::values_of<float>(of_cpu[i].variable.grad())),
+    const auto cpu_parameters = want->parameters(), cuda_parameters = got->parameters();
+    ASSERT_EQ(cpu_parameters.size(), cuda_parameters.size());
+    for (std::size_t i = 0; i < cpu_parameters.size(); ++i) {
+      ASSERT_EQ(cuda_parameters[i].variable.grad().device(), cuda());
+      EXPECT_LE(distance(testing::values_of<float>(cuda_parameters[i].variable.grad()),
+                         testing::values_of<float>(cpu_parameters[i].variable.grad())),
                 one.bound)
-          << of_cpu[i].name;
+          << cpu_parameters[i].name;
     }
   }
 }

@@ -234,9 +234,9 @@ struct Gradients {
     const double sx_off = kRoundings * kUnit * (size_x + off * size) + off * s_off;
     const double i2 = at.inverse * at.inverse, factor = weight * at.inverse;
     each(x.shape(), c, [&](std::int64_t i) {
-      const double of_x = i2 * away(i) * sx / count, of_mean = s / count;
-      const double rounded = std::abs(gradient(i)) + std::abs(of_x) + std::abs(of_mean);
-      dx.set(i, factor * (gradient(i) - of_x - of_mean),
+      const double x_term = i2 * away(i) * sx / count, mean_term = s / count;
+      const double rounded = std::abs(gradient(i)) + std::abs(x_term) + std::abs(mean_term);
+      dx.set(i, factor * (gradient(i) - x_term - mean_term),
              factor * (4 * kUnit * rounded + i2 * std::abs(away(i)) * sx_off / count +
                        i2 * off * std::abs(sx) / count + s_off / count));
     });

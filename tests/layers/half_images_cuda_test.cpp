@@ -255,9 +255,9 @@ TEST_F(HalfImagesOnCuda, BatchNormPassesGradientsToItsInputsAndParameters) {
       const double factor = channel.inverse * at(norm.weight, c);
       for_channel(z.shape, c, [&](std::int64_t i) {
         const double want = factor * (g(i) - sum / channel.count - xhat(i) * sum_x / channel.count);
-        const double of_sums = (size + std::abs(xhat(i)) * (size_x + size)) / channel.count;
+        const double sum_terms = (size + std::abs(xhat(i)) * (size_x + size)) / channel.count;
         const double allowed = unit(z.half) * std::abs(want) +
-                               slop * std::abs(factor) * (std::abs(g(i)) + of_sums) + kTiny;
+                               slop * std::abs(factor) * (std::abs(g(i)) + sum_terms) + kTiny;
         EXPECT_LE(std::abs(at(got, i) - want), allowed)
             << z.text() << " element " << i << ": got " << at(got, i) << ", expected " << want;
         if (!z.residual) return;

@@ -16,20 +16,22 @@ using testing::near;
 using testing::normal;
 using LinearFusedOnCuda = testing::CudaTest;
 
-struct Sizes {
+struct LinearShape {
   std::int64_t n, i, o;
 };
 // The sizes are those of LeNet's layers, sizes near tiles of 16 and vectors of 4, two layers with
 // large tiles, two whose images are divided among blocks, and an empty sum.
-const Sizes kSizes[] = {{4, 400, 120}, {20, 120, 84}, {3, 84, 10},   {1, 1, 1},     {2, 5, 3},
-                        {17, 33, 18},  {16, 16, 16},  {33, 420, 20}, {544, 8, 512}, {544, 512, 8},
-                        {700, 17, 3},  {300, 40, 12}, {2, 0, 3}};
+const LinearShape kSizes[] = {{4, 400, 120}, {20, 120, 84}, {3, 84, 10},  {1, 1, 1},
+                              {2, 5, 3},     {17, 33, 18},  {16, 16, 16}, {33, 420, 20},
+                              {544, 8, 512}, {544, 512, 8}, {700, 17, 3}, {300, 40, 12},
+                              {2, 0, 3}};
 
 // Only a GPU runs these sizes, because the emulation would need a minute.
-const Sizes kSizesOfBatches[] = {{64, 400, 120}, {256, 120, 84}, {1024, 400, 120}, {1000, 84, 10}};
+const LinearShape kSizesOfBatches[] = {
+    {64, 400, 120}, {256, 120, 84}, {1024, 400, 120}, {1000, 84, 10}};
 
-std::vector<Sizes> sizes() {
-  std::vector<Sizes> out(std::begin(kSizes), std::end(kSizes));
+std::vector<LinearShape> sizes() {
+  std::vector<LinearShape> out(std::begin(kSizes), std::end(kSizes));
   if (!testing::is_emulated()) {
     out.insert(out.end(), std::begin(kSizesOfBatches), std::end(kSizesOfBatches));
   }
@@ -53,7 +55,7 @@ Tensor bytes(std::size_t count) {
 
 struct Layer {
   Tensor x, w, b, dy;
-  explicit Layer(const Sizes& s)
+  explicit Layer(const LinearShape& s)
       : x(normal({s.n, s.i}, DType::f32, 1)),
         w(normal({s.o, s.i}, DType::f32, 2)),
         b(normal({s.o}, DType::f32, 3)),
@@ -62,7 +64,7 @@ struct Layer {
 
 TEST_F(LinearFusedOnCuda, ComputesTheLayerAndItsRelu) {
   const LinearForward& forward = linear_fused(cuda()).forward;
-  for (const Sizes& s : sizes()) {
+  for (const LinearShape& s : sizes()) {
     const Layer l(s);
     for (int flags = 0; flags < 4 * 3; ++flags) {
       const bool bias = (flags & 1) != 0;
@@ -106,7 +108,7 @@ std::vector<Tensor> gradients(const Layer& l, const Tensor& y, DType factors = D
 
 TEST_F(LinearFusedOnCuda, ComputesAllGradientsInOneCall) {
   const LinearBackward& backward = linear_fused(cuda()).backward;
-  for (const Sizes& s : sizes()) {
+  for (const LinearShape& s : sizes()) {
     const Layer l(s);
     for (int flags = 0; flags < 16 * 3; ++flags) {
       const DType factors = kFactors[flags / 16];
@@ -170,8 +172,9 @@ TEST_F(LinearFusedOnCuda, LeavesTheWeightAloneWhenOnlyTheInputIsAskedFor) {
 
 TEST_F(LinearFusedOnCuda, ComputesTheLossItsGradientAndTheRightAnswers) {
   const LinearLoss& loss = linear_fused(cuda()).loss;
-  for (const Sizes& s : {Sizes{1, 1, 1}, Sizes{8, 84, 10}, Sizes{9, 84, 10}, Sizes{301, 7, 3},
-                         Sizes{20, 120, 32}, Sizes{5, 13, 17}}) {
+  for (const LinearShape& s :
+       {LinearShape{1, 1, 1}, LinearShape{8, 84, 10}, LinearShape{9, 84, 10},
+        LinearShape{301, 7, 3}, LinearShape{20, 120, 32}, LinearShape{5, 13, 17}}) {
     ASSERT_TRUE(loss.supports({s.n, s.i}, {s.o, s.i}));
     const Layer l(s);
     for (const DType factors : kFactors) {
@@ -210,7 +213,8 @@ TEST_F(LinearFusedOnCuda, ComputesTheLossItsGradientAndTheRightAnswers) {
 // The layer has more products than the tiled kernels accept, so fp16 copies are multiplied by
 // cuBLAS. The operands are integers, so all bits must agree.
 TEST_F(LinearFusedOnCuda, MakesHalfCopiesOfLargeLayers) {
-  const Sizes s{8, 4096, 3200};  // forward: more than 3 * 2^25; backward: more than 45 million
+  const LinearShape s{8, 4096,
+                      3200};  // forward: more than 3 * 2^25; backward: more than 45 million
   if (testing::is_sanitized()) GTEST_SKIP() << "the emulation takes minutes under the sanitizers";
   const auto whole = [](Tensor t) {
     for (std::int64_t i = 0; i < t.numel(); ++i)

@@ -99,18 +99,19 @@ TEST(Quantizer, ScalesTheGradientOfTheStepByTheValuesThatShareIt) {
   const Tensor one = normal({1, 300}, DType::f32);
   const Tensor twice = Tensor::empty({2, 300});
   for (std::int64_t n = 0; n < 2; ++n) twice.slice_rows(n, 1).copy_from(one);
-  const double of_one = step_gradient(plain, one).at(0);
-  ASSERT_NE(of_one, 0);
-  EXPECT_NEAR(step_gradient(plain, twice).at(0), 2 * of_one, 1e-6 * std::abs(of_one));
+  const double one_gradient = step_gradient(plain, one).at(0);
+  ASSERT_NE(one_gradient, 0);
+  EXPECT_NEAR(step_gradient(plain, twice).at(0), 2 * one_gradient, 1e-6 * std::abs(one_gradient));
 
   QuantizerOptions weight = plain;
   weight.is_weight = true;
   // If the two samples are one weight, twice as many numbers share the step size.
-  EXPECT_NEAR(step_gradient(weight, twice).at(0), std::sqrt(2.0) * of_one, 1e-6 * std::abs(of_one));
+  EXPECT_NEAR(step_gradient(weight, twice).at(0), std::sqrt(2.0) * one_gradient,
+              1e-6 * std::abs(one_gradient));
   weight.channels = 2;
   const Tensor by_channel = step_gradient(weight, twice);
   for (const int channel : {0, 1}) {
-    EXPECT_NEAR(by_channel.at(channel), of_one, 1e-6 * std::abs(of_one)) << channel;
+    EXPECT_NEAR(by_channel.at(channel), one_gradient, 1e-6 * std::abs(one_gradient)) << channel;
   }
 }
 

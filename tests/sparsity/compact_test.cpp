@@ -130,7 +130,7 @@ TEST(Compact, keeps_an_output_that_nothing_makes_as_long_as_it_is_read) {
   EXPECT_EQ(compact_plan(network, masks).kept[0], (std::vector<std::int64_t>{0, 1, 3}));
 }
 
-TEST(Compact, of_a_network_that_is_cut_is_refused_with_the_layer) {
+TEST(Compact, is_refused_for_a_cut_network_with_the_layer) {
   const auto model = small_network();
   const PrunableNetwork network = prunable_network(*model, kImage);
   std::vector<Tensor> masks(4);

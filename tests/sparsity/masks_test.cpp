@@ -94,7 +94,7 @@ TEST(Magnitude, every_weight_that_stays_is_at_least_as_large_as_every_one_that_g
   }
 }
 
-TEST(Magnitude, of_equal_weights_the_first_go) {
+TEST(Magnitude, removes_the_first_of_equal_weights) {
   EXPECT_EQ(drop_weakest({1, 1, 1, 1, 0}, 3), (std::vector<std::uint8_t>{0, 0, 1, 1, 0}));
 }
 
@@ -148,7 +148,7 @@ TEST(Block, that_does_not_divide_is_padded) {
   }
 }
 
-TEST(Block, of_any_size_is_exact_to_one_block) {
+TEST(Block, is_exact_to_one_block_for_any_size) {
   const auto model = small_network();
   const PrunableNetwork network = prunable_network(*model, kImage);
   for (const Integers& block : {Integers{16, 1}, {4, 1}, {1, 8}, {2, 2}, {1, 1}, {3, 5}}) {

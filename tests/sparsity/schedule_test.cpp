@@ -87,7 +87,7 @@ TEST(Schedule, iterative_takes_the_same_share_of_the_rest_in_each_round) {
   EXPECT_NEAR(schedule.sparsity(60), 0.875, 1e-12);
 }
 
-TEST(Schedule, of_a_run_of_one_step_still_reaches_its_target) {
+TEST(Schedule, reaches_its_target_in_a_run_of_one_step) {
   for (const char* name : {"one_shot", "cubic", "iterative"}) {
     const SparsitySchedule schedule(
         options_of({{"method", Text("magnitude")}, {"schedule", Text(name)}, {"target", 0.5}}), 1);

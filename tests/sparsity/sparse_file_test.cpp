@@ -22,7 +22,7 @@ const Given kBlocks = {{"method", std::string("block")},
                        {"block", std::vector<std::int64_t>{4, 1}},
                        {"target", 0.5},
                        {"exclude", std::vector<std::string>{"f4"}}};
-Given of_method(const std::string& method, double target) {
+Given given_method(const std::string& method, double target) {
   return {{"method", method}, {"target", target}};
 }
 
@@ -54,7 +54,7 @@ struct Pruned {
 
 // Prunes f1 to three weights, which are in the first and in the last row.
 Pruned few_weights() {
-  Pruned out(of_method("magnitude", 0), 1, /*wide=*/true);
+  Pruned out(given_method("magnitude", 0), 1, /*wide=*/true);
   float* const keep = out.pruner.masks()[0].data<float>();
   std::fill_n(keep, 800, 0.0f);
   keep[1] = keep[7] = keep[799] = 1;
@@ -79,9 +79,10 @@ std::int64_t bytes_of(const SafetensorsFile& file, const std::string& prefix) {
 }
 
 TEST(SparseFile, GivesTheSameBitsForEveryFormOfMasks) {
-  Given n_m = of_method("n_m", 0);
-  for (const Given& given : {kBlocks, of_method("magnitude", 0.8), of_method("magnitude", 0.1),
-                             of_method("filter", 0.5), of_method("rigl", 0.7), n_m}) {
+  Given n_m = given_method("n_m", 0);
+  for (const Given& given :
+       {kBlocks, given_method("magnitude", 0.8), given_method("magnitude", 0.1),
+        given_method("filter", 0.5), given_method("rigl", 0.7), n_m}) {
     SCOPED_TRACE(std::get<std::string>(given.at("method")));
     Pruned trained(given);
     const SafetensorsFile file = through_a_file(to_sparse_file(*trained.model));
@@ -127,15 +128,15 @@ TEST(SparseFile, TakesTheFormWithTheFewestBytes) {
   EXPECT_EQ(nlohmann::json::parse(small.metadata.at("sparse")).at("f1.weight").at("index"),
             "columns");
   EXPECT_EQ(bytes_of(small, "f1.weight"), 4 * 3 + 4 * 3 + 4 * (4 + 1));
-  Pruned again(of_method("magnitude", 0), 2, /*wide=*/true);
+  Pruned again(given_method("magnitude", 0), 2, /*wide=*/true);
   load_sparse_file(through_a_file(small), "f", *again.model);
   EXPECT_EQ(values_of(again.answer()), values_of(few.answer()));
   // Where nearly all weights stay, the weight is stored dense.
-  Pruned many(of_method("magnitude", 0));
+  Pruned many(given_method("magnitude", 0));
   many.pruner.masks()[0].data<float>()[0] = 0;
   const SafetensorsFile whole = to_sparse_file(*many.model);
   EXPECT_EQ(bytes_of(whole, "c1.weight"), 4 * 4 * 2 * 9);
-  Pruned third(of_method("magnitude", 0), 2);
+  Pruned third(given_method("magnitude", 0), 2);
   load_sparse_file(through_a_file(whole), "f", *third.model);
   EXPECT_EQ(values_of(third.answer()), values_of(many.answer()));
 }
@@ -214,7 +215,7 @@ TEST(SparseFile, RefusesColumnsThatDoNotFit) {
     for (NamedTensor& one : file.tensors) {
       if (one.name == name) one.tensor.data<std::int32_t>()[at] = value;
     }
-    Pruned other(of_method("magnitude", 0), 2, /*wide=*/true);
+    Pruned other(given_method("magnitude", 0), 2, /*wide=*/true);
     EXPECT_ERROR(ErrorKind::kData, sentence, load_sparse_file(file, "f", *other.model));
   };
   ASSERT_NE(good.find("f1.weight.columns"), nullptr);

@@ -62,7 +62,7 @@ bool is_elf(const std::string& path) {
       cat("expected another convscope program or another libconvscope.so, got ", given, ", ", got));
 }
 
-OtherBuild of_library(const std::string& given, const std::string& scratch) {
+OtherBuild library_build(const std::string& given, const std::string& scratch) {
   std::error_code error;
   const fs::path library = fs::canonical(given, error);
   if (error || !is_elf(library)) refuse(given, "which is not a shared library");
@@ -103,7 +103,7 @@ OtherBuild this_build() {
 
 OtherBuild find_other_build(const std::string& given, const std::string& scratch) {
   std::error_code error;
-  if (is_library(given) && fs::is_regular_file(given, error)) return of_library(given, scratch);
+  if (is_library(given) && fs::is_regular_file(given, error)) return library_build(given, scratch);
   const std::string program = find_program(given);
   if (program.empty() || fs::is_directory(program, error)) {
     refuse(given, fs::exists(given, error) ? "which is not a program" : "which is not there");

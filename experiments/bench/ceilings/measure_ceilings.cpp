@@ -253,8 +253,8 @@ class Measuring {
       // The first touch of the memory takes longer than the measurement, so read and copy share it.
       Memory memory(static_cast<std::size_t>(threads));
       const Level level = level_of(threads);
-      const double of_read = rate(level, memory, false);
-      return std::pair(of_read, rate(level, memory, true));
+      const double read_rate = rate(level, memory, false);
+      return std::pair(read_rate, rate(level, memory, true));
     };
     const auto one = with(1);
     const auto all = out_.cores == 1 ? one : with(out_.cores);

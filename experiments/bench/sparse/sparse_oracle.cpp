@@ -61,10 +61,10 @@ void SparseOracle::expect_rows(const SparseSums& sums, const double* in, const d
       for (Index lane = 0; lane < lanes; ++lane) by_tap.push_back(w[sums.weight_at(tap, d, lane)]);
     }
   }
-  const double of_site =
+  const double site_products =
       problem_.nominal_flops() / 2 / static_cast<double>(std::max<Index>(1, sums.sites)) + 1;
   const std::vector<Index> sites =
-      sample_of(sums.sites, std::max<Index>(64, static_cast<Index>(most / of_site)));
+      sample_of(sums.sites, std::max<Index>(64, static_cast<Index>(most / site_products)));
   for (const Index site : sites) {
     for (Index lane = 0; lane < lanes; ++lane) index_.push_back(site * lanes + lane);
   }
@@ -94,9 +94,9 @@ void SparseOracle::expect_rows(const SparseSums& sums, const double* in, const d
 void SparseOracle::expect_weights(const double* x, const double* dy, double most) {
   const SparseTable& table = *problem_.map->by_output().table;
   const Index taps = table.taps, c_count = problem_.c, k_count = problem_.k;
-  const double of_pair = static_cast<double>(std::max<Index>(1, problem_.map->pairs()));
+  const double element_products = static_cast<double>(std::max<Index>(1, problem_.map->pairs()));
   const std::vector<Index> channels =
-      sample_of(k_count * c_count, std::max<Index>(8, static_cast<Index>(most / of_pair)));
+      sample_of(k_count * c_count, std::max<Index>(8, static_cast<Index>(most / element_products)));
   const auto count = static_cast<Index>(channels.size());
   for (const Index at : channels) {
     for (Index tap = 0; tap < taps; ++tap) index_.push_back(at * taps + tap);

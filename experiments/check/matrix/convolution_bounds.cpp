@@ -63,9 +63,9 @@ double ConvolutionCase::allowed(const Conv2dAlgorithm& algorithm, Direction dire
   if (!algorithm.errs_by_tile()) {
     return allowed_error(problem_, algorithm.worst_growth(terms), value, expected.largest);
   }
-  double& of_tile = expected_[static_cast<int>(direction)][extra ? 1 : 0].largest_of_tile;
-  if (of_tile < 0) of_tile = largest_of_tile(direction, extra);  // computed once
-  return allowed_error(problem_, algorithm.worst_growth(terms), value, of_tile);
+  double& tile_largest = expected_[static_cast<int>(direction)][extra ? 1 : 0].largest_of_tile;
+  if (tile_largest < 0) tile_largest = largest_of_tile(direction, extra);  // computed once
+  return allowed_error(problem_, algorithm.worst_growth(terms), value, tile_largest);
 }
 
 }  // namespace convscope::matrix

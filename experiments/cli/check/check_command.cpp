@@ -43,16 +43,16 @@ std::vector<CheckTask> tasks_of_plugins() {
 }
 
 // Returns the algorithm NAME of the program or of a plug-in.
-CheckTask task_named(const std::string& name, const std::vector<CheckTask>& of_plugins) {
+CheckTask task_named(const std::string& name, const std::vector<CheckTask>& plugin_tasks) {
   const Registry<Conv2dAlgorithm>& ours = conv2d_algorithms(DeviceType::cpu);
   if (ours.find(name) != nullptr) return {.plugin = "", .algorithm = name, .refusal = ""};
-  const auto found = std::ranges::find(of_plugins, name, &CheckTask::algorithm);
-  if (found != of_plugins.end()) return *found;
-  for (const CheckTask& task : of_plugins) {
+  const auto found = std::ranges::find(plugin_tasks, name, &CheckTask::algorithm);
+  if (found != plugin_tasks.end()) return *found;
+  for (const CheckTask& task : plugin_tasks) {
     if (!task.refusal.empty()) fail(ErrorKind::kUnavailable, "plugin", task.refusal);
   }
   std::vector<std::string> known = ours.names();
-  for (const CheckTask& task : of_plugins) known.push_back(task.algorithm);
+  for (const CheckTask& task : plugin_tasks) known.push_back(task.algorithm);
   const std::string near = nearest_word(name, known);
   fail(ErrorKind::kUnavailable, "check",
        cat("unknown algorithm '", name, "'",

@@ -35,7 +35,7 @@ OutputDifference difference(Module& a, Module& b, const Shape& batch, Device dev
     for (std::int64_t e = 0; e < ya.numel(); ++e) {
       const double gap = std::fabs(ya.at(e) - yb.at(e));
       out.largest = gap <= out.largest ? out.largest : gap;  // NaN is kept
-      out.of_outputs_up_to = std::max(out.of_outputs_up_to, std::fabs(ya.at(e)));
+      out.largest_output = std::max(out.largest_output, std::fabs(ya.at(e)));
     }
   }
   return out;

@@ -194,11 +194,11 @@ void export_compact(const ExportArguments& arguments) {
   const OutputDifference gap =
       quantised ? difference(*model, *compact, batch, config.device) : whole;
   for (Module* one : {model.get(), compact.get()}) bypass_activations(*one, false);
-  if (!(gap.largest <= kTolerance * std::max(1.0, gap.of_outputs_up_to))) {
+  if (!(gap.largest <= kTolerance * std::max(1.0, gap.largest_output))) {
     fail(ErrorKind::kRun, "export",
          cat("expected the compact network to give the same outputs within ", kTolerance,
              " of the largest, got a difference of ", gap.largest, " at outputs up to ",
-             gap.of_outputs_up_to));
+             gap.largest_output));
   }
   const bool codes = quantised && config.quant->execute != QuantExecute::fake;
   save_checkpoint(arguments.compact, *compact, nullptr, state, yaml,
@@ -220,20 +220,20 @@ void export_compact(const ExportArguments& arguments) {
   };
   line("parameters", static_cast<double>(model->parameter_count()),
        static_cast<double>(compact->parameter_count()), 0);
-  const std::string of_batch = fmt::format("batch {}", config.data.batch_size);
+  const std::string batch_text = fmt::format("batch {}", config.data.batch_size);
   const std::array<double, 2> inference = inference_ms(*model, *compact, batch, config.device);
   if (inference[0] > 0) {
-    line(fmt::format("inference, {}, ms", of_batch).c_str(), inference[0], inference[1], 4);
+    line(fmt::format("inference, {}, ms", batch_text).c_str(), inference[0], inference[1], 4);
   }
-  line(fmt::format("forward, {}, ms", of_batch).c_str(), times.forward[0], times.forward[1], 4);
-  line(fmt::format("forward + backward, {}, ms", of_batch).c_str(), times.both[0], times.both[1],
+  line(fmt::format("forward, {}, ms", batch_text).c_str(), times.forward[0], times.forward[1], 4);
+  line(fmt::format("forward + backward, {}, ms", batch_text).c_str(), times.both[0], times.both[1],
        4);
   const std::int64_t images = kExportChecks * config.data.batch_size;
   text += fmt::format("outputs differ by at most {:.3g} (outputs up to {:.3g}, {} random images)\n",
-                      whole.largest, whole.of_outputs_up_to, images);
+                      whole.largest, whole.largest_output, images);
   if (quantised) {
     text += fmt::format("with unrounded activations by at most {:.3g} (outputs up to {:.3g})\n",
-                        gap.largest, gap.of_outputs_up_to);
+                        gap.largest, gap.largest_output);
   }
   text += fmt::format("written     {}\n", arguments.compact);
   print_screen(text);

@@ -41,7 +41,7 @@ inline constexpr int kExportChecks = 4;  // number of batches of random images
 Tensor random_images(const Shape& shape, std::uint64_t seed);
 
 struct OutputDifference {
-  double largest = 0, of_outputs_up_to = 0;
+  double largest = 0, largest_output = 0;
 };
 // Returns the difference between the outputs of two networks in eval mode on random images.
 OutputDifference difference(Module& a, Module& b, const Shape& batch, Device device);

@@ -61,7 +61,7 @@ void export_sparse(const ExportArguments& arguments) {
   std::string text = weight_table(path, *again);
   text += fmt::format(
       "outputs     differ by {} from those of the run (up to {:.3g}, {} random images)\n",
-      gap.largest, gap.of_outputs_up_to, kExportChecks * config.data.batch_size);
+      gap.largest, gap.largest_output, kExportChecks * config.data.batch_size);
   text += fmt::format("written     {}, {} bytes; its parameters in f32 would be {:.0f}\n", path,
                       std::filesystem::file_size(path),
                       4.0 * static_cast<double>(again->parameter_count()));

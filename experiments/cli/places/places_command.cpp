@@ -69,14 +69,14 @@ Found layer_named(Module& model, const std::string& name) {
 // Returns indices of `data`: the first image of class 0, of class 1 and so on, then the second
 // image of each class.
 std::vector<std::int64_t> one_of_each_class(const Dataset& data, int count) {
-  std::vector<std::vector<std::int64_t>> of_class(static_cast<std::size_t>(data.classes));
+  std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(data.classes));
   for (std::int64_t i = 0; i < data.size(); ++i) {
-    of_class[static_cast<std::size_t>(data.labels.data<std::int32_t>()[i])].push_back(i);
+    by_class[static_cast<std::size_t>(data.labels.data<std::int32_t>()[i])].push_back(i);
   }
   std::vector<std::int64_t> out;
   for (std::size_t round = 0; out.size() < static_cast<std::size_t>(count); ++round) {
     const std::size_t before = out.size();
-    for (const auto& images : of_class) {
+    for (const auto& images : by_class) {
       if (round < images.size() && out.size() < static_cast<std::size_t>(count)) {
         out.push_back(images[round]);
       }

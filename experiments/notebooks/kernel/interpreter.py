@@ -201,10 +201,10 @@ class Interpreter:
         """Returns the comment above the first declaration of a name, with the declaration. For a member,
         returns those in the header that declares its class."""
         declaration = re.compile(rf"^(?!\s*//)(?:[\w:<>&*,\[\]= ]*?[\s&*]|){name}\b\s*[({{:=;]")
-        of_owner = re.compile(rf"\b(?:class|struct)\s+(?:CONVSCOPE_API\s+)?{re.escape(owner)}\b\s*[:{{]")
+        owner_pattern = re.compile(rf"\b(?:class|struct)\s+(?:CONVSCOPE_API\s+)?{re.escape(owner)}\b\s*[:{{]")
         for header in self._headers():
             text = header.read_text(errors="replace")
-            begin = of_owner.search(text) if owner else None
+            begin = owner_pattern.search(text) if owner else None
             if name not in text or owner not in ("", "module") and not begin:
                 continue
             lines = text.split("\n")

@@ -82,27 +82,28 @@ HtmlTable table_of_groups(const RunSet& set) {
   HtmlTable table = {{"config", "runs", "acc", "avg_forward", "avg_backward", "avg_forward_mem",
                       "avg_backward_mem", "images_per_s", "avg_inference", "weight_bytes"}};
   for (const RunGroup& group : set.groups) {
-    const auto of_steps = [](double RunSummary::*value) {
+    const auto timed_value = [](double RunSummary::*value) {
       return [value](const RunSummary& summary) {
         return summary.timed_steps > 0 ? summary.*value : std::nan("");
       };
     };
     const auto mean = [&](double RunSummary::*value) {
-      return spread_text(group.of_summary(of_steps(value)));
+      return spread_text(group.summary_spread(timed_value(value)));
     };
     const auto median = [&](double RunSummary::*value) {
-      return spread_text(group.of_time(of_steps(value)));
+      return spread_text(group.time_spread(timed_value(value)));
     };
     const auto at_end = [](std::optional<double> RunSummary::*value) {
       return [value](const RunSummary& summary) { return (summary.*value).value_or(std::nan("")); };
     };
-    table.push_back(
-        {group.label + (group.disturbed() > 0 ? "*" : ""), std::to_string(group.runs.size()),
-         spread_text(group.of_summary(at_end(&RunSummary::acc))), median(&RunSummary::avg_forward),
-         median(&RunSummary::avg_backward), mean(&RunSummary::avg_forward_mem),
-         mean(&RunSummary::avg_backward_mem), median(&RunSummary::images_per_s),
-         spread_text(group.of_time(at_end(&RunSummary::avg_inference))),
-         spread_text(group.of_summary(at_end(&RunSummary::weight_bytes)))});
+    table.push_back({group.label + (group.disturbed() > 0 ? "*" : ""),
+                     std::to_string(group.runs.size()),
+                     spread_text(group.summary_spread(at_end(&RunSummary::acc))),
+                     median(&RunSummary::avg_forward), median(&RunSummary::avg_backward),
+                     mean(&RunSummary::avg_forward_mem), mean(&RunSummary::avg_backward_mem),
+                     median(&RunSummary::images_per_s),
+                     spread_text(group.time_spread(at_end(&RunSummary::avg_inference))),
+                     spread_text(group.summary_spread(at_end(&RunSummary::weight_bytes)))});
   }
   return table;
 }
@@ -151,7 +152,7 @@ Fact extreme(const char* name, const RunSet& set, bool largest, bool is_time,
   Fact fact{.name = name, .value = ""};
   double best = 0;
   for (const RunGroup& group : set.groups) {
-    const Spread spread = is_time ? group.of_time(value) : group.of_summary(value);
+    const Spread spread = is_time ? group.time_spread(value) : group.summary_spread(value);
     if (!(spread.mean > 0)) continue;
     if (best > 0 && (largest ? spread.mean <= best : spread.mean >= best)) continue;
     best = spread.mean;

@@ -24,7 +24,7 @@ struct LayerTimes {
   double forward = 0, backward = 0;  // ms, of all layers
   double longest = 0;                // longest of one layer in one direction
   double step = 0;                   // ms, the whole of the shares
-  bool of_step = false;              // whether step is the mean step, not a sum of layers
+  bool is_step_mean = false;         // whether step is the mean step, not a sum of layers
 };
 
 LayerTimes times_of(const RunData& run) {
@@ -36,8 +36,8 @@ LayerTimes times_of(const RunData& run) {
     times.backward += backward;
     times.longest = std::max({times.longest, forward, backward});
   }
-  times.of_step = run.summary && run.summary->timed_steps > 0 && run.summary->avg_step > 0;
-  times.step = times.of_step ? 1e3 * run.summary->avg_step : times.forward + times.backward;
+  times.is_step_mean = run.summary && run.summary->timed_steps > 0 && run.summary->avg_step > 0;
+  times.step = times.is_step_mean ? 1e3 * run.summary->avg_step : times.forward + times.backward;
   return times;
 }
 
@@ -96,7 +96,7 @@ std::string closing_sentence(const RunData& run, const LayerTimes& times) {
   std::string out =
       fmt::format("<p>All rows together take {:.3f} ms forward and {:.3f} ms backward",
                   times.forward, times.backward);
-  if (times.of_step) {
+  if (times.is_step_mean) {
     out +=
         fmt::format(": {:.0f} % of the mean step of {:.3f} ms", 100 * sum / times.step, times.step);
   }
@@ -130,7 +130,7 @@ std::string layer_section(const RunData& run) {
   head(shown.empty() ? "" : shown[0], "");
   head("forward", "ms");
   head("backward", "ms");
-  head("share", times.of_step ? "of the step" : "of all layers");
+  head("share", times.is_step_mean ? "of the step" : "of all layers");
   head("kept", "MiB");
   for (std::size_t i = 1; i < shown.size(); ++i) {
     const bool kernel =

@@ -20,7 +20,7 @@ Plot draw_bars(const RunPart& part) {
   for (const PartMember& member : part.members) {
     const RunGroup& group = *member.group;
     const auto timed = [&](double RunSummary::*seconds) {
-      return group.of_time([&](const RunSummary& summary) {
+      return group.time_spread([&](const RunSummary& summary) {
         return summary.timed_steps > 0 ? summary.*seconds : std::nan("");
       });
     };
@@ -53,7 +53,7 @@ Plot draw_bars(const RunPart& part) {
       spread->mean *= scale;
       spread->std *= scale;
     }
-    const Spread batch = row.group->of_summary(
+    const Spread batch = row.group->summary_spread(
         [](const RunSummary& s) { return static_cast<double>(s.batch_size); });
     panel.categories.push_back(name_with_load(*row.group));
     if (rows.size() > 1) panel.category_styles.push_back(row.style);

@@ -67,7 +67,7 @@ Series step_series(const RunData& run, double steps_per_unit, bool accuracy) {
   return s;
 }
 
-Figure of_one(const RunGroup& group) {
+Figure one_group_figure(const RunGroup& group) {
   const RunData& run = group.runs[0];
   const bool single = group.runs.size() == 1 && !run.train.empty();
   const double per_epoch = run.steps_per_epoch();
@@ -101,7 +101,7 @@ bool has_column(const std::vector<const RunGroup*>& groups, const std::string& c
   });
 }
 
-Figure of_several(const std::vector<PartMember>& members) {
+Figure several_groups_figure(const std::vector<PartMember>& members) {
   const std::vector<const RunGroup*> groups = groups_of(members);
   std::vector<std::string> splits;
   for (const std::string& split : kSplits) {
@@ -128,7 +128,7 @@ Figure of_several(const std::vector<PartMember>& members) {
   return figure;
 }
 
-Figure of_many(const std::vector<const RunGroup*>& groups) {
+Figure many_groups_figure(const std::vector<const RunGroup*>& groups) {
   const std::string split = has_column(groups, "test_acc")  ? "test"
                             : has_column(groups, "val_acc") ? "val"
                                                             : "train";
@@ -191,10 +191,10 @@ Plot draw_curves(const RunPart& part) {
     plot.why_not = "no run has finished an epoch";
     return plot;
   }
-  plot.figure = steps_only                     ? of_one(*part.members[0].group)
-                : groups.size() == 1           ? of_one(*groups[0])
-                : groups.size() <= kInOnePanel ? of_several(members)
-                                               : of_many(groups);
+  plot.figure = steps_only                     ? one_group_figure(*part.members[0].group)
+                : groups.size() == 1           ? one_group_figure(*groups[0])
+                : groups.size() <= kInOnePanel ? several_groups_figure(members)
+                                               : many_groups_figure(groups);
   if (steps_only) groups.push_back(part.members[0].group);
   Figure& figure = *plot.figure;
   figure.subtitle = runs_text(groups);

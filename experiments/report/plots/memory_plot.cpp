@@ -35,7 +35,7 @@ Plot draw_memory(const RunPart& part) {
     std::vector<std::string> row = {name_with_count(group)};
     std::vector<Spread> spreads;
     for (const Quantity& quantity : kQuantities) {
-      spreads.push_back(group.of_summary([&](const RunSummary& summary) {
+      spreads.push_back(group.summary_spread([&](const RunSummary& summary) {
         return summary.timed_steps > 0 ? summary.*quantity.mib : std::nan("");
       }));
       row.push_back(spread_text(spreads.back()));

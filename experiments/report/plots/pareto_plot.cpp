@@ -73,8 +73,8 @@ struct Costs {
 };
 
 bool has_test(const RunGroup& group) {
-  return group.of_summary([](const RunSummary& s) { return s.acc.value_or(std::nan("")); }).count >
-         0;
+  return group.summary_spread([](const RunSummary& s) { return s.acc.value_or(std::nan("")); })
+             .count > 0;
 }
 
 // Accuracies on different images cannot be compared.
@@ -86,14 +86,14 @@ std::vector<std::string> by_data_set_and_split(const RunGroup& group) {
 
 Costs costs_of(const RunGroup& group) {
   Costs costs;
-  costs.accuracy = group.of_summary(
+  costs.accuracy = group.summary_spread(
       [](const RunSummary& s) { return s.acc.value_or(s.val_acc.value_or(std::nan(""))); });
-  costs.inference_us = group.of_time([](const RunSummary& s) {
+  costs.inference_us = group.time_spread([](const RunSummary& s) {
     return s.batch_size > 0
                ? 1e6 * s.avg_inference.value_or(std::nan("")) / static_cast<double>(s.batch_size)
                : std::nan("");
   });
-  costs.time_us = group.of_time([](const RunSummary& s) {
+  costs.time_us = group.time_spread([](const RunSummary& s) {
     return s.timed_steps > 0 && s.batch_size > 0
                ? 1e6 * (s.avg_forward + s.avg_backward) / static_cast<double>(s.batch_size)
                : std::nan("");

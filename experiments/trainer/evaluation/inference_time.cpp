@@ -55,7 +55,7 @@ std::vector<Tensor> full_batches(Loader& loader, Device device) {
 }
 
 // Times launches of full batches by the device's clock. The first pass makes the recordings.
-std::optional<InferenceTime> of_recorded(RecordedSteps& steps, std::int64_t batch_size) {
+std::optional<InferenceTime> time_recorded_steps(RecordedSteps& steps, std::int64_t batch_size) {
   std::vector<double> seconds;
   double sum = 0;
   for (int pass = 0; pass < kMax && (pass < 2 || sum < kEnough_s); ++pass) {
@@ -80,7 +80,7 @@ std::optional<InferenceTime> of_recorded(RecordedSteps& steps, std::int64_t batc
 std::optional<InferenceTime> measure_inference(Module& model, Loader& loader, Device device,
                                                bool plans, RecordedSteps* recorded) {
   if (loader.dataset().size() < loader.options().batch_size) return std::nullopt;
-  if (recorded != nullptr) return of_recorded(*recorded, loader.options().batch_size);
+  if (recorded != nullptr) return time_recorded_steps(*recorded, loader.options().batch_size);
   const std::vector<Tensor> batches = full_batches(loader, device);
   if (batches.empty()) return std::nullopt;
   const bool was_training = model.is_training();

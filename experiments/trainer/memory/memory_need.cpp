@@ -134,13 +134,13 @@ std::string advice(const ExperimentConfig& config, const MemoryNeed& need, bool 
 
 }  // namespace
 
-std::int64_t MemoryNeed::of_device() const {
+std::int64_t MemoryNeed::device_bytes() const {
   return network_bytes + update_bytes + step_bytes + evaluation_bytes;
 }
 
-std::int64_t MemoryNeed::of_host() const {
+std::int64_t MemoryNeed::host_bytes() const {
   const std::int64_t training =
-      data_bytes + batches_bytes + (device.type == DeviceType::cpu ? of_device() : 0);
+      data_bytes + batches_bytes + (device.type == DeviceType::cpu ? device_bytes() : 0);
   return std::max(loading_bytes, training);
 }
 
@@ -173,25 +173,26 @@ std::string check_memory(const ExperimentConfig& config, const DataFacts& data,
     if (!std::string_view(error.what()).starts_with("[memory]")) throw;
     refuse(config, host, true, cat("more than the system's address space: ", error.what()), need);
   }
-  if (host.bytes > 0 && need.of_host() > host.bytes) {
-    const bool loads = need.of_host() == need.loading_bytes;
+  if (host.bytes > 0 && need.host_bytes() > host.bytes) {
+    const bool loads = need.host_bytes() == need.loading_bytes;
     refuse(config, host, true,
-           cat("about ", size_text(need.of_host()),
+           cat("about ", size_text(need.host_bytes()),
                loads ? " to load its data set" : cat(" (", need.text(), ")")),
            need);
   }
   if (need.device.type != DeviceType::cpu) {
     const MemoryRoom room = memory_room(need.device);
-    if (room.bytes > 0 && need.of_device() > room.bytes) {
+    if (room.bytes > 0 && need.device_bytes() > room.bytes) {
       refuse(config, room, false,
-             cat("about ", size_text(need.of_device()), " (", need.text(), ")"), need);
+             cat("about ", size_text(need.device_bytes()), " (", need.text(), ")"), need);
     }
   }
-  return cat("memory: about ", size_text(need.of_host()), " are needed",
-             need.device.type == DeviceType::cpu
-                 ? ""
-                 : cat(" on the host and ", size_text(need.of_device()), " on ", need.device.str()),
-             ": ", need.text());
+  return cat(
+      "memory: about ", size_text(need.host_bytes()), " are needed",
+      need.device.type == DeviceType::cpu
+          ? ""
+          : cat(" on the host and ", size_text(need.device_bytes()), " on ", need.device.str()),
+      ": ", need.text());
 }
 
 }  // namespace convscope

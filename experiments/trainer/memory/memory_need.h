@@ -32,9 +32,9 @@ struct CONVSCOPE_API MemoryNeed {
   std::int64_t step_bytes = 0;        // a training step
   std::int64_t evaluation_bytes = 0;  // the evaluations
 
-  std::int64_t of_device() const;
-  std::int64_t of_host() const;  // everything if the device is the CPU
-  std::string text() const;      // "data set 5.4 MiB, batches 0.8 MiB, ..."
+  std::int64_t device_bytes() const;
+  std::int64_t host_bytes() const;  // everything if the device is the CPU
+  std::string text() const;         // "data set 5.4 MiB, batches 0.8 MiB, ..."
 };
 CONVSCOPE_API MemoryNeed memory_need(const ExperimentConfig& config, const DataFacts& data);
 

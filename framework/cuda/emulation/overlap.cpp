@@ -70,9 +70,9 @@ void add_changes(std::byte* at, const std::byte* before, std::size_t bytes,
     return std::memcmp(at + i, before + i, std::min(kPiece, bytes - i)) != 0;
   };
   for (std::size_t i = 0; i < bytes;) {
-    const std::size_t of_page = std::min(kPage, bytes - i);
-    if (i % kPage == 0 && std::memcmp(at + i, before + i, of_page) == 0) {
-      i += of_page;
+    const std::size_t page_bytes = std::min(kPage, bytes - i);
+    if (i % kPage == 0 && std::memcmp(at + i, before + i, page_bytes) == 0) {
+      i += page_bytes;
     } else if (!differs(i)) {
       i += kPiece;
     } else {

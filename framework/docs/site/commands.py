@@ -90,7 +90,7 @@ def resolves(program, words):
     if kind not in ("run", "explain", "sweep") or at is None:
         return 0, ""
     # The value of an option does not change the config.
-    of_launcher = [
+    launcher_options = [
         word
         for i, word in enumerate(rest)
         if {word, rest[i - 1] if i else ""} & {"--launcher", "--slurm"}
@@ -106,7 +106,7 @@ def resolves(program, words):
     if kind == "sweep" and "--work" in rest:  # --work takes a folder that a sweep has prepared
         return 0, ""
     if kind == "sweep":
-        return call(program, ["sweep", rest[at], "--dry-run", *of_launcher, *changes])
+        return call(program, ["sweep", rest[at], "--dry-run", *launcher_options, *changes])
     code, text = call(program, ["config", "check", rest[at], *changes])
     return (0, "") if code == NO_DEVICE else (code, text)
 

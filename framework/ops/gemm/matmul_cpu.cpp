@@ -6,11 +6,11 @@
 namespace convscope {
 namespace {
 
-struct Sizes {
+struct MatmulShape {
   std::int64_t m, n, k, lda, ldb;
 };
 
-Sizes sizes_of(const MatmulArguments& arguments) {
+MatmulShape sizes_of(const MatmulArguments& arguments) {
   const Shape& a = arguments.a.shape();
   const Shape& b = arguments.b.shape();
   return {.m = arguments.c.shape()[0],

@@ -47,7 +47,8 @@ constexpr Index side(Index stride, Index dilation, Index taps) {
   return (kTile - 1) * stride + (taps - 1) * dilation + 1;
 }
 
-__global__ void forward_kernel(const Sizes z, const In x, const In w, const In bias, const Out y) {
+__global__ void forward_kernel(const ConvShape z, const In x, const In w, const In bias,
+                               const Out y) {
   float* const tile = dynamic_shared<float>();  // [rows, columns]
   const Index rows = side(z.stride_h, z.dilation_h, z.r);
   const Index columns = side(z.stride_w, z.dilation_w, z.s);
@@ -71,7 +72,7 @@ __global__ void forward_kernel(const Sizes z, const In x, const In w, const In b
   y(n, k, p + i, q + j) = sum;
 }
 
-__global__ void data_kernel(const Sizes z, const In dy, const In w, const Out dx) {
+__global__ void data_kernel(const ConvShape z, const In dy, const In w, const Out dx) {
   for (Index i = global_thread(); i < z.n * z.c * z.h * z.w; i += global_threads()) {
     const Index n = i / z.w / z.h / z.c, c = i / z.w / z.h % z.c, h = i / z.w % z.h, v = i % z.w;
     float sum = 0;
@@ -87,7 +88,7 @@ __global__ void data_kernel(const Sizes z, const In dy, const In w, const Out dx
 }
 
 // A block is one warp; its index is that of the weight.
-__global__ void weight_kernel(const Sizes z, const In x, const In dy, bool accumulate,
+__global__ void weight_kernel(const ConvShape z, const In x, const In dy, bool accumulate,
                               const Out dw) {
   const Index k = blockIdx.x / z.s / z.r, r = blockIdx.x / z.s % z.r, s = blockIdx.x % z.s;
   float sum = 0;
@@ -136,7 +137,7 @@ const Conv2dAlgorithm kAlgorithm{
     .auto_ok = false,
     .forward =
         [](const Conv2dForwardArgs& a) {
-          const Sizes z(a.problem);
+          const ConvShape z(a.problem);
           const Index tiles = ceil_div(z.p, kTile) * ceil_div(z.q, kTile);
           launch(forward_kernel,
                  {.grid = dim3(static_cast<unsigned>(z.n * z.k * tiles)),
@@ -146,13 +147,13 @@ const Conv2dAlgorithm kAlgorithm{
         },
     .backward_data =
         [](const Conv2dBackwardDataArgs& a) {
-          const Sizes z(a.problem);
+          const ConvShape z(a.problem);
           launch(data_kernel, grid_for(z.n * z.c * z.h * z.w), z, z.y(a.dy), z.weights(a.w),
                  z.x(a.dx));
         },
     .backward_weight =
         [](const Conv2dBackwardWeightArgs& a) {
-          const Sizes z(a.problem);
+          const ConvShape z(a.problem);
           launch(weight_kernel,
                  {.grid = dim3(static_cast<unsigned>(z.k * z.r * z.s)), .block = dim3(32)}, z,
                  z.x(a.x), z.y(a.dy), a.accumulate, z.weights(a.dw));

@@ -47,7 +47,7 @@ constexpr int kTile = 16;
 // Each of the three structs defines the matrix product of a direction: its sizes `rows`, `columns`
 // and `depth`, and its elements in group g.
 struct Forward {
-  Sizes z;
+  ConvShape z;
   In x, w, bias;
   Out y;
   __host__ __device__ Index rows() const { return z.k_group; }
@@ -68,7 +68,7 @@ struct Forward {
 };
 
 struct BackwardData {
-  Sizes z;
+  ConvShape z;
   In dy, w;
   Out dx;
   __host__ __device__ Index rows() const { return z.c_group; }
@@ -89,7 +89,7 @@ struct BackwardData {
 };
 
 struct BackwardWeight {
-  Sizes z;
+  ConvShape z;
   In x, dy;
   bool accumulate;
   Out dw;
@@ -179,17 +179,17 @@ const Conv2dAlgorithm kAlgorithm{
     .auto_ok = false,
     .forward =
         [](const Conv2dForwardArgs& a) {
-          const Sizes z(a.problem);
+          const ConvShape z(a.problem);
           run(Forward{z, z.x(a.x), z.weights(a.w), z.bias(a.b), z.y(a.y)});
         },
     .backward_data =
         [](const Conv2dBackwardDataArgs& a) {
-          const Sizes z(a.problem);
+          const ConvShape z(a.problem);
           run(BackwardData{z, z.y(a.dy), z.weights(a.w), z.x(a.dx)});
         },
     .backward_weight =
         [](const Conv2dBackwardWeightArgs& a) {
-          const Sizes z(a.problem);
+          const ConvShape z(a.problem);
           run(BackwardWeight{z, z.x(a.x), z.y(a.dy), a.accumulate, z.weights(a.dw)});
         },
 };

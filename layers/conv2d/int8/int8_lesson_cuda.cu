@@ -64,7 +64,7 @@ __device__ int code_of(const void* codes, bool is_signed, Index at) {
 }
 
 // Returns the exact sum of products of one y.
-__device__ int sum_of(const Sizes& z, const Arrays& a, Index n, Index k, Index p, Index q) {
+__device__ int sum_of(const ConvShape& z, const Arrays& a, Index n, Index k, Index p, Index q) {
   const Index blocks = ceil_div(z.c, kChannelBlock);
   int sum = 0;
   for (Index c = 0; c < z.c_group; ++c) {
@@ -101,7 +101,7 @@ __device__ void store(const Arrays& a, Index at, double real) {
   static_cast<std::uint8_t*>(a.y)[at] = static_cast<std::uint8_t>(static_cast<int>(code));
 }
 
-__global__ void __launch_bounds__(kThreads) forward_kernel(const Sizes z, const Arrays a) {
+__global__ void __launch_bounds__(kThreads) forward_kernel(const ConvShape z, const Arrays a) {
   const Index blocks = ceil_div(z.k, kChannelBlock);
   const Index count = z.n * blocks * z.p * z.q * kChannelBlock;
   for (Index at = global_thread(); at < count; at += global_threads()) {
@@ -143,7 +143,7 @@ void forward(const Conv2dForwardArgs& args) {
                               : signed_y                            ? 127
                                                                     : 255,
                       .most = static_cast<double>(args.epilogue.most)};
-  const Sizes z(args.problem);
+  const ConvShape z(args.problem);
   launch(forward_kernel, grid_for(z.n * round_up(z.k, kChannelBlock) * z.p * z.q), z, arrays);
 }
 

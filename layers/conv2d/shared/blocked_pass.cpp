@@ -29,7 +29,7 @@ namespace {
 
 // Packs w as [blocks, taps, tap_channels, width] for each group and each block of `width` channels,
 // with zeros for missing channels.
-void pack(const Pass& pass, const float* w, float* packed) {
+void pack(const Nchw16cTiling& pass, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const Conv2dProblem& z = pass.z;
   const Index jobs = z.groups * pass.blocks * pass.depth;
@@ -72,7 +72,7 @@ void pack(const Pass& pass, const float* w, float* packed) {
 // A group of tiles that have the same block of channels, and the taps of these tiles.
 class TileGroup {
  public:
-  TileGroup(const Pass& pass, const BlockedTiles& tiles, Index width)
+  TileGroup(const Nchw16cTiling& pass, const BlockedTiles& tiles, Index width)
       : pass_(pass),
         kernels_(blocked_kernels.get()),
         tiles_(tiles),
@@ -142,7 +142,7 @@ class TileGroup {
     return width_ * (width_ > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels);
   }
 
-  const Pass& pass_;
+  const Nchw16cTiling& pass_;
   const BlockedKernels kernels_;
   const BlockedTiles& tiles_;
   const int width_;
@@ -154,9 +154,9 @@ class TileGroup {
   alignas(64) std::array<float, kKeptFloats> kept_;
 };
 
-class Convolution {
+class Nchw16cPass {
  public:
-  Convolution(const Pass& pass, const float* in, const float* packed, const float* b,
+  Nchw16cPass(const Nchw16cTiling& pass, const float* in, const float* packed, const float* b,
               const Conv2dEpilogue& epilogue, float* out)
       : pass_(pass),
         z_(pass.z),
@@ -321,7 +321,7 @@ class Convolution {
     return found;
   }
 
-  const Pass& pass_;
+  const Nchw16cTiling& pass_;
   const Conv2dProblem& z_;
   const BlockedKernels kernels_;
   const float* const in_;
@@ -362,7 +362,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (direction == Direction::backward_weight) {
     share = 0.84 * filled(z.k_per_group());
   } else {
-    const Pass pass(z, direction);
+    const Nchw16cTiling pass(z, direction);
     const auto per_tap = static_cast<double>(pass.tap_channels);
     share *= filled(pass.channels) * per_tap / (per_tap + 0.3) * 16.3 / 16;
     const Index most = blocked_kernels.get().pixels / (pass.widest > 2 * pass.lanes ? 2 : 1);
@@ -377,28 +377,28 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
   if (is_stem(problem, direction)) return stem_prepared_bytes(problem);
-  const Pass pass(problem, direction);
+  const Nchw16cTiling pass(problem, direction);
   return static_cast<std::size_t>(piece_floats(problem.groups * pass.group_weights())) *
          sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
   if (is_stem(args.problem, args.direction)) return stem_prepare_weights(args);
-  pack(Pass(args.problem, args.direction), static_cast<const float*>(args.w),
+  pack(Nchw16cTiling(args.problem, args.direction), static_cast<const float*>(args.w),
        static_cast<float*>(args.prepared));
 }
 
 void forward(const Conv2dForwardArgs& args) {
   if (is_stem(args.problem, Direction::forward)) return stem_forward(args);
-  const Pass pass(args.problem, Direction::forward);
-  Convolution(pass, static_cast<const float*>(args.x), static_cast<const float*>(args.prepared),
+  const Nchw16cTiling pass(args.problem, Direction::forward);
+  Nchw16cPass(pass, static_cast<const float*>(args.x), static_cast<const float*>(args.prepared),
               static_cast<const float*>(args.b), args.epilogue, static_cast<float*>(args.y))
       .run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  const Pass pass(args.problem, Direction::backward_data);
-  Convolution(pass, static_cast<const float*>(args.dy), static_cast<const float*>(args.prepared),
+  const Nchw16cTiling pass(args.problem, Direction::backward_data);
+  Nchw16cPass(pass, static_cast<const float*>(args.dy), static_cast<const float*>(args.prepared),
               nullptr, {}, static_cast<float*>(args.dx))
       .run();
 }

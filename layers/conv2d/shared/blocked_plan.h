@@ -35,8 +35,8 @@ inline constexpr Index kKeptFloats = 4096;
 //             of 16 channels with AVX2 10 KiB.
 //   kept      the unfinished sums of a group of tiles; a quarter of L1. The rest holds the weights
 //             and `in` of two tiles: this one's and the next one's, which is prefetched.
-struct Pass {
-  Pass(const Conv2dProblem& problem, Direction direction)
+struct Nchw16cTiling {
+  Nchw16cTiling(const Conv2dProblem& problem, Direction direction)
       : z(problem),
         forward(direction == Direction::forward),
         flat(z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 && z.pad_top == 0 &&
@@ -126,10 +126,10 @@ struct Pass {
     // than the kernel, some rows are never read. Every pixel of a row is loaded, because caches
     // fetch lines in pairs.
     const Index high = std::min(z.stride_h, (z.r - 1) * z.dilation_h + 1);
-    const Index of_row = flat ? line : forward ? in_w * high : ceil_div(in_w, z.stride_h);
+    const Index row_floats = flat ? line : forward ? in_w * high : ceil_div(in_w, z.stride_h);
     const auto l2 = static_cast<Index>(caches.l2 / sizeof(float));
     const Index room = group_weights() > l2 / 4 ? l2 / 2 : l2 / 4;
-    const Index fit = std::max<Index>(1, room / (depth * tap_channels * of_row));
+    const Index fit = std::max<Index>(1, room / (depth * tap_channels * row_floats));
     // To keep all threads busy, blocks of channels are divided first, then images and rows. The
     // size of chunks does not change a sum, so it may depend on the number of threads.
     const int threads = num_threads();

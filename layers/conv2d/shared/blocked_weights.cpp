@@ -25,7 +25,7 @@ using Index = std::int64_t;
 
 class WeightGradient {
  public:
-  WeightGradient(const WeightPlan& plan, const Conv2dBackwardWeightArgs& args)
+  WeightGradient(const Nchw16cWeightTiling& plan, const Conv2dBackwardWeightArgs& args)
       : plan_(plan),
         z_(plan.z),
         kernels_(blocked_kernels.get()),
@@ -361,7 +361,7 @@ class WeightGradient {
     return static_cast<int>(lane_count(lane) <= plan_.lanes ? plan_.lanes : plan_.width);
   }
 
-  const WeightPlan& plan_;
+  const Nchw16cWeightTiling& plan_;
   const Conv2dProblem& z_;
   const BlockedKernels kernels_;
   const Operand x_, dy_;
@@ -375,13 +375,13 @@ class WeightGradient {
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
   if (is_stem(problem, direction)) return stem_workspace_bytes(problem);
   if (direction != Direction::backward_weight) return 0;
-  const WeightPlan plan(problem);
+  const Nchw16cWeightTiling plan(problem);
   const Index pieces = plan.slices > 1 ? plan.slices * plan.parts() : num_threads();
   return static_cast<std::size_t>(pieces * plan.part_floats()) * sizeof(float);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  const WeightPlan plan(args.problem);
+  const Nchw16cWeightTiling plan(args.problem);
   WeightGradient(plan, args).run();
 }
 

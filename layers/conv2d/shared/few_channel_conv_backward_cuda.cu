@@ -316,8 +316,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     load_weights<R>(z, plan.by_weights, a.w[last], 0, z.k, c_begin, shared + plan.w_at);
   }
   const bool wants_dw = a.dw[last] != nullptr;
-  const PlaneShare of_y = share_of_plane(plan.by_y_threads);
-  const PlaneShare of_x = share_of_plane(plan.by_x_threads);
+  const PlaneShare y_share = share_of_plane(plan.by_y_threads);
+  const PlaneShare x_share = share_of_plane(plan.by_x_threads);
   WeightSums<R, kWeightChannels> dw(plan.weight[last], plan.by_weight[last], 0, z.k, c_begin,
                                     dy_shape.plane());
   WeightSums<R, kChannels> dw_first(plan.weight[0], plan.by_weight[0], c_begin, c_end, 0,
@@ -372,10 +372,10 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       let_next_kernel_start();
       waited = true;
     }
-    for (int sample = 0; sample < samples && of_y.plane < z.k; ++sample) {
+    for (int sample = 0; sample < samples && y_share.plane < z.k; ++sample) {
       const std::int64_t at = n + sample;
-      const std::int64_t from = at * z.outputs() + of_y.plane * out;
-      for (int i = of_y.first; i < out; i += of_y.step) {
+      const std::int64_t from = at * z.outputs() + y_share.plane * out;
+      for (int i = y_share.first; i < out; i += y_share.step) {
         const unsigned passes = z.pools() ? a.passes[last][from + i] : 1u;
         const bool reads_y =
             z.curve == FewChannelCurve::tanh || (!z.pools() && z.curve == FewChannelCurve::relu);
@@ -383,7 +383,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         const int row = plan.by_out_w.divide(i);
         const int column = i - row * out_w;
         spread(z, passes, as_factor<Factor>(d),
-               dy + sample * dy_step + of_y.plane * dy_shape.plane() +
+               dy + sample * dy_step + y_share.plane * dy_shape.plane() +
                    row * factor * dy_shape.pitch + dy_shape.left + column * factor,
                dy_shape.pitch);
         db += d * static_cast<float>(__popc(passes));
@@ -401,31 +401,31 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     convolve_back<R, kChannels>(plan, z, dy_shape, plan.data, dy, shared + plan.w_at, c_count,
                                 samples, split);
     __syncthreads();
-    if (of_x.plane < c_count) {
+    if (x_share.plane < c_count) {
       const int sample_step = plan.data.groups * kChannels * plan.data.tiles * 8;
       const DxReader dx{split, dy_shape, plan.data, sample_step, sample_step * plan.data.samples};
-      const int c = c_begin + of_x.plane;
-      for (int i = of_x.first; i < samples * pixels; i += of_x.step) {
+      const int c = c_begin + x_share.plane;
+      for (int i = x_share.first; i < samples * pixels; i += x_share.step) {
         const int sample = plan.by_image[last].divide(i);
         const int pixel = i - sample * pixels;
         const int row = plan.by_w[last].divide(pixel);
         const int column = pixel - row * z.w;
-        const float d = dx(sample, of_x.plane, row, column);
+        const float d = dx(sample, x_share.plane, row, column);
         if (a.stages == 1) {
           a.dx[((n + sample) * z.c + c) * pixels + pixel] = d;
           continue;
         }
         const unsigned passes =
-            first.pools() ? first_passes[(sample * c_count + of_x.plane) * pixels + pixel] : 1u;
+            first.pools() ? first_passes[(sample * c_count + x_share.plane) * pixels + pixel] : 1u;
         float y = 0;
         if (slope_of_x) {
           y = rounds<Factor>() ? x_from[((n + sample) * z.c + c) * pixels + pixel]
-                               : x[sample * x_step + of_x.plane * x_shape.plane() +
+                               : x[sample * x_step + x_share.plane * x_shape.plane() +
                                    (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
         }
         const float gradient = pixel_gradient(first, d, y);
         spread(first, passes, as_factor<Factor>(gradient),
-               g + sample * g_step + of_x.plane * g_shape.plane() +
+               g + sample * g_step + x_share.plane * g_shape.plane() +
                    row * first_factor * g_shape.pitch + column * first_factor,
                g_shape.pitch);
         db_first += gradient * static_cast<float>(__popc(passes));
@@ -441,22 +441,22 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
   if (!wants_dw) return;
   // The tiles are no longer needed: the sums of all threads take their memory.
-  float* const of_dw_first = shared + dw.kRow * kBlockThreads;
-  float* const of_db = of_dw_first + (a.stages == 2 ? dw_first.kRow * kBlockThreads : 0);
+  float* const dw_first_sums = shared + dw.kRow * kBlockThreads;
+  float* const db_sums = dw_first_sums + (a.stages == 2 ? dw_first.kRow * kBlockThreads : 0);
   __syncthreads();
   dw.put(shared);
-  of_db[threadIdx.x] = db;
+  db_sums[threadIdx.x] = db;
   if (a.stages == 2) {
-    dw_first.put(of_dw_first);
-    of_db[kBlockThreads + threadIdx.x] = db_first;
+    dw_first.put(dw_first_sums);
+    db_sums[kBlockThreads + threadIdx.x] = db_first;
   }
   __syncthreads();
   float* const sums = a.sums + chunk * plan.piece;
   dw.write(z.c, shared, sums + plan.dw_at[last]);
-  if (part == 0) write_plane_sums(of_db, of_y.step, z.k, sums + plan.db_at[last]);
+  if (part == 0) write_plane_sums(db_sums, y_share.step, z.k, sums + plan.db_at[last]);
   if (a.stages == 1) return;
-  dw_first.write(first.c, of_dw_first, sums + plan.dw_at[0]);
-  write_plane_sums(of_db + kBlockThreads, of_x.step, c_count, sums + plan.db_at[0] + c_begin);
+  dw_first.write(first.c, dw_first_sums, sums + plan.dw_at[0]);
+  write_plane_sums(db_sums + kBlockThreads, x_share.step, c_count, sums + plan.db_at[0] + c_begin);
 }
 
 // 32 sums for each block, with pieces distributed over 32 warps.

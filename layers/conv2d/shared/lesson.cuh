@@ -14,8 +14,8 @@ using Index = std::int64_t;
 using In = View<const float*>;
 using Out = View<float*>;
 
-struct Sizes {
-  explicit Sizes(const Conv2dProblem& z)
+struct ConvShape {
+  explicit ConvShape(const Conv2dProblem& z)
       : n(z.n),
         c(z.c),
         h(z.h),

@@ -80,10 +80,10 @@ struct Lesson {
           }
           for (Index k = 0; k < kernels; ++k) {
             board.step("M = sum of U . V");
-            const auto of_group = v.as(groups, depth, 16)[k / (kernels / groups)];
+            const auto group_v = v.as(groups, depth, 16)[k / (kernels / groups)];
             for (Index point = 0; point < 16; ++point) {
               auto sum = out.zero();
-              for (Index c = 0; c < depth; ++c) sum += u(k, c, point) * of_group(c, point);
+              for (Index c = 0; c < depth; ++c) sum += u(k, c, point) * group_v(c, point);
               m.as(16)(point) = sum;
             }
             board.step("y = A^T M A + b");

@@ -59,7 +59,7 @@ __device__ void transform_tile(const In plane, Index top, Index left, float (&v)
 
 // Computes U [channels of out, channels of a group of in, 16]. For dx the kernel is flipped, and
 // the channels of x are those of `out`.
-__global__ void kernel_kernel(const Sizes z, const In w, bool for_dx, float* u) {
+__global__ void kernel_kernel(const ConvShape z, const In w, bool for_dx, float* u) {
   const float g[4][3] = {{1, 0, 0}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {0, 0, 1}};
   for (Index i = global_thread(); i < z.k * z.c_group; i += global_threads()) {
     const Index k = i / z.c_group, c = i % z.c_group, group = k / z.k_group;
@@ -78,7 +78,7 @@ __global__ void tile_kernel(Index groups, const In in, const float* u, const In 
                             Index pad_top, Index pad_left) {
   const float at[2][4] = {{1, 1, 1, 0}, {0, 1, -1, -1}};
   const Index down = (out.size(2) + 1) / 2, across = (out.size(3) + 1) / 2;
-  const Index depth = in.size(1) / groups, of_group = out.size(1) / groups;
+  const Index depth = in.size(1) / groups, group_channels = out.size(1) / groups;
   const Index count = out.size(0) * out.size(1) * down * across;
   for (Index i = global_thread(); i < count; i += global_threads()) {
     const Index q = i % across * 2, p = i / across % down * 2;
@@ -86,7 +86,7 @@ __global__ void tile_kernel(Index groups, const In in, const float* u, const In 
     float m[4][4] = {};
     for (Index c = 0; c < depth; ++c) {
       float v[4][4];
-      transform_tile(in[n][k / of_group * depth + c], p - pad_top, q - pad_left, v);
+      transform_tile(in[n][k / group_channels * depth + c], p - pad_top, q - pad_left, v);
       for (int point = 0; point < 16; ++point) {
         m[point / 4][point % 4] += u[(k * depth + c) * 16 + point] * v[point / 4][point % 4];
       }
@@ -100,7 +100,7 @@ __global__ void tile_kernel(Index groups, const In in, const float* u, const In 
   }
 }
 
-__global__ void weight_kernel(const Sizes z, const In x, const In dy, bool accumulate,
+__global__ void weight_kernel(const ConvShape z, const In x, const In dy, bool accumulate,
                               const Out dw) {
   const float a[4][2] = {{1, 0}, {1, 1}, {1, -1}, {0, -1}};
   const float gt[3][4] = {{1, 0.5f, 0.5f, 0}, {0, 0.5f, -0.5f, 0}, {0, 0.5f, 0.5f, 1}};
@@ -130,8 +130,8 @@ __global__ void weight_kernel(const Sizes z, const In x, const In dy, bool accum
 }
 
 // Runs forward or backward_data: transforms the weights to U, then computes the tiles.
-void convolve(const Sizes& z, bool for_dx, const In in, const In w, const In bias, const Out out,
-              void* workspace) {
+void convolve(const ConvShape& z, bool for_dx, const In in, const In w, const In bias,
+              const Out out, void* workspace) {
   auto* const u = static_cast<float*>(workspace);
   launch(kernel_kernel, grid_for(z.k * z.c_group), z, w, for_dx, u);
   const Index tiles = out.size(0) * out.size(1) * ((out.size(2) + 1) / 2) * ((out.size(3) + 1) / 2);
@@ -171,17 +171,17 @@ const Conv2dAlgorithm kAlgorithm{
     .auto_ok = false,
     .forward =
         [](const Conv2dForwardArgs& a) {
-          const Sizes z(a.problem);
+          const ConvShape z(a.problem);
           convolve(z, false, z.x(a.x), z.weights(a.w), z.bias(a.b), z.y(a.y), a.workspace);
         },
     .backward_data =
         [](const Conv2dBackwardDataArgs& a) {
-          const Sizes z(a.problem);
+          const ConvShape z(a.problem);
           convolve(z, true, z.y(a.dy), z.weights(a.w), z.bias(nullptr), z.x(a.dx), a.workspace);
         },
     .backward_weight =
         [](const Conv2dBackwardWeightArgs& a) {
-          const Sizes z(a.problem);
+          const ConvShape z(a.problem);
           launch(weight_kernel, grid_for(z.k * z.c_group), z, z.x(a.x), z.y(a.dy), a.accumulate,
                  z.weights(a.dw));
         },

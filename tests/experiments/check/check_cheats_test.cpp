@@ -123,14 +123,14 @@ TEST(CheckOfCheats, HoldsAAlgorithmToASmallerErrorGrowth) {
 // The result has one row for each submission. A broken submission does not affect the other rows.
 TEST(CheckOfCheats, OfAFolderHasARowForEach) {
   const TemporaryFolder folder;
-  const std::string of_students = folder / "students";
-  std::filesystem::create_directory(of_students);
-  std::filesystem::copy_file(kCheat, of_students + "/anna.so");
-  std::filesystem::copy_file(kOdd, of_students + "/ben.so");
-  std::ofstream(of_students + "/cleo.so") << "no library";
+  const std::string student_folder = folder / "students";
+  std::filesystem::create_directory(student_folder);
+  std::filesystem::copy_file(kCheat, student_folder + "/anna.so");
+  std::filesystem::copy_file(kOdd, student_folder + "/ben.so");
+  std::ofstream(student_folder + "/cleo.so") << "no library";
   const std::string json = folder / "marks.json";
   const Called called =
-      call_program("check --plugin '" + of_students + "'" + kProblem + " --json '" + json + "'");
+      call_program("check --plugin '" + student_folder + "'" + kProblem + " --json '" + json + "'");
   EXPECT_EQ(called.code, 1) << called.out << called.err;
   EXPECT_NE(called.out.find("\nanna.so  cheat      ok "), std::string::npos) << called.out;
   EXPECT_NE(called.out.find("\nben.so   odd        wrong "), std::string::npos) << called.out;
@@ -142,7 +142,7 @@ TEST(CheckOfCheats, OfAFolderHasARowForEach) {
   EXPECT_EQ(marks["passed"], 1);
   EXPECT_EQ(marks["failed"], 2);
   ASSERT_EQ(marks["rows"].size(), 3u);
-  EXPECT_EQ(marks["rows"][0]["plugin"], of_students + "/anna.so");
+  EXPECT_EQ(marks["rows"][0]["plugin"], student_folder + "/anna.so");
   EXPECT_EQ(marks["rows"][0]["hash"].get<std::string>().size(), 16u);
   EXPECT_EQ(marks["rows"][2]["status"], "refused");
   EXPECT_EQ(call_program("check").code, 2);

@@ -69,8 +69,9 @@ TEST_P(Mistakes, AreFoundInWhatTheyDo) {
       const std::string said = diagnosis_of(algorithm, one.fault());
       // If two mistakes have the same effect on all problems, the diagnosis names the first of them
       // in the list.
-      const bool of_dw = direction == Direction::backward_weight && mistake.agrees_of_dw != nullptr;
-      EXPECT_NE(said.find(of_dw ? mistake.agrees_of_dw : mistake.agrees), std::string::npos)
+      const bool for_dw =
+          direction == Direction::backward_weight && mistake.agrees_of_dw != nullptr;
+      EXPECT_NE(said.find(for_dw ? mistake.agrees_of_dw : mistake.agrees), std::string::npos)
           << name_of(direction) << " of " << text << ": " << said;
     }
   }

@@ -47,11 +47,11 @@ TEST(QuantisedExport, IsEvaluatedLikeTheRun) {
     ASSERT_EQ(made.code, 0) << made.err;
     EXPECT_NE(made.out.find("outputs     differ by 0 from those of the run"), std::string::npos)
         << made.out;
-    const Called of_run = call_program("eval " + run, folder.path());
-    const Called of_file = call_program("eval q.safetensors", folder.path());
-    ASSERT_EQ(of_file.code, 0) << of_file.err;
-    EXPECT_EQ(of_file.out, of_run.out);
-    EXPECT_NE(of_file.out.find("accuracy"), std::string::npos);
+    const Called run_result = call_program("eval " + run, folder.path());
+    const Called file_result = call_program("eval q.safetensors", folder.path());
+    ASSERT_EQ(file_result.code, 0) << file_result.err;
+    EXPECT_EQ(file_result.out, run_result.out);
+    EXPECT_NE(file_result.out.find("accuracy"), std::string::npos);
     // The run has written the same file at its end.
     EXPECT_EQ(text_of(folder.path() + "/q.safetensors"), text_of(run + "/" + kQuantizedModel));
   }

@@ -43,11 +43,11 @@ TEST(SparseExport, IsEvaluatedLikeTheRun) {
     ASSERT_EQ(made.code, 0) << made.err;
     EXPECT_NE(made.out.find("outputs     differ by 0 from those of the run"), std::string::npos)
         << made.out;
-    const Called of_run = call_program("eval " + run, folder.path());
-    const Called of_file = call_program("eval s.safetensors", folder.path());
-    ASSERT_EQ(of_file.code, 0) << of_file.err;
-    EXPECT_EQ(of_file.out, of_run.out);
-    EXPECT_NE(of_file.out.find("accuracy"), std::string::npos);
+    const Called run_result = call_program("eval " + run, folder.path());
+    const Called file_result = call_program("eval s.safetensors", folder.path());
+    ASSERT_EQ(file_result.code, 0) << file_result.err;
+    EXPECT_EQ(file_result.out, run_result.out);
+    EXPECT_NE(file_result.out.find("accuracy"), std::string::npos);
     // At its end the run has written the same file and reported the file's size.
     EXPECT_EQ(text_of(folder.path() + "/s.safetensors"), text_of(run + "/" + kSparseModel));
     const auto size = static_cast<double>(std::filesystem::file_size(run + "/" + kSparseModel));

@@ -58,10 +58,10 @@ TEST(StarterConfig, HoldsEveryKeyWithItsDefault) {
     EXPECT_GT(config.origins.size(), chosen.origins.size() + 20);
     int keys = 0;
     for (const ConfigKey& key : config_keys()) {
-      const bool of_types = key.path.find('[') != std::string::npos ||
-                            key.path.find('<') != std::string::npos ||
-                            key.path.starts_with("sweep.") || key.path == "extends";
-      if (of_types) continue;
+      const bool depends_on_type = key.path.find('[') != std::string::npos ||
+                                   key.path.find('<') != std::string::npos ||
+                                   key.path.starts_with("sweep.") || key.path == "extends";
+      if (depends_on_type) continue;
       ++keys;
       const std::string name = key.path.substr(key.path.rfind('.') + 1);
       EXPECT_NE(all.find(name + ":"), std::string::npos) << key.path;

@@ -86,7 +86,7 @@ TEST_F(CompareBenches, rows_of_bytes_and_of_f32_are_not_compared) {
                compared(json::array({row("direct", 2)}), json::array({bytes})));
 }
 
-TEST_F(CompareBenches, of_older_files_compares_the_middle_of_the_samples) {
+TEST_F(CompareBenches, compares_the_middle_of_the_samples_of_older_files) {
   const auto older = [](const std::string& algorithm, double ms) {
     json out = row(algorithm, ms);
     out.erase("block_medians_ms");
@@ -105,7 +105,7 @@ TEST_F(CompareBenches, of_older_files_compares_the_middle_of_the_samples) {
   for (const BenchResult& one : found.rows) EXPECT_TRUE(std::isnan(one.p));
 }
 
-TEST_F(CompareBenches, of_several_files_a_side_compares_the_calls_and_not_the_samples) {
+TEST_F(CompareBenches, compares_calls_instead_of_samples_with_several_files_a_side) {
   // The samples within each file differ little, but the times of repeated calls of the same program
   // differ by 20 %.
   std::string a, b, c;
@@ -124,7 +124,7 @@ TEST_F(CompareBenches, of_several_files_a_side_compares_the_calls_and_not_the_sa
             Outcome::worse);
   const CompareResult found =
       compare_benches({read_bench_side(a), read_bench_side(b), read_bench_side(c)});
-  EXPECT_TRUE(found.of_several_files);
+  EXPECT_TRUE(found.has_several_files);
   EXPECT_EQ(found.sides[1].text, "2 rows, 3 files");
   EXPECT_EQ(found.rows[0].outcome, Outcome::noise);
   EXPECT_NEAR(found.rows[0].ratio, 1.05, 1e-12);

@@ -74,7 +74,7 @@ TEST_F(Compare, shows_both_values_where_the_runs_of_one_side_differ) {
             (json::array({{{"key", "log.every_steps"}, {"values", {"3 / 5", "3"}}}})));
 }
 
-TEST_F(Compare, of_a_block_that_one_side_has_shows_what_is_no_default) {
+TEST_F(Compare, shows_what_is_not_default_in_a_block_of_one_side) {
   add("dense", 1, 90, "optim: {lr: 0.1}\n");
   add("pruned", 1, 90,
       "optim: {lr: 0.1, weight_decay: 0.0}\n"
@@ -109,7 +109,7 @@ TEST_F(Compare, says_which_differences_are_more_than_noise) {
   EXPECT_EQ(metric(as_json({"large", "small"}), "acc")["outcome"], "worse");
 }
 
-TEST_F(Compare, of_one_run_says_that_nothing_is_known_about_noise) {
+TEST_F(Compare, says_that_one_run_tells_nothing_about_noise) {
   const std::string one = add("small", 1, 90, "optim: {lr: 0.05}\n");
   const std::string other = add("large", 1, 97, "optim: {lr: 0.2}\n");
   const json acc = metric(as_json({one, other}), "acc");

@@ -102,7 +102,7 @@ TEST(RankTest, counts_orders_where_no_values_are_equal) {
                0.13591114767585355);
 }
 
-TEST(RankTest, of_equal_values_finds_nothing) {
+TEST(RankTest, finds_nothing_in_equal_values) {
   EXPECT_EQ(rank_test({2, 2, 2, 2}, {2, 2, 2, 2}).p, 1);
   // The two samples have 20 pairs and U = 5.5. Ties of 3 and of 2 values reduce the variance to 20
   // / 12 (10 - 30 / 72). With the continuity correction, U differs from its mean by 4.

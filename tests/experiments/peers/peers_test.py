@@ -22,7 +22,7 @@ import ranks_vs_pytorch
 import setup
 
 
-def of_process(code=0, out="", error=""):
+def completed_process(code=0, out="", error=""):
     return types.SimpleNamespace(returncode=code, stdout=out, stderr=error)
 
 
@@ -43,15 +43,15 @@ class Setup(unittest.TestCase):
             setup.python_of(self.folder).parent.mkdir(parents=True)
             setup.python_of(self.folder).touch()
         elif "list" in command:
-            return of_process(out="".join(f"{n}=={v}\n" for n, v in self.there.items()))
+            return completed_process(out="".join(f"{n}=={v}\n" for n, v in self.there.items()))
         elif "install" in command:
             if self.offline:
-                return of_process(1, error="WARNING: Retrying\nERROR: No matching distribution found\n")
+                return completed_process(1, error="WARNING: Retrying\nERROR: No matching distribution found\n")
             self.there.update(p.split("==") for p in command if "==" in p)
             for name in setup.ONEDNN_FILES:
                 (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (self.folder / name).touch()
-        return of_process()
+        return completed_process()
 
     def call(self, *arguments):
         out, error = io.StringIO(), io.StringIO()

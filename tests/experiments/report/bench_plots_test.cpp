@@ -165,10 +165,10 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   EXPECT_TRUE(parts[1].bytes);
   EXPECT_EQ(parts[1].title, "forward of bytes, 1 thread");
   const DrawnPlots speedup = draw_plots(set, {"speedup"});
-  const auto& of_f32 = std::get<BarPanel>(figure_of(speedup).panels.at(0));
-  EXPECT_NEAR(of_f32.series[0].values.back(), std::sqrt(1.5 * 2), 1e-12);
-  const auto& of_bytes = std::get<BarPanel>(figure_of(speedup).panels.at(1));
-  EXPECT_NEAR(of_bytes.series[0].values.back(), 1.5, 1e-12);
+  const auto& f32_panel = std::get<BarPanel>(figure_of(speedup).panels.at(0));
+  EXPECT_NEAR(f32_panel.series[0].values.back(), std::sqrt(1.5 * 2), 1e-12);
+  const auto& bytes_panel = std::get<BarPanel>(figure_of(speedup).panels.at(1));
+  EXPECT_NEAR(bytes_panel.series[0].values.back(), 1.5, 1e-12);
   // The int8 plot has two bars: our int8 speedup over our fastest f32 algorithm in any layout, and
   // the baseline's int8 speedup over its f32 time.
   const DrawnPlots int8 = draw_plots(set, {"int8"});
@@ -215,9 +215,9 @@ TEST(BenchPlots, DeformableConvolutionsHaveTheirOwnSizes) {
   EXPECT_NEAR(points.x.at(1), 3e7 / (bytes + 2 * 2 * place), 1e-9);
   // Batches of both kinds of layers make no line.
   const std::string other = "n=4,c=16,h=28,w=28,k=16,r=3,s=3,stride=1,pad=1";
-  const auto lines = [&](const std::string& of_four) {
+  const auto lines = [&](const std::string& batch_of_four) {
     return draw_plots(read_text(root, file(row("fused", 2, 1, "", masked) + "," +
-                                           row("fused", 1, 1, "", of_four))),
+                                           row("fused", 1, 1, "", batch_of_four))),
                       {"scaling"})
         .plots.size();
   };

@@ -43,7 +43,7 @@ TEST(HtmlReport, is_one_page_that_needs_no_other_file) {
   }
 }
 
-TEST(HtmlReport, of_a_finished_run_says_that_it_is_done) {
+TEST(HtmlReport, says_that_a_finished_run_is_done) {
   const TemporaryFolder root;
   TrainingSetup setup = small_setup(1);
   RunFolder folder = RunFolder::create(root.path(), "small", 1);
@@ -52,7 +52,7 @@ TEST(HtmlReport, of_a_finished_run_says_that_it_is_done) {
   EXPECT_NE(text_of(folder.file("report.html")).find(">DONE<"), std::string::npos);
 }
 
-TEST(HtmlReport, of_a_run_that_missed_its_gate_says_so) {
+TEST(HtmlReport, says_that_a_run_missed_its_gate) {
   const TemporaryFolder root;
   TrainingSetup setup = small_setup(1, 0.0);
   setup.expect.test_acc_min = 101;
@@ -97,7 +97,7 @@ TEST(HtmlReport, begins_with_the_facts_and_warnings) {
   EXPECT_LT(page.find("<dl"), page.find("<svg"));
 }
 
-TEST(HtmlReport, of_an_idle_machine_does_not_warn) {
+TEST(HtmlReport, does_not_warn_about_an_idle_machine) {
   const TemporaryFolder root;
   const std::string folder = write_run(root.path(), {});
   write_text(folder + "/env.json", R"({"load_average": "0.10 1 1 1/2 3"})");
@@ -115,7 +115,7 @@ TEST(HtmlReport, contents_name_every_section_and_figure) {
 }
 
 // A run folder may come from anywhere.
-TEST(HtmlReport, of_a_config_that_refers_to_itself_is_a_page_without_its_values) {
+TEST(HtmlReport, leaves_out_the_values_of_a_config_that_refers_to_itself) {
   const TemporaryFolder root;
   const std::string folder = write_run(root.path(), {});
   write_text(folder + "/config.yaml", "a: &a [*a]\n");
@@ -198,7 +198,7 @@ TEST(HtmlReport, shows_layers_without_times_as_they_stand) {
   EXPECT_EQ(section.find("class=\"bar"), std::string::npos);
 }
 
-TEST(HtmlReport, of_an_empty_folder_is_a_page_all_the_same) {
+TEST(HtmlReport, is_a_page_for_an_empty_folder) {
   const TemporaryFolder root;
   const std::string page = html_report(root.path());
   EXPECT_NE(page.find(">UNREADABLE<"), std::string::npos);

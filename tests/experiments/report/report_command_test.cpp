@@ -69,7 +69,7 @@ TEST_F(Report, adds_columns_to_the_usual_ones) {
   EXPECT_EQ(report({"--columns", "optim.lr,+seed"}).out, added.out);
 }
 
-TEST_F(Report, of_an_unknown_key_names_the_nearest_column_or_key) {
+TEST_F(Report, names_the_nearest_column_or_key_for_an_unknown_key) {
   const Output called = report({"--columns", "id,optim.lrr"});
   EXPECT_EQ(called.code, 2);
   EXPECT_NE(called.err.find("got 'optim.lrr'; did you mean 'optim.lr'?"), std::string::npos)
@@ -122,7 +122,7 @@ TEST_F(Report, groups_by_keys_with_mean_and_deviation) {
   EXPECT_FALSE(rows({"--group", "optim.lr"})[0].contains("device"));
 }
 
-TEST_F(Report, of_a_group_shows_the_median_time_and_how_many_runs_were_disturbed) {
+TEST_F(Report, shows_the_median_time_of_a_group_and_its_disturbed_runs) {
   const std::vector<std::string> runs = find_runs(root());
   ASSERT_EQ(runs.size(), 4u);
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -157,7 +157,7 @@ TEST_F(Report, says_when_a_group_mixes_configs) {
   EXPECT_EQ(report({"--group", "acc"}).code, 2);
 }
 
-TEST_F(Report, of_one_run_in_a_group_shows_no_deviation) {
+TEST_F(Report, shows_no_deviation_for_one_run_in_a_group) {
   const json all = rows({"--group", "seed,optim.lr", "--columns", "acc"});
   ASSERT_EQ(all.size(), 4u);
   EXPECT_TRUE(all[0]["acc_std"].is_null());

@@ -129,7 +129,7 @@ TEST(RunGroups, runs_that_differ_in_the_seed_only_belong_together) {
                                 write_run(root.path(), {.name = "other", .seed = 1})});
   ASSERT_EQ(set.groups.size(), 2u);
   EXPECT_EQ(set.groups[0].label, "lenet");
-  const Spread acc = set.groups[0].of_summary([](const RunSummary& s) { return *s.acc; });
+  const Spread acc = set.groups[0].summary_spread([](const RunSummary& s) { return *s.acc; });
   EXPECT_EQ(acc.mean, 92);
   EXPECT_NEAR(acc.std, std::sqrt(8.0), 1e-12);
   EXPECT_EQ(set.groups[1].label, "other");
@@ -167,7 +167,7 @@ TEST(RunGroups, a_block_that_one_of_them_has_is_named_without_its_defaults) {
   EXPECT_EQ(set.groups[1].label, "lenet quant.method=lsq quant.w_bits=4");
 }
 
-TEST(RunGroups, of_two_runs_with_one_config_and_seed_the_later_counts) {
+TEST(RunGroups, count_the_later_of_two_runs_with_one_config_and_seed) {
   const TemporaryFolder root;
   const std::string first = write_run(root.path() + "/1", {.test_acc = 80});
   const std::string second = write_run(root.path() + "/2", {.test_acc = 85});

@@ -46,7 +46,7 @@ std::string on_terminal(std::vector<std::string> words, unsigned short columns) 
   return out;
 }
 
-TEST(Terminal, of_80_columns_holds_every_line_of_the_table) {
+TEST(Terminal, holds_every_line_of_the_table_in_80_columns) {
   const TemporaryFolder root;
   for (int seed = 1; seed <= 2; ++seed) write_run(root.path(), {.seed = seed});
   const std::string text = on_terminal({kProgram, "report", root.path()}, 80);

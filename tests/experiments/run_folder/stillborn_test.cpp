@@ -50,7 +50,7 @@ TEST(Stillborn, FoldersGoWithTheNextRun) {
   const std::string with_status = killed_run(first + "4", {".lock", "status.json"});
   const std::string with_more = killed_run(first + "5", {".lock", "my_notes.txt"});
   const std::string with_checkpoint = killed_run(first + "6", {".lock", "ckpt/last.safetensors"});
-  const std::string of_another_name = killed_run(parent + "/mine", {".lock"});
+  const std::string with_another_name = killed_run(parent + "/mine", {".lock"});
   const std::string young = killed_run(first + "7", {".lock"});
   make_old(young, 5);
   const std::string at_work = killed_run(first + "8", {".lock"});
@@ -62,7 +62,7 @@ TEST(Stillborn, FoldersGoWithTheNextRun) {
   EXPECT_FALSE(fs::exists(empty));
   EXPECT_FALSE(fs::exists(begun));
   for (const std::string& stays :
-       {with_status, with_more, with_checkpoint, of_another_name, young, at_work}) {
+       {with_status, with_more, with_checkpoint, with_another_name, young, at_work}) {
     EXPECT_TRUE(fs::exists(stays)) << stays;
   }
   EXPECT_TRUE(fs::is_symlink(first + "9"));

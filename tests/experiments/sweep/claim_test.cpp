@@ -217,11 +217,11 @@ TEST(Claim, IsHeldAsLongAsAChildKeepsItsLockOpen) {
   const std::string folder = root.path() + "/c";
   ClaimWatch watch(kQuick);
   std::unique_ptr<Claim> claim = watch.try_take(folder, self());
-  const int of_child = dup(claim->lock());
+  const int child_lock = dup(claim->lock());
   claim.reset();
   EXPECT_EQ(watch.try_take(folder, self()), nullptr);
   EXPECT_TRUE(is_claimed(folder));
-  close(of_child);
+  close(child_lock);
   EXPECT_NE(watch.try_take(folder, self()), nullptr);
 }
 

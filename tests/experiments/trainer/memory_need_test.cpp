@@ -63,7 +63,7 @@ TEST(MemoryNeed, IsThatOfTheRun) {
   };
   for (const auto& overrides : cases) {
     const ExperimentConfig config = config_of(overrides);
-    const auto need = static_cast<double>(memory_need(config, facts_of(config)).of_host());
+    const auto need = static_cast<double>(memory_need(config, facts_of(config)).host_bytes());
     const auto peak = static_cast<double>(peak_of_a_run(config));
     EXPECT_GT(need / peak, 0.85) << join(overrides) << ": " << need << " of " << peak;
     EXPECT_LT(need / peak, 1.15) << join(overrides) << ": " << need << " of " << peak;
@@ -77,7 +77,7 @@ TEST(MemoryNeed, IsRefusedWhereAControlGroupAllowsLess) {
   write_file(root / "own", "0::/job\n");
   const ExperimentConfig config = config_of({});
   const DataFacts facts = facts_of(config);
-  const std::int64_t need = memory_need(config, facts).of_host();
+  const std::int64_t need = memory_need(config, facts).host_bytes();
   write_file(root / "cgroup/job/memory.max", std::to_string(need));
   EXPECT_NE(check_memory(config, facts, groups).find("memory: about"), std::string::npos);
   write_file(root / "cgroup/job/memory.max", std::to_string(need - 1));

@@ -23,21 +23,21 @@ using testing::Tier;
 using Gemm = void (*)(bool, bool, std::int64_t, std::int64_t, std::int64_t, const float*,
                       std::int64_t, const float*, std::int64_t, float*, std::int64_t, bool);
 
-struct Sizes {
+struct GemmShape {
   std::int64_t m, n, k;
 };
 
 // The matrices start one element after the beginning of the allocation, and each row is followed by
 // `gap` unused elements. So no row is aligned.
 struct Case {
-  Sizes sizes;
+  GemmShape sizes;
   bool transpose_a, transpose_b, accumulate;
   Tier tier;
   std::int64_t gap = 3;
   std::int64_t lda, ldb, ldc;
   std::vector<float> a, b, c;
 
-  Case(Sizes s, bool ta, bool tb, bool acc, Tier numbers)
+  Case(GemmShape s, bool ta, bool tb, bool acc, Tier numbers)
       : sizes(s),
         transpose_a(ta),
         transpose_b(tb),
@@ -47,14 +47,14 @@ struct Case {
         ldb((tb ? s.k : s.n) + gap),
         ldc(s.n + gap) {
     const auto stream = static_cast<std::uint64_t>(s.m * 31 + s.n * 17 + s.k);
-    testing::TierNumbers of_a(tier, Generator(7, stream)), of_b(tier, Generator(8, stream)),
-        of_c(tier, Generator(9, stream));
+    testing::TierNumbers a_numbers(tier, Generator(7, stream)),
+        b_numbers(tier, Generator(8, stream)), c_numbers(tier, Generator(9, stream));
     a.resize(static_cast<std::size_t>((ta ? s.k : s.m) * lda) + 1);
     b.resize(static_cast<std::size_t>((tb ? s.n : s.k) * ldb) + 1);
     c.resize(static_cast<std::size_t>(s.m * ldc) + 1);
-    for (float& v : a) v = of_a.next();
-    for (float& v : b) v = of_b.next();
-    for (float& v : c) v = acc ? of_c.next() : std::numeric_limits<float>::quiet_NaN();
+    for (float& v : a) v = a_numbers.next();
+    for (float& v : b) v = b_numbers.next();
+    for (float& v : c) v = acc ? c_numbers.next() : std::numeric_limits<float>::quiet_NaN();
   }
 
   std::vector<float> run(Gemm gemm_function) const {
@@ -102,10 +102,10 @@ struct Case {
   }
 };
 
-const Sizes kSizes[] = {{1, 1, 1},    {1, 33, 5},     {13, 31, 7},    {14, 32, 16},
-                        {15, 33, 17}, {29, 65, 64},   {64, 120, 256}, {6, 100, 25},
-                        {3, 7, 800},  {97, 16, 400},  {5, 1500, 9},   {150, 64, 16},
-                        {5, 2, 3},    {40, 1100, 30}, {7, 18, 11},    {15, 40, 4608}};
+const GemmShape kSizes[] = {{1, 1, 1},    {1, 33, 5},     {13, 31, 7},    {14, 32, 16},
+                            {15, 33, 17}, {29, 65, 64},   {64, 120, 256}, {6, 100, 25},
+                            {3, 7, 800},  {97, 16, 400},  {5, 1500, 9},   {150, 64, 16},
+                            {5, 2, 3},    {40, 1100, 30}, {7, 18, 11},    {15, 40, 4608}};
 
 class GemmOnEachIsa : public ::testing::TestWithParam<Isa> {
  protected:
@@ -122,7 +122,7 @@ class GemmOnEachIsa : public ::testing::TestWithParam<Isa> {
 };
 
 TEST_P(GemmOnEachIsa, MatchesTheDoubleSumForEveryTranspose) {
-  for (const Sizes& sizes : kSizes) {
+  for (const GemmShape& sizes : kSizes) {
     for (int bits = 0; bits < 8 * static_cast<int>(std::size(testing::kAllTiers)); ++bits) {
       // Two of the kinds of numbers are enough to test how the operands are packed.
       if (bits >= 16 && bits % 8 != 7 && (bits >= 32 || bits % 8 != 0)) continue;
@@ -134,7 +134,7 @@ TEST_P(GemmOnEachIsa, MatchesTheDoubleSumForEveryTranspose) {
 }
 
 TEST_P(GemmOnEachIsa, GivesTheSameBitsOnOneAndTwoThreads) {
-  for (const Sizes& sizes : {Sizes{64, 120, 256}, Sizes{200, 300, 900}}) {
+  for (const GemmShape& sizes : {GemmShape{64, 120, 256}, GemmShape{200, 300, 900}}) {
     const Case one(sizes, false, true, false, Tier::bounded);
     set_num_threads(1);
     const std::vector<float> first = one.run(gemm);

@@ -24,14 +24,14 @@ using FewChannelConvOnCuda = testing::CudaTest;
 constexpr auto kRelu = FewChannelCurve::relu;
 constexpr Pool2dWindow kWindow{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2};
 
-struct Sizes {
+struct StageSpec {
   int c, h, w, k, r;
   Padding2d padding = {};
   FewChannelCurve curve = kRelu;
   bool max_pool = true;
 };
 
-FewChannelStage stage_of(const Sizes& z) {
+FewChannelStage stage_of(const StageSpec& z) {
   return {.c = z.c,
           .h = z.h,
           .w = z.w,
@@ -46,8 +46,8 @@ FewChannelStage stage_of(const Sizes& z) {
 }
 
 // Returns both stages of a LeNet.
-std::vector<Sizes> lenet(int c, int size, int r, FewChannelCurve curve = kRelu,
-                         bool max_pool = true) {
+std::vector<StageSpec> lenet(int c, int size, int r, FewChannelCurve curve = kRelu,
+                             bool max_pool = true) {
   const int half = (size - r + 1) / 2;
   return {{c, size, size, 6, r, {}, curve, max_pool}, {6, half, half, 16, r, {}, curve, max_pool}};
 }
@@ -62,8 +62,8 @@ Tensor integers(const Shape& shape, std::uint64_t seed) {
 
 // All inputs and outputs of the chain, on the device.
 struct Chain {
-  Chain(const std::vector<Sizes>& stages, std::int64_t batch, bool whole_numbers, bool input_too,
-        DType half = DType::f32)
+  Chain(const std::vector<StageSpec>& stages, std::int64_t batch, bool whole_numbers,
+        bool input_too, DType half = DType::f32)
       : sizes(stages), wants_dx(input_too), factors(half) {
     const auto fill = [&](const Shape& shape, double scale) {
       ++seed;
@@ -76,7 +76,7 @@ struct Chain {
     };
     const auto& first = sizes.front();
     x = fill({batch, first.c, first.h, first.w}, 1);
-    for (const Sizes& z : sizes) {
+    for (const StageSpec& z : sizes) {
       w.push_back(fill({z.k, z.c, z.r, z.r}, 1 / std::sqrt(z.c * z.r * z.r)));
       b.push_back(fill({z.k}, 0.1));
       const FewChannelStage stage = stage_of(z);
@@ -172,7 +172,7 @@ struct Chain {
                                  : from.to(DType::f32).to(factors).to(DType::f64);
   }
 
-  std::vector<Sizes> sizes;
+  std::vector<StageSpec> sizes;
   bool wants_dx;
   DType factors;
   std::uint64_t seed = 0;
@@ -200,7 +200,7 @@ void expect_equal(const Chain& chain, double bound) {
   }
 }
 
-void expect_both(const std::vector<Sizes>& sizes, std::int64_t batch, bool wants_dx = false) {
+void expect_both(const std::vector<StageSpec>& sizes, std::int64_t batch, bool wants_dx = false) {
   expect_equal(Chain(sizes, batch, true, wants_dx), 0);
   expect_equal(Chain(sizes, batch, false, wants_dx), kBound);
 }
@@ -236,7 +236,7 @@ TEST_F(FewChannelConvOnCuda, factors_are_rounded_where_they_are_multiplied) {
   for (const DType half : {DType::bf16, DType::f16}) {
     SCOPED_TRACE(name_of(half));
     const double bound = 2e-4;
-    const auto expect = [&](const std::vector<Sizes>& sizes, std::int64_t batch, bool dx) {
+    const auto expect = [&](const std::vector<StageSpec>& sizes, std::int64_t batch, bool dx) {
       expect_equal(Chain(sizes, batch, true, dx, half), 0);
       expect_equal(Chain(sizes, batch, false, dx, half), bound);
     };
@@ -258,7 +258,7 @@ TEST_F(FewChannelConvOnCuda, two_runs_give_the_same_bits) {
 
 // The following tests need no device.
 TEST(FewChannelConv, refuses_with_a_sentence_what_does_not_fit) {
-  const auto refusal = [](const Sizes& z, bool wants_dx = false) {
+  const auto refusal = [](const StageSpec& z, bool wants_dx = false) {
     const FewChannelStage stage = stage_of(z);
     return std::string(few_channel_refusal(&stage, 1, wants_dx));
   };

@@ -193,11 +193,11 @@ TEST(FftRows, AnImpulseHasTheSameMagnitudeEverywhereAndTransformsAreLinear) {
     const std::vector<float> x = machine.random(length);
     std::vector<float> sum(x);
     for (std::size_t i = 0; i < x.size(); ++i) sum[i] = 2 * x[i] + 3 * impulse[i];
-    const std::vector<float> of_x = spectra(machine, x, 1, length, 0.5f);
-    const std::vector<float> of_sum = spectra(machine, sum, 1, length, 0.5f);
-    for (std::size_t i = 0; i < of_x.size(); ++i) {
+    const std::vector<float> x_spectrum = spectra(machine, x, 1, length, 0.5f);
+    const std::vector<float> sum_spectrum = spectra(machine, sum, 1, length, 0.5f);
+    for (std::size_t i = 0; i < x_spectrum.size(); ++i) {
       // norm(2 x + 3 impulse) < 2 sqrt(64) + 3; tolerance() explains the bound
-      ASSERT_NEAR(of_sum[i], 2 * of_x[i] + 3 * bins[i], 1e-5) << i;
+      ASSERT_NEAR(sum_spectrum[i], 2 * x_spectrum[i] + 3 * bins[i], 1e-5) << i;
     }
   });
 }
@@ -250,15 +250,15 @@ TEST(FftColumns, TwoRealOnesAreTakenApart) {
         b[i] = machine.at(from, i, lane).imag();
       }
       const double error = tolerance(a) + tolerance(b);
-      const Numbers of_a = dft(a);
-      const Numbers of_b = dft(b);
+      const Numbers a_spectrum = dft(a);
+      const Numbers b_spectrum = dft(b);
       for (const std::size_t row : {std::size_t{0}, length / 2}) {
-        const Number both(of_a[row].real(), of_b[row].real());
+        const Number both(a_spectrum[row].real(), b_spectrum[row].real());
         ASSERT_NEAR(std::abs(machine.at(kernel, row, lane) - both), 0, error) << row;
       }
       for (std::size_t k = 1; k < length / 2; ++k) {
-        ASSERT_NEAR(std::abs(machine.at(kernel, k, lane) - of_a[k]), 0, error) << k;
-        ASSERT_NEAR(std::abs(machine.at(kernel, length - k, lane) - of_b[k]), 0, error) << k;
+        ASSERT_NEAR(std::abs(machine.at(kernel, k, lane) - a_spectrum[k]), 0, error) << k;
+        ASSERT_NEAR(std::abs(machine.at(kernel, length - k, lane) - b_spectrum[k]), 0, error) << k;
       }
     }
   });

@@ -102,7 +102,7 @@ TEST(ImplicitGemmLesson, ThreadsOnTheCpuLoadWhatThreadsOfAGpuLoad) {
        {"n=1,c=4,h=4,w=4,k=8,r=2,s=2,pad=1x0x1x0", "n=2,c=6,h=7,w=6,k=40,r=3,s=2,stride=2x1,pad=1",
         "n=2,c=4,h=9,w=5,k=6,r=3,s=3,dilation=2x1,groups=2"}) {
     const Conv2dProblem z = Conv2dProblem::parse(text);
-    const lesson::Sizes sizes(z);
+    const lesson::ConvShape sizes(z);
     for (const Direction direction : kDirections) {
       SCOPED_TRACE(cat(text, ", ", name_of(direction)));
       const Operands operands = counted_operands(z, direction);

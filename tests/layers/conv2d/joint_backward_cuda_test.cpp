@@ -90,9 +90,9 @@ class Call {
   Tensor x_, w_, dy_, dw_before_;
 };
 
-Inputs inputs_of(const Conv2dProblem& z, bool of_integers) {
+Inputs inputs_of(const Conv2dProblem& z, bool whole_numbers) {
   const auto make = [&](const Shape& shape, std::uint64_t stream) {
-    return of_integers ? integers(shape, stream) : normal(shape, DType::f32, stream);
+    return whole_numbers ? integers(shape, stream) : normal(shape, DType::f32, stream);
   };
   return {make(z.x_shape(), 1), make(z.w_shape(), 2), make(z.y_shape(), 3), make(z.w_shape(), 4)};
 }

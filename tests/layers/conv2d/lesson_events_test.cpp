@@ -67,18 +67,19 @@ TEST(LessonEvents, WinogradMakes16MultiplicationsInPlaceOf36AndScalesInItsTransf
   EXPECT_EQ(9 * forward.products(), 4 * kProducts);
   // The transforms compute i x j outputs, each a sum over a x b inputs. Each input is multiplied by
   // a constant of the left and one of the right matrix.
-  const int of_w = 16 * 9 * 2, of_d = 16 * 16 * 2, of_m = 4 * 16 * 2;
-  EXPECT_EQ(forward.scalings(), 12 * of_w + tiles * (4 * of_d + 6 * of_m));
+  const int w_terms = 16 * 9 * 2, d_terms = 16 * 16 * 2, m_terms = 4 * 16 * 2;
+  EXPECT_EQ(forward.scalings(), 12 * w_terms + tiles * (4 * d_terms + 6 * m_terms));
   EXPECT_EQ(watched("winograd_lesson", kWhole, Direction::backward_weight).products(),
             tiles * 16 * 6 * 2);
 }
 
 TEST(LessonEvents, FftMakesFourRealMultiplicationsForEachComplexOne) {
   const Recorder forward = watched("fft_lesson", kWhole, Direction::forward);
-  const int of_plane = (8 + 8) * (8 / 2 * 3);  // lines, and log2 8 rounds of 4 products for each
-  const int planes = 6 * 2 + 2 * 4 + 2 * 6;    // of w, x and y
-  const int points = 2 * 6 * 2 * 64;           // images, channel pairs, frequencies
-  EXPECT_EQ(forward.products(), 4 * (planes * of_plane + points));
+  const int plane_products =
+      (8 + 8) * (8 / 2 * 3);                 // lines, and log2 8 rounds of 4 products for each
+  const int planes = 6 * 2 + 2 * 4 + 2 * 6;  // of w, x and y
+  const int points = 2 * 6 * 2 * 64;         // images, channel pairs, frequencies
+  EXPECT_EQ(forward.products(), 4 * (planes * plane_products + points));
   EXPECT_EQ(forward.scalings(), 2 * 6 * 4 * 6);  // 1 / (L M) for each y
 }
 

@@ -144,10 +144,10 @@ TEST(Conv2dSelection, ExplainsEveryAlgorithm) {
     if (!verdict.accepts) {
       // Algorithms for integers or for sparse weights refuse other problems with a message that
       // names the expected types.
-      const bool of_others =
+      const bool needs_other_types =
           verdict.algorithm.starts_with("int8") || verdict.algorithm.starts_with("block_sparse");
-      EXPECT_TRUE(of_others ? verdict.reason.starts_with("expects ")
-                            : verdict.reason == "expects elements of type f32, got f64")
+      EXPECT_TRUE(needs_other_types ? verdict.reason.starts_with("expects ")
+                                    : verdict.reason == "expects elements of type f32, got f64")
           << verdict.reason;
     }
   }

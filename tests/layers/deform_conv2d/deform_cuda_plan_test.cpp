@@ -15,8 +15,8 @@
 namespace convscope::deform_cuda {
 namespace {
 
-Sizes sizes(std::int64_t c, std::int64_t k, std::int64_t groups, std::int64_t offset_groups,
-            std::int64_t kernel = 3) {
+DeformShape sizes(std::int64_t c, std::int64_t k, std::int64_t groups, std::int64_t offset_groups,
+                  std::int64_t kernel = 3) {
   const Conv2dProblem problem{.n = 2,
                               .c = c,
                               .h = 8,
@@ -29,11 +29,11 @@ Sizes sizes(std::int64_t c, std::int64_t k, std::int64_t groups, std::int64_t of
                               .pad_left = 1,
                               .pad_right = 1,
                               .groups = groups};
-  return Sizes(DeformConv2dProblem(problem, offset_groups, true));
+  return DeformShape(DeformConv2dProblem(problem, offset_groups, true));
 }
 
 TEST(DeformCudaPlan, ARunSharesBothGroups) {
-  const Sizes s = sizes(72, 24, 3, 4);  // 24 channels per weight group, 18 per offset group
+  const DeformShape s = sizes(72, 24, 3, 4);  // 24 channels per weight group, 18 per offset group
   EXPECT_EQ(s.run, 6);
   EXPECT_EQ(s.group_runs, 4);
   EXPECT_EQ(s.offset_runs, 3);
@@ -49,7 +49,7 @@ TEST(DeformCudaPlan, ARunSharesBothGroups) {
 TEST(DeformCudaPlan, TheForwardSumTakesEachPieceOnce) {
   for (const auto& [c, groups, offset_groups] :
        {std::tuple{3, 1, 1}, {64, 1, 1}, {72, 1, 1}, {128, 1, 2}, {72, 3, 4}, {512, 2, 1}}) {
-    const Sizes s = sizes(c, 8 * groups, groups, offset_groups);
+    const DeformShape s = sizes(c, 8 * groups, groups, offset_groups);
     SCOPED_TRACE(cat(c, " channels, ", groups, " groups"));
     std::set<std::tuple<int, int, int>> seen;
     for (int i = 0; i < s.forward_depth(); ++i) {
@@ -67,7 +67,7 @@ TEST(DeformCudaPlan, TheForwardSumTakesEachPieceOnce) {
 // A unit of loading consists of contiguous elements of one tap and one run of channels. The code
 // that samples the image relies on this property.
 TEST(DeformCudaPlan, AUnitReadsOnePlace) {
-  const Sizes s = sizes(72, 24, 3, 4);
+  const DeformShape s = sizes(72, 24, 3, 4);
   ASSERT_EQ(s.unit, 4);
   for (int i = 0; i < s.forward_depth(); ++i) {
     const ForwardPiece first = forward_piece(s, i / s.unit * s.unit), at = forward_piece(s, i);

@@ -61,9 +61,10 @@ void expect_same_steps(const std::vector<LayerSpec>& specs, int copies) {
     EXPECT_NEAR(b->forward(x, y), loss, 1e-5 * std::abs(loss));
     a->backward();
     b->backward();
-    const auto of_a = plain->parameters(), of_b = blocked->parameters();
-    for (std::size_t i = 0; i < of_a.size(); ++i) {
-      expect_close(of_a[i].variable.grad(), of_b[i].variable.grad(), of_a[i].name);
+    const auto plain_parameters = plain->parameters(), nchw16c_parameters = blocked->parameters();
+    for (std::size_t i = 0; i < plain_parameters.size(); ++i) {
+      expect_close(plain_parameters[i].variable.grad(), nchw16c_parameters[i].variable.grad(),
+                   plain_parameters[i].name);
     }
   }
   const auto inference = StepPlan::make(*blocked, kImages, PlanMode::inference, nullptr);

@@ -21,7 +21,7 @@ const Device kCpu;
 const Correlation1dProblem kProblem{.n = 2, .c = 4, .length = 19, .k = 8, .taps = 3};
 const OperandTypes kIntegers{DType::i8, DType::i8, DType::i32, DType::f32};
 
-Correlation1dProblem of_integers() {
+Correlation1dProblem integer_problem() {
   Correlation1dProblem out = kProblem;
   out.dtype = DType::i8;
   out.types = kIntegers;
@@ -113,7 +113,7 @@ TEST_F(Operators, MeasureBelievesTheSeconds) {
 }
 
 TEST_F(Operators, CheckComparesTwoAlgorithms) {
-  for (const Correlation1dProblem& problem : {kProblem, of_integers(), sparse()}) {
+  for (const Correlation1dProblem& problem : {kProblem, integer_problem(), sparse()}) {
     const Operands operands = random_operands(problem.operands(Direction::forward), kCpu);
     const auto choice =
         select_algorithm("check:sliding,reference", problem, Direction::forward, kCpu);
@@ -158,10 +158,11 @@ double largest_error(const CorrelationAlgorithm& tried, const Correlation1dProbl
 // Bounds: a sum of 12 products of normal numbers has an error below 12 eps / 2 * 12 * 16. Sums of
 // integers are exact and then rounded three times, with |y| < 12 * 136 * 127 * (2 / 64)^2 < 256.
 TEST_F(Operators, AlgorithmsTakeTypedOperandsWithScales) {
-  EXPECT_LE(largest_error(algorithm("sliding"), of_integers(), Direction::forward), 256 * 0x1p-22);
-  EXPECT_LE(largest_error(algorithm("reference"), of_integers(), Direction::forward),
+  EXPECT_LE(largest_error(algorithm("sliding"), integer_problem(), Direction::forward),
+            256 * 0x1p-22);
+  EXPECT_LE(largest_error(algorithm("reference"), integer_problem(), Direction::forward),
             256 * 0x1p-23);
-  const Operands operands = random_operands(of_integers().operands(Direction::forward), kCpu);
+  const Operands operands = random_operands(integer_problem().operands(Direction::forward), kCpu);
   const OperandViews views = operands.views(Direction::forward);
   EXPECT_TRUE(views.w.per_channel);
   EXPECT_FALSE(views.x.per_channel);
@@ -188,7 +189,7 @@ TEST_F(Operators, AlgorithmsTakeBlockSparseWeights) {
 TEST_F(Operators, AAlgorithmIsNotAskedAboutTypesAndFormatsItDoesNotKnow) {
   CorrelationAlgorithm plain = sliding_algorithm();
   plain.takes_mixed_types = plain.takes_sparse_weights = false;
-  EXPECT_EQ(support_of(plain, of_integers(), Direction::forward).reason,
+  EXPECT_EQ(support_of(plain, integer_problem(), Direction::forward).reason,
             "expects operands of one type, got i8:i8:i32:f32");
   EXPECT_EQ(support_of(plain, sparse(), Direction::forward).reason,
             "expects dense weights, got blocks4x2:5");
@@ -278,7 +279,7 @@ TEST(Cost, BytesHaveTheirOwnPeak) {
   set_machine_ceilings({.flops_per_second = 1e9, .bytes_per_second = 1e18});
   EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::i8), 10 / peak_of_bytes(), 1e-9);
   set_machine_ceilings({});
-  Correlation1dProblem problem = of_integers();
+  Correlation1dProblem problem = integer_problem();
   EXPECT_EQ(factors_of(problem), DType::i8);
   problem.types->x = problem.dtype = DType::f32;
   EXPECT_EQ(factors_of(problem), DType::i8);

@@ -199,7 +199,7 @@ TEST(LanesChain, leaves_wide_layers_and_named_algorithms_alone) {
 
 // If a policy is a list, the algorithm that is selected from it decides about the chain. Winograd
 // refuses 5x5 kernels, so the next name in the list counts.
-TEST(LanesChain, of_a_list_the_word_counts_that_was_taken) {
+TEST(LanesChain, follows_the_chosen_algorithm_of_a_list) {
   const Shape input{8, 1, 28, 28};
   const auto is_chain = [&](const char* policy, PlanMode mode) {
     const auto model = lenet5(5, input, policy);

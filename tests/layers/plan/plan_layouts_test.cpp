@@ -105,10 +105,11 @@ void expect_same_training(const std::vector<LayerSpec>& specs, const Shape& inpu
     EXPECT_NEAR(b->forward(x, labels(input[0])), loss, 1e-5 * std::abs(loss));
     a->backward();
     b->backward();
-    const auto of_a = plain->parameters();
-    const auto of_b = blocked->parameters();
-    for (std::size_t i = 0; i < of_a.size(); ++i) {
-      expect_close(of_a[i].variable.grad(), of_b[i].variable.grad(), of_a[i].name);
+    const auto plain_parameters = plain->parameters();
+    const auto nchw16c_parameters = blocked->parameters();
+    for (std::size_t i = 0; i < plain_parameters.size(); ++i) {
+      expect_close(plain_parameters[i].variable.grad(), nchw16c_parameters[i].variable.grad(),
+                   plain_parameters[i].name);
     }
     for (std::size_t i = 0; i < plain->buffers().size(); ++i) {
       expect_close(plain->buffers()[i].tensor, blocked->buffers()[i].tensor,
@@ -284,14 +285,14 @@ std::shared_ptr<Module> model(const char* name, Pairs given, const char* layout)
 double gradient_difference(Module& a, Module& b, std::string& where) {
   double largest = 0, difference = 0;
   for (std::size_t i = 0; i < a.parameters().size(); ++i) {
-    const Tensor of_a = a.parameters()[i].variable.grad();
-    const Tensor of_b = b.parameters()[i].variable.grad();
-    for (std::int64_t j = 0; j < of_a.numel(); ++j) {
-      largest = std::max(largest, std::abs(of_a.at(j)));
-      const double here = std::abs(of_a.at(j) - of_b.at(j));
+    const Tensor a_gradient = a.parameters()[i].variable.grad();
+    const Tensor b_gradient = b.parameters()[i].variable.grad();
+    for (std::int64_t j = 0; j < a_gradient.numel(); ++j) {
+      largest = std::max(largest, std::abs(a_gradient.at(j)));
+      const double here = std::abs(a_gradient.at(j) - b_gradient.at(j));
       if (here <= difference) continue;
       difference = here;
-      where = cat(a.parameters()[i].name, "[", j, "] ", of_a.at(j), " ", of_b.at(j));
+      where = cat(a.parameters()[i].name, "[", j, "] ", a_gradient.at(j), " ", b_gradient.at(j));
     }
   }
   return difference / largest;

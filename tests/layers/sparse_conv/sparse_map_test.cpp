@@ -19,7 +19,7 @@ PairSet searched(const SparseConvProblem& z) {
   return out;
 }
 
-PairSet of_view(const SparseView& view, bool by_output) {
+PairSet view_pairs(const SparseView& view, bool by_output) {
   PairSet out;
   for (std::int64_t tap = 0; tap < view.table->taps; ++tap) {
     for (std::int64_t i = 0; i < view.table->sites; ++i) {
@@ -37,8 +37,8 @@ class SparseMapOf : public ::testing::TestWithParam<SparseCase> {};
 TEST_P(SparseMapOf, HasThePairsOfASearch) {
   const SparseConvProblem z = problem_of(GetParam());
   const PairSet expected = searched(z);
-  EXPECT_EQ(of_view(z.map->by_output(), true), expected);
-  EXPECT_EQ(of_view(z.map->by_input(), false), expected);
+  EXPECT_EQ(view_pairs(z.map->by_output(), true), expected);
+  EXPECT_EQ(view_pairs(z.map->by_input(), false), expected);
   EXPECT_EQ(z.map->pairs(), static_cast<std::int64_t>(expected.size()));
   for (std::int64_t tap = 0; tap < z.taps(); ++tap) {
     EXPECT_EQ(z.map->pairs(tap), std::ranges::count_if(expected, [&](const auto& pair) {
@@ -126,10 +126,10 @@ TEST(SparseMapMemory, HoldsGridsOfMoreThanThirtyTwoBits) {
   }
   const SharedSites sites = shared_sites(places, grid);
   SparseConvProblem z{.map = SparseMap::submanifold(sites, {.size = {1, 3, 3}})};
-  EXPECT_EQ(of_view(z.map->by_output(), true), searched(z));
+  EXPECT_EQ(view_pairs(z.map->by_output(), true), searched(z));
   z.map = SparseMap::strided(sites, {.size = {1, 3, 3}, .stride = {1, 2, 2}, .padding = {0, 1, 1}});
-  EXPECT_EQ(of_view(z.map->by_output(), true), searched(z));
-  EXPECT_EQ(of_view(z.map->by_input(), false), searched(z));
+  EXPECT_EQ(view_pairs(z.map->by_output(), true), searched(z));
+  EXPECT_EQ(view_pairs(z.map->by_input(), false), searched(z));
 }
 
 // The last position of a row and the first position of the next row have consecutive keys, but are

@@ -209,7 +209,7 @@ void backward_data(const LanesConv& z, const float* dz, const float* packed, flo
     return;
   }
   // Row p of dz is copied to row p stride_h + R - 1 - pad_top; dx row h reads rows h to h + R - 1.
-  Pass pass{};
+  ImagePass pass{};
   pass.channels = z.k;
   pass.rows = z.h + z.r - 1;
   pass.columns = z.w + z.s - 1;

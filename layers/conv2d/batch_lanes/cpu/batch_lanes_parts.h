@@ -51,7 +51,7 @@ void pad_planes(const LanesConv& z, const float* x, float* padded);
 
 // The arguments of a pass over an image [channels, rows, columns, L]. A copied image has a border
 // of zeros.
-struct Pass {
+struct ImagePass {
   Index channels, rows, columns;                       // of the image
   Index zero_top, zero_bottom, zero_left, zero_right;  // known zeros
   Index r, s, row_stride, column_stride, lanes;
@@ -66,7 +66,7 @@ struct Pass {
 };
 
 // Runs one pass: forward, or backward_data as a pass over dz.
-void run_pass(const Pass& z, bool pooled);
+void run_pass(const ImagePass& z, bool pooled);
 // Packs w, whose element is w[kernel k_step + channel c_step + tap], as [blocks of
 // `kernels`][channels][taps][block]; `turned` rotates the taps by 180 degrees.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,

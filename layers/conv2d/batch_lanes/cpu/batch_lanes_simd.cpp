@@ -300,7 +300,7 @@ CONVSCOPE_INLINE Clip clip(Index at, Index step, Index span, Index taps, Index b
 
 // Runs one pass over an image. Loops over rows (pairs of rows when pooled), tiles and blocks of
 // kernels.
-void run_pass(const Pass& z, bool pooled) {
+void run_pass(const ImagePass& z, bool pooled) {
   const Index lanes = z.lanes;
   const Index ratio = kWide > lanes ? kWide / lanes : 1;
   const Index parts = lanes > kWide ? lanes / kWide : 1;  // vectors of one pixel
@@ -400,7 +400,7 @@ void pack_weights(const LanesConv& z, const float* w, float* packed) {
 
 void forward(const LanesConv& z, const float* x, const float* packed, const float* b, float* y,
              std::uint8_t* winners, float* scratch) {
-  Pass pass{};
+  ImagePass pass{};
   pass.channels = z.c;
   pass.rows = z.h;
   pass.columns = z.w;

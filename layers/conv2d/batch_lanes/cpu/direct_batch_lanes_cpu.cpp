@@ -60,8 +60,8 @@ constexpr double kFarCopyFlops = 90;
 Index padded(Index floats) { return (floats + 15) / 16 * 16; }
 
 // Sizes of one call; all buffers are 64-byte aligned.
-struct Plan {
-  Plan(const Conv2dProblem& problem, Direction which)
+struct LaneTiling {
+  LaneTiling(const Conv2dProblem& problem, Direction which)
       : direction(which),
         n(problem.n),
         z(problem, problem.stride_w == 1 ? lanes_for_batch(problem.n) : 16, false, false),
@@ -94,7 +94,7 @@ struct Plan {
 // Scratch memory of one thread.
 struct Room {
   float *x, *y, *scratch;
-  Room(const Plan& plan, float* memory, int thread)
+  Room(const LaneTiling& plan, float* memory, int thread)
       : x(memory + plan.shared_floats() + thread * plan.thread_floats()),
         y(x + padded(plan.z.x_floats)),
         scratch(y + padded(plan.z.y_floats)) {}
@@ -103,12 +103,13 @@ struct Room {
 // ---- weights -----------------------------------------------------------------------------------
 
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
-  return static_cast<std::size_t>(padded(Plan(problem, direction).z.weight_floats)) * sizeof(float);
+  return static_cast<std::size_t>(padded(LaneTiling(problem, direction).z.weight_floats)) *
+         sizeof(float);
 }
 
 // Packs w in the order in which the tiles read it (batch_lanes.h).
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  const Plan plan(args.problem, args.direction);
+  const LaneTiling plan(args.problem, args.direction);
   const LanesKernels& kernels = lanes_kernels.get();
   const auto pack =
       args.direction == Direction::forward ? kernels.pack_weights : kernels.pack_weights_backward;
@@ -118,7 +119,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 // ---- the three directions ----------------------------------------------------------------------
 
 void forward(const Conv2dForwardArgs& args) {
-  const Plan plan(args.problem, Direction::forward);
+  const LaneTiling plan(args.problem, Direction::forward);
   const LanesKernels& kernels = lanes_kernels.get();
   const FusedEpilogue epilogue(args);
   const auto* const x = static_cast<const float*>(args.x);
@@ -139,7 +140,7 @@ void forward(const Conv2dForwardArgs& args) {
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  const Plan plan(args.problem, Direction::backward_data);
+  const LaneTiling plan(args.problem, Direction::backward_data);
   const LanesKernels& kernels = lanes_kernels.get();
   const auto* const dy = static_cast<const float*>(args.dy);
   auto* const dx = static_cast<float*>(args.dx);
@@ -157,7 +158,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  const Plan plan(args.problem, Direction::backward_weight);
+  const LaneTiling plan(args.problem, Direction::backward_weight);
   const LanesConv& z = plan.z;
   const LanesKernels& kernels = lanes_kernels.get();
   const auto* const x = static_cast<const float*>(args.x);
@@ -214,7 +215,7 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
-  const Plan plan(problem, direction);
+  const LaneTiling plan(problem, direction);
   const auto images = static_cast<double>(plan.groups * plan.z.lanes);
   const auto taps = static_cast<double>(problem.c * problem.r * problem.s);
   const double flops = images * 2 * static_cast<double>(plan.z.weight_floats) *
@@ -250,7 +251,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
-  const Plan plan(problem, direction);
+  const LaneTiling plan(problem, direction);
   return static_cast<std::size_t>(plan.shared_floats() + num_threads() * plan.thread_floats()) *
          sizeof(float);
 }

@@ -78,22 +78,22 @@ struct Places {
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   const Conv2dProblem computed = side_by_side(z);
-  const Pass pass(computed, direction);
+  const BlockSparseTiling pass(computed, direction);
   return index_bytes(pass.counts, pass.segments());
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Conv2dProblem computed = side_by_side(args.problem);
-  const Pass pass(computed, args.direction);
+  const BlockSparseTiling pass(computed, args.direction);
   make_index(pass, args.views.w_blocks, index_at(pass.counts, pass.segments(), args.prepared),
              args.workspace);
 }
 
 // ---- forward and backward_data -----------------------------------------------------------------
 
-class Convolution {
+class BlockSparsePass {
  public:
-  Convolution(const Pass& pass, const float* in, const void* prepared, float* out)
+  BlockSparsePass(const BlockSparseTiling& pass, const float* in, const void* prepared, float* out)
       : pass_(pass),
         z_(pass.z),
         kernels_(block_sparse_kernels.get()),
@@ -339,18 +339,18 @@ class Convolution {
       return kernels_.dot_channels(tile, part, static_cast<int>(channels), static_cast<int>(taps),
                                    sums);
     }
-    const Index of_channel = static_cast<Index>(kernels_.dot_pixels) * kernels_.lanes;
+    const Index channel_floats = static_cast<Index>(kernels_.dot_pixels) * kernels_.lanes;
     for (Index i = 0; i < channels; ++i) {
       const Index first = segment[i * taps], last = segment[(i + 1) * taps];
       for_each_chain(segment + i * taps, first, last, first, last, [&](const SparsePart& part) {
-        kernels_.dot_channel(tile, part, sums + i * of_channel);
+        kernels_.dot_channel(tile, part, sums + i * channel_floats);
       });
     }
   }
 
   void dot(const Job& job, SparseTile& tile, const std::array<Index, kSparseRows>& out) const {
     alignas(64) std::array<float, kMaxSums> sums;
-    const Index of_channel = static_cast<Index>(kernels_.dot_pixels) * kernels_.lanes;
+    const Index channel_floats = static_cast<Index>(kernels_.dot_pixels) * kernels_.lanes;
     const Index turns = job.block_end - job.block;
     for (Index block = job.block; block < job.block_end; ++block) {
       const Index planes = pass_.in_group_blocks;
@@ -361,8 +361,8 @@ class Convolution {
       const Index channels = std::min(kChannelBlock, z_.c - block * kChannelBlock);
       dot_block(tile, block * kChannelBlock, channels, sums.data());
       // Clears the lanes after the last channel.
-      std::fill_n(sums.data() + channels * of_channel, (kChannelBlock - channels) * of_channel,
-                  0.0f);
+      std::fill_n(sums.data() + channels * channel_floats,
+                  (kChannelBlock - channels) * channel_floats, 0.0f);
       for (Index i = 0; i < tile.rows; ++i) {
         const auto row = static_cast<std::size_t>(i);
         tile.out[row] = out_ + out[row] + block * pass_.out_plane();
@@ -373,7 +373,7 @@ class Convolution {
 
   static constexpr Index kMaxSums = 16 * 28 * 16;  // 16 channels, 28 pixels, 16 lanes
 
-  const Pass& pass_;
+  const BlockSparseTiling& pass_;
   const Conv2dProblem& z_;
   const BlockSparseKernels kernels_;
   // Maximum number of entries in a chain. Each entry adds 16 / lanes products to a lane in
@@ -389,7 +389,7 @@ class Convolution {
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Places places(z);
-  const Pass pass(places.computed, Direction::forward);
+  const BlockSparseTiling pass(places.computed, Direction::forward);
   const auto* x = static_cast<const float*>(args.x);
   auto* const y = static_cast<float*>(args.y);
   auto* const x_blocks = static_cast<float*>(args.workspace);
@@ -402,7 +402,7 @@ void forward(const Conv2dForwardArgs& args) {
   // The residual has the layout of y, which differs from the copy, so the residual is added after
   // copying back.
   const bool later = places.copies_y && args.epilogue.residual != nullptr;
-  Convolution convolution(pass, x, args.prepared, y_blocks);
+  BlockSparsePass convolution(pass, x, args.prepared, y_blocks);
   convolution.set_epilogue(static_cast<const float*>(args.b), later ? Epilogue{} : args.epilogue);
   convolution.run();
   if (!places.copies_y) return;
@@ -418,14 +418,14 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Places places(args.problem);
-  const Pass pass(places.computed, Direction::backward_data);
+  const BlockSparseTiling pass(places.computed, Direction::backward_data);
   const auto* dy = static_cast<const float*>(args.dy);
   auto* const dx = static_cast<float*>(args.dx);
-  if (!places.copies_x) return Convolution(pass, dy, args.prepared, dx).run();
+  if (!places.copies_x) return BlockSparsePass(pass, dy, args.prepared, dx).run();
   auto* const dx_blocks = static_cast<float*>(args.workspace);
   float* const dy_blocks = dx_blocks + places.x.floats();
   to_blocks(places.y, dy, dy_blocks);
-  Convolution(pass, dy_blocks, args.prepared, dx_blocks).run();
+  BlockSparsePass(pass, dy_blocks, args.prepared, dx_blocks).run();
   from_blocks(places.x, dx_blocks, dx);
 }
 
@@ -488,7 +488,7 @@ double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
 // one call for each tile, chunk and block of output channels. backward_data has one call for each
 // tile and channel, and adds up lanes. backward_weight has one call for each strip of rows and 16
 // entries of a tap, and reads x from L2.
-double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction direction,
+double cycles_beside(const Conv2dProblem& z, const BlockSparseTiling& pass, Direction direction,
                      double entries) {
   const auto pixels = static_cast<double>(z.n * z.p() * z.q());
   const auto out_pixels = static_cast<double>(z.n * pass.out_h * pass.out_w);
@@ -500,16 +500,16 @@ double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction directi
     return static_cast<double>(z.c) * (80 * tiles + 2.2 * out_pixels);
   }
   const auto lists = static_cast<double>(pass.counts.k_blocks * pass.counts.taps);
-  const double of_list = entries / lists;
+  const double list_entries = entries / lists;
   const auto depth = static_cast<double>(ceil_div(z.c_per_group(), kChannelBlock));
   const double strips = pixels / static_cast<double>(std::min(z.p() * z.q(), Index{kSumChain}));
-  const double lines = depth * (1 - std::pow(1 - std::min(1.0, of_list / (16 * depth)), 16));
-  return lists * (150 * strips * std::ceil(of_list / 16) + 1.3 * pixels * lines);
+  const double lines = depth * (1 - std::pow(1 - std::min(1.0, list_entries / (16 * depth)), 16));
+  return lists * (150 * strips * std::ceil(list_entries / 16) + 1.3 * pixels * lines);
 }
 
 // Returns the share of (tap, tile) pairs in which the tap is outside the image for more than one
 // column. The kernel tests each pixel of such a pair.
-double skipping_share(const Pass& pass) {
+double skipping_share(const BlockSparseTiling& pass) {
   if (pass.flat) return 0;
   const Conv2dProblem& z = pass.z;
   const auto tiles = static_cast<double>(ceil_div(pass.line, pass.widest_tile()));
@@ -527,13 +527,15 @@ double skipping_share(const Pass& pass) {
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Places places(problem);
   const Conv2dProblem& z = places.computed;
-  const Pass pass(z, direction == Direction::backward_data ? direction : Direction::forward);
+  const BlockSparseTiling pass(
+      z, direction == Direction::backward_data ? direction : Direction::forward);
   const double entries = expected_entries(z, pass.counts);
   const double flops = std::max(1.0, 32 * static_cast<double>(z.n * z.p() * z.q()) * entries);
-  const double of_products = direction == Direction::backward_data ? 0.55 : 0.85;  // reads dy from
-                                                                                   // L2
+  const double product_share =
+      direction == Direction::backward_data ? 0.55 : 0.85;  // reads dy from
+                                                            // L2
   const double slowly = direction == Direction::backward_weight ? 0 : skipping_share(pass);
-  const double share = of_products / (1 + 2 * slowly);
+  const double share = product_share / (1 + 2 * slowly);
   double bytes = problem.nominal_bytes();
   bytes += 8 * static_cast<double>(places.floats());
   // The time of making the lists: a test of each position of the matrix, and a copy of the 16
@@ -543,19 +545,18 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double lists =
       farther *
       (7 * static_cast<double>(pass.counts.k_blocks * pass.counts.columns) + 62 * entries);
-  const bool of_weights = direction == Direction::backward_weight;
-  const double cycles =
-      2000 + cycles_beside(z, pass, direction, entries) + (of_weights ? lists : 0);
+  const bool for_dw = direction == Direction::backward_weight;
+  const double cycles = 2000 + cycles_beside(z, pass, direction, entries) + (for_dw ? lists : 0);
   const Conv2dCost once{
       .flops = flops, .bytes = bytes, .peak_share = share_beside(flops, share, cycles)};
-  return of_weights ? once : with_preparation(once, lists);
+  return for_dw ? once : with_preparation(once, lists);
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   const Places places(z);
   const auto bytes = static_cast<std::size_t>(places.floats()) * sizeof(float);
   if (direction == Direction::backward_weight) return bytes + sums_bytes(places.computed);
-  return std::max(bytes, index_scratch(Pass(places.computed, direction)));
+  return std::max(bytes, index_scratch(BlockSparseTiling(places.computed, direction)));
 }
 
 const Conv2dAlgorithm kAlgorithm{

@@ -25,7 +25,8 @@ void for_each_block(const Conv2dProblem& z, const BlockSparseView& w, Index k_bl
 }
 
 // Sets place[column] to 0 where the output channels of k_block have an entry, elsewhere to -1.
-void mark(const Pass& pass, const BlockSparseView& w, Index k_block, std::int32_t* place) {
+void mark(const BlockSparseTiling& pass, const BlockSparseView& w, Index k_block,
+          std::int32_t* place) {
   std::fill_n(place, pass.counts.columns, -1);
   for_each_block(pass.z, w, k_block, [&](Index b, Index, Index, Index) {
     std::fill_n(place + w.columns[b] * w.block_columns, w.block_columns, 0);
@@ -34,7 +35,7 @@ void mark(const Pass& pass, const BlockSparseView& w, Index k_block, std::int32_
 
 // Calls visit(column, channel of the group, tap) for each column that has an entry.
 template <class Visit>
-void for_each_marked(const Pass& pass, const std::int32_t* place, const Visit& visit) {
+void for_each_marked(const BlockSparseTiling& pass, const std::int32_t* place, const Visit& visit) {
   const Conv2dProblem& z = pass.z;
   Index column = 0;
   for (Index c = 0; c < z.c_per_group(); ++c) {
@@ -46,22 +47,22 @@ void for_each_marked(const Pass& pass, const std::int32_t* place, const Visit& v
   }
 }
 
-Index group_of(const Pass& pass, Index k_block) {
+Index group_of(const BlockSparseTiling& pass, Index k_block) {
   return k_block * kChannelBlock / pass.z.k_per_group();
 }
-Index segment_of(const Pass& pass, Index k_block, Index c, Index tap) {
+Index segment_of(const BlockSparseTiling& pass, Index k_block, Index c, Index tap) {
   const Index taps = pass.counts.taps;
   return pass.forward ? (k_block * pass.chunks + pass.chunk_of(c)) * taps + tap
                       : (group_of(pass, k_block) * pass.z.c_per_group() + c) * taps + tap;
 }
 // Returns the distance, in floats of `in`, from a tile's pixel to the pixel that an entry reads.
-Index offset_of(const Pass& pass, Index k_block, Index c, Index tap) {
+Index offset_of(const BlockSparseTiling& pass, Index k_block, Index c, Index tap) {
   if (!pass.forward) return k_block * pass.in_plane() + pass.shift(tap);
   const Index channel = group_of(pass, k_block) * pass.z.c_per_group() + c;
   return pass.channel_at(channel) + pass.shift(tap);
 }
 
-void count_segments(const Pass& pass, const BlockSparseView& w, const Index16& out,
+void count_segments(const BlockSparseTiling& pass, const BlockSparseView& w, const Index16& out,
                     std::int32_t* place, std::int32_t* next) {
   const Index segments = pass.segments();
   std::fill_n(next, segments, 0);
@@ -80,8 +81,8 @@ void count_segments(const Pass& pass, const BlockSparseView& w, const Index16& o
 }
 
 // Writes the index of each entry of k_block to place[column], which mark() set to 0.
-void place_entries(const Pass& pass, Index k_block, const Index16& out, std::int32_t* place,
-                   std::int32_t* next) {
+void place_entries(const BlockSparseTiling& pass, Index k_block, const Index16& out,
+                   std::int32_t* place, std::int32_t* next) {
   for_each_marked(pass, place, [&](Index column, Index c, Index tap) {
     const std::int32_t entry = next[segment_of(pass, k_block, c, tap)]++;
     place[column] = entry;
@@ -107,12 +108,13 @@ Index16 index_at(const EntryCounts& counts, Index segments, void* memory) {
           .value = reinterpret_cast<float*>(offset + ints(counts.most + 1))};
 }
 
-std::size_t index_scratch(const Pass& pass) {
+std::size_t index_scratch(const BlockSparseTiling& pass) {
   return static_cast<std::size_t>(ints(pass.counts.columns) + ints(pass.segments())) *
          sizeof(std::int32_t);
 }
 
-void make_index(const Pass& pass, const BlockSparseView& w, const Index16& out, void* scratch) {
+void make_index(const BlockSparseTiling& pass, const BlockSparseView& w, const Index16& out,
+                void* scratch) {
   auto* const place = static_cast<std::int32_t*>(scratch);
   std::int32_t* const next = place + ints(pass.counts.columns);
   count_segments(pass, w, out, place, next);
@@ -139,7 +141,7 @@ void make_index(const Pass& pass, const BlockSparseView& w, const Index16& out, 
   }
 }
 
-void make_places(const Pass& pass, const BlockSparseView& w, const Index16& out,
+void make_places(const BlockSparseTiling& pass, const BlockSparseView& w, const Index16& out,
                  std::int32_t* places, void* scratch) {
   auto* const place = static_cast<std::int32_t*>(scratch);
   std::int32_t* const next = place + ints(pass.counts.columns);

@@ -22,13 +22,14 @@ std::size_t index_bytes(const EntryCounts& counts, Index segments);
 Index16 index_at(const EntryCounts& counts, Index segments, void* memory);
 
 // Builds the index of forward or backward_data; needs `index_scratch` bytes of scratch memory.
-std::size_t index_scratch(const Pass& pass);
-void make_index(const Pass& pass, const BlockSparseView& w, const Index16& out, void* scratch);
+std::size_t index_scratch(const BlockSparseTiling& pass);
+void make_index(const BlockSparseTiling& pass, const BlockSparseView& w, const Index16& out,
+                void* scratch);
 
 // Builds the index of backward_weight. places[k block, column] is the entry of a column of the
 // weight matrix, or -1. The entries equal those of a forward pass with one chunk, but have no
 // values.
-void make_places(const Pass& pass, const BlockSparseView& w, const Index16& out,
+void make_places(const BlockSparseTiling& pass, const BlockSparseView& w, const Index16& out,
                  std::int32_t* places, void* scratch);
 
 }  // namespace convscope::block_sparse

@@ -49,8 +49,8 @@ struct EntryCounts {
 // The sizes of one pass. forward: in = x, out = y. backward_data: in = dy, out = dx. In
 // backward_data a part is the set of pixels of dx with one residue modulo the stride, in rows or
 // columns. Neighbouring pixels of a part read neighbouring pixels of dy.
-struct Pass {
-  Pass(const Conv2dProblem& problem, Direction direction)
+struct BlockSparseTiling {
+  BlockSparseTiling(const Conv2dProblem& problem, Direction direction)
       : z(problem),
         counts(problem),
         forward(direction == Direction::forward),
@@ -161,8 +161,8 @@ struct Pass {
     group_blocks = ceil_div(forward ? z.k_per_group() : z.c_per_group(), kChannelBlock);
     if (forward) {
       const Index columns = widest_tile() * column_step + (z.s - 1) * z.dilation_w;
-      const Index of_tile = tile_rows * z.r * columns * kChannelBlock;
-      chunk_blocks = std::clamp<Index>(l1 * 5 / 8 / of_tile, 1, depth);
+      const Index tile_floats = tile_rows * z.r * columns * kChannelBlock;
+      chunk_blocks = std::clamp<Index>(l1 * 5 / 8 / tile_floats, 1, depth);
       chunks = ceil_div(depth, chunk_blocks);
       chunk_blocks = ceil_div(depth, chunks);
       chunks = ceil_div(depth, chunk_blocks);
@@ -171,8 +171,8 @@ struct Pass {
     blocks_at_once = std::clamp<Index>(l2 / 4 / std::max<Index>(1, entry), 1, group_blocks);
     // A job interleaves the rows of several images, so that a tile has rows with equal taps.
     const Index rows = ceil_div(out_h, row_parts);
-    const Index of_row = depth * kChannelBlock * in_w * std::min(z.r, in_h);
-    const Index fit = std::max<Index>(1, l2 / 4 / of_row);
+    const Index row_floats = depth * kChannelBlock * in_w * std::min(z.r, in_h);
+    const Index fit = std::max<Index>(1, l2 / 4 / row_floats);
     if (tile_rows > 1) images_at_once = std::clamp<Index>(fit, tile_rows, kMaxImages);
     images_at_once = std::min(images_at_once, z.n);
     image_jobs = ceil_div(z.n, images_at_once);

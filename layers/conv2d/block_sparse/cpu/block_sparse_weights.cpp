@@ -24,8 +24,8 @@ namespace {
 
 constexpr Index kEntriesAtOnce = 16;  // entries of a tile
 
-Pass pass_of(const Conv2dProblem& z) {
-  Pass pass(z, Direction::forward);
+BlockSparseTiling pass_of(const Conv2dProblem& z) {
+  BlockSparseTiling pass(z, Direction::forward);
   pass.chunk_blocks = z.c;  // entries of a tap are neighbours
   pass.chunks = 1;
   pass.flat = false;
@@ -38,7 +38,7 @@ Pass pass_of(const Conv2dProblem& z) {
 
 // Arrays of the workspace, in this order.
 struct Memory {
-  Memory(const Pass& pass, float* at)
+  Memory(const BlockSparseTiling& pass, float* at)
       : index(index_at(pass.counts, pass.segments(), at)),
         places(reinterpret_cast<std::int32_t*>(at + index_bytes(pass.counts, pass.segments()) /
                                                         sizeof(float))),
@@ -64,7 +64,7 @@ Range inside(Index shift, Index step, Index in, Index out) {
 
 class Sums {
  public:
-  Sums(const Pass& pass, const Memory& memory, const float* x, const float* dy)
+  Sums(const BlockSparseTiling& pass, const Memory& memory, const float* x, const float* dy)
       : pass_(pass),
         z_(pass.z),
         kernels_(blocked_kernels.get()),
@@ -75,8 +75,8 @@ class Sums {
         totals_(memory.totals) {
     // A strip is one chain of pixels, and the rows of x that it reads fit into L2.
     const auto l2 = static_cast<Index>(cache_sizes().l2 / sizeof(float));
-    const Index of_row = z_.c * z_.w * std::min(z_.stride_h, z_.r * z_.dilation_h);
-    strip_ = std::clamp<Index>(std::min(kSumChain / z_.q(), l2 / 4 / of_row), 1, z_.p());
+    const Index row_floats = z_.c * z_.w * std::min(z_.stride_h, z_.r * z_.dilation_h);
+    strip_ = std::clamp<Index>(std::min(kSumChain / z_.q(), l2 / 4 / row_floats), 1, z_.p());
     strip_ = ceil_div(z_.p(), ceil_div(z_.p(), strip_));
     const Index strips = ceil_div(z_.p(), strip_) * ceil_div(z_.q(), kSumChain);
     images_ = std::max<Index>(1, kSumChain / strips);
@@ -164,7 +164,7 @@ class Sums {
     }
   }
 
-  const Pass& pass_;
+  const BlockSparseTiling& pass_;
   const Conv2dProblem& z_;
   const BlockedKernels kernels_;
   const Index16 index_;
@@ -176,7 +176,8 @@ class Sums {
 };
 
 // Writes the stored blocks of dw.
-void write(const Pass& pass, const Memory& memory, const Conv2dBackwardWeightArgs& args) {
+void write(const BlockSparseTiling& pass, const Memory& memory,
+           const Conv2dBackwardWeightArgs& args) {
   const BlockSparseView& w = args.views.w_blocks;
   auto* const dw = static_cast<float*>(args.dw);
   parallel_for(pass.z.k / w.block_rows, 1, [&](Index row, Index) {
@@ -198,7 +199,7 @@ void write(const Pass& pass, const Memory& memory, const Conv2dBackwardWeightArg
 }  // namespace
 
 std::size_t sums_bytes(const Conv2dProblem& z) {
-  const Pass pass = pass_of(z);
+  const BlockSparseTiling pass = pass_of(z);
   return index_bytes(pass.counts, pass.segments()) +
          static_cast<std::size_t>(piece_floats(pass.counts.k_blocks * pass.counts.columns)) *
              sizeof(float) +
@@ -208,7 +209,7 @@ std::size_t sums_bytes(const Conv2dProblem& z) {
 
 void sum_weights(const Conv2dBackwardWeightArgs& args, const Conv2dProblem& computed,
                  const float* x, const float* dy, float* workspace) {
-  const Pass pass = pass_of(computed);
+  const BlockSparseTiling pass = pass_of(computed);
   const Memory memory(pass, workspace);
   make_places(pass, args.views.w_blocks, memory.index, memory.places, memory.scratch);
   Sums(pass, memory, x, dy).run();

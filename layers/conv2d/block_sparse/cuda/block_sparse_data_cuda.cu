@@ -80,7 +80,7 @@ struct Pieces16 {
 struct MakePieces {
   MakeLists make;
   Pieces16 to;
-  int across = 4, of_list = 1;  // channels of a segment; segments of a list
+  int across = 4, per_list = 1;  // channels of a segment; segments of a list
 };
 
 // How a lane distributes the entries of its channel when a segment of a list is written. Entry i of
@@ -144,7 +144,7 @@ __global__ __launch_bounds__(kListThreads) void write_pieces_kernel(
     return column < z.columns ? entries_before(marks, before, column) : all;
   };
   int* const places = pass.to.places + static_cast<std::int64_t>(first_chunk) * kChunk;
-  for (int piece = thread / 32; piece < pass.of_list; piece += kListThreads / 32) {
+  for (int piece = thread / 32; piece < pass.per_list; piece += kListThreads / 32) {
     // Lanes take the channels in the order of their index modulo four, which selects the bank.
     const int quarter = pass.across / kInFour;
     const int inside = lane % quarter * kInFour + lane / quarter;
@@ -153,7 +153,7 @@ __global__ __launch_bounds__(kListThreads) void write_pieces_kernel(
     int column = is_there ? channel * z.taps : 0;
     const int first = rank(column);
     const Deal deal = deal_of(is_there ? rank(column + z.taps) - first : 0);
-    const int number = list * pass.of_list + piece;
+    const int number = list * pass.per_list + piece;
     const int begin = first_chunk + number * (1 + z.taps) +
                       rank(min(piece * pass.across * z.taps, z.columns)) / kChunk;
     if (lane == 0) pass.to.pieces[number] = {begin, begin + deal.chunks};
@@ -194,7 +194,7 @@ struct SparseData {
   Pieces16 lists;
   float* dx = nullptr;
   int range = 0, pixels = 0;          // pixels of dx: of a block; of all images
-  int across = 1, of_list = 1;        // channels of a segment; segments of a list
+  int across = 1, per_list = 1;        // channels of a segment; segments of a list
   int lists_count = 0, channels = 0;  // C
   Geometry at;
   FastDivisor by_w, by_plane;  // of x
@@ -247,15 +247,15 @@ __device__ inline Source<Taps> source_at(const SparseData& z, int pixel, int end
   const int row = at.by_q.divide(inside);
   const int h = row * at.stride_h - at.pad_h;
   const int w = (inside - row * at.q) * at.stride_w - at.pad_w;
-  const int of_image = image * at.h * at.w - first;
+  const int image_offset = image * at.h * at.w - first;
   Source<Taps> out{image * at.channels * area + inside,
-                   sums + kInFour * kBytes * (of_image + h * at.w + w), 0};
+                   sums + kInFour * kBytes * (image_offset + h * at.w + w), 0};
   for (int r = 0; r < at.taps_h; ++r) {
     const int to_h = h + r * at.apart_h;
     if (to_h < 0 || to_h >= at.h) continue;
     for (int s = 0; s < at.taps_w; ++s) {
       const int to_w = w + s * at.apart_w;
-      const int to = of_image + to_h * at.w + to_w;
+      const int to = image_offset + to_h * at.w + to_w;
       const bool ends = to_w >= 0 && to_w < at.w && to >= 0 && to <= last - first;
       out.inside |= static_cast<Taps>(ends) << (r * at.taps_w + s);
     }
@@ -362,15 +362,15 @@ __global__ __launch_bounds__(kMaxThreads,
   const int area = z.at.p * z.at.q;
   constexpr int kOfWarp = 16 * kTiles;
   for (int begin = range.begin; begin < range.end; begin += threads / 32 * kOfWarp) {
-    const int of_warp = begin + warp * kOfWarp;
+    const int warp_begin = begin + warp * kOfWarp;
     Source<Taps> pixels[kTiles][2];
 #pragma unroll
     for (int j = 0; j < kTiles * 2; ++j) {
-      pixels[j / 2][j % 2] = source_at<Taps>(z, of_warp + j * 8 + lane / 4, range.end, first, last,
-                                             shared_address(sums));
+      pixels[j / 2][j % 2] = source_at<Taps>(z, warp_begin + j * 8 + lane / 4, range.end, first,
+                                             last, shared_address(sums));
     }
     for (int list = 0; list < z.lists_count; ++list) {
-      const Piece at = z.lists.pieces[list * z.of_list + piece];
+      const Piece at = z.lists.pieces[list * z.per_list + piece];
       if (at.begin == at.end) continue;
       Factors<kTiles> dy;
       load_factors(z.dy + static_cast<std::int64_t>(list) * kRows * area, area,
@@ -380,7 +380,7 @@ __global__ __launch_bounds__(kMaxThreads,
         const Chunk now = next;
         if ((now.one.tap & kFence) != 0) __syncthreads();
         next = chunk_at(z.lists, min(chunk + 1, at.end - 1));
-        if (of_warp < range.end) add_chunk<kTiles, kTf32>(now, dy, pixels);
+        if (warp_begin < range.end) add_chunk<kTiles, kTf32>(now, dy, pixels);
       }
     }
   }
@@ -447,9 +447,10 @@ double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   const double here = std::min(static_cast<double>(z.c), static_cast<double>(tile.across));
   const double entries = expected_entries(z) / static_cast<double>(z.c) * here;  // entries of a
                                                                                  // segment
-  const double of_channel = entries / here;
-  const double most = std::min(static_cast<double>(z.r * z.s),
-                               of_channel + 2.2 * std::sqrt(of_channel));  // maximum over channels
+  const double channel_entries = entries / here;
+  const double most =
+      std::min(static_cast<double>(z.r * z.s),
+               channel_entries + 2.2 * std::sqrt(channel_entries));  // maximum over channels
   const double chunks = std::max(entries / kChunk + 0.5, most);
   const double blocks =
       std::ceil(static_cast<double>(z.n * z.h * z.w) / static_cast<double>(tile.range)) * pieces;
@@ -458,12 +459,12 @@ double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   const double passes = std::ceil(pixels / tile.pixels());
   const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one instruction instead of three
   const double stride = z.stride_w > 1 ? 1.5 : 1;             // two pixels share a bank
-  const double of_list =
+  const double per_list =
       chunks * (66 * product * stride * tile.tiles + 38) + 200 * tile.tiles + 38;  // cycles of a
                                                                                    // warp for a
                                                                                    // list
   const double around = tile.across * tile.range / 5.0 + 1150;
-  const double busy = warps / 4 * lists * of_list + around;
+  const double busy = warps / 4 * lists * per_list + around;
   const double alone = passes * lists * (1760 + chunks * 247 * tile.tiles) + around;
   const double together = kMaxThreads / static_cast<double>(tile.threads) * 2;
   return std::max(std::ceil(blocks / processors) * busy,
@@ -531,7 +532,7 @@ void prepare_data(const Conv2dPrepareArgs& args) {
   MakePieces pass{.make = lists_of(z, args.views.w_blocks),
                   .to = DataLayout(z, tile, args.prepared).lists,
                   .across = tile.across,
-                  .of_list = narrow(ceil_div(z.c, std::int64_t{tile.across}))};
+                  .per_list = narrow(ceil_div(z.c, std::int64_t{tile.across}))};
   pass.make.right = kInFour * kBytes * narrow(z.dilation_w);
   pass.make.down = kInFour * kBytes * narrow(z.dilation_h * z.w);
   pass.make.plane = kInFour * kBytes * tile.range;  // step from four channels to the next four
@@ -547,7 +548,7 @@ void data_from_pieces(const Conv2dBackwardDataArgs& args) {
                         .range = tile.range,
                         .pixels = narrow(z.n * z.h * z.w),
                         .across = tile.across,
-                        .of_list = narrow(ceil_div(z.c, std::int64_t{tile.across})),
+                        .per_list = narrow(ceil_div(z.c, std::int64_t{tile.across})),
                         .lists_count = narrow(ceil_div(z.k, std::int64_t{kRows})),
                         .channels = narrow(z.c),
                         .at = geometry_of(z),
@@ -555,7 +556,7 @@ void data_from_pieces(const Conv2dBackwardDataArgs& args) {
                         .by_plane = FastDivisor(narrow(z.h * z.w))};
   launch(kernel_of(z, tile),
          {.grid = dim3(static_cast<unsigned>(ceil_div(data.pixels, tile.range)),
-                       static_cast<unsigned>(data.of_list)),
+                       static_cast<unsigned>(data.per_list)),
           .block = dim3(static_cast<unsigned>(tile.threads)),
           .shared_bytes = sizeof(float) * static_cast<std::size_t>(tile.across * tile.range),
           .overlaps_previous = true},

@@ -146,7 +146,7 @@ __device__ inline void for_each_block(const MakeLists& z, int list, const Visit&
 
 // Counts the entries before each 32-bit word of columns; returns the number of entries.
 __device__ inline int count_marks(const unsigned* marks, int words, int* before) {
-  __shared__ int of_warps[kListThreads / 32];
+  __shared__ int warp_sums[kListThreads / 32];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   int total = 0;
   for (int first = 0; first < words; first += kListThreads) {
@@ -158,12 +158,12 @@ __device__ inline int count_marks(const unsigned* marks, int words, int* before)
       if (lane >= distance) sum += other;
     }
     __syncthreads();
-    if (lane == 31) of_warps[thread / 32] = sum;
+    if (lane == 31) warp_sums[thread / 32] = sum;
     __syncthreads();
     int in_front = total;
     for (int warp = 0; warp < kListThreads / 32; ++warp) {
-      if (warp < thread / 32) in_front += of_warps[warp];
-      total += of_warps[warp];
+      if (warp < thread / 32) in_front += warp_sums[warp];
+      total += warp_sums[warp];
     }
     if (i < words) before[i] = in_front + sum - mine;
   }

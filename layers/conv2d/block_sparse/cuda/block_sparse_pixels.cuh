@@ -58,14 +58,14 @@ __device__ inline Pixel<Taps> pixel_at(const Geometry& z, int pixel) {
   const int row = z.by_q.divide(at);
   const int h = row * z.stride_h - z.pad_h, w = (at - row * z.q) * z.stride_w - z.pad_w;
   Pixel<Taps> out{image * z.image_size + h * z.w + w, 0, image * z.channels * area + at};
-  Taps of_row = 0;
+  Taps row_taps = 0;
   for (int s = 0; s < z.taps_w; ++s) {
     const bool is_inside = static_cast<unsigned>(w + s * z.apart_w) < static_cast<unsigned>(z.w);
-    of_row |= static_cast<Taps>(is_inside) << s;
+    row_taps |= static_cast<Taps>(is_inside) << s;
   }
   for (int r = 0; r < z.taps_h; ++r) {
     const bool is_inside = static_cast<unsigned>(h + r * z.apart_h) < static_cast<unsigned>(z.h);
-    out.inside |= is_inside ? of_row << (r * z.taps_w) : 0;
+    out.inside |= is_inside ? row_taps << (r * z.taps_w) : 0;
   }
   return out;
 }

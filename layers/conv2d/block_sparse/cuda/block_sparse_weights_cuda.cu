@@ -190,7 +190,7 @@ __global__ __launch_bounds__(kThreadsOfBlock,
   Shared<Taps> shared{dynamic_shared<float>(), nullptr, z.lists_at_once * kRows};
   shared.places = reinterpret_cast<Place<Taps>*>(shared.dy + 2 * shared.rows * kPitch);
   const int first_list = static_cast<int>(blockIdx.y) * z.lists_at_once;
-  const int of_block = warp % z.lists_at_once, list = first_list + of_block;
+  const int block_list = warp % z.lists_at_once, list = first_list + block_list;
   const int at_once = kWarps / z.lists_at_once * kTiles;  // chunks of a list that a block computes
                                                           // at once
   const auto part = static_cast<std::int64_t>(blockIdx.x);
@@ -230,7 +230,7 @@ __global__ __launch_bounds__(kThreadsOfBlock,
       if (strip + 1 < end) copy(strip + 1);
       note_places(z, shared, strip + 2);
       if (!has_entries) continue;
-      add_strip<kTiles, kTf32>(columns, shared.strip(strip) + of_block * kRows * kPitch,
+      add_strip<kTiles, kTf32>(columns, shared.strip(strip) + block_list * kRows * kPitch,
                                shared.places_of(strip), shared.places_of(strip + 1), x, total);
     }
     if (!has_entries) continue;
@@ -274,20 +274,20 @@ __global__ void write_blocks_kernel(const __grid_constant__ WriteBlocks z) {
     const auto inside = static_cast<int>(i - block * size);
     const int k = row * height + inside / width, list = k / kRows;
     const int column = w.columns[block] * width + inside % width;
-    const std::int64_t of_list = static_cast<std::int64_t>(list) * words;
+    const std::int64_t list_offset = static_cast<std::int64_t>(list) * words;
     const std::int64_t entry =
         static_cast<std::int64_t>(z.make.to.begin[list]) * kChunk +
-        entries_before(z.make.to.marks + of_list, z.make.to.before + of_list, column);
+        entries_before(z.make.to.marks + list_offset, z.make.to.before + list_offset, column);
     const float* from = z.parts + entry * kRows + k % kRows;
     float sum = 0;
     for (int part = 0; part < z.parts_count; part += kChain) {
-      float of_chain = 0;
+      float chain_sum = 0;
 #pragma unroll
       for (int j = 0; j < kChain; ++j) {
         if (part + j >= z.parts_count) break;
-        of_chain += from[(part + j) * z.part_floats];
+        chain_sum += from[(part + j) * z.part_floats];
       }
-      sum += of_chain;
+      sum += chain_sum;
     }
     z.dw[i] = z.accumulate ? z.dw[i] + sum : sum;
   }
@@ -304,7 +304,7 @@ constexpr int kMaxParts = 1024;
 constexpr double kMaxPartBytes = 64 << 20;
 constexpr int kLongestChain = 160;  // framework/simd/sum_chain.h
 
-struct WeightPlan {
+struct BlockSparseWeightTiling {
   WeightTile tile = kTiles[0];
   int parts = 1, turns = 1;
   double us = std::numeric_limits<double>::infinity();
@@ -350,14 +350,14 @@ double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
   const double step = 15.5 * product * tile.tiles;            // cycles of a warp on a quarter of an
                                                               // SM
   const double used = std::min(1.0, warps_of_list * tile.lists / kWarps);
-  const double of_strip = kPeriod * step * kWarps / 4 * used + 2120 + 284 * tile.lists;
+  const double strip_cycles = kPeriod * step * kWarps / 4 * used + 2120 + 284 * tile.lists;
   const double turns = std::ceil(blocks / processors);
-  const double busy = turns * (strips * of_strip + 3870);
+  const double busy = turns * (strips * strip_cycles + 3870);
   const double alone = std::ceil(blocks / (2 * processors)) * strips * 4770;
   return std::max(busy, alone) / kClock + 19;  // 19 us: lists, addition of parts, launches
 }
 
-WeightPlan plan_of(const Conv2dProblem& z) {
+BlockSparseWeightTiling plan_of(const Conv2dProblem& z) {
   const std::int64_t strips = strips_of(z);
   const double bytes = 64.0 * kChunk * static_cast<double>(most_chunks(z));
   const auto most = static_cast<std::int64_t>(
@@ -365,7 +365,7 @@ WeightPlan plan_of(const Conv2dProblem& z) {
                  static_cast<double>(std::min<std::int64_t>(strips, kMaxParts))));
   const std::int64_t least = std::min(most, ceil_div(strips, std::int64_t{kLongestChain}));
   const auto room = static_cast<std::size_t>(cuda_device_facts().shared_bytes_per_block);
-  WeightPlan best;
+  BlockSparseWeightTiling best;
   for (const WeightTile& tile : kTiles) {
     if (shared_bytes(z, tile) > room) continue;
     for (std::int64_t parts = least; parts <= most; parts += 1 + parts / 8) {
@@ -382,7 +382,7 @@ WeightPlan plan_of(const Conv2dProblem& z) {
 }
 
 struct WeightLayout {
-  WeightLayout(const Conv2dProblem& z, const WeightPlan& plan, void* memory) {
+  WeightLayout(const Conv2dProblem& z, const BlockSparseWeightTiling& plan, void* memory) {
     Pieces pieces(memory);
     const std::int64_t words =
         ceil_div(z.k, std::int64_t{kRows}) * ceil_div(z.c * z.r * z.s, std::int64_t{32});
@@ -409,7 +409,7 @@ std::size_t weights_workspace_bytes(const Conv2dProblem& z) {
 
 void weights_from_lists(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const WeightPlan plan = plan_of(z);
+  const BlockSparseWeightTiling plan = plan_of(z);
   const WeightLayout at(z, plan, args.workspace);
   make_lists(z, args.views.w_blocks, at.lists);
   const int lists = narrow(ceil_div(z.k, std::int64_t{kRows}));

@@ -42,10 +42,10 @@ namespace convscope {
 namespace {
 
 namespace cluster = cluster_gemm;
-using cluster::Plan;
+using cluster::ClusterGemmTiling;
 
-std::shared_ptr<const Plan> plan_of(const Conv2dProblem& z, Direction direction) {
-  static KeptPlans<Plan> kept;
+std::shared_ptr<const ClusterGemmTiling> plan_of(const Conv2dProblem& z, Direction direction) {
+  static KeptPlans<ClusterGemmTiling> kept;
   return kept.get(z, direction, [&] {
     const CudaDeviceFacts& facts = cuda_device_facts();
     return cluster::plan_of(
@@ -60,7 +60,7 @@ using Number = std::integral_constant<int, kValue>;
 void run(const Conv2dProblem& z, Direction direction, const void* x, const void* w,
          const void* bias, const Conv2dEpilogue& epilogue, void* y) {
   const auto plan = plan_of(z, direction);
-  const cluster::Sizes& s = plan->sizes;
+  const cluster::ClusterGemmParams& s = plan->sizes;
   const bool aligned = reinterpret_cast<std::uintptr_t>(w) % 16 == 0 && s.run_apart % 4 == 0;
   with_stored_type(z.dtype, [&](auto zero) {
     using T = decltype(zero);

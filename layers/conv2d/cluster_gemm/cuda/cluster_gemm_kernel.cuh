@@ -51,7 +51,7 @@ struct Place {
   int image, h, w;      // first image and position of the tile
   int column, channel;  // first output column, first input channel
 };
-__device__ inline Place place_of_block(const Sizes& z) {
+__device__ inline Place place_of_block(const ClusterGemmParams& z) {
   Place at{};
   at.rank = static_cast<int>(blockIdx.x);
   at.channel = at.rank * z.chunk;
@@ -69,34 +69,34 @@ __device__ inline Place place_of_block(const Sizes& z) {
 // Calls visit(inside, offset in the image, offset in the patch) for the 16-byte segments that this
 // thread copies. The thread copies the same segment of every pixel in its loop over pixels.
 template <class Visit>
-__device__ inline void visit_patch(const Sizes& z, const Place& at, int pieces_of_octet,
+__device__ inline void visit_patch(const ClusterGemmParams& z, const Place& at, int pieces_of_octet,
                                    const Visit& visit) {
   const int first = z.by_pieces.divide(static_cast<int>(threadIdx.x));
   const int piece = static_cast<int>(threadIdx.x) - first * z.pieces;
   const int side_by_side = z.by_pieces.divide(kBlockThreads);
   if (first >= side_by_side) return;
   const int stored = z.in_octets * pieces_of_octet;
-  const int of_pixel = at.channel * pieces_of_octet / kOctet + piece;
+  const int pixel_piece = at.channel * pieces_of_octet / kOctet + piece;
   const int top = at.h * z.step_h + z.low_h, left = at.w * z.step_w + z.low_w;
   const int pixels = z.patch_pixels();
-  const auto high = static_cast<unsigned>(of_pixel < stored ? z.in_h : 0);
+  const auto high = static_cast<unsigned>(pixel_piece < stored ? z.in_h : 0);
   const auto wide = static_cast<unsigned>(z.in_w);
   int place = first * z.pitch + piece * 16;
 #pragma unroll 1
   for (int pixel = first; pixel < pixels; pixel += side_by_side) {
     const int line = z.by_patch_w.divide(pixel);
-    const int of_image = z.tile_images == 1 ? 0 : z.by_patch_h.divide(line);
-    const int n = at.image + of_image;
-    const int h = top + line - of_image * z.patch_h, w = left + pixel - line * z.patch_w;
+    const int patch_image = z.tile_images == 1 ? 0 : z.by_patch_h.divide(line);
+    const int n = at.image + patch_image;
+    const int h = top + line - patch_image * z.patch_h, w = left + pixel - line * z.patch_w;
     const bool inside =
         static_cast<unsigned>(h) < high && static_cast<unsigned>(w) < wide && n < z.images;
-    visit(inside, static_cast<std::int64_t>((n * z.in_h + h) * z.in_w + w) * stored + of_pixel,
+    visit(inside, static_cast<std::int64_t>((n * z.in_h + h) * z.in_w + w) * stored + pixel_piece,
           place);
     place += side_by_side * z.pitch;
   }
 }
 
-// Loads four floats of a run (see Sizes); floats from `end` on are zeros. The run and its end must
+// Loads four floats of a run of w; floats from `end` on are zeros. The run and its end must
 // be 16-byte aligned.
 __device__ inline float4 load_quad(const float* run, int at, int end) {
   return at < end ? __ldg(reinterpret_cast<const float4*>(run + at)) : make_float4(0, 0, 0, 0);
@@ -111,7 +111,7 @@ __device__ inline float4 load_floats(const float* run, int at, int end) {
 // Copies w f32 to [tap][column][channel of the chunk] in T, for forward, where a run of w is one
 // column. `load` is load_quad or load_floats.
 template <class T, int kAhead, class Load>
-__device__ inline void bring_columns(const Sizes& z, const Place& at, const float* w,
+__device__ inline void bring_columns(const ClusterGemmParams& z, const Place& at, const float* w,
                                      unsigned char* weights, const Load& load) {
   constexpr int kBytes = static_cast<int>(sizeof(T));
   const int count = z.runs * z.run_quads;
@@ -166,7 +166,7 @@ __device__ inline void bring_columns(const Sizes& z, const Place& at, const floa
 // As bring_columns(), for backward_data, where a run of w is one input channel; reads two runs at a
 // time. plane_at is the byte offset of a kernel's tap, or -1 when the tap is not in this phase.
 template <class T, int kAhead, class Load>
-__device__ inline void bring_depths(const Sizes& z, const Place& at, const float* w,
+__device__ inline void bring_depths(const ClusterGemmParams& z, const Place& at, const float* w,
                                     const int* plane_at, unsigned char* weights, const Load& load) {
   const int count = z.runs / 2 * z.run_quads;
   const int end = min(z.columns, z.out_channels - at.column) * z.kernel_taps;
@@ -213,8 +213,8 @@ __device__ inline void bring_depths(const Sizes& z, const Place& at, const float
 
 // Adds bias and residual to four columns of a position, applies the ReLU, and stores them.
 template <class T>
-__device__ inline void finish_quad(const Sizes& z, const Finish<T>& end, int pixel, int column,
-                                   float (&v)[4], T* y) {
+__device__ inline void finish_quad(const ClusterGemmParams& z, const Finish<T>& end, int pixel,
+                                   int column, float (&v)[4], T* y) {
   const std::int64_t at = static_cast<std::int64_t>(pixel) * (z.out_octets * kOctet) + column;
   if (end.bias != nullptr) {
 #pragma unroll
@@ -244,7 +244,8 @@ struct Sums {
 // Adds the results of kBlocks blocks in order. A thread has eight loads of four floats in flight,
 // because loads from other blocks take some hundred cycles.
 template <class T, int kBlocks>
-__device__ inline void add_blocks(const Sizes& z, const Sums& tile, const Finish<T>& end, T* y) {
+__device__ inline void add_blocks(const ClusterGemmParams& z, const Sums& tile,
+                                  const Finish<T>& end, T* y) {
   constexpr int kItems = kMaxBlocks / kBlocks;
   constexpr int kThreads = kBlocks * kBlockThreads;
   const int quads = z.columns / 4, count = z.rows * quads;
@@ -288,8 +289,8 @@ __device__ inline void add_blocks(const Sizes& z, const Sums& tile, const Finish
 // Computes a unit: 16 kRowTiles positions and 16 kColumnTiles columns.
 template <class T, int kRowTiles, int kColumnTiles>
 __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 1 : 2)
-    cluster_kernel(const __grid_constant__ Sizes z, const uint4* x, const float* w, bool aligned,
-                   Finish<T> end, T* y) {
+    cluster_kernel(const __grid_constant__ ClusterGemmParams z, const uint4* x, const float* w,
+                   bool aligned, Finish<T> end, T* y) {
   constexpr int kPiecesOfOctet = kOctet * static_cast<int>(sizeof(T)) / 16;
   let_next_kernel_start();
   const Place at = place_of_block(z);
@@ -320,11 +321,13 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
   for (int i = thread; i < z.rows; i += kBlockThreads) {
     const int position = min(i, z.positions - 1);
     const int row = z.by_tile_w.divide(position);
-    const int of_tile = z.by_tile_h.divide(row);
-    const int of_h = row - of_tile * z.tile_h, of_w = position - row * z.tile_w;
-    from[i] = ((of_tile * z.patch_h + of_h * z.step_h) * z.patch_w + of_w * z.step_w) * z.pitch;
-    const int n = at.image + of_tile, h = (at.h + of_h) * z.out_step_h + phase_h,
-              ww = (at.w + of_w) * z.out_step_w + phase_w;
+    const int tile_image = z.by_tile_h.divide(row);
+    const int tile_row = row - tile_image * z.tile_h, tile_column = position - row * z.tile_w;
+    from[i] =
+        ((tile_image * z.patch_h + tile_row * z.step_h) * z.patch_w + tile_column * z.step_w) *
+        z.pitch;
+    const int n = at.image + tile_image, h = (at.h + tile_row) * z.out_step_h + phase_h,
+              ww = (at.w + tile_column) * z.out_step_w + phase_w;
     const bool inside = i < z.positions && n < z.images && h < z.out_h && ww < z.out_w;
     to[i] = inside ? (n * z.out_h + h) * z.out_w + ww : -1;
   }
@@ -366,9 +369,9 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
   for (int first = 0; first < units; first += kWarps >> z.ways_log2) {
     const int unit = first + slot;
     const bool is_there = unit < units;
-    const int of_rows = z.by_unit_columns.divide(unit);
-    const int row = of_rows * kTileRows * kRowTiles;
-    const int column = (unit - of_rows * unit_columns) * kTileColumns * kColumnTiles;
+    const int unit_row = z.by_unit_columns.divide(unit);
+    const int row = unit_row * kTileRows * kRowTiles;
+    const int column = (unit - unit_row * unit_columns) * kTileColumns * kColumnTiles;
     float sum[kRowTiles][2 * kColumnTiles][4] = {};
     if (is_there) {
       SharedAddress a_row[kRowTiles], b_row[kColumnTiles];

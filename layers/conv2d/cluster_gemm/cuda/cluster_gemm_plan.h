@@ -41,7 +41,7 @@ struct Machine {
 };
 
 // Arguments of a kernel.
-struct Sizes {
+struct ClusterGemmParams {
   int images, in_h, in_w, out_h, out_w;
   int in_octets, out_octets;      // octets of a stored pixel
   int in_channels, out_channels;  // without padding channels
@@ -101,12 +101,12 @@ inline int element_bytes(const Conv2dProblem& z) { return z.dtype == DType::f32 
 inline int step_channels(const Conv2dProblem& z) { return kStepBytes / element_bytes(z); }
 
 // Returns the sizes that do not depend on the tile.
-inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
+inline ClusterGemmParams sizes_of(const Conv2dProblem& z, Direction direction) {
   using gather::Line;
   const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
   const bool back = direction == Direction::backward_data;
   const int r = narrow(z.r), s = narrow(z.s);
-  Sizes out{};
+  ClusterGemmParams out{};
   out.images = narrow(z.n);
   int h = narrow(z.h), w = narrow(z.w), p = narrow(z.p()), q = narrow(z.q());
   // With 1x1 kernels and stride 1 no tap reads a neighbour, so all images form one line.
@@ -183,7 +183,7 @@ struct Tile {
   int images = 1, h = 1, w = 1;
 };
 
-inline Sizes with_tile(Sizes z, const Tile& tile) {
+inline ClusterGemmParams with_tile(ClusterGemmParams z, const Tile& tile) {
   z.tile_images = tile.images, z.tile_h = tile.h, z.tile_w = tile.w;
   z.positions = tile.images * tile.h * tile.w;
   z.by_tile_h = FastDivisor(tile.h), z.by_tile_w = FastDivisor(tile.w);
@@ -199,7 +199,8 @@ inline Sizes with_tile(Sizes z, const Tile& tile) {
 }
 
 // Sets the columns of a block, and the number of blocks that split the K dimension.
-inline Sizes with_blocks(Sizes z, int columns, int blocks, int chunk, int element) {
+inline ClusterGemmParams with_blocks(ClusterGemmParams z, int columns, int blocks, int chunk,
+                                     int element) {
   z.columns = columns;
   z.column_tiles = ceil_div(z.out_octets * kOctet, columns);
   z.by_column_quads = FastDivisor(columns / 4);
@@ -215,8 +216,8 @@ inline Sizes with_blocks(Sizes z, int columns, int blocks, int chunk, int elemen
   return z;
 }
 
-struct Plan {
-  Sizes sizes = {};
+struct ClusterGemmTiling {
+  ClusterGemmParams sizes = {};
   int row_tiles = 1, column_tiles = 1;  // of a unit: template parameters of the kernel
   int shared_bytes = 0;
   double us = std::numeric_limits<double>::infinity();  // includes the launch
@@ -225,7 +226,7 @@ struct Plan {
 };
 
 // Returns the bytes of shared memory of a block: patch, weights, results and three tables.
-inline std::int64_t shared_bytes_of(const Sizes& z) {
+inline std::int64_t shared_bytes_of(const ClusterGemmParams& z) {
   const int steps = z.most_taps * z.chunk_steps();
   return std::int64_t{z.patch_bytes()} + std::int64_t{z.most_taps} * z.tap_bytes() +
          std::int64_t{4} * z.rows * z.sum_pitch() + 8 * z.rows + 8 * steps + 4 * z.kernel_taps;
@@ -254,8 +255,8 @@ inline constexpr double kTileShared = 0.00186, kProductShared = 0.0014, kUnitSha
 inline constexpr double kSumBytes = 6.8e4;
 inline constexpr int kResident = 2;  // blocks on an SM
 
-inline double plan_us(const Plan& plan, int element, const Machine& machine) {
-  const Sizes& z = plan.sizes;
+inline double plan_us(const ClusterGemmTiling& plan, int element, const Machine& machine) {
+  const ClusterGemmParams& z = plan.sizes;
   const int threads = kWarps * 32, tiles = plan.row_tiles + plan.column_tiles;
   const double copies = ceil_div(z.patch_pixels(), std::max(threads / z.pieces, 1));
   const double all_quads = static_cast<double>(z.runs) * z.run_quads;
@@ -290,20 +291,20 @@ inline double plan_us(const Plan& plan, int element, const Machine& machine) {
 template <class Visit>
 void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& machine,
                  const Visit& visit) {
-  const Sizes whole = sizes_of(z, direction);
+  const ClusterGemmParams whole = sizes_of(z, direction);
   const int element = element_bytes(z);
   const int step = step_channels(z);
   const int high = ceil_div(whole.out_h, whole.out_step_h);
   const int wide = ceil_div(whole.out_w, whole.out_step_w);
   const auto with = [&](const Tile& tile) {
-    const Sizes tiled = with_tile(whole, tile);
+    const ClusterGemmParams tiled = with_tile(whole, tile);
     for (const int columns : {16, 32, 64, 128}) {
       if (columns > 16 && columns >= 2 * round_up(whole.out_octets * kOctet, kTileColumns)) break;
       for (int blocks = 1; blocks <= kMaxBlocks; blocks *= 2) {
         const int chunk = round_up(ceil_div(whole.in_octets * kOctet, blocks), step);
         if (blocks > 1 && chunk * (blocks - 1) >= whole.in_channels) break;
         if (chunk * element / 16 > kWarps * 32) continue;  // a thread keeps its segment of a pixel
-        Sizes s = with_blocks(tiled, columns, blocks, chunk, element);
+        ClusterGemmParams s = with_blocks(tiled, columns, blocks, chunk, element);
         for (int row_tiles = 1; row_tiles <= 2; ++row_tiles) {
           s.rows = round_up(s.positions, kTileRows * row_tiles);
           const std::int64_t shared = shared_bytes_of(s);
@@ -316,10 +317,10 @@ void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& mac
             for (int log2 = 0; 1 << log2 <= kWarps; ++log2) {
               if (1 << log2 > s.most_taps * s.chunk_steps()) break;
               s.ways_log2 = log2;
-              Plan plan{.sizes = s,
-                        .row_tiles = row_tiles,
-                        .column_tiles = column_tiles,
-                        .shared_bytes = static_cast<int>(shared)};
+              ClusterGemmTiling plan{.sizes = s,
+                                     .row_tiles = row_tiles,
+                                     .column_tiles = column_tiles,
+                                     .shared_bytes = static_cast<int>(shared)};
               plan.us = plan_us(plan, element, machine);
               visit(plan);
             }
@@ -343,9 +344,10 @@ void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& mac
   }
 }
 
-inline Plan plan_of(const Conv2dProblem& z, Direction direction, const Machine& machine) {
-  Plan best;
-  visit_plans(z, direction, machine, [&](const Plan& plan) {
+inline ClusterGemmTiling plan_of(const Conv2dProblem& z, Direction direction,
+                                 const Machine& machine) {
+  ClusterGemmTiling best;
+  visit_plans(z, direction, machine, [&](const ClusterGemmTiling& plan) {
     if (plan.us < best.us) best = plan;
   });
   return best;

@@ -303,24 +303,24 @@ void weight_plain(const DepthwiseMap& z, const float* x, Index x_step, const flo
       const Index begin = left >= 0 ? 0 : ceil_div(-left, z.stride_w);
       const Index end = left >= z.w ? 0 : least(z.q, (z.w - 1 - left) / z.stride_w + 1);
       for (Index plane = 0; plane < planes; ++plane) {
-        float of_plane = 0.0f;  // each row is a separate chain
+        float plane_sum = 0.0f;  // each row is a separate chain
         for (Index p = 0; p < z.p; ++p) {
           const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
           if (h < 0 || h >= z.h) continue;
           const float* const from = x + plane * x_step + h * z.w + left;
           const float* const value = dy + plane * dy_step + p * z.q;
           Index q = begin;
-          float of_row = 0.0f;
+          float row_sum = 0.0f;
           if (z.stride_w == 1) {
             Vec lanes = zero();
             for (; q + kLanes <= end; q += kLanes)
               lanes = fma(load(from + q), load(value + q), lanes);
-            of_row = sum(lanes);
+            row_sum = sum(lanes);
           }
-          for (; q < end; ++q) of_row += from[q * z.stride_w] * value[q];
-          of_plane += of_row;
+          for (; q < end; ++q) row_sum += from[q * z.stride_w] * value[q];
+          plane_sum += row_sum;
         }
-        sums[r * z.s + s] += of_plane;
+        sums[r * z.s + s] += plane_sum;
       }
     }
   }

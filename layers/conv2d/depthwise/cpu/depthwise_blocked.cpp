@@ -92,7 +92,7 @@ DepthwiseAxis backward_axis(const Dimension& z, Index first) {
 }
 
 // The values of a pass that all blocks of channels share.
-struct Pass {
+struct DepthwisePass {
   const Conv2dProblem& z;
   const DepthwiseAxis* rows;
   Index row_phases;
@@ -111,7 +111,7 @@ struct Tensors {
   float* out;
 };
 
-void run(const Pass& pass, const Tensors& tensors) {
+void run(const DepthwisePass& pass, const Tensors& tensors) {
   const Conv2dProblem& z = pass.z;
   const auto rows = depthwise_blocked.get().rows;
   const Index blocks = ceil_div(z.k, kChannelBlock);

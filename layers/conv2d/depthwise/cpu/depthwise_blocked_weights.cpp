@@ -35,8 +35,8 @@ constexpr Index kFarBytes = 8 << 20;  // as in depthwise_blocked.cpp
 constexpr Index kSlices = 16;         // chunks for the threads
 constexpr double kChunkFlops = 2e5;
 
-struct WeightPlan {
-  explicit WeightPlan(const Conv2dProblem& z)
+struct DepthwiseWeightTiling {
+  explicit DepthwiseWeightTiling(const Conv2dProblem& z)
       : blocks(ceil_div(z.k, kChannelBlock)), taps(z.r * z.s) {
     const Index p = z.p();
     const Index plane = p * z.q();
@@ -66,7 +66,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   if (direction == Direction::backward_data) {
     return static_cast<std::size_t>(z.stride_h + z.stride_w) * sizeof(DepthwiseAxis);
   }
-  const WeightPlan plan(z);
+  const DepthwiseWeightTiling plan(z);
   return static_cast<std::size_t>((plan.slices * plan.blocks + num_threads()) *
                                   plan.sums_floats()) *
          sizeof(float);
@@ -74,7 +74,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const WeightPlan plan(z);
+  const DepthwiseWeightTiling plan(z);
   const DepthwiseMap map = depthwise_map(z);
   const auto weight = depthwise_blocked_weight.get().weight;
   const auto transpose = gemm_kernels.get().transpose;
@@ -85,7 +85,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Index floats = plan.sums_floats();
   const Index x_plane = z.h * z.w * kChannelBlock;
   const Index dy_plane = map.p * map.q * kChannelBlock;
-  float* const of_units = sums + plan.slices * plan.blocks * floats;  // [threads, R S, 16]
+  float* const thread_sums = sums + plan.slices * plan.blocks * floats;  // [threads, R S, 16]
 
   const bool far = z.n * plan.blocks * (x_plane + dy_plane) * Index{sizeof(float)} > kFarBytes;
 
@@ -104,7 +104,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
     const Index block = job % plan.blocks;
     const Index k = block * kChannelBlock;
     float* const to = sums + job * floats;
-    float* const of_unit = of_units + thread * floats;
+    float* const unit_sums = thread_sums + thread * floats;
     std::fill_n(to, floats, 0.0f);
     if (slice == 0 && args.accumulate) {
       transpose(dw + k * plan.taps, plan.taps, std::min(kChannelBlock, z.k - k), plan.taps, to,
@@ -114,7 +114,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
     for (Index unit = slice * plan.units / plan.slices; unit < end; ++unit) {
       const Index n = unit / plan.parts * plan.images;
       const Index p = unit % plan.parts * plan.rows;
-      std::fill_n(of_unit, floats, 0.0f);
+      std::fill_n(unit_sums, floats, 0.0f);
       DepthwiseUnit here{.x = x + (n * plan.blocks + block) * x_plane,
                          .x_step = plan.blocks * x_plane,
                          .dy = dy + (n * plan.blocks + block) * dy_plane,
@@ -129,8 +129,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
         here.x_ahead = images * here.x_step + rows * map.stride_h * map.w * kChannelBlock;
         here.dy_ahead = images * here.dy_step + rows * map.q * kChannelBlock;
       }
-      weight(map, here, of_unit);
-      for (Index i = 0; i < floats; ++i) to[i] += of_unit[i];
+      weight(map, here, unit_sums);
+      for (Index i = 0; i < floats; ++i) to[i] += unit_sums[i];
     }
     if (plan.slices == 1) write(block);
   };

@@ -47,7 +47,7 @@ constexpr int kColumns = 4;  // pixels of a thread
 constexpr int kTaps = 9;     // taps of dw that are accumulated at once
 constexpr int kMaxTaps = 15;
 
-struct Sizes {
+struct DepthwiseNhwcShape {
   int h, w, p, q;  // sizes of the tensors that are read and written
   int r, s, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   int pieces;
@@ -58,8 +58,8 @@ struct Sizes {
 int narrow(std::int64_t size) { return static_cast<int>(size); }
 
 // Returns the sizes of the tensor that is read and of the tensor that is written.
-Sizes sizes_of(const Conv2dProblem& z, bool backward, int columns) {
-  Sizes out{.h = narrow(backward ? z.p() : z.h),
+DepthwiseNhwcShape sizes_of(const Conv2dProblem& z, bool backward, int columns) {
+  DepthwiseNhwcShape out{.h = narrow(backward ? z.p() : z.h),
             .w = narrow(backward ? z.q() : z.w),
             .p = narrow(backward ? z.h : z.p()),
             .q = narrow(backward ? z.w : z.q()),
@@ -83,7 +83,7 @@ Sizes sizes_of(const Conv2dProblem& z, bool backward, int columns) {
 struct Place {
   int piece, strip, p, n;
 };
-__device__ inline Place place_of(const Sizes& z, std::int64_t at) {
+__device__ inline Place place_of(const DepthwiseNhwcShape& z, std::int64_t at) {
   const int pixel = z.by_pieces.divide(static_cast<int>(at));
   const int line = z.by_strips.divide(pixel);
   const int n = z.by_p.divide(line);
@@ -153,7 +153,7 @@ __device__ inline void multiply_add(float (&sum)[kPieceLanes], const float (&w)[
 
 template <class Half>
 __global__ void __launch_bounds__(kThreads)
-    slide_kernel(const uint4* x, const uint4* taps, Sizes z, Finish end, uint4* y) {
+    slide_kernel(const uint4* x, const uint4* taps, DepthwiseNhwcShape z, Finish end, uint4* y) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   for (std::int64_t i = global_thread(); i < z.count; i += global_threads()) {
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kThreads)
 // Computes dx for any stride. A thread finds the pixels of dy that used its pixel of x.
 template <class Half>
 __global__ void __launch_bounds__(kThreads)
-    gather_kernel(const uint4* dy, const uint4* taps, Sizes z, uint4* dx) {
+    gather_kernel(const uint4* dy, const uint4* taps, DepthwiseNhwcShape z, uint4* dx) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   for (std::int64_t i = global_thread(); i < z.count; i += global_threads()) {
@@ -228,8 +228,8 @@ __global__ void __launch_bounds__(kThreads)
 // partial sums in the order [group of taps][split][tap].
 template <class Half>
 __global__ void __launch_bounds__(kThreads)
-    weight_kernel(const uint4* x, const uint4* dy, ChannelWalk walk, Sizes z, std::int64_t floats,
-                  float* part) {
+    weight_kernel(const uint4* x, const uint4* dy, ChannelWalk walk, DepthwiseNhwcShape z,
+                  std::int64_t floats, float* part) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   const int first_tap = static_cast<int>(blockIdx.z) * kTaps;
@@ -297,7 +297,7 @@ bool turns_weights(const Conv2dProblem& z, Direction direction) {
   return direction == Direction::backward_data && z.stride_h == 1 && z.stride_w == 1;
 }
 
-void slide(const Conv2dProblem& z, const Sizes& s, const void* x, const void* taps,
+void slide(const Conv2dProblem& z, const DepthwiseNhwcShape& s, const void* x, const void* taps,
            const Finish& end, void* y) {
   with_half_type(z.dtype, [&](auto zero) {
     launch(slide_kernel<decltype(zero)>, shape_of(s.count), static_cast<const uint4*>(x),
@@ -336,12 +336,12 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   if (depthwise::fits_3x3(z)) return depthwise::backward_data_3x3(args);
   if (turns_weights(z, Direction::backward_data)) {
-    Sizes s = sizes_of(z, true, kColumns);
+    DepthwiseNhwcShape s = sizes_of(z, true, kColumns);
     s.pad_h = s.dilation_h * (s.r - 1) - s.pad_h;
     s.pad_w = s.dilation_w * (s.s - 1) - s.pad_w;
     return slide(z, s, args.dy, args.prepared, {nullptr, nullptr, false, narrow(z.c)}, args.dx);
   }
-  const Sizes s = sizes_of(z, true, 1);
+  const DepthwiseNhwcShape s = sizes_of(z, true, 1);
   with_half_type(z.dtype, [&](auto zero) {
     launch(gather_kernel<decltype(zero)>, shape_of(s.count), static_cast<const uint4*>(args.dy),
            static_cast<const uint4*>(args.prepared), s, static_cast<uint4*>(args.dx));
@@ -363,7 +363,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   if (depthwise::fits_3x3(z)) return depthwise::backward_weight_3x3(args);
   const ChannelWalk walk = walk_of(z);
-  const Sizes s = sizes_of(z, false, 1);
+  const DepthwiseNhwcShape s = sizes_of(z, false, 1);
   const auto floats = static_cast<std::int64_t>(walk.part_floats(kTaps));
   auto* const part = static_cast<float*>(args.workspace);
   LaunchShape shape = walk.shape();

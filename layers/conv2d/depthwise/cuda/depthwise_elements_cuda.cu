@@ -46,11 +46,11 @@ struct ElementWork {
 
 // The sizes as type Index, which holds all of them.
 template <class Index>
-struct Sizes {
+struct ElementShape {
   Index n, c, h, w, k, r, s, p, q, multiplier;
   Index stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
 
-  __device__ explicit Sizes(const ElementWork& work)
+  __device__ explicit ElementShape(const ElementWork& work)
       : n(static_cast<Index>(work.z.n)),
         c(static_cast<Index>(work.z.c)),
         h(static_cast<Index>(work.z.h)),
@@ -71,7 +71,7 @@ struct Sizes {
 
 template <class T, class Index>
 __global__ void depthwise_forward_elements_kernel(const __grid_constant__ ElementWork work) {
-  const Sizes<Index> z(work);
+  const ElementShape<Index> z(work);
   const std::int64_t all = work.z.n * work.z.k * work.p * work.q;
   for (std::int64_t at = global_thread(); at < all; at += global_threads()) {
     const auto i = static_cast<Index>(at);
@@ -102,7 +102,7 @@ __global__ void depthwise_forward_elements_kernel(const __grid_constant__ Elemen
 
 template <class T, class Index>
 __global__ void depthwise_data_elements_kernel(const __grid_constant__ ElementWork work) {
-  const Sizes<Index> z(work);
+  const ElementShape<Index> z(work);
   const std::int64_t all = work.z.n * work.z.c * work.z.h * work.z.w;
   for (std::int64_t at = global_thread(); at < all; at += global_threads()) {
     const auto i = static_cast<Index>(at);
@@ -133,7 +133,7 @@ __global__ void depthwise_data_elements_kernel(const __grid_constant__ ElementWo
 template <class T, class Index>
 __global__ void depthwise_weight_elements_kernel(const __grid_constant__ ElementWork work) {
   __shared__ float scratch[32];
-  const Sizes<Index> z(work);
+  const ElementShape<Index> z(work);
   const auto* const x = static_cast<const T*>(work.x);
   const auto* const dy = static_cast<const T*>(work.dy);
   const Index k = static_cast<Index>(blockIdx.x) % z.k;

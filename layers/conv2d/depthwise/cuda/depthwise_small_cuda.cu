@@ -132,8 +132,8 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < (kRows - 1) * kStride + kSize; ++i) {
       const int row = i - kPad;  // of the strip
       if (kStrips == 1 && (row < 0 || row >= kSide)) continue;
-      const int of_plane = strip * kStep * kStride + row;
-      const bool inside = of_plane >= 0 && of_plane < kSide;
+      const int plane_row = strip * kStep * kStride + row;
+      const bool inside = plane_row >= 0 && plane_row < kSide;
       float v[kSide];
       load_row<kSide>(rows + row * kSide, inside, v);
 #pragma unroll

@@ -103,9 +103,9 @@ __device__ inline void stage_rows(const SplitPlan& t, const T* plane, int first_
             if (place >= 0 && place < t.pitch) to[e * t.pitch + place] = value;
           }
         } else {
-          const int of_class = t.columns.by_source_step.divide(column);
-          const int e = t.columns.line_of_source[column - of_class * t.columns.source_step];
-          const int place = of_class - t.columns.lines[e].start;
+          const int class_column = t.columns.by_source_step.divide(column);
+          const int e = t.columns.line_of_source[column - class_column * t.columns.source_step];
+          const int place = class_column - t.columns.lines[e].start;
           if (place >= 0 && place < t.pitch) to[e * t.pitch + place] = value;
         }
         if (++column < t.in_w) continue;
@@ -126,13 +126,13 @@ __device__ inline void stage_taps(const SplitWork<T>& work, const T* w, float* t
     const int s = i - r * work.kernel_w;
     int row = t.rows.by_tap_step.divide(r);
     int place = t.columns.by_tap_step.divide(s);
-    const int of_row = t.rows.line_of_tap[r - row * t.rows.tap_step];
-    const int of_column = t.columns.line_of_tap[s - place * t.columns.tap_step];
+    const int row_line = t.rows.line_of_tap[r - row * t.rows.tap_step];
+    const int column_line = t.columns.line_of_tap[s - place * t.columns.tap_step];
     if (t.rows.turned) {
-      row = t.rows.lines[of_row].taps - 1 - row;
-      place = t.columns.lines[of_column].taps - 1 - place;
+      row = t.rows.lines[row_line].taps - 1 - row;
+      place = t.columns.lines[column_line].taps - 1 - place;
     }
-    taps[((of_row * t.tap_rows + row) * t.entries + of_column) * t.tap_pitch + place] =
+    taps[((row_line * t.tap_rows + row) * t.entries + column_line) * t.tap_pitch + place] =
         to_float(w[i]);
   }
 }
@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(SplitPlan::kMaxThreads)
   const int group = me - above * t.groups;
   const int line = t.by_band.divide(above);
   const int part = t.by_classes.divide(line);
-  const int of_class = line - part * t.classes;
-  const Line& rows = t.rows.lines[of_class];
+  const int class_index = line - part * t.classes;
+  const Line& rows = t.rows.lines[class_index];
   const int p = band * t.band + above - line * t.band;  // row of the class
   const bool mine = part < t.parts && p < rows.outs;
 
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(SplitPlan::kMaxThreads)
     const int begin = max(rows.taps * part / t.parts, -base);
     const int end = min(rows.taps * (part + 1) / t.parts, t.in_h - base);
     const float* source = tile + (base + begin - first_row) * kEntries * t.pitch + 4 * group;
-    const float* met = taps + (of_class * t.tap_rows + begin) * kEntries * t.tap_pitch;
+    const float* met = taps + (class_index * t.tap_rows + begin) * kEntries * t.tap_pitch;
 #pragma unroll 1
     for (int k = begin; k < end; ++k) {
 #pragma unroll

@@ -42,8 +42,8 @@ constexpr Index kMaxTaps = 1024;
 constexpr Index kChunks = 16;  // work for the threads when images x blocks are few
 constexpr double kChunkFlops = 2e5;
 
-struct Pass {
-  Pass(const Conv2dProblem& problem, Direction direction)
+struct GroupTiling {
+  GroupTiling(const Conv2dProblem& problem, Direction direction)
       : z(problem),
         forward(direction == Direction::forward),
         group(z.c_per_group()),
@@ -70,7 +70,7 @@ struct Pass {
 
 // Packs the weights: lane l of step d gets the weight of channel source(l, d) of its group. Lanes
 // after the last channel get 0.
-void pack(const Pass& pass, const float* w, float* packed) {
+void pack(const GroupTiling& pass, const float* w, float* packed) {
   const Index m = pass.group, taps = pass.z.r * pass.z.s, lanes = pass.lanes;
   const Index vectors = pass.blocks * kChannelBlock / lanes;
   const Index grain = std::max<Index>(1, 16384 / pass.vector_weights());
@@ -114,7 +114,7 @@ struct Line {
   std::array<Run, kMaxTaps> run;
 };
 
-void list_taps(const Pass& pass, Index residue, Line& line) {
+void list_taps(const GroupTiling& pass, Index residue, Line& line) {
   const Conv2dProblem& z = pass.z;
   line.residue = residue;
   line.count = pass.out_w > residue ? ceil_div(pass.out_w - residue, pass.classes) : 0;
@@ -168,7 +168,7 @@ void list_taps(const Pass& pass, Index residue, Line& line) {
 
 // Lists the rows of the kernel that are inside the image for row `row` of out. Returns the number
 // of rows.
-int list_rows(const Pass& pass, Index row, std::array<GroupRow, kMaxTaps>& rows) {
+int list_rows(const GroupTiling& pass, Index row, std::array<GroupRow, kMaxTaps>& rows) {
   const Conv2dProblem& z = pass.z;
   int found = 0;
   for (Index r = 0; r < z.r; ++r) {
@@ -198,7 +198,7 @@ struct Tensors {
 // Computes output rows of one block of channels of one image.
 class BlockRows {
  public:
-  BlockRows(const Pass& pass, const Tensors& tensors, Index plane)
+  BlockRows(const GroupTiling& pass, const Tensors& tensors, Index plane)
       : pass_(pass),
         kernels_(group_kernels.get()),
         out_(tensors.out + plane * pass.out_h * pass.out_w * kChannelBlock),
@@ -307,7 +307,7 @@ class BlockRows {
     return found;
   }
 
-  const Pass& pass_;
+  const GroupTiling& pass_;
   const GroupKernels kernels_;
   float* const out_;
   const float* const residual_;
@@ -316,7 +316,7 @@ class BlockRows {
   GroupTile tile_;
 };
 
-void run(const Pass& pass, const Tensors& tensors) {
+void run(const GroupTiling& pass, const Tensors& tensors) {
   const Conv2dProblem& z = pass.z;
   const double flops = 2.0 * static_cast<double>(kChannelBlock * z.p() * z.q() * z.r * z.s) *
                        static_cast<double>(pass.group);  // of a block of an image
@@ -378,16 +378,16 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  return static_cast<std::size_t>(Pass(z, direction).packed_floats()) * sizeof(float);
+  return static_cast<std::size_t>(GroupTiling(z, direction).packed_floats()) * sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  pack(Pass(args.problem, args.direction), static_cast<const float*>(args.w),
+  pack(GroupTiling(args.problem, args.direction), static_cast<const float*>(args.w),
        static_cast<float*>(args.prepared));
 }
 
 void forward(const Conv2dForwardArgs& args) {
-  run(Pass(args.problem, Direction::forward),
+  run(GroupTiling(args.problem, Direction::forward),
       {.in = static_cast<const float*>(args.x),
        .packed = static_cast<const float*>(args.prepared),
        .b = static_cast<const float*>(args.b),
@@ -398,7 +398,7 @@ void forward(const Conv2dForwardArgs& args) {
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  run(Pass(args.problem, Direction::backward_data),
+  run(GroupTiling(args.problem, Direction::backward_data),
       {.in = static_cast<const float*>(args.dy),
        .packed = static_cast<const float*>(args.prepared),
        .out = static_cast<float*>(args.dx)});

@@ -33,8 +33,8 @@ using Index = std::int64_t;
 constexpr Index kChunks = 16;
 constexpr double kChunkFlops = 2e5;
 
-struct WeightPlan {
-  explicit WeightPlan(const Conv2dProblem& problem)
+struct GroupWeightTiling {
+  explicit GroupWeightTiling(const Conv2dProblem& problem)
       : z(problem),
         group(z.c_per_group()),
         blocks(ceil_div(z.c, kChannelBlock)),
@@ -65,7 +65,7 @@ struct WeightPlan {
 
 class WeightGradient {
  public:
-  WeightGradient(const WeightPlan& plan, const Conv2dBackwardWeightArgs& args)
+  WeightGradient(const GroupWeightTiling& plan, const Conv2dBackwardWeightArgs& args)
       : plan_(plan),
         z_(plan.z),
         kernels_(group_weight_kernels.get()),
@@ -185,7 +185,7 @@ class WeightGradient {
     }
   }
 
-  const WeightPlan& plan_;
+  const GroupWeightTiling& plan_;
   const Conv2dProblem& z_;
   const GroupWeightKernels kernels_;
   const float* const x_;
@@ -200,12 +200,12 @@ class WeightGradient {
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
   if (direction != Direction::backward_weight) return 0;
-  const WeightPlan plan(problem);
+  const GroupWeightTiling plan(problem);
   return static_cast<std::size_t>(plan.slices * plan.blocks * plan.sums_floats()) * sizeof(float);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  const WeightPlan plan(args.problem);
+  const GroupWeightTiling plan(args.problem);
   WeightGradient(plan, args).run();
 }
 

@@ -71,7 +71,7 @@ constexpr int kMaxRows = 16;  // of a tile, on any instruction set
 struct Block {
   Index k, count, width;
 };
-Block block_at(const Pass& pass, Index index) {
+Block block_at(const DirectTiling& pass, Index index) {
   if (pass.by_pixels) {
     const RowTiles tiles(pass.channels, tile_kernels.get().rows);
     return {tiles.begin(index), tiles.height(index), tiles.height(index)};
@@ -82,13 +82,13 @@ Block block_at(const Pass& pass, Index index) {
 }
 
 // Returns the offset of a block in the packed weights.
-Index packed_at(const Pass& pass, Index g, const Block& block) {
+Index packed_at(const DirectTiling& pass, Index g, const Block& block) {
   return (g * pass.padded_channels() + block.k) * pass.depth * pass.taps;
 }
 
 // Packs each group and block as [depth, taps, width], so that a tile reads one cache line for each
 // tap of a channel.
-void pack_weights(const Pass& pass, const float* w, float* packed) {
+void pack_weights(const DirectTiling& pass, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const Index sums = pass.depth * pass.taps;
   parallel_for(pass.z.groups * pass.blocks, std::max<Index>(1, 65536 / (32 * sums)),
@@ -118,21 +118,21 @@ bool is_blocked(const Conv2dProblem& z) { return z.layout != ActivationLayout::n
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
   if (is_small(problem)) return blocked_groups::prepared_bytes(problem, direction);
   if (is_blocked(problem)) return blocked::prepared_bytes(problem, direction);
-  return static_cast<std::size_t>(Pass(problem, direction).weight_floats()) * sizeof(float);
+  return static_cast<std::size_t>(DirectTiling(problem, direction).weight_floats()) * sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
   if (is_small(args.problem)) return blocked_groups::prepare_weights(args);
   if (is_blocked(args.problem)) return blocked::prepare_weights(args);
-  pack_weights(Pass(args.problem, args.direction), static_cast<const float*>(args.w),
+  pack_weights(DirectTiling(args.problem, args.direction), static_cast<const float*>(args.w),
                static_cast<float*>(args.prepared));
 }
 
 // ---- forward and backward_data: one pass from `in` to `out` ------------------------------------
 
-class Convolution {
+class DirectPass {
  public:
-  Convolution(const Pass& pass, const DataPass& data)
+  DirectPass(const DirectTiling& pass, const DataPass& data)
       : pass_(pass), z_(pass.z), kernels_(tile_kernels.get()), data_(data) {}
 
   void run() const {
@@ -278,7 +278,7 @@ class Convolution {
     return count;
   }
 
-  const Pass& pass_;
+  const DirectTiling& pass_;
   const Conv2dProblem& z_;
   const TileKernels kernels_;
   const DataPass data_;
@@ -287,22 +287,22 @@ class Convolution {
 void forward(const Conv2dForwardArgs& args) {
   if (is_small(args.problem)) return blocked_groups::forward(args);
   if (is_blocked(args.problem)) return blocked::forward(args);
-  const Pass pass(args.problem, Direction::forward);
-  Convolution(pass, DataPass(args)).run();
+  const DirectTiling pass(args.problem, Direction::forward);
+  DirectPass(pass, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (is_small(args.problem)) return blocked_groups::backward_data(args);
   if (is_blocked(args.problem)) return blocked::backward_data(args);
-  const Pass pass(args.problem, Direction::backward_data);
-  Convolution(pass, DataPass(args)).run();
+  const DirectTiling pass(args.problem, Direction::backward_data);
+  DirectPass(pass, DataPass(args)).run();
 }
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
 class WeightGradient {
  public:
-  WeightGradient(const WeightPlan& plan, const Conv2dBackwardWeightArgs& args)
+  WeightGradient(const DirectWeightTiling& plan, const Conv2dBackwardWeightArgs& args)
       : plan_(plan),
         z_(plan.z),
         kernels_(tile_kernels.get()),
@@ -399,7 +399,7 @@ class WeightGradient {
     }
   }
 
-  const WeightPlan& plan_;
+  const DirectWeightTiling& plan_;
   const Conv2dProblem& z_;
   const TileKernels kernels_;
   const float* const x_;
@@ -411,7 +411,7 @@ class WeightGradient {
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   if (is_small(args.problem)) return blocked_groups::backward_weight(args);
   if (is_blocked(args.problem)) return blocked::backward_weight(args);
-  const WeightPlan plan(args.problem);
+  const DirectWeightTiling plan(args.problem);
   WeightGradient(plan, args).run();
 }
 
@@ -436,7 +436,7 @@ constexpr double kFirstCacheBytes = 32 << 10;
 
 // Returns the share of the time in which a channel tile computes. In the rest of the time the tile
 // waits for the weights of its block.
-double weights_share(const Pass& pass) {
+double weights_share(const DirectTiling& pass) {
   const auto block = static_cast<double>(pass.depth * pass.taps * pass.widest()) * sizeof(float);
   if (pass.lanes == 1 || block <= kFirstCacheBytes) return 1;
   const Index most = tile_kernels.get().pixels / (pass.widest() > 2 * pass.lanes ? 2 : 1);
@@ -454,7 +454,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   double flops = z.nominal_flops();
   double share = 1;
   if (direction == Direction::backward_weight) {
-    const WeightPlan plan(z);
+    const DirectWeightTiling plan(z);
     const auto plane = static_cast<double>(plan.p * plan.q);
     share = 0.84 * plane / (plane + 10) * static_cast<double>(plan.kernels) /
             static_cast<double>(plan.padded_kernels());
@@ -462,7 +462,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const auto per_pixel = static_cast<double>(z.c_per_group() * z.r * z.s);
     share *= per_pixel / (per_pixel + 8);
   } else {
-    const Pass pass(z, direction);
+    const DirectTiling pass(z, direction);
     const auto channels = static_cast<double>(pass.channels);
     const double row = pass.row_fmas();
     const auto per_pixel = static_cast<double>(pass.taps * pass.channels);  // FMAs for each copied
@@ -496,11 +496,11 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
   if (is_small(problem)) return blocked_groups::workspace_bytes(problem, direction);
   if (is_blocked(problem)) return blocked::workspace_bytes(problem, direction);
   if (direction == Direction::backward_weight) {
-    const WeightPlan plan(problem);
+    const DirectWeightTiling plan(problem);
     return static_cast<std::size_t>(plan.sums_floats() + num_threads() * plan.thread_floats()) *
            sizeof(float);
   }
-  const Pass pass(problem, direction);
+  const DirectTiling pass(problem, direction);
   return static_cast<std::size_t>(num_threads() * pass.thread_floats()) * sizeof(float);
 }
 

@@ -34,8 +34,8 @@ inline Conv2dProblem with_short_strides(Conv2dProblem z) {
 // The sizes of a pass. In forward in = x, out = y; in backward_data in = dy, out = dx. Columns of
 // `out` are split into `classes` (the residues modulo stride_w of dx). Neighbouring columns of one
 // class read neighbouring columns of `in`.
-struct Pass {
-  Pass(const Conv2dProblem& problem, Direction direction)
+struct DirectTiling {
+  DirectTiling(const Conv2dProblem& problem, Direction direction)
       : z(with_short_strides(problem)),
         forward(direction == Direction::forward),
         depth(forward ? z.c_per_group() : z.k_per_group()),
@@ -147,8 +147,8 @@ struct Pass {
 };
 
 // A chunk of work is one block of output channels over one slice of the images.
-struct WeightPlan : WeightBlocks {
-  explicit WeightPlan(const Conv2dProblem& problem)
+struct DirectWeightTiling : WeightBlocks {
+  explicit DirectWeightTiling(const Conv2dProblem& problem)
       : WeightBlocks(problem),
         channels(z.c_per_group()),
         taps(z.r * z.s),

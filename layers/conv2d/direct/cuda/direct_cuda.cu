@@ -66,7 +66,7 @@ using Index = std::int64_t;
 // ---- one thread, one output --------------------------------------------------------------------
 
 __global__ void __launch_bounds__(kBlockThreads)
-    forward_any_kernel(const Sizes z, Index count, const ForwardPointers at) {
+    forward_any_kernel(const DirectShape z, Index count, const ForwardPointers at) {
   for (Index i = global_thread(); i < count; i += global_threads()) {
     const int q = static_cast<int>(i % z.q);
     const int p = static_cast<int>(i / z.q % z.p);
@@ -99,7 +99,7 @@ __global__ void add_residual_kernel(Index count, const float* residual, bool rel
 }
 
 __global__ void __launch_bounds__(kBlockThreads)
-    data_any_kernel(const Sizes z, Index count, const float* dy, const float* w, float* dx) {
+    data_any_kernel(const DirectShape z, Index count, const float* dy, const float* w, float* dx) {
   for (Index i = global_thread(); i < count; i += global_threads()) {
     const int column = static_cast<int>(i % z.w);
     const int h = static_cast<int>(i / z.w % z.h);
@@ -128,8 +128,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // A warp computes one element of dw.
 __global__ void __launch_bounds__(kBlockThreads)
-    weight_any_kernel(const Sizes z, Index count, const float* x, const float* dy, bool accumulate,
-                      float* dw) {
+    weight_any_kernel(const DirectShape z, Index count, const float* x, const float* dy,
+                      bool accumulate, float* dw) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const Index warps = global_threads() / 32;
   for (Index i = global_thread() / 32; i < count; i += warps) {
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // Returns the problem as a stage without pooling for the kernels with one block per sample.
 FewChannelStage stage_of(const Conv2dProblem& z, bool relu) {
-  const Sizes s(z);
+  const DirectShape s(z);
   return {.c = s.c,
           .h = s.h,
           .w = s.w,
@@ -207,7 +207,7 @@ void with_tile_sizes(int r, int stride, Run&& run) {
 
 std::size_t bytes_of(int floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
 
-void forward_by_tiles(const Sizes& z, const ForwardPointers& at) {
+void forward_by_tiles(const DirectShape& z, const ForwardPointers& at) {
   const ForwardTiles t = forward_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q);
   const int tiles = z.n * t.tiles_p * t.tiles_q;
   // When all of w fits into shared memory, a block keeps w and processes several tiles in turn.
@@ -226,7 +226,7 @@ void forward_by_tiles(const Sizes& z, const ForwardPointers& at) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  const Sizes z(problem);
+  const DirectShape z(problem);
   ForwardPointers at{.x = static_cast<const float*>(args.x),
                      .w = {.w = static_cast<const float*>(args.w),
                            .out_step = z.c_group * z.r * z.s,
@@ -256,7 +256,7 @@ void forward(const Conv2dForwardArgs& args) {
   launch(forward_any_kernel, grid_for(count), z, count, at);
 }
 
-DataTiles data_tiles_of(const Sizes& z) {
+DataTiles data_tiles_of(const DirectShape& z) {
   const int first_h = z.pad_top / z.stride_h * z.stride_h;
   const int first_w = z.pad_left / (4 * z.stride_w) * (4 * z.stride_w);
   return data_tiles(z.r, z.stride_h, z.k, z.h + z.pad_top - first_h, z.w + z.pad_left - first_w);
@@ -271,7 +271,7 @@ FewChannelBackward small_backward(const Conv2dProblem& problem) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  const Sizes z(problem);
+  const DirectShape z(problem);
   const auto* const dy = static_cast<const float*>(args.dy);
   const auto* const w = static_cast<const float*>(args.w);
   auto* const dx = static_cast<float*>(args.dx);
@@ -287,7 +287,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
     return launch(data_any_kernel, grid_for(count), z, count, dy, w, dx);
   }
   if (z.stride_h == 1 && z.c > 4) {
-    Sizes turned = z;
+    DirectShape turned = z;
     turned.c = z.k;
     turned.h = z.p;
     turned.w = z.q;
@@ -317,13 +317,13 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 }
 
 WeightTiles weight_tiles_of(const Conv2dProblem& problem) {
-  const Sizes z(problem);
+  const DirectShape z(problem);
   return weight_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q, z.n);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  const Sizes z(problem);
+  const DirectShape z(problem);
   const auto* const x = static_cast<const float*>(args.x);
   const auto* const dy = static_cast<const float*>(args.dy);
   auto* const dw = static_cast<float*>(args.dw);
@@ -451,7 +451,7 @@ double any_us(const Conv2dProblem& z, Direction direction) {
 // Time of the kernels with tiles; the SMs process the blocks in rounds.
 double tiles_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
-  const Sizes s(z);
+  const DirectShape s(z);
   const double peak = kUnmeasuredGpu.f32_flops;
   const double taps = number(z.r * z.s);
   if (direction == Direction::backward_weight) {

@@ -16,7 +16,7 @@ constexpr int kDataThreads = 128;
 // and pixel are known at compile time.
 template <int R, int kStride, int kDataChannels>
 __global__ void __launch_bounds__(kDataThreads, 3)
-    data_tile_kernel(const Sizes z, const DataTiles t, const float* dy, const float* w,
+    data_tile_kernel(const DirectShape z, const DataTiles t, const float* dy, const float* w,
                      bool by_fours, float* dx) {
   constexpr int kTaps = R * R;
   constexpr int kBefore = (R - 1) / kStride;

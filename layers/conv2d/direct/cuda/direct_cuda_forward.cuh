@@ -62,8 +62,8 @@ struct ForwardPointers {
 };
 
 // Applies the epilogue to a thread's 8 x 8 outputs and stores them.
-__device__ inline void store_outputs(const Sizes& z, const ForwardPointers& at, int n, int k, int p,
-                                     int q, const float (&sums)[kPixels]) {
+__device__ inline void store_outputs(const DirectShape& z, const ForwardPointers& at, int n, int k,
+                                     int p, int q, const float (&sums)[kPixels]) {
   const float bias = at.b == nullptr ? 0.0f : at.b[k];
   const std::int64_t offset = ((static_cast<std::int64_t>(n) * z.k + k) * z.p + p) * z.q + q;
   float out[kPixels];
@@ -90,7 +90,7 @@ __device__ inline void store_outputs(const Sizes& z, const ForwardPointers& at, 
 
 template <int R, int kStride>
 __global__ void __launch_bounds__(kBlockThreads, 2)
-    forward_tile_kernel(const Sizes z, const ForwardTiles t, const ForwardPointers at) {
+    forward_tile_kernel(const DirectShape z, const ForwardTiles t, const ForwardPointers at) {
   constexpr int kTaps = R * R;
   constexpr int kWindow = window_floats(R, kStride);
   float* const x_buffer = dynamic_shared<float>();

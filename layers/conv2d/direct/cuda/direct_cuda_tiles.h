@@ -25,13 +25,13 @@ constexpr int row_pitch(int columns) {
 }
 
 // The sizes of a problem, for the kernels. Each size fits an int, but products of sizes may not.
-struct Sizes {
+struct DirectShape {
   int n = 0, c = 1, h = 1, w = 1, k = 1, r = 1, s = 1, p = 1, q = 1;
   int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0, dilation_h = 1, dilation_w = 1;
   int c_group = 1, k_group = 1;  // channels of one group
 
-  Sizes() = default;
-  explicit Sizes(const Conv2dProblem& z)
+  DirectShape() = default;
+  explicit DirectShape(const Conv2dProblem& z)
       : n(static_cast<int>(z.n)),
         c(static_cast<int>(z.c)),
         h(static_cast<int>(z.h)),

@@ -11,7 +11,7 @@ namespace convscope::direct_cuda {
 // Writes the results of each slice to sums [slice][K][C][R][R].
 template <int R, int kStride>
 __global__ void __launch_bounds__(kBlockThreads, 2)
-    weight_tile_kernel(const Sizes z, const WeightTiles t, const float* x, const float* dy,
+    weight_tile_kernel(const DirectShape z, const WeightTiles t, const float* x, const float* dy,
                        bool by_fours, float* sums) {
   constexpr int kKernelRows = R == 3 ? 3 : 1;
   constexpr int kWindow = round_up(3 * kStride + R, 4);

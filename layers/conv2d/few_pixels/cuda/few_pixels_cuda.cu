@@ -52,13 +52,13 @@ namespace convscope {
 namespace {
 
 using few_pixels::Operands;
-using few_pixels::Plan;
-using few_pixels::Sizes;
+using few_pixels::FewPixelsTiling;
+using few_pixels::FewPixelsParams;
 
 constexpr int kLargestSide = 32000;
 
-std::shared_ptr<const Plan> plan_of(const Conv2dProblem& z) {
-  static KeptPlans<Plan> kept;
+std::shared_ptr<const FewPixelsTiling> plan_of(const Conv2dProblem& z) {
+  static KeptPlans<FewPixelsTiling> kept;
   return kept.get(z, Direction::backward_weight, [&] {
     const CudaDeviceFacts& facts = cuda_device_facts();
     return few_pixels::plan_weight(z, {.multiprocessors = facts.multiprocessors,
@@ -72,8 +72,8 @@ bool on_16_bytes(const void* address) {
 
 // Returns the operands. A copy has 16 bytes if all groups of four elements are inside one image and
 // 16-byte aligned.
-Operands operands_of(const Conv2dBackwardWeightArgs& args, const Plan& plan) {
-  const Sizes& s = plan.sizes;
+Operands operands_of(const Conv2dBackwardWeightArgs& args, const FewPixelsTiling& plan) {
+  const FewPixelsParams& s = plan.sizes;
   const int area = s.height * s.width, out_area = s.out_height * s.out_width;
   const int apart = s.pieces_of_image == 1 ? 0 : s.piece_lines;  // lines from one piece to the next
   Operands of{
@@ -96,7 +96,7 @@ Operands operands_of(const Conv2dBackwardWeightArgs& args, const Plan& plan) {
 }
 
 template <int kIndex>
-void launch_instance(const Plan& plan, const Operands& of) {
+void launch_instance(const FewPixelsTiling& plan, const Operands& of) {
   constexpr few_pixels::Instance kOne = few_pixels::kInstances[kIndex];
   launch_beside_others(
       few_pixels::weight_kernel<kOne.row_tiles, kOne.fragments, kOne.cuts, kOne.resident>,
@@ -170,8 +170,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 // The tiling estimates the time for which a block waits. This estimate adds the bandwidth of L2,
 // which all blocks share: the more often they read the same pixels, the longer the kernel takes.
 constexpr double kCacheBytesPerUs = 11.6e6, kWithoutCacheUs = 0.47;
-double cost_us(const few_pixels::Plan& plan) {
-  const few_pixels::Sizes& s = plan.sizes;
+double cost_us(const few_pixels::FewPixelsTiling& plan) {
+  const few_pixels::FewPixelsParams& s = plan.sizes;
   const double words = device_time::number(s.octets * few_pixels::kOctet) * s.plane_piece() +
                        device_time::number(s.rows) * s.piece_steps() * few_pixels::kStepPixels;
   return plan.us - kWithoutCacheUs + 4 * words * s.pieces * s.blocks() / kCacheBytesPerUs;

@@ -47,8 +47,8 @@ struct Machine {
   int shared_bytes = 227 * 1024;  // limit of a block; nearly all of an SM's memory
 };
 
-// Arguments of the kernel. Sizes in memory are counted in words of 4 bytes.
-struct Sizes {
+// Arguments of the kernel. Memory sizes are counted in words of 4 bytes.
+struct FewPixelsParams {
   int images = 1, in_channels = 1, height = 1, width = 1;  // x
   int out_channels = 1, out_height = 1, out_width = 1;     // y
   int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
@@ -105,10 +105,11 @@ struct Sizes {
   }
   // Returns the offset in a plane of tap (0, 0) of pixel `pixel` of a piece.
   constexpr int window_at(int pixel) const {
-    const int of_lines = by_out_width.divide(pixel);  // line, counted over the images of the piece
-    const int image = by_piece_lines.divide(of_lines);
-    return image * plane_words + (of_lines - image * piece_lines) * step_h * line + pixel -
-           of_lines * out_width;
+    const int line_index =
+        by_out_width.divide(pixel);  // line, counted over the images of the piece
+    const int image = by_piece_lines.divide(line_index);
+    return image * plane_words + (line_index - image * piece_lines) * step_h * line + pixel -
+           line_index * out_width;
   }
   // Tells whether the words of a plane have the same order as in x.
   bool planes_as_in_memory() const {
@@ -117,8 +118,8 @@ struct Sizes {
   }
 };
 
-struct Plan {
-  Sizes sizes = {};
+struct FewPixelsTiling {
+  FewPixelsParams sizes = {};
   Instance instance = {};
   int shared_bytes = 0;
   double us = std::numeric_limits<double>::infinity();
@@ -129,9 +130,9 @@ struct Plan {
 // Returns the smallest pitch >= `words` for which 8 rows of 4 neighbouring words use all banks.
 constexpr int pitch_of(int words) { return round_up(std::max(words - 4, 0), 8) + 4; }
 
-inline Sizes sizes_of(const Conv2dProblem& z) {
+inline FewPixelsParams sizes_of(const Conv2dProblem& z) {
   const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
-  Sizes s;
+  FewPixelsParams s;
   s.images = narrow(z.n), s.in_channels = narrow(z.c);
   s.height = narrow(z.h), s.width = narrow(z.w);
   s.out_channels = narrow(z.k), s.out_height = narrow(z.p()), s.out_width = narrow(z.q());
@@ -154,7 +155,7 @@ inline Sizes sizes_of(const Conv2dProblem& z) {
   return s;
 }
 
-inline Sizes with_piece(Sizes s, int images, int lines) {
+inline FewPixelsParams with_piece(FewPixelsParams s, int images, int lines) {
   s.piece_images = images, s.piece_lines = lines;
   s.pieces_of_image = ceil_div(s.out_height, lines);
   s.pieces = s.pieces_of_image > 1 ? s.pieces_of_image * s.images : ceil_div(s.images, images);
@@ -171,7 +172,7 @@ inline Sizes with_piece(Sizes s, int images, int lines) {
 // Calls visit(images, lines) for each size of a piece: whole images, from all to one, then some
 // lines of one image.
 template <class Visit>
-void visit_pieces(const Sizes& s, const Visit& visit) {
+void visit_pieces(const FewPixelsParams& s, const Visit& visit) {
   int last = 0;
   for (int parts = 1; parts <= s.images; parts += 1 + parts / 3) {
     const int images = ceil_div(s.images, parts);
@@ -244,8 +245,8 @@ inline double copies_of(int positions, int rows, int threads) {
   return ceil_div(by.positions, by.lanes) * (ceil_div(rows, by.groups) + kPositionWork);
 }
 
-inline double plan_us(const Plan& plan, const Machine& machine) {
-  const Sizes& s = plan.sizes;
+inline double plan_us(const FewPixelsTiling& plan, const Machine& machine) {
+  const FewPixelsParams& s = plan.sizes;
   const int threads = s.warps() * 32;
   const bool x_by_four = s.planes_as_in_memory() && s.plane_words % 4 == 0;
   const bool dy_by_four = s.out_height * s.out_width % 4 == 0 && s.piece_pixels() % 4 == 0;
@@ -277,18 +278,18 @@ inline double plan_us(const Plan& plan, const Machine& machine) {
 // Calls visit(plan) for every possible tiling.
 template <class Visit>
 void visit_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
-  const Sizes whole = sizes_of(z);
+  const FewPixelsParams whole = sizes_of(z);
   const int most_rows = round_up(whole.out_channels, kRows);
   const int most_octets = std::min(ceil_div(whole.in_channels, kOctet), kMaxOctets);
   visit_pieces(whole, [&](int images, int lines) {
     // Rejects planes that do not fit, before the product of their sizes overflows an int.
     const std::int64_t stored_lines = std::int64_t{lines - 1} * whole.step_h + whole.extent_h;
     if (images * stored_lines * whole.line * kOctet * 4 > machine.shared_bytes) return;
-    const Sizes with_pieces = with_piece(whole, images, lines);
+    const FewPixelsParams with_pieces = with_piece(whole, images, lines);
     for (const Instance& instance : kInstances) {
       for (int octets = 1; octets <= most_octets; ++octets) {
-        Plan plan{.sizes = with_pieces, .instance = instance};
-        Sizes& s = plan.sizes;
+        FewPixelsTiling plan{.sizes = with_pieces, .instance = instance};
+        FewPixelsParams& s = plan.sizes;
         s.octets = octets;
         s.column_groups = ceil_div(s.fragments(), instance.fragments);
         if (s.column_groups > kMaxWarps) break;
@@ -320,9 +321,9 @@ void visit_plans(const Conv2dProblem& z, const Machine& machine, const Visit& vi
   });
 }
 
-inline Plan plan_weight(const Conv2dProblem& z, const Machine& machine) {
-  Plan best;
-  visit_plans(z, machine, [&](const Plan& plan) {
+inline FewPixelsTiling plan_weight(const Conv2dProblem& z, const Machine& machine) {
+  FewPixelsTiling best;
+  visit_plans(z, machine, [&](const FewPixelsTiling& plan) {
     if (plan.us < best.us) best = plan;
   });
   return best;

@@ -34,7 +34,7 @@ struct Operands {
 struct Piece {
   int image, images, line, pixels;
 };
-__device__ inline Piece piece_of(const Sizes& z, int index) {
+__device__ inline Piece piece_of(const FewPixelsParams& z, int index) {
   if (z.pieces_of_image == 1) {
     const int image = index * z.piece_images;
     const int images = min(z.piece_images, z.images - image);
@@ -67,8 +67,8 @@ __device__ inline void copy_rows(const Spread& by, const float* from, int from_p
   }
 }
 
-__device__ inline void copy_piece(const Sizes& z, const Operands& of, const Piece& piece, int row,
-                                  int channel, float* stage) {
+__device__ inline void copy_piece(const FewPixelsParams& z, const Operands& of, const Piece& piece,
+                                  int row, int channel, float* stage) {
   const int image_pixels = z.out_height * z.out_width;
   const auto pixel = [&](int i) {
     if (i >= piece.pixels) return -1;
@@ -118,8 +118,8 @@ __device__ inline void wait_for_oldest(int stages) {
 // Adds the results of all shares in shared memory, in order, and writes dw, `kWords` words at a
 // time.
 template <int kWords>
-__device__ inline void store_sums(const Sizes& z, const Operands& of, const float* sums, int row,
-                                  int channel) {
+__device__ inline void store_sums(const FewPixelsParams& z, const Operands& of, const float* sums,
+                                  int row, int channel) {
   struct alignas(4 * kWords) Words {
     float v[kWords];
   };
@@ -148,7 +148,7 @@ __device__ inline void store_sums(const Sizes& z, const Operands& of, const floa
 
 template <int kRowTiles, int kFragments, bool kCuts, int kResident>
 __global__ void __launch_bounds__(kMaxWarps * 32, kResident)
-    weight_kernel(const __grid_constant__ Sizes z, const __grid_constant__ Operands of) {
+    weight_kernel(const __grid_constant__ FewPixelsParams z, const __grid_constant__ Operands of) {
   constexpr int kAtOnce = kFragments % 3 == 0 ? 3 : 2;  // fragments of x in registers
   static_assert(kFragments % kAtOnce == 0);
   float* const shared = dynamic_shared<float>();

@@ -62,14 +62,14 @@ constinit IsaTable<FftKernels> fft_kernels;
 
 namespace {
 
+using fft::FftTiling;
 using fft::Index;
-using fft::Plan;
 using fft::Tile;
 
 // The transforms of rows and the inverse transforms, which all directions share.
 class Passes {
  protected:
-  Passes(const Plan& plan, void* workspace)
+  Passes(const FftTiling& plan, void* workspace)
       : plan_(plan),
         z_(plan.z),
         kernels_(point_kernels.get()),
@@ -148,7 +148,7 @@ class Passes {
     return pair == 0 && (row == 0 || 2 * row == plan_.rows.length);
   }
 
-  const Plan& plan_;
+  const FftTiling& plan_;
   const Conv2dProblem& z_;
   const PointKernels& kernels_;
   const FftKernels& fft_;
@@ -162,7 +162,7 @@ class Passes {
 // ---- weights: spectra of the kernels' rows -----------------------------------------------------
 
 // Computes W of group g: [pairs, channels/L, depth, R, 2, L].
-void transform_kernel_rows(const Plan& plan, const float* w, Index g, float* spectra,
+void transform_kernel_rows(const FftTiling& plan, const float* w, Index g, float* spectra,
                            float* workspace) {
   const PointKernels& kernels = point_kernels.get();
   const Conv2dProblem& z = plan.z;
@@ -200,13 +200,13 @@ void transform_kernel_rows(const Plan& plan, const float* w, Index g, float* spe
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  const Plan plan(z, direction);
+  const FftTiling plan(z, direction);
   if (plan.depthwise) return fft::depthwise_prepared_bytes(plan);
   return static_cast<std::size_t>(z.groups * plan.weight_floats()) * sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  const Plan plan(args.problem, args.direction);
+  const FftTiling plan(args.problem, args.direction);
   const auto* const w = static_cast<const float*>(args.w);
   auto* const prepared = static_cast<float*>(args.prepared);
   auto* const workspace = static_cast<float*>(args.workspace);
@@ -218,9 +218,10 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 // ---- forward and backward_data: from `in` to `out` ---------------------------------------------
 
-class Convolution : private Passes {
+class FftPass : private Passes {
  public:
-  Convolution(const Plan& plan, const DataPass& data) : Passes(plan, data.workspace), data_(data) {}
+  FftPass(const FftTiling& plan, const DataPass& data)
+      : Passes(plan, data.workspace), data_(data) {}
 
   void run() const {
     const Source source{data_.in,  plan_.depth, plan_.in_h,     plan_.in_w,
@@ -346,7 +347,7 @@ class Convolution : private Passes {
 
 class WeightGradient : private Passes {
  public:
-  WeightGradient(const Plan& plan, const Conv2dBackwardWeightArgs& args)
+  WeightGradient(const FftTiling& plan, const Conv2dBackwardWeightArgs& args)
       : Passes(plan, args.workspace),
         x_(static_cast<const float*>(args.x)),
         dy_(static_cast<const float*>(args.dy)),
@@ -487,19 +488,19 @@ class WeightGradient : private Passes {
 // ---- the three directions ----------------------------------------------------------------------
 
 void forward(const Conv2dForwardArgs& args) {
-  const Plan plan(args.problem, Direction::forward);
+  const FftTiling plan(args.problem, Direction::forward);
   if (plan.depthwise) return fft::depthwise_pass(plan, DataPass(args));
-  Convolution(plan, DataPass(args)).run();
+  FftPass(plan, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  const Plan plan(args.problem, Direction::backward_data);
+  const FftTiling plan(args.problem, Direction::backward_data);
   if (plan.depthwise) return fft::depthwise_pass(plan, DataPass(args));
-  Convolution(plan, DataPass(args)).run();
+  FftPass(plan, DataPass(args)).run();
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  const Plan plan(args.problem, Direction::backward_weight);
+  const FftTiling plan(args.problem, Direction::backward_weight);
   if (plan.depthwise) return fft::depthwise_weights(plan, args);
   WeightGradient(plan, args).run();
 }
@@ -532,7 +533,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const Plan plan(z, direction);
+  const FftTiling plan(z, direction);
   const auto lanes = static_cast<double>(plan.lanes);
   const auto [flops, operations] = plan.least;
   return {
@@ -540,7 +541,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  const Plan plan(z, direction);
+  const FftTiling plan(z, direction);
   if (plan.depthwise) return fft::depthwise_bytes(plan);
   return static_cast<std::size_t>(plan.shared_floats() + num_threads() * plan.thread_floats()) *
          sizeof(float);

@@ -12,7 +12,7 @@ namespace {
 
 class Depthwise {
  public:
-  Depthwise(const Plan& plan, void* workspace)
+  Depthwise(const FftTiling& plan, void* workspace)
       : plan_(plan),
         kernels_(point_kernels.get()),
         fft_(fft_kernels.get()),
@@ -22,13 +22,13 @@ class Depthwise {
 
   // Returns the floats of all kernels' spectra [C/L, pairs, 2 T, L], or 0 in backward_weight, where
   // each thread keeps its sums.
-  static Index prepared_floats(const Plan& plan) {
-    return plan.of_weights ? 0 : plan.channel_blocks * spectrum_floats(plan);
+  static Index prepared_floats(const FftTiling& plan) {
+    return plan.for_dw ? 0 : plan.channel_blocks * spectrum_floats(plan);
   }
   // Returns the floats of a thread: the spectra of the rows of a tile [pairs, T, 2, L], spectra of
   // the same size for dy, the columns of one pair, and pixels.
-  static Index thread_floats(const Plan& plan) {
-    const Index spectra = plan.of_weights ? 3 : 1;
+  static Index thread_floats(const FftTiling& plan) {
+    const Index spectra = plan.for_dw ? 3 : 1;
     return spectra * spectrum_floats(plan) + 4 * plan.rows.length * plan.lanes +
            odd_lines(std::max(plan.rows.in * plan.columns.in, plan.z.r * plan.z.s) * plan.lanes);
   }
@@ -68,19 +68,19 @@ class Depthwise {
 
   void weights(const float* x, const float* dy, bool accumulate, float* dw) const {
     parallel_chunks(plan_.channel_blocks, [&](Index block, int thread) {
-      float* const of_x = own(thread);
-      float* const of_dy = of_x + spectrum_floats(plan_);
-      float* const sums = of_dy + spectrum_floats(plan_);
+      float* const x_tile = own(thread);
+      float* const dy_tile = x_tile + spectrum_floats(plan_);
+      float* const sums = dy_tile + spectrum_floats(plan_);
       float* const points = sums + spectrum_floats(plan_);
       float* const points_dy = points + 2 * plan_.rows.length * plan_.lanes;
       float* const panel = panel_of(thread);
       for (Index i = 0; i < plan_.tiles(); ++i) {
         const Tile tile(plan_, i);
-        read_tile(x, false, block, tile, 1.0f, panel, of_x);
-        read_tile(dy, true, block, tile, plan_.scale(), panel, of_dy);
+        read_tile(x, false, block, tile, 1.0f, panel, x_tile);
+        read_tile(dy, true, block, tile, plan_.scale(), panel, dy_tile);
         for (Index pair = 0; pair < plan_.pairs(); ++pair) {
-          transform_column(of_x + pair * pair_step(), pair, plan_.rows.in, false, points);
-          transform_column(of_dy + pair * pair_step(), pair, plan_.rows.out, true, points_dy);
+          transform_column(x_tile + pair * pair_step(), pair, plan_.rows.in, false, points);
+          transform_column(dy_tile + pair * pair_step(), pair, plan_.rows.out, true, points_dy);
           fft_.points({.length = static_cast<int>(plan_.rows.length),
                        .two_real = pair == 0,
                        .accumulate = i > 0,
@@ -90,20 +90,20 @@ class Depthwise {
         }
       }
       for (Index pair = 0; pair < plan_.pairs(); ++pair) {
-        transform_back(sums + pair * pair_step(), pair, 0, plan_.z.r, of_x + pair * pair_step());
+        transform_back(sums + pair * pair_step(), pair, 0, plan_.z.r, x_tile + pair * pair_step());
       }
-      write_kernel(of_x, block, accumulate, panel, dw);
+      write_kernel(x_tile, block, accumulate, panel, dw);
     });
   }
 
  private:
-  static Index spectrum_floats(const Plan& plan) {
+  static Index spectrum_floats(const FftTiling& plan) {
     return plan.pairs() * 2 * plan.rows.length * plan.lanes;
   }
   Index pair_step() const { return 2 * plan_.rows.length * plan_.lanes; }
   float* own(int thread) const { return own_ + thread * thread_floats(plan_); }
   float* panel_of(int thread) const {
-    return own(thread) + (plan_.of_weights ? 3 : 1) * spectrum_floats(plan_) +
+    return own(thread) + (plan_.for_dw ? 3 : 1) * spectrum_floats(plan_) +
            4 * plan_.rows.length * plan_.lanes;
   }
   Index lanes_of(Index block) const {
@@ -161,16 +161,16 @@ class Depthwise {
     }
   }
 
-  // Computes the spectra of the rows of a tile of inputs, or of outputs when of_dy.
-  void read_tile(const float* from, bool of_dy, Index block, const Tile& tile, float factor,
+  // Computes the spectra of the rows of a tile of inputs, or of outputs when dy_tile.
+  void read_tile(const float* from, bool dy_tile, Index block, const Tile& tile, float factor,
                  float* panel, float* spectrum) const {
-    const Index h = of_dy ? plan_.out_h : plan_.in_h;
-    const Index w = of_dy ? plan_.out_w : plan_.in_w;
-    const Index rows = of_dy ? plan_.rows.out : plan_.rows.in;
-    const Index columns = of_dy ? plan_.columns.out : plan_.columns.in;
+    const Index h = dy_tile ? plan_.out_h : plan_.in_h;
+    const Index w = dy_tile ? plan_.out_w : plan_.in_w;
+    const Index rows = dy_tile ? plan_.rows.out : plan_.rows.in;
+    const Index columns = dy_tile ? plan_.columns.out : plan_.columns.in;
     Planes{h, w}.read(kernels_, from + (tile.image * plan_.channels + block * plan_.lanes) * h * w,
-                      lanes_of(block), tile.row + (of_dy ? 0 : plan_.top),
-                      tile.column + (of_dy ? 0 : plan_.left), rows, columns, panel);
+                      lanes_of(block), tile.row + (dy_tile ? 0 : plan_.top),
+                      tile.column + (dy_tile ? 0 : plan_.left), rows, columns, panel);
     transform_rows(panel, rows, columns, factor, spectrum);
   }
 
@@ -215,7 +215,7 @@ class Depthwise {
     kernels_.scatter(panel, taps, width, to, taps);
   }
 
-  const Plan& plan_;
+  const FftTiling& plan_;
   const PointKernels& kernels_;
   const FftKernels& fft_;
   const FftLength& rows_;
@@ -225,23 +225,23 @@ class Depthwise {
 
 }  // namespace
 
-std::size_t depthwise_bytes(const Plan& plan) {
+std::size_t depthwise_bytes(const FftTiling& plan) {
   return static_cast<std::size_t>(num_threads() * Depthwise::thread_floats(plan)) * sizeof(float);
 }
 
-std::size_t depthwise_prepared_bytes(const Plan& plan) {
+std::size_t depthwise_prepared_bytes(const FftTiling& plan) {
   return static_cast<std::size_t>(Depthwise::prepared_floats(plan)) * sizeof(float);
 }
 
-void depthwise_prepare(const Plan& plan, const float* w, float* prepared, float* workspace) {
+void depthwise_prepare(const FftTiling& plan, const float* w, float* prepared, float* workspace) {
   Depthwise(plan, workspace).prepare(w, prepared);
 }
 
-void depthwise_pass(const Plan& plan, const DataPass& data) {
+void depthwise_pass(const FftTiling& plan, const DataPass& data) {
   Depthwise(plan, data.workspace).pass(data);
 }
 
-void depthwise_weights(const Plan& plan, const Conv2dBackwardWeightArgs& args) {
+void depthwise_weights(const FftTiling& plan, const Conv2dBackwardWeightArgs& args) {
   Depthwise(plan, args.workspace)
       .weights(static_cast<const float*>(args.x), static_cast<const float*>(args.dy),
                args.accumulate, static_cast<float*>(args.dw));

@@ -11,12 +11,12 @@
 
 namespace convscope::fft {
 
-std::size_t depthwise_bytes(const Plan& plan);
+std::size_t depthwise_bytes(const FftTiling& plan);
 // Returns the bytes of the spectra of all kernels, which depthwise_pass() reads.
-std::size_t depthwise_prepared_bytes(const Plan& plan);
-void depthwise_prepare(const Plan& plan, const float* w, float* prepared, float* workspace);
+std::size_t depthwise_prepared_bytes(const FftTiling& plan);
+void depthwise_prepare(const FftTiling& plan, const float* w, float* prepared, float* workspace);
 // Computes forward and backward_data.
-void depthwise_pass(const Plan& plan, const DataPass& data);
-void depthwise_weights(const Plan& plan, const Conv2dBackwardWeightArgs& args);
+void depthwise_pass(const FftTiling& plan, const DataPass& data);
+void depthwise_weights(const FftTiling& plan, const Conv2dBackwardWeightArgs& args);
 
 }  // namespace convscope::fft

@@ -50,8 +50,8 @@ inline constexpr double kGradientShare = 0.78;  // share of the peak in backward
 // The sizes of one group. forward: in = x, out = y. backward_data: in = dy, out = dx. Both sum over
 // `depth` channels, and the result has `channels`. backward_weight: in = x (`depth` channels), out
 // = dy (`channels`), and the result is the kernels.
-struct Plan {
-  Plan(const Conv2dProblem& problem, Direction direction)
+struct FftTiling {
+  FftTiling(const Conv2dProblem& problem, Direction direction)
       : z(problem),
         forward(direction != Direction::backward_data),
         depthwise(z.groups > 1 && z.c_per_group() == 1 && z.k_per_group() == 1),
@@ -70,7 +70,7 @@ struct Plan {
         lanes(point_kernels.get().lanes),
         depth_blocks(ceil_div(depth, lanes)),
         channel_blocks(ceil_div(channels, lanes)),
-        of_weights(direction == Direction::backward_weight),
+        for_dw(direction == Direction::backward_weight),
         rows(kFftLengthCount - 1, z.r, out_h),
         columns(kFftLengthCount - 1, z.s, out_w) {
     bool found = false;
@@ -102,12 +102,12 @@ struct Plan {
   Index weight_pair() const { return odd_lines(channel_blocks * depth_padded() * z.r * 2 * lanes); }
   // Returns the number of summed channels. In backward_weight these are the channels of x, rounded
   // up to a multiple of L.
-  Index depth_padded() const { return of_weights ? depth_blocks * lanes : depth; }
+  Index depth_padded() const { return for_dw ? depth_blocks * lanes : depth; }
   Index weight_floats() const { return pairs() * weight_pair(); }  // W of a group
   // Returns the floats that threads share. They include W only in backward_weight, which computes
   // W; other directions prepare W before the call.
   Index shared_floats() const {
-    return pairs() * (in_pair() + out_pair()) + (of_weights ? weight_floats() : 0);
+    return pairs() * (in_pair() + out_pair()) + (for_dw ? weight_floats() : 0);
   }
 
   // Returns the distance between two points of V. Each thread has arrays for one pair's transformed
@@ -116,9 +116,9 @@ struct Plan {
   // dy [2 T, channels/L, tiles, L], and sums [2 T, `depth`, L].
   Index v_point() const { return odd_lines(depth_blocks * block_tiles * lanes); }
   Index u_point() const {
-    return odd_lines((of_weights ? channel_blocks * block_tiles : depth) * lanes);
+    return odd_lines((for_dw ? channel_blocks * block_tiles : depth) * lanes);
   }
-  Index m_point() const { return odd_lines((of_weights ? depth_padded() : block_tiles) * lanes); }
+  Index m_point() const { return odd_lines((for_dw ? depth_padded() : block_tiles) * lanes); }
   Index panel_floats() const {
     return std::max(rows.in * columns.in, kKernelsAtOnce * z.r * z.s) * lanes;
   }
@@ -172,7 +172,7 @@ struct Plan {
     const double products = 1.5 * points * weights;
     return {number(z.groups) * (data_flops + 3 * points * number(depth * channels)),
             number(z.groups) *
-                (transforms + kernels + products / (of_weights ? kGradientShare : kProductShare))};
+                (transforms + kernels + products / (for_dw ? kGradientShare : kProductShare))};
   }
 
   const Conv2dProblem& z;
@@ -182,7 +182,7 @@ struct Plan {
   Index in_h, in_w, out_h, out_w;
   Index top, left;  // pixel of `in` for the first tap of output 0
   Index lanes, depth_blocks, channel_blocks;
-  bool of_weights;
+  bool for_dw;
   Axis rows, columns;
   Work least{};
   Index block_tiles = 1, blocks = 0;
@@ -203,7 +203,7 @@ struct Plan {
 
 // The position of a tile: its image and its first output pixel.
 struct Tile {
-  Tile(const Plan& plan, Index index)
+  Tile(const FftTiling& plan, Index index)
       : image(index / (plan.rows.count * plan.columns.count)),
         row(index / plan.columns.count % plan.rows.count * plan.rows.out),
         column(index % plan.columns.count * plan.columns.out) {}

@@ -411,10 +411,10 @@ struct Sums {
     for (int i = 0; i < Rows; ++i) {
       float* const re = out + i * kLanes;
       float* const im = out + out_point + i * kLanes;
-      const Vec of_re = m[i][0] - m[i][2];
-      const Vec of_im = m[i][0] + m[i][1];
-      store(re, add ? load(re) + of_re : of_re);
-      store(im, add ? load(im) + of_im : of_im);
+      const Vec product_re = m[i][0] - m[i][2];
+      const Vec product_im = m[i][0] + m[i][1];
+      store(re, add ? load(re) + product_re : product_re);
+      store(im, add ? load(im) + product_im : product_im);
     }
   }
 };

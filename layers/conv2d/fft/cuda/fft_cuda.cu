@@ -57,10 +57,10 @@ using fft::Span;
 
 constexpr Index kSpectraBytes = Index{256} << 20;
 
-struct Plan {
-  Plan(const Conv2dProblem& problem, Direction direction)
+struct FftCudaTiling {
+  FftCudaTiling(const Conv2dProblem& problem, Direction direction)
       : z(problem),
-        of_weights(direction == Direction::backward_weight),
+        for_dw(direction == Direction::backward_weight),
         forward(direction != Direction::backward_data),
         depth(forward ? z.c : z.k),
         channels(forward ? z.k : z.c),
@@ -111,7 +111,7 @@ struct Plan {
   int shift(Index taps) const { return forward ? 0 : int(taps - 1); }
 
   const Conv2dProblem& z;
-  bool of_weights, forward;
+  bool for_dw, forward;
   Index depth, channels;
   Span down, across;
   int length = 0;                         // 0: no transform is long enough
@@ -147,8 +147,9 @@ void to_spectra(int length, const fft::ToSpectra& set, const fft::ToSpectra& oth
   });
 }
 
-void to_pixels(const Plan& plan, const fft::PlaneSet& planes, const float2* spectra, Index stride,
-               int shift_rows, int shift_columns, const fft::Finish<float>& finish, float* y) {
+void to_pixels(const FftCudaTiling& plan, const fft::PlaneSet& planes, const float2* spectra,
+               Index stride, int shift_rows, int shift_columns, const fft::Finish<float>& finish,
+               float* y) {
   fft::with_length(plan.length, [&](auto constant) {
     constexpr int kLength = constant;
     launch(fft::pixels_kernel<kLength>, fft::blocks_of<kLength>(planes.planes), planes, spectra,
@@ -160,7 +161,7 @@ float* complex(float2* numbers) { return reinterpret_cast<float*>(numbers); }
 
 // The spectra in the workspace.
 struct Spectra {
-  Spectra(const Plan& plan, void* workspace)
+  Spectra(const FftCudaTiling& plan, void* workspace)
       : in(static_cast<float2*>(workspace)),
         out(in + plan.piece(plan.in_stride()) / sizeof(float2)),
         weights(out + plan.piece(plan.out_stride()) / sizeof(float2)) {}
@@ -168,27 +169,27 @@ struct Spectra {
   float2* weights;  // of w or dw; unused when w is prepared before the call
 };
 
-fft::ToSpectra spectra_of_weights(const Plan& plan, const void* w, void* to) {
+fft::ToSpectra spectra_of_weights(const FftCudaTiling& plan, const void* w, void* to) {
   return {plan.kernels(), static_cast<const float*>(w), static_cast<float2*>(to),
           plan.weight_stride()};
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   if (fft::is_depthwise(z)) return fft::depthwise_prepared_bytes(z, direction);
-  return Plan(z, direction).prepared_bytes();
+  return FftCudaTiling(z, direction).prepared_bytes();
 }
 
 // Computes the spectra of w, which many calls then read.
 void prepare_weights(const Conv2dPrepareArgs& args) {
   if (fft::is_depthwise(args.problem)) return fft::depthwise_prepare(args);
-  const Plan plan(args.problem, args.direction);
+  const FftCudaTiling plan(args.problem, args.direction);
   to_spectra(plan.length, spectra_of_weights(plan, args.w, args.prepared));
 }
 // For a single call, the launch that transforms the images also transforms w.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return fft::is_depthwise(z); }
 
 // Computes y from x, or dx from dy. If `prepared` is null, the function transforms w.
-void convolve(const Plan& plan, void* workspace, const void* from, const void* w,
+void convolve(const FftCudaTiling& plan, void* workspace, const void* from, const void* w,
               const void* prepared, fft::Finish<float> finish, void* to) {
   const Conv2dProblem& z = plan.z;
   const Spectra spectra(plan, workspace);
@@ -226,7 +227,8 @@ void convolve(const Plan& plan, void* workspace, const void* from, const void* w
 
 void forward(const Conv2dForwardArgs& args) {
   if (fft::is_depthwise(args.problem)) return fft::depthwise_forward(args);
-  convolve(Plan(args.problem, Direction::forward), args.workspace, args.x, args.w, args.prepared,
+  convolve(FftCudaTiling(args.problem, Direction::forward), args.workspace, args.x, args.w,
+           args.prepared,
            {static_cast<const float*>(args.b), static_cast<const float*>(args.epilogue.residual),
             args.epilogue.relu, false},
            args.y);
@@ -234,14 +236,14 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (fft::is_depthwise(args.problem)) return fft::depthwise_backward_data(args);
-  convolve(Plan(args.problem, Direction::backward_data), args.workspace, args.dy, args.w,
+  convolve(FftCudaTiling(args.problem, Direction::backward_data), args.workspace, args.dy, args.w,
            args.prepared, {nullptr, nullptr, false, false}, args.dx);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   if (fft::is_depthwise(z)) return fft::depthwise_backward_weight(args);
-  const Plan plan(z, Direction::backward_weight);
+  const FftCudaTiling plan(z, Direction::backward_weight);
   const Spectra spectra(plan, args.workspace);
   for (Index n = 0; n < z.n; n += plan.images) {
     const Index images = std::min(plan.images, z.n - n);
@@ -318,7 +320,7 @@ TransformTimes times_of(int length) {
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (fft::is_depthwise(z)) return fft::depthwise_cost(z, direction);
   using device_time::number;
-  const Plan plan(z, direction);
+  const FftCudaTiling plan(z, direction);
   const double f = number(plan.points());
   const double tiles = number(z.n * plan.tiles());
   const double chunks = number(ceil_div(z.n, plan.images));
@@ -326,7 +328,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double kernels = 8 * f * number(z.k * z.c);
   const Index rows = plan.images * plan.tiles();
   using device_time::Products;  // a complex product has four times the K dimension of a real one
-  const Products products = plan.of_weights
+  const Products products = plan.for_dw
                                 ? Products{z.k, z.c, 4 * rows, plan.points()}
                                 : Products{rows, plan.channels, 4 * plan.depth, plan.points()};
   const double flops = 8 * f * tiles * number(z.k * z.c);
@@ -334,20 +336,20 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double us = chunks * device_time::f32_products_us(products);
   const TransformTimes times = times_of(plan.length);
   const double transformed =
-      plan.of_weights ? times.dw_bytes * (planes + kernels) : times.bytes * planes;
+      plan.for_dw ? times.dw_bytes * (planes + kernels) : times.bytes * planes;
   const Conv2dCost cost{.flops = flops,
                         .bytes = device_time::passed(4.1 * (planes + kernels)),
                         .peak_share = device_time::share_of(flops, us, peak),
                         .pass_bytes = device_time::passed(z.nominal_bytes() + transformed),
-                        .launches = plan.of_weights ? times.dw_launches * (3 * chunks + 1)
+                        .launches = plan.for_dw ? times.dw_launches * (3 * chunks + 1)
                                                     : times.launches * (3 * chunks)};
-  return plan.of_weights ? cost
+  return plan.for_dw ? cost
                          : device_time::with_preparation(cost, peak, times.bytes * kernels, 0);
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   if (fft::is_depthwise(z)) return fft::depthwise_workspace_bytes(z, direction);
-  return Plan(z, direction).bytes();
+  return FftCudaTiling(z, direction).bytes();
 }
 
 const Conv2dAlgorithm kAlgorithm{

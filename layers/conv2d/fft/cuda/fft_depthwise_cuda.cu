@@ -398,11 +398,11 @@ Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   const double log_points = plan.length == 16 ? 8 : plan.length == 32 ? 10 : 12;
   const double written = number(plan.made.rows.limit) / plan.length;
   // Cycles of a block from pixels to pixels when three blocks share an SM.
-  const double of_block = plan.length == 16   ? 9e3
+  const double block_cycles = plan.length == 16   ? 9e3
                           : plan.length == 32 ? 16e3
                                               : 17e3 + 34e3 * written;
   // The share of these cycles that transforms both images and multiplies their spectra.
-  const double of_product = plan.length == 16 ? 0.75 : plan.length == 32 ? 0.77 : 0.8;
+  const double product_share = plan.length == 16 ? 0.75 : plan.length == 32 ? 0.77 : 0.8;
   const auto rounds = [&](Index blocks) {
     const double all = number(blocks) / cuda_device_facts().multiprocessors;
     if (all <= 3) return all <= 1 ? 0.6 : all <= 2 ? 0.8 : 1.0;
@@ -414,11 +414,11 @@ Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   constexpr double kClock = 1.75e9, kLaunches = 1.2;
   // The time of the other launch: it computes spectra of w, or transforms the slices' spectra to
   // dw.
-  const double other = 0.45 * of_block + (weight ? kOfSlice * number(plan.slices()) : 0);
-  const double made = weight
-                          ? of_product * of_block * number(ceil_div(plan.items(), plan.slices())) *
-                                rounds(ceil_div(z.c * plan.slices(), plan.slots()))
-                          : of_block * rounds(ceil_div(z.c * pairs, plan.slots()));
+  const double other = 0.45 * block_cycles + (weight ? kOfSlice * number(plan.slices()) : 0);
+  const double made = weight ? product_share * block_cycles *
+                                   number(ceil_div(plan.items(), plan.slices())) *
+                                   rounds(ceil_div(z.c * plan.slices(), plan.slots()))
+                             : block_cycles * rounds(ceil_div(z.c * pairs, plan.slots()));
   const double transforms = number(z.c * 2 * pairs);
   const double flops = transforms * (5 * points * log_points + 8 * points);
   const double seconds = (made + other) / kClock;

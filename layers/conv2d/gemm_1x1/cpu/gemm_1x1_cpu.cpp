@@ -67,8 +67,8 @@ bool strided(const Conv2dProblem& z) { return z.stride_h != 1 || z.stride_w != 1
 
 // ---- forward, backward_data: out[rows, pixels] = weights[rows, `depth`] in[`depth`, pixels] ----
 
-struct Plan {
-  Plan(const Conv2dProblem& problem, Direction direction)
+struct Gemm1x1Tiling {
+  Gemm1x1Tiling(const Conv2dProblem& problem, Direction direction)
       : z(problem),
         forward(direction == Direction::forward),
         depth(forward ? z.c_per_group() : z.k_per_group()),
@@ -115,7 +115,7 @@ struct Plan {
 // ---- weights -----------------------------------------------------------------------------------
 
 // Packs w in tiles of [`depth`, height], in the order in which a product reads them.
-void pack_weights(const Plan& plan, const float* w, float* packed) {
+void pack_weights(const Gemm1x1Tiling& plan, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   parallel_for(plan.z.groups * plan.tiles.tiles, std::max<Index>(1, 4096 / plan.depth),
                [&](Index begin, Index end) {
@@ -140,12 +140,13 @@ bool is_blocked(const Conv2dProblem& z) { return z.layout != ActivationLayout::n
 
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
   if (is_blocked(problem)) return blocked::prepared_bytes(problem, direction);
-  return static_cast<std::size_t>(Plan(problem, direction).weight_floats()) * sizeof(float);
+  return static_cast<std::size_t>(Gemm1x1Tiling(problem, direction).weight_floats()) *
+         sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
   if (is_blocked(args.problem)) return blocked::prepare_weights(args);
-  pack_weights(Plan(args.problem, args.direction), static_cast<const float*>(args.w),
+  pack_weights(Gemm1x1Tiling(args.problem, args.direction), static_cast<const float*>(args.w),
                static_cast<float*>(args.prepared));
 }
 
@@ -153,7 +154,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 class Product {
  public:
-  Product(const Plan& plan, const DataPass& data)
+  Product(const Gemm1x1Tiling& plan, const DataPass& data)
       : plan_(plan), z_(plan.z), gemm_(gemm_kernels.get()), data_(data) {}
 
   void run() const {
@@ -315,7 +316,7 @@ class Product {
     }
   }
 
-  const Plan& plan_;
+  const Gemm1x1Tiling& plan_;
   const Conv2dProblem& z_;
   const GemmKernels gemm_;
   const DataPass data_;
@@ -323,13 +324,13 @@ class Product {
 
 void forward(const Conv2dForwardArgs& args) {
   if (is_blocked(args.problem)) return blocked::forward(args);
-  const Plan plan(args.problem, Direction::forward);
+  const Gemm1x1Tiling plan(args.problem, Direction::forward);
   Product(plan, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (is_blocked(args.problem)) return blocked::backward_data(args);
-  const Plan plan(args.problem, Direction::backward_data);
+  const Gemm1x1Tiling plan(args.problem, Direction::backward_data);
   Product(plan, DataPass(args)).run();
 }
 
@@ -337,8 +338,8 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // A chunk of work is one block of output channels and one slice of the runs of pixels of all
 // images.
-struct WeightPlan : WeightBlocks {
-  explicit WeightPlan(const Conv2dProblem& problem)
+struct Gemm1x1WeightTiling : WeightBlocks {
+  explicit Gemm1x1WeightTiling(const Conv2dProblem& problem)
       : WeightBlocks(problem),
         channels(z.c_per_group()),
         // Without strides a plane is one long row.
@@ -362,7 +363,7 @@ struct WeightPlan : WeightBlocks {
 
 class WeightGradient {
  public:
-  WeightGradient(const WeightPlan& plan, const Conv2dBackwardWeightArgs& args)
+  WeightGradient(const Gemm1x1WeightTiling& plan, const Conv2dBackwardWeightArgs& args)
       : plan_(plan),
         z_(plan.z),
         kernels_(tile_kernels.get()),
@@ -421,7 +422,7 @@ class WeightGradient {
     }
   }
 
-  const WeightPlan& plan_;
+  const Gemm1x1WeightTiling& plan_;
   const Conv2dProblem& z_;
   const TileKernels kernels_;
   const float* const x_;
@@ -432,7 +433,7 @@ class WeightGradient {
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   if (is_blocked(args.problem)) return blocked::backward_weight(args);
-  const WeightPlan plan(args.problem);
+  const Gemm1x1WeightTiling plan(args.problem);
   WeightGradient(plan, args).run();
 }
 
@@ -463,14 +464,14 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_blocked(z)) return blocked::cost(z, direction);
   double share = 0.9;
   if (direction == Direction::backward_weight) {
-    const WeightPlan plan(z);
+    const Gemm1x1WeightTiling plan(z);
     const auto kernels = static_cast<double>(plan.kernels);
     const auto channels = static_cast<double>(plan.channels);
     const auto plane = static_cast<double>(plan.rows * plan.columns);
     share = 0.88 * kernels / static_cast<double>(plan.blocks * plan.width) * channels /
             (channels + 8) * plane / (plane + 7);
   } else {
-    const Plan plan(z, direction);
+    const Gemm1x1Tiling plan(z, direction);
     const auto rows = static_cast<double>(plan.rows);
     const auto depth = static_cast<double>(plan.depth);
     share *= rows / (rows + 2) * depth / (depth + 4);
@@ -491,11 +492,11 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   if (is_blocked(z)) return blocked::workspace_bytes(z, direction);
   if (direction == Direction::backward_weight) {
-    const WeightPlan plan(z);
+    const Gemm1x1WeightTiling plan(z);
     return static_cast<std::size_t>(plan.sums_floats() + num_threads() * plan.thread_floats()) *
            sizeof(float);
   }
-  const Plan plan(z, direction);
+  const Gemm1x1Tiling plan(z, direction);
   return static_cast<std::size_t>(num_threads() * plan.thread_floats()) * sizeof(float);
 }
 

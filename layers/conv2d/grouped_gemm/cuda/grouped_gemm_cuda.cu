@@ -46,8 +46,8 @@ namespace {
 namespace grouped = grouped_gemm;
 using grouped::GatherPlan;
 using grouped::kOctet;
-using grouped::Sizes;
-using grouped::WeightPlan;
+using grouped::GroupedGemmParams;
+using grouped::GroupedWeightTiling;
 
 int narrow(std::int64_t size) { return static_cast<int>(size); }
 
@@ -58,7 +58,7 @@ grouped::Machine machine() {
 
 struct Plans {
   GatherPlan gather;
-  WeightPlan weight;
+  GroupedWeightTiling weight;
 };
 std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction direction) {
   static KeptPlans<Plans> kept;
@@ -89,8 +89,8 @@ struct Packing {
 // l%4 + {0, 4} in f32.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    pack_kernel(const __grid_constant__ Sizes z, const __grid_constant__ Packing to, const float* w,
-                uint2* words) {
+    pack_kernel(const __grid_constant__ GroupedGemmParams z, const __grid_constant__ Packing to,
+                const float* w, uint2* words) {
   constexpr int kSlots = grouped::kStepSlots<T>;
   let_next_kernel_start();
   const int product = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
@@ -103,19 +103,20 @@ __global__ void __launch_bounds__(kThreads)
   const int out = (octet - bundle * to.by_bundle_out.d) * kOctet + lane / 4;  // in the bundle
   const int group = to.by_out_channels.divide(out);
   const int o = out - group * to.by_out_channels.d;
-  const int of_all = bundle * to.bundled + group;
+  const int global_group = bundle * to.bundled + group;
   const int ins = to.by_in_channels.d, outs = to.by_out_channels.d;
-  const float* const of_group =
-      w + (static_cast<std::int64_t>(of_all) * ins * outs + (to.turned ? o : o * ins)) * to.kernel;
+  const float* const group_weights =
+      w + (static_cast<std::int64_t>(global_group) * ins * outs + (to.turned ? o : o * ins)) *
+              to.kernel;
   const int apart = (to.turned ? outs : 1) * to.kernel;  // distance of two input channels
   const auto weight = [&](int depth) {
     const int slot = (step - z.step_begin[phase]) * kSlots + depth / kOctet;
-    const int of_phase = to.by_bundle_in.divide(slot);
-    const int tap = z.tap_begin[phase] + of_phase;
-    const int in = (slot - of_phase * to.by_bundle_in.d) * kOctet + depth % kOctet;
-    const bool meets =
-        tap < z.tap_begin[phase + 1] && of_all < to.groups && to.by_in_channels.divide(in) == group;
-    return meets ? of_group[(in - group * ins) * apart + z.tap_kernel[tap]] : 0.0f;
+    const int phase_tap = to.by_bundle_in.divide(slot);
+    const int tap = z.tap_begin[phase] + phase_tap;
+    const int in = (slot - phase_tap * to.by_bundle_in.d) * kOctet + depth % kOctet;
+    const bool meets = tap < z.tap_begin[phase + 1] && global_group < to.groups &&
+                       to.by_in_channels.divide(in) == group;
+    return meets ? group_weights[(in - group * ins) * apart + z.tap_kernel[tap]] : 0.0f;
   };
   wait_for_previous_kernel();
   if (product >= to.products) return;
@@ -131,14 +132,14 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  const Sizes s = grouped::sizes_of(z, direction);
+  const GroupedGemmParams s = grouped::sizes_of(z, direction);
   return static_cast<std::size_t>(s.bundles) * static_cast<std::size_t>(s.bundle_out * s.steps()) *
          256;
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Sizes s = grouped::sizes_of(z, args.direction);
+  const GroupedGemmParams s = grouped::sizes_of(z, args.direction);
   const bool back = args.direction == Direction::backward_data;
   const int products = s.bundles * s.bundle_out * s.steps();
   const Packing to{.groups = narrow(z.groups),
@@ -199,7 +200,7 @@ void run_gather(const Conv2dProblem& z, Direction direction, const void* x, cons
                 const void* bias, const Conv2dEpilogue& epilogue, void* y) {
   const auto plans = plans_of(z, direction);
   const GatherPlan& plan = plans->gather;
-  const Sizes& s = plan.sizes;
+  const GroupedGemmParams& s = plan.sizes;
   with_stored_type(z.dtype, [&](auto zero) {
     using T = decltype(zero);
     const grouped::Finish<T> end{static_cast<const float*>(bias),
@@ -228,8 +229,8 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const auto plans = plans_of(z, Direction::backward_weight);
-  const WeightPlan& plan = plans->weight;
-  const Sizes& s = plan.sizes;
+  const GroupedWeightTiling& plan = plans->weight;
+  const GroupedGemmParams& s = plan.sizes;
   auto* const part = static_cast<float4*>(args.workspace);
   auto* const dw = static_cast<float*>(args.dw);
   const int quads = narrow(plan.quads());

@@ -65,7 +65,7 @@ __device__ inline void turn_quad(unsigned (&v)[4]) {
 // Computes kOctets octets of y that read the same octets of x, for kBundles bundles.
 template <class T, int kOctets, int kBundles>
 __global__ void __launch_bounds__(kWarps * 32, 3)
-    gather_kernel(const __grid_constant__ Sizes z, const uint4* x, const uint4* weights,
+    gather_kernel(const __grid_constant__ GroupedGemmParams z, const uint4* x, const uint4* weights,
                   Finish<T> end, T* y) {
   constexpr int kAll = kOctets * kBundles;
   constexpr int kSlots = kStepSlots<T>;

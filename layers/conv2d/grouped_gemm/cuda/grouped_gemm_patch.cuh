@@ -22,7 +22,7 @@ inline constexpr int kStepSlots = sizeof(T) == 4 ? 1 : 2;
 struct TilePlace {
   int image, h, w;  // first image, and first position (row h, column w) of the tile
 };
-__device__ inline TilePlace place_of_tile(const Sizes& z, int tile) {
+__device__ inline TilePlace place_of_tile(const GroupedGemmParams& z, int tile) {
   const int row = z.by_tiles_w.divide(tile);
   const int image = z.by_tiles_h.divide(row);
   return {image * z.tile_images, (row - image * z.by_tiles_h.d) * z.tile_h,
@@ -32,14 +32,14 @@ __device__ inline TilePlace place_of_tile(const Sizes& z, int tile) {
 struct Position {
   int image, h, w;  // image and position relative to the tile
 };
-__device__ inline Position position_of(const Sizes& z, int i) {
+__device__ inline Position position_of(const GroupedGemmParams& z, int i) {
   const int row = z.by_tile_w.divide(i);
   const int image = z.by_tile_h.divide(row);
   return {image, row - image * z.tile_h, i - row * z.tile_w};
 }
 
 // Returns the byte offset in the patch of the pixel that a position reads with tap (0, 0).
-__device__ inline int patch_offset(const Sizes& z, const Position& at) {
+__device__ inline int patch_offset(const GroupedGemmParams& z, const Position& at) {
   const int line = at.image * z.patch_h + at.h * z.step_h;
   return (line * z.columns * z.step_w + at.w) * z.pitch;
 }
@@ -70,7 +70,7 @@ struct Lanes {
 // Issues the asynchronous copies of a patch. `first` is the index of the slice's first 16-byte unit
 // in a pixel. Each warp copies whole rows.
 template <class T>
-__device__ inline void copy_patch(const Sizes& z, const TilePlace& tile, int first,
+__device__ inline void copy_patch(const GroupedGemmParams& z, const TilePlace& tile, int first,
                                   const Lanes& lanes, const uint4* image, SharedAddress patch) {
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int stored = z.in_octets * kOctetPieces<T>;
@@ -104,7 +104,8 @@ __device__ inline void round_piece(unsigned char* at) {
 // Rounds the f32 elements that this thread has copied to tf32, in place, once for all taps. Must be
 // called after async_copy_wait().
 template <class T>
-__device__ inline void round_patch(const Sizes& z, const Lanes& lanes, unsigned char* patch) {
+__device__ inline void round_patch(const GroupedGemmParams& z, const Lanes& lanes,
+                                   unsigned char* patch) {
   if constexpr (sizeof(T) == 4) {
     const int warps = static_cast<int>(blockDim.x) / 32;
     const int line_bytes = z.columns * z.step_w * z.pitch;
@@ -121,7 +122,7 @@ __device__ inline void round_patch(const Sizes& z, const Lanes& lanes, unsigned 
 // fastest, then taps. A slot that only fills up the last product has offset 0, and the kernel
 // ignores its values.
 template <class T>
-__device__ inline int slot_offset(const Sizes& z, int phase, int slot) {
+__device__ inline int slot_offset(const GroupedGemmParams& z, int phase, int slot) {
   const int tap = z.tap_begin[phase] + slot / z.bundle_in;
   return tap < z.tap_begin[phase + 1]
              ? z.tap_at[tap] * z.pitch + slot % z.bundle_in * kOctetBytes<T>

@@ -50,7 +50,7 @@ struct Machine {
 };
 
 // Parameters of a kernel.
-struct Sizes {
+struct GroupedGemmParams {
   int images, in_h, in_w, out_h, out_w;
   int in_octets, out_octets;           // octets of a stored pixel
   int out_channels;                    // output channels without padding channels
@@ -109,7 +109,7 @@ constexpr int octets_at_once(int bundle_out) {
 }
 
 // Returns all sizes except those of slice and tile.
-inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
+inline GroupedGemmParams sizes_of(const Conv2dProblem& z, Direction direction) {
   using gather::Line;
   const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
   const int h = narrow(z.h), w = narrow(z.w), p = narrow(z.p()), q = narrow(z.q());
@@ -120,7 +120,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   const int c_bundle = narrow(z.c_per_group()) * together / kOctet;
   const int k_bundle = narrow(z.k_per_group()) * together / kOctet;
   const bool back = direction == Direction::backward_data;
-  Sizes out{};
+  GroupedGemmParams out{};
   out.images = narrow(z.n);
   out.in_h = back ? p : h, out.in_w = back ? q : w;
   out.out_h = back ? h : p, out.out_w = back ? w : q;
@@ -189,7 +189,7 @@ struct Tile {
   int images = 1, h = 1, w = 1, slice_bundles = 1;
 };
 
-inline Sizes with_tile(Sizes z, const Tile& tile, int pitch) {
+inline GroupedGemmParams with_tile(GroupedGemmParams z, const Tile& tile, int pitch) {
   z.slice_bundles = tile.slice_bundles;
   z.slices = ceil_div(z.bundles, tile.slice_bundles);
   z.by_slices = FastDivisor(z.slices);
@@ -216,7 +216,7 @@ inline Sizes with_tile(Sizes z, const Tile& tile, int pitch) {
 // Calls visit(tile) for each candidate: whole images, or an image split into equal rows and
 // columns.
 template <class Visit>
-void visit_tiles(const Sizes& z, int octet_bytes, const Visit& visit) {
+void visit_tiles(const GroupedGemmParams& z, int octet_bytes, const Visit& visit) {
   const int high = ceil_div(z.out_h, z.out_step_h), wide = ceil_div(z.out_w, z.out_step_w);
   const int octets = std::max(z.bundle_in, z.bundle_out);
   for (int bundles = 1; bundles <= z.bundles; ++bundles) {
@@ -241,7 +241,7 @@ void visit_tiles(const Sizes& z, int octet_bytes, const Visit& visit) {
 // ---- forward and backward_data -----------------------------------------------------------------
 
 struct GatherPlan {
-  Sizes sizes = {};
+  GroupedGemmParams sizes = {};
   int at_once = 1, bundles_at_once = 1;  // template parameters of the kernel
   int shared_bytes = 0;
   double us = std::numeric_limits<double>::infinity();  // without the launch
@@ -249,8 +249,8 @@ struct GatherPlan {
   bool exists() const { return shared_bytes > 0; }
 };
 
-inline int weight_bytes(const Sizes& z) { return z.slice_out() * z.steps() * 256; }
-inline int slot_count(const Sizes& z, int slots) { return z.steps() * slots; }
+inline int weight_bytes(const GroupedGemmParams& z) { return z.slice_out() * z.steps() * 256; }
+inline int slot_count(const GroupedGemmParams& z, int slots) { return z.steps() * slots; }
 
 // Peak rates of one SM of an NVIDIA H200, per microsecond: bytes loaded and stored, bytes of shared
 // memory, instructions. The next two constants are the bytes per microsecond of the whole GPU's
@@ -296,14 +296,14 @@ inline double blocks_us(double blocks, const Work& work, double resident, double
 template <class Visit>
 void visit_gather_plans(const Conv2dProblem& z, Direction direction, const Machine& machine,
                         const Visit& visit) {
-  const Sizes whole = sizes_of(z, direction);
+  const GroupedGemmParams whole = sizes_of(z, direction);
   const int bytes = octet_bytes(z);
   const int slots = slots_of_step(z);
   const bool f32 = z.dtype == DType::f32;
   visit_tiles(whole, bytes, [&](const Tile& tile) {
     const int row = tile.slice_bundles * whole.bundle_in * bytes;
     const int out_row = tile.slice_bundles * whole.bundle_out * bytes;
-    const Sizes s = with_tile(whole, tile, odd_pieces(row));
+    const GroupedGemmParams s = with_tile(whole, tile, odd_pieces(row));
     GatherPlan plan{.sizes = s};
     plan.at_once = octets_at_once(s.bundle_out);
     const std::int64_t shared =
@@ -355,13 +355,13 @@ inline GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-struct WeightPlan {
-  Sizes sizes = {};           // sizes of the forward pass
-  int dy_pitch = 0;           // bytes between two pixels of dy
-  int dy_pieces = 0;          // 16-byte units of a pixel of dy
-  int at_once = 1;            // octets of dy that a warp takes at once
-  int pairs = 0, chunks = 0;  // pairs of slots, and the number of warps that share them
-  int jobs = 0, shares = 1;   // warps for octets of dy and chunks; warps that split the positions
+struct GroupedWeightTiling {
+  GroupedGemmParams sizes = {};  // sizes of the forward pass
+  int dy_pitch = 0;              // bytes between two pixels of dy
+  int dy_pieces = 0;             // 16-byte units of a pixel of dy
+  int at_once = 1;               // octets of dy that a warp takes at once
+  int pairs = 0, chunks = 0;     // pairs of slots, and the number of warps that share them
+  int jobs = 0, shares = 1;  // warps for octets of dy and chunks; warps that split the positions
   int parts = 1;
   int stage_bytes = 0, shared_bytes = 0;
   double us = std::numeric_limits<double>::infinity();
@@ -379,15 +379,15 @@ inline constexpr double kSumUs = 1.5, kScatterBytes = 5e6;  // the launch that a
 
 template <class Visit>
 void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
-  const Sizes whole = sizes_of(z, Direction::forward);
+  const GroupedGemmParams whole = sizes_of(z, Direction::forward);
   const int bytes = octet_bytes(z);
   const bool f32 = z.dtype == DType::f32;
   visit_tiles(whole, bytes, [&](const Tile& tile) {
     const int row = tile.slice_bundles * whole.bundle_in * bytes;
     const int dy_row = tile.slice_bundles * whole.bundle_out * bytes;
-    WeightPlan plan;
+    GroupedWeightTiling plan;
     plan.sizes = with_tile(whole, tile, f32 ? odd_eight_words(row) : odd_pieces(row));
-    const Sizes& s = plan.sizes;
+    const GroupedGemmParams& s = plan.sizes;
     plan.dy_pitch = f32 ? odd_eight_words(dy_row) : odd_pieces(dy_row);
     plan.dy_pieces = dy_row / 16;
     plan.at_once = octets_at_once(s.bundle_out);
@@ -448,9 +448,9 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
   });
 }
 
-inline WeightPlan plan_weight(const Conv2dProblem& z, const Machine& machine) {
-  WeightPlan best;
-  visit_weight_plans(z, machine, [&](const WeightPlan& plan) {
+inline GroupedWeightTiling plan_weight(const Conv2dProblem& z, const Machine& machine) {
+  GroupedWeightTiling best;
+  visit_weight_plans(z, machine, [&](const GroupedWeightTiling& plan) {
     if (plan.us < best.us) best = plan;
   });
   return best;

@@ -32,9 +32,9 @@ namespace convscope::grouped_gemm {
 
 // Issues the copies of a tile of dy, position by position.
 template <class T>
-__device__ inline void copy_dy(const WeightPlan& plan, const TilePlace& tile, int first,
+__device__ inline void copy_dy(const GroupedWeightTiling& plan, const TilePlace& tile, int first,
                                const Lanes& lanes, const uint4* dy, SharedAddress to) {
-  const Sizes& z = plan.sizes;
+  const GroupedGemmParams& z = plan.sizes;
   const int warps = static_cast<int>(blockDim.x) / 32;
   const int stored = z.out_octets * kOctetPieces<T>;
   const int piece = first + lanes.piece;
@@ -52,9 +52,10 @@ __device__ inline void copy_dy(const WeightPlan& plan, const TilePlace& tile, in
   }
 }
 template <class T>
-__device__ inline void round_dy(const WeightPlan& plan, const Lanes& lanes, unsigned char* dy) {
+__device__ inline void round_dy(const GroupedWeightTiling& plan, const Lanes& lanes,
+                                unsigned char* dy) {
   if constexpr (sizeof(T) == 4) {
-    const Sizes& z = plan.sizes;
+    const GroupedGemmParams& z = plan.sizes;
     const int warps = static_cast<int>(blockDim.x) / 32;
     for (int line = static_cast<int>(threadIdx.x) / 32; line < z.tile_images * z.tile_h;
          line += warps) {
@@ -68,8 +69,9 @@ __device__ inline void round_dy(const WeightPlan& plan, const Lanes& lanes, unsi
 // Adds a warp's share of a tile to its accumulators: every `shares`-th run of 32 positions. `rows`
 // has, for each position, its byte offset in the patch.
 template <class T, int kOctets>
-__device__ inline void add_tile(const WeightPlan& plan, unsigned char* x, unsigned char* dy,
-                                const int* rows, const int (&offset)[kChunkSteps][2], int share,
+__device__ inline void add_tile(const GroupedWeightTiling& plan, unsigned char* x,
+                                unsigned char* dy, const int* rows,
+                                const int (&offset)[kChunkSteps][2], int share,
                                 float (&sums)[kChunkSteps][kOctets][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int positions = plan.sizes.padded_positions();
@@ -127,10 +129,10 @@ __device__ inline void add_tile(const WeightPlan& plan, unsigned char* x, unsign
 // Kernel: block x is a part and a slice; a block has plan.jobs x plan.shares warps.
 template <class T, int kOctets>
 __global__ void __launch_bounds__(kMaxWarps * 32, 1)
-    weight_kernel(const __grid_constant__ WeightPlan plan, const uint4* x, const uint4* dy,
+    weight_kernel(const __grid_constant__ GroupedWeightTiling plan, const uint4* x, const uint4* dy,
                   float4* part) {
   let_next_kernel_start();
-  const Sizes& z = plan.sizes;
+  const GroupedGemmParams& z = plan.sizes;
   const int part_index = z.by_slices.divide(static_cast<int>(blockIdx.x));
   const int slice = static_cast<int>(blockIdx.x) - part_index * z.slices;
   const int pieces = z.slice_in() * kOctetPieces<T>;
@@ -267,10 +269,10 @@ __device__ inline PlaceInWeights place_of_dy(const WeightSums& z, int octet, int
   const int bundle = z.by_bundle_out.divide(octet);
   const int out = (octet - bundle * z.by_bundle_out.d) * kOctet + channel;
   const int group = z.by_out_channels.divide(out);
-  const int of_all = bundle * z.bundled + group;
+  const int global_group = bundle * z.bundled + group;
   const std::int64_t k =
-      std::int64_t{of_all} * z.by_out_channels.d + out - group * z.by_out_channels.d;
-  return {of_all < z.groups ? group : -1, k * z.in_channels * z.taps};
+      std::int64_t{global_group} * z.by_out_channels.d + out - group * z.by_out_channels.d;
+  return {global_group < z.groups ? group : -1, k * z.in_channels * z.taps};
 }
 __device__ inline void put(const WeightSums& z, const PlaceInWeights& x, const PlaceInWeights& dy,
                            float sum, float* dw) {

@@ -66,8 +66,8 @@ std::size_t piece_bytes(Index floats) {
 }
 
 // The sizes that every direction needs.
-struct Sizes {
-  explicit Sizes(const Conv2dProblem& z)
+struct Im2colShape {
+  explicit Im2colShape(const Conv2dProblem& z)
       : groups(z.groups),
         channels(z.c_per_group()),
         kernels(z.k_per_group()),
@@ -90,8 +90,8 @@ struct Sizes {
 
 // Cuts the forward pass into runs of panels. A run has at least kChunkFlops FLOPs, unless that
 // would leave too few runs.
-struct ForwardPlan {
-  ForwardPlan(const Sizes& z, Index panel_width)
+struct Im2colForwardTiling {
+  Im2colForwardTiling(const Im2colShape& z, Index panel_width)
       : width(panel_width), panels(ceil_div(z.pixels, width)), panels_per_chunk(1), chunks(0) {
     const double flops = 2.0 * static_cast<double>(z.kernels * z.depth * width);  // of a panel
     const auto wanted = static_cast<Index>(kChunkFlops / flops) + 1;
@@ -102,12 +102,12 @@ struct ForwardPlan {
   Index width, panels, panels_per_chunk, chunks;
 };
 
-Index thread_floats_forward(const Sizes& z, Index width) {
+Index thread_floats_forward(const Im2colShape& z, Index width) {
   return kPanels * width * z.block_depth + kPanels * width * z.kernels;
 }
 
 // Packs weights as tiles of [block length, tile height], for each group and block of the reduction.
-void pack_weights(const Sizes& z, const float* w, float* packed) {
+void pack_weights(const Im2colShape& z, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const RowTiles tiles(z.kernels, gemm.rows);
   parallel_for(z.groups * tiles.tiles, std::max<Index>(1, 32768 / (gemm.rows * z.depth)),
@@ -129,12 +129,12 @@ void pack_weights(const Sizes& z, const float* w, float* packed) {
 
 // Returns 0 for backward_data, which reads w^T in place.
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
-  const Sizes z(problem);
+  const Im2colShape z(problem);
   return direction == Direction::forward ? piece_bytes(z.groups * z.kernels * z.depth) : 0;
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  pack_weights(Sizes(args.problem), static_cast<const float*>(args.w),
+  pack_weights(Im2colShape(args.problem), static_cast<const float*>(args.w),
                static_cast<float*>(args.prepared));
 }
 
@@ -248,11 +248,11 @@ class Forward {
   }
 
   const Conv2dProblem& problem_;
-  const Sizes z_;
+  const Im2colShape z_;
   const ColumnMap map_;
   const GemmKernels gemm_;
   const ColumnKernels columns_;
-  const ForwardPlan plan_;
+  const Im2colForwardTiling plan_;
   const float* const x_;
   const float* const b_;
   float* const y_;
@@ -267,7 +267,7 @@ void forward(const Conv2dForwardArgs& args) { Forward(args).run(); }
 
 // Returns how many channels of x a chunk has: as many as fit, but so few that one image has chunks
 // for several threads. Channels are independent, so the chunk size does not change any sum.
-Index channels_at_once(const Conv2dProblem& problem, const Sizes& z) {
+Index channels_at_once(const Conv2dProblem& problem, const Im2colShape& z) {
   const Index fit = std::max<Index>(1, kColumnFloats / (z.taps * round_up(z.plane, 16)));
   const auto worth = static_cast<Index>(problem.nominal_flops() / kChunkFlops);
   const Index images = std::max<Index>(1, problem.n * z.groups);
@@ -279,7 +279,7 @@ Index channels_at_once(const Conv2dProblem& problem, const Sizes& z) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  const Sizes z(problem);
+  const Im2colShape z(problem);
   const ColumnMap map(problem);
   const GemmKernels& gemm = gemm_kernels.get();
   const ColumnKernels& kernels = column_kernels.get();
@@ -322,9 +322,10 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 // Cuts pixels into blocks; each is a part of one image or several whole images. Consecutive blocks
 // form a slice. A chunk computes the sums of one slice for one block of kernel rows. With several
 // slices each slice has its own copy of dw, and the copies are added in order.
-struct WeightPlan {
-  explicit WeightPlan(const Conv2dProblem& problem) : WeightPlan(problem, Sizes(problem)) {}
-  WeightPlan(const Conv2dProblem& problem, const Sizes& z)
+struct Im2colWeightTiling {
+  explicit Im2colWeightTiling(const Conv2dProblem& problem)
+      : Im2colWeightTiling(problem, Im2colShape(problem)) {}
+  Im2colWeightTiling(const Conv2dProblem& problem, const Im2colShape& z)
       : images(std::max<Index>(1, std::min(problem.n, kPixels / std::max<Index>(1, z.plane)))),
         parts(images > 1 ? 1 : ceil_div(z.plane, kPixels)),
         part_pixels(images > 1 ? z.plane : round_up(ceil_div(z.plane, parts), 16)),
@@ -347,7 +348,7 @@ struct WeightPlan {
   Index row_blocks, rows_at_once, slices = 1;
 };
 
-Index thread_floats_weight(const Conv2dProblem& problem, const WeightPlan& plan) {
+Index thread_floats_weight(const Conv2dProblem& problem, const Im2colWeightTiling& plan) {
   return (plan.rows_at_once * problem.s + (plan.images > 1 ? problem.k_per_group() : 0)) *
          plan.step;
 }
@@ -424,9 +425,9 @@ class BackwardWeight {
   }
 
   const Conv2dProblem& problem_;
-  const Sizes z_;
+  const Im2colShape z_;
   const ColumnMap map_;
-  const WeightPlan plan_;
+  const Im2colWeightTiling plan_;
   const ColumnKernels kernels_;
   const float* const x_;
   const float* const dy_;
@@ -452,7 +453,7 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 // planes add the cost of sums across lanes. The constants fit measurements from cases of a
 // microsecond to VGG.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
-  const Sizes z(problem);
+  const Im2colShape z(problem);
   const auto fmas = static_cast<double>(z.kernels);
   const auto pixels = static_cast<double>(z.plane);
   double share = direction == Direction::forward ? 0.85 : 0.8;
@@ -481,7 +482,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
-  const Sizes z(problem);
+  const Im2colShape z(problem);
   const auto threads = static_cast<std::size_t>(num_threads());
   if (direction == Direction::forward) {
     return threads * piece_bytes(thread_floats_forward(z, gemm_kernels.get().columns));
@@ -489,7 +490,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
   if (direction == Direction::backward_data) {
     return threads * piece_bytes(channels_at_once(problem, z) * z.taps * round_up(z.plane, 16));
   }
-  const WeightPlan plan(problem);
+  const Im2colWeightTiling plan(problem);
   return piece_bytes(plan.slices * z.groups * z.kernels * z.depth) +
          threads * piece_bytes(thread_floats_weight(problem, plan));
 }

@@ -42,9 +42,9 @@ using Index = std::int64_t;
 
 constexpr Index kPanelFloats = 64 * 1024;
 
-// Sizes of one group, and how many pixels, channels or kernel rows fill a panel.
-struct Sizes {
-  explicit Sizes(const Conv2dProblem& z)
+// Shape of one group, and how many pixels, channels or kernel rows fill a panel.
+struct EigenTiling {
+  explicit EigenTiling(const Conv2dProblem& z)
       : channels(z.c_per_group()),
         kernels(z.k_per_group()),
         taps(z.r * z.s),
@@ -69,7 +69,8 @@ struct Sizes {
 };
 
 std::size_t panel_bytes(const Conv2dProblem& problem, Direction direction) {
-  const auto floats = static_cast<std::size_t>(Sizes(problem).panel_floats(direction, problem.s));
+  const auto floats =
+      static_cast<std::size_t>(EigenTiling(problem).panel_floats(direction, problem.s));
   return ScratchArena::round_up(floats * sizeof(float));
 }
 
@@ -80,7 +81,7 @@ float* panel_of(void* workspace, const Conv2dProblem& problem, Direction directi
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  const Sizes z(problem);
+  const EigenTiling z(problem);
   const ColumnMap map(problem);
   const auto* const b = static_cast<const float*>(args.b);
   parallel_chunks(problem.n * problem.groups, [&](Index image, int thread) {  // n G + g
@@ -104,7 +105,7 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  const Sizes z(problem);
+  const EigenTiling z(problem);
   const ColumnMap map(problem);
   parallel_chunks(problem.n * problem.groups, [&](Index image, int thread) {  // n G + g
     const float* w =
@@ -123,7 +124,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  const Sizes z(problem);
+  const EigenTiling z(problem);
   const ColumnMap map(problem);
   const Index rows = z.channels * problem.r;
   const Index blocks = (rows + z.rows_at_once - 1) / z.rows_at_once;

@@ -63,7 +63,7 @@ constexpr Index kSlotBytes = Index{256} << 20;
 constexpr Index kPixelStep = 64;  // chunks and slots are multiples of it, so rows are aligned
 constexpr Index kChannelsPerThread = 4;
 
-// Sizes for the kernels; all fit into 32 bits, except the pixels of a whole tensor.
+// Shape for the kernels; all fit into 32 bits, except the pixels of a whole tensor.
 struct Geometry {
   explicit Geometry(const Conv2dProblem& z)
       : pixels(z.n * z.p() * z.q()),
@@ -205,8 +205,8 @@ __global__ void add_slots_kernel(const float* sums, int slots, Index count, bool
 
 // ---- how a problem is cut ----------------------------------------------------------------------
 
-struct Sizes {
-  explicit Sizes(const Conv2dProblem& z)
+struct Im2colCudaShape {
+  explicit Im2colCudaShape(const Conv2dProblem& z)
       : groups(z.groups),
         channels(z.c_per_group()),
         kernels(z.k_per_group()),
@@ -224,15 +224,15 @@ struct Sizes {
 };
 
 // Returns how many pixels a chunk has; all chunks are equal.
-Index forward_chunk(const Sizes& z) {
+Index forward_chunk(const Im2colCudaShape& z) {
   const Index most =
       std::max(kPixelStep, kColumnBytes / (z.rows * z.element) / kPixelStep * kPixelStep);
   const Index chunks = std::max<Index>(1, ceil_div(z.pixels, most));
   return round_up(ceil_div(z.pixels, chunks), kPixelStep);
 }
 
-struct DataPlan {  // backward_data: a chunk is some images, or some channels of one
-  explicit DataPlan(const Sizes& z, Index n) {
+struct Im2colDataTiling {  // backward_data: a chunk is some images, or some channels of one
+  explicit Im2colDataTiling(const Im2colCudaShape& z, Index n) {
     const Index plane_bytes = z.groups * z.taps * z.plane * Index(sizeof(float));
     const Index all = plane_bytes * z.channels;
     n = std::max<Index>(1, n);
@@ -248,8 +248,8 @@ struct DataPlan {  // backward_data: a chunk is some images, or some channels of
   Index images = 1, channels = 1;
 };
 
-struct WeightPlan {
-  explicit WeightPlan(const Sizes& z) {
+struct SlotTiling {
+  explicit SlotTiling(const Im2colCudaShape& z) {
     const Index dw = z.groups * z.kernels * z.depth * Index(sizeof(float));
     const Index most = forward_chunk(z);
     slots = std::clamp<Index>(most / kSlotPixels, 1, std::max<Index>(1, kSlotBytes / dw));
@@ -280,7 +280,7 @@ void make_columns(const Conv2dProblem& problem, const Chunk& chunk, const void* 
 template <class T>
 void forward_as(const Conv2dForwardArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  const Sizes z(problem);
+  const Im2colCudaShape z(problem);
   const Index most = forward_chunk(z);
   auto* const columns = static_cast<T*>(args.workspace);  // [C R S][pixels]
   auto* const sums = reinterpret_cast<float*>(static_cast<std::byte*>(args.workspace) +
@@ -311,8 +311,8 @@ void forward_as(const Conv2dForwardArgs& args) {
 template <class T>
 void backward_data_as(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  const Sizes z(problem);
-  const DataPlan plan(z, problem.n);
+  const Im2colCudaShape z(problem);
+  const Im2colDataTiling plan(z, problem.n);
   const auto* const w = static_cast<const T*>(args.w);
   const Index slot = round_up(plan.images * z.plane, kPixelStep);
   auto* const pixels = static_cast<T*>(args.workspace);  // [K][pixels]
@@ -352,8 +352,8 @@ void backward_data_as(const Conv2dBackwardDataArgs& args) {
 template <class T>
 void backward_weight_as(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& problem = args.problem;
-  const Sizes z(problem);
-  const WeightPlan plan(z);
+  const Im2colCudaShape z(problem);
+  const SlotTiling plan(z);
   const Index count = z.groups * z.kernels * z.depth;
   auto* memory = static_cast<std::byte*>(args.workspace);
   auto* const columns = reinterpret_cast<T*>(memory);  // [slot][C R S][pixels of a slot]
@@ -416,15 +416,15 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 // Kernels that gather, or that write single elements, are far slower than a copy.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   using device_time::number;
-  const Sizes z(problem);
+  const Im2colCudaShape z(problem);
   const bool data = direction == Direction::backward_data;
   const bool weight = direction == Direction::backward_weight;
   const double element = number(z.element);
   const double columns = number(z.rows) * number(z.pixels) * (data ? sizeof(float) : element);
   const double y = number(problem.k) * number(z.pixels) * element;
   const double x = number(problem.x_shape().numel()) * element;
-  const DataPlan plan(z, problem.n);
-  const WeightPlan slots(z);
+  const Im2colDataTiling plan(z, problem.n);
+  const SlotTiling slots(z);
   const Index at_once = weight ? slots.chunk() : forward_chunk(z);
   const Index chunks = data ? ceil_div(problem.n, plan.images) * ceil_div(z.channels, plan.channels)
                             : ceil_div(z.pixels, at_once);
@@ -458,19 +458,19 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
-  const Sizes z(problem);
+  const Im2colCudaShape z(problem);
   const Index f32 = sizeof(float);
   if (direction == Direction::forward) {
     const Index most = forward_chunk(z);
     return bytes_of(z.rows * most, z.element) + bytes_of(problem.k * most, f32);
   }
   if (direction == Direction::backward_data) {
-    const DataPlan plan(z, problem.n);
+    const Im2colDataTiling plan(z, problem.n);
     const Index slot = round_up(plan.images * z.plane, kPixelStep);
     return bytes_of(problem.k * slot, z.element) +
            bytes_of(z.groups * plan.channels * z.taps * slot, f32);
   }
-  const WeightPlan plan(z);
+  const SlotTiling plan(z);
   return bytes_of(z.rows * plan.chunk(), z.element) +
          bytes_of(problem.k * plan.chunk(), z.element) +
          bytes_of(plan.slots * z.groups * z.kernels * z.depth, f32);

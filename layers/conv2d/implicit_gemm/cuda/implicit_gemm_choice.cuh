@@ -21,9 +21,10 @@ inline constexpr double kMaxPartBytes = 256e6;
 
 inline int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-class Plan {
+class ImplicitGemmTiling {
  public:
-  Plan(const Conv2dProblem& problem, Direction direction) : z(problem), direction_(direction) {
+  ImplicitGemmTiling(const Conv2dProblem& problem, Direction direction)
+      : z(problem), direction_(direction) {
     const bool forward = direction == Direction::forward;
     rows = narrow(direction == Direction::backward_data ? z.c_per_group() : z.k_per_group());
     channels = narrow(direction == Direction::backward_data ? z.k_per_group() : z.c_per_group());
@@ -122,12 +123,12 @@ class Plan {
       for (int i = 0; i < phases_h * phases_w; ++i) {
         const Line& a = high[i / phases_w];
         const Line& b = wide[i % phases_w];
-        const double of_phase =
+        const double phase_tiles =
             row_tiles * ceil_div(narrow(z.n * a.outputs * b.outputs), candidate.columns);
-        tiles += of_phase;
-        const int of_tile = blocks_of(a.taps, b.taps, pieces);
-        steps += of_phase * of_tile;
-        if (of_phase > 0) longest = std::max(longest, of_tile);
+        tiles += phase_tiles;
+        const int tile_steps = blocks_of(a.taps, b.taps, pieces);
+        steps += phase_tiles * tile_steps;
+        if (phase_tiles > 0) longest = std::max(longest, tile_steps);
       }
     }
     if (tiles == 0 || most_steps == 0) tiles = steps = longest = 1;

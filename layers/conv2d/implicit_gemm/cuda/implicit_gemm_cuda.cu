@@ -89,7 +89,7 @@ struct Pieces {
 // order of the reduction, the maxima that determine the scale of f32, and the table of offsets.
 struct PreparedLayout {
   PreparedLayout() = default;
-  PreparedLayout(const Plan& plan, const void* memory) {
+  PreparedLayout(const ImplicitGemmTiling& plan, const void* memory) {
     Pieces pieces(const_cast<void*>(memory));
     if (plan.z.dtype == DType::f32) {
       maxima = {reinterpret_cast<unsigned*>(pieces.take(kMaximaBlocks / 4)),
@@ -117,7 +117,7 @@ std::int64_t stored_count(const Conv2dProblem& z, const Shape& images) {
 // `other` are in the prepared block. f32 weights that were not prepared are packed in the
 // workspace. Their maxima follow those of the image, so that one launch finds the maxima of both.
 struct Layout {
-  Layout(const Plan& plan, Direction direction, void* memory, const void* prepared) {
+  Layout(const ImplicitGemmTiling& plan, Direction direction, void* memory, const void* prepared) {
     const Conv2dProblem& z = plan.z;
     Pieces pieces(memory);
     const auto take_pieces = [&](std::int64_t count) { return pieces.take(count); };
@@ -164,15 +164,16 @@ struct Layout {
 };
 
 // Finds the maximum of one tensor, or of two tensors whose maxima are stored one after the other.
-void find_maxima(const Plan& plan, const Maxima& of_a, const void* a, std::int64_t a_count,
-                 int b_blocks = 0, const void* b = nullptr, std::int64_t b_count = 0) {
+void find_maxima(const ImplicitGemmTiling& plan, const Maxima& a_maxima, const void* a,
+                 std::int64_t a_count, int b_blocks = 0, const void* b = nullptr,
+                 std::int64_t b_count = 0) {
   if (plan.z.dtype != DType::f32) return;
   launch(maxima_kernel<kMaximaThreads>,
-         {.grid = dim3(static_cast<unsigned>(of_a.count + b_blocks)),
+         {.grid = dim3(static_cast<unsigned>(a_maxima.count + b_blocks)),
           .block = dim3(kMaximaThreads),
           .overlaps_previous = true},
-         static_cast<const float*>(a), a_count, of_a.count, static_cast<const float*>(b), b_count,
-         const_cast<unsigned*>(of_a.bits));
+         static_cast<const float*>(a), a_count, a_maxima.count, static_cast<const float*>(b),
+         b_count, const_cast<unsigned*>(a_maxima.bits));
 }
 
 LaunchShape sums_shape(std::int64_t count) {
@@ -182,7 +183,7 @@ LaunchShape sums_shape(std::int64_t count) {
 }
 
 // `writes_unscale` is true for the pass that runs when the maxima of both operands are known.
-PackPixels pack_of(const Plan& plan, const Layout& at, const void* from, int channels,
+PackPixels pack_of(const ImplicitGemmTiling& plan, const Layout& at, const void* from, int channels,
                    std::int64_t area, bool other, bool writes_unscale) {
   return {.from = from,
           .to = const_cast<uint4*>(other ? at.other : at.pixels),
@@ -197,7 +198,7 @@ PackPixels pack_of(const Plan& plan, const Layout& at, const void* from, int cha
           .unscale = writes_unscale ? at.unscale : nullptr};
 }
 
-void run_pack(const Plan& plan, const PackPixels& pack) {
+void run_pack(const ImplicitGemmTiling& plan, const PackPixels& pack) {
   if (plan.is_last()) {
     const std::int64_t pieces = plan.pixel_pieces(pack.pieces, pack.area);
     const LaunchShape by_pieces = sums_shape(pieces);
@@ -209,14 +210,15 @@ void run_pack(const Plan& plan, const PackPixels& pack) {
 }
 
 // Packs pixels, unless the product can read them as they are stored.
-void pack_pixels(const Plan& plan, Layout& at, const void* from, int channels, std::int64_t area) {
+void pack_pixels(const ImplicitGemmTiling& plan, Layout& at, const void* from, int channels,
+                 std::int64_t area) {
   if (plan.is_packed()) {
     at.pixels = static_cast<const uint4*>(from);
   } else {
     run_pack(plan, pack_of(plan, at, from, channels, area, false, true));
   }
 }
-void pack_both(const Plan& plan, Layout& at, const void* x, const void* dy) {
+void pack_both(const ImplicitGemmTiling& plan, Layout& at, const void* x, const void* dy) {
   const Conv2dProblem& z = plan.z;
   if (plan.is_packed()) {
     at.pixels = static_cast<const uint4*>(x);
@@ -233,7 +235,8 @@ void pack_both(const Plan& plan, Layout& at, const void* x, const void* dy) {
                    : launch_pack_two<float, 1>(first, second, z.n);
 }
 
-void pack_weights(const Plan& plan, const PreparedLayout& at, const void* from, bool backward) {
+void pack_weights(const ImplicitGemmTiling& plan, const PreparedLayout& at, const void* from,
+                  bool backward) {
   PackWeights pack{.from = from,
                    .to = at.weights,
                    .plane = at.plane,
@@ -276,7 +279,7 @@ void pack_weights(const Plan& plan, const PreparedLayout& at, const void* from, 
 }
 
 // Runs forward or backward_data: `out` = weights x pixels.
-void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out,
+void run_gather(const ImplicitGemmTiling& plan, const Layout& at, const Finish& end, void* out,
                 std::int64_t out_width, std::int64_t out_area) {
   const Conv2dProblem& z = plan.z;
   const Instance& by = *plan.instance;
@@ -341,7 +344,7 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
 }
 
 // Runs backward_weight: computes the parts dy x pixels, then adds them.
-void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
+void run_weight(const ImplicitGemmTiling& plan, const Layout& at, void* dw, bool accumulate) {
   const Conv2dProblem& z = plan.z;
   const Instance& by = *plan.instance;
   const int row_tiles = ceil_div(plan.rows, by.rows);
@@ -382,13 +385,13 @@ void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
 // ---- weights -----------------------------------------------------------------------------------
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  return PreparedLayout(Plan(z, direction), nullptr).bytes;
+  return PreparedLayout(ImplicitGemmTiling(z, direction), nullptr).bytes;
 }
 
 // f32 is scaled and split into high and low parts (implicit_gemm_plan.h); fp16/bf16 are only
 // reordered.
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  const Plan plan(args.problem, args.direction);
+  const ImplicitGemmTiling plan(args.problem, args.direction);
   const PreparedLayout at(plan, args.prepared);
   find_maxima(plan, at.maxima, args.w, args.problem.w_shape().numel());
   pack_weights(plan, at, args.w, args.direction == Direction::backward_data);
@@ -400,8 +403,8 @@ bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return z.dtype !
 // ---- the three directions ----------------------------------------------------------------------
 
 // Packs the image, and also the weights `w` where they were not prepared.
-void pack_factors(const Plan& plan, Layout& at, Direction direction, const void* image,
-                  const void* w, const void* prepared) {
+void pack_factors(const ImplicitGemmTiling& plan, Layout& at, Direction direction,
+                  const void* image, const void* w, const void* prepared) {
   const Conv2dProblem& z = plan.z;
   const bool forward = direction == Direction::forward;
   const std::int64_t count = stored_count(z, forward ? z.x_shape() : z.y_shape());
@@ -416,7 +419,7 @@ void pack_factors(const Plan& plan, Layout& at, Direction direction, const void*
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Plan plan(z, Direction::forward);
+  const ImplicitGemmTiling plan(z, Direction::forward);
   Layout at(plan, Direction::forward, args.workspace, args.prepared);
   pack_factors(plan, at, Direction::forward, args.x, args.w, args.prepared);
   run_gather(plan, at, {args.b, args.epilogue.residual, args.epilogue.relu}, args.y, z.q(),
@@ -425,7 +428,7 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Plan plan(z, Direction::backward_data);
+  const ImplicitGemmTiling plan(z, Direction::backward_data);
   Layout at(plan, Direction::backward_data, args.workspace, args.prepared);
   pack_factors(plan, at, Direction::backward_data, args.dy, args.w, args.prepared);
   run_gather(plan, at, {}, args.dx, z.w, z.h * z.w);
@@ -433,7 +436,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Plan plan(z, Direction::backward_weight);
+  const ImplicitGemmTiling plan(z, Direction::backward_weight);
   Layout at(plan, Direction::backward_weight, args.workspace, nullptr);
   find_maxima(plan, at.maxima, args.x, stored_count(z, z.x_shape()), at.other_maxima.count, args.dy,
               stored_count(z, z.y_shape()));
@@ -513,7 +516,7 @@ constexpr double kPhaseLaunches = 0.37;  // a grid that has tiles of several pha
 // Expresses the estimated time of the product as a share of the tensor cores' peak. f32 is compared
 // with the TF32 peak. fp16 has twice that rate, so three fp16 products count as 1.5.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const Plan plan(z, direction);
+  const ImplicitGemmTiling plan(z, direction);
   const bool f32 = z.dtype == DType::f32;
   const auto element = static_cast<double>(size_of(z.dtype));
   const auto elements = [](const Shape& shape) { return static_cast<double>(shape.numel()); };
@@ -558,7 +561,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  return Layout(Plan(z, direction), direction, nullptr, nullptr).bytes;
+  return Layout(ImplicitGemmTiling(z, direction), direction, nullptr, nullptr).bytes;
 }
 
 const Conv2dAlgorithm kAlgorithm{

@@ -16,7 +16,7 @@ namespace convscope::implicit_gemm {
 // more taps, whose elements are farther apart. A thread that adds parts reads sixteen at a time.
 inline constexpr double kLastGrid = 0.87, kLastStoreUs = 8.4e-6, kLastApartUs = 12.5e-6;
 inline constexpr double kLastSumUs = 1.1, kSixteenPartsUs = 0.77;
-inline double last_weight_us(const Plan& plan) {
+inline double last_weight_us(const ImplicitGemmTiling& plan) {
   const auto numbers = static_cast<double>(plan.out_count);
   const double sums_us = 2 * 4 * numbers * plan.splits / kPartBytesPerUs;
   const double grid_us = plan.us - numbers / kWeightPerUs - kPartsUs - sums_us;
@@ -27,7 +27,7 @@ inline double last_weight_us(const Plan& plan) {
 
 // Returns how many bytes of plain traffic take as long as packing one byte of w. The factor depends
 // on the number of taps, and on whether w is read in order or as single, distant elements.
-inline double pack_bytes(const Plan& plan, Direction direction) {
+inline double pack_bytes(const ImplicitGemmTiling& plan, Direction direction) {
   const bool forward = direction == Direction::forward;
   const bool few = plan.z.r * plan.z.s <= kTurnTaps;
   if (!plan.is_packed()) return forward && few ? 0.8 : 1.5;
@@ -39,18 +39,18 @@ inline double pack_bytes(const Plan& plan, Direction direction) {
 // slower. Prepared weights save the packing itself, and further time where some SMs have no block
 // and where parts are added.
 inline constexpr double kGapsTimes = 1.09, kFewBlocksUs = 0.8, kSummedUs = 0.5;
-inline double gaps_times(const Plan& plan, Direction direction) {
+inline double gaps_times(const ImplicitGemmTiling& plan, Direction direction) {
   const Conv2dProblem& z = plan.z;
   const bool gaps = z.stride_h * z.stride_w * z.dilation_h * z.dilation_w > 1 && z.r * z.s > 1;
   return plan.is_packed() && direction == Direction::forward && gaps ? kGapsTimes : 1;
 }
-inline double prepared_us(const Plan& plan) {
+inline double prepared_us(const ImplicitGemmTiling& plan) {
   return (plan.blocks <= cuda_device_facts().multiprocessors ? kFewBlocksUs : 0) +
          (plan.splits > 1 ? kSummedUs : 0);
 }
 
 // Returns the bytes of the problem that are read or written. Packed tensors are read whole.
-inline double seen_bytes(const Plan& plan, Direction direction) {
+inline double seen_bytes(const ImplicitGemmTiling& plan, Direction direction) {
   const Conv2dProblem& z = plan.z;
   if (!plan.is_packed() || direction == Direction::backward_data) return z.nominal_bytes();
   return z.nominal_bytes() - (1 - seen_part_of_x(z)) * static_cast<double>(z.x_shape().numel()) *

@@ -78,7 +78,7 @@ Machine machine() {
 struct Plans {
   Conv2dProblem as_run;
   GatherPlan gather;
-  WeightPlan weight;
+  TmaWeightTiling weight;
   // For f32 images: `from_f32` is a tiling that reads f32 directly, at half the rate of the tensor
   // cores, without passes that make fp16 operands. `reads_f32` tells whether `from_f32` takes less
   // time when the caller passes no fp16 operands.

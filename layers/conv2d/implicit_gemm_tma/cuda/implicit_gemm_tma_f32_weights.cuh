@@ -78,8 +78,8 @@ struct TurnBlock {
 #pragma unroll 8
     for (int i = static_cast<int>(threadIdx.x); i < real_k * row; i += kTurnThreads) {
       const int k = whole ? z.by_row.divide(i) : i / row;
-      const int of_row = i - k * row;
-      turned[k * z.pitch + of_row] = from[k * apart + of_row];
+      const int row_element = i - k * row;
+      turned[k * z.pitch + row_element] = from[k * apart + row_element];
     }
   }
 };

@@ -67,8 +67,8 @@ __global__ __launch_bounds__(kTurnThreads) void pack_and_turn_kernel(
     return half_tiles::pack_pixels<float, 2, kChannelsLog2>(image, block, shared);
   }
   const int wide = weights.shape.blocks_of_c();
-  const int of_weights = block - blocks_of_image;
-  turn_halves(weights, of_weights % wide, of_weights / wide, shared);
+  const int weight_block = block - blocks_of_image;
+  turn_halves(weights, weight_block % wide, weight_block / wide, shared);
 }
 
 #if defined(CONVSCOPE_MATRIX_STEP)

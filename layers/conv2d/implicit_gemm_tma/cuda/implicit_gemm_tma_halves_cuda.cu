@@ -96,7 +96,7 @@ std::shared_ptr<const GatherPlan> plan_of(const Conv2dProblem& z, Direction dire
 // Tiling of backward_weight. A 1x1 kernel without stride and padding is tiled as one row of pixels.
 struct WeightPlans {
   Conv2dProblem as_run;
-  WeightPlan plan;
+  TmaWeightTiling plan;
 };
 std::shared_ptr<const WeightPlans> weight_plan_of(const Conv2dProblem& z) {
   static KeptPlans<WeightPlans> kept;
@@ -163,7 +163,7 @@ struct GatherWork {
 
 // Workspace of backward_weight: x, dy, and the parts of the sum.
 struct WeightWork {
-  WeightWork(const Conv2dProblem& z, const WeightPlan& plan, void* memory)
+  WeightWork(const Conv2dProblem& z, const TmaWeightTiling& plan, void* memory)
       : x(halves_of_image(z.x_shape(), memory)),
         dy(halves_of_image(z.y_shape(), behind(memory, x.bytes))),
         parts(reinterpret_cast<float*>(behind(memory, x.bytes + dy.bytes))),
@@ -239,15 +239,15 @@ half_tiles::PackPixels pack_of(const Halves& to, const Halves& other, const Shap
 }
 void pack_and_turn(const half_tiles::PackPixels& image, std::int64_t images,
                    const TurnHalves& weights) {
-  const std::int64_t of_image = half_tiles::blocks_of(image, images);
-  const std::int64_t all = of_image + static_cast<std::int64_t>(weights.shape.blocks_of_c()) *
+  const std::int64_t image_blocks = half_tiles::blocks_of(image, images);
+  const std::int64_t all = image_blocks + static_cast<std::int64_t>(weights.shape.blocks_of_c()) *
                                           weights.shape.blocks_of_k();
   half_tiles::with_channels_log2(image.channels_log2, [&](auto log2) {
     launch(pack_and_turn_kernel<decltype(log2)::value>,
            {.grid = dim3(static_cast<unsigned>(all)),
             .block = dim3(kTurnThreads),
             .overlaps_previous = true},
-           image, narrow(of_image), weights);
+           image, narrow(image_blocks), weights);
   });
 }
 
@@ -372,7 +372,7 @@ double launches_of(double us) { return us * 1e-6 / kUnmeasuredGpu.launch_seconds
 Conv2dCost cost_of_weight(const Conv2dProblem& z) {
   using device_time::number;
   const std::shared_ptr<const WeightPlans> kept = weight_plan_of(z);
-  const WeightPlan& plan = kept->plan;
+  const TmaWeightTiling& plan = kept->plan;
   const double us = std::max(1.0, plan.us - plan.launch_us) * kAsOthersInWeight;
   const double flops = z.nominal_flops() * 1.5;  // fp16 runs at twice the rate of TF32
   const double passes =

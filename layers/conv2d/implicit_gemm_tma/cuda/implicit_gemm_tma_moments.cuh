@@ -72,12 +72,12 @@ __device__ inline void add_moments(const bool (&valid)[2 * V::kTiles],
   for (int row = 0; row < kRows; ++row) count += valid[row] ? 1.0f : 0.0f;
   // With no valid row the sum is 0.
   const float share = count > 3 ? 0.25f : count > 2 ? 1.0f / 3 : count > 1 ? 0.5f : 1.0f;
-  MomentShares of_lanes[3];
+  MomentShares lane_shares[3];
 #pragma unroll
   for (int i = 0; i < 3; ++i) {
-    of_lanes[i] = shares_of(count, __shfl_xor_sync(kAllLanes, count, 16 >> i));
+    lane_shares[i] = shares_of(count, __shfl_xor_sync(kAllLanes, count, 16 >> i));
   }
-  const MomentShares of_tile = shares_of(own.count, count);
+  const MomentShares tile_shares = shares_of(own.count, count);
 #pragma unroll
   for (int i = 0; i < WarpMoments<V>::kOwn; ++i) {
     float mean[8], squares[8];
@@ -106,10 +106,10 @@ __device__ inline void add_moments(const bool (&valid)[2 * V::kTiles],
       squares[c] = spread.x;
       squares[c + 1] = spread.y;
     }
-    merge_lanes<4>(mean, squares, of_lanes[0]);
-    merge_lanes<2>(mean, squares, of_lanes[1]);
-    merge_lanes<1>(mean, squares, of_lanes[2]);
-    merge_moments(own.mean[i], own.squares[i], mean[0], squares[0], of_tile);
+    merge_lanes<4>(mean, squares, lane_shares[0]);
+    merge_lanes<2>(mean, squares, lane_shares[1]);
+    merge_lanes<1>(mean, squares, lane_shares[2]);
+    merge_moments(own.mean[i], own.squares[i], mean[0], squares[0], tile_shares);
   }
 }
 

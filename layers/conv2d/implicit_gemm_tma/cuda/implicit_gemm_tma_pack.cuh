@@ -69,9 +69,9 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
       w + (static_cast<std::int64_t>(first_k) * z.real_channels + first_c) * z.kernel;
   const auto place = [&](int number, In value) {
     const int row = rows == 1 ? 0 : z.by_row.divide(number);
-    const int of_row = number - row * row_numbers;
-    const int c = z.by_kernel.divide(of_row);
-    turned[row * row_halves + (of_row - c * z.kernel) * z.pitch + c] =
+    const int row_element = number - row * row_numbers;
+    const int c = z.by_kernel.divide(row_element);
+    turned[row * row_halves + (row_element - c * z.kernel) * z.pitch + c] =
         from_float<Half>(to_float(value));
   };
   const int numbers = rows * row_numbers;
@@ -148,11 +148,12 @@ __global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
     const int tap = rest / 2;
     const int piece = 2 * pair + rest % 2;
     if (piece >= pieces) continue;
-    const float* const of_tap = numbers + piece * 8 * z.kernel + tap;
+    const float* const tap_values = numbers + piece * 8 * z.kernel + tap;
     unsigned words[4];
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      words[c] = pair_from_floats<Half>(of_tap[2 * c * z.kernel], of_tap[(2 * c + 1) * z.kernel]);
+      words[c] =
+          pair_from_floats<Half>(tap_values[2 * c * z.kernel], tap_values[(2 * c + 1) * z.kernel]);
     }
     *reinterpret_cast<uint4*>(packed + (k * z.kernel + tap) * z.channels + first_c + piece * 8) =
         make_uint4(words[0], words[1], words[2], words[3]);

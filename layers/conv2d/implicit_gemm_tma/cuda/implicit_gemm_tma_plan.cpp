@@ -196,7 +196,7 @@ struct GatherSearch {
     for (int i = 0; i < geometry.phases_h * geometry.phases_w; ++i) {
       const Line& high = geometry.high[i / geometry.phases_w];
       const Line& wide = geometry.wide[i % geometry.phases_w];
-      const int of_phase = ceil_div(high.outputs, height) * ceil_div(wide.outputs, width) * tiles_n;
+      const int in_phase = ceil_div(high.outputs, height) * ceil_div(wide.outputs, width) * tiles_n;
       const int taps = high.taps * wide.taps;
       const int groups = count_groups(high, sharing == Sharing::patch) *
                          count_groups(wide, sharing != Sharing::tap);
@@ -219,14 +219,14 @@ struct GatherSearch {
                0.15 * std::min(products, rows_cycles) + taps * chunks * kStepCycles;
       };
       const double cycles = cycles_with(patch_rows + weight_cycles);
-      const double of_last = last_chunk_part(depth, chunk_of(shape));
+      const double last_part = last_chunk_part(depth, chunk_of(shape));
       const double algorithm_cycles =
-          cycles_with(patch_rows * of_last +
-                      weight_cycles * (is_across() ? last_chunk_part(columns, 64) : of_last));
-      tiles += of_phase;
-      cycles_all += cycles * of_phase;
+          cycles_with(patch_rows * last_part +
+                      weight_cycles * (is_across() ? last_chunk_part(columns, 64) : last_part));
+      tiles += in_phase;
+      cycles_all += cycles * in_phase;
       cycles_most = std::max(cycles_most, cycles);
-      algorithm_all += algorithm_cycles * of_phase;
+      algorithm_all += algorithm_cycles * in_phase;
       algorithm_most = std::max(algorithm_most, algorithm_cycles);
       if (taps > 0) fewest_patches = std::min(fewest_patches, groups * chunks);
     }
@@ -353,7 +353,7 @@ struct WeightSearch {
   int planes;  // of operands; 2: high and low planes of f32
   Geometry geometry;
   int k_channels, c_channels;
-  WeightPlan best;
+  TmaWeightTiling best;
 
   int pitch_of_lines(const Extents& extents, int width) const {
     return pitch_of(geometry.wide[0], 1, narrow(z.w), extents.w, width);
@@ -364,7 +364,7 @@ struct WeightSearch {
 
   void consider(int shape_index, Sharing sharing, const Extents& extents, const TapSets& taps,
                 int width, int height, int images, bool apart) {
-    WeightPlan plan;
+    TmaWeightTiling plan;
     plan.shape = shape_index;
     plan.planes = planes;
     const WeightShape& shape = shape_of(plan);
@@ -575,7 +575,7 @@ GatherPlan plan_halves(const Conv2dProblem& z, Direction direction, const Machin
 
 namespace {
 
-WeightPlan weight_plan_of(const Conv2dProblem& z, const Machine& machine, int planes) {
+TmaWeightTiling weight_plan_of(const Conv2dProblem& z, const Machine& machine, int planes) {
   WeightSearch search{.z = z,
                       .machine = machine,
                       .planes = planes,
@@ -589,11 +589,11 @@ WeightPlan weight_plan_of(const Conv2dProblem& z, const Machine& machine, int pl
 
 }  // namespace
 
-WeightPlan plan_weight(const Conv2dProblem& z, const Machine& machine) {
+TmaWeightTiling plan_weight(const Conv2dProblem& z, const Machine& machine) {
   return weight_plan_of(z, machine, 1);
 }
 
-WeightPlan plan_weight_halves(const Conv2dProblem& z, const Machine& machine) {
+TmaWeightTiling plan_weight_halves(const Conv2dProblem& z, const Machine& machine) {
   return weight_plan_of(z, machine, 2);
 }
 

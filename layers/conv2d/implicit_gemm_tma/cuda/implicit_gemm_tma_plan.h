@@ -81,7 +81,7 @@ inline constexpr WeightShape kHalvesWeightShapes[] = {{64, 2, 26}, {32, 4, 22}, 
 
 constexpr int kSumFours = 1024;  // sums of four channels in a block of the last pass
 
-struct WeightPlan {
+struct TmaWeightTiling {
   int shape = 0;   // index into kWeightShapes; two planes: kHalvesWeightShapes
   int planes = 1;  // 2: high and low parts, three products
   Sharing sharing = Sharing::tap;
@@ -100,10 +100,11 @@ struct WeightPlan {
   double algorithm_us = 0;
   TapSets taps;
 };
-CONVSCOPE_API WeightPlan plan_weight(const Conv2dProblem& problem, const Machine& machine);
+CONVSCOPE_API TmaWeightTiling plan_weight(const Conv2dProblem& problem, const Machine& machine);
 // Plans f32 in full precision, as high and low parts.
-CONVSCOPE_API WeightPlan plan_weight_halves(const Conv2dProblem& problem, const Machine& machine);
-inline const WeightShape& shape_of(const WeightPlan& plan) {
+CONVSCOPE_API TmaWeightTiling plan_weight_halves(const Conv2dProblem& problem,
+                                                 const Machine& machine);
+inline const WeightShape& shape_of(const TmaWeightTiling& plan) {
   return plan.planes == 2 ? kHalvesWeightShapes[plan.shape] : kWeightShapes[plan.shape];
 }
 

@@ -88,8 +88,8 @@ struct WeightOperands {
   bool accumulate = false;
 };
 void (*halves_weight_kernel(int shape))(WeightGather);  // index into kHalvesWeightShapes
-std::int64_t weight_parts(const Conv2dProblem& problem, const WeightPlan& plan);
-void run_weight(const Conv2dProblem& problem, const WeightPlan& plan,
+std::int64_t weight_parts(const Conv2dProblem& problem, const TmaWeightTiling& plan);
+void run_weight(const Conv2dProblem& problem, const TmaWeightTiling& plan,
                 const WeightOperands& operands);
 
 }  // namespace convscope::implicit_gemm_tma

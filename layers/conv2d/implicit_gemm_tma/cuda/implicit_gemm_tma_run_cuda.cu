@@ -240,11 +240,12 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
   with_half(z, [&](auto half) { launch(sum_gathered_kernel<decltype(half)>, sums, gather); });
 }
 
-std::int64_t weight_parts(const Conv2dProblem& z, const WeightPlan& plan) {
+std::int64_t weight_parts(const Conv2dProblem& z, const TmaWeightTiling& plan) {
   return plan.direct ? 0 : plan.splits * packed_count(z);
 }
 
-void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const WeightOperands& operands) {
+void run_weight(const Conv2dProblem& z, const TmaWeightTiling& plan,
+                const WeightOperands& operands) {
   const auto& [x, dy, low_x, low_dy, unscale, parts, dw, accumulate] = operands;
   const bool halves = plan.planes == 2;  // f32 as two planes
   const WeightShape& shape = shape_of(plan);

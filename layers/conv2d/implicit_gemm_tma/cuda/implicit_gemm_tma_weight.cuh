@@ -136,19 +136,19 @@ __global__ __launch_bounds__(kWeightThreads,
   const int thread = static_cast<int>(threadIdx.x);
   // Products also read the rows after a box and multiply them by zeros, so these rows must be
   // finite. One warp clears them for each box.
-  const int of_errors = z.k_blocks * V::kPlanes;
+  const int error_boxes = z.k_blocks * V::kPlanes;
   const int boxes =
-      of_errors + (z.stage_bytes - of_errors * z.depth * kTileRowBytes) / z.pixels_stage_bytes;
+      error_boxes + (z.stage_bytes - error_boxes * z.depth * kTileRowBytes) / z.pixels_stage_bytes;
   const int warp = thread / 32;
   for (int i = warp; i < z.stages * boxes; i += kWeightThreads / 32) {
     const int stage = i / boxes;
     const int box = i - stage * boxes;
-    const bool errors = box < of_errors;
+    const bool errors = box < error_boxes;
     unsigned char* const from =
         stages + stage * z.stage_bytes +
         (errors ? box * z.depth * kTileRowBytes + z.errors_bytes
-                : of_errors * z.depth * kTileRowBytes + (box - of_errors) * z.pixels_stage_bytes +
-                      z.pixels_bytes);
+                : error_boxes * z.depth * kTileRowBytes +
+                      (box - error_boxes) * z.pixels_stage_bytes + z.pixels_bytes);
     const int bytes =
         errors ? z.depth * kTileRowBytes - z.errors_bytes : z.pixels_stage_bytes - z.pixels_bytes;
     for (int at = 16 * (thread % 32); at < bytes; at += 512) {
@@ -242,9 +242,9 @@ __global__ __launch_bounds__(kWeightThreads,
 #pragma unroll
     for (int i = 0; i < V::kSlots; ++i) {
       const int slot = warp_group + i * kWeightGroups;
-      const int of_tap = slot / z.tap_count;
-      const int tap = first_tap + slot - of_tap * z.tap_count;
-      const int a = of_tap / z.c_blocks, b = of_tap - a * z.c_blocks;
+      const int block_pair = slot / z.tap_count;
+      const int tap = first_tap + slot - block_pair * z.tap_count;
+      const int a = block_pair / z.c_blocks, b = block_pair - a * z.c_blocks;
       const bool valid = slot < all_slots && tap < last_tap;
       slot_tap[i] = valid ? tap : -1;
       first_k_of[i] = 64 * a, first_c_of[i] = V::kColumns * b;

@@ -53,9 +53,9 @@ struct Int8Chain::Stage {
 
   std::size_t weight_bytes() const {
     const Index padded = z.columns ? z.k : round_up(z.k, kChannelBlock);
-    const Index of_channel = z.columns ? z.taps : z.r * z.row_quads;
+    const Index channel_weights = z.columns ? z.taps : z.r * z.row_quads;
     return ScratchArena::round_up(
-        static_cast<std::size_t>(padded * of_channel * kernels.weight_bytes + kBehind));
+        static_cast<std::size_t>(padded * channel_weights * kernels.weight_bytes + kBehind));
   }
   std::size_t factor_bytes() const { return OutputFactors::bytes(channels()); }
   std::size_t channel_bytes() const {

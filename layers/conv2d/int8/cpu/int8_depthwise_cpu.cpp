@@ -55,13 +55,14 @@ Int8Window window_of(const Conv2dProblem& z) {
   return best;
 }
 
-struct Plan {
-  explicit Plan(const Conv2dProblem& problem) : z(problem), window(window_of(problem)) {
+struct Int8DepthwiseTiling {
+  explicit Int8DepthwiseTiling(const Conv2dProblem& problem)
+      : z(problem), window(window_of(problem)) {
     blocks = ceil_div(z.c, kChannelBlock);
-    const Index of_y = round_up(z.q(), Index{window.shared});
+    const Index y_columns = round_up(z.q(), Index{window.shared});
     // Pixels of a padded row: the image with its border, but at least what the last window reads.
     width = std::max(z.w + z.pad_left + z.pad_right,
-                     (of_y - window.shared) * z.stride_w + 4 * window.groups);
+                     (y_columns - window.shared) * z.stride_w + 4 * window.groups);
     const Index high = (z.r - 1) * z.dilation_h + 1;
     const auto room = static_cast<Index>(cache_sizes().l1 / 2) / (width * kChannelBlock);
     rows_at_once = std::clamp<Index>((room - high) / z.stride_h + 1, 1, z.p());
@@ -105,20 +106,21 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
-  const Plan plan(z);
+  const Int8DepthwiseTiling plan(z);
   // Work of a pixel, in units of one vector product: the windows, and the epilogue.
-  const double of_pixel = static_cast<double>(z.r) * plan.window.groups *
-                              (3.0 + plan.window.shared) / plan.window.shared +
-                          9;
+  const double pixel_products = static_cast<double>(z.r) * plan.window.groups *
+                                    (3.0 + plan.window.shared) / plan.window.shared +
+                                9;
   const double textbook = static_cast<double>(z.r * z.s) / kQuad;
-  const double share = int8_depthwise_kernels.get().lanes == 1 ? 0.1 : 0.8 * textbook / of_pixel;
+  const double share =
+      int8_depthwise_kernels.get().lanes == 1 ? 0.1 : 0.8 * textbook / pixel_products;
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
           .peak_share = share_beside(z.nominal_flops(), share, 1500, DType::i8)};
 }
 
 struct Memory {
-  explicit Memory(const Plan& plan)
+  explicit Memory(const Int8DepthwiseTiling& plan)
       : factors(ScratchArena::round_up(OutputFactors::bytes(plan.channels()))),
         starts(ScratchArena::round_up(static_cast<std::size_t>(plan.channels()) *
                                       sizeof(std::int32_t))),
@@ -127,22 +129,22 @@ struct Memory {
 };
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
-  const Memory memory{Plan(z)};
+  const Memory memory{Int8DepthwiseTiling(z)};
   return memory.factors + memory.starts + static_cast<std::size_t>(num_threads()) * memory.buffer;
 }
 
 // Returns the bytes of the packed weights and of each channel's sum of weights, which follows them.
-std::size_t weights_bytes(const Plan& plan) {
+std::size_t weights_bytes(const Int8DepthwiseTiling& plan) {
   return ScratchArena::round_up(static_cast<std::size_t>(plan.blocks * plan.packed_block()));
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
-  const Plan plan(z);
+  const Int8DepthwiseTiling plan(z);
   return weights_bytes(plan) + static_cast<std::size_t>(plan.channels()) * sizeof(std::int32_t);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  const Plan plan(args.problem);
+  const Int8DepthwiseTiling plan(args.problem);
   const Conv2dProblem& z = args.problem;
   const Int8DepthwiseKernels kernels = int8_depthwise_kernels.get();
   const auto* const w = static_cast<const std::int8_t*>(args.w);
@@ -182,7 +184,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Plan plan(z);
+  const Int8DepthwiseTiling plan(z);
   const Memory memory(plan);
   auto* const scratch = static_cast<std::uint8_t*>(args.workspace);
   const OutputFactors factors(args, 1, plan.channels(), scratch);

@@ -113,12 +113,12 @@ OutputFactors::OutputFactors(const Conv2dForwardArgs& args, Index group_stride, 
   float* const shift = scale + floats;
   std::fill_n(exact_scale, 2 * doubles, 0.0);
   const double inverse = outputs_.codes ? 1 / views.y.scale(0) : 1;
-  const double of_x = views.x.scale(0) * inverse;
+  const double x_scale = views.x.scale(0) * inverse;
   const auto* const b = static_cast<const double*>(args.b);
   double largest_shift = 0;
   for (Index k = 0; k < z.k; ++k) {
     const Index at = k / z.k_per_group() * group_stride + k % z.k_per_group();
-    exact_scale[at] = of_x * views.w.scale(k);
+    exact_scale[at] = x_scale * views.w.scale(k);
     exact_shift[at] = b == nullptr ? 0 : b[k] * inverse;
     largest_shift = std::max(largest_shift, std::abs(exact_shift[at]));
   }

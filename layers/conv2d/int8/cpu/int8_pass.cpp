@@ -158,9 +158,9 @@ struct TileRun {
   void* y;
 };
 
-class Convolution {
+class Int8Pass {
  public:
-  Convolution(const Int8Plan& plan, const TileRun& run)
+  Int8Pass(const Int8Plan& plan, const TileRun& run)
       : plan_(plan),
         z_(plan.z),
         kernels_(int8_kernels.get()),
@@ -194,8 +194,8 @@ class Convolution {
     Index image, image_end, row, row_end;
   };
   struct Taps {
-    std::array<LineTap, kMaxTaps> of_line;
-    std::array<Int8Tap, kMaxTaps> of_tile;
+    std::array<LineTap, kMaxTaps> line_taps;
+    std::array<Int8Tap, kMaxTaps> tile_taps;
   };
 
   // Computes one block of output channels of some pixels.
@@ -241,7 +241,7 @@ class Convolution {
     const Index column = run_of_all ? row * plan_.line : 0;
     const Index count = std::min(plan_.line, plan_.columns - column);
     const Index last = run_of_all ? 0 : row;
-    const Index found = list_taps(last, count, width, taps.of_line);
+    const Index found = list_taps(last, count, width, taps.line_taps);
     in += column * tiles.in_step;
     out += (run_of_all ? 0 : row * z_.q() * kChannelBlock) + column * tiles.out_step;
     const Index unit = plan_.unit, units = ceil_div(count, unit);
@@ -252,7 +252,7 @@ class Convolution {
     // All taps apply to pixels [all_begin, all_end).
     Index all_begin = 0, all_end = plan_.sparse ? 0 : count;
     for (Index i = 0; i < found; ++i) {
-      const LineTap& tap = taps.of_line[static_cast<std::size_t>(i)];
+      const LineTap& tap = taps.line_taps[static_cast<std::size_t>(i)];
       all_begin = std::max(all_begin, tap.first);
       all_end = std::min(all_end, tap.end);
     }
@@ -265,13 +265,13 @@ class Convolution {
       tile.repeat =
           begin < all_begin ? 1 : std::clamp<Index>((all_end - begin) / tile.pixels, 1, alike);
       tile.taps = 0;
-      tile.tap = taps.of_tile.data();
+      tile.tap = taps.tile_taps.data();
       for (Index i = 0; i < found; ++i) {
-        const LineTap& tap = taps.of_line[static_cast<std::size_t>(i)];
+        const LineTap& tap = taps.line_taps[static_cast<std::size_t>(i)];
         const Index from = std::clamp<Index>(tap.first - begin, 0, tile.pixels);
         const Index end = std::clamp<Index>(tap.end - begin, 0, tile.pixels);
         if (from >= end) continue;
-        taps.of_tile[static_cast<std::size_t>(tile.taps++)] = {
+        taps.tile_taps[static_cast<std::size_t>(tile.taps++)] = {
             .in = tap.in,
             .w = tap.w,
             .first = static_cast<std::int16_t>(from),
@@ -351,12 +351,12 @@ void run_pass(const Int8Plan& plan, const Conv2dForwardArgs& args, const Int8Wei
   make_starts(plan, weights.totals, offset_of(args), starts);
   const bool in_place = plan.x.from == Int8Source::in_place;
   if (!in_place) copy_images(plan, args, copy);
-  Convolution(plan, {.x = in_place ? static_cast<const std::uint8_t*>(args.x) : copy,
-                     .weights = weights,
-                     .starts = starts,
-                     .outputs = factors.outputs(),
-                     .residual = args.epilogue.residual,
-                     .y = args.y})
+  Int8Pass(plan, {.x = in_place ? static_cast<const std::uint8_t*>(args.x) : copy,
+                  .weights = weights,
+                  .starts = starts,
+                  .outputs = factors.outputs(),
+                  .residual = args.epilogue.residual,
+                  .y = args.y})
       .run();
 }
 

@@ -149,12 +149,12 @@ struct Int8Plan {
  private:
   void cut() {
     const CacheSizes& caches = cache_sizes();
-    const Index of_row = by_image ? line * x.image
-                         : flat   ? line * kChannelBlock * x.depth
-                                  : x.row * std::min(z.stride_h, z.r) * x.depth;
+    const Index row_bytes = by_image ? line * x.image
+                            : flat   ? line * kChannelBlock * x.depth
+                                     : x.row * std::min(z.stride_h, z.r) * x.depth;
     const auto l2 = static_cast<Index>(caches.l2);
     const Index room = packed_group() > l2 / 4 ? l2 / 2 : l2 / 4;
-    const Index fit = std::max<Index>(1, room / of_row);
+    const Index fit = std::max<Index>(1, room / row_bytes);
     // To keep all threads busy, blocks of channels are divided first, then images and rows. The
     // size of chunks does not change a sum, so it may depend on the number of threads.
     const int threads = num_threads();

@@ -150,9 +150,9 @@ double expected_quads(const Conv2dProblem& z) {
          (1 - std::pow(1 - density, kListRows / rows * kQuad / together));
 }
 
-class Plan {
+class Int8SparseTiling {
  public:
-  explicit Plan(const Conv2dProblem& problem) : z(problem), view(view_of(problem)) {
+  explicit Int8SparseTiling(const Conv2dProblem& problem) : z(problem), view(view_of(problem)) {
     for (const SparseTile& candidate : kTiles) consider(candidate);
   }
 
@@ -243,12 +243,12 @@ class Plan {
 // ---- weights -----------------------------------------------------------------------------------
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
-  return SparseListLayout(z, Plan(z).segments, nullptr).bytes;
+  return SparseListLayout(z, Int8SparseTiling(z).segments, nullptr).bytes;
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Plan plan(z);
+  const Int8SparseTiling plan(z);
   const MakeSparseLists make =
       plan.lists(args.views.w_blocks, SparseListLayout(z, plan.segments, args.prepared).lists);
   launch(write_sparse_lists_kernel,
@@ -262,7 +262,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Plan plan(z);
+  const Int8SparseTiling plan(z);
   const Patch& patch = plan.patch;
   const SparseBytes pass{
       .x = static_cast<const uint4*>(args.x),
@@ -313,7 +313,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(
         "expects fewer than 2^31 pieces of 16 channels in a tensor, because places have 32 bits");
   }
-  const Plan plan(z);
+  const Int8SparseTiling plan(z);
   if (!plan.fits()) {
     return Conv2dSupport::no(
         "expects a kernel whose reach fits into shared memory, with 16 channels of 16 pixels");
@@ -328,7 +328,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
-  const Plan plan(z);
+  const Int8SparseTiling plan(z);
   const auto pixels = static_cast<double>(z.n * z.k * z.p() * z.q());
   const double flops = std::max(1.0, 2 * pixels * kQuad * expected_quads(z));
   return {.flops = flops,

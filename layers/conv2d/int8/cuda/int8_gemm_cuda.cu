@@ -58,9 +58,9 @@ constexpr double kBytesPerUs = 4.3e6;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-class Plan {
+class Int8GemmTiling {
  public:
-  explicit Plan(const Conv2dProblem& problem) : z(problem) {
+  explicit Int8GemmTiling(const Conv2dProblem& problem) : z(problem) {
     pieces = narrow(ceil_div(z.c_per_group(), kChannelBlock));
     channels = narrow(z.k_per_group());
     rows = round_up(channels, kRowMultiple);
@@ -170,17 +170,17 @@ __global__ void pack_bytes_kernel(const __grid_constant__ PackBytes z) {
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
-  const Plan plan(z);
+  const Int8GemmTiling plan(z);
   return plan.weight_bytes() + plan.table_bytes();
 }
 
-int2* table_of(const Plan& plan, const void* prepared) {
+int2* table_of(const Int8GemmTiling& plan, const void* prepared) {
   return reinterpret_cast<int2*>(static_cast<std::byte*>(const_cast<void*>(prepared)) +
                                  plan.weight_bytes());
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  const Plan plan(args.problem);
+  const Int8GemmTiling plan(args.problem);
   const PackBytes pack{.w = static_cast<const signed char*>(args.w),
                        .to = static_cast<uint4*>(args.prepared),
                        .table = table_of(plan, args.prepared),
@@ -235,7 +235,7 @@ __global__ __launch_bounds__(kThreads) void finish_bytes_kernel(const int* parts
 }
 
 void forward(const Conv2dForwardArgs& args) {
-  const Plan plan(args.problem);
+  const Int8GemmTiling plan(args.problem);
   const Conv2dProblem& z = plan.z;
   const ByteInstance& by = *plan.instance;
   const int channel_tiles = ceil_div(plan.channels, by.channels);
@@ -307,7 +307,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
-  const Plan plan(z);
+  const Int8GemmTiling plan(z);
   const double flops = z.nominal_flops();
   return {.flops = flops,
           .bytes = z.nominal_bytes(),
@@ -317,7 +317,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
           .tensor_cores = true};
 }
 
-std::size_t workspace_bytes(const Conv2dProblem& z, Direction) { return Plan(z).part_bytes(); }
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
+  return Int8GemmTiling(z).part_bytes();
+}
 
 const Conv2dAlgorithm kAlgorithm{
     .name = "int8_gemm",

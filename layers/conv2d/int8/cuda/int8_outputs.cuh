@@ -95,7 +95,7 @@ __device__ inline void make_factors(const CudaOutputs& z, int first_channel, Fac
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= kCount) return;
   const double inverse = z.codes ? 1 / scale_at(z.s_y, 0) : 1;
-  const double of_x = scale_at(z.s_x, 0) * inverse;
+  const double x_scale = scale_at(z.s_x, 0) * inverse;
   double beside = 0;
   if (z.beside != Beside::nothing) {
     beside = (z.beside == Beside::floats ? 1 : scale_at(z.s_residual, 0)) * inverse;
@@ -106,7 +106,7 @@ __device__ inline void make_factors(const CudaOutputs& z, int first_channel, Fac
   for (int i = thread; i < kCount; i += static_cast<int>(blockDim.x)) {
     const int k = first_channel + i;
     const bool exists = k < z.channels;  // lanes after the last channel are 0
-    const double scale = exists ? of_x * scale_at(z.s_w, z.w_per_channel ? k : 0) : 0;
+    const double scale = exists ? x_scale * scale_at(z.s_w, z.w_per_channel ? k : 0) : 0;
     const double shift = exists && z.b != nullptr ? z.b[k] * inverse : 0;
     to.exact_scale[i] = scale;
     to.exact_shift[i] = shift;

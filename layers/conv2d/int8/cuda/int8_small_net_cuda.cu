@@ -411,26 +411,26 @@ __global__ __launch_bounds__(kThreads, kMaxBlocks) void small_net_forward(
       const SmallNetStage& z = net.stage[i];
       const unsigned* const x = shared + plan.x_at[i];
       const unsigned* const w = shared + plan.w_at[i];
-      const Factor* const of_stage = factors + plan.first_channel[i];
+      const Factor* const stage_factors = factors + plan.first_channel[i];
       if (z.is_linear) {
         const bool is_last = i + 1 == net.stages;
         unsigned char* const to =
             is_last ? nullptr : reinterpret_cast<unsigned char*>(shared + plan.x_at[i + 1]);
         float* const logits = net.logits + n * z.k;
         if (z.x_is_signed) {
-          linear_stage<true>(z, x, w, of_stage, bounds[i], parts, to, logits);
+          linear_stage<true>(z, x, w, stage_factors, bounds[i], parts, to, logits);
         } else {
-          linear_stage<false>(z, x, w, of_stage, bounds[i], parts, to, logits);
+          linear_stage<false>(z, x, w, stage_factors, bounds[i], parts, to, logits);
         }
         continue;
       }
       const NextX to = next_x(plan, i + 1, shared);
       if (z.r == 3) {
-        conv_stage<3>(z, x, w, of_stage, bounds[i], to);
+        conv_stage<3>(z, x, w, stage_factors, bounds[i], to);
       } else if (z.r == 5) {
-        conv_stage<5>(z, x, w, of_stage, bounds[i], to);
+        conv_stage<5>(z, x, w, stage_factors, bounds[i], to);
       } else {
-        conv_stage<7>(z, x, w, of_stage, bounds[i], to);
+        conv_stage<7>(z, x, w, stage_factors, bounds[i], to);
       }
       __syncthreads();
     }

@@ -29,10 +29,10 @@
 
 namespace convscope::blocked {
 
-struct WeightPlan {
+struct Nchw16cWeightTiling {
   using Index = std::int64_t;
 
-  explicit WeightPlan(const Conv2dProblem& problem)
+  explicit Nchw16cWeightTiling(const Conv2dProblem& problem)
       : z(problem),
         h(z.h),
         w(z.w),

@@ -116,10 +116,10 @@ inline TwoFactors pack_half_factors(const float* a, std::int64_t a_count, void* 
     const int all = maxima_blocks(count);
     return all < kMaximaOfTwo ? all : kMaximaOfTwo;
   };
-  const Maxima of_a =
+  const Maxima a_maxima =
       find_maxima(a, a_count, a_block, blocks(a_count), b, b_count, blocks(b_count));
-  const FactorsPack first(a, a_count, of_a, a_block);
-  const FactorsPack second(b, b_count, {of_a.bits + of_a.count, blocks(b_count)}, b_block);
+  const FactorsPack first(a, a_count, a_maxima, a_block);
+  const FactorsPack second(b, b_count, {a_maxima.bits + a_maxima.count, blocks(b_count)}, b_block);
   launch_pack(first, second);
   return {first.factors(), second.factors()};
 }

@@ -41,8 +41,8 @@ void launch_pack(const PackPixels& z, std::int64_t images) {
 // Packs two images in one launch, if their blocks have equally many channels.
 template <class In, int kPlanes>
 void launch_pack_two(const PackPixels& first, const PackPixels& second, std::int64_t images) {
-  const std::int64_t of_first = blocks_of(first, images);
-  const std::int64_t all = of_first + blocks_of(second, images);
+  const std::int64_t first_blocks = blocks_of(first, images);
+  const std::int64_t all = first_blocks + blocks_of(second, images);
   if (first.channels_log2 != second.channels_log2 || all > 0x7fff0000) {
     launch_pack<In, kPlanes>(first, images);
     return launch_pack<In, kPlanes>(second, images);
@@ -51,7 +51,7 @@ void launch_pack_two(const PackPixels& first, const PackPixels& second, std::int
     launch(
         pack_two_kernel<In, kPlanes, decltype(log2)::value>,
         {.grid = dim3(static_cast<unsigned>(all)), .block = dim3(256), .overlaps_previous = true},
-        first, second, static_cast<int>(of_first));
+        first, second, static_cast<int>(first_blocks));
   });
 }
 

@@ -16,11 +16,11 @@ namespace convscope {
 // pixels, and neither does a kernel whose dilation has a common divisor with the stride. The edges
 // of an image are ignored.
 inline double seen_part_of_x(const Conv2dProblem& z) {
-  const auto of_line = [](std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
+  const auto line_share = [](std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
     const std::int64_t places = stride / std::gcd(stride, dilation);  // residues that taps can have
     return static_cast<double>(std::min(taps, places)) / static_cast<double>(stride);
   };
-  return of_line(z.r, z.stride_h, z.dilation_h) * of_line(z.s, z.stride_w, z.dilation_w);
+  return line_share(z.r, z.stride_h, z.dilation_h) * line_share(z.s, z.stride_w, z.dilation_w);
 }
 
 }  // namespace convscope

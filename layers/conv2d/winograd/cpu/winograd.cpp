@@ -25,7 +25,7 @@ const WinogradTransforms& transforms(Index m) {
 
 // A strip of one image, and its first output pixel.
 struct Strip {
-  Strip(const Tiling& tiling, Index index)
+  Strip(const TileGrid& tiling, Index index)
       : image(index / (tiling.down * tiling.pieces)),
         row(index / tiling.pieces % tiling.down * tiling.size),
         column(index % tiling.pieces * tiling.across * tiling.size) {}
@@ -35,14 +35,14 @@ struct Strip {
 // ---- weights: U = G w G^T ----------------------------------------------------------------------
 
 // Returns how many vectors of output channels a panel has.
-Index vectors_of(const Pass& pass, Index panel) {
+Index vectors_of(const WinogradTiling& pass, Index panel) {
   const Index most = point_kernels.get().vectors;
   return std::min(most, pass.channel_blocks - panel * most);
 }
 
 // Transforms the output channels in the lanes of `block` into their panel u [points, channels,
 // vectors, L]. `taps` is memory for kKernelsAtOnce kernels in lanes.
-void transform_weights(const Pass& pass, const float* w, Index g, Index block, float* u,
+void transform_weights(const WinogradTiling& pass, const float* w, Index g, Index block, float* u,
                        float* taps) {
   const PointKernels& kernels = point_kernels.get();
   const auto lanes = static_cast<int>(std::min(pass.lanes, pass.channels - block * pass.lanes));
@@ -67,9 +67,9 @@ void transform_weights(const Pass& pass, const float* w, Index g, Index block, f
 
 // ---- forward and backward_data: one pass from `in` to `out` ------------------------------------
 
-class Convolution {
+class WinogradPass {
  public:
-  Convolution(const Pass& pass, const DataPass& data)
+  WinogradPass(const WinogradTiling& pass, const DataPass& data)
       : pass_(pass),
         z_(pass.z),
         tiling_(pass.tiling),
@@ -242,9 +242,9 @@ class Convolution {
     }
   }
 
-  const Pass& pass_;
+  const WinogradTiling& pass_;
   const Conv2dProblem& z_;
-  const Tiling& tiling_;
+  const TileGrid& tiling_;
   const PointKernels& kernels_;
   const WinogradTransforms& transforms_;
   const DataPass data_;  // prepared: U, or null: w is read
@@ -255,7 +255,7 @@ class Convolution {
 
 class WeightGradient {
  public:
-  WeightGradient(const WeightPlan& plan, const Conv2dBackwardWeightArgs& args)
+  WeightGradient(const WinogradWeightTiling& plan, const Conv2dBackwardWeightArgs& args)
       : plan_(plan),
         z_(plan.z),
         tiling_(plan.tiling),
@@ -282,22 +282,22 @@ class WeightGradient {
     parallel_chunks((end - begin) * blocks, [&](Index chunk, int thread) {
       const Index place = chunk / blocks;
       const Strip at(tiling_, begin + place);
-      const bool of_x = chunk % blocks < plan_.channel_blocks;
-      const Index block = chunk % blocks - (of_x ? 0 : plan_.channel_blocks);
-      const Index channels = of_x ? plan_.channels : plan_.kernels;
-      const Images& images = of_x ? plan_.x : plan_.y;
-      const Index columns = of_x ? tiling_.columns() : tiling_.across * tiling_.size;
+      const bool is_x = chunk % blocks < plan_.channel_blocks;
+      const Index block = chunk % blocks - (is_x ? 0 : plan_.channel_blocks);
+      const Index channels = is_x ? plan_.channels : plan_.kernels;
+      const Images& images = is_x ? plan_.x : plan_.y;
+      const Index columns = is_x ? tiling_.columns() : tiling_.across * tiling_.size;
       float* const panel = own(thread);
       const PixelView<const float> pixels = images.read(
-          kernels_, (of_x ? x_ : dy_) + images.offset(at.image, g * channels + block * lanes),
-          std::min(lanes, channels - block * lanes), at.row - (of_x ? z_.pad_top : 0),
-          at.column - (of_x ? z_.pad_left : 0), of_x ? tiling_.t : tiling_.size, columns, panel);
+          kernels_, (is_x ? x_ : dy_) + images.offset(at.image, g * channels + block * lanes),
+          std::min(lanes, channels - block * lanes), at.row - (is_x ? z_.pad_top : 0),
+          at.column - (is_x ? z_.pad_left : 0), is_x ? tiling_.t : tiling_.size, columns, panel);
       WinogradPoints points;
       points.tiles = static_cast<int>(tiling_.across);
-      points.at = (of_x ? points_x_ : points_y_) +
+      points.at = (is_x ? points_x_ : points_y_) +
                   (block * plan_.block_tiles + place * tiling_.across) * lanes;
-      points.step = of_x ? plan_.x_point : plan_.y_point;
-      of_x ? transforms_.input(pixels, points, panel) : transforms_.gradient(pixels, points);
+      points.step = is_x ? plan_.x_point : plan_.y_point;
+      is_x ? transforms_.input(pixels, points, panel) : transforms_.gradient(pixels, points);
     });
   }
 
@@ -374,9 +374,9 @@ class WeightGradient {
     }
   }
 
-  const WeightPlan& plan_;
+  const WinogradWeightTiling& plan_;
   const Conv2dProblem& z_;
-  const Tiling& tiling_;
+  const TileGrid& tiling_;
   const PointKernels& kernels_;
   const WinogradTransforms& transforms_;
   const float* const x_;
@@ -392,15 +392,16 @@ class WeightGradient {
 }  // namespace
 
 std::size_t prepared_bytes(int m, const Conv2dProblem& z, Direction direction) {
-  return static_cast<std::size_t>(Pass(m, z, direction).prepared_floats()) * sizeof(float);
+  return static_cast<std::size_t>(WinogradTiling(m, z, direction).prepared_floats()) *
+         sizeof(float);
 }
 
 bool prepares_for_one_call(int m, const Conv2dProblem& z, Direction direction) {
-  return Pass(m, z, direction).prepares_always;
+  return WinogradTiling(m, z, direction).prepares_always;
 }
 
 void prepare_weights(int m, const Conv2dPrepareArgs& args) {
-  const Pass pass(m, args.problem, args.direction);
+  const WinogradTiling pass(m, args.problem, args.direction);
   const auto* const w = static_cast<const float*>(args.w);
   parallel_chunks(pass.z.groups * pass.channel_blocks, [&](Index chunk, int thread) {
     const Index g = chunk / pass.channel_blocks;
@@ -413,17 +414,17 @@ void prepare_weights(int m, const Conv2dPrepareArgs& args) {
 }
 
 void forward(int m, const Conv2dForwardArgs& args) {
-  const Pass pass(m, args.problem, Direction::forward);
-  Convolution(pass, DataPass(args)).run();
+  const WinogradTiling pass(m, args.problem, Direction::forward);
+  WinogradPass(pass, DataPass(args)).run();
 }
 
 void backward_data(int m, const Conv2dBackwardDataArgs& args) {
-  const Pass pass(m, args.problem, Direction::backward_data);
-  Convolution(pass, DataPass(args)).run();
+  const WinogradTiling pass(m, args.problem, Direction::backward_data);
+  WinogradPass(pass, DataPass(args)).run();
 }
 
 void backward_weight(int m, const Conv2dBackwardWeightArgs& args) {
-  const WeightPlan plan(m, args.problem);
+  const WinogradWeightTiling plan(m, args.problem);
   WeightGradient(plan, args).run();
 }
 
@@ -459,7 +460,7 @@ constexpr double kProductShare = 0.85;
 Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
   const PointKernels& kernels = point_kernels.get();
   const bool data = direction == Direction::backward_data;
-  const Tiling tiling(m, z.n, data ? z.h : z.p(), data ? z.w : z.q());
+  const TileGrid tiling(m, z.n, data ? z.h : z.p(), data ? z.w : z.q());
   const auto lanes = static_cast<double>(kernels.lanes);
   const auto points = static_cast<double>(tiling.points);
   const auto tiles = static_cast<double>(tiling.strips * tiling.across);
@@ -471,26 +472,26 @@ Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
   const bool gradient = direction == Direction::backward_weight;
   const double products = points * tiles * blocks(channels) *
                           (gradient ? blocks(depth) * lanes : static_cast<double>(depth));
-  const double of_pixels = points * (pixel_fmas(m) - (is_blocked(z) ? kTurningFmas : 0)) * tiles *
-                           (blocks(depth) + blocks(channels));
-  const double of_weights = points * kWeightFmas * static_cast<double>(depth) * blocks(channels);
+  const double pixel_cycles = points * (pixel_fmas(m) - (is_blocked(z) ? kTurningFmas : 0)) *
+                              tiles * (blocks(depth) + blocks(channels));
+  const double weight_cycles = points * kWeightFmas * static_cast<double>(depth) * blocks(channels);
   const auto groups = static_cast<double>(z.groups);
   const double flops = 2 * points * tiles * static_cast<double>(z.k * z.c_per_group());
-  const double cycles = products / kProductShare + of_pixels + of_weights;
+  const double cycles = products / kProductShare + pixel_cycles + weight_cycles;
   const bool prepares = !gradient && prepared_bytes(m, z, direction) > 0;
   return {.flops = flops,
           .bytes = z.nominal_bytes(),
           .peak_share = flops / (2 * lanes * groups * cycles),
-          .prepare_part = prepares ? of_weights / cycles : 0};
+          .prepare_part = prepares ? weight_cycles / cycles : 0};
 }
 
 std::size_t workspace_bytes(int m, const Conv2dProblem& z, Direction direction) {
   Index floats = 0;
   if (direction == Direction::backward_weight) {
-    const WeightPlan plan(m, z);
+    const WinogradWeightTiling plan(m, z);
     floats = plan.shared_floats() + num_threads() * plan.thread_floats();
   } else {
-    const Pass pass(m, z, direction);
+    const WinogradTiling pass(m, z, direction);
     floats = odd_lines(pass.shared_floats()) + num_threads() * pass.thread_floats();
   }
   return static_cast<std::size_t>(floats) * sizeof(float);

@@ -51,8 +51,8 @@ inline constexpr Index kMaxSharedFloats = 3 << 20;  // x and dy of all tiles: 12
 inline constexpr Index kLeastTilesOfSum = 4 * 14, kMaxTilesOfSum = 160;
 
 // The tiles of an output [out_h, out_w] of N images.
-struct Tiling {
-  Tiling(Index m, Index images, Index out_h, Index out_w)
+struct TileGrid {
+  TileGrid(Index m, Index images, Index out_h, Index out_w)
       : size(m),
         t(m + 2),
         points(t * t),
@@ -70,8 +70,8 @@ struct Tiling {
 
 // Sizes of a pass. forward: in = x, out = y; backward_data: in = dy, out = dx. For each group, the
 // pass sums over `depth` channels of `in` and computes `channels` channels of `out`.
-struct Pass {
-  Pass(Index m, const Conv2dProblem& problem, Direction direction)
+struct WinogradTiling {
+  WinogradTiling(Index m, const Conv2dProblem& problem, Direction direction)
       : z(problem),
         forward(direction == Direction::forward),
         depth(forward ? z.c_per_group() : z.k_per_group()),
@@ -135,7 +135,7 @@ struct Pass {
   Index depth, channels;
   Images in, out;
   Index top, left;  // the pixel of `in` that tap (0, 0) of output 0 reads
-  Tiling tiling;
+  TileGrid tiling;
   Index lanes = 1, depth_blocks = 1, channel_blocks = 1, panels = 1;
   bool by_panels = false;
   // Whether U is made before the call. Making a U above 4 MiB in the caches is faster than writing
@@ -149,8 +149,8 @@ struct Pass {
 // The sizes of X [points, C/L, tiles, L] and Y [points, K/L, tiles, L] of a block of strips, and of
 // the sums [points, K/L, C, L] of one group. by_panels: the block has all tiles, and each thread
 // has the sums of a few kernels.
-struct WeightPlan {
-  WeightPlan(Index m, const Conv2dProblem& problem)
+struct WinogradWeightTiling {
+  WinogradWeightTiling(Index m, const Conv2dProblem& problem)
       : z(problem),
         channels(z.c_per_group()),
         kernels(z.k_per_group()),
@@ -192,7 +192,7 @@ struct WeightPlan {
   const Conv2dProblem& z;
   Index channels, kernels;
   Images x, y;
-  Tiling tiling;
+  TileGrid tiling;
   Index lanes, channel_blocks, kernel_blocks;
   bool by_panels = false;
   Index block_strips = 1, blocks = 0, block_tiles = 1;

@@ -67,14 +67,14 @@ constexpr Kernels kKernels[kProductTiles] = {
 
 // ---- launches ----------------------------------------------------------------------------------
 
-void find_maxima(const half_tiles::Maxima& of_a, const void* a, Index a_count, int b_blocks = 0,
+void find_maxima(const half_tiles::Maxima& a_maxima, const void* a, Index a_count, int b_blocks = 0,
                  const void* b = nullptr, Index b_count = 0) {
   launch(half_tiles::maxima_kernel<half_tiles::kMaximaThreads>,
-         {.grid = dim3(static_cast<unsigned>(of_a.count + b_blocks)),
+         {.grid = dim3(static_cast<unsigned>(a_maxima.count + b_blocks)),
           .block = dim3(half_tiles::kMaximaThreads),
           .overlaps_previous = true},
-         static_cast<const float*>(a), a_count, of_a.count, static_cast<const float*>(b), b_count,
-         const_cast<unsigned*>(of_a.bits));
+         static_cast<const float*>(a), a_count, a_maxima.count, static_cast<const float*>(b),
+         b_count, const_cast<unsigned*>(a_maxima.bits));
 }
 
 LaunchShape tiles_by_channels(const HalvesPlan& plan, Index channels, unsigned both = 1) {
@@ -115,29 +115,29 @@ void multiply(const HalvesPlan& plan, const HalvesPrepared* weights, const Halve
   const ProductShape& by = kProductShapes[plan.shape];
   const Kernels& kernels = kKernels[plan.shape];
   const Index count = std::min(plan.chunk, plan.in.tiles - first);
-  const Index rows = plan.of_weights ? z.k : plan.channels;
-  const Index columns = plan.of_weights ? z.c : plan.chunk;
+  const Index rows = plan.for_dw ? z.k : plan.channels;
+  const Index columns = plan.for_dw ? z.c : plan.chunk;
   Product product;
-  product.a = plan.of_weights
+  product.a = plan.for_dw
                   ? factor_map(at.d, count, z.k, plan.chunk, false, by.rows)
                   : factor_map(weights->u, plan.depth, rows, plan.weight_width, false, by.rows);
-  product.b = factor_map(at.v, count, plan.in.channels, plan.chunk, !plan.of_weights, by.columns);
-  product.out = at.m + (plan.of_weights ? first / plan.chunk * plan.parts * kHalvesPoints *
+  product.b = factor_map(at.v, count, plan.in.channels, plan.chunk, !plan.for_dw, by.columns);
+  product.out = at.m + (plan.for_dw ? first / plan.chunk * plan.parts * kHalvesPoints *
                                               plan.weight_numbers()
                                         : 0);
   product.exponent = at.exponent;
-  if (!plan.of_weights) product.row_exponents = weights->exponents;
+  if (!plan.for_dw) product.row_exponents = weights->exponents;
   product.rows = int(rows);
   product.columns = int(columns);
   product.pitch = int(columns);
-  product.steps = int(ceil_div(plan.of_weights ? plan.chunk : plan.depth, Index{kDepthStep}));
+  product.steps = int(ceil_div(plan.for_dw ? plan.chunk : plan.depth, Index{kDepthStep}));
   product.parts = plan.parts;
   product.tiles = int(plan.product_tiles);
   product.by_row_tiles = FastDivisor(int(ceil_div(rows, Index{by.rows})));
   product.by_column_tiles = FastDivisor(int(ceil_div(columns, Index{by.columns})));
   product.by_parts = FastDivisor(plan.parts);
   const int at_once = cuda_device_facts().multiprocessors * by.blocks;
-  launch(plan.of_weights ? kernels.gradient : kernels.convolve,
+  launch(plan.for_dw ? kernels.gradient : kernels.convolve,
          {.grid = dim3(static_cast<unsigned>(std::min(product.tiles, at_once))),
           .block = dim3(kernels.threads),
           .shared_bytes = kernels.shared_bytes,
@@ -208,14 +208,18 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const HalvesPlan plan(z, Direction::backward_weight);
   const HalvesWorkspace at(plan, args.workspace);
-  find_maxima(at.maxima, args.x, z.x_shape().numel(), at.of_dy.count, args.dy, z.y_shape().numel());
+  find_maxima(at.maxima, args.x, z.x_shape().numel(), at.dy_maxima.count, args.dy,
+              z.y_shape().numel());
   for (Index first = 0; first < plan.in.tiles; first += plan.chunk) {
-    const HalvesTransform of_x = transform_of(plan, plan.in, 6, first, args.x, at.v, at.maxima);
-    HalvesTransform of_dy = transform_of(plan, plan.of_dy, 4, first, args.dy, at.d, at.of_dy);
-    of_dy.other_maxima = at.maxima;
-    of_dy.other_bits = kBitsOfB;
-    of_dy.exponent = at.exponent;
-    launch(transform_both_kernel, tiles_by_channels(plan, std::max(z.c, z.k), 2), of_x, of_dy);
+    const HalvesTransform x_transform =
+        transform_of(plan, plan.in, 6, first, args.x, at.v, at.maxima);
+    HalvesTransform dy_transform =
+        transform_of(plan, plan.dy_planes, 4, first, args.dy, at.d, at.dy_maxima);
+    dy_transform.other_maxima = at.maxima;
+    dy_transform.other_bits = kBitsOfB;
+    dy_transform.exponent = at.exponent;
+    launch(transform_both_kernel, tiles_by_channels(plan, std::max(z.c, z.k), 2), x_transform,
+           dy_transform);
     multiply(plan, nullptr, at, first);
   }
   const Index weights = plan.weight_numbers();
@@ -238,8 +242,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 }
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
-  const Conv2dSupport of_transforms = supports_3x3(z, direction);
-  if (!of_transforms.yes) return of_transforms;
+  const Conv2dSupport transform_support = supports_3x3(z, direction);
+  if (!transform_support.yes) return transform_support;
   const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
   if (z.groups != 1) return no("expects groups 1, got groups ", z.groups);
   const CudaDeviceFacts& facts = cuda_device_facts();
@@ -259,41 +263,41 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double chunks = number(plan.chunks);
   const double tiles = chunks * number(plan.chunk);
   const double factors =
-      4.0 * kHalvesPoints * tiles * number(plan.of_weights ? z.c + z.k : plan.in.channels);
-  const double sums = 4 * number(plan.m_floats()) * (plan.of_weights ? 1 : chunks);
-  const double u = plan.of_weights ? 0 : 4 * number(plan.u_words());
+      4.0 * kHalvesPoints * tiles * number(plan.for_dw ? z.c + z.k : plan.in.channels);
+  const double sums = 4 * number(plan.m_floats()) * (plan.for_dw ? 1 : chunks);
+  const double u = plan.for_dw ? 0 : 4 * number(plan.u_words());
   const double flops = 1.5 * 2 * kHalvesPoints * tiles * number(plan.weight_numbers());
   const double peak = kUnmeasuredGpu.tf32_flops;
-  const double of_products = plan.of_weights ? 0.65 : 0.88;
-  const double of_passes = plan.of_weights ? 1.4 : 1.3;
-  const double of_launches = plan.of_weights ? 0.9 : 0.66;  // launches overlap
+  const double product_share = plan.for_dw ? 0.65 : 0.88;
+  const double pass_share = plan.for_dw ? 1.4 : 1.3;
+  const double launch_share = plan.for_dw ? 0.9 : 0.66;  // launches overlap
   // Where rows of planes do not consist of aligned groups of four pixels, elements are read and
   // written singly.
   constexpr double kSingleReads = 0.5, kSingleWrites = 0.7;
   const bool wide_reads = transform_of(plan, plan.in, 6, 0, nullptr, nullptr, {}).aligned;
   const bool wide_writes = plan.in.out_w % 4 == 0;
-  const double singles = plan.of_weights ? 0
+  const double singles = plan.for_dw ? 0
                                          : (wide_reads ? 0 : kSingleReads * factors) +
                                                (wide_writes ? 0 : kSingleWrites * sums);
   const double us =
-      of_products * chunks * plan.us + 1e6 * (factors + sums + u) / kUnmeasuredGpu.copy_bytes;
+      product_share * chunks * plan.us + 1e6 * (factors + sums + u) / kUnmeasuredGpu.copy_bytes;
   const auto bytes_of = [](const Shape& shape) { return 4 * number(shape.numel()); };
   const double x = bytes_of(z.x_shape()), y = bytes_of(z.y_shape());
-  const double images = plan.of_weights ? 2 * (x + y) : plan.forward ? 2 * x + y : x + 2 * y;
+  const double images = plan.for_dw ? 2 * (x + y) : plan.forward ? 2 * x + y : x + 2 * y;
   // In a single call the weights are transformed, too, and this pass overlaps with other passes.
   // With prepared weights no pass hides the launches, as networks with one image confirm.
-  const double exposed = plan.of_weights ? 0 : 0.33 * 4;
+  const double exposed = plan.for_dw ? 0 : 0.33 * 4;
   const Conv2dCost cost{
       .flops = flops,
       .bytes = z.nominal_bytes(),
       .peak_share = device_time::share_of(flops, us, peak),
-      .pass_bytes = device_time::passed(of_passes * (images + factors + sums)) + singles,
-      .launches = of_launches * (3 * chunks + (plan.of_weights ? 2 : 1)) + exposed,
+      .pass_bytes = device_time::passed(pass_share * (images + factors + sums)) + singles,
+      .launches = launch_share * (3 * chunks + (plan.for_dw ? 2 : 1)) + exposed,
       .tensor_cores = true};
   // In backward_data a block reads the weights of one input channel, which are not adjacent in w.
   const double preparation_launches = 3 - exposed;
   const double preparation = plan.forward ? 1.5 : 4.5;
-  return plan.of_weights
+  return plan.for_dw
              ? cost
              : device_time::with_preparation(cost, peak, preparation * u, preparation_launches);
 }

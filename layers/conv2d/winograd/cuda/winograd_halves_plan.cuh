@@ -32,13 +32,13 @@ constexpr int kMaxProductParts = 64;
 struct HalvesPlan {
   HalvesPlan(const Conv2dProblem& problem, Direction direction)
       : z(problem),
-        of_weights(direction == Direction::backward_weight),
+        for_dw(direction == Direction::backward_weight),
         forward(direction != Direction::backward_data),
         depth(forward ? z.c : z.k),
         channels(forward ? z.k : z.c),
         in(forward ? Planes(4, z.n, z.c, z.h, z.w, z.p(), z.q(), -z.pad_top, -z.pad_left)
                    : Planes(4, z.n, z.k, z.p(), z.q(), z.h, z.w, z.pad_top - 2, z.pad_left - 2)),
-        of_dy(4, z.n, z.k, z.p(), z.q(), z.p(), z.q(), 0, 0),
+        dy_planes(4, z.n, z.k, z.p(), z.q(), z.p(), z.q(), 0, 0),
         weight_width(round_up(depth, Index{8})) {
     const Index all = ceil_div(in.tiles, kTileStep) * kTileStep;
     const Index tile_bytes = 4 * kHalvesPoints * (z.c + z.k);
@@ -51,10 +51,10 @@ struct HalvesPlan {
   // Chooses the tile of products and the parts with the lowest estimated time.
   void choose() {
     us = std::numeric_limits<double>::infinity();
-    const Index rows = of_weights ? z.k : channels;
-    const Index columns = of_weights ? z.c : chunk;
-    const int steps = int(ceil_div(of_weights ? chunk : depth, Index{kDepthStep}));
-    const int most = of_weights ? std::min(steps, kMaxProductParts) : 1;
+    const Index rows = for_dw ? z.k : channels;
+    const Index columns = for_dw ? z.c : chunk;
+    const int steps = int(ceil_div(for_dw ? chunk : depth, Index{kDepthStep}));
+    const int most = for_dw ? std::min(steps, kMaxProductParts) : 1;
     for (int i = 0; i < kProductTiles; ++i) {
       const ProductShape& by = kProductShapes[i];
       const Index tiles =
@@ -63,7 +63,7 @@ struct HalvesPlan {
       for (int n = 1; n <= most; n += 1 + n / 4) {
         const double each = ceil_div(steps, n) * by.step_us + by.around_us * by.blocks;
         double time = std::ceil(double(tiles) * n / at_once) * each;
-        if (of_weights) {
+        if (for_dw) {
           time += 2.0 * n * double(weight_numbers()) * 4 * kHalvesPoints / kPartBytesPerUs;
         }
         if (time < us) {
@@ -82,14 +82,14 @@ struct HalvesPlan {
   }
   Index u_words() const { return kHalvesPoints * channels * weight_width; }
   Index m_floats() const {
-    return of_weights ? chunks * parts * kHalvesPoints * weight_numbers()
+    return for_dw ? chunks * parts * kHalvesPoints * weight_numbers()
                       : kHalvesPoints * channels * chunk;
   }
 
   const Conv2dProblem& z;
-  bool of_weights, forward;
+  bool for_dw, forward;
   Index depth, channels;
-  Planes in, of_dy;
+  Planes in, dy_planes;
   Index weight_width;           // elements of a row of U
   Index chunk = 0, chunks = 0;  // tiles at a time
   int shape = 0, parts = 1;     // tile and parts of the products
@@ -129,15 +129,15 @@ struct HalvesWorkspace {
     exponent = block.take<int>(1);
     auto* const bits = block.take<unsigned>(2 * half_tiles::kMaximaBlocks);
     maxima = {bits, half_tiles::maxima_blocks((plan.forward ? z.x_shape() : z.y_shape()).numel())};
-    of_dy = {bits == nullptr ? nullptr : bits + maxima.count,
+    dy_maxima = {bits == nullptr ? nullptr : bits + maxima.count,
              half_tiles::maxima_blocks(z.y_shape().numel())};
     v = block.take<unsigned>(plan.v_words(plan.in));
-    if (plan.of_weights) d = block.take<unsigned>(plan.v_words(plan.of_dy));
+    if (plan.for_dw) d = block.take<unsigned>(plan.v_words(plan.dy_planes));
     m = block.take<float>(plan.m_floats());
     bytes = block.bytes;
   }
   int* exponent = nullptr;
-  half_tiles::Maxima maxima, of_dy;
+  half_tiles::Maxima maxima, dy_maxima;
   unsigned* v = nullptr;
   unsigned* d = nullptr;
   float* m = nullptr;

@@ -84,10 +84,10 @@ __device__ inline void transform_halves(const HalvesTransform& z) {
   const int t = static_cast<int>(blockIdx.x * 32) + lane;
   const Index tile = z.first + t;
   const bool real = tile < p.tiles;
-  const int of_image = static_cast<int>(tile % (p.tiles_h * p.tiles_w));
+  const int image_tile = static_cast<int>(tile % (p.tiles_h * p.tiles_w));
   const Index n = tile / (p.tiles_h * p.tiles_w);
-  const int top = of_image / p.tiles_w * 4 + p.top;
-  const int left = of_image % p.tiles_w * 4 + p.left;
+  const int top = image_tile / p.tiles_w * 4 + p.top;
+  const int left = image_tile % p.tiles_w * 4 + p.left;
   unsigned columns = 0;  // bit s: column s is inside
 #pragma unroll
   for (int s = 0; s < kSide; ++s) {
@@ -181,10 +181,10 @@ __global__ void __launch_bounds__(256, 4)
   for (int i = 0; i < 36; ++i, from += point) points[i] = *from;
   float out[16];
   transform_back<6, MatrixA<4>>(points, out);
-  const int of_image = static_cast<int>(tile % (p.tiles_h * p.tiles_w));
+  const int image_tile = static_cast<int>(tile % (p.tiles_h * p.tiles_w));
   const Index n = tile / (p.tiles_h * p.tiles_w);
-  const int top = of_image / p.tiles_w * 4;
-  const int left = of_image % p.tiles_w * 4;
+  const int top = image_tile / p.tiles_w * 4;
+  const int left = image_tile % p.tiles_w * 4;
   const float bias = z.bias == nullptr ? 0.0f : z.bias[c];
   Index at = (n * p.channels + c) * (Index{p.out_h} * p.out_w) + Index{top} * p.out_w + left;
 #pragma unroll

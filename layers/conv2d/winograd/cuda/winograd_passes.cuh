@@ -70,10 +70,10 @@ __global__ void __launch_bounds__(256)
   if (t >= count) return;
   const Index tile = first + t;
   const bool real = tile < z.tiles;
-  const int of_image = static_cast<int>(tile % (z.tiles_h * z.tiles_w));
+  const int image_tile = static_cast<int>(tile % (z.tiles_h * z.tiles_w));
   const Index n = tile / (z.tiles_h * z.tiles_w);
-  const int top = of_image / z.tiles_w * M + z.top;
-  const int left = of_image % z.tiles_w * M + z.left;
+  const int top = image_tile / z.tiles_w * M + z.top;
+  const int left = image_tile % z.tiles_w * M + z.left;
   unsigned columns = 0;  // bit s: column s is inside
 #pragma unroll
   for (int s = 0; s < kSide; ++s) {
@@ -110,10 +110,10 @@ __global__ void __launch_bounds__(256, 2)
   const int t = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
   const Index tile = first + t;
   if (t >= count || tile >= z.tiles) return;
-  const int of_image = static_cast<int>(tile % (z.tiles_h * z.tiles_w));
+  const int image_tile = static_cast<int>(tile % (z.tiles_h * z.tiles_w));
   const Index n = tile / (z.tiles_h * z.tiles_w);
-  const int top = of_image / z.tiles_w * M;
-  const int left = of_image % z.tiles_w * M;
+  const int top = image_tile / z.tiles_w * M;
+  const int left = image_tile % z.tiles_w * M;
   for (int c = static_cast<int>(blockIdx.y * kChannelsOfBlock + threadIdx.y); c < z.channels;
        c += static_cast<int>(gridDim.y * kChannelsOfBlock)) {
     const Index row = Index{c / group_channels} * parts * group_channels + c % group_channels;
@@ -235,12 +235,12 @@ __global__ void gradient_kernel(const float* s, int slots, Index count, bool acc
 // ---- how a problem is cut ----------------------------------------------------------------------
 
 template <int M>
-struct Plan {
+struct WinogradCudaTiling {
   static constexpr Index kPoints = (M + 2) * (M + 2);
 
-  Plan(const Conv2dProblem& problem, Direction direction)
+  WinogradCudaTiling(const Conv2dProblem& problem, Direction direction)
       : z(problem),
-        of_weights(direction == Direction::backward_weight),
+        for_dw(direction == Direction::backward_weight),
         forward(direction != Direction::backward_data),
         depth(forward ? z.c : z.k),     // channels of all groups in the reduction
         channels(forward ? z.k : z.c),  // channels computed
@@ -248,12 +248,12 @@ struct Plan {
                    : Planes(M, z.n, z.k, z.p(), z.q(), z.h, z.w, z.pad_top - 2, z.pad_left - 2)),
         weights(z.k * z.c_per_group()) {
     const Index all = std::max<Index>(1, ceil_div(in.tiles, kTileStep)) * kTileStep;
-    if (!of_weights) parts = parts_of(depth / z.groups);
+    if (!for_dw) parts = parts_of(depth / z.groups);
     const Index tile_bytes = kPoints * (depth + channels * parts) * Index(sizeof(float));
     const Index most = std::max<Index>(1, kChunkBytes / (tile_bytes * kTileStep)) * kTileStep;
     chunk = round_up(ceil_div(all, ceil_div(all, most)), kTileStep);
     slot = chunk;
-    if (of_weights) {
+    if (for_dw) {
       // S weighs a quarter of V and D: K C / ((K + C) slot).
       const Index k = z.k_per_group();
       const Index c = z.c_per_group();
@@ -278,7 +278,7 @@ struct Plan {
   // Returns the size of the workspace. It contains V and M, and in backward_weight also S, which is
   // as large as U. The other directions get U from prepare_weights().
   std::size_t bytes() const {
-    return piece(v_floats()) + piece(m_floats()) + (of_weights ? piece(u_floats()) : 0);
+    return piece(v_floats()) + piece(m_floats()) + (for_dw ? piece(u_floats()) : 0);
   }
   std::size_t prepared_bytes() const { return piece(u_floats()); }
   static std::size_t piece(Index floats) {
@@ -287,7 +287,7 @@ struct Plan {
   Index chunks() const { return ceil_div(in.tiles, chunk); }
 
   const Conv2dProblem& z;
-  bool of_weights, forward;
+  bool for_dw, forward;
   Index depth, channels;
   Planes in;
   Index weights;                         // K C/G
@@ -299,7 +299,7 @@ struct Plan {
 template <int M>
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const Plan<M> plan(z, args.direction);
+  const WinogradCudaTiling<M> plan(z, args.direction);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(plan.weights, 128))),
                           .block = dim3(128)};
   launch(weights_kernel<M>, shape, static_cast<const float*>(args.w), plan.weights,
@@ -354,10 +354,10 @@ class Passes {
     const Index kernels = z_.k_per_group();
     const Index channels = z_.c_per_group();
     const Index slot = plan_.slot;
-    const Planes of_dy(M, z_.n, z_.k, z_.p(), z_.q(), z_.p(), z_.q(), 0, 0);
+    const Planes dy_planes(M, z_.n, z_.k, z_.p(), z_.q(), z_.p(), z_.q(), 0, 0);
     for (Index first = 0; first < plan_.in.tiles; first += plan_.chunk) {
       transform_tiles<MatrixB<M>>(plan_.in, first, x, v_);
-      transform_tiles<MatrixA<M>>(of_dy, first, dy, m_);
+      transform_tiles<MatrixA<M>>(dy_planes, first, dy, m_);
       blas_gemm(BlasGemm{.m = kernels,
                          .n = channels,
                          .k = slot,
@@ -387,10 +387,10 @@ class Passes {
   }
 
  private:
-  static constexpr Index kPoints = Plan<M>::kPoints;
+  static constexpr Index kPoints = WinogradCudaTiling<M>::kPoints;
 
   static float* behind(float* piece, Index floats) {
-    return piece + Plan<M>::piece(floats) / sizeof(float);
+    return piece + WinogradCudaTiling<M>::piece(floats) / sizeof(float);
   }
   static LaunchShape threads(Index count) {
     return {.grid = dim3(static_cast<unsigned>(ceil_div(count, 128))), .block = dim3(128)};
@@ -408,7 +408,7 @@ class Passes {
   }
 
   const Conv2dProblem& z_;
-  const Plan<M> plan_;
+  const WinogradCudaTiling<M> plan_;
   float* const v_;
   float* const m_;
   float* const s_;  // backward_weight only
@@ -440,7 +440,7 @@ inline Conv2dSupport supports_3x3(const Conv2dProblem& z, Direction) {
 template <int M>
 Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
-  const Plan<M> plan(z, direction);
+  const WinogradCudaTiling<M> plan(z, direction);
   const double points = number(plan.kPoints);
   const double chunks = number(plan.chunks());
   const double tiles = chunks * number(plan.chunk);
@@ -450,7 +450,7 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   const Index g = z.groups;
   using device_time::Products;
   const Products products =
-      plan.of_weights
+      plan.for_dw
           ? Products{z.k_per_group(), z.c_per_group(), plan.slot, plan.slots * plan.kPoints * g}
           : Products{plan.channels / g, plan.chunk, plan.depth / g / plan.parts,
                      plan.kPoints * g * plan.parts};
@@ -459,19 +459,19 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   // Ratio of a batch of products to one product of the same work, if the results fill a tile.
   const bool fills = std::max(products.m, products.n) > 16;
   const double times = !fills            ? 1.0
-                       : plan.of_weights ? (M == 2 ? 0.75 : 0.87)
+                       : plan.for_dw ? (M == 2 ? 0.75 : 0.87)
                                          : (M == 2 ? 0.9 : 1.0);
   const double us = times * chunks * device_time::f32_products_us(products);
   constexpr double kLaunches = M == 2 ? 0.8 : 1.0;  // kernels follow each other without gaps
-  const double passes = plan.of_weights && fills && M == 4 ? 0.8 : 1.0;
+  const double passes = plan.for_dw && fills && M == 4 ? 0.8 : 1.0;
   Conv2dCost cost{.flops = flops,
                   .bytes = device_time::passed(1.1 * (v + m + u)),
                   .peak_share = device_time::share_of(flops, us, peak),
                   .pass_bytes = device_time::passed(
                       passes * (0.27 * z.nominal_bytes() +
-                                (plan.of_weights ? 2.8 * (v + m) + 5.3 * u : 2.0 * v + 2.1 * m))),
-                  .launches = kLaunches * (3 * chunks + (plan.of_weights ? 1 : 0))};
-  return plan.of_weights ? cost : device_time::with_preparation(cost, peak, u, kLaunches);
+                                (plan.for_dw ? 2.8 * (v + m) + 5.3 * u : 2.0 * v + 2.1 * m))),
+                  .launches = kLaunches * (3 * chunks + (plan.for_dw ? 1 : 0))};
+  return plan.for_dw ? cost : device_time::with_preparation(cost, peak, u, kLaunches);
 }
 
 // The functions of a Conv2dAlgorithm, one for each direction, with M x M outputs in a tile.
@@ -493,12 +493,12 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 
 template <int M>
 std::size_t bytes_of(const Conv2dProblem& z, Direction direction) {
-  return Plan<M>(z, direction).bytes();
+  return WinogradCudaTiling<M>(z, direction).bytes();
 }
 
 template <int M>
 std::size_t prepared_bytes_of(const Conv2dProblem& z, Direction direction) {
-  return Plan<M>(z, direction).prepared_bytes();
+  return WinogradCudaTiling<M>(z, direction).prepared_bytes();
 }
 
 }  // namespace convscope::winograd

@@ -31,7 +31,7 @@ using Problem = DeformConv2dProblem;
 
 // Memory for one image that is computed.
 struct ImageMemory {
-  ImageMemory(const Plan& plan, Pieces& pieces) {
+  ImageMemory(const DeformTiling& plan, Pieces& pieces) {
     const Index chunks = ceil_div(plan.strip, plan.chunk);
     if (!plan.in_blocks) {
       x = pieces.floats(plan.part * plan.plane * kChannelBlock);
@@ -49,7 +49,7 @@ struct ImageMemory {
 };
 
 struct DataMemory {
-  DataMemory(const Plan& plan, void* memory) {
+  DataMemory(const DeformTiling& plan, void* memory) {
     Pieces one;
     ImageMemory(plan, one);
     const auto floats = static_cast<Index>(one.bytes() / sizeof(float));
@@ -71,7 +71,7 @@ struct DataMemory {
 
 class BackwardData {
  public:
-  BackwardData(const Plan& plan, const DeformConv2dBackwardDataArgs& args)
+  BackwardData(const DeformTiling& plan, const DeformConv2dBackwardDataArgs& args)
       : plan_(plan),
         z_(plan.z),
         places_(plan, args.offset, args.mask),
@@ -225,11 +225,11 @@ class BackwardData {
       sums.in = part.memory.dy + first * kChannelBlock;
     }
     float* const all = places(part, plan_.offset_group(part.g, block), chunk);
-    const auto back = [&](Index tap, const float* of_tap) {
+    const auto back = [&](Index tap, const float* tap_gradient) {
       deform_kernels.get().back(
           {.pixels = static_cast<int>(count),
            .places = places_at(plan_, all, tap),
-           .g = of_tap,
+           .g = tap_gradient,
            .x = x_block(part, i),
            .dx = dx_block(part, i),
            .products = wants_places() ? products(part, i, tap) + first * 4 : nullptr,
@@ -284,7 +284,7 @@ class BackwardData {
     }
   }
 
-  const Plan& plan_;
+  const DeformTiling& plan_;
   const Problem& z_;
   const Places places_;
   const DataMemory memory_;
@@ -295,11 +295,11 @@ class BackwardData {
 }  // namespace
 
 std::size_t data_bytes(const Problem& z) {
-  return DataMemory(Plan(z, Direction::backward_data), nullptr).bytes;
+  return DataMemory(DeformTiling(z, Direction::backward_data), nullptr).bytes;
 }
 
 std::size_t data_prepared_bytes(const Problem& z) {
-  const Plan plan(z, Direction::backward_data);
+  const DeformTiling plan(z, Direction::backward_data);
   return sizeof(float) *
          static_cast<std::size_t>(z.groups * plan.group_blocks() * plan.data_weights());
 }
@@ -308,7 +308,7 @@ std::size_t data_prepared_bytes(const Problem& z) {
 // lanes. Each lane is one (r,s) and one channel.
 void prepare_data_weights(const PrepareArgs<Problem>& args) {
   const Problem& z = args.problem;
-  const Plan plan(z, Direction::backward_data);
+  const DeformTiling plan(z, Direction::backward_data);
   const auto* const w = static_cast<const float*>(args.w);
   auto* const prepared = static_cast<float*>(args.prepared);
   parallel_chunks(z.groups * plan.group_blocks(), [&](Index job, int) {
@@ -334,7 +334,7 @@ void prepare_data_weights(const PrepareArgs<Problem>& args) {
 }
 
 void fused_backward_data(const DeformConv2dBackwardDataArgs& args) {
-  const Plan plan(args.problem, Direction::backward_data);
+  const DeformTiling plan(args.problem, Direction::backward_data);
   const BackwardData pass(plan, args);
   parallel_region([&] { pass.run(); });  // its loops are many and short
 }

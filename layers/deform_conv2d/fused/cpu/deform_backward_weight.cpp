@@ -23,7 +23,7 @@ namespace {
 using Problem = DeformConv2dProblem;
 
 struct WeightMemory {
-  WeightMemory(const Plan& plan, void* memory) {
+  WeightMemory(const DeformTiling& plan, void* memory) {
     Pieces pieces(memory);
     Index row = 0, most_sums = 0;
     for (Index b = 0; b < plan.group_blocks(); b += plan.weight_part) {
@@ -58,7 +58,7 @@ struct WeightMemory {
 
 class BackwardWeight {
  public:
-  BackwardWeight(const Plan& plan, const DeformConv2dBackwardWeightArgs& args)
+  BackwardWeight(const DeformTiling& plan, const DeformConv2dBackwardWeightArgs& args)
       : plan_(plan),
         z_(plan.z),
         places_(plan, args.offset, args.mask),
@@ -201,7 +201,7 @@ class BackwardWeight {
     }
   }
 
-  const Plan& plan_;
+  const DeformTiling& plan_;
   const Problem& z_;
   const Places places_;
   const WeightMemory memory_;
@@ -213,11 +213,11 @@ class BackwardWeight {
 }  // namespace
 
 std::size_t weight_bytes(const Problem& z) {
-  return WeightMemory(Plan(z, Direction::backward_weight), nullptr).bytes;
+  return WeightMemory(DeformTiling(z, Direction::backward_weight), nullptr).bytes;
 }
 
 void fused_backward_weight(const DeformConv2dBackwardWeightArgs& args) {
-  const Plan plan(args.problem, Direction::backward_weight);
+  const DeformTiling plan(args.problem, Direction::backward_weight);
   BackwardWeight(plan, args).run();
 }
 

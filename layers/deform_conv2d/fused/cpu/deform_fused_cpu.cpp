@@ -116,7 +116,7 @@ Cost cost(const Problem& z, Direction direction) {
 }
 
 struct ForwardMemory {
-  ForwardMemory(const Plan& plan, void* memory) {
+  ForwardMemory(const DeformTiling& plan, void* memory) {
     Pieces pieces(memory);
     for (Index i = plan.in_blocks ? 0 : plan.forward_images(); i > 0; --i) {
       x.push_back(pieces.floats(plan.part * plan.plane * kChannelBlock));
@@ -146,7 +146,7 @@ struct ForwardMemory {
 
 class Forward {
  public:
-  Forward(const Plan& plan, const DeformConv2dForwardArgs& args)
+  Forward(const DeformTiling& plan, const DeformConv2dForwardArgs& args)
       : plan_(plan),
         z_(plan.z),
         places_(plan, args.offset, args.mask),
@@ -237,7 +237,7 @@ class Forward {
     }
   }
 
-  const Plan& plan_;
+  const DeformTiling& plan_;
   const Problem& z_;
   const Places places_;
   const ForwardMemory memory_;
@@ -246,7 +246,7 @@ class Forward {
 };
 
 void forward(const DeformConv2dForwardArgs& args) {
-  const Plan plan(args.problem, Direction::forward);
+  const DeformTiling plan(args.problem, Direction::forward);
   const Forward pass(plan, args);
   parallel_region([&] { pass.run(); });  // its loops are many and short
 }
@@ -254,7 +254,7 @@ void forward(const DeformConv2dForwardArgs& args) {
 // Packs w as one array [row, width] for each tile of output channels of a part. A row is ordered by
 // (r,s), then by channel.
 void prepare_forward_weights(const PrepareArgs<Problem>& args) {
-  const Plan plan(args.problem, Direction::forward);
+  const DeformTiling plan(args.problem, Direction::forward);
   const Problem& z = args.problem;
   const auto* const w = static_cast<const float*>(args.w);
   auto* const prepared = static_cast<float*>(args.prepared);
@@ -285,7 +285,7 @@ void prepare_forward_weights(const PrepareArgs<Problem>& args) {
 std::size_t workspace_bytes(const Problem& z, Direction direction) {
   switch (direction) {
     case Direction::forward:
-      return ForwardMemory(Plan(z, direction), nullptr).bytes;
+      return ForwardMemory(DeformTiling(z, direction), nullptr).bytes;
     case Direction::backward_data:
       return data_bytes(z);
     case Direction::backward_weight:
@@ -306,7 +306,7 @@ const DeformConv2dAlgorithm kAlgorithm{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = [](const Problem& z, Direction direction) -> std::size_t {
       if (direction == Direction::backward_data) return data_prepared_bytes(z);
-      const Plan plan(z, direction);
+      const DeformTiling plan(z, direction);
       return sizeof(float) * static_cast<std::size_t>(z.groups * plan.group_forward_weights());
     },
     .prepare_weights =

@@ -14,13 +14,13 @@ constinit IsaTable<DeformKernels> deform_kernels;
 
 namespace deform {
 
-DeformPlaces places_at(const Plan& plan, float* all, Index tap) {
+DeformPlaces places_at(const DeformTiling& plan, float* all, Index tap) {
   return {.data = all + tap * plan.places_floats()};
 }
 
 void Places::compute(Index n, Index group, Index first, Index count, float* to) const {
   const DeformConv2dProblem& z = plan_.z;
-  std::array<float, Plan::kChunkPixels> base_v, base_u;
+  std::array<float, DeformTiling::kChunkPixels> base_v, base_u;
   Index p = first / z.q(), q = first % z.q();
   for (std::size_t j = 0; j < static_cast<std::size_t>(count); ++j) {
     base_v[j] = static_cast<float>(p * z.stride_h - z.pad_top);
@@ -45,8 +45,8 @@ void Places::compute(Index n, Index group, Index first, Index count, float* to) 
   }
 }
 
-void fill_panel(const Plan& plan, Index g, Index begin, Index end, Index pixels, const float* x,
-                Index x_block, float* places, float* panel) {
+void fill_panel(const DeformTiling& plan, Index g, Index begin, Index end, Index pixels,
+                const float* x, Index x_block, float* places, float* panel) {
   const Index step = plan.panel_row(begin, end), channels = plan.channels(begin, end);
   const Index first_group = plan.offset_group(g, begin);
   // A row of the panel holds the blocks in order. A block with fewer than 16 channels writes beyond
@@ -72,9 +72,9 @@ void fill_panel(const Plan& plan, Index g, Index begin, Index end, Index pixels,
   }
 }
 
-void sum_tiles(const Plan& plan, const Sums& sums) {
+void sum_tiles(const DeformTiling& plan, const Sums& sums) {
   const BlockedKernels& kernels = blocked_kernels.get();
-  alignas(64) std::array<float, Plan::kChunkPixels * 32> kept;
+  alignas(64) std::array<float, DeformTiling::kChunkPixels * 32> kept;
   constexpr Index kChain = kSumChain / kChannelBlock;  // blocks
   BlockedTiles tiles;
   tiles.depth = ceil_div(sums.depth, kChannelBlock);

@@ -59,7 +59,7 @@ class Images {
 // sets, all threads share every image. No sum spans several images, so the bits do not depend on
 // the number of sets.
 template <class Run>
-void for_images(const Plan& plan, Index sets, const Run& run) {
+void for_images(const DeformTiling& plan, Index sets, const Run& run) {
   const Index alone = sets == plan.threads ? plan.z.n / sets * sets : 0;
   parallel_chunks(alone, [&](Index image, int thread) { run(Images(image, thread)); });
   for (Index n = alone; n < plan.z.n; n += sets) run(Images(n, std::min(sets, plan.z.n - n)));
@@ -69,7 +69,7 @@ void for_images(const Plan& plan, Index sets, const Run& run) {
 // pixel of y.
 class Places {
  public:
-  Places(const Plan& plan, const void* offset, const void* mask)
+  Places(const DeformTiling& plan, const void* offset, const void* mask)
       : plan_(plan),
         offset_(static_cast<const float*>(offset)),
         mask_(static_cast<const float*>(mask)) {}
@@ -79,17 +79,17 @@ class Places {
   void compute(Index n, Index group, Index first, Index count, float* to) const;
 
  private:
-  const Plan& plan_;
+  const DeformTiling& plan_;
   const float *const offset_, *const mask_;
 };
 
-DeformPlaces places_at(const Plan& plan, float* all, Index tap);
+DeformPlaces places_at(const DeformTiling& plan, float* all, Index tap);
 
 // Fills a panel [pixels, plan.panel_row()] with samples of blocks [begin, end) of group g. x points
 // to the first of these blocks; x_block is the distance of two blocks in floats. `places` holds the
 // offset groups of the blocks one after the other.
-void fill_panel(const Plan& plan, Index g, Index begin, Index end, Index pixels, const float* x,
-                Index x_block, float* places, float* panel);
+void fill_panel(const DeformTiling& plan, Index g, Index begin, Index end, Index pixels,
+                const float* x, Index x_block, float* places, float* panel);
 
 // out[j, lane] = start + residual + sum over d < depth of in[j in_step + d] w[d, lane] for `pixels`
 // rows j, in chains of kSumChain terms, as BlockedTiles. With in_block 16 a row of `in` is
@@ -107,6 +107,6 @@ struct Sums {
   Index starts = 0;
   bool add = false;  // to the values in out
 };
-void sum_tiles(const Plan& plan, const Sums& sums);
+void sum_tiles(const DeformTiling& plan, const Sums& sums);
 
 }  // namespace convscope::deform

@@ -33,8 +33,8 @@ struct Block {
   int channels;  // 1 .. 16
 };
 
-struct Plan {
-  explicit Plan(const DeformConv2dProblem& problem, Direction direction)
+struct DeformTiling {
+  explicit DeformTiling(const DeformConv2dProblem& problem, Direction direction)
       : z(problem),
         in_blocks(z.layout == ActivationLayout::blocked),
         taps(z.taps()),

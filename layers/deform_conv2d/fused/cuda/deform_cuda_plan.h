@@ -23,8 +23,8 @@ namespace convscope::deform_cuda {
 inline constexpr int kPieceNumbers = 8;
 inline constexpr int kStepPieces = 8;  // pieces of a row in one step of the K loop
 
-// Sizes of the problem as the kernels see them.
-struct Sizes {
+// Shape of the problem as the kernels see them.
+struct DeformShape {
   int images = 0, in_h = 0, in_w = 0, out_h = 0, out_w = 0;
   int taps = 0, kernel_w = 0;
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
@@ -40,8 +40,8 @@ struct Sizes {
   FastDivisor by_in_area, by_in_w, by_out_area, by_out_w, by_kernel_w, by_taps, by_run_pieces,
       by_run_units, by_offset_runs, by_group_runs;
 
-  Sizes() = default;
-  explicit Sizes(const DeformConv2dProblem& z)
+  DeformShape() = default;
+  explicit DeformShape(const DeformConv2dProblem& z)
       : images(narrow(z.n)),
         in_h(narrow(z.h)),
         in_w(narrow(z.w)),
@@ -106,7 +106,7 @@ struct ForwardPiece {
   int run = 0;    // index in its group
   int piece = 0;  // index in its run
 };
-constexpr ForwardPiece forward_piece(const Sizes& s, int index) {
+constexpr ForwardPiece forward_piece(const DeformShape& s, int index) {
   const int both = s.unit == 8 ? index / 8 : index / 4;  // unit and tap
   const int unit = s.by_taps.divide(both);
   const int run = s.by_run_units.divide(unit);

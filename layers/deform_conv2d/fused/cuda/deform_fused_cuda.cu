@@ -77,7 +77,7 @@ void clear_zeros(const Rows& rows, const unsigned* words = nullptr) {
   auto* const begin = reinterpret_cast<std::byte*>(rows.at + rows.zeros_at);
   const auto* const end = words != nullptr
                               ? reinterpret_cast<const std::byte*>(words + kWords)
-                              : begin + static_cast<std::size_t>(rows.of_pixel) * sizeof(uint4);
+                              : begin + static_cast<std::size_t>(rows.pixel_pieces) * sizeof(uint4);
   clear(begin, static_cast<std::size_t>(end - begin));
 }
 
@@ -165,8 +165,8 @@ void pack_halves(DType type, int planes, const void* from, uint4* to, std::int64
   }
 }
 
-void pack_x(const Plan& plan, const void* x, const Rows& rows, const unsigned* words) {
-  const Sizes& s = plan.s;
+void pack_x(const DeformCudaTiling& plan, const void* x, const Rows& rows, const unsigned* words) {
+  const DeformShape& s = plan.s;
   if (plan.planes == 2) {
     const PackRows pack = pack_plan(static_cast<const float*>(x), reinterpret_cast<float*>(rows.at),
                                     s.groups * s.c, s.in_area(), s.run, s.run_pieces);
@@ -176,9 +176,9 @@ void pack_x(const Plan& plan, const void* x, const Rows& rows, const unsigned* w
               is_tf32(plan.z) ? words + kOfX : nullptr);
 }
 
-void pack_errors(const Plan& plan, const void* dy, uint4* to, std::int64_t plane,
+void pack_errors(const DeformCudaTiling& plan, const void* dy, uint4* to, std::int64_t plane,
                  const unsigned* words) {
-  const Sizes& s = plan.s;
+  const DeformShape& s = plan.s;
   pack_halves(plan.z.dtype, plan.planes, dy, to, plane, s.images, s.out_area(), s.k, s.groups,
               s.out_pieces, plan.z.dtype == DType::f32 ? words + kOfDy : nullptr);
 }
@@ -205,7 +205,7 @@ void prepare_weights(const PrepareArgs<Problem>& args) {
   const PackWeights pack{.from = args.w,
                          .to = at.weights,
                          .plane = at.plane,
-                         .sizes = Sizes(z),
+                         .sizes = DeformShape(z),
                          .rows = at.rows,
                          .blocks = at.blocks,
                          .pieces = at.pieces,
@@ -222,7 +222,7 @@ void prepare_weights(const PrepareArgs<Problem>& args) {
 // ---- y and dx ----------------------------------------------------------------------------------
 
 template <class View>
-void run_gather(const Plan& plan, void (*kernel)(const Gather<View>), const View& view,
+void run_gather(const DeformCudaTiling& plan, void (*kernel)(const Gather<View>), const View& view,
                 const Scaling& scaling, const PreparedLayout& prepared, const void* bias, void* out,
                 float* parts) {
   const Instance& by = *plan.instance;
@@ -268,7 +268,7 @@ void run_gather(const Plan& plan, void (*kernel)(const Gather<View>), const View
 
 void forward(const DeformConv2dForwardArgs& args) {
   const Problem& z = args.problem;
-  const Plan plan(z, Product::y);
+  const DeformCudaTiling plan(z, Product::y);
   const ForwardLayout at(plan, args.workspace);
   const bool f32 = z.dtype == DType::f32;
   clear_zeros(at.x_rows, at.words);
@@ -303,9 +303,10 @@ void make_lists(const Lists& z) {
   launch(order_lists_kernel<Half>, samples, z);
 }
 
-void make_lists(const Plan& plan, const DeformConv2dBackwardDataArgs& args, const DataLayout& at) {
+void make_lists(const DeformCudaTiling& plan, const DeformConv2dBackwardDataArgs& args,
+                const DataLayout& at) {
   const Problem& z = args.problem;
-  const Sizes& s = plan.s;
+  const DeformShape& s = plan.s;
   const bool f32 = z.dtype == DType::f32;
   const Lists lists{.places = {args.offset, args.mask, f32},
                     .sizes = s,
@@ -319,10 +320,10 @@ void make_lists(const Plan& plan, const DeformConv2dBackwardDataArgs& args, cons
   z.dtype == DType::bf16 ? make_lists<BFloat16>(lists) : make_lists<Float16>(lists);
 }
 
-void place_gradients(const Plan& plan, const DeformConv2dBackwardDataArgs& args,
+void place_gradients(const DeformCudaTiling& plan, const DeformConv2dBackwardDataArgs& args,
                      const DataLayout& at, const PreparedLayout& prepared, float* dx_rows) {
   const Problem& z = args.problem;
-  const Sizes& s = plan.s;
+  const DeformShape& s = plan.s;
   const bool f32 = z.dtype == DType::f32;
   pack_x(plan, args.x, at.x_rows, at.words);
   const auto by = std::find_if(plan.instances.begin(), plan.instances.end(),
@@ -363,7 +364,7 @@ void find_data_words(const DeformConv2dBackwardDataArgs& args, unsigned* words) 
 
 void backward_data(const DeformConv2dBackwardDataArgs& args) {
   const Problem& z = args.problem;
-  const Plan plan(z, Product::dx);
+  const DeformCudaTiling plan(z, Product::dx);
   const DataLayout at(plan, false, args.workspace);
   const PreparedLayout prepared(z, Direction::backward_data, args.prepared);
   const bool f32 = z.dtype == DType::f32;
@@ -372,7 +373,7 @@ void backward_data(const DeformConv2dBackwardDataArgs& args) {
   if (args.dx != nullptr) make_lists(plan, args, at);
   if (places || plan.planes == 1) pack_errors(plan, args.dy, at.errors, at.plane, at.words);
   if (args.dx != nullptr) {
-    const Sizes& s = plan.s;
+    const DeformShape& s = plan.s;
     clear_zeros(at.dy_rows);
     if (plan.planes == 2) {
       const PackRows pack =
@@ -393,8 +394,8 @@ void backward_data(const DeformConv2dBackwardDataArgs& args) {
 
 void atomic_backward_data(const DeformConv2dBackwardDataArgs& args) {
   const Problem& z = args.problem;
-  const Plan plan(z, Product::dx);
-  const Sizes& s = plan.s;
+  const DeformCudaTiling plan(z, Product::dx);
+  const DeformShape& s = plan.s;
   const DataLayout at(plan, true, args.workspace);
   const PreparedLayout prepared(z, Direction::backward_data, args.prepared);
   const bool dx = args.dx != nullptr;
@@ -418,7 +419,7 @@ void atomic_backward_data(const DeformConv2dBackwardDataArgs& args) {
 
 void backward_weight(const DeformConv2dBackwardWeightArgs& args) {
   const Problem& z = args.problem;
-  const Plan plan(z, Product::dw);
+  const DeformCudaTiling plan(z, Product::dw);
   const WeightLayout at(plan, args.workspace);
   const bool f32 = z.dtype == DType::f32;
   clear_zeros(at.x_rows, at.words);
@@ -510,7 +511,7 @@ Cost cost(const Problem& z, Direction direction) {
   const Product product = direction == Direction::forward         ? Product::y
                           : direction == Direction::backward_data ? Product::dx
                                                                   : Product::dw;
-  const Plan plan(z, product);
+  const DeformCudaTiling plan(z, product);
   const bool f32 = z.dtype == DType::f32;
   const bool data = direction == Direction::backward_data;
   const auto element = static_cast<double>(size_of(z.dtype));
@@ -539,11 +540,11 @@ template <bool kAtomic>
 std::size_t workspace_bytes(const Problem& z, Direction direction) {
   switch (direction) {
     case Direction::forward:
-      return ForwardLayout(Plan(z, Product::y), nullptr).bytes;
+      return ForwardLayout(DeformCudaTiling(z, Product::y), nullptr).bytes;
     case Direction::backward_data:
-      return DataLayout(Plan(z, Product::dx), kAtomic, nullptr).bytes;
+      return DataLayout(DeformCudaTiling(z, Product::dx), kAtomic, nullptr).bytes;
     case Direction::backward_weight:
-      return WeightLayout(Plan(z, Product::dw), nullptr).bytes;
+      return WeightLayout(DeformCudaTiling(z, Product::dw), nullptr).bytes;
   }
   return 0;
 }

@@ -27,7 +27,7 @@ namespace convscope::deform_cuda {
 
 struct Lists {
   Places places;
-  Sizes sizes;
+  DeformShape sizes;
   int* begin = nullptr;      // [lists]: first counts, then list starts; the last list is empty
   int* place = nullptr;      // [lists]: the position of the next entry
   int* unordered = nullptr;  // [samples]
@@ -43,7 +43,7 @@ inline constexpr int kScanBlock = kScanItems * static_cast<int>(kThreads);
 // Calls visit(list, place, factor, m) for all samples that read x. Grid (x: pixels of y, y: key).
 template <class Half, class Visit>
 __device__ inline void for_each_sample(const Lists& z, const Visit& visit) {
-  const Sizes& s = z.sizes;
+  const DeformShape& s = z.sizes;
   const auto key = static_cast<int>(blockIdx.y);
   const int tap = key % s.taps;
   const int step = static_cast<int>(global_threads());

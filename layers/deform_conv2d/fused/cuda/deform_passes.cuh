@@ -162,7 +162,7 @@ struct PackWeights {
   const void* from = nullptr;  // [G k, c, taps]
   uint4* to = nullptr;         // [planes][blocks], see weight_at()
   std::int64_t plane = 0;
-  Sizes sizes;
+  DeformShape sizes;
   int rows = 0;  // of a block, whole tiles
   int blocks = 1, pieces = 0, depth_pieces = 0;
   const unsigned* largest = nullptr;  // of f32
@@ -173,7 +173,7 @@ struct PackWeights {
 template <class In, int kPlanes, bool kBackward>
 __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
     const __grid_constant__ PackWeights z) {
-  const Sizes& s = z.sizes;
+  const DeformShape& s = z.sizes;
   const int tiles = z.rows / kWeightTileRows;
   const int steps = z.depth_pieces / kStepPieces;
   const std::int64_t all = static_cast<std::int64_t>(z.blocks) * z.rows * z.pieces * s.taps;
@@ -229,10 +229,9 @@ __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
 // Adds up the partial results [split][G k][columns] to dw [G k, c, taps]. forward_piece() defines
 // the order of the columns.
 template <class Out>
-__global__ __launch_bounds__(kThreads) void sum_columns_kernel(const float* parts, int splits,
-                                                               const __grid_constant__ Sizes s,
-                                                               int columns, bool accumulate,
-                                                               Out* dw) {
+__global__ __launch_bounds__(kThreads) void sum_columns_kernel(
+    const float* parts, int splits, const __grid_constant__ DeformShape s, int columns,
+    bool accumulate, Out* dw) {
   const std::int64_t count = static_cast<std::int64_t>(s.groups) * s.k * columns;
   let_next_kernel_start();
   wait_for_previous_kernel();

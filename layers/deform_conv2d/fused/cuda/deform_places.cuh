@@ -26,7 +26,7 @@ __device__ inline float number_at(const void* from, bool in_f32, std::int64_t i)
 struct OutPixel {
   int image = -1, at = 0, v = 0, u = 0;
 };
-__device__ inline OutPixel out_pixel(const Sizes& s, int pixel) {
+__device__ inline OutPixel out_pixel(const DeformShape& s, int pixel) {
   if (pixel >= s.out_pixels()) return {};
   OutPixel out;
   out.image = s.by_out_area.divide(pixel);
@@ -42,7 +42,7 @@ struct Offset {
 };
 // Reads key j = o R S + tap.
 template <class Half>
-__device__ inline Offset read_offset(const Places& z, const Sizes& s, const OutPixel& pixel,
+__device__ inline Offset read_offset(const Places& z, const DeformShape& s, const OutPixel& pixel,
                                      int key) {
   if (pixel.image < 0) return {};
   const std::int64_t at = static_cast<std::int64_t>(pixel.image) * s.keys() + key;
@@ -67,7 +67,7 @@ struct Place {
     return (i / 2 == 1 ? down : 1 - down) * (i % 2 == 1 ? right : 1 - right);
   }
 };
-__device__ inline Place place_of(const Sizes& s, const OutPixel& pixel, int tap,
+__device__ inline Place place_of(const DeformShape& s, const OutPixel& pixel, int tap,
                                  const Offset& offset) {
   Place out;
   if (pixel.image < 0) return out;
@@ -100,7 +100,7 @@ struct Corners {
   int4 at;
   float4 weight;
 };
-__device__ inline Corners corners_of(const Sizes& s, const OutPixel& pixel, int tap,
+__device__ inline Corners corners_of(const DeformShape& s, const OutPixel& pixel, int tap,
                                      const Offset& offset, float scale) {
   const Place place = place_of(s, pixel, tap, offset);
   const float factor = offset.factor * scale;

@@ -27,9 +27,9 @@ inline constexpr double kMaxPartBytes = 256e6;
 enum class Product { y, dx, dw };
 
 // Chooses the kernels and the number of parts with the lowest estimated time.
-class Plan {
+class DeformCudaTiling {
  public:
-  Plan(const Problem& problem, Product product) : z(problem), s(problem) {
+  DeformCudaTiling(const Problem& problem, Product product) : z(problem), s(problem) {
     const bool f32 = z.dtype == DType::f32;
     planes = f32 && z.math == MathMode::f32 ? 2 : 1;
     instances = z.dtype == DType::bf16 ? bf16_instances()
@@ -76,7 +76,7 @@ class Plan {
   int row_tiles() const { return ceil_div(rows, instance->rows); }
 
   const Problem& z;
-  Sizes s;
+  DeformShape s;
   int planes = 1;
   std::span<const Instance> instances;
   int rows = 0, blocks = 1, pixels = 0, steps = 0;
@@ -141,7 +141,7 @@ class Pieces {
 // magnitude of the weights.
 struct PreparedLayout {
   PreparedLayout(const Problem& z, Direction direction, const void* memory) {
-    const Sizes s(z);
+    const DeformShape s(z);
     const bool forward = direction == Direction::forward;
     rows = round_up(forward ? s.k : s.run, kWeightTileRows);
     blocks = forward ? s.groups : s.runs();
@@ -171,16 +171,16 @@ inline std::int64_t row_numbers(const Problem& z) {  // 16-byte words in a packe
 struct Rows {
   Rows() = default;
   Rows(Pieces& block, const Problem& z, int pixels, int pieces) {
-    of_pixel = std::int64_t{pieces} * row_numbers(z);
-    zeros_at = of_pixel * pixels;
-    at = block.take<uint4>(zeros_at + of_pixel);
+    pixel_pieces = std::int64_t{pieces} * row_numbers(z);
+    zeros_at = pixel_pieces * pixels;
+    at = block.take<uint4>(zeros_at + pixel_pieces);
   }
   uint4* at = nullptr;
-  std::int64_t of_pixel = 0, zeros_at = 0;  // in pieces of 16 bytes
+  std::int64_t pixel_pieces = 0, zeros_at = 0;  // in pieces of 16 bytes
 };
 
 struct ForwardLayout {
-  ForwardLayout(const Plan& plan, const void* memory) {
+  ForwardLayout(const DeformCudaTiling& plan, const void* memory) {
     Pieces block(memory);
     x_rows = Rows(block, plan.z, plan.s.in_pixels(), plan.s.x_pieces());
     words = block.take<unsigned>(kWords);  // after the zeros: cleared with them
@@ -194,8 +194,8 @@ struct ForwardLayout {
 };
 
 struct WeightLayout {
-  WeightLayout(const Plan& plan, const void* memory) {
-    const Sizes& s = plan.s;
+  WeightLayout(const DeformCudaTiling& plan, const void* memory) {
+    const DeformShape& s = plan.s;
     Pieces block(memory);
     x_rows = Rows(block, plan.z, s.in_pixels(), s.x_pieces());
     words = block.take<unsigned>(kWords);
@@ -214,8 +214,8 @@ struct WeightLayout {
 
 // `atomic`: dx is summed in packed f32, and there are no lists.
 struct DataLayout {
-  DataLayout(const Plan& plan, bool atomic, const void* memory) {
-    const Sizes& s = plan.s;
+  DataLayout(const DeformCudaTiling& plan, bool atomic, const void* memory) {
+    const DeformShape& s = plan.s;
     Pieces block(memory);
     words = block.take<unsigned>(kWords);
     x_rows = Rows(block, plan.z, s.in_pixels(), s.x_pieces());

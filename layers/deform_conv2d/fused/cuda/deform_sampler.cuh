@@ -76,8 +76,8 @@ class Sampler {
   // `piece` is the piece of the forward K dimension that this thread makes in the first step, `row`
   // the first row of this thread in the tile, `first_row` the tile's first pixel of y. Ends with a
   // barrier.
-  __device__ Sampler(const View& z, const Sizes& s, unsigned char* shared, int group, int piece,
-                     int row, int first_row, float scale)
+  __device__ Sampler(const View& z, const DeformShape& s, unsigned char* shared, int group,
+                     int piece, int row, int first_row, float scale)
       : z_(z),
         s_(s),
         table_(shared),
@@ -192,7 +192,7 @@ class Sampler {
   }
 
   const View& z_;
-  const Sizes& s_;
+  const DeformShape& s_;
   Table table_;
   int group_, piece_, row_, first_row_;
   float scale_;
@@ -243,7 +243,7 @@ class ListSampler {
  public:
   using View = ListView;
 
-  __device__ ListSampler(const View& z, const Sizes& s, int run, int first_row, int row_step,
+  __device__ ListSampler(const View& z, const DeformShape& s, int run, int first_row, int row_step,
                          int depth, float scale)
       : z_(z),
         s_(s),
@@ -337,7 +337,7 @@ class ListSampler {
   }
 
   const View& z_;
-  const Sizes& s_;
+  const DeformShape& s_;
   int first_key_, first_piece_;
   float scale_;
   BackwardPiece now_, next_;

@@ -50,7 +50,7 @@ struct Tile
 template <class View>
 struct Gather {
   View view;
-  Sizes sizes;
+  DeformShape sizes;
   Scaling scaling;
   const uint4* weights = nullptr;  // prepared, [planes][blocks], see weight_at()
   std::int64_t weights_plane = 0;
@@ -202,7 +202,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_kernel(
 
 struct WeightGather {
   PlaceView view;
-  Sizes sizes;
+  DeformShape sizes;
   Scaling scaling;                // `weights`: of dy
   const uint4* errors = nullptr;  // dy in 16 bits, [planes][N P Q][G][out_pieces]
   std::int64_t errors_plane = 0;
@@ -220,7 +220,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   using By = typename V::By;
   static_assert(V::kTileColumns == 64);
   unsigned char* const stages = aligned_shared();
-  const Sizes& s = z.sizes;
+  const DeformShape& s = z.sizes;
   const int thread = static_cast<int>(threadIdx.x);
   const int column_tile = z.by_row_tiles.divide(static_cast<int>(blockIdx.x));
   const int first_row =
@@ -297,7 +297,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
 
 struct PlaceGradient {
   Places places;
-  Sizes sizes;
+  DeformShape sizes;
   const void* rows = nullptr;        // x, packed
   const unsigned* x_max = nullptr;   // the maximum that scales the rows; null: no scale
   const unsigned* dy_max = nullptr;  // scales dy and the weights; null: no scale
@@ -343,7 +343,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void place_kernel(
   using Row = typename By::Row;
   static_assert(V::kColumnGroups == 1);
   unsigned char* const stages = aligned_shared();
-  const Sizes& s = z.sizes;
+  const DeformShape& s = z.sizes;
   const int thread = static_cast<int>(threadIdx.x);
   const int first_pixel = static_cast<int>(blockIdx.x) * V::kTileRows;
   const int key = static_cast<int>(blockIdx.y);

@@ -180,8 +180,8 @@ __global__ void add_images_kernel(const float* sums, Index images, Index count, 
 
 // ---- how a problem is cut ----------------------------------------------------------------------
 
-struct Sizes {
-  explicit Sizes(const Problem& z)
+struct DeformIm2colShape {
+  explicit DeformIm2colShape(const Problem& z)
       : kernels(z.k_per_group()),
         depth(z.c_per_group() * z.taps()),
         pixels(z.p() * z.q()),
@@ -197,7 +197,7 @@ struct Sizes {
 
 // Returns how many images are computed at a time; all chunks are equal.
 Index chunk_of(const Problem& z, Direction direction) {
-  const Sizes sizes(z);
+  const DeformIm2colShape sizes(z);
   const bool data = direction == Direction::backward_data;
   const Index bytes = sizes.image * (data ? Index(sizeof(float)) : sizes.element);
   Index most = kColumnBytes / std::max<Index>(1, bytes);
@@ -265,7 +265,7 @@ void multiply(BlasGemm product, Index images, Index groups, const Steps& a, cons
 template <class T>
 void forward_as(const DeformConv2dForwardArgs& args) {
   const Problem& problem = args.problem;
-  const Sizes z(problem);
+  const DeformIm2colShape z(problem);
   const Index chunk = chunk_of(problem, Direction::forward);
   auto* const columns = static_cast<T*>(args.workspace);  // [images,C,R S,P Q]
   auto* const y = static_cast<T*>(args.y);
@@ -297,7 +297,7 @@ void forward_as(const DeformConv2dForwardArgs& args) {
 template <class T>
 void backward_data_as(const DeformConv2dBackwardDataArgs& args) {
   const Problem& problem = args.problem;
-  const Sizes z(problem);
+  const DeformIm2colShape z(problem);
   const DeviceSizes sizes(problem);
   const Index chunk = chunk_of(problem, Direction::backward_data);
   auto* const columns = static_cast<float*>(args.workspace);  // [images,C,R S,P Q]
@@ -340,7 +340,7 @@ void backward_data_as(const DeformConv2dBackwardDataArgs& args) {
 template <class T>
 void backward_weight_as(const DeformConv2dBackwardWeightArgs& args) {
   const Problem& problem = args.problem;
-  const Sizes z(problem);
+  const DeformIm2colShape z(problem);
   const Index chunk = chunk_of(problem, Direction::backward_weight);
   auto* const columns = static_cast<T*>(args.workspace);  // [images,C,R S,P Q]
   auto* const sums = reinterpret_cast<float*>(            // [images,K,C/G R S]
@@ -389,7 +389,7 @@ Support supports(const Problem& z, Direction) {
 }
 
 Cost cost(const Problem& problem, Direction direction) {
-  const Sizes z(problem);
+  const DeformIm2colShape z(problem);
   const auto number = [](Index value) { return static_cast<double>(value); };
   const bool data = direction == Direction::backward_data;
   const double columns = number(problem.n) * number(z.image);
@@ -413,7 +413,7 @@ Cost cost(const Problem& problem, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Problem& problem, Direction direction) {
-  const Sizes z(problem);
+  const DeformIm2colShape z(problem);
   const Index chunk = chunk_of(problem, direction);
   if (direction == Direction::forward) return bytes_of(chunk * z.image, z.element);
   if (direction == Direction::backward_data) {

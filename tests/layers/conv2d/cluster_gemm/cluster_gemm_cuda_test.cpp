@@ -80,7 +80,7 @@ TEST(ClusterGemm, EveryKernelIsChosen) {
   for (const Conv2dProblem& z : problems()) {
     for (const Direction direction : kBoth) {
       const auto plan = cluster_gemm::plan_of(z, direction, {.multiprocessors = 8});
-      const cluster_gemm::Sizes& s = plan.sizes;
+      const cluster_gemm::ClusterGemmParams& s = plan.sizes;
       units.emplace(plan.row_tiles, plan.column_tiles);
       blocks.insert(s.blocks), ways.insert(s.ways()), phases.insert(s.phases());
       several_images.insert(s.tile_images > 1);
@@ -103,7 +103,7 @@ TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
       int plans = 0;
       cluster_gemm::visit_plans(z, direction, {.multiprocessors = 8}, [&](const auto& plan) {
         if (plans++ % 11 != 0) return;
-        const cluster_gemm::Sizes& s = plan.sizes;
+        const cluster_gemm::ClusterGemmParams& s = plan.sizes;
         ASSERT_GE(s.chunk * s.blocks, s.in_channels) << z.text();
         ASSERT_LT(s.chunk * (s.blocks - 1), s.in_channels) << z.text();
         ASSERT_GE(s.columns * s.column_tiles, s.out_channels) << z.text();
@@ -226,16 +226,16 @@ TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
 TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
   const float between = 1 + 0.75f * 0x1p-10f, nearest = 1 + 0x1p-10f;
   const Conv2dProblem z = channels_last_problem("n=1,c=8,h=4,w=4,k=8", DType::f32);
-  for (const bool of_image : {true, false}) {
+  for (const bool in_image : {true, false}) {
     Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
-    const Tensor x = Tensor::full(z.x_shape(), of_image ? between : 1.0);
+    const Tensor x = Tensor::full(z.x_shape(), in_image ? between : 1.0);
     Tensor w = Tensor::full(z.w_shape(), 0.0);
-    for (int k = 0; k < 8; ++k) w.data<float>()[k * 8 + k] = of_image ? 1.0f : between;
+    for (int k = 0; k < 8; ++k) w.data<float>()[k * 8 + k] = in_image ? 1.0f : between;
     operands.in[0].values = stored_images(x, ActivationLayout::channels_last).to(testing::cuda());
     operands.in[1].values = w.to(testing::cuda());
     operands.in[2] = Operand();
     run_algorithm(algorithm(), z, Direction::forward, operands);
-    for (const float y : floats_of(operands.out[0].values)) ASSERT_EQ(y, nearest) << of_image;
+    for (const float y : floats_of(operands.out[0].values)) ASSERT_EQ(y, nearest) << in_image;
   }
 }
 

@@ -22,8 +22,8 @@
 namespace convscope {
 namespace {
 
-using few_pixels::Plan;
-using few_pixels::Sizes;
+using few_pixels::FewPixelsParams;
+using few_pixels::FewPixelsTiling;
 using testing::ConvolutionCase;
 using testing::floats_of;
 using testing::Tier;
@@ -70,9 +70,9 @@ TEST(FewPixels, EveryKernelIsChosen) {
   std::set<int> stages;
   std::set<bool> several_images, parts, ring, shared_depth, tails;
   for (const Conv2dProblem& z : problems()) {
-    const Plan plan = few_pixels::plan_weight(z, kEmulated);
+    const FewPixelsTiling plan = few_pixels::plan_weight(z, kEmulated);
     ASSERT_TRUE(plan.exists()) << z.text();
-    const Sizes& s = plan.sizes;
+    const FewPixelsParams& s = plan.sizes;
     instances.emplace(plan.instance.row_tiles, plan.instance.fragments);
     stages.insert(s.stages);
     several_images.insert(s.piece_images > 1);
@@ -93,8 +93,8 @@ TEST(FewPixels, TapsFindTheirPixels) {
   for (const Conv2dProblem& z : problems()) {
     int plans = 0;
     std::pair<int, int> last{};
-    few_pixels::visit_plans(z, kEmulated, [&](const Plan& plan) {
-      const Sizes& s = plan.sizes;
+    few_pixels::visit_plans(z, kEmulated, [&](const FewPixelsTiling& plan) {
+      const FewPixelsParams& s = plan.sizes;
       if (std::pair{s.piece_images, s.piece_lines} == last) return;
       last = {s.piece_images, s.piece_lines};
       ++plans;
@@ -121,8 +121,8 @@ TEST(FewPixels, TapsFindTheirPixels) {
 // Checks the assumptions of the kernel, in every plan.
 TEST(FewPixels, PlansFitAndCutTheirChains) {
   for (const Conv2dProblem& z : problems()) {
-    few_pixels::visit_plans(z, kEmulated, [&](const Plan& plan) {
-      const Sizes& s = plan.sizes;
+    few_pixels::visit_plans(z, kEmulated, [&](const FewPixelsTiling& plan) {
+      const FewPixelsParams& s = plan.sizes;
       ASSERT_LE(s.warps(), few_pixels::kMaxWarps);
       ASSERT_LE(s.stages, few_pixels::kMaxStages);
       ASSERT_LE(plan.shared_bytes, kEmulated.shared_bytes);
@@ -227,7 +227,7 @@ TEST_F(FewPixelsOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   for (const int side : {7, 63}) {
     const Conv2dProblem z =
         Conv2dProblem::parse(cat("n=1,c=12,h=", side, ",w=", side, ",k=20,r=3,s=3,pad=1"));
-    const Sizes s = few_pixels::plan_weight(z, kEmulated).sizes;
+    const FewPixelsParams s = few_pixels::plan_weight(z, kEmulated).sizes;
     const int lines = (s.out_height - 1) % s.piece_lines + 1;  // of the last piece
     ASSERT_EQ(lines * s.out_width % few_pixels::kStepPixels, 1);
     ASSERT_EQ(lines < s.piece_lines, side == 63);

@@ -85,7 +85,7 @@ TEST(GroupedGemm, EveryKernelIsChosen) {
   for (const Conv2dProblem& z : problems()) {
     for (const Direction direction : {Direction::forward, Direction::backward_data}) {
       const auto plan = grouped_gemm::plan_gather(z, direction, kEmulated);
-      const grouped_gemm::Sizes& s = plan.sizes;
+      const grouped_gemm::GroupedGemmParams& s = plan.sizes;
       gathers.emplace(z.dtype, plan.at_once, plan.bundles_at_once);
       phases.insert(s.phases());
       several_images.insert(s.tile_images > 1);
@@ -127,7 +127,7 @@ TEST(GroupedGemm, TapsFindTheirPixels) {
       int plans = 0;
       grouped_gemm::visit_gather_plans(z, direction, {.multiprocessors = 8}, [&](const auto& plan) {
         if (plans++ % 7 != 0) return;
-        const grouped_gemm::Sizes& s = plan.sizes;
+        const grouped_gemm::GroupedGemmParams& s = plan.sizes;
         const int line = s.columns * s.step_w;
         for (int phase = 0; phase < s.phases(); ++phase) {
           for (int t = s.tap_begin[phase]; t < s.tap_begin[phase + 1]; ++t) {

@@ -118,15 +118,15 @@ TEST(ImplicitGemmTma, EveryKernelIsChosen) {
   for (const Conv2dProblem& problem : problems()) {
     const Conv2dProblem z = as_one_line(problem);
     for (const Direction direction : {Direction::forward, Direction::backward_data}) {
-      const GatherPlan of_f32 = plan_gather(z, direction, kEmulated, true);
-      met_f32.emplace(of_f32.shape, of_f32.sharing);
+      const GatherPlan f32_plan = plan_gather(z, direction, kEmulated, true);
+      met_f32.emplace(f32_plan.shape, f32_plan.sharing);
       const GatherPlan plan = plan_gather(z, direction, kEmulated);
       met.emplace(plan.shape, plan.sharing, direction);
       stay.insert(plan.weights_stay);
       split.insert(plan.splits > 1);
       zeros.insert(plan.zeros_behind);
     }
-    const WeightPlan plan = plan_weight(z, kEmulated);
+    const TmaWeightTiling plan = plan_weight(z, kEmulated);
     met.emplace(plan.shape, plan.sharing, Direction::backward_weight);
     apart.insert(plan.columns_apart);
     direct.insert(plan.direct);

@@ -106,7 +106,7 @@ TEST(ImplicitGemmTmaHalves, EveryKernelOfBackwardWeightIsChosen) {
   std::set<std::tuple<int, Sharing>> met;
   std::set<bool> split, apart, pieces, long_sums;
   for (const Conv2dProblem& problem : problems_of(Direction::backward_weight)) {
-    const WeightPlan plan = plan_weight_halves(as_one_line(problem), kEmulated);
+    const TmaWeightTiling plan = plan_weight_halves(as_one_line(problem), kEmulated);
     EXPECT_EQ(plan.planes, 2);
     met.emplace(plan.shape, plan.sharing);
     split.insert(!plan.direct);

@@ -151,7 +151,7 @@ struct Moments {
   double count = 0, mean = 0, squares = 0, largest = 0, held = 0;
 };
 
-Moments of_numbers(const Tensor& y, std::int64_t channel) {
+Moments value_moments(const Tensor& y, std::int64_t channel) {
   const std::int64_t lanes = y.dim(4);
   const auto* const from = y.data<float>();
   Moments out;
@@ -168,7 +168,7 @@ Moments of_numbers(const Tensor& y, std::int64_t channel) {
   return out;
 }
 
-Moments of_parts(const Tensor& moments, std::int64_t channel) {
+Moments part_moments(const Tensor& moments, std::int64_t channel) {
   const std::int64_t lanes = moments.dim(2);
   Moments out;
   const auto value = [&](std::int64_t part, std::int64_t sum) {
@@ -222,7 +222,7 @@ TEST_F(ForwardMomentsOnCuda, AreThoseOfTheNumbersThatAreStored) {
       EXPECT_TRUE(testing::same_bits(y, plain.y.to(Device{}))) << z.text();
       EXPECT_TRUE(testing::same_bits(again.moments.to(Device{}), parts)) << z.text();
       for (std::int64_t k = 0; k < y.dim(4); ++k) {
-        check(of_parts(parts, k), of_numbers(y, k), 11 + plan.row_tiles, plan.splits > 1,
+        check(part_moments(parts, k), value_moments(y, k), 11 + plan.row_tiles, plan.splits > 1,
               cat(z.text(), " channel ", k));
       }
     }
@@ -268,7 +268,7 @@ TEST_F(ForwardMomentsOnCuda, ABatchNormThatIsGivenThemDoesWhatItDoesAlone) {
     const Tensor x = made.y.to(Device{});
     const Tensor a = given.y.to(Device{}), b = alone.y.to(Device{});
     for (std::int64_t k = 0; k < z.k; ++k) {
-      const Moments want = of_numbers(x, k);
+      const Moments want = value_moments(x, k);
       const double variance = want.squares / want.count, deviation = std::sqrt(variance);
       const double e = 40 * kU * (want.largest + deviation);
       EXPECT_NEAR(given.mean.to(Device{}).at(k), want.mean, e) << z.text();

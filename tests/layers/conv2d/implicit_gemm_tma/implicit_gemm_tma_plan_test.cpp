@@ -197,7 +197,7 @@ TEST(ImplicitGemmTmaPlan, BoxesOfBackwardWeightHoldEachPixelOnce) {
     for (const Conv2dProblem& z : problems()) {
       for (const int planes : {1, 2}) {
         SCOPED_TRACE(cat(z.text(), ", planes: ", planes));
-        const WeightPlan plan =
+        const TmaWeightTiling plan =
             planes == 2 ? plan_weight_halves(z, machine) : plan_weight(z, machine);
         const WeightShape& shape = shape_of(plan);
         const Geometry g(z, Direction::backward_weight);
