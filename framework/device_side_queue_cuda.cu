@@ -28,14 +28,14 @@ void* make(int) {
 void free(int, void* queue) { (void)cudaStreamDestroy(static_cast<cudaStream_t>(queue)); }
 
 // One event is enough: a wait uses the state that the event has when the wait is queued.
-void let_wait(cudaStream_t who, cudaStream_t for_whom) {
+void let_wait(cudaStream_t waiting, cudaStream_t awaited) {
   static const cudaEvent_t event = [] {
     cudaEvent_t made = nullptr;
     CONVSCOPE_CUDA(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
     return made;
   }();
-  CONVSCOPE_CUDA(cudaEventRecord(event, for_whom));
-  CONVSCOPE_CUDA(cudaStreamWaitEvent(who, event, 0));
+  CONVSCOPE_CUDA(cudaEventRecord(event, awaited));
+  CONVSCOPE_CUDA(cudaStreamWaitEvent(waiting, event, 0));
 }
 void fork(int, void* queue) { let_wait(static_cast<cudaStream_t>(queue), cuda_stream()); }
 void join(int, void* queue) { let_wait(cuda_stream(), static_cast<cudaStream_t>(queue)); }

@@ -32,11 +32,11 @@ LayerType type_of(const char* kind, const char* doc) {
 Activation::Activation(const std::string& kind) : kind_(kind), function_(function_of(kind)) {}
 
 int Activation::describe(PlanGraph& graph, int x) {
-  const ActivationOp::Curve curve = kind_ == "relu"    ? ActivationOp::Curve::relu
-                                    : kind_ == "relu6" ? ActivationOp::Curve::relu6
-                                    : kind_ == "tanh"  ? ActivationOp::Curve::tanh
-                                                       : ActivationOp::Curve::sigmoid;
-  return graph.add(std::make_unique<ActivationOp>(curve), {x}, graph.shape(x));
+  const ActivationOp::Function function = kind_ == "relu"    ? ActivationOp::Function::relu
+                                          : kind_ == "relu6" ? ActivationOp::Function::relu6
+                                          : kind_ == "tanh"  ? ActivationOp::Function::tanh
+                                                             : ActivationOp::Function::sigmoid;
+  return graph.add(std::make_unique<ActivationOp>(function), {x}, graph.shape(x));
 }
 
 CONVSCOPE_REGISTER_LAYER("relu", type_of("relu", "max(x, 0)"))

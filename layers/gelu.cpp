@@ -23,7 +23,7 @@ class GeluOperation final : public Operation {
  public:
   const char* name() const override { return "gelu"; }
   OperationKeeps keeps(const std::vector<Shape>&) const override { return {.inputs = true}; }
-  bool takes_blocked() const override { return true; }  // gelu(0) = 0
+  bool takes_nchw16c() const override { return true; }  // gelu(0) = 0
   void forward(const OperationForward& a) const override {
     gelu_kernel.get(a.device())(a.x[0], a.y);
   }

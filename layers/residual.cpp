@@ -73,7 +73,7 @@ int Residual::describe(PlanGraph& graph, int x) {
   check_sum_shapes(graph.shape(y), graph.shape(beside));
   const ValueId sum = graph.add(std::make_unique<AddOp>(), {y, beside}, graph.shape(y));
   if (end_ == End::sum) return sum;
-  return graph.add(std::make_unique<ActivationOp>(ActivationOp::Curve::relu), {sum},
+  return graph.add(std::make_unique<ActivationOp>(ActivationOp::Function::relu), {sum},
                    graph.shape(sum));
 }
 

@@ -78,7 +78,7 @@ class Walk {
     const std::string& name = names_.at(&module);
     if (!has_weight_matrix(module)) {
       if (!keeps_channels_apart(module.kind())) {
-        out_.why_no_line = cat("'", name, "' (", module.kind(), ") may mix channels");
+        out_.no_sequence_reason = cat("'", name, "' (", module.kind(), ") may mix channels");
         return;
       }
       shape_ = module.output_shape(shape_);
@@ -86,7 +86,7 @@ class Walk {
     }
     for (const NamedModule& part : module.modules()) {
       if (part.module == &module || !has_weight_matrix(*part.module)) continue;
-      out_.why_no_line =
+      out_.no_sequence_reason =
           cat("'", part.name, "' of '", name, "' (", module.kind(), ") reads the same channels");
       return;
     }

@@ -37,9 +37,9 @@ struct PrunableLayer {
 
 struct PrunableNetwork {
   std::vector<PrunableLayer> layers;  // in the order in which an image passes them
-  std::string why_no_line;            // "" when the layers form a sequence
+  std::string no_sequence_reason;     // "" when the layers form a sequence
 
-  bool in_line() const { return why_no_line.empty(); }
+  bool in_line() const { return no_sequence_reason.empty(); }
   // Returns the index of the layer of that name; throws with the nearest name if there is none.
   std::size_t index_of(const std::string& name) const;
 };

@@ -46,7 +46,7 @@ void check_structured(const PrunableNetwork& network) {
     fail(ErrorKind::kConfig, "sparsity",
          cat("expected a chain of layers because filter and channel pruning cut the next layer "
              "too, got: ",
-             network.why_no_line));
+             network.no_sequence_reason));
   }
   for (const PrunableLayer& layer : network.layers) {
     if (layer.groups == 1) continue;

@@ -68,7 +68,8 @@ constexpr std::uint32_t kMd5Constants[64] = {
     0x289b7ec6, 0xeaa127fa, 0xd4ef3085, 0x04881d05, 0xd9d4d039, 0xe6db99e5, 0x1fa27cf8, 0xc4ac5665,
     0xf4292244, 0x432aff97, 0xab9423a7, 0xfc93a039, 0x655b59c3, 0x8f0ccc92, 0xffeff47d, 0x85845dd1,
     0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391};
-constexpr int kMd5Turns[4][4] = {{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
+constexpr int kMd5Shifts[4][4] = {
+    {7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
 
 }  // namespace
 
@@ -146,11 +147,12 @@ void Md5::block(const std::uint8_t* bytes) {
     }
     const auto m = static_cast<std::uint32_t>(
         little_endian(Bytes(bytes, 64), static_cast<std::size_t>(4 * word), 4));
-    const std::uint32_t turned = std::rotl(a + mix + kMd5Constants[i] + m, kMd5Turns[round][i % 4]);
+    const std::uint32_t rotated =
+        std::rotl(a + mix + kMd5Constants[i] + m, kMd5Shifts[round][i % 4]);
     a = d;
     d = c;
     c = b;
-    b += turned;
+    b += rotated;
   }
   const std::uint32_t add[4] = {a, b, c, d};
   for (std::size_t i = 0; i < 4; ++i) state_[i] += add[i];

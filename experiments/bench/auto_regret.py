@@ -12,7 +12,7 @@ loss of a case is the shortest time of the chosen algorithm / the shortest time 
     ... --threads 1 --clock cpu       on a busy machine: CPU time instead of wall time
     ... --lists resnet18 random       only these lists
     ... --device cuda --precision f32 tf32 bf16 --layout nchw --batch 1 32 128 --weights often  on a GPU
-    ... --device cuda --precision bf16 --layout channels_last  half precision in NHWC, as in compiled steps
+    ... --device cuda --precision bf16 --layout nhwc  half precision in NHWC, as in compiled steps
     ... --from FOLDER                 times nothing: reads JSON files of `bench conv2d` from a folder
 
 The folder holds one JSON file per part of the measurement. Parts with a file are not timed again, so a stopped run
@@ -195,10 +195,10 @@ def main():
     parser.add_argument("--random", type=int, default=100, help="number of random layers")
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
-    parser.add_argument("--layout", default="both", choices=("nchw", "blocked", "both", "channels_last"))
+    parser.add_argument("--layout", default="both", choices=("nchw", "nchw16c", "both", "nhwc"))
     parser.add_argument("--batch", type=int, nargs="+", default=[None], help="of all problems; several one after the other")
     parser.add_argument("--weights", choices=("once", "often"), help="prepared in each call, or before")
-    parser.add_argument("--device", help="cuda: with --layout nchw or, in fp16/bf16, channels_last; and with gpu_dense\n"
+    parser.add_argument("--device", help="cuda: with --layout nchw or, in fp16/bf16, nhwc; and with gpu_dense\n"
                         "and gpu_depthwise too")
     parser.add_argument("--precision", nargs="+", default=["f32"],
                         choices=("f32", "tf32", "bf16", "f16"), help="with --device: of f32, tf32, bf16, f16")

@@ -162,16 +162,16 @@ std::string bench_json(const ReportedGroups& groups, const BenchReportSettings& 
   Json peer_rows = Json::array();
   Json refusals = Json::array();
   for (const ReportedGroup& group : groups) {
-    const auto refuse = [&](const std::string& who, const std::string& reason) {
+    const auto refuse = [&](const std::string& algorithm, const std::string& reason) {
       refusals.push_back({{"problem", group.problem},
                           {"direction", name_of(group.direction)},
-                          {"algorithm", who},
+                          {"algorithm", algorithm},
                           {"reason", reason}});
     };
     for (const PeerBenchRow& row : group.peer_rows) {
       peer_rows.push_back(peer_row_json(group, row, settings));
     }
-    for (const BenchRefusal& one : group.refusals) refuse(one.who, one.reason);
+    for (const BenchRefusal& one : group.refusals) refuse(one.name, one.reason);
     if (!group.skipped.empty()) refuse("all", group.skipped);
   }
   const Json out = {{"format", cat("convscope bench ", settings.operation, " 1")},

@@ -160,15 +160,15 @@ std::string refusals_text(const std::vector<BenchRefusal>& refusals) {
     const auto same = std::ranges::find_if(
         by_reason, [&](const auto& entry) { return entry.first == one.reason; });
     if (same == by_reason.end()) {
-      by_reason.push_back({one.reason, {one.who}});
+      by_reason.push_back({one.reason, {one.name}});
     } else {
-      same->second.push_back(one.who);
+      same->second.push_back(one.name);
     }
   }
   std::string out;
-  for (const auto& [reason, who] : by_reason) {
-    out +=
-        fmt::format("    {} {}: {}\n", join(who), who.size() == 1 ? "refuses" : "refuse", reason);
+  for (const auto& [reason, names] : by_reason) {
+    out += fmt::format("    {} {}: {}\n", join(names), names.size() == 1 ? "refuses" : "refuse",
+                       reason);
   }
   return out;
 }

@@ -53,7 +53,7 @@ struct ReportedGroup : PeerBenchRows {
         nominal_flops(group.problem.nominal_flops()),
         nominal_bytes(group.problem.nominal_bytes()),
         types(group.problem.types ? group.problem.types->text() : name_of(group.problem.dtype)),
-        bytes(is_code(factors_of(group.problem))),
+        bytes(is_code(operand_type_of(group.problem))),
         direction(group.direction),
         threads(group.threads),
         rows(group.rows),

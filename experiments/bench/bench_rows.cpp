@@ -17,12 +17,12 @@
 namespace convscope {
 
 BenchRows::BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
-                     DType factors, double least_bytes)
+                     DType operand_type, double least_bytes)
     : settings_(settings),
       nominal_flops_(nominal_flops),
       nominal_bytes_(nominal_bytes),
       least_bytes_(least_bytes < 0 ? nominal_bytes : least_bytes),
-      factors_(factors),
+      operand_type_(operand_type),
       threads_(num_threads()) {}
 
 void BenchRows::add(std::unique_ptr<BenchContender> contender, const Cost& cost, bool auto_choice,
@@ -63,10 +63,10 @@ void BenchRows::fill(BenchRow& row, const Cost& cost, const std::vector<double>&
   row.gflops_executed = cost.flops / (row.time.median_ms * 1e6);
   if (settings_.ceilings && settings_.device.type == DeviceType::cpu) {
     const double least = roofline_seconds(*settings_.ceilings, cost.flops, nominal_bytes_, threads_,
-                                          settings_.cold, factors_);
+                                          settings_.cold, operand_type_);
     row.roofline_percent = 100 * least / (row.time.median_ms * 1e-3);
     row.impossible = impossible_time(*settings_.ceilings, row.time.median_ms * 1e-3, cost.flops,
-                                     least_bytes_, threads_, factors_);
+                                     least_bytes_, threads_, operand_type_);
   }
 }
 
@@ -129,7 +129,7 @@ std::vector<std::string> algorithms_in(const char* command, const std::string& t
 }
 
 double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes, int threads,
-                        bool cold, DType factors) {
+                        bool cold, DType operand_type) {
   const int used = std::min(threads, ceilings.cores);
   const Ceiling* level = &ceilings.dram_copy;
   if (!cold && bytes <= static_cast<double>(ceilings.l3_bytes) && ceilings.l3_copy.one_thread > 0) {
@@ -139,7 +139,7 @@ double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes,
       ceilings.l2_copy.one_thread > 0) {
     level = &ceilings.l2_copy;
   }
-  return std::max(flops / ceilings.peak(factors).with(used, ceilings.cores),
+  return std::max(flops / ceilings.peak(operand_type).with(used, ceilings.cores),
                   bytes / level->with(used, ceilings.cores));
 }
 

@@ -62,7 +62,7 @@ struct BenchRow {
 };
 
 struct BenchRefusal {
-  std::string who;  // an algorithm, or "onednn winograd"
+  std::string name;  // an algorithm, or "onednn winograd"
   std::string reason;
 };
 
@@ -71,10 +71,10 @@ using BenchProgress = std::function<void(const std::string&)>;
 // Checks contenders when they are added and times all of them at the end.
 class CONVSCOPE_API BenchRows {
  public:
-  // Compares times with the measured peak of the operand type `factors`. `least_bytes` are the
+  // Compares times with the measured peak of the operand type `operand_type`. `least_bytes` are the
   // bytes that every correct algorithm reads and writes; below 0, nominal_bytes are used.
   BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
-            DType factors = DType::f32, double least_bytes = -1);
+            DType operand_type = DType::f32, double least_bytes = -1);
 
   // Adds a contender; `check` compares its result and returns the seconds of its first run.
   void add(std::unique_ptr<BenchContender> one, const Cost& cost, bool auto_choice,
@@ -90,7 +90,7 @@ class CONVSCOPE_API BenchRows {
 
   const BenchSettings settings_;
   const double nominal_flops_, nominal_bytes_, least_bytes_;
-  const DType factors_;
+  const DType operand_type_;
   const int threads_;
   std::vector<std::unique_ptr<BenchContender>> contenders_;
   std::vector<std::unique_ptr<BenchRow>> rows_;
@@ -101,7 +101,7 @@ class CONVSCOPE_API BenchRows {
 // Returns the roofline's time in seconds: the longer of the time of `flops` at the measured peak
 // and the time of moving `bytes` from the smallest memory level that holds all of them.
 CONVSCOPE_API double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes,
-                                      int threads, bool cold, DType factors = DType::f32);
+                                      int threads, bool cold, DType operand_type = DType::f32);
 
 template <class Problem>
 struct BenchGroup {
@@ -182,7 +182,8 @@ BenchGroup<Problem> bench_judged(const BenchSettings& settings, const Problem& p
   const Operands operands = random_operands(problem.operands(direction), settings.device);
   progress("expected values");
   const Oracle oracle(problem, direction, operands);
-  BenchRows rows(settings, problem.nominal_flops(), problem.nominal_bytes(), factors_of(problem));
+  BenchRows rows(settings, problem.nominal_flops(), problem.nominal_bytes(),
+                 operand_type_of(problem));
   for (const Algorithm<Problem>* algorithm : accepting) {
     progress(cat("checking ", algorithm->name));
     rows.add(std::make_unique<OperatorContender<Problem>>(*algorithm, problem, direction, operands,

@@ -98,7 +98,7 @@ class Measurement {
 
   Conv2dBenchGroup result() {
     BenchRows rows(options_, group_.problem.nominal_flops(), group_.problem.nominal_bytes(),
-                   factors_of(group_.problem), least_bytes_of(group_.problem));
+                   operand_type_of(group_.problem), least_bytes_of(group_.problem));
     check_contenders(rows);
     if (options_.peer != nullptr) ask_for_peer(rows);
     progress_("timing");
@@ -313,8 +313,7 @@ std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text, De
 void check_can_be_timed(const Conv2dProblem& problem, Device device) {
   const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
   const bool on_cuda = device.type == DeviceType::cuda;
-  const bool good = holds_codes(problem) ||
-                    (half && on_cuda && problem == with_channels_last(problem)) ||
+  const bool good = holds_codes(problem) || (half && on_cuda && problem == with_nhwc(problem)) ||
                     (!problem.types && (problem.dtype == DType::f32 || (half && on_cuda)));
   CONVSCOPE_CHECK(good, kOperation,
                   "expected elements of type f32, or f16 or bf16 on cuda, or integers as "

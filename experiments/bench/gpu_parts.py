@@ -45,7 +45,7 @@ def conv2d_steps(convscope):
     lists = []
     for batch in (32, 1, 128):
         end = "" if batch == 32 else f"_n{batch}"
-        last = ["--layout", "channels_last"]
+        last = ["--layout", "nhwc"]
         tf32, bf16 = ["--precision", "tf32"], ["--precision", "bf16"]
         lists += [(f"dense_f32{end}", "gpu_dense", [], batch),
                   (f"dense_tf32{end}", "gpu_dense", tf32, batch),

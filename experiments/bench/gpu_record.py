@@ -106,7 +106,7 @@ def name_of_list(part):
     sizes = dict(word.split("=") for word in problem.split(",") if word)
     groups = sizes.get("groups", "1")
     kind = "dense" if groups == "1" else "depthwise" if groups == sizes.get("c") else "grouped"
-    last = part.get("layout", "nchw") == "channels_last"
+    last = part.get("layout", "nchw") in ("nhwc", "channels_last")
     words = [kind, part["precision"]]
     if part["precision"] == "tf32" and last:
         words.append("last")

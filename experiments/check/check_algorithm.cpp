@@ -209,7 +209,7 @@ class Run {
       }
     }
     set_isa(best);
-    return differs || algorithm_.takes_blocked_layout;
+    return differs || algorithm_.takes_nchw16c_layout;
   }
 
   void shapes() {

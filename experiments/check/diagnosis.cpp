@@ -10,7 +10,7 @@
 
 #include "experiments/check/matrix/algorithm_state.h"
 #include "experiments/check/wrong_loops.h"
-#include "experiments/check/wrong_places.h"
+#include "experiments/check/wrong_positions.h"
 
 namespace convscope {
 namespace {
@@ -155,7 +155,7 @@ class Doctor {
     const bool right = passes(fault_.problem);
     set_isa(fault_.isa);
     return right ? cat(y_, " is right with the instruction set scalar and wrong with ",
-                       name_of(fault_.isa), " (", wrong_places(), ")")
+                       name_of(fault_.isa), " (", wrong_positions(), ")")
                  : "";
   }
 
@@ -168,13 +168,13 @@ class Doctor {
     if (layout != ActivationLayout::nchw && support_of(algorithm_, plain, fault_.direction).yes &&
         passes(plain)) {
       return cat(y_, " is right for images [N,C,H,W] and wrong in the layout ", name_of(layout),
-                 " (", wrong_places(), ")");
+                 " (", wrong_positions(), ")");
     }
     plain.weight_format = {};
     if (!fault_.problem.weight_format.is_dense() &&
         support_of(algorithm_, plain, fault_.direction).yes && passes(plain)) {
       return cat(y_, " is right with dense weights and wrong with ",
-                 fault_.problem.weight_format.text(), " (", wrong_places(), ")");
+                 fault_.problem.weight_format.text(), " (", wrong_positions(), ")");
     }
     return "";
   }
@@ -218,7 +218,7 @@ class Doctor {
       }
       if (any) {
         return cat(y_, " keeps the old contents of memory: ",
-                   places_text(fault_.problem, fault_.direction, kept), " are never written");
+                   positions_text(fault_.problem, fault_.direction, kept), " are never written");
       }
     }
     Surroundings clean;
@@ -252,7 +252,7 @@ class Doctor {
         continue;
       }
       return cat(input.name, " is read outside of its memory, and the values there reach ", y_,
-                 " (", wrong_places(), ")");
+                 " (", wrong_positions(), ")");
     }
     return "";
   }
@@ -386,7 +386,7 @@ class Doctor {
     return "";
   }
 
-  std::string wrong_places() const {
+  std::string wrong_positions() const {
     ConvolutionCase one = case_of(fault_.problem);
     const std::vector<double>& right = one.expect(fault_.direction, fault_.extra).values;
     if (right.size() != fault_.result.size()) return "no element can be compared";
@@ -399,11 +399,11 @@ class Doctor {
       const double error = std::abs(static_cast<double>(fault_.result[i]) - right[i]);
       wrong[i] = !(error <= one.allowed(algorithm_, fault_.direction, fault_.extra, right[i]));
     }
-    return cat("wrong: ", places_text(fault_.problem, fault_.direction, wrong));
+    return cat("wrong: ", positions_text(fault_.problem, fault_.direction, wrong));
   }
 
   std::string diagnose_places() const {
-    return cat(y_, " agrees with no known mistake; ", wrong_places());
+    return cat(y_, " agrees with no known mistake; ", wrong_positions());
   }
 
   const Conv2dAlgorithm& algorithm_;

@@ -82,14 +82,14 @@ fs::path data_folder() {
   return base / "convscope";
 }
 
-void list(const NotebookPlaces& places) {
-  for (const ShippedNotebook& one : shipped_notebooks(places.folder)) {
+void list(const NotebookPaths& from) {
+  for (const ShippedNotebook& one : shipped_notebooks(from.folder)) {
     print_screen(cat(one.name, "\n    ", one.question, "\n"));
   }
 }
 
-std::string checked_name(const std::string& word, const NotebookPlaces& places) {
-  const std::vector<std::string> names = notebook_names(places.folder);
+std::string checked_name(const std::string& word, const NotebookPaths& from) {
+  const std::vector<std::string> names = notebook_names(from.folder);
   std::vector<std::string> found;
   for (const std::string& name : names) {
     if (name.starts_with(word)) found.push_back(name);
@@ -102,28 +102,28 @@ std::string checked_name(const std::string& word, const NotebookPlaces& places) 
 }
 
 int open_notebooks(NotebookArguments arguments) {
-  const NotebookPlaces places = notebook_places();
+  const NotebookPaths from = notebook_paths();
   if (arguments.list) {
-    list(places);
+    list(from);
     return 0;
   }
-  const std::string include = join(places.include, ":");
+  const std::string include = join(from.include, ":");
   if (arguments.paths) {
-    print_result(cat("CPLUS_INCLUDE_PATH=", include, "\nCONVSCOPE_LIBRARY=", places.library, "\n"));
+    print_result(cat("CPLUS_INCLUDE_PATH=", include, "\nCONVSCOPE_LIBRARY=", from.library, "\n"));
     return 0;
   }
-  if (!arguments.name.empty()) arguments.name = checked_name(arguments.name, places);
-  const fs::path data = places.installed ? data_folder() : fs::path(places.folder) / "../../build";
+  if (!arguments.name.empty()) arguments.name = checked_name(arguments.name, from);
+  const fs::path data = from.installed ? data_folder() : fs::path(from.folder) / "../../build";
   std::vector<std::string> words = {
       find_python(),
-      places.folder + "/set_up.py",
+      from.folder + "/set_up.py",
       "--lab",
       "--environment",
       (data / "notebooks" / "env").lexically_normal().string(),
       "--include",
       include,
       "--library",
-      places.library,
+      from.library,
       "--course",
       arguments.folder.empty() ? (data / "notebooks" / "course").lexically_normal().string()
                                : fs::absolute(arguments.folder).string()};
@@ -142,7 +142,7 @@ std::function<int()> declare_notebook(CommandLine& app) {
   auto arguments = std::make_shared<NotebookArguments>();
   std::vector<std::string> names;
   try {
-    names = notebook_names(notebook_places().folder);
+    names = notebook_names(notebook_paths().folder);
   } catch (const Error&) {  // the command says so when it runs
   }
   app.add_option("NAME", arguments->name, "notebook to open, by number or name (04_winograd)")

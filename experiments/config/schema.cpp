@@ -362,11 +362,11 @@ const Keys<ConvConfig>& conv_keys() {
   static const Keys<ConvConfig> keys = [] {
     Keys<ConvConfig> out = {
         key("layout", &ConvConfig::layout,
-            "layout of images between layers of a compiled step: nchw; blocked (CPU: NCHW16c, "
+            "layout of images between layers of a compiled step: nchw; nchw16c (CPU: NCHW16c, "
             "where a layer supports it); auto (CPU: NCHW16c where it is faster; GPU with "
             "fp16/bf16: NHWC)"),
     };
-    out[0].field.choices = {"auto", "nchw", "blocked"};
+    out[0].field.choices = {"auto", "nchw", "nchw16c"};
     return out;
   }();
   return keys;

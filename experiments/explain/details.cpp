@@ -97,7 +97,7 @@ std::string layer_text(const ExplainedLayer& layer) {
     for (const auto& [word, reason] : of.decision.refusals) {
       const bool taken = of.decision.error.empty();
       out += wrapped_text(cat("    '", word, "' ", reason, "; ",
-                              taken ? cat(of.decision.word, " is taken") : who_accepts(of)),
+                              taken ? cat(of.decision.word, " is taken") : acceptance_text(of)),
                           6);
     }
     out += accepting_text(of) + refusing_text(of);

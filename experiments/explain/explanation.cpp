@@ -121,16 +121,16 @@ Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sam
       const LayerKernel* const ran = training.find(layer.conv.name, direction);
       if (ran == nullptr) continue;
       of.ran = *ran;
-      if (ran->layout == name_of(ActivationLayout::channels_last)) {
-        of.verdicts = layer.conv.use->explain(direction, config.device, /*channels_last=*/true);
-        of.decision = layer.conv.use->decision(direction, config.device, /*channels_last=*/true);
+      if (ran->layout == name_of(ActivationLayout::nhwc)) {
+        of.verdicts = layer.conv.use->explain(direction, config.device, /*nhwc=*/true);
+        of.decision = layer.conv.use->decision(direction, config.device, /*nhwc=*/true);
       }
     }
   }
   return out;
 }
 
-std::string who_accepts(const ExplainedDirection& of) {
+std::string acceptance_text(const ExplainedDirection& of) {
   std::vector<std::string> names;
   for (const Verdict& one : of.verdicts) {
     if (one.accepts && one.auto_ok) names.push_back(one.algorithm);

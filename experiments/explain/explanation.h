@@ -59,7 +59,7 @@ CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config);
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sample);
 
 // Returns "accepted by a, b", with the algorithms that `auto` may choose.
-CONVSCOPE_API std::string who_accepts(const ExplainedDirection& of);
+CONVSCOPE_API std::string acceptance_text(const ExplainedDirection& of);
 
 // Returns "forward", "forward, backward_weight"; "" if these are all directions that the layer
 // needs.

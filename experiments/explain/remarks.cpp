@@ -20,7 +20,7 @@ struct Remark {
   std::vector<std::string> layers;
 
   // Returns "c1, c2 (forward)"; of many layers only the first ones.
-  std::string who() const {
+  std::string layers_text() const {
     constexpr std::size_t kMax = 6;
     std::vector<std::string> some(layers.begin(), layers.begin() + std::min(kMax, layers.size()));
     if (layers.size() > kMax) some.back() += cat(" and ", layers.size() - kMax, " more");
@@ -62,7 +62,7 @@ std::string reasons(const Decision& decision) {
 }
 
 std::string refusal(const ExplainedDirection& of) {
-  return of.decision.error.empty() ? "" : cat(reasons(of.decision), "; ", who_accepts(of));
+  return of.decision.error.empty() ? "" : cat(reasons(of.decision), "; ", acceptance_text(of));
 }
 
 std::string fallback(const ExplainedDirection& of) {
@@ -116,7 +116,7 @@ std::string remarks_text(const Explanation& explanation) {
   std::string out;
   const auto add = [&](const char* mark, const SentenceOf& sentence_of) {
     for (const Remark& one : remarks_of(explanation, sentence_of)) {
-      out += wrapped_text(cat(mark, one.who(), ": ", one.sentence));
+      out += wrapped_text(cat(mark, one.layers_text(), ": ", one.sentence));
     }
   };
   add("! ", refusal);
@@ -145,8 +145,8 @@ void fail_if_refused(const Explanation& explanation) {
   std::vector<std::string> parts;
   for (const Remark& one : refusals) {
     if (parts.size() < kMax)
-      parts.push_back(
-          cat(one.layers.size() == 1 ? "layer " : "layers ", one.who(), ": ", one.sentence));
+      parts.push_back(cat(one.layers.size() == 1 ? "layer " : "layers ", one.layers_text(), ": ",
+                          one.sentence));
   }
   if (refusals.size() > kMax) parts.back() += " (the table has the rest)";
   std::vector<std::string> ways = ways_out(explanation);

@@ -17,13 +17,13 @@ using Json = nlohmann::ordered_json;
 
 // Returns the axis names of x, w, y and the gradients; none for other arrays.
 std::vector<std::string> axes_of(const std::string& array, const Look& look) {
-  const bool blocked = look.problem.layout == ActivationLayout::blocked;
+  const bool nchw16c = look.problem.layout == ActivationLayout::nchw16c;
   if (array == "x" || array == "dx") {
-    return blocked ? std::vector<std::string>{"block", "h", "w", "lane"}
+    return nchw16c ? std::vector<std::string>{"block", "h", "w", "lane"}
                    : std::vector<std::string>{"n", "c", "h", "w"};
   }
   if (array == "y" || array == "dy") {
-    return blocked ? std::vector<std::string>{"block", "p", "q", "lane"}
+    return nchw16c ? std::vector<std::string>{"block", "p", "q", "lane"}
                    : std::vector<std::string>{"n", "k", "p", "q"};
   }
   if (array == "w" || array == "dw") {

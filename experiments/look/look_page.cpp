@@ -25,7 +25,7 @@ constexpr std::int64_t kMaxCells = 6'000;
 constexpr double kMaxProducts = 5e6;
 
 // Returns "winograd" for "layers/conv2d/winograd/cpu/winograd_f4x3_cpu.cpp".
-std::string room_of(const std::string& file) {
+std::string folder_of(const std::string& file) {
   const std::filesystem::path path(file);
   for (auto part = path.begin(); part != path.end(); ++part) {
     if (*part == "conv2d" && ++part != path.end()) return part->string();
@@ -34,10 +34,10 @@ std::string room_of(const std::string& file) {
 }
 
 // Returns the folder of an algorithm, or "" when there is no such algorithm.
-std::string room_of_algorithm(const std::string& name) {
+std::string folder_of_algorithm(const std::string& name) {
   for (const DeviceType device : {DeviceType::cpu, DeviceType::cuda}) {
     const auto& algorithms = conv2d_algorithms(device);
-    if (algorithms.find(name) != nullptr) return room_of(algorithms.file_of(name));
+    if (algorithms.find(name) != nullptr) return folder_of(algorithms.file_of(name));
   }
   return "";
 }
@@ -64,17 +64,17 @@ std::string remark_on_other(const std::string& algorithm, const std::string& les
 
 std::string lesson_named(const std::string& algorithm) {
   const Registry<Conv2dLesson>& lessons = conv2d_lessons();
-  const std::string room = room_of_algorithm(algorithm);
+  const std::string folder = folder_of_algorithm(algorithm);
   for (const std::string& name :
-       {algorithm, algorithm + std::string(kEnding), room + std::string(kEnding)}) {
+       {algorithm, algorithm + std::string(kEnding), folder + std::string(kEnding)}) {
     if (lessons.find(name) != nullptr) return name;
   }
   const std::vector<std::string> known = lessons_to_look_at();
-  if (!room.empty()) {
+  if (!folder.empty()) {
     fail(ErrorKind::kUnavailable, "look",
          cat("expected an algorithm whose folder has a lesson, because the lesson tells what it "
              "reads and writes, got ",
-             algorithm, " of the folder ", room, " (with a lesson: ", join(known), ")"));
+             algorithm, " of the folder ", folder, " (with a lesson: ", join(known), ")"));
   }
   const std::string near = nearest_word(algorithm, known);
   fail(ErrorKind::kUnavailable, "look",

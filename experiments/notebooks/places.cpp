@@ -62,7 +62,7 @@ std::string first_cell(const std::string& path) {
 
 }  // namespace
 
-NotebookPlaces notebook_places() {
+NotebookPaths notebook_paths() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path bin = program.parent_path();

@@ -10,14 +10,14 @@
 
 namespace convscope {
 
-struct NotebookPlaces {
+struct NotebookPaths {
   std::string folder;                // notebooks, kernel, set_up.py
   std::vector<std::string> include;  // folders of <convscope/notebook.h> and "framework/tensor.h"
   std::string library;               // libconvscope.so
   bool installed = false;
 };
 // Throws an error of kind kIo that names the searched folders when none holds notebooks.
-CONVSCOPE_API NotebookPlaces notebook_places();
+CONVSCOPE_API NotebookPaths notebook_paths();
 
 struct ShippedNotebook {
   std::string name;      // "01_what_a_convolution_is"

@@ -6,7 +6,7 @@ Each problem of the shape files is timed in each direction. `convscope bench con
 results of Convscope and times recorded graphs by events. PyTorch runs in NCHW and channels-last with
 cudnn.benchmark on: a captured graph of several runs is timed by events, and the median of many replays counts.
 f32 means f32 in both systems: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout
-channels_last Convscope runs in NHWC, too, and `auto` and `best` are compared with PyTorch's channels-last.
+nhwc Convscope runs in NHWC, too, and `auto` and `best` are compared with PyTorch's channels-last.
 PyTorch's weights are converted before the timing. Convscope's weights are prepared in each call, as in a step
 with f32 weights; with --weights often they are prepared before the timing, too.
 
@@ -142,7 +142,7 @@ def row_of(arguments, problem, direction, ours_here):
     best = right[0] if right else None
     chosen = next((row for row in right if row["auto_choice"]), None)
     us = lambda row: 1000 * row["median_ms"] if row else float("nan")
-    beside = peer["nhwc" if arguments.layout == "channels_last" else "nchw"]
+    beside = peer["nhwc" if arguments.layout == "nhwc" else "nchw"]
     others = " ".join(f"{row['algorithm']} {us(row):.1f}" for row in right[1:])
     print(f"{problem:62s} {direction:15s} torch nchw {peer['nchw']:7.1f} nhwc "
           f"{peer['nhwc']:7.1f} | auto {us(chosen):7.1f} ({beside / us(chosen):.2f}x) best "
@@ -162,11 +162,11 @@ def geometric_mean(values):
 def print_summary(rows, directions):
     for direction in directions:
         here = [row for row in rows if row["direction"] == direction and row["auto_us"]]
-        for who, what in (("auto", "auto_us"), ("best", "best_us")):
+        for name, what in (("auto", "auto_us"), ("best", "best_us")):
             for layout in ("nchw", "nhwc"):
                 ratios = [row[f"pytorch_{layout}_us"] / row[what] for row in here]
                 if ratios:
-                    print(f"{direction:15s} {who} against PyTorch {layout}: geometric mean "
+                    print(f"{direction:15s} {name} against PyTorch {layout}: geometric mean "
                           f"{geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x, "
                           f"{len(ratios)} problems")
 
@@ -176,7 +176,7 @@ def main():
     parser.add_argument("--program", default="build/release/bin/convscope")
     parser.add_argument("--shapes", action="append", required=True)
     parser.add_argument("--precision", default="f32", choices=tuple(DTYPES))
-    parser.add_argument("--layout", default="nchw", choices=("nchw", "channels_last"))
+    parser.add_argument("--layout", default="nchw", choices=("nchw", "nhwc"))
     parser.add_argument("--algorithm", default="all")
     parser.add_argument("--batch", type=int, default=0)
     parser.add_argument("--direction", default=",".join(DIRECTIONS))

@@ -220,15 +220,15 @@ class Results:
         self.worst, self.wrong, self.used = {}, [], dict.fromkeys(
             ("stride", "padding", "dilation", "groups", "offset groups", "no mask", "no bias"), 0)
 
-    def compare(self, who, index, z, got, values, sizes, eps, growth):
+    def compare(self, label, index, z, got, values, sizes, eps, growth):
         for tensor, right in values.items():
             error = float(np.max(np.abs(got[tensor] - right))) if right.size else 0.0
             error = error / (eps * sizes[tensor]) if sizes[tensor] > 0 else error
-            key = (who, tensor)
+            key = (label, tensor)
             self.worst[key] = max(self.worst.get(key, 0.0), error)
             allowed = DB_GROWTH if tensor == "db" else 0  # db has a separate kernel
             if got[tensor].shape != right.shape or (growth and not error <= max(growth, allowed)):
-                self.wrong.append(f"{who} {tensor} of problem {index} {z}: error {error:.2f} eps max(M)")
+                self.wrong.append(f"{label} {tensor} of problem {index} {z}: error {error:.2f} eps max(M)")
 
     def run(self):
         rng, numbers = random.Random(self.args.seed), np.random.default_rng(self.args.seed)
@@ -265,18 +265,18 @@ class Results:
         print(f"{self.args.problems} random problems (seed {self.args.seed}), with "
               + ", ".join(f"{name}: {count}" for name, count in self.used.items()))
         if self.refused:
-            print("refused: " + ", ".join(f"{who} {count}" for who, count in self.refused.items()))
+            print("refused: " + ", ".join(f"{label} {count}" for label, count in self.refused.items()))
         print("largest error in units of eps * max(M), against float64\n")
         print("| algorithm | " + " | ".join(TENSORS) + " | bound |")
         print("|---|" + "---|" * (len(TENSORS) + 1))
         by_length = f"{GPU_GROWTH:g} sqrt(terms / 160)"
-        for who in (*self.growth, "torchvision, f4", *(["reference, f8"] if len(self.types) > 1 else [])):
-            bound = ("terms + 8" if "f8" in who else "-" if who not in self.growth
-                     else f"{GROWTH[who]:g}" if self.args.device == "cpu"
-                     else f"{TENSOR_CORE_GROWTH:g}, or {by_length}" if "lesson" not in who and "fused" in who
+        for label in (*self.growth, "torchvision, f4", *(["reference, f8"] if len(self.types) > 1 else [])):
+            bound = ("terms + 8" if "f8" in label else "-" if label not in self.growth
+                     else f"{GROWTH[label]:g}" if self.args.device == "cpu"
+                     else f"{TENSOR_CORE_GROWTH:g}, or {by_length}" if "lesson" not in label and "fused" in label
                      else by_length)
-            cells = [f"{self.worst[who, t]:.3f}" if (who, t) in self.worst else "-" for t in TENSORS]
-            print(f"| {who} | " + " | ".join(cells) + f" | {bound} |")
+            cells = [f"{self.worst[label, t]:.3f}" if (label, t) in self.worst else "-" for t in TENSORS]
+            print(f"| {label} | " + " | ".join(cells) + f" | {bound} |")
         for line in self.wrong[:20]:
             print(line, file=sys.stderr)
         print(f"\n{len(self.wrong)} beyond the bound")

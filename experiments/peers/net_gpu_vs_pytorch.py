@@ -70,8 +70,8 @@ def torch_ms(torch, case, precision, layout, seconds):
     model = peers.MODELS[network](classes=classes, **options).cuda().to(memory_format=order)
     x = torch.randn(batch, *map(int, image.split("x")), device="cuda").contiguous(memory_format=order)
     labels = torch.randint(classes, (batch,), device="cuda")
-    halves = {"bf16": torch.bfloat16, "f16": torch.float16}.get(precision)
-    cast = lambda: torch.autocast("cuda", dtype=halves, enabled=halves is not None, cache_enabled=False)
+    half_type = {"bf16": torch.bfloat16, "f16": torch.float16}.get(precision)
+    cast = lambda: torch.autocast("cuda", dtype=half_type, enabled=half_type is not None, cache_enabled=False)
     if mode == "inference":
         model.eval()
 

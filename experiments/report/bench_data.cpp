@@ -397,7 +397,7 @@ std::vector<BenchPart> BenchSet::parts() const {
         std::set<std::size_t> there;
         for (const BenchedRow& row : rows) {
           if (row.setting == setting && row.direction == direction &&
-              is_code(factors_of(problems[row.problem])) == bytes) {
+              is_code(operand_type_of(problems[row.problem])) == bytes) {
             there.insert(row.problem);
           }
         }

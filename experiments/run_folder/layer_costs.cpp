@@ -53,8 +53,8 @@ LayerCost& LayerCosts::sums(const std::string& layer) {
 void LayerCosts::add(const StepPlan& plan) {
   const auto add_shares = [&](const WorkClock& clock, double LayerCost::*into) {
     for (const WorkClock::Share& share : clock.shares()) {
-      if (share.who == nullptr) continue;
-      sums(name_of(*static_cast<const StepPlan::Work*>(share.who))).*into += share.seconds;
+      if (share.worker == nullptr) continue;
+      sums(name_of(*static_cast<const StepPlan::Work*>(share.worker))).*into += share.seconds;
     }
   };
   add_shares(forward_, &LayerCost::forward_s);
@@ -72,17 +72,17 @@ void LayerCosts::add(const StepPlan& plan) {
 void LayerCosts::add(Module& model) {
   std::map<const void*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
-  const auto layer_of = [&](const void* who) {
-    const auto at = names.find(who);
+  const auto layer_of = [&](const void* worker) {
+    const auto at = names.find(worker);
     return at == names.end() || at->second.empty() ? std::string(kLoss) : at->second;
   };
   for (const WorkClock::Share& share : forward_.shares()) {
-    LayerCost& layer = sums(layer_of(share.who));
+    LayerCost& layer = sums(layer_of(share.worker));
     layer.forward_s += share.seconds;
     layer.kept_bytes += static_cast<double>(share.kept_bytes);
   }
   for (const WorkClock::Share& share : backward_.shares()) {
-    sums(layer_of(share.who)).backward_s += share.seconds;
+    sums(layer_of(share.worker)).backward_s += share.seconds;
   }
   ++steps_;
 }

@@ -117,15 +117,15 @@ class Runner {
         return nullptr;
       }
       const ClaimRecord holder = read_claim(folder);
-      const std::string who =
+      const std::string worker =
           running ? cat("process ", outcome.state.pid, " on ", outcome.state.host, " works on ",
                         outcome.state.run)
                   : cat("process ", holder.pid, " on ", holder.host, " works on it");
-      if (!said) ledger_.screen().line(cat("wait   ", ledger_.label(index), ": ", who));
+      if (!said) ledger_.screen().line(cat("wait   ", ledger_.label(index), ": ", worker));
       if (StopSignals::received() != 0) return nullptr;
       const bool is_far = !claim && holder.held && !watch_.seen_alive(folder);
       if (seconds_since(begin) > (is_far ? 2 : 1) * kPatienceSeconds) {
-        ledger_.report_failure(index, who);
+        ledger_.report_failure(index, worker);
         return nullptr;
       }
       claim.reset();

@@ -73,10 +73,10 @@ class CONVSCOPE_API Operation : public RefCounted {
   virtual void backward(const OperationBackward& a) const = 0;
 
   // Returns true when the kernels also take NCHW16c (layers/dispatch/activation_layout.h).
-  virtual bool takes_blocked() const { return false; }
+  virtual bool takes_nchw16c() const { return false; }
   // Returns true when the GPU kernels also take fp16/bf16 NHWC images [N,1,H,W,Cp]; then all
   // tensors have this layout.
-  virtual bool takes_channels_last() const { return false; }
+  virtual bool takes_nhwc() const { return false; }
 
   // Returns true for an element-wise operation on x[0] with f(0) = 0 and at most one learned
   // scalar. On the CPU, such an operation may be run separately on ranges ("pieces") of the

@@ -210,7 +210,7 @@ if(CONVSCOPE_SANITIZE)
   # take only seconds without optimisation.
   set(slow ${convscope_simd_sources})
   list(FILTER slow INCLUDE REGEX
-    "/(block_sparse|depthwise_(forward|backward|blocked|blocked_weight)|batch_lanes_gradient)_simd")
+    "/(block_sparse|depthwise_(forward|backward|nchw16c|nchw16c_weight)|batch_lanes_gradient)_simd")
   set_property(SOURCE ${slow} APPEND PROPERTY COMPILE_OPTIONS -O0)
 endif()
 # The loop over pixels of this file has conditions. GCC converts conditions to masks only if it may

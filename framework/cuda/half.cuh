@@ -94,15 +94,15 @@ __device__ inline float rounded(float value) {
 #endif
   return to_float(from_float<Half>(value));
 }
-__device__ inline float rounded_to(DType factors, float value) {
-  if (factors == DType::bf16) return rounded<BFloat16>(value);
-  if (factors == DType::f16) return rounded<Float16>(value);
+__device__ inline float rounded_to(DType operand_type, float value) {
+  if (operand_type == DType::bf16) return rounded<BFloat16>(value);
+  if (operand_type == DType::f16) return rounded<Float16>(value);
   return value;
 }
 
 // Multiplies (or computes a b + c of) two packed pairs, element by element; each result is rounded
 // once.
-__device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
+__device__ inline unsigned multiply_half2(unsigned a, unsigned b) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   const float2 x = floats_from_pair<Float16>(a), y = floats_from_pair<Float16>(b);
   return pair_from_floats<Float16>(x.x * y.x, x.y * y.y);
@@ -112,7 +112,7 @@ __device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
   return out;
 #endif
 }
-__device__ inline unsigned multiply_add_halves(unsigned a, unsigned b, unsigned c) {
+__device__ inline unsigned multiply_add_half2(unsigned a, unsigned b, unsigned c) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   const float2 x = floats_from_pair<Float16>(a), y = floats_from_pair<Float16>(b),
                z = floats_from_pair<Float16>(c);

@@ -57,7 +57,7 @@ void with_stored_type(DType dtype, Body&& body) {
 
 // Applies an operation on floats to fp16/bf16 elements; the result is rounded once.
 template <class Half, int kInputs, class Op>
-struct OnHalves {
+struct OnHalf {
   Op op;
   __device__ Half operator()(const Half* x) const {
     float v[kInputs];
@@ -68,13 +68,13 @@ struct OnHalves {
 };
 
 template <int kInputs, class Op>
-void map_halves(DType dtype, const Op& op, const MapInputs<void, kInputs>& in, void* y,
+void map_half(DType dtype, const Op& op, const MapInputs<void, kInputs>& in, void* y,
                 std::int64_t count) {
   with_half_type(dtype, [&](auto zero) {
     using Half = decltype(zero);
     MapInputs<Half, kInputs> from;
     for (int i = 0; i < kInputs; ++i) from.p[i] = static_cast<const Half*>(in.p[i]);
-    map<kInputs>(OnHalves<Half, kInputs, Op>{op}, from, static_cast<Half*>(y), count);
+    map<kInputs>(OnHalf<Half, kInputs, Op>{op}, from, static_cast<Half*>(y), count);
   });
 }
 

@@ -158,14 +158,14 @@ double peak_of_bytes() {
   return current_isa() == Isa::avx512 ? 1 : current_isa() == Isa::avx2 ? 1.5 : 2;
 }
 
-Ceiling CpuCeilings::peak(DType factors) const {
-  if (factors != DType::i8 && factors != DType::u8) return flops;
+Ceiling CpuCeilings::peak(DType operand_type) const {
+  if (operand_type != DType::i8 && operand_type != DType::u8) return flops;
   if (int8.one_thread > 0) return int8;
   return {flops.one_thread * peak_of_bytes(), flops.all_threads * peak_of_bytes()};
 }
 
-double MachineCeilings::peak(DType factors) const {
-  if (factors != DType::i8 && factors != DType::u8) return flops_per_second;
+double MachineCeilings::peak(DType operand_type) const {
+  if (operand_type != DType::i8 && operand_type != DType::u8) return flops_per_second;
   return int8_flops_per_second > 0 ? int8_flops_per_second : flops_per_second * peak_of_bytes();
 }
 

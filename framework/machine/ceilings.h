@@ -41,9 +41,9 @@ struct CpuCeilings {
   // means not measured: files of older versions lack this peak.
   Ceiling int8 = {};
 
-  // Returns the peak for operands of type `factors`. For int8, this is the measured int8 peak;
+  // Returns the peak for operands of type `operand_type`. For int8, this is the measured int8 peak;
   // without a measurement, it is peak_of_bytes() times the f32 peak.
-  CONVSCOPE_API Ceiling peak(DType factors) const;
+  CONVSCOPE_API Ceiling peak(DType operand_type) const;
 };
 
 // Returns how many int8 products the current instruction set computes in the time of one f32
@@ -109,7 +109,7 @@ struct MachineCeilings {
   double launch_seconds = 0;
   double int8_flops_per_second = 0;  // CPU only; 0 = peak_of_bytes() times flops_per_second
 
-  double peak(DType factors) const;  // without tensor cores
+  double peak(DType operand_type) const;  // without tensor cores
 };
 CONVSCOPE_API MachineCeilings machine_ceilings(DeviceType device = DeviceType::cpu);
 CONVSCOPE_API void set_machine_ceilings(const MachineCeilings& ceilings,  // {} = defaults again

@@ -14,7 +14,7 @@ namespace convscope {
 
 struct MemoryRoom {
   std::int64_t bytes = 0;  // 0: unknown
-  std::string whose;       // "this machine has", "/sys/fs/cgroup/job/memory.max allows"
+  std::string source;      // "this machine has", "/sys/fs/cgroup/job/memory.max allows"
 };
 
 // The path of the file that lists the control group of this process, and the folder of all groups'

@@ -22,16 +22,16 @@ WorkClock::~WorkClock() {
 
 void WorkClock::start() { moments_.clear(); }
 
-void WorkClock::begin(const void* who) {
+void WorkClock::begin(const void* worker) {
   if (moments_.size() == marks_.size()) marks_.push_back(backend_.make_mark(device_.index));
   backend_.set_mark(device_.index, marks_[moments_.size()]);
-  moments_.push_back({.who = who, .live_bytes = memory_stats(device_).live_bytes});
+  moments_.push_back({.worker = worker, .live_bytes = memory_stats(device_).live_bytes});
 }
 
 std::vector<WorkClock::Share> WorkClock::shares() const {
   std::vector<Share> out;
   for (std::size_t i = 0; i + 1 < moments_.size(); ++i) {
-    out.push_back({.who = moments_[i].who,
+    out.push_back({.worker = moments_[i].worker,
                    .seconds = 1e-3 * backend_.ms_between(device_.index, marks_[i], marks_[i + 1]),
                    .kept_bytes = moments_[i + 1].live_bytes - moments_[i].live_bytes});
   }
@@ -45,8 +45,8 @@ WorkWatch::~WorkWatch() { clock_of_thread = before_; }
 
 const void* current_worker() { return worker_of_thread; }
 
-WorkScope::WorkScope(const void* who) : before_(std::exchange(worker_of_thread, who)) {
-  if (clock_of_thread != nullptr) clock_of_thread->begin(who);
+WorkScope::WorkScope(const void* worker) : before_(std::exchange(worker_of_thread, worker)) {
+  if (clock_of_thread != nullptr) clock_of_thread->begin(worker);
 }
 
 WorkScope::~WorkScope() {

@@ -27,12 +27,12 @@ class CONVSCOPE_API WorkClock {
   WorkClock(const WorkClock&) = delete;
   WorkClock& operator=(const WorkClock&) = delete;
 
-  void start();                 // discards all marks; they are reused
-  void begin(const void* who);  // `who` works from now on; null: no particular worker
+  void start();                    // discards all marks; they are reused
+  void begin(const void* worker);  // `worker` works from now on; null: no particular worker
 
   // The time between two begin() calls, in order. Time after the last call does not count.
   struct Share {
-    const void* who;
+    const void* worker;
     double seconds;
     std::int64_t kept_bytes;  // live bytes at the end minus live bytes at the start, counted on the
                               // host: the memory that a dynamic graph keeps
@@ -41,7 +41,7 @@ class CONVSCOPE_API WorkClock {
 
  private:
   struct Moment {
-    const void* who;
+    const void* worker;
     std::int64_t live_bytes;
   };
   Device device_;
@@ -67,7 +67,7 @@ class CONVSCOPE_API WorkWatch {
 CONVSCOPE_API const void* current_worker();
 class CONVSCOPE_API WorkScope {
  public:
-  explicit WorkScope(const void* who);
+  explicit WorkScope(const void* worker);
   ~WorkScope();
   WorkScope(const WorkScope&) = delete;
   WorkScope& operator=(const WorkScope&) = delete;

@@ -118,7 +118,7 @@ void binary_cuda(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y)
   if (is_half(y.dtype())) {
     CONVSCOPE_CHECK(a.shape() == y.shape() && b.shape() == y.shape(), "elementwise",
                     "expected fp16 or bf16 tensors of one shape, got ", a.str(), " and ", b.str());
-    return map_halves<2>(y.dtype(), Binary<float>{op}, {{a.raw_data(), b.raw_data()}}, y.raw_data(),
+    return map_half<2>(y.dtype(), Binary<float>{op}, {{a.raw_data(), b.raw_data()}}, y.raw_data(),
                          y.numel());
   }
   binary_typed<float>(op, a, b, y);
@@ -161,7 +161,7 @@ template <UnaryOp kOp>
 void unary_of(const Tensor& x, const Tensor& y) {
   const std::int64_t n = x.numel();
   if (is_half(x.dtype())) {
-    return map_halves<1>(x.dtype(), Unary<float, kOp>{}, {{x.raw_data()}}, y.raw_data(), n);
+    return map_half<1>(x.dtype(), Unary<float, kOp>{}, {{x.raw_data()}}, y.raw_data(), n);
   }
   if (x.dtype() == DType::f64) {
     return map<1, double>(Unary<double, kOp>{}, {{x.data<double>()}}, y.data<double>(), n);
@@ -211,7 +211,7 @@ template <GradientOp kOp>
 void gradient_of(const Tensor& saved, const Tensor& dy, const Tensor& dx) {
   const std::int64_t n = dy.numel();
   if (is_half(dy.dtype())) {
-    return map_halves<2>(dy.dtype(), Gradient<float, kOp>{}, {{saved.raw_data(), dy.raw_data()}},
+    return map_half<2>(dy.dtype(), Gradient<float, kOp>{}, {{saved.raw_data(), dy.raw_data()}},
                          dx.raw_data(), n);
   }
   if (dy.dtype() == DType::f64) {
@@ -258,7 +258,7 @@ void accumulate_typed(const Tensor& to, const Tensor& from) {
 void accumulate_cuda(const Tensor& to, const Tensor& from) {
   if (to.dtype() == DType::f64) return accumulate_typed<double>(to, from);
   if (is_half(to.dtype())) {
-    return map_halves<2>(to.dtype(), Binary<float>{BinaryOp::add},
+    return map_half<2>(to.dtype(), Binary<float>{BinaryOp::add},
                          {{to.raw_data(), from.raw_data()}}, to.raw_data(), to.numel());
   }
   CONVSCOPE_CHECK(to.dtype() == DType::f32, "accumulate", "expected f32, f64, fp16 or bf16, got ",

@@ -40,11 +40,11 @@ struct UpdateGate {
   const std::int32_t* overflow = nullptr;  // of this step (DeviceLossScale)
 };
 
-// A copy of a weight that kernels multiply. It is rounded to `factors` (fp16 or bf16), and stored
+// A copy of a weight that kernels multiply. It is rounded to `operand_type` (fp16 or bf16), and stored
 // in this type or as f32, with the elements in the weight's order.
 struct WeightCopy {
   void* to = nullptr;  // null: no copy
-  DType factors = DType::f32;
+  DType operand_type = DType::f32;
   bool as_floats = false;
 };
 

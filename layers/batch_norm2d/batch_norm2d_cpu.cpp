@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_cpu.cpp: one thread processes a channel. The sums of a channel are added image by
 // image, in order, so the bits do not depend on the number of threads. The passes that write read
-// the channel from the cache. NCHW16c images use batch_norm2d_blocked_cpu.cpp.
+// the channel from the cache. NCHW16c images use batch_norm2d_nchw16c_cpu.cpp.
 #include <algorithm>
 #include <cmath>
 
 #include "framework/parallel.h"
 #include "layers/batch_norm2d/batch_norm2d.h"
-#include "layers/batch_norm2d/batch_norm2d_blocked.h"
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
+#include "layers/batch_norm2d/batch_norm2d_nchw16c.h"
 #include "layers/batch_norm2d/batch_norm2d_simd.h"
 
 namespace convscope {
@@ -166,7 +166,7 @@ void apply_typed(const Tensor& x, const double* mean, const double* factor, cons
 
 void apply_cpu(const Tensor& x, const Tensor& mean, const Tensor& factor, const Tensor& shift,
                const Tensor& y) {
-  if (x.rank() == 5) return blocked_batch_norm_apply(x, mean, factor, shift, y);
+  if (x.rank() == 5) return nchw16c_batch_norm_apply(x, mean, factor, shift, y);
   const double* const m = mean.data<double>();
   const double* const f = factor.data<double>();
   const double* const s = shift.data<double>();
@@ -196,7 +196,7 @@ void train_typed(const BatchNormTrainArgs& args) {
 }
 
 void train_cpu(const BatchNormTrainArgs& args) {
-  if (args.x.rank() == 5) return blocked_batch_norm_train(args);
+  if (args.x.rank() == 5) return nchw16c_batch_norm_train(args);
   if (args.x.dtype() == DType::f64) return train_typed<double>(args);
   train_typed<float>(args);
 }
@@ -288,7 +288,7 @@ void train_gradient_typed(const BatchNormTrainGradientArgs& args) {
 }
 
 void train_gradient_cpu(const BatchNormTrainGradientArgs& args) {
-  if (args.x.rank() == 5) return blocked_batch_norm_train_gradient(args);
+  if (args.x.rank() == 5) return nchw16c_batch_norm_train_gradient(args);
   if (args.x.dtype() == DType::f64) return train_gradient_typed<double>(args);
   train_gradient_typed<float>(args);
 }

@@ -5,15 +5,15 @@
 
 #include <cmath>
 
-#include "layers/batch_norm2d/batch_norm2d_halves.h"
+#include "layers/batch_norm2d/batch_norm2d_half.h"
 
 namespace convscope {
 
 constinit KernelSlot<BatchNormFactorKernels()> batch_norm_factor_kernels{"batch_norm2d"};
-constinit KernelSlot<void(const BatchNormHalvesArgs&)> batch_norm_halves_kernel{"batch_norm2d"};
-constinit KernelSlot<void(const BatchNormHalvesGradientArgs&)> batch_norm_halves_gradient_kernel{
+constinit KernelSlot<void(const BatchNormHalfArgs&)> batch_norm_half_kernel{"batch_norm2d"};
+constinit KernelSlot<void(const BatchNormHalfGradientArgs&)> batch_norm_half_gradient_kernel{
     "batch_norm2d"};
-constinit KernelSlot<void(const BatchNormHalvesApplyArgs&)> batch_norm_halves_apply_kernel{
+constinit KernelSlot<void(const BatchNormHalfApplyArgs&)> batch_norm_half_apply_kernel{
     "batch_norm2d"};
 
 namespace {

@@ -9,7 +9,7 @@
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
-#include "layers/batch_norm2d/batch_norm2d_halves.h"
+#include "layers/batch_norm2d/batch_norm2d_half.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"
 #include "layers/plan/batch_norm_op.h"
@@ -46,7 +46,7 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   const Shape channels{shape[1]};
   mean_ = builder.slot(channels, DType::f64);
   inverse_deviation_ = builder.slot(channels, DType::f64);
-  if (builder.training() && builder.is_channels_last(output)) return train_channels_last(builder);
+  if (builder.training() && builder.is_nhwc(output)) return train_nhwc(builder);
   if (builder.training()) {
     const Slot variance = builder.slot(channels, DType::f64);
     const BatchNormTrainArgs args{.x = builder.value(inputs[0]),
@@ -71,17 +71,17 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   const Slot factor = builder.slot(channels, DType::f64);
   const Slot shift = builder.slot(channels, DType::f64);
   builder.prologue([&] { emit_running_factors(builder, builder.use(factor), builder.use(shift)); });
-  if (builder.is_channels_last(output)) {
-    const BatchNormHalvesApplyArgs args{.x = builder.value(inputs[0]),
-                                        .mean = builder.use(mean_),
-                                        .factor = builder.use(factor),
-                                        .shift = builder.use(shift),
-                                        .residual = residual_ ? builder.value(inputs[1]) : Tensor(),
-                                        .relu = relu_,
-                                        .most = most_,
-                                        .y = builder.value(output)};
+  if (builder.is_nhwc(output)) {
+    const BatchNormHalfApplyArgs args{.x = builder.value(inputs[0]),
+                                      .mean = builder.use(mean_),
+                                      .factor = builder.use(factor),
+                                      .shift = builder.use(shift),
+                                      .residual = residual_ ? builder.value(inputs[1]) : Tensor(),
+                                      .relu = relu_,
+                                      .most = most_,
+                                      .y = builder.value(output)};
     return builder.call(
-        [run = batch_norm_halves_apply_kernel.get(builder.device()), args] { run(args); });
+        [run = batch_norm_half_apply_kernel.get(builder.device()), args] { run(args); });
   }
   builder.call([x = builder.value(inputs[0]), y = builder.value(output), mean = builder.use(mean_),
                 factor = builder.use(factor), shift = builder.use(shift),
@@ -98,17 +98,17 @@ void BatchNormOp::forward(PlanBuilder& builder) {
 // For f32 images the consumers of y decide how y is written: as f32, as fp16 operands of products,
 // or as both. The bound for the scale of the operands is the sum of the bounds of this layer and of
 // the residual.
-void BatchNormOp::train_channels_last(PlanBuilder& builder) {
+void BatchNormOp::train_nhwc(PlanBuilder& builder) {
   factors_ = builder.slot({3, builder.graph().stored_shape(output)[4]}, DType::f32);
   const PlanGraph::ReadAs read = builder.graph().read_as(output);
-  const bool halves = builder.in_halves(output);
-  PlanBuilder::Factors beside;
-  if (residual_ && !halves) beside = builder.factors_of(inputs[1]);
-  const bool has_bound = !halves && (!residual_ || beside.block != kNoSlot);
-  const bool as_factors = has_bound && read.factors;
+  const bool half = builder.in_half(output);
+  PlanBuilder::Operands beside;
+  if (residual_ && !half) beside = builder.operands_of(inputs[1]);
+  const bool has_bound = !half && (!residual_ || beside.block != kNoSlot);
+  const bool as_operands = has_bound && read.operands;
   // With a residual, the activation does not follow from x, so the backward pass reads y.
-  const bool as_numbers = !as_factors || read.numbers || (relu_ && residual_);
-  const BatchNormHalvesArgs args{
+  const bool as_numbers = !as_operands || read.numbers || (relu_ && residual_);
+  const BatchNormHalfArgs args{
       .x = builder.value(inputs[0]),
       .weight = parts_.weight.value(),
       .bias = parts_.bias.value(),
@@ -123,50 +123,49 @@ void BatchNormOp::train_channels_last(PlanBuilder& builder) {
       .factors = builder.use(factors_),
       .running_mean = parts_.mean,
       .running_variance = parts_.variance,
-      .y_factors = has_bound ? builder.factors_target(output, as_factors, true) : Tensor(),
-      .bound_alone = !as_factors,
-      .residual_factors = has_bound && residual_ ? builder.factors(inputs[1]) : Tensor(),
+      .y_half = has_bound ? builder.operands_target(output, as_operands, true) : Tensor(),
+      .bound_alone = !as_operands,
+      .residual_half = has_bound && residual_ ? builder.operands(inputs[1]) : Tensor(),
       .residual_has_bound = beside.has_bound,
       .x_moments = builder.moments(inputs[0])};
-  builder.call([run = batch_norm_halves_kernel.get(builder.device()), args] { run(args); });
+  builder.call([run = batch_norm_half_kernel.get(builder.device()), args] { run(args); });
 }
 
-void BatchNormOp::backward_channels_last(PlanBuilder& builder) {
+void BatchNormOp::backward_nhwc(PlanBuilder& builder) {
   PlanBuilder::Target beside, dw, db;
   if (residual_ && builder.wants_gradient(inputs[1])) beside = builder.gradient_target(inputs[1]);
   if (parts_.weight.requires_grad()) dw = builder.parameter_gradient(parts_.weight);
   if (parts_.bias.requires_grad()) db = builder.parameter_gradient(parts_.bias);
-  const auto emit = [&](const Tensor& dx, const Tensor& dx_factors) {
-    const BatchNormHalvesGradientArgs args{
-        .dy = builder.gradient(output),
-        .x = builder.value(inputs[0]),
-        .weight = parts_.weight.value(),
-        .relu = relu_,
-        .most = most_,
-        .y = relu_ && residual_ ? builder.value(output) : Tensor(),
-        .mean = builder.use(mean_),
-        .inverse_deviation = builder.use(inverse_deviation_),
-        .factors = builder.use(factors_),
-        .residual_gradient = beside.tensor,
-        .residual_accumulate = beside.accumulate,
-        .dx = dx,
-        .dx_factors = dx_factors,
-        .dw = dw.tensor,
-        .db = db.tensor,
-        .dw_accumulate = dw.accumulate,
-        .db_accumulate = db.accumulate};
+  const auto emit = [&](const Tensor& dx, const Tensor& dx_half) {
+    const BatchNormHalfGradientArgs args{.dy = builder.gradient(output),
+                                         .x = builder.value(inputs[0]),
+                                         .weight = parts_.weight.value(),
+                                         .relu = relu_,
+                                         .most = most_,
+                                         .y = relu_ && residual_ ? builder.value(output) : Tensor(),
+                                         .mean = builder.use(mean_),
+                                         .inverse_deviation = builder.use(inverse_deviation_),
+                                         .factors = builder.use(factors_),
+                                         .residual_gradient = beside.tensor,
+                                         .residual_accumulate = beside.accumulate,
+                                         .dx = dx,
+                                         .dx_half = dx_half,
+                                         .dw = dw.tensor,
+                                         .db = db.tensor,
+                                         .dw_accumulate = dw.accumulate,
+                                         .db_accumulate = db.accumulate};
     builder.call(
-        [run = batch_norm_halves_gradient_kernel.get(builder.device()), args] { run(args); });
+        [run = batch_norm_half_gradient_kernel.get(builder.device()), args] { run(args); });
   };
   if (!builder.wants_gradient(inputs[0])) return emit({}, {});
-  if (!builder.in_halves(output) && builder.graph().gradient_is_read_as_factors(inputs[0])) {
-    return emit({}, builder.gradient_factors_target(inputs[0]));
+  if (!builder.in_half(output) && builder.graph().gradient_is_read_as_operands(inputs[0])) {
+    return emit({}, builder.gradient_operands_target(inputs[0]));
   }
   builder.assign_gradient(inputs[0], [&](const Tensor& dx) { emit(dx, {}); });
 }
 
 void BatchNormOp::backward(PlanBuilder& builder) {
-  if (builder.is_channels_last(output)) return backward_channels_last(builder);
+  if (builder.is_nhwc(output)) return backward_nhwc(builder);
   const Shape channels{builder.shape(output)[1]};
   const Slot sum_dy = builder.slot(channels, DType::f64);
   const Slot sum_dy_x = builder.slot(channels, DType::f64);

@@ -10,7 +10,7 @@
 
 #include "layers/conv2d/problem.h"
 #include "layers/dispatch/algorithm.h"
-#include "layers/dispatch/layout/half_factors.h"
+#include "layers/dispatch/layout/half_operands.h"
 
 namespace convscope {
 
@@ -33,7 +33,7 @@ struct Conv2dForwardArgs {
   Conv2dEpilogue epilogue = {};    // empty unless the algorithm has fuses_epilogue
   const void* prepared = nullptr;  // prepare_weights's output; null: none
   OperandViews views = {};         // quantisation scales, sparse positions
-  HalfFactors x_factors = {};      // for takes_half_factors: x may be null
+  HalfOperands x_half = {};        // for takes_half_operands: x may be null
 };
 struct Conv2dBackwardDataArgs {
   const Conv2dProblem& problem;
@@ -43,7 +43,7 @@ struct Conv2dBackwardDataArgs {
   void* workspace;
   const void* prepared = nullptr;  // as in Conv2dForwardArgs
   OperandViews views = {};
-  HalfFactors dy_factors = {};  // fp16/bf16 copy of dy, as x_factors of x
+  HalfOperands dy_half = {};  // fp16/bf16 copy of dy, as x_half of x
 };
 struct Conv2dBackwardWeightArgs {
   const Conv2dProblem& problem;
@@ -53,7 +53,7 @@ struct Conv2dBackwardWeightArgs {
   bool accumulate;
   void* workspace;
   OperandViews views = {};
-  HalfFactors x_factors = {}, dy_factors = {};  // each may be empty
+  HalfOperands x_half = {}, dy_half = {};  // each may be empty
 };
 
 template <>

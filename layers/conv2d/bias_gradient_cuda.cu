@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads)
   db[c] = accumulate ? db[c] + sum : sum;
 }
 
-void channels_last_gradient(const Tensor& dy, const Tensor& db, bool accumulate) {
+void nhwc_gradient(const Tensor& dy, const Tensor& db, bool accumulate) {
   with_stored_type(dy.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const WalkOf<T> walk(dy.shape());
@@ -51,7 +51,7 @@ void channels_last_gradient(const Tensor& dy, const Tensor& db, bool accumulate)
 }
 
 void bias_gradient_cuda(const Tensor& dy, const Tensor& db, bool accumulate) {
-  if (dy.rank() == 5) return channels_last_gradient(dy, db, accumulate);
+  if (dy.rank() == 5) return nhwc_gradient(dy, db, accumulate);
   sum_on_cuda(dy, 0b1101u, db, accumulate);
 }
 

@@ -55,7 +55,7 @@ ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules
     op = reader;
   }
   auto* const conv = dynamic_cast<Conv2dOp*>(op);
-  if (conv == nullptr || !conv->is_plain() || conv->wants_blocks() ||
+  if (conv == nullptr || !conv->is_plain() || conv->prefers_nchw16c() ||
       !is_open(*conv, rules.algorithm)) {
     return {};
   }
@@ -66,13 +66,13 @@ ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules
     return {};
   }
   link.conv = conv;
-  link.curve = conv->relu() ? ChainLink::Curve::relu : ChainLink::Curve::none;
+  link.activation = conv->relu() ? ChainLink::Activation::relu : ChainLink::Activation::none;
   link.ops.push_back(op);
   PlanOp* next = only_reader(graph, *op);
-  const auto* const curve = dynamic_cast<const ActivationOp*>(next);
-  if (curve != nullptr && rules.takes_tanh && !conv->relu() &&
-      curve->curve() == ActivationOp::Curve::tanh) {
-    link.curve = ChainLink::Curve::tanh;
+  const auto* const activation = dynamic_cast<const ActivationOp*>(next);
+  if (activation != nullptr && rules.takes_tanh && !conv->relu() &&
+      activation->function() == ActivationOp::Function::tanh) {
+    link.activation = ChainLink::Activation::tanh;
     link.ops.push_back(next);
     next = only_reader(graph, *next);
   }

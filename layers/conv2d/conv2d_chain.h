@@ -23,7 +23,7 @@ namespace convscope {
 struct ChainLink {
   PointwiseOp* before = nullptr;  // an operation on the convolution's input, such as its quantiser
   Conv2dOp* conv = nullptr;       // null: there is no link
-  enum class Curve { none, relu, tanh } curve = Curve::none;
+  enum class Activation { none, relu, tanh } activation = Activation::none;
   bool pools = false;
   std::vector<PlanOp*> ops;  // the operations of the link, in order
 

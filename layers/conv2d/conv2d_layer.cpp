@@ -194,12 +194,11 @@ class SparseUse final : public OperatorUse {
   ChosenNames choose(Direction direction, Device device, WeightUse use) const override {
     return dense_->choose(direction, device, use);
   }
-  Decision decision(Direction direction, Device device, bool channels_last) const override {
-    return dense_->decision(direction, device, channels_last);
+  Decision decision(Direction direction, Device device, bool nhwc) const override {
+    return dense_->decision(direction, device, nhwc);
   }
-  std::vector<Verdict> explain(Direction direction, Device device,
-                               bool channels_last) const override {
-    std::vector<Verdict> out = dense_->explain(direction, device, channels_last);
+  std::vector<Verdict> explain(Direction direction, Device device, bool nhwc) const override {
+    std::vector<Verdict> out = dense_->explain(direction, device, nhwc);
     for (const Verdict& block_verdict : explain_conv2d("auto", blocks_, direction, device)) {
       if (block_verdict.algorithm != "block_sparse" || !block_verdict.accepts) continue;
       for (Verdict& one : out) {

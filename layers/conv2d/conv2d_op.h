@@ -53,14 +53,14 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   std::vector<RanKernel> kernels(const PlanGraph& graph) const override;
   std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const override;
   void set_layout(const PlanGraph& graph, ActivationLayout layout) override;
-  DType wants_halves() const override {
-    return problem_.layout == ActivationLayout::channels_last ? problem_.dtype : DType::f32;
+  DType preferred_half_type() const override {
+    return problem_.layout == ActivationLayout::nhwc ? problem_.dtype : DType::f32;
   }
 
-  bool may_gain_channels_last(const PlanGraph& graph) const override;
-  FactorsRead would_read_factors(const PlanGraph& graph) const override;
-  bool reads_factors(const PlanGraph& graph, std::size_t input) const override;
-  bool reads_gradient_factors(const PlanGraph& graph) const override;
+  bool may_gain_nhwc(const PlanGraph& graph) const override;
+  OperandsRead would_read_operands(const PlanGraph& graph) const override;
+  bool reads_operands(const PlanGraph& graph, std::size_t input) const override;
+  bool reads_gradient_operands(const PlanGraph& graph) const override;
   // Records that dx and dw are both needed, so that one kernel may compute both.
   void want_both() { wants_both_ = true; }
 
@@ -87,8 +87,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   // Returns the block-sparse weights; may be null.
   const Ref<SparseWeights>& sparse() const { return sparse_; }
   // Returns whether the layer's policy requires NCHW16c images, which no chain supports.
-  bool wants_blocks() const {
-    return layer_choices_ && layer_choices_->policy().layout == "blocked";
+  bool prefers_nchw16c() const {
+    return layer_choices_ && layer_choices_->policy().layout == "nchw16c";
   }
   // Returns true when no batch norm, residual or ReLU with an upper bound has been absorbed.
   bool is_plain() const { return !norm_ && residual_at_ == 0 && std::isinf(most_); }
@@ -119,10 +119,9 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   }
   void check_layout(Device device) const;
   // Returns the algorithm of a direction in NHWC, without measuring; null when there is none.
-  const Conv2dAlgorithm* algorithm_in_channels_last(const PlanGraph& graph,
-                                                    Direction direction) const;
+  const Conv2dAlgorithm* nhwc_algorithm(const PlanGraph& graph, Direction direction) const;
   // Returns whether the direction is needed and its algorithm can read fp16 operands.
-  bool takes_factors(Direction direction) const;
+  bool takes_operands(Direction direction) const;
   // Returns the forward kernel that also computes mean and variance of y's channels. Returns null
   // when they are not needed or the algorithm has no such kernel.
   const ForwardMoments* forward_moments() const;

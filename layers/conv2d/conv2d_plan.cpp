@@ -53,14 +53,15 @@ Conv2dForm choose_form(Conv2dChoices& layer_choices, const SparseWeights* sparse
 
 std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayout layout) const {
   constexpr double kPreferred = 1e6;  // longer than any layer takes
-  if (is_half(wants_halves())) return layout == problem_.layout ? std::optional(0.0) : std::nullopt;
+  if (is_half(preferred_half_type()))
+    return layout == problem_.layout ? std::optional(0.0) : std::nullopt;
   if (!layer_choices_) return PlanOp::layout_ms(graph, layout);
   const AlgorithmPolicy& policy = layer_choices_->policy();
   if (layout != ActivationLayout::nchw && policy.layout == "nchw") return std::nullopt;
-  if (layout == ActivationLayout::channels_last && !is_tf32()) return std::nullopt;
+  if (layout == ActivationLayout::nhwc && !is_tf32()) return std::nullopt;
   Conv2dProblem problem = problem_;
   problem.layout = layout;
-  double ms = layout == ActivationLayout::nchw && policy.layout == "blocked" ? kPreferred : 0;
+  double ms = layout == ActivationLayout::nchw && policy.layout == "nchw16c" ? kPreferred : 0;
   const auto ms_here = [&](Direction direction) {
     return form_ms(
         choose_form(*layer_choices_, sparse_.get(), problem, direction, graph.device(), use_),
@@ -104,9 +105,9 @@ void Conv2dOp::set_layout(const PlanGraph& graph, ActivationLayout layout) {
 }
 
 std::string Conv2dOp::text() const {
-  const char* const layout = problem_.layout == ActivationLayout::nchw            ? ""
-                             : problem_.layout == ActivationLayout::channels_last ? " channels_last"
-                                                                                  : " blocked";
+  const char* const layout = problem_.layout == ActivationLayout::nchw   ? ""
+                             : problem_.layout == ActivationLayout::nhwc ? " nhwc"
+                                                                         : " nchw16c";
   std::string out =
       cat("conv2d ", forms_[0].choice.algorithm->name, layout, norm_ ? " + batch_norm2d" : "",
           residual_at_ > 0 ? " + residual" : "", relu_ ? fused_relu_text(most_) : "");
@@ -123,7 +124,7 @@ std::string Conv2dOp::text() const {
 
 const ForwardMoments* Conv2dOp::forward_moments() const {
   const Conv2dForm& form = this->form(Direction::forward);
-  if (!feeds_norm_ || form.in_blocks || problem_.layout != ActivationLayout::channels_last) {
+  if (!feeds_norm_ || form.in_blocks || problem_.layout != ActivationLayout::nhwc) {
     return nullptr;
   }
   return forward_moments_of(*form.choice.algorithm, problem_);
@@ -221,20 +222,19 @@ Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
 constinit KernelSlot<bool(const Conv2dProblem& problem, Direction direction)>
     conv2d_reads_f32_kernel{"conv2d_reads_f32"};
 
-bool Conv2dOp::takes_factors(Direction direction) const {
+bool Conv2dOp::takes_operands(Direction direction) const {
   const Conv2dAlgorithm* const algorithm = choice(direction).algorithm;
-  if (algorithm == nullptr || !algorithm->takes_half_factors || !is_tf32() ||
-      problem_.layout != ActivationLayout::channels_last) {
+  if (algorithm == nullptr || !algorithm->takes_half_operands || !is_tf32() ||
+      problem_.layout != ActivationLayout::nhwc) {
     return false;
   }
   return use_ == WeightUse::once ||
          !conv2d_reads_f32_kernel.get({.type = algorithm->device})(problem_, direction);
 }
 
-const Conv2dAlgorithm* Conv2dOp::algorithm_in_channels_last(const PlanGraph& graph,
-                                                            Direction direction) const {
+const Conv2dAlgorithm* Conv2dOp::nhwc_algorithm(const PlanGraph& graph, Direction direction) const {
   Conv2dProblem problem = problem_;
-  problem.layout = ActivationLayout::channels_last;
+  problem.layout = ActivationLayout::nhwc;
   const std::string& policy = layer_choices_->policy().of(direction);
   const Decision decision =
       decide_unrun<Conv2dProblem>(policy, question_of(problem, direction, graph.device(), use_));
@@ -242,18 +242,18 @@ const Conv2dAlgorithm* Conv2dOp::algorithm_in_channels_last(const PlanGraph& gra
   return conv2d_algorithms(graph.device().type).find(decision.names.first);
 }
 
-bool Conv2dOp::may_gain_channels_last(const PlanGraph& graph) const {
-  return is_tf32() && layout_ms(graph, ActivationLayout::channels_last).has_value();
+bool Conv2dOp::may_gain_nhwc(const PlanGraph& graph) const {
+  return is_tf32() && layout_ms(graph, ActivationLayout::nhwc).has_value();
 }
 
-PlanOp::FactorsRead Conv2dOp::would_read_factors(const PlanGraph& graph) const {
+PlanOp::OperandsRead Conv2dOp::would_read_operands(const PlanGraph& graph) const {
   if (!is_tf32() || layer_choices_->policy().layout == "nchw") return {};
   Conv2dProblem problem = problem_;
-  problem.layout = ActivationLayout::channels_last;
+  problem.layout = ActivationLayout::nhwc;
   const auto reads = [&](Direction direction) {
     if (choice(direction).algorithm == nullptr) return false;
-    const Conv2dAlgorithm* const algorithm = algorithm_in_channels_last(graph, direction);
-    if (algorithm == nullptr || !algorithm->takes_half_factors) return false;
+    const Conv2dAlgorithm* const algorithm = nhwc_algorithm(graph, direction);
+    if (algorithm == nullptr || !algorithm->takes_half_operands) return false;
     return use_ == WeightUse::once ||
            !conv2d_reads_f32_kernel.get(graph.device())(problem, direction);
   };
@@ -262,14 +262,14 @@ PlanOp::FactorsRead Conv2dOp::would_read_factors(const PlanGraph& graph) const {
           .gradient = reads(Direction::backward_data) || in_dw};
 }
 
-bool Conv2dOp::reads_factors(const PlanGraph& graph, std::size_t input) const {
-  return input == 0 && takes_factors(Direction::forward) &&
-         (!graph.wants_gradient(weight()) || takes_factors(Direction::backward_weight));
+bool Conv2dOp::reads_operands(const PlanGraph& graph, std::size_t input) const {
+  return input == 0 && takes_operands(Direction::forward) &&
+         (!graph.wants_gradient(weight()) || takes_operands(Direction::backward_weight));
 }
 
-bool Conv2dOp::reads_gradient_factors(const PlanGraph& graph) const {
+bool Conv2dOp::reads_gradient_operands(const PlanGraph& graph) const {
   const auto reads = [&](ValueId gradient_of, Direction direction) {
-    return !graph.wants_gradient(gradient_of) || takes_factors(direction);
+    return !graph.wants_gradient(gradient_of) || takes_operands(direction);
   };
   return !relu_ && residual_at_ == 0 && !(has_bias_ && graph.wants_gradient(bias())) && is_tf32() &&
          reads(weight(), Direction::backward_weight) && reads(x(), Direction::backward_data);
@@ -294,20 +294,20 @@ void Conv2dOp::check_layout(Device device) const {
 void Conv2dOp::forward(PlanBuilder& builder) {
   check_layout(builder.device());
   const Weights weights = this->weights(builder);
-  const bool from_factors = takes_factors(Direction::forward);
-  if (from_factors) builder.make_factors(x());
+  const bool from_half = takes_operands(Direction::forward);
+  if (from_half) builder.make_operands(x());
   const Tensor residual = residual_at_ > 0 ? builder.value(inputs[residual_at_]) : Tensor();
   Tensor moments;
   if (const ForwardMoments* const leaves = forward_moments()) {
     moments = builder.moments_target(output, leaves->parts(problem_));
   }
   emit_forward(builder, work(Direction::forward),
-               {.x = from_factors ? Tensor() : images_or_value(builder),
+               {.x = from_half ? Tensor() : images_or_value(builder),
                 .w = weights.w,
                 .b = weights.b,
                 .prepared = weights.prepared,
                 .y = builder.value(output),
-                .x_factors = from_factors ? builder.factors(x()) : Tensor(),
+                .x_half = from_half ? builder.operands(x()) : Tensor(),
                 .moments = moments},
                {.residual = residual.defined() ? residual.raw_data() : nullptr,
                 .relu = relu_,
@@ -332,29 +332,29 @@ void Conv2dOp::backward(PlanBuilder& builder) {
                           builder.gradient(output), builder.value(weight()), dx, dw);
     });
   }
-  const auto gradient = [&](bool as_factors) {
-    return as_factors ? Tensor() : builder.gradient(output);
+  const auto gradient = [&](bool as_operands) {
+    return as_operands ? Tensor() : builder.gradient(output);
   };
-  const auto factors = [&](bool as_factors) {
-    return as_factors ? builder.gradient_factors(output) : Tensor();
+  const auto operands = [&](bool as_operands) {
+    return as_operands ? builder.gradient_operands(output) : Tensor();
   };
   if (builder.wants_gradient(weight())) {
-    const bool from_factors = takes_factors(Direction::backward_weight);
-    if (from_factors) {
-      builder.make_factors(x());
-      builder.make_gradient_factors(output);
+    const bool from_half = takes_operands(Direction::backward_weight);
+    if (from_half) {
+      builder.make_operands(x());
+      builder.make_gradient_operands(output);
     }
     const PlanBuilder::Target dw = builder.gradient_target(weight());
     emit_backward_weight(builder, work(Direction::backward_weight),
-                         from_factors ? Tensor() : images_or_value(builder), gradient(from_factors),
-                         dw, from_factors ? builder.factors(x()) : Tensor(), factors(from_factors));
+                         from_half ? Tensor() : images_or_value(builder), gradient(from_half), dw,
+                         from_half ? builder.operands(x()) : Tensor(), operands(from_half));
   }
   if (!builder.wants_gradient(x())) return;
-  const bool from_factors = takes_factors(Direction::backward_data);
-  if (from_factors) builder.make_gradient_factors(output);
+  const bool from_half = takes_operands(Direction::backward_data);
+  if (from_half) builder.make_gradient_operands(output);
   builder.assign_gradient(x(), [&](const Tensor& dx) {
-    emit_backward_data(builder, work(Direction::backward_data), gradient(from_factors),
-                       builder.value(weight()), dx, factors(from_factors));
+    emit_backward_data(builder, work(Direction::backward_data), gradient(from_half),
+                       builder.value(weight()), dx, operands(from_half));
   });
 }
 
@@ -378,8 +378,8 @@ bool has_algorithms(const AlgorithmPolicy& policy, const Conv2dProblem& problem,
 // Returns whether NCHW is refused and NHWC is accepted: a tf32 algorithm that the policy names may
 // refuse [N,C,H,W]. Layouts are chosen when the whole network is known (plan/layouts/); until then
 // the layer is described in NHWC.
-bool takes_channels_last_alone(const AlgorithmPolicy& policy, Conv2dProblem problem,
-                               Direction direction, Device device, WeightUse use) {
+bool takes_only_nhwc(const AlgorithmPolicy& policy, Conv2dProblem problem, Direction direction,
+                     Device device, WeightUse use) {
   if (device.type == DeviceType::cpu || problem.math != MathMode::tf32 || is_half(problem.dtype) ||
       policy.layout == "nchw") {
     return false;
@@ -389,7 +389,7 @@ bool takes_channels_last_alone(const AlgorithmPolicy& policy, Conv2dProblem prob
     return decide_unrun<Conv2dProblem>(policy.of(direction), question).error.empty();
   };
   if (has_algorithm()) return false;
-  problem.layout = ActivationLayout::channels_last;
+  problem.layout = ActivationLayout::nhwc;
   return has_algorithm();
 }
 
@@ -398,8 +398,8 @@ bool takes_channels_last_alone(const AlgorithmPolicy& policy, Conv2dProblem prob
 int Conv2d::describe(PlanGraph& graph, int x) {
   Conv2dProblem problem = this->problem(graph.shape(x));
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
-  const bool halves = is_half(problem.dtype);
-  if (halves) problem = with_channels_last(problem);
+  const bool half = is_half(problem.dtype);
+  if (half) problem = with_nhwc(problem);
   // The layer's own forward() runs when the policy compares two algorithms, and when no algorithm
   // supports an fp16/bf16 layer in NHWC.
   const auto checks = [&](Direction direction) {
@@ -407,7 +407,7 @@ int Conv2d::describe(PlanGraph& graph, int x) {
            (direction == Direction::forward || graph.training());
   };
   if (std::any_of(std::begin(kDirections), std::end(kDirections), checks) ||
-      (halves && !has_algorithms(choices_->policy(), problem, graph, x))) {
+      (half && !has_algorithms(choices_->policy(), problem, graph, x))) {
     return describe_dynamic(graph, *this, x);
   }
   const bool trains = graph.training() && (graph.wants_gradient(x) || weight_.requires_grad() ||
@@ -421,7 +421,7 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   if (x == kNoValue || w == kNoValue) return kNoValue;
   // Chooses only for directions that run: a refusal in another direction is not an error.
   const WeightUse use = trains ? WeightUse::once : WeightUse::often;
-  const Ref<SparseWeights> sparse = halves ? Ref<SparseWeights>() : sparse_;
+  const Ref<SparseWeights> sparse = half ? Ref<SparseWeights>() : sparse_;
   if (sparse) plan_with_mask(graph, sparse);
   Conv2dForms forms;
   for (const Direction direction : kDirections) {
@@ -430,8 +430,8 @@ int Conv2d::describe(PlanGraph& graph, int x) {
         (graph.training() && (direction != Direction::backward_data || graph.wants_gradient(x)));
     if (!runs) continue;
     Conv2dProblem asked = problem;
-    if (takes_channels_last_alone(choices_->policy(), problem, direction, graph.device(), use)) {
-      asked.layout = ActivationLayout::channels_last;
+    if (takes_only_nhwc(choices_->policy(), problem, direction, graph.device(), use)) {
+      asked.layout = ActivationLayout::nhwc;
     }
     forms[static_cast<std::size_t>(direction)] =
         choose_form(*choices_, sparse.get(), asked, direction, graph.device(), use);

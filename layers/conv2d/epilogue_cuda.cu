@@ -31,20 +31,20 @@ void apply_typed(const Conv2dEpilogue& epilogue, const Tensor& y) {
   map<2, T>(Finish<T, true, false>{}, {{to, residual}}, to, n);
 }
 
-void apply_halves(const Conv2dEpilogue& epilogue, const Tensor& y) {
+void apply_half(const Conv2dEpilogue& epilogue, const Tensor& y) {
   void* const to = y.raw_data();
   const std::int64_t n = y.numel();
   if (epilogue.residual == nullptr) {
-    if (epilogue.relu) map_halves<1>(y.dtype(), Finish<float, false, true>{}, {{to}}, to, n);
+    if (epilogue.relu) map_half<1>(y.dtype(), Finish<float, false, true>{}, {{to}}, to, n);
     return;
   }
   const MapInputs<void, 2> both{{to, epilogue.residual}};
-  if (epilogue.relu) return map_halves<2>(y.dtype(), Finish<float, true, true>{}, both, to, n);
-  map_halves<2>(y.dtype(), Finish<float, true, false>{}, both, to, n);
+  if (epilogue.relu) return map_half<2>(y.dtype(), Finish<float, true, true>{}, both, to, n);
+  map_half<2>(y.dtype(), Finish<float, true, false>{}, both, to, n);
 }
 
 void apply_cuda(const Conv2dEpilogue& epilogue, const Tensor& y) {
-  if (is_half(y.dtype())) return apply_halves(epilogue, y);
+  if (is_half(y.dtype())) return apply_half(epilogue, y);
   if (y.dtype() == DType::f64) return apply_typed<double>(epilogue, y);
   apply_typed<float>(epilogue, y);
 }

@@ -26,17 +26,17 @@ void Operator<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
                       behind.most);
       algorithm.forward({call.problem, at.input(0), at.input(1), at.input(2), at.output(0),
                          call.workspace, algorithm.fuses_epilogue ? behind : Epilogue{},
-                         call.prepared, call.views, at.factors[0]});
+                         call.prepared, call.views, at.fp16[0]});
       if (algorithm.fuses_epilogue || behind.empty()) return;
       return conv2d_epilogue_kernel.get(at.device())(behind, at.out[0].values);
     }
     case Direction::backward_data:
       return algorithm.backward_data({call.problem, at.input(0), at.input(1), at.output(0),
-                                      call.workspace, call.prepared, call.views, at.factors[0]});
+                                      call.workspace, call.prepared, call.views, at.fp16[0]});
     case Direction::backward_weight:
       return algorithm.backward_weight({call.problem, at.input(0), at.input(1), at.output(0),
-                                        at.accumulate, call.workspace, call.views, at.factors[0],
-                                        at.factors[1]});
+                                        at.accumulate, call.workspace, call.views, at.fp16[0],
+                                        at.fp16[1]});
   }
 }
 

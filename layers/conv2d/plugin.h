@@ -46,8 +46,8 @@ constexpr PluginFacts conv2d_plugin_facts() {
        offsetof(Algorithm, exact_on_integers), offsetof(Algorithm, deterministic),
        offsetof(Algorithm, auto_ok), offsetof(Algorithm, fuses_epilogue),
        offsetof(Algorithm, takes_mixed_types), offsetof(Algorithm, takes_sparse_weights),
-       offsetof(Algorithm, takes_blocked_layout), offsetof(Algorithm, takes_blocked_y),
-       offsetof(Algorithm, takes_channels_last), offsetof(Algorithm, takes_half_factors),
+       offsetof(Algorithm, takes_nchw16c_layout), offsetof(Algorithm, takes_nchw16c_y),
+       offsetof(Algorithm, takes_nhwc), offsetof(Algorithm, takes_half_operands),
        offsetof(Algorithm, forward), offsetof(Algorithm, backward_data),
        offsetof(Algorithm, backward_weight), sizeof(Algorithm),
        // covers the problem
@@ -59,17 +59,17 @@ constexpr PluginFacts conv2d_plugin_facts() {
        sizeof(Z), sizeof(OperandTypes), sizeof(WeightFormat), sizeof(OperandSpec),
        // covers the arguments
        offsetof(F, x), offsetof(F, w), offsetof(F, b), offsetof(F, y), offsetof(F, workspace),
-       offsetof(F, epilogue), offsetof(F, prepared), offsetof(F, views), offsetof(F, x_factors),
+       offsetof(F, epilogue), offsetof(F, prepared), offsetof(F, views), offsetof(F, x_half),
        sizeof(F), offsetof(D, dy), offsetof(D, w), offsetof(D, dx), offsetof(D, workspace),
-       offsetof(D, prepared), offsetof(D, views), offsetof(D, dy_factors), sizeof(D),
-       offsetof(W, x), offsetof(W, dy), offsetof(W, dw), offsetof(W, accumulate),
-       offsetof(W, workspace), offsetof(W, views), offsetof(W, x_factors), offsetof(W, dy_factors),
-       sizeof(W), sizeof(Conv2dPrepareArgs), offsetof(Conv2dPrepareArgs, direction),
+       offsetof(D, prepared), offsetof(D, views), offsetof(D, dy_half), sizeof(D), offsetof(W, x),
+       offsetof(W, dy), offsetof(W, dw), offsetof(W, accumulate), offsetof(W, workspace),
+       offsetof(W, views), offsetof(W, x_half), offsetof(W, dy_half), sizeof(W),
+       sizeof(Conv2dPrepareArgs), offsetof(Conv2dPrepareArgs, direction),
        offsetof(Conv2dPrepareArgs, w), offsetof(Conv2dPrepareArgs, prepared),
        offsetof(Conv2dPrepareArgs, workspace), sizeof(Conv2dEpilogue),
        offsetof(Conv2dEpilogue, relu), offsetof(Conv2dEpilogue, most), sizeof(OperandViews),
        offsetof(OperandViews, w_blocks), sizeof(Quantisation), sizeof(BlockSparseView),
-       sizeof(HalfFactors),
+       sizeof(HalfOperands),
        // covers the results of supports() and cost()
        sizeof(Conv2dSupport), offsetof(Conv2dSupport, reason), sizeof(Conv2dCost),
        offsetof(Conv2dCost, bytes), offsetof(Conv2dCost, peak_share),
@@ -84,10 +84,9 @@ constexpr PluginFacts conv2d_plugin_facts() {
        static_cast<std::size_t>(DType::i8), static_cast<std::size_t>(DType::u8),
        static_cast<std::size_t>(Direction::backward_data),
        static_cast<std::size_t>(Direction::backward_weight),
-       static_cast<std::size_t>(ActivationLayout::blocked),
-       static_cast<std::size_t>(ActivationLayout::blocked_y),
-       static_cast<std::size_t>(ActivationLayout::channels_last),
-       static_cast<std::size_t>(MathMode::tf32)});
+       static_cast<std::size_t>(ActivationLayout::nchw16c),
+       static_cast<std::size_t>(ActivationLayout::nchw16c_y),
+       static_cast<std::size_t>(ActivationLayout::nhwc), static_cast<std::size_t>(MathMode::tf32)});
   return plugin_facts("conv2d", sizeof(Algorithm), sizeof(Z), layout);
 }
 #pragma GCC diagnostic pop

@@ -106,8 +106,7 @@ void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key
         return;
       }
     }
-    refuse(text,
-           cat("but 'layout' is nchw, blocked, blocked_y or channels_last, not '", value, "'"));
+    refuse(text, cat("but 'layout' is nchw, nchw16c, nchw16c_y or nhwc, not '", value, "'"));
   }
   const std::vector<std::int64_t> v = parse_numbers(text, key, value);
   const auto one = [&] {

@@ -45,8 +45,9 @@ WeightUse use_of(bool recorded) { return recorded ? WeightUse::once : WeightUse:
 
 // Returns the tensors in the element type that the kernels multiply: unchanged, or rounded to half
 // precision.
-DeformConv2dTensors factors(DType dtype, const Variable& x, const Variable& w,
-                            const Variable& offset, const Variable& mask, const Variable& b) {
+DeformConv2dTensors rounded_tensors(DType dtype, const Variable& x, const Variable& w,
+                                    const Variable& offset, const Variable& mask,
+                                    const Variable& b) {
   const auto value = [&](const Variable& v) {
     return v.defined() ? v.value().to(dtype) : Tensor();
   };
@@ -106,7 +107,7 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
   const Device device = x.device();
   const auto wanted = [](const Variable& v) { return v.defined() && v.requires_grad(); };
   const WeightUse use = use_of(needs_record(x, offset, mask, w, b));
-  const DeformConv2dTensors all = factors(problem.dtype, x, w, offset, mask, b);
+  const DeformConv2dTensors all = rounded_tensors(problem.dtype, x, w, offset, mask, b);
   const Tensor y = Tensor::empty(problem.y_shape(), problem.dtype, device);
   Operands forward = deform_conv2d_operands(Direction::forward, all);
   forward.out[0] = y;

@@ -41,7 +41,7 @@ struct Preparation {
 
 std::string DeformConv2dOp::text() const {
   return cat("deform_conv2d ", name_of_choice(choice(Direction::forward)),
-             problem_.layout == ActivationLayout::nchw ? "" : " blocked");
+             problem_.layout == ActivationLayout::nchw ? "" : " nchw16c");
 }
 
 // Works as Conv2dOp::layout_ms(). The policy check:a,b compares its algorithms on [N,C,H,W].
@@ -53,7 +53,7 @@ std::optional<double> DeformConv2dOp::layout_ms(const PlanGraph& graph,
   if (!plain && policy.layout == "nchw") return std::nullopt;
   Problem problem = problem_;
   problem.layout = layout;
-  double ms = plain && policy.layout == "blocked" ? kPreferred : 0;
+  double ms = plain && policy.layout == "nchw16c" ? kPreferred : 0;
   for (const Direction direction : kDirections) {
     if (choice(direction).algorithm == nullptr) continue;
     if (!plain && choice(direction).checked_by != nullptr) return std::nullopt;
@@ -240,7 +240,7 @@ int DeformConv2d::describe(PlanGraph& graph, int x) {
     const ValueId logits = describe_operation(
         graph, *this, channel_slice_operation(offset_channels(), mask_channels()), {offset});
     if (logits == kNoValue) return kNoValue;
-    mask = graph.add(std::make_unique<ActivationOp>(ActivationOp::Curve::sigmoid), {logits},
+    mask = graph.add(std::make_unique<ActivationOp>(ActivationOp::Function::sigmoid), {logits},
                      problem.mask_shape());
     offset =
         describe_operation(graph, *this, channel_slice_operation(0, offset_channels()), {offset});

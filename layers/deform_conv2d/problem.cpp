@@ -69,7 +69,7 @@ void DeformConv2dProblem::check() const {
                   " offset groups and ", c, " input channels");
   CONVSCOPE_CHECK(!types && weight_format.is_dense(), kOperation,
                   "expected x, w and y of one type and dense weights, got ", Conv2dProblem::text());
-  CONVSCOPE_CHECK(layout != ActivationLayout::blocked_y, kOperation,
+  CONVSCOPE_CHECK(layout != ActivationLayout::nchw16c_y, kOperation,
                   "expected x and y in one layout, got layout ", name_of(layout));
 }
 

@@ -37,11 +37,11 @@ void block(const Tensor& from, const Tensor& to) {
   const Shape& images = from.shape();
   const std::int64_t plane = images[2] * images[3], lanes = to.shape()[4];
   const auto* const plain = static_cast<const T*>(from.raw_data());
-  auto* const blocked = static_cast<T*>(to.raw_data());
+  auto* const nchw16c = static_cast<T*>(to.raw_data());
   for_each_block(images, lanes, [&](std::int64_t at, std::int64_t first, std::int64_t channels) {
     for (std::int64_t i = 0; i < plane; ++i) {
       for (std::int64_t c = 0; c < lanes; ++c) {
-        blocked[first + i * lanes + c] = c < channels ? plain[at + c * plane + i] : T{0};
+        nchw16c[first + i * lanes + c] = c < channels ? plain[at + c * plane + i] : T{0};
       }
     }
   });
@@ -51,12 +51,12 @@ template <class T>
 void unblock(const Tensor& from, const Tensor& to) {
   const Shape& images = to.shape();
   const std::int64_t plane = images[2] * images[3], lanes = from.shape()[4];
-  const auto* const blocked = static_cast<const T*>(from.raw_data());
+  const auto* const nchw16c = static_cast<const T*>(from.raw_data());
   auto* const plain = static_cast<T*>(to.raw_data());
   for_each_block(images, lanes, [&](std::int64_t at, std::int64_t first, std::int64_t channels) {
     for (std::int64_t c = 0; c < channels; ++c) {
       for (std::int64_t i = 0; i < plane; ++i) {
-        plain[at + c * plane + i] = blocked[first + i * lanes + c];
+        plain[at + c * plane + i] = nchw16c[first + i * lanes + c];
       }
     }
   });
@@ -104,7 +104,7 @@ void copy_cpu(const BlockCopy& a) {
   const std::int64_t plane = a.images[2] * a.images[3];
   for_each_piece(
       a.images, [&](std::int64_t at, std::int64_t block, int channels, std::int64_t pixels) {
-        if (a.to_blocks) {
+        if (a.to_nchw16c) {
           kernels.to_block(a.from + at, plane, channels, pixels, a.accumulate, a.to + block);
         } else {
           kernels.to_planes(a.from + block, plane, channels, pixels, a.accumulate, a.to + at);
@@ -120,12 +120,12 @@ void convert_layout(const Tensor& from, const Shape& images, const Tensor& to, b
   const Tensor& stored = blocks ? to : from;
   const Tensor& plain = blocks ? from : to;
   CONVSCOPE_CHECK(images.rank() == 4 && plain.numel() == images.numel() &&
-                      stored.shape() == stored_shape(images, ActivationLayout::blocked),
+                      stored.shape() == stored_shape(images, ActivationLayout::nchw16c),
                   "convert_layout", "expected the numbers of images ", images,
                   " in one tensor and blocks of 16 channels of them in the other, got ", from.str(),
                   " and ", to.str());
   block_copy_kernel.get(from.device())({.images = images,
-                                        .to_blocks = blocks,
+                                        .to_nchw16c = blocks,
                                         .accumulate = accumulate,
                                         .from = from.data<float>(),
                                         .to = to.data<float>()});
@@ -134,7 +134,7 @@ void convert_layout(const Tensor& from, const Shape& images, const Tensor& to, b
 Tensor stored_images(const Tensor& images, ActivationLayout layout) {
   if (layout == ActivationLayout::nchw) return images;
   const Tensor out = Tensor::empty(stored_shape(images.shape(), layout), images.dtype());
-  if (layout == ActivationLayout::blocked && images.dtype() == DType::f32) {
+  if (layout == ActivationLayout::nchw16c && images.dtype() == DType::f32) {
     convert_layout(images, images.shape(), out);
     return out;
   }
@@ -148,7 +148,7 @@ Tensor stored_images(const Tensor& images, ActivationLayout layout) {
 Tensor plain_images(const Tensor& stored, const Shape& shape, ActivationLayout layout) {
   if (layout == ActivationLayout::nchw) return stored;
   const Tensor out = Tensor::empty(shape, stored.dtype());
-  if (layout == ActivationLayout::blocked && stored.dtype() == DType::f32) {
+  if (layout == ActivationLayout::nchw16c && stored.dtype() == DType::f32) {
     convert_layout(stored, shape, out);
     return out;
   }

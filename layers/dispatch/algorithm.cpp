@@ -17,40 +17,40 @@ constexpr double kNotHidden = 0.5;
 struct Parts {
   double compute = 0, moving = 0;
 };
-Parts parts_of(const Cost& cost, DeviceType device, DType factors) {
+Parts parts_of(const Cost& cost, DeviceType device, DType operand_type) {
   const MachineCeilings machine = machine_ceilings(device);
   // Tensor cores multiply int8 at twice the rate of fp16.
-  const double tensor = is_code(factors)   ? 2 * machine.half_flops_per_second
-                        : is_half(factors) ? machine.half_flops_per_second
-                                           : machine.tf32_flops_per_second;
+  const double tensor = is_code(operand_type)   ? 2 * machine.half_flops_per_second
+                        : is_half(operand_type) ? machine.half_flops_per_second
+                                                : machine.tf32_flops_per_second;
   const double peak = cost.tensor_cores && tensor > 0 ? tensor
-                      : device == DeviceType::cpu     ? machine.peak(factors)
+                      : device == DeviceType::cpu     ? machine.peak(operand_type)
                                                       : machine.flops_per_second;
   return {cost.flops / (peak * cost.peak_share), cost.bytes / machine.bytes_per_second};
 }
 
 }  // namespace
 
-double share_beside(double flops, double share, double cycles, DType factors) {
+double share_with_overhead(double flops, double share, double cycles, DType operand_type) {
   // FLOPs per cycle of two FMA ports: 8 with SSE2 (no FMA), 32 with 8 lanes, 64 with 16 lanes.
   const double per_cycle = (current_isa() == Isa::scalar   ? 8
                             : current_isa() == Isa::avx512 ? 64
                                                            : 32) *
-                           (is_code(factors) ? peak_of_bytes() : 1);
+                           (is_code(operand_type) ? peak_of_bytes() : 1);
   const double work = std::max(flops, 1.0);
   return std::min(1.0, work / (work / share + cycles * per_cycle));
 }
 
 Cost with_preparation(Cost cost, double cycles) {
-  const double share = share_beside(cost.flops, cost.peak_share, cycles);
+  const double share = share_with_overhead(cost.flops, cost.peak_share, cycles);
   cost.prepare_part = 1 - share / cost.peak_share;
   cost.peak_share = share;
   return cost;
 }
 
-double estimated_ms(const Cost& cost, DeviceType device, DType factors) {
+double estimated_ms(const Cost& cost, DeviceType device, DType operand_type) {
   const MachineCeilings machine = machine_ceilings(device);
-  const auto [compute, moving] = parts_of(cost, device, factors);
+  const auto [compute, moving] = parts_of(cost, device, operand_type);
   double seconds = std::max(compute, moving);
   // On a CPU half of the smaller term overlaps with the larger one, and the other half is added. So
   // among memory-bound algorithms the one with fewer FLOPs gets the lower estimate.
@@ -61,9 +61,9 @@ double estimated_ms(const Cost& cost, DeviceType device, DType factors) {
   return 1e3 * seconds;
 }
 
-const char* limit_of(const Cost& cost, DeviceType device, DType factors) {
+const char* limit_of(const Cost& cost, DeviceType device, DType operand_type) {
   const MachineCeilings machine = machine_ceilings(device);
-  const auto [compute, moving] = parts_of(cost, device, factors);
+  const auto [compute, moving] = parts_of(cost, device, operand_type);
   if (device == DeviceType::cuda) {
     const double passes = cost.pass_bytes / machine.bytes_per_second;
     const double starts = cost.launches * machine.launch_seconds;
@@ -74,13 +74,13 @@ const char* limit_of(const Cost& cost, DeviceType device, DType factors) {
 }
 
 double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType device,
-                             DType factors) {
+                             DType operand_type) {
   if (device == DeviceType::cpu) {
     cost.peak_share = std::min(1.0, cost.peak_share / (1 - cost.prepare_part));
     cost.bytes += static_cast<double>(prepared_bytes);
   }
   const double prepared_part = device == DeviceType::cuda ? cost.prepare_part : 0;
-  return (1 - prepared_part) * estimated_ms(cost, device, factors);
+  return (1 - prepared_part) * estimated_ms(cost, device, operand_type);
 }
 
 }  // namespace convscope

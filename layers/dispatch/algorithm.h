@@ -82,21 +82,21 @@ struct Cost {
 };
 
 // Returns the peak_share of a core that computes `flops` at peak_share `share` and spends `cycles`
-// more on set-up, copies and borders. `factors` is the operands' type, which sets the FLOPs per
+// more on set-up, copies and borders. `operand_type` sets the FLOPs per
 // cycle.
-CONVSCOPE_API double share_beside(double flops, double share, double cycles,
-                                  DType factors = DType::f32);
+CONVSCOPE_API double share_with_overhead(double flops, double share, double cycles,
+                                         DType operand_type = DType::f32);
 // Returns `cost` plus the cycles of one core that prepare_weights() takes.
 CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
 
 // Returns the milliseconds that `auto` expects on this machine (framework/machine/ceilings.h);
-// the operands' type `factors` selects the peak. `estimated_ms_prepared` is for weights that are
+// `operand_type` selects the peak. `estimated_ms_prepared` is for weights that are
 // prepared once and used often: preparation costs nothing, but each call reads them from memory.
-CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType factors);
+CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType operand_type);
 // Returns what limits the estimated time: "arithmetic", "memory" or, on a GPU, "launches".
-CONVSCOPE_API const char* limit_of(const Cost& cost, DeviceType device, DType factors);
+CONVSCOPE_API const char* limit_of(const Cost& cost, DeviceType device, DType operand_type);
 CONVSCOPE_API double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType device,
-                                           DType factors);
+                                           DType operand_type);
 
 // The data that a call with integer types or sparse weights needs besides its pointers: scales, and
 // the positions of the kept blocks. A gradient uses the entry of its array: dx uses that of x.
@@ -172,12 +172,12 @@ struct Algorithm {
   // other layouts.
   bool takes_mixed_types = false;
   bool takes_sparse_weights = false;
-  bool takes_blocked_layout = false;
-  bool takes_blocked_y = false;  // x is NCHW, y is NCHW16c; never called for backward_data
-  bool takes_channels_last = false;
-  // tf32 on NHWC images: if fp16 operands (half_factors.h) are given, the algorithm reads them
+  bool takes_nchw16c_layout = false;
+  bool takes_nchw16c_y = false;  // x is NCHW, y is NCHW16c; never called for backward_data
+  bool takes_nhwc = false;
+  // tf32 on NHWC images: if fp16 operands (half_operands.h) are given, the algorithm reads them
   // instead of the image. workspace_bytes() still includes a copy that the algorithm makes itself.
-  bool takes_half_factors = false;
+  bool takes_half_operands = false;
   // Null: this direction is not offered.
   AlgorithmFunction<typename Layer::ForwardArgs> forward = nullptr;
   AlgorithmFunction<typename Layer::BackwardDataArgs> backward_data = nullptr;
@@ -236,15 +236,15 @@ Support support_of(const Algorithm<Problem>& algorithm, const Problem& problem,
     return Support::no(cat("expects dense weights, got ", problem.weight_format.text()));
   }
   const ActivationLayout layout = layout_of(problem);
-  if (layout == ActivationLayout::blocked_y) {
-    if (!algorithm.takes_blocked_y) {
+  if (layout == ActivationLayout::nchw16c_y) {
+    if (!algorithm.takes_nchw16c_y) {
       return Support::no(cat("expects x and y in one layout, got layout ", name_of(layout)));
     }
     if (direction == Direction::backward_data) {
-      return Support::no("expects blocked dx where dy is blocked, got layout blocked_y");
+      return Support::no("expects NCHW16c dx where dy is NCHW16c, got layout nchw16c_y");
     }
-  } else if ((layout == ActivationLayout::blocked && !algorithm.takes_blocked_layout) ||
-             (layout == ActivationLayout::channels_last && !algorithm.takes_channels_last)) {
+  } else if ((layout == ActivationLayout::nchw16c && !algorithm.takes_nchw16c_layout) ||
+             (layout == ActivationLayout::nhwc && !algorithm.takes_nhwc)) {
     return Support::no(cat("expects images [N,C,H,W], got layout ", name_of(layout)));
   }
   return algorithm.supports(problem, direction);
@@ -253,7 +253,7 @@ Support support_of(const Algorithm<Problem>& algorithm, const Problem& problem,
 // Returns the type of the multiplied operands. For integers it is the type of w, because x may be
 // f32.
 template <class Problem>
-DType factors_of(const Problem& problem) {
+DType operand_type_of(const Problem& problem) {
   return problem.types && is_code(problem.types->w) ? problem.types->w : problem.dtype;
 }
 
@@ -263,8 +263,8 @@ double estimated_ms(const Algorithm<Problem>& algorithm, const Problem& problem,
   const Cost cost = algorithm.cost(problem, direction);
   const std::size_t prepared = algorithm.prepared_size(problem, direction);
   return use == WeightUse::often && prepared > 0
-             ? estimated_ms_prepared(cost, prepared, algorithm.device, factors_of(problem))
-             : estimated_ms(cost, algorithm.device, factors_of(problem));
+             ? estimated_ms_prepared(cost, prepared, algorithm.device, operand_type_of(problem))
+             : estimated_ms(cost, algorithm.device, operand_type_of(problem));
 }
 
 }  // namespace convscope

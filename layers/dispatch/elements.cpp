@@ -34,10 +34,10 @@ bool OperandTypes::parse(std::string_view text, OperandTypes& out) {
   return true;
 }
 
-double eps_of(DType factors, MathMode math) {
-  if (factors == DType::f64) return 0x1p-52;
-  if (factors == DType::bf16) return 0x1p-7;
-  if (factors == DType::f16 || math == MathMode::tf32) return 0x1p-10;
+double eps_of(DType operand_type, MathMode math) {
+  if (operand_type == DType::f64) return 0x1p-52;
+  if (operand_type == DType::bf16) return 0x1p-7;
+  if (operand_type == DType::f16 || math == MathMode::tf32) return 0x1p-10;
   return 0x1p-23;
 }
 

@@ -42,7 +42,7 @@ inline bool is_code(DType type) { return type == DType::u8 || type == DType::i8;
 
 // Returns the distance from 1 to the next number of the operands' type. Integer products are exact.
 // For integers the result is that of f32, to which they are converted.
-CONVSCOPE_API double eps_of(DType factors, MathMode math);
+CONVSCOPE_API double eps_of(DType operand_type, MathMode math);
 
 // The scales of one array. For floating point types all members are null, and the elements are the
 // values.

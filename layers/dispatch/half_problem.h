@@ -9,10 +9,10 @@
 namespace convscope {
 
 template <class Problem>
-Problem with_channels_last(Problem problem) {
+Problem with_nhwc(Problem problem) {
   const DType half = problem.dtype;
   problem.types = OperandTypes{.x = half, .w = DType::f32, .accumulator = DType::f32, .y = half};
-  problem.layout = ActivationLayout::channels_last;
+  problem.layout = ActivationLayout::nhwc;
   return problem;
 }
 

@@ -11,7 +11,7 @@
 
 #include "framework/tensor.h"
 #include "layers/dispatch/algorithm.h"
-#include "layers/dispatch/layout/half_factors.h"
+#include "layers/dispatch/layout/half_operands.h"
 #include "layers/dispatch/operand_specs.h"
 
 namespace convscope {
@@ -45,8 +45,8 @@ struct CONVSCOPE_API Operands {
   std::array<Operand, 3> out;
   bool accumulate = false;  // add to the outputs (backward_weight)
   Epilogue epilogue = {};   // forward
-  // fp16 operands made from the images in[0] and in[1]; for takes_half_factors.
-  std::array<HalfFactors, 2> factors = {};
+  // fp16 operands made from the images in[0] and in[1]; for takes_half_operands.
+  std::array<HalfOperands, 2> fp16 = {};
 
   Device device() const;  // of the first defined output
   const void* input(int i) const { return raw(in[static_cast<std::size_t>(i)]); }

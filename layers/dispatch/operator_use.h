@@ -32,12 +32,11 @@ class CONVSCOPE_API OperatorUse {
   // Returns the names that the policy selects; "measure" may time them.
   virtual ChosenNames choose(Direction direction, Device device, WeightUse use) const = 0;
   // Returns the verdicts that tables show. Nothing is run, and a refusal is not an error. With
-  // channels_last the verdicts are for the problem of a compiled step in half precision
+  // nhwc the verdicts are for the problem of a compiled step in half precision
   // (half_problem.h).
   virtual std::vector<Verdict> explain(Direction direction, Device device,
-                                       bool channels_last = false) const = 0;
-  virtual Decision decision(Direction direction, Device device,
-                            bool channels_last = false) const = 0;
+                                       bool nhwc = false) const = 0;
+  virtual Decision decision(Direction direction, Device device, bool nhwc = false) const = 0;
 };
 
 template <class Problem>
@@ -57,23 +56,22 @@ class OperatorUseOf final : public OperatorUse {
     return {choice.algorithm->name,
             choice.checked_by == nullptr ? std::string() : choice.checked_by->name};
   }
-  std::vector<Verdict> explain(Direction direction, Device device,
-                               bool channels_last) const override {
-    return convscope::explain(policy_.of(direction), asked_about(channels_last), direction, device);
+  std::vector<Verdict> explain(Direction direction, Device device, bool nhwc) const override {
+    return convscope::explain(policy_.of(direction), asked_about(nhwc), direction, device);
   }
-  Decision decision(Direction direction, Device device, bool channels_last) const override {
+  Decision decision(Direction direction, Device device, bool nhwc) const override {
     return decide_unrun<Problem>(
         policy_.of(direction),
-        question_of(asked_about(channels_last), direction, device, WeightUse::once, layer_));
+        question_of(asked_about(nhwc), direction, device, WeightUse::once, layer_));
   }
 
  private:
-  Problem asked_about(bool channels_last) const {
+  Problem asked_about(bool nhwc) const {
     if constexpr (requires(Problem problem) {
                     problem.layout;
                     problem.types;
                   }) {
-      if (channels_last) return with_channels_last(problem_);
+      if (nhwc) return with_nhwc(problem_);
     }
     return problem_;
   }

@@ -15,7 +15,7 @@ struct AlgorithmPolicy {
   std::string forward = "auto";
   std::string backward_data = "auto";
   std::string backward_weight = "auto";
-  // Layout of the layer's images in a compiled step: "auto" (where it pays), "nchw", or `blocked`
+  // Layout of the layer's images in a compiled step: "auto" (where it pays), "nchw", or `nchw16c`
   // (NCHW16c, where the layer supports it).
   std::string layout = "auto";
 

@@ -34,15 +34,15 @@ std::vector<std::string> names_of(const Question& question, bool accepting_alone
 // instead.
 std::string sentence_of(const std::vector<Decision::Refusal>& refusals, const std::string& policy,
                         const Question& question) {
-  std::vector<std::string> who;
-  for (const auto& [word, reason] : refusals) who.push_back(cat("'", word, "' ", reason));
+  std::vector<std::string> reasons;
+  for (const auto& [word, reason] : refusals) reasons.push_back(cat("'", word, "' ", reason));
   const std::vector<std::string> others = names_of(question, /*accepting_alone=*/true);
   const bool may_add_auto =
       !is_check(policy) && !finds_itself(refusals.back().word) && !candidates_of(question).empty();
   return cat(
       question.layer.empty() ? "" : cat("layer ", question.layer, ": "),
       "expected an algorithm that can compute ", name_of(question.direction), " of ",
-      question.problem, ", but ", join(who, " and "),
+      question.problem, ", but ", join(reasons, " and "),
       others.empty() ? "; no algorithm here accepts it" : cat("; these accept it: ", join(others)),
       may_add_auto ? cat("; '", policy, ",auto' takes one of them") : "");
 }

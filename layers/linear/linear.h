@@ -54,9 +54,9 @@ class CONVSCOPE_API Linear final : public Module {
 struct LinearParts {
   ValueId x, weight, bias;  // kNoValue: no bias
   bool relu;
-  ValueId logits = kNoValue;       // the layer's output, when the loss is fused into it
-  Ref<SparseWeights> sparse = {};  // the blocks that a mask keeps; may be null
-  DType factors = DType::f32;      // the type that x and w are rounded to for products
+  ValueId logits = kNoValue;        // the layer's output, when the loss is fused into it
+  Ref<SparseWeights> sparse = {};   // the blocks that a mask keeps; may be null
+  DType operand_type = DType::f32;  // the type that x and w are rounded to for products
 };
 CONVSCOPE_API std::optional<LinearParts> linear_parts(const PlanOp& op);
 

@@ -21,8 +21,8 @@ Cost dense_cost(const Conv2dProblem& z, Direction direction, DeviceType device) 
   const double packed = direction == Direction::forward                   ? 0.45
                         : direction == Direction::backward_data && copies ? 0.6
                                                                           : 0;
-  out.peak_share = share_beside(out.flops, out.peak_share,
-                                300 + packed * static_cast<double>(z.w_shape().numel()));
+  out.peak_share = share_with_overhead(out.flops, out.peak_share,
+                                       300 + packed * static_cast<double>(z.w_shape().numel()));
   return out;
 }
 

@@ -5,7 +5,7 @@
 // then makes separate calls.
 //
 // Workspaces need no initialisation and may be reused after the call. All tensors are f32,
-// contiguous; x [N,I], w [O,I], b [O] (undefined: none), y and dy [N,O]. If `factors` is a
+// contiguous; x [N,I], w [O,I], b [O] (undefined: none), y and dy [N,O]. If `operand_type` is a
 // half-precision type, x, w and dy are rounded to it before products, to nearest, ties to even.
 // Products and sums stay f32, and so do operands that are only added (b, and dy in db).
 #pragma once
@@ -21,10 +21,10 @@ struct LinearForwardArgs {
   bool relu = false;
   Tensor y;  // assigned
   void* workspace = nullptr;
-  DType factors = DType::f32;
+  DType operand_type = DType::f32;
 };
 struct LinearForward {
-  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w, DType factors);  // null: none
+  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w, DType operand_type);  // null: none
   void (*run)(const LinearForwardArgs&);
 };
 
@@ -39,10 +39,10 @@ struct LinearBackwardArgs {
   bool accumulate_db = false;
   bool accumulate_dx = false;
   void* workspace = nullptr;
-  DType factors = DType::f32;
+  DType operand_type = DType::f32;
 };
 struct LinearBackward {
-  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w, DType factors);  // null: none
+  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w, DType operand_type);  // null: none
   void (*run)(const LinearBackwardArgs&);
 };
 
@@ -60,11 +60,11 @@ struct LinearLossArgs {
   Tensor loss;     // f32 [1], assigned
   Tensor correct;  // i32 [1], assigned
   void* workspace = nullptr;
-  DType factors = DType::f32;
+  DType operand_type = DType::f32;
 };
 struct LinearLoss {
-  bool (*supports)(const Shape& x, const Shape& w);                               // null: any sizes
-  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w, DType factors);  // null: none
+  bool (*supports)(const Shape& x, const Shape& w);  // null: any sizes
+  std::size_t (*workspace_bytes)(const Shape& x, const Shape& w, DType operand_type);  // null: none
   void (*run)(const LinearLossArgs&);
 };
 

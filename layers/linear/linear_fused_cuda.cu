@@ -97,9 +97,9 @@ void queue_forward(Product y) {
 // cuBLAS reads half-precision copies of the operands, which are contiguous in the workspace; f32
 // operands are read in place.
 constexpr std::size_t kCopyAlignment = 256;
-class Factors {
+class Operands {
  public:
-  Factors(DType type, void* workspace) : type_(type), at_(static_cast<std::byte*>(workspace)) {}
+  Operands(DType type, void* workspace) : type_(type), at_(static_cast<std::byte*>(workspace)) {}
   Tensor of(const Tensor& from) {
     if (!is_half(type_)) return from;
     const Tensor out = Tensor::borrow(at_, from.shape(), type_, from.device());
@@ -118,10 +118,10 @@ class Factors {
 
 void forward_by_blas(const LinearForwardArgs& args) {
   const Device device = args.x.device();
-  Factors factors(args.factors, args.workspace);
+  Operands operands(args.operand_type, args.workspace);
   if (args.b.defined()) fill_rows_kernel.get(device)(args.b, args.y);
-  matmul_kernel.get(device)({.a = factors.of(args.x),
-                             .b = factors.of(args.w),
+  matmul_kernel.get(device)({.a = operands.of(args.x),
+                             .b = operands.of(args.w),
                              .c = args.y,
                              .transpose_b = Transpose::yes,
                              .accumulate = args.b.defined()});
@@ -130,9 +130,9 @@ void forward_by_blas(const LinearForwardArgs& args) {
 
 bool forward_in_tiles(const LinearShape& s) { return s.i > 0 && is_small(s, kLargestForward); }
 
-std::size_t forward_workspace(const Shape& x, const Shape& w, DType factors) {
-  if (!is_half(factors) || forward_in_tiles({x[0], x[1], w[0]})) return 0;
-  return Factors::bytes(x) + Factors::bytes(w);
+std::size_t forward_workspace(const Shape& x, const Shape& w, DType operand_type) {
+  if (!is_half(operand_type) || forward_in_tiles({x[0], x[1], w[0]})) return 0;
+  return Operands::bytes(x) + Operands::bytes(w);
 }
 
 void forward_cuda(const LinearForwardArgs& args) {
@@ -142,11 +142,11 @@ void forward_cuda(const LinearForwardArgs& args) {
   const Product y{.a = {.data = args.x.data<float>(),
                         .ld = narrow(s.i),
                         .extent = narrow(s.n),
-                        .type = args.factors},
+                        .type = args.operand_type},
                   .b = {.data = args.w.data<float>(),
                         .ld = narrow(s.i),
                         .extent = narrow(s.o),
-                        .type = args.factors},
+                        .type = args.operand_type},
                   .c = {.data = args.y.data<float>(),
                         .ld = narrow(s.o),
                         .rows = narrow(s.n),
@@ -192,18 +192,18 @@ void backward_by_blas(const LinearBackwardArgs& args) {
   const Device device = args.x.device();
   if (args.y.defined()) gradient_kernel.get(device)(GradientOp::relu, args.y, args.dy, args.dy);
   if (args.db.defined()) sum_on_cuda(args.dy, 1u, args.db, args.accumulate_db);
-  Factors factors(args.factors, args.workspace);
-  const Tensor dy = factors.of(args.dy);
+  Operands operands(args.operand_type, args.workspace);
+  const Tensor dy = operands.of(args.dy);
   if (args.dw.defined()) {
     matmul_kernel.get(device)({.a = dy,
-                               .b = factors.of(args.x),
+                               .b = operands.of(args.x),
                                .c = args.dw,
                                .transpose_a = Transpose::yes,
                                .accumulate = args.accumulate_dw});
   }
   if (args.dx.defined()) {
     matmul_kernel.get(device)(
-        {.a = dy, .b = factors.of(args.w), .c = args.dx, .accumulate = args.accumulate_dx});
+        {.a = dy, .b = operands.of(args.w), .c = args.dx, .accumulate = args.accumulate_dx});
   }
 }
 
@@ -211,9 +211,9 @@ bool backward_in_tiles(const LinearShape& s) {
   return s.n > 0 && s.o > 0 && s.i > 0 && is_small(s, kLargestBackward);
 }
 
-std::size_t backward_workspace(const Shape& x, const Shape& w, DType factors) {
-  if (!is_half(factors) || backward_in_tiles({x[0], x[1], w[0]})) return 0;
-  return Factors::bytes({x[0], w[0]}) + Factors::bytes(x) + Factors::bytes(w);
+std::size_t backward_workspace(const Shape& x, const Shape& w, DType operand_type) {
+  if (!is_half(operand_type) || backward_in_tiles({x[0], x[1], w[0]})) return 0;
+  return Operands::bytes({x[0], w[0]}) + Operands::bytes(x) + Operands::bytes(w);
 }
 
 void backward_cuda(const LinearBackwardArgs& args) {
@@ -235,12 +235,12 @@ void backward_cuda(const LinearBackwardArgs& args) {
                 .mask = mask,
                 .ld = narrow(s.o),
                 .extent = narrow(s.o),
-                .type = args.factors},
+                .type = args.operand_type},
           .b = {.data = args.x.data<float>(),
                 .ld = narrow(s.i),
                 .extent = narrow(s.i),
                 .ones = args.db.defined(),
-                .type = args.factors},
+                .type = args.operand_type},
           .c = {.data = args.dw.data<float>(),
                 .ld = narrow(s.i),
                 .rows = narrow(s.o),
@@ -255,11 +255,11 @@ void backward_cuda(const LinearBackwardArgs& args) {
                 .mask = mask,
                 .ld = narrow(s.o),
                 .extent = narrow(s.n),
-                .type = args.factors},
+                .type = args.operand_type},
           .b = {.data = args.w.data<float>(),
                 .ld = narrow(s.i),
                 .extent = narrow(s.i),
-                .type = args.factors},
+                .type = args.operand_type},
           .c = {.data = args.dx.data<float>(),
                 .ld = narrow(s.i),
                 .rows = narrow(s.n),

@@ -36,7 +36,7 @@ struct LossKernelArgs {
   std::int32_t* correct;
   BlockSums* sums;
   int n, i, o, parts;
-  DType factors;
+  DType operand_type;
 };
 
 __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs args) {
@@ -65,13 +65,13 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
   const bool is_class = lane < args.o;
   const float bias = is_class && args.b != nullptr ? args.b[lane] : 0.0f;
   async_copy_wait<0>();
-  if (args.factors != DType::f32) {  // each thread rounds the elements that it has copied
+  if (args.operand_type != DType::f32) {  // each thread rounds the elements that it has copied
     for (int row = warp; row < args.o; row += kImages) {
       for (int k = lane; k < args.i; k += 32) {
-        w[row * ld + k] = rounded_to(args.factors, w[row * ld + k]);
+        w[row * ld + k] = rounded_to(args.operand_type, w[row * ld + k]);
       }
     }
-    for (int k = lane; k < args.i; k += 32) x[k] = rounded_to(args.factors, x[k]);
+    for (int k = lane; k < args.i; k += 32) x[k] = rounded_to(args.operand_type, x[k]);
   }
   __syncthreads();
 
@@ -134,7 +134,7 @@ void run(const LinearLossArgs& args) {
                           .i = static_cast<int>(args.x.dim(1)),
                           .o = o,
                           .parts = 32 / o,
-                          .factors = args.factors};
+                          .operand_type = args.operand_type};
   launch(loss_rows,
          {.grid = dim3(blocks),
           .block = dim3(kImages * 32),

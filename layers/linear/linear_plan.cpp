@@ -27,7 +27,7 @@ std::array<LinearFused, kDeviceTypeCount>& fused_table() {
   return table;
 }
 
-using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w, DType factors);
+using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w, DType operand_type);
 
 // Inputs: x, w, and b if there is one, like those of Conv2dOp.
 class LinearOp final : public PlanOp {
@@ -36,13 +36,13 @@ class LinearOp final : public PlanOp {
   LinearOp(bool has_bias, ComputePrecision precision, LinearBlocks blocks)
       : has_bias_(has_bias),
         tf32_(precision == ComputePrecision::tf32),
-        factors_(factor_type(precision)),
+        operand_type_(factor_type(precision)),
         blocks_(std::move(blocks)) {}
   std::string text() const override {
     std::string out =
         cat("linear", blocks_.run(Direction::forward) ? cat(" ", kernel(Direction::forward)) : "",
             relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "",
-            is_half(factors_) ? cat("; operands in ", name_of(factors_)) : "");
+            is_half(operand_type_) ? cat("; operands in ", name_of(operand_type_)) : "");
     for (const Direction direction : kDirections) {
       if (blocks_.why_dense(direction).empty()) continue;
       out += cat("; ", name_of(direction), " ", kernel(direction), ", dense, because ",
@@ -76,8 +76,9 @@ class LinearOp final : public PlanOp {
   }
 
   LinearParts parts() const {
-    return LinearParts{
-        x(), weight(), has_bias_ ? bias() : kNoValue, relu_, logits_, blocks_.sparse(), factors_};
+    return LinearParts{x(),          weight(), has_bias_ ? bias() : kNoValue,
+                       relu_,        logits_,  blocks_.sparse(),
+                       operand_type_};
   }
 
   void forward(PlanBuilder& builder) override {
@@ -117,7 +118,7 @@ class LinearOp final : public PlanOp {
                             .w = builder.value(weight()),
                             .y = relu_ && !relu_apart ? builder.value(y) : Tensor(),
                             .dy = builder.gradient(y),
-                            .factors = factors_};
+                            .operand_type = operand_type_};
     if (!dw_apart) add_weight_and_bias(builder, args);
     if (!dx_apart) add_data(builder, args);
     if (!args.dw.defined() && !args.db.defined() && !args.dx.defined()) return;
@@ -205,7 +206,7 @@ class LinearOp final : public PlanOp {
 
   void* workspace(PlanBuilder& builder, WorkspaceBytes bytes) const {
     if (bytes == nullptr) return nullptr;
-    return builder.workspace(bytes(builder.shape(x()), builder.shape(weight()), factors_));
+    return builder.workspace(bytes(builder.shape(x()), builder.shape(weight()), operand_type_));
   }
 
   void forward_fused(PlanBuilder& builder, const LinearForward& fused) const {
@@ -215,7 +216,7 @@ class LinearOp final : public PlanOp {
                                  .relu = relu_,
                                  .y = builder.value(output),
                                  .workspace = workspace(builder, fused.workspace_bytes),
-                                 .factors = factors_};
+                                 .operand_type = operand_type_};
     builder.call([run = fused.run, args] { run(args); });
   }
 
@@ -231,7 +232,7 @@ class LinearOp final : public PlanOp {
                         .loss = builder.loss(),
                         .correct = builder.correct(),
                         .workspace = workspace(builder, fused.workspace_bytes),
-                        .factors = factors_};
+                        .operand_type = operand_type_};
     builder.call([run = fused.run, args, scale = builder.loss_scale()]() mutable {
       args.loss_scale = *scale;
       run(args);
@@ -259,7 +260,7 @@ class LinearOp final : public PlanOp {
   }
 
   bool has_bias_, tf32_;
-  DType factors_;
+  DType operand_type_;
   LinearBlocks blocks_;
   bool relu_ = false;
   bool loss_ = false;          // the same call computes the loss

@@ -8,7 +8,7 @@
 //   h = relu(x w^T + b), the x of the next layer; the last layer gives logits, without ReLU.
 //   Loss, dlogits and right answers as in linear_fused.h.
 //   g = gradient of the ReLU's input;  dw = g^T x, db = sum of g over n; dx of the first layer
-// A half-precision type `factors` rounds operands as in linear_fused.h; h is stored rounded.
+// A half-precision type `operand_type` rounds operands as in linear_fused.h; h is stored rounded.
 #pragma once
 
 #include <string>
@@ -25,12 +25,12 @@ inline constexpr int kMaxTailLayers = 4;
 
 struct LinearTailLayer {
   Tensor w, b;  // b undefined: none
-  // An existing copy of w, rounded to the half-precision type `factors`, [O,I], 16-byte aligned. If
+  // A copy of w, rounded to the half-precision `operand_type`, [O,I], 16-byte aligned. If
   // it is null, the kernel rounds w.
-  const void* w_as_halves = nullptr;
-  Tensor h;  // rounded to `factors`: only products read it; undefined in the last layer
+  const void* w_half = nullptr;
+  Tensor h;  // rounded to `operand_type`: only products read it; undefined in the last layer
   Tensor g;  // undefined: no gradients
-  Tensor g_factors = {};  // g rounded to a half-precision type; undefined: not needed
+  Tensor g_half = {};  // g rounded to a half-precision type; undefined: not needed
   bool relu = false;
   Tensor dw = {}, db = {};  // undefined: not needed
   bool accumulate_dw = false, accumulate_db = false;
@@ -39,10 +39,10 @@ struct LinearTailArgs {
   int layers = 0;
   LinearTailLayer layer[kMaxTailLayers];
   Tensor x, dx;               // dx undefined: not needed
-  bool x_is_rounded = false;  // to `factors`
+  bool x_is_rounded = false;  // to `operand_type`
   Tensor labels, loss, correct;
   const double* loss_scale = nullptr;  // in device memory: multiplies dlogits; null: 1
-  DType factors = DType::f32;
+  DType operand_type = DType::f32;
   // Tells the first launch that the previous kernel, which may still run, writes neither weights
   // nor biases.
   bool weights_are_there = false;

@@ -13,7 +13,7 @@
 //            because that kernel writes only x. If the weights of the first layer do not fit, they
 //            are read twice from memory. Only h and g are written, for the second launch. With four
 //            or more images, half-precision weights that fit are multiplied on tensor cores
-//            (linear_tail_halves_cuda.cu). Forward: a warp takes some rows of w, and each lane
+//            (linear_tail_half_cuda.cu). Forward: a warp takes some rows of w, and each lane
 //            takes four i at a time. The sums of the lanes are then exchanged; each exchange halves
 //            the number of sums that a lane has. Backward: a thread takes four i and one part of
 //            the outputs o. Half of the parts take over the sums of the other half, and the results
@@ -37,7 +37,7 @@
 //            second block of this kernel does not fit. In half precision two blocks would otherwise
 //            share an SM while other SMs are idle
 // Read next  linear_tail_weights_cuda.cu, linear_fused_cuda.cu (one layer in one launch),
-//            linear_loss_cuda.cu, linear_tail_halves_cuda.cu (half precision on tensor cores)
+//            linear_loss_cuda.cu, linear_tail_half_cuda.cu (half precision on tensor cores)
 #include <algorithm>
 
 #include "framework/cuda/async_copy.cuh"
@@ -47,7 +47,7 @@
 #include "framework/cuda/scratch.cuh"
 #include "layers/linear/linear_loss.cuh"
 #include "layers/linear/linear_tail.h"
-#include "layers/linear/linear_tail_halves.cuh"
+#include "layers/linear/linear_tail_half.cuh"
 
 namespace convscope {
 namespace {
@@ -64,11 +64,11 @@ __device__ unsigned blocks_done = 0;
 // multiples of 4.
 struct TailLayer {
   const float* w;
-  const void* w_as_halves;  // LinearTailLayer
+  const void* w_half;  // LinearTailLayer
   const float* b;           // may be null
   float* h;                 // [N,O], in the operands' type; null in the last layer
   float* g;                 // [N,O]; null: no gradients
-  float* g_factors;         // [N,O], in the operands' type; null: not needed
+  float* g_half;         // [N,O], in the operands' type; null: not needed
   int i, o;
   bool relu;
   int w_at;                    // -1: read in place
@@ -269,7 +269,7 @@ __device__ inline void copy_floats(float* to, const float* from, int count, int 
 }
 // Copies `count` floats as 16-bit elements, so that this copy and each product move half the bytes.
 template <class Half>
-__device__ inline void copy_as_halves(Half* to, const float* from, int count) {
+__device__ inline void copy_to_half(Half* to, const float* from, int count) {
   constexpr int kHeld = 8;
   constexpr int kStep = kTailThreads * 4;
 #pragma unroll 1
@@ -292,7 +292,7 @@ __device__ inline void copy_as_halves(Half* to, const float* from, int count) {
 }
 // Copies existing 16-bit elements, a multiple of 4, asynchronously and not through registers.
 template <class Half>
-__device__ inline void copy_halves(Half* to, const Half* from, int count) {
+__device__ inline void copy_half(Half* to, const Half* from, int count) {
   for (int at = static_cast<int>(threadIdx.x) * 8; at < count; at += kTailThreads * 8) {
     if (at + 8 <= count) {
       async_copy<16>(to + at, from + at);
@@ -314,7 +314,7 @@ __device__ inline void round_copies(float* to, int count) {
 template <bool kHalf>
 __device__ inline void store_gradient(const TailLayer& z, std::int64_t at, float g, float factor) {
   z.g[at] = g;
-  if (kHalf && z.g_factors != nullptr) z.g_factors[at] = factor;
+  if (kHalf && z.g_half != nullptr) z.g_half[at] = factor;
 }
 
 // kHeld: the weights of all layers are in shared memory.
@@ -342,10 +342,10 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     if (z.w_at < 0) continue;
     if constexpr (kHalf) {
       auto* const to = reinterpret_cast<Factor*>(shared + z.w_at);
-      if (z.w_as_halves != nullptr) {
-        copy_halves(to, static_cast<const Factor*>(z.w_as_halves), z.o * z.i);
+      if (z.w_half != nullptr) {
+        copy_half(to, static_cast<const Factor*>(z.w_half), z.o * z.i);
       } else {
-        copy_as_halves(to, z.w, z.o * z.i);
+        copy_to_half(to, z.w, z.o * z.i);
       }
     } else {
       copy_floats(shared + z.w_at, z.w, z.o * z.i, z.o * z.i);
@@ -494,7 +494,7 @@ void queue_rows(TailRows a, bool gradients) {
 }
 
 void rows_cuda(const LinearTailArgs& args) {
-  if (queue_tail_of_halves(args)) return;
+  if (queue_half_tail(args)) return;
   TailRows a{};
   a.layers = args.layers;
   a.n = static_cast<int>(args.x.dim(0));
@@ -502,11 +502,11 @@ void rows_cuda(const LinearTailArgs& args) {
     const LinearTailLayer& from = args.layer[k];
     TailLayer& to = a.layer[k];
     to.w = floats(from.w);
-    to.w_as_halves = from.w_as_halves;
+    to.w_half = from.w_half;
     to.b = floats(from.b);
     to.h = floats(from.h);
     to.g = floats(from.g);
-    to.g_factors = floats(from.g_factors);
+    to.g_half = floats(from.g_half);
     to.i = static_cast<int>(from.w.dim(1));
     to.o = static_cast<int>(from.w.dim(0));
     to.relu = from.relu;
@@ -527,7 +527,7 @@ void rows_cuda(const LinearTailArgs& args) {
             .loss = args.loss.data<float>(),
             .correct = args.correct.data<std::int32_t>()};
   const bool gradients = args.layer[args.layers - 1].g.defined();
-  with_float_type(args.factors, [&](auto zero) {
+  with_float_type(args.operand_type, [&](auto zero) {
     using Factor = decltype(zero);
     switch (tail_images_of_block(a.n)) {
       case 1:

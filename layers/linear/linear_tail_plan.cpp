@@ -56,8 +56,8 @@ class LinearTailOp final : public PlanOp {
                                    : "",
                  ";");
     }
-    const DType factors = links_.front().parts.factors;
-    if (is_half(factors)) out += cat(" operands in ", name_of(factors), ";");
+    const DType operand_type = links_.front().parts.operand_type;
+    if (is_half(operand_type)) out += cat(" operands in ", name_of(operand_type), ";");
     return out + " sums in another order";
   }
 
@@ -80,18 +80,18 @@ class LinearTailOp final : public PlanOp {
     const std::int64_t images = builder.shape(inputs[0])[0];
     h_.clear();
     g_.clear();
-    g_factors_.clear();
+    g_half_.clear();
     for (const Link& link : links_) {
       const Shape shape{images, builder.shape(link.parts.weight)[0]};
       h_.push_back(is_last(link) ? kNoSlot : builder.slot(shape, DType::f32));
       g_.push_back(builder.training() ? builder.slot(shape, DType::f32) : kNoSlot);
-      const bool rounds = builder.training() && is_half(link.parts.factors);
-      g_factors_.push_back(rounds ? builder.slot(shape, DType::f32) : kNoSlot);
+      const bool rounds = builder.training() && is_half(link.parts.operand_type);
+      g_half_.push_back(rounds ? builder.slot(shape, DType::f32) : kNoSlot);
     }
     copies_.clear();
     for (const Link& link : links_) {
       copies_.push_back(
-          builder.copy_of_weight(link.parts.weight, link.parts.factors, /*as_floats=*/false));
+          builder.copy_of_weight(link.parts.weight, link.parts.operand_type, /*as_floats=*/false));
     }
     const auto emit = [&](const Tensor& dx) {
       LinearTailArgs a = arguments(builder);
@@ -104,7 +104,7 @@ class LinearTailOp final : public PlanOp {
                     scale = builder.loss_scale()]() mutable {
         a.loss_scale = *scale;
         for (int k = 0; k < a.layers; ++k) {
-          a.layer[k].w_as_halves = copies_[static_cast<std::size_t>(k)].now();
+          a.layer[k].w_half = copies_[static_cast<std::size_t>(k)].now();
         }
         run(a);
       });
@@ -114,7 +114,7 @@ class LinearTailOp final : public PlanOp {
   }
 
   DType rounds_input(std::size_t i) const override {
-    return i == 0 ? links_.front().parts.factors : DType::f32;
+    return i == 0 ? links_.front().parts.operand_type : DType::f32;
   }
 
   // Earlier operations need only dx to continue. If only the update waits for the gradients of the
@@ -200,7 +200,7 @@ class LinearTailOp final : public PlanOp {
     LinearTailArgs a;
     a.layers = static_cast<int>(links_.size());
     a.x = builder.value(inputs[0]);
-    a.factors = links_.front().parts.factors;
+    a.operand_type = links_.front().parts.operand_type;
     a.x_is_rounded = builder.is_rounded(inputs[0]);
     for (std::size_t k = 0; k < links_.size(); ++k) {
       const LinearParts& parts = links_[k].parts;
@@ -209,14 +209,14 @@ class LinearTailOp final : public PlanOp {
       if (parts.bias != kNoValue) to.b = builder.value(parts.bias);
       if (h_[k] != kNoSlot) to.h = builder.use(h_[k]);
       if (g_[k] != kNoSlot) to.g = builder.use(g_[k]);
-      if (g_factors_[k] != kNoSlot) to.g_factors = builder.use(g_factors_[k]);
+      if (g_half_[k] != kNoSlot) to.g_half = builder.use(g_half_[k]);
       to.relu = parts.relu;
     }
     return a;
   }
 
   std::vector<Link> links_;
-  std::vector<Slot> h_, g_, g_factors_;
+  std::vector<Slot> h_, g_, g_half_;
   std::vector<PlanBuilder::CopyOfWeight> copies_;
 };
 
@@ -249,7 +249,7 @@ void form_tail(PlanGraph& graph) {
     const bool is_last = links.empty();
     if (!parts || !can_join(graph, *parts)) break;
     if (!is_last && (parts->logits != kNoValue || graph.readers(op->output) != 1 ||
-                     parts->factors != links.front().parts.factors)) {
+                     parts->operand_type != links.front().parts.operand_type)) {
       break;
     }
     links.insert(links.begin(), {*parts, op->output, op->layer});

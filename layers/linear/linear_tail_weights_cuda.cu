@@ -92,7 +92,7 @@ __device__ inline void store_rounded(const WeightCopy& copy, std::int64_t i, flo
 }
 __device__ inline void store_copy(const WeightCopy& copy, std::int64_t i, float w) {
   if (copy.to == nullptr) return;
-  if (copy.factors == DType::bf16) return store_rounded<BFloat16>(copy, i, w);
+  if (copy.operand_type == DType::bf16) return store_rounded<BFloat16>(copy, i, w);
   store_rounded<Float16>(copy, i, w);
 }
 
@@ -327,15 +327,15 @@ void weights_cuda(const LinearTailArgs& args) {
     const int n = narrow(x.dim(0)), i = narrow(z.w.dim(1)), o = narrow(z.w.dim(0));
     Product& dw = a.product[a.count];
     // true if the kernels that wrote h and the copy of g have rounded both
-    const bool has_copy = z.g_factors.defined();
-    dw = {.a = {.data = floats(has_copy ? z.g_factors : z.g),
+    const bool has_copy = z.g_half.defined();
+    dw = {.a = {.data = floats(has_copy ? z.g_half : z.g),
                 .ld = o,
                 .extent = o,
-                .type = has_copy ? DType::f32 : args.factors},
+                .type = has_copy ? DType::f32 : args.operand_type},
           .b = {.data = floats(x),
                 .ld = i,
                 .extent = i,
-                .type = k == 0 && !args.x_is_rounded ? args.factors : DType::f32},
+                .type = k == 0 && !args.x_is_rounded ? args.operand_type : DType::f32},
           .c = {.data = floats(z.dw),
                 .ld = i,
                 .rows = o,

@@ -83,7 +83,7 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, int cl
     if (pad > 0) spec.options.set("padding", pad);
     return spec;
   };
-  const auto curve = [&](const char* name) {
+  const auto activation = [&](const char* name) {
     return LayerSpec{.type = options.text("activation"), .name = name, .options = {}};
   };
   const auto pool = [&](const char* name) {
@@ -97,16 +97,16 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, int cl
     return spec;
   };
   return build_layers({conv("c1", widths[0], padding),
-                       curve("r1"),
+                       activation("r1"),
                        pool("p1"),
                        conv("c2", widths[1], 0),
-                       curve("r2"),
+                       activation("r2"),
                        pool("p2"),
                        {.type = "flatten", .name = "flatten", .options = {}},
                        dense("f3", widths[2]),
-                       curve("r3"),
+                       activation("r3"),
                        dense("f4", widths[3]),
-                       curve("r4"),
+                       activation("r4"),
                        dense("f5", classes)},
                       input, context, "lenet5");
 }

@@ -15,14 +15,14 @@ struct Functions {
   UnaryOp forward;
   GradientOp gradient;
 };
-Functions functions_of(ActivationOp::Curve curve) {
-  switch (curve) {
-    case ActivationOp::Curve::tanh:
+Functions functions_of(ActivationOp::Function function) {
+  switch (function) {
+    case ActivationOp::Function::tanh:
       return {"tanh", UnaryOp::tanh, GradientOp::tanh};
-    case ActivationOp::Curve::sigmoid:
+    case ActivationOp::Function::sigmoid:
       return {"sigmoid", UnaryOp::sigmoid, GradientOp::sigmoid};
-    case ActivationOp::Curve::relu:
-    case ActivationOp::Curve::relu6:
+    case ActivationOp::Function::relu:
+    case ActivationOp::Function::relu6:
       break;
   }
   return {"relu", UnaryOp::relu, GradientOp::relu};
@@ -46,46 +46,47 @@ void emit_bounded_relu_gradient(PlanBuilder& builder, ValueId output, float most
 }  // namespace
 
 std::string ActivationOp::text() const {
-  return curve_ == Curve::relu6 ? "relu6" : functions_of(curve_).name;
+  return function_ == Function::relu6 ? "relu6" : functions_of(function_).name;
 }
 
 // Lanes after the last channel of NCHW16c and NHWC images must stay 0, so only activations with
 // f(0) = 0 support these layouts.
 std::optional<double> ActivationOp::layout_ms(const PlanGraph& graph,
                                               ActivationLayout layout) const {
-  const bool keeps_zero = curve_ != Curve::sigmoid;
+  const bool keeps_zero = function_ != Function::sigmoid;
   return keeps_zero ? same_in_both(layout) : PlanOp::layout_ms(graph, layout);
 }
 
 void ActivationOp::forward(PlanBuilder& builder) {
-  if (curve_ == Curve::relu6) {
+  if (function_ == Function::relu6) {
     return builder.call(
         [run = bounded_relu_kernel.get(builder.device()), x = builder.value(inputs[0]),
          y = builder.value(output),
          scratch = scratch_for(builder, output, true)] { run(x, kRelu6Bound, scratch, y); });
   }
-  builder.call([run = unary_kernel.get(builder.device()), op = functions_of(curve_).forward,
+  builder.call([run = unary_kernel.get(builder.device()), op = functions_of(function_).forward,
                 x = builder.value(inputs[0]), y = builder.value(output)] { run(op, x, y); });
 }
 
 void ActivationOp::backward(PlanBuilder& builder) {
   builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
-    if (curve_ == Curve::relu6) return emit_bounded_relu_gradient(builder, output, kRelu6Bound, dx);
-    builder.call([run = gradient_kernel.get(builder.device()), op = functions_of(curve_).gradient,
-                  y = builder.value(output), dy = builder.gradient(output),
-                  dx] { run(op, y, dy, dx); });
+    if (function_ == Function::relu6)
+      return emit_bounded_relu_gradient(builder, output, kRelu6Bound, dx);
+    builder.call([run = gradient_kernel.get(builder.device()),
+                  op = functions_of(function_).gradient, y = builder.value(output),
+                  dy = builder.gradient(output), dx] { run(op, y, dy, dx); });
   });
 }
 
 bool is_relu(const PlanOp& op) {
   const auto* const activation = dynamic_cast<const ActivationOp*>(&op);
-  return activation != nullptr && activation->curve() == ActivationOp::Curve::relu;
+  return activation != nullptr && activation->function() == ActivationOp::Function::relu;
 }
 
 std::optional<float> relu_bound(const PlanOp& op) {
   if (is_relu(op)) return std::numeric_limits<float>::infinity();
   const auto* const activation = dynamic_cast<const ActivationOp*>(&op);
-  if (activation == nullptr || activation->curve() != ActivationOp::Curve::relu6) {
+  if (activation == nullptr || activation->function() != ActivationOp::Function::relu6) {
     return std::nullopt;
   }
   return kRelu6Bound;

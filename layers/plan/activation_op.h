@@ -13,16 +13,16 @@ namespace convscope {
 
 class CONVSCOPE_API ActivationOp final : public PlanOp {
  public:
-  enum class Curve { relu, relu6, tanh, sigmoid };
-  explicit ActivationOp(Curve curve) : curve_(curve) {}
-  Curve curve() const { return curve_; }
+  enum class Function { relu, relu6, tanh, sigmoid };
+  explicit ActivationOp(Function function) : function_(function) {}
+  Function function() const { return function_; }
   std::string text() const override;
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
   std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const override;
 
  private:
-  Curve curve_;
+  Function function_;
 };
 
 // Returns whether `op` is a ReLU.

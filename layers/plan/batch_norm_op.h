@@ -35,13 +35,13 @@ class CONVSCOPE_API BatchNormOp final : public PlanOp {
   std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
     return same_in_both(layout);
   }
-  bool would_write_factors(const PlanGraph& graph) const override { return graph.training(); }
+  bool would_write_operands(const PlanGraph& graph) const override { return graph.training(); }
 
  private:
   void emit_running_factors(PlanBuilder& builder, const Tensor& factor, const Tensor& shift);
-  // Emit calls on NHWC images, fp16/bf16 or f32 (batch_norm2d_halves.h).
-  void train_channels_last(PlanBuilder& builder);
-  void backward_channels_last(PlanBuilder& builder);
+  // Emit calls on NHWC images, fp16/bf16 or f32 (batch_norm2d_half.h).
+  void train_nhwc(PlanBuilder& builder);
+  void backward_nhwc(PlanBuilder& builder);
 
   BatchNormFold parts_;
   double momentum_;

@@ -4,7 +4,7 @@
 #include "layers/plan/conv2d_calls.h"
 
 #include "layers/conv2d/epilogue.h"
-#include "layers/dispatch/layout/half_factors.h"
+#include "layers/dispatch/layout/half_operands.h"
 
 namespace convscope {
 namespace {
@@ -15,8 +15,8 @@ const void* address_of(const Tensor& tensor, const void* const* images) {
   return tensor.defined() ? tensor.raw_data() : *images;
 }
 
-HalfFactors factors_in(const Tensor& block) {
-  return block.defined() ? half_factors_in(block.raw_data()) : HalfFactors{};
+HalfOperands operands_in(const Tensor& block) {
+  return block.defined() ? half_operands_in(block.raw_data()) : HalfOperands{};
 }
 
 void* workspace_of(PlanBuilder& builder, const Conv2dWork& work) {
@@ -102,7 +102,7 @@ void emit_forward(PlanBuilder& builder, const Conv2dWork& work, const Conv2dForw
                 fused = fuses ? behind : Conv2dEpilogue{},
                 separate = fuses ? Conv2dEpilogue{} : behind, device = builder.device()] {
     const Conv2dForwardArgs args{.problem = problem,
-                                 .x = at.x_factors.defined() ? nullptr : address_of(at.x, images),
+                                 .x = at.x_half.defined() ? nullptr : address_of(at.x, images),
                                  .w = address_of(at.w),
                                  .b = address_of(at.b),
                                  .y = at.y.raw_data(),
@@ -110,7 +110,7 @@ void emit_forward(PlanBuilder& builder, const Conv2dWork& work, const Conv2dForw
                                  .epilogue = fused,
                                  .prepared = prepare(problem),
                                  .views = {},
-                                 .x_factors = factors_in(at.x_factors)};
+                                 .x_half = operands_in(at.x_half)};
     if (moments != nullptr) {
       return run_forward_moments(*algorithm, *moments, args, at.moments.data<float>());
     }
@@ -120,11 +120,11 @@ void emit_forward(PlanBuilder& builder, const Conv2dWork& work, const Conv2dForw
 }
 
 void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work, const Tensor& dy,
-                        const Tensor& w, const Tensor& dx, const Tensor& dy_factors) {
+                        const Tensor& w, const Tensor& dx, const Tensor& dy_half) {
   void* const workspace = workspace_of(builder, work);
   const Preparation prepare = preparation_of_step(builder, work, w, workspace);
   builder.call([problem = work.problem, run = work.algorithm->backward_data, w, dy, dx, workspace,
-                prepare, dy_factors] {
+                prepare, dy_half] {
     run({.problem = problem,
          .dy = address_of(dy),
          .w = w.raw_data(),
@@ -132,27 +132,27 @@ void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work, const Tens
          .workspace = workspace,
          .prepared = prepare(problem),
          .views = {},
-         .dy_factors = factors_in(dy_factors)});
+         .dy_half = operands_in(dy_half)});
   });
 }
 
 void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work, const Tensor& x,
-                          const Tensor& dy, const PlanBuilder::Target& dw, const Tensor& x_factors,
-                          const Tensor& dy_factors) {
+                          const Tensor& dy, const PlanBuilder::Target& dw, const Tensor& x_half,
+                          const Tensor& dy_half) {
   void* const workspace = workspace_of(builder, work);
   const auto run = work.algorithm->backward_weight;
   if (!work.blocks) {
     return builder.call([problem = work.problem, run, images = builder.images(), x, dy, dw,
-                         workspace, x_factors, dy_factors] {
+                         workspace, x_half, dy_half] {
       run({.problem = problem,
-           .x = x_factors.defined() ? nullptr : address_of(x, images),
+           .x = x_half.defined() ? nullptr : address_of(x, images),
            .dy = address_of(dy),
            .dw = dw.tensor.raw_data(),
            .accumulate = dw.accumulate,
            .workspace = workspace,
            .views = {},
-           .x_factors = factors_in(x_factors),
-           .dy_factors = factors_in(dy_factors)});
+           .x_half = operands_in(x_half),
+           .dy_half = operands_in(dy_half)});
     });
   }
   builder.call([problem = work.problem, run, images = builder.images(), x, dy, dw, workspace,

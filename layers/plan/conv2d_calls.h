@@ -28,26 +28,26 @@ struct Conv2dWork {
 CONVSCOPE_API Slot emit_preparation(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w);
 
 struct Conv2dForwardTensors {
-  Tensor x = {};          // undefined: the step's images, wherever they are
-  Tensor w = {};          // dense; undefined: only the prepared ones exist
-  Tensor b = {};          // undefined: none
-  Tensor prepared = {};   // from emit_preparation(); undefined: each call prepares if needed
-  Tensor y = {};          // assigned
-  Tensor x_factors = {};  // u8, fp16 operands (dispatch/layout/half_factors.h): x is not read
-  Tensor moments = {};    // assigned, if the algorithm computes them (forward_moments.h)
+  Tensor x = {};         // undefined: the step's images, wherever they are
+  Tensor w = {};         // dense; undefined: only the prepared ones exist
+  Tensor b = {};         // undefined: none
+  Tensor prepared = {};  // from emit_preparation(); undefined: each call prepares if needed
+  Tensor y = {};         // assigned
+  Tensor x_half = {};    // u8, fp16 operands (dispatch/layout/half_operands.h): x is not read
+  Tensor moments = {};   // assigned, if the algorithm computes them (forward_moments.h)
 };
 CONVSCOPE_API void emit_forward(PlanBuilder& builder, const Conv2dWork& work,
                                 const Conv2dForwardTensors& tensors,
                                 const Conv2dEpilogue& behind = {});
-// Emits a call that assigns dx. dy may be undefined where dy_factors is defined.
+// Emits a call that assigns dx. dy may be undefined where dy_half is defined.
 CONVSCOPE_API void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work,
                                       const Tensor& dy, const Tensor& w, const Tensor& dx,
-                                      const Tensor& dy_factors = {});
+                                      const Tensor& dy_half = {});
 // Emits a call that writes the dense dw. x is as in Conv2dForwardTensors.
 CONVSCOPE_API void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work,
                                         const Tensor& x, const Tensor& dy,
-                                        const PlanBuilder::Target& dw, const Tensor& x_factors = {},
-                                        const Tensor& dy_factors = {});
+                                        const PlanBuilder::Target& dw, const Tensor& x_half = {},
+                                        const Tensor& dy_half = {});
 // Emits dx and dw from one pass over dy. `work` is the work of backward_data, with dense weights.
 CONVSCOPE_API void emit_joint_backward(PlanBuilder& builder, const Conv2dWork& work,
                                        const JointBackward& both, const Tensor& x, const Tensor& dy,

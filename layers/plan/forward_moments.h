@@ -21,7 +21,7 @@ struct ForwardMoments {
   std::int64_t (*parts)(const Conv2dProblem&) = nullptr;
   // Runs the algorithm's forward without residual and ReLU. Also assigns `moments`, f32
   // [parts][4][stored channels of y] (framework/cuda/channel_moments.cuh). They are the moments of
-  // y after rounding to its stored type. In tf32 x is given as fp16 operands (half_factors.h).
+  // y after rounding to its stored type. In tf32 x is given as fp16 operands (half_operands.h).
   void (*run)(const Conv2dForwardArgs& args, float* moments) = nullptr;
 };
 

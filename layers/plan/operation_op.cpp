@@ -24,8 +24,8 @@ std::vector<Shape> OperationOp::shapes(const PlanBuilder& builder) const {
 
 std::optional<double> OperationOp::layout_ms(const PlanGraph& graph,
                                              ActivationLayout layout) const {
-  const bool takes = layout == ActivationLayout::channels_last ? operation_->takes_channels_last()
-                                                               : operation_->takes_blocked();
+  const bool takes =
+      layout == ActivationLayout::nhwc ? operation_->takes_nhwc() : operation_->takes_nchw16c();
   return takes ? same_in_both(layout) : PlanOp::layout_ms(graph, layout);
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "framework/ops/accumulate.h"
-#include "layers/dispatch/layout/half_factors.h"
+#include "layers/dispatch/layout/half_operands.h"
 
 namespace convscope {
 
@@ -129,12 +129,12 @@ Tensor PlanBuilder::kept(Slot& id, DType dtype) {
   return outliving(id);
 }
 
-PlanBuilder::CopyOfWeight PlanBuilder::copy_of_weight(ValueId weight, DType factors,
+PlanBuilder::CopyOfWeight PlanBuilder::copy_of_weight(ValueId weight, DType operand_type,
                                                       bool as_floats) {
   const Variable* const parameter = graph_.parameter_of(graph_.owner(weight));
-  if (!training() || !is_half(factors) || parameter == nullptr) return {};
-  const Tensor to = outliving(slot({shape(weight).numel()}, as_floats ? DType::f32 : factors));
-  const WeightCopy copy{.to = to.raw_data(), .factors = factors, .as_floats = as_floats};
+  if (!training() || !is_half(operand_type) || parameter == nullptr) return {};
+  const Tensor to = outliving(slot({shape(weight).numel()}, as_floats ? DType::f32 : operand_type));
+  const WeightCopy copy{.to = to.raw_data(), .operand_type = operand_type, .as_floats = as_floats};
   copies_.emplace_back(parameter->value().raw_data(), copy);
   return {.copy = copy, .is_there = &copies_are_there_};
 }
@@ -161,7 +161,7 @@ PlanBuilder::Target PlanBuilder::gradient_target(ValueId value) {
   ValueState& own = state(graph_.owner(value));
   const bool accumulate = own.gradient != kNoSlot;
   const Shape stored = graph_.stored_shape(value);
-  if (!accumulate) own.gradient = slot(stored, in_halves(value) ? graph_.dtype(value) : DType::f32);
+  if (!accumulate) own.gradient = slot(stored, in_half(value) ? graph_.dtype(value) : DType::f32);
   return {use(own.gradient).reshape(stored), accumulate};
 }
 
@@ -193,35 +193,34 @@ void PlanBuilder::pass_gradient(ValueId output, ValueId value) {
   }
 }
 
-Tensor PlanBuilder::new_factors(Factors& to, ValueId value, bool halves, bool bound) {
+Tensor PlanBuilder::new_operands(Operands& to, ValueId value, bool elements, bool bound) {
   const std::size_t bytes =
-      halves ? half_factors_bytes(graph_.stored_shape(value).numel()) : kHalfFactorsHead;
+      elements ? half_operands_bytes(graph_.stored_shape(value).numel()) : kHalfOperandsHead;
   to = {.block = slot({static_cast<std::int64_t>(bytes)}, DType::u8),
-        .has_halves = halves,
+        .has_elements = elements,
         .has_bound = bound};
   return use(to.block);
 }
 
-Tensor PlanBuilder::factors_target(ValueId value, bool halves, bool bound) {
-  return new_factors(state(graph_.owner(value)).factors, value, halves, bound);
+Tensor PlanBuilder::operands_target(ValueId value, bool elements, bool bound) {
+  return new_operands(state(graph_.owner(value)).operands, value, elements, bound);
 }
 
-Tensor PlanBuilder::gradient_factors_target(ValueId value) {
-  return new_factors(state(graph_.owner(value)).gradient_factors, value, true, false);
+Tensor PlanBuilder::gradient_operands_target(ValueId value) {
+  return new_operands(state(graph_.owner(value)).gradient_operands, value, true, false);
 }
 
-void PlanBuilder::make_factors(ValueId value) {
-  if (factors_of(value).has_halves) return;
+void PlanBuilder::make_operands(ValueId value) {
+  if (operands_of(value).has_elements) return;
   const Tensor x = this->value(value);
-  call([run = pack_half_factors_kernel.get(device()), x, to = factors_target(value, true, false)] {
-    run(x, to.raw_data());
-  });
+  call([run = pack_half_operands_kernel.get(device()), x,
+        to = operands_target(value, true, false)] { run(x, to.raw_data()); });
 }
 
-void PlanBuilder::make_gradient_factors(ValueId value) {
-  if (gradient_factors_of(value).has_halves) return;
+void PlanBuilder::make_gradient_operands(ValueId value) {
+  if (gradient_operands_of(value).has_elements) return;
   const Tensor dy = gradient(value);
-  call([run = pack_half_factors_kernel.get(device()), dy, to = gradient_factors_target(value)] {
+  call([run = pack_half_operands_kernel.get(device()), dy, to = gradient_operands_target(value)] {
     run(dy, to.raw_data());
   });
 }

@@ -53,10 +53,8 @@ class CONVSCOPE_API PlanBuilder {
   const Shape& shape(ValueId value) const { return graph_.shape(value); }
   bool wants_gradient(ValueId value) const { return graph_.wants_gradient(value); }
   // Returns whether the value and its gradient are stored as fp16/bf16 NHWC.
-  bool in_halves(ValueId value) const { return is_half(graph_.dtype(value)); }
-  bool is_channels_last(ValueId value) const {
-    return graph_.layout(value) == ActivationLayout::channels_last;
-  }
+  bool in_half(ValueId value) const { return is_half(graph_.dtype(value)); }
+  bool is_nhwc(ValueId value) const { return graph_.layout(value) == ActivationLayout::nhwc; }
 
   // Returns the tensor, read or written by the next call.
   Tensor value(ValueId value);
@@ -84,25 +82,25 @@ class CONVSCOPE_API PlanBuilder {
   // Passes the gradient of `output` on to `value` unchanged, without a copy where possible.
   void pass_gradient(ValueId output, ValueId value);
 
-  // The fp16 operands of an f32 image: a block of bytes (dispatch/layout/half_factors.h). The
+  // The fp16 operands of an f32 image: a block of bytes (dispatch/layout/half_operands.h). The
   // producer of the image may write the block; it then stores an upper bound of the magnitudes
-  // after the scale. Otherwise the first reader emits the call that makes the block. `factors()`
+  // after the scale. Otherwise the first reader emits the call that makes the block. `operands()`
   // names the block for the next call.
-  struct Factors {
+  struct Operands {
     Slot block = kNoSlot;
-    bool has_halves = false, has_bound = false;  // without fp16 numbers: only scale and bound
+    bool has_elements = false, has_bound = false;  // without fp16 numbers: only scale and bound
   };
-  const Factors& factors_of(ValueId value) { return state(graph_.owner(value)).factors; }
-  const Factors& gradient_factors_of(ValueId value) {
-    return state(graph_.owner(value)).gradient_factors;
+  const Operands& operands_of(ValueId value) { return state(graph_.owner(value)).operands; }
+  const Operands& gradient_operands_of(ValueId value) {
+    return state(graph_.owner(value)).gradient_operands;
   }
-  Tensor factors(ValueId value) { return use(factors_of(value).block); }
-  Tensor gradient_factors(ValueId value) { return use(gradient_factors_of(value).block); }
-  void make_factors(ValueId value);
-  void make_gradient_factors(ValueId value);
+  Tensor operands(ValueId value) { return use(operands_of(value).block); }
+  Tensor gradient_operands(ValueId value) { return use(gradient_operands_of(value).block); }
+  void make_operands(ValueId value);
+  void make_gradient_operands(ValueId value);
   // Returns the block for the next call to write.
-  Tensor factors_target(ValueId value, bool halves, bool bound);
-  Tensor gradient_factors_target(ValueId value);
+  Tensor operands_target(ValueId value, bool elements, bool bound);
+  Tensor gradient_operands_target(ValueId value);
 
   // Marks the value as rounded to the type that its only reader multiplies, fp16 or bf16.
   void set_rounded(ValueId value) { state(graph_.owner(value)).is_rounded = true; }
@@ -188,7 +186,7 @@ class CONVSCOPE_API PlanBuilder {
     const bool* is_there = nullptr;
     const void* now() const { return copy.to != nullptr && *is_there ? copy.to : nullptr; }
   };
-  CopyOfWeight copy_of_weight(ValueId weight, DType factors, bool as_floats);
+  CopyOfWeight copy_of_weight(ValueId weight, DType operand_type, bool as_floats);
   template <class F>
   void prologue(F&& emit) {
     const bool before = std::exchange(in_prologue_, true);
@@ -214,7 +212,7 @@ class CONVSCOPE_API PlanBuilder {
     Slot slot = kNoSlot, gradient = kNoSlot;
     bool has_gradient = false;
     bool is_rounded = false;
-    Factors factors, gradient_factors;
+    Operands operands, gradient_operands;
     Slot moments = kNoSlot;
   };
   using Owned = std::unique_ptr<void, void (*)(void*)>;
@@ -223,7 +221,7 @@ class CONVSCOPE_API PlanBuilder {
   void start_pass(bool dry, Ref<Storage> arena);
   void finish_dry_pass();
   void emit_deferred();
-  Tensor new_factors(Factors& to, ValueId value, bool halves, bool bound);
+  Tensor new_operands(Operands& to, ValueId value, bool elements, bool bound);
   void emit_accumulate(ValueId value, Slot part);
   Tensor kept(Slot& slot, DType dtype);
   Tensor outliving(Slot slot);

@@ -140,16 +140,16 @@ PlanGraph::ReadAs PlanGraph::read_as(ValueId value) const {
   for (const auto& op : ops_) {
     for (std::size_t i = 0; i < op->inputs.size(); ++i) {
       if (owner(op->inputs[i]) != owner(value)) continue;
-      (op->reads_factors(*this, i) ? out.factors : out.numbers) = true;
+      (op->reads_operands(*this, i) ? out.operands : out.numbers) = true;
     }
   }
   return out;
 }
 
-bool PlanGraph::gradient_is_read_as_factors(ValueId value) const {
+bool PlanGraph::gradient_is_read_as_operands(ValueId value) const {
   const auto gives = [&](const auto& op) { return op->output == value; };
   const auto op = std::ranges::find_if(ops_, gives);
-  return op != ops_.end() && readers(value) == 1 && (*op)->reads_gradient_factors(*this);
+  return op != ops_.end() && readers(value) == 1 && (*op)->reads_gradient_operands(*this);
 }
 
 void PlanGraph::fuse() {

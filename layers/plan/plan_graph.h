@@ -48,7 +48,7 @@ struct RanKernel {
 
 // Returns layout_ms() of an operation that works in all layouts and takes the same time in each.
 inline std::optional<double> same_in_both(ActivationLayout layout) {
-  if (layout == ActivationLayout::blocked_y) return std::nullopt;
+  if (layout == ActivationLayout::nchw16c_y) return std::nullopt;
   return 0.0;
 }
 
@@ -80,7 +80,7 @@ class CONVSCOPE_API PlanOp {
   virtual void set_layout(const PlanGraph&, ActivationLayout) {}
   // Returns the type, fp16 or bf16, in which the operation needs its images, in NHWC. f32 means
   // that the operation accepts any type. Called by half_layouts.cpp.
-  virtual DType wants_halves() const { return DType::f32; }
+  virtual DType preferred_half_type() const { return DType::f32; }
   // Returns whether the operation reads its images in any layout; then no copy is inserted before
   // the operation.
   virtual bool reads_any_layout() const { return false; }
@@ -97,20 +97,20 @@ class CONVSCOPE_API PlanOp {
 
   // Returns whether the operation has other kernels for f32 NHWC images, which may be faster. If
   // this holds for no operation, plan_layouts.cpp leaves the layouts as they are.
-  virtual bool may_gain_channels_last(const PlanGraph&) const { return false; }
-  // Returns which fp16 operands (dispatch/layout/half_factors.h) the operation would read in NHWC.
-  // Operands are made once for all readers. would_write_factors() returns whether the operation
+  virtual bool may_gain_nhwc(const PlanGraph&) const { return false; }
+  // Returns which fp16 operands (dispatch/layout/half_operands.h) the operation would read in NHWC.
+  // Operands are made once for all readers. would_write_operands() returns whether the operation
   // would write the operands of its result and of its image's gradient. plan_layouts.cpp adds the
   // cost of passes that make all other operands.
-  struct FactorsRead {
+  struct OperandsRead {
     bool image = false, gradient = false;  // `gradient` of its output
   };
-  virtual FactorsRead would_read_factors(const PlanGraph&) const { return {}; }
-  virtual bool would_write_factors(const PlanGraph&) const { return false; }
+  virtual OperandsRead would_read_operands(const PlanGraph&) const { return {}; }
+  virtual bool would_write_operands(const PlanGraph&) const { return false; }
   // Returns whether the operation reads this input, or the gradient of its output, only as fp16
   // operands.
-  virtual bool reads_factors(const PlanGraph&, std::size_t) const { return false; }
-  virtual bool reads_gradient_factors(const PlanGraph&) const { return false; }
+  virtual bool reads_operands(const PlanGraph&, std::size_t) const { return false; }
+  virtual bool reads_gradient_operands(const PlanGraph&) const { return false; }
   // Returns fp16 or bf16 if the operation reads this f32 input only as an operand and rounds it to
   // this type; f32 if it does not round. The producer may then round the value
   // (PlanBuilder::set_rounded).
@@ -211,11 +211,11 @@ class CONVSCOPE_API PlanGraph {
   int readers(ValueId value) const;  // number of reading operations; the result counts as one
   // How readers use a value: as an f32 image, as fp16 operands, or both.
   struct ReadAs {
-    bool numbers = false, factors = false;
+    bool numbers = false, operands = false;
   };
   ReadAs read_as(ValueId value) const;
   // Returns whether the producer of a value reads the value's gradient only as fp16 operands.
-  bool gradient_is_read_as_factors(ValueId value) const;
+  bool gradient_is_read_as_operands(ValueId value) const;
   // Returns the value whose memory this value shares; the value itself if it owns its memory.
   ValueId owner(ValueId value) const;
   int value_count() const { return static_cast<int>(values_.size()); }

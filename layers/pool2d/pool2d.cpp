@@ -81,8 +81,8 @@ class AvgPool final : public Operation {
  public:
   explicit AvgPool(const Pool2dWindow& window) : window_(window) {}
   const char* name() const override { return "avg_pool2d"; }
-  bool takes_blocked() const override { return true; }
-  bool takes_channels_last() const override { return true; }
+  bool takes_nchw16c() const override { return true; }
+  bool takes_nhwc() const override { return true; }
   Shape output_shape(const std::vector<Shape>& x) const override {
     return window_.output_shape(x[0], name());
   }
@@ -101,8 +101,8 @@ class AdaptivePool final : public Operation {
  public:
   AdaptivePool(std::int64_t p, std::int64_t q) : p_(p), q_(q) {}
   const char* name() const override { return "adaptive_avg_pool2d"; }
-  bool takes_blocked() const override { return true; }
-  bool takes_channels_last() const override { return true; }
+  bool takes_nchw16c() const override { return true; }
+  bool takes_nhwc() const override { return true; }
   Shape output_shape(const std::vector<Shape>& x) const override {
     return AdaptiveAvgPool2d(p_, q_).output_shape(x[0]);
   }

@@ -45,8 +45,8 @@ class CONVSCOPE_API MaxPool final : public Operation {
   const char* name() const override { return "max_pool2d"; }
   Shape output_shape(const std::vector<Shape>& x) const override;
   OperationKeeps keeps(const std::vector<Shape>& x) const override;  // taps, below
-  bool takes_blocked() const override { return true; }
-  bool takes_channels_last() const override { return true; }
+  bool takes_nchw16c() const override { return true; }
+  bool takes_nhwc() const override { return true; }
   void forward(const OperationForward& a) const override;
   void backward(const OperationBackward& a) const override;
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_cpu.cpp: pooling with any window, as plain loops over planes. Windows of 2x2 at stride 2
 // and the maximum at stride 1 or 2 in f32 use pool2d_simd.cpp, NCHW16c images
-// pool2d_blocked_cpu.cpp.
+// pool2d_nchw16c_cpu.cpp.
 #include <algorithm>
 #include <array>
 
 #include "framework/int_math.h"
 #include "framework/parallel.h"
 #include "layers/pool2d/pool2d.h"
-#include "layers/pool2d/pool2d_blocked.h"
+#include "layers/pool2d/pool2d_nchw16c.h"
 #include "layers/pool2d/pool2d_simd.h"
 
 namespace convscope {
@@ -122,7 +122,7 @@ void max_vectors(const Tensor& x, const Pool2dWindow& window, const Tensor& y, s
 }
 
 void max_cpu(const Tensor& x, const Pool2dWindow& window, const Tensor& y, const Tensor& taps) {
-  if (is_blocked(x)) return blocked_max_pool(x, window, y, taps);
+  if (is_nchw16c(x)) return nchw16c_max_pool(x, window, y, taps);
   if (x.dtype() == DType::f64) return max_typed<double>(x, window, y, taps);
   const bool small = window.kernel_h * window.kernel_w <= 256;
   if (!small || window.stride_w > 2) return max_typed<float>(x, window, y, taps);
@@ -182,7 +182,7 @@ void max_gradient_typed(const Tensor& dy, const Tensor& taps, const Pool2dWindow
 
 void max_gradient_cpu(const Tensor& dy, const Tensor& taps, const Pool2dWindow& window,
                       const Tensor& dx) {
-  if (is_blocked(dy)) return blocked_max_pool_gradient(dy, taps, window, dx);
+  if (is_nchw16c(dy)) return nchw16c_max_pool_gradient(dy, taps, window, dx);
   if (dy.dtype() == DType::f64) return max_gradient_typed<double>(dy, taps, window, dx);
   if (!is_2x2(dx, window, dy)) return max_gradient_typed<float>(dy, taps, window, dx);
   const float* const from = dy.data<float>();
@@ -256,7 +256,7 @@ void avg_typed(const Tensor& x, const Pool2dWindow& window, const Tensor& y) {
 }
 
 void avg_cpu(const Tensor& x, const Pool2dWindow& window, const Tensor& y) {
-  if (is_blocked(x)) return blocked_avg_pool(x, window, y);
+  if (is_nchw16c(x)) return nchw16c_avg_pool(x, window, y);
   if (x.dtype() == DType::f64) return avg_typed<double>(x, window, y);
   if (!is_2x2(x, window, y)) return avg_typed<float>(x, window, y);
   const float* const from = x.data<float>();
@@ -283,7 +283,7 @@ void avg_gradient_typed(const Tensor& dy, const Pool2dWindow& window, const Tens
 }
 
 void avg_gradient_cpu(const Tensor& dy, const Pool2dWindow& window, const Tensor& dx) {
-  if (is_blocked(dy)) return blocked_avg_pool_gradient(dy, window, dx);
+  if (is_nchw16c(dy)) return nchw16c_avg_pool_gradient(dy, window, dx);
   if (dy.dtype() == DType::f64) return avg_gradient_typed<double>(dy, window, dx);
   if (!is_2x2(dx, window, dy)) return avg_gradient_typed<float>(dy, window, dx);
   const float* const from = dy.data<float>();
@@ -322,13 +322,13 @@ void adaptive_typed(const Tensor& x, const Tensor& y) {
 }
 
 void adaptive_cpu(const Tensor& x, const Tensor& y) {
-  if (is_blocked(x)) return blocked_adaptive_pool(x, y);
+  if (is_nchw16c(x)) return nchw16c_adaptive_pool(x, y);
   if (x.dtype() == DType::f64) return adaptive_typed<double, true>(x, y);
   adaptive_typed<float, true>(x, y);
 }
 
 void adaptive_gradient_cpu(const Tensor& dy, const Tensor& dx) {
-  if (is_blocked(dy)) return blocked_adaptive_pool_gradient(dy, dx);
+  if (is_nchw16c(dy)) return nchw16c_adaptive_pool_gradient(dy, dx);
   if (dy.dtype() == DType::f64) return adaptive_typed<double, false>(dx, dy);
   adaptive_typed<float, false>(dx, dy);
 }

@@ -8,7 +8,7 @@
 //           the sizes are compile-time constants, so divisions become shifts.
 #include "framework/cuda/launch.cuh"
 #include "framework/precision.h"
-#include "layers/pool2d/pool2d_halves.cuh"
+#include "layers/pool2d/pool2d_half.cuh"
 #include "layers/pool2d/pool2d_tiled.cuh"
 
 namespace convscope {
@@ -271,7 +271,7 @@ void max_by_taps(const Tensor& x, const Pool2dWindow& window, const Tensor& y, c
 }
 
 void max_cuda(const Tensor& x, const Pool2dWindow& window, const Tensor& y, const Tensor& taps) {
-  if (x.rank() == 5) return max_pool_halves(x, window, y, taps);
+  if (x.rank() == 5) return max_pool_half(x, window, y, taps);
   if (max_pool_tiled(x, window, y, taps)) return;
   if (x.dtype() == DType::f64) return max_by_taps<double>(x, window, y, taps);
   max_by_taps<float>(x, window, y, taps);
@@ -297,7 +297,7 @@ void max_gradient_by_taps(const Tensor& dy, const Tensor& taps, const Pool2dWind
 
 void max_gradient_cuda(const Tensor& dy, const Tensor& taps, const Pool2dWindow& window,
                        const Tensor& dx) {
-  if (dy.rank() == 5) return max_pool_gradient_halves(dy, taps, window, dx);
+  if (dy.rank() == 5) return max_pool_half_gradient(dy, taps, window, dx);
   if (max_pool_tiled_gradient(dy, taps, window, dx)) return;
   if (dy.dtype() == DType::f64) return max_gradient_by_taps<double>(dy, taps, window, dx);
   max_gradient_by_taps<float>(dy, taps, window, dx);
@@ -313,7 +313,7 @@ void avg_typed(const Tensor& x, const Pool2dWindow& window, const Tensor& y) {
 }
 
 void avg_cuda(const Tensor& x, const Pool2dWindow& window, const Tensor& y) {
-  if (x.rank() == 5) return avg_pool_halves(x, window, y);
+  if (x.rank() == 5) return avg_pool_half(x, window, y);
   if (avg_pool_tiled(x, window, y)) return;
   if (x.dtype() == DType::f64) return avg_typed<double>(x, window, y);
   avg_typed<float>(x, window, y);
@@ -329,7 +329,7 @@ void avg_gradient_typed(const Tensor& dy, const Pool2dWindow& window, const Tens
 }
 
 void avg_gradient_cuda(const Tensor& dy, const Pool2dWindow& window, const Tensor& dx) {
-  if (dy.rank() == 5) return avg_pool_gradient_halves(dy, window, dx);
+  if (dy.rank() == 5) return avg_pool_half_gradient(dy, window, dx);
   if (avg_pool_tiled_gradient(dy, window, dx)) return;
   if (dy.dtype() == DType::f64) return avg_gradient_typed<double>(dy, window, dx);
   avg_gradient_typed<float>(dy, window, dx);
@@ -342,7 +342,7 @@ void adaptive_typed(const Tensor& x, const Tensor& y) {
 }
 
 void adaptive_cuda(const Tensor& x, const Tensor& y) {
-  if (x.rank() == 5) return adaptive_pool_halves(x, y);
+  if (x.rank() == 5) return adaptive_pool_half(x, y);
   if (plane_means(x, y)) return;
   if (x.dtype() == DType::f64) return adaptive_typed<double>(x, y);
   adaptive_typed<float>(x, y);
@@ -356,7 +356,7 @@ void adaptive_gradient_typed(const Tensor& dy, const Tensor& dx) {
 }
 
 void adaptive_gradient_cuda(const Tensor& dy, const Tensor& dx) {
-  if (dy.rank() == 5) return adaptive_pool_gradient_halves(dy, dx);
+  if (dy.rank() == 5) return adaptive_pool_half_gradient(dy, dx);
   if (plane_means_gradient(dy, dx)) return;
   if (dy.dtype() == DType::f64) return adaptive_gradient_typed<double>(dy, dx);
   adaptive_gradient_typed<float>(dy, dx);

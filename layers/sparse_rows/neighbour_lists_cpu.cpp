@@ -41,18 +41,18 @@ void max_cpu(const Tensor& x, const NeighbourLists& by_output, const Tensor& y, 
     auto* const taken = arg.data<std::int32_t>();
     for_lists(by_output, channels, [=](Index row, const std::int32_t* it, const std::int32_t* end) {
       T* const best = to + row * channels;
-      std::int32_t* const who = taken + row * channels;
+      std::int32_t* const argmax = taken + row * channels;
       const std::int32_t first = it == end ? -1 : *it;
       for (Index c = 0; c < channels; ++c) {
         best[c] = first < 0 ? T{} : from[first * channels + c];
-        who[c] = first;
+        argmax[c] = first;
       }
       for (; it != end; ++it) {
         const T* const v = from + *it * channels;
         for (Index c = 0; c < channels; ++c) {
           const bool larger = v[c] > best[c] || (v[c] != v[c] && best[c] == best[c]);
           best[c] = larger ? v[c] : best[c];
-          who[c] = larger ? *it : who[c];
+          argmax[c] = larger ? *it : argmax[c];
         }
       }
     });

@@ -25,16 +25,16 @@ __global__ void max_kernel(const T* x, Lists lists, Index channels, Index count,
   for (Index i = global_thread(); i < count; i += global_threads()) {
     const Index row = i / channels, c = i - row * channels;
     T best{};
-    std::int32_t who = -1;
+    std::int32_t argmax = -1;
     for (std::int32_t k = lists.begin[row]; k < lists.begin[row + 1]; ++k) {
       const T v = x[lists.at[k] * channels + c];
-      if (who < 0 || v > best || (v != v && best == best)) {
+      if (argmax < 0 || v > best || (v != v && best == best)) {
         best = v;
-        who = lists.at[k];
+        argmax = lists.at[k];
       }
     }
     y[i] = best;
-    arg[i] = who;
+    arg[i] = argmax;
   }
 }
 

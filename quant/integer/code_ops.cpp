@@ -34,7 +34,7 @@ void QuantizeOp::forward(PlanBuilder& builder) {
   const RoundedImages images{.images = shape[0],
                              .channels = shape[1],
                              .pixels = shape[2] * shape[3],
-                             .in_blocks = builder.graph().layout(x) != ActivationLayout::nchw,
+                             .in_nchw16c = builder.graph().layout(x) != ActivationLayout::nchw,
                              .low = format_.low(),
                              .high = format_.high()};
   builder.call([run = round_images_kernel.get(builder.device()), images, is_input,
@@ -55,7 +55,7 @@ void DequantizeOp::forward(PlanBuilder& builder) {
   const RealImages images{.images = shape[0],
                           .channels = shape[1],
                           .pixels = shape[2] * shape[3],
-                          .in_blocks = builder.graph().layout(output) != ActivationLayout::nchw,
+                          .in_nchw16c = builder.graph().layout(output) != ActivationLayout::nchw,
                           .is_signed = format_.dtype() == DType::i8};
   builder.call([run = real_images_kernel.get(builder.device()), images,
                 from = builder.value(inputs[0]), to = builder.value(output),

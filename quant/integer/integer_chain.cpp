@@ -35,7 +35,7 @@ class IntegerChainOp final : public PlanOp {
     std::vector<std::string> layers;
     for (const auto& op : ops_) layers.push_back(op->layer);
     std::vector<RanKernel> out = chain_kernels(graph, kInt8Chain, layers, false);
-    for (RanKernel& one : out) one.layout = ActivationLayout::blocked;
+    for (RanKernel& one : out) one.layout = ActivationLayout::nchw16c;
     return out;
   }
   bool reads_any_layout() const override { return true; }

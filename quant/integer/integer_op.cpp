@@ -142,7 +142,7 @@ IntegerOp::Constants IntegerOp::emit_constants(PlanBuilder& builder) const {
 }
 
 // Returns the residual: codes, or f32, converted to NCHW16c if needed; may be undefined.
-Tensor IntegerOp::blocked_residual(PlanBuilder& builder) const {
+Tensor IntegerOp::nchw16c_residual(PlanBuilder& builder) const {
   if (it_.residual == kNoValue) return {};
   const PlanGraph& graph = builder.graph();
   const Tensor given = builder.value(it_.residual);
@@ -150,14 +150,14 @@ Tensor IntegerOp::blocked_residual(PlanBuilder& builder) const {
     return given;
   }
   const Shape& images = graph.shape(it_.residual);
-  const Slot blocked = builder.slot(stored_shape(images, ActivationLayout::blocked), DType::f32);
-  builder.call([given, to = builder.use(blocked), images] { convert_layout(given, images, to); });
-  return builder.use(blocked);
+  const Slot nchw16c = builder.slot(stored_shape(images, ActivationLayout::nchw16c), DType::f32);
+  builder.call([given, to = builder.use(nchw16c), images] { convert_layout(given, images, to); });
+  return builder.use(nchw16c);
 }
 
 void IntegerOp::forward(PlanBuilder& builder) {
   const Constants constants = emit_constants(builder);
-  const Tensor residual = blocked_residual(builder);  // may emit a separate call
+  const Tensor residual = nchw16c_residual(builder);  // may emit a separate call
   const bool from_images = it_.x == PlanGraph::input();
   const Tensor x = from_images ? Tensor() : builder.value(it_.x);
   const Tensor y = builder.value(output);
@@ -166,7 +166,7 @@ void IntegerOp::forward(PlanBuilder& builder) {
   const bool packs = !it_.y_format && y.rank() == 2 && padded != it_.problem.k;
   const Shape logits{it_.problem.n, it_.problem.k, 1, 1};
   const Slot in_blocks =
-      packs ? builder.slot(stored_shape(logits, ActivationLayout::blocked), DType::f32) : kNoSlot;
+      packs ? builder.slot(stored_shape(logits, ActivationLayout::nchw16c), DType::f32) : kNoSlot;
   void* const workspace =
       builder.workspace(it_.algorithm->workspace_bytes(it_.problem, Direction::forward));
   const auto tensor = [&](Slot slot) { return slot == kNoSlot ? Tensor() : builder.use(slot); };

@@ -45,7 +45,7 @@ class IntegerOp final : public PlanOp {
   bool reads_any_layout() const override { return true; }
   // Allows only NCHW16c, the layout of y in f32.
   std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
-    if (layout != ActivationLayout::blocked) return std::nullopt;
+    if (layout != ActivationLayout::nchw16c) return std::nullopt;
     return 0.0;
   }
   void forward(PlanBuilder& builder) override;
@@ -66,7 +66,7 @@ class IntegerOp final : public PlanOp {
     Scales scales;
     Slot prepared = kNoSlot, codes = kNoSlot;  // of w, one of the two
   };
-  Tensor blocked_residual(PlanBuilder& builder) const;
+  Tensor nchw16c_residual(PlanBuilder& builder) const;
   Constants emit_constants(PlanBuilder& builder) const;
   Slot emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot scales) const;
   void emit_block_codes(PlanBuilder& builder, const Scales& scales, Slot codes) const;

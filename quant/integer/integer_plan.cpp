@@ -111,8 +111,8 @@ class IntegerRewrite {
     bool from_images = false;    // rounds the images itself
     ValueId old_output = kNoValue;
     IntegerPolicy policy;
-    bool with_loss = false;         // the layer has absorbed the loss
-    const PlanOp* curve = nullptr;  // the activation that the layer absorbs
+    bool with_loss = false;              // the layer has absorbed the loss
+    const PlanOp* activation = nullptr;  // the activation that the layer absorbs
   };
 
   PlanOp* producer(ValueId value) const {
@@ -182,7 +182,7 @@ class IntegerRewrite {
       }
       if (!found) continue;
       if (!layer.with_loss) layer.old_output = op->output;
-      take_curve(layer);
+      take_activation(layer);
       layers_.emplace_back(op.get(), std::move(layer));
     }
   }
@@ -213,7 +213,8 @@ class IntegerRewrite {
   bool take_linear(const LinearParts& linear, Layer& layer) const {
     IntegerLayer& parts = layer.parts;
     const Quantised* const x = quantised(linear.x);
-    if (is_half(linear.factors)) return false;  // fp16/bf16 was requested; codes are more exact
+    if (is_half(linear.operand_type))
+      return false;  // fp16/bf16 was requested; codes are more exact
     if (x == nullptr || !take_weight(linear.weight, parts)) return false;
     layer.x = *x;
     const Shape image = image_of(*x);
@@ -251,7 +252,7 @@ class IntegerRewrite {
     const DType x = layer.from_images ? DType::f32 : layer.x.format.dtype();
     z.dtype = x;
     z.types = OperandTypes{.x = x, .w = DType::i8, .accumulator = DType::i32, .y = y};
-    z.layout = layer.from_images ? ActivationLayout::blocked_y : ActivationLayout::blocked;
+    z.layout = layer.from_images ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
   }
 
   // Returns false if the layer reads no images, or an algorithm in its policy accepts codes only.
@@ -278,7 +279,7 @@ class IntegerRewrite {
   }
 
   // Absorbs a bounded ReLU, which f32 kernels of a GPU do not absorb (activation_op.h).
-  void take_curve(Layer& layer) {
+  void take_activation(Layer& layer) {
     if (layer.parts.relu || layer.with_loss || graph_.readers(layer.old_output) != 1) return;
     for (const auto& op : graph_.ops()) {
       const auto most = relu_bound(*op);
@@ -286,7 +287,7 @@ class IntegerRewrite {
       layer.parts.relu = true;
       layer.parts.most = *most;
       layer.old_output = op->output;
-      layer.curve = op.get();
+      layer.activation = op.get();
     }
   }
 
@@ -396,7 +397,7 @@ class IntegerRewrite {
     const auto at = rounded_.find(value.op);  // by the layer that performs the rounding
     ValueId codes = at != rounded_.end() ? at->second : kNoValue;
     if (codes == kNoValue) {
-      turn_back(value.from);
+      dequantize(value.from);
       codes = add(std::make_unique<QuantizeOp>(value.format), *value.op,
                   {value.from, value.format.step}, code_shape(graph_.shape(value.from)),
                   value.format.dtype());
@@ -416,7 +417,7 @@ class IntegerRewrite {
     op->layer = instead.layer;
     op->all_layers = instead.all_layers;
     op->inputs = std::move(inputs);
-    op->output = graph_.add_value(shape, type, ActivationLayout::blocked);
+    op->output = graph_.add_value(shape, type, ActivationLayout::nchw16c);
     new_ops_.push_back(std::move(op));
     return new_ops_.back()->output;
   }
@@ -426,7 +427,7 @@ class IntegerRewrite {
     for (auto& [op, layer] : layers_) {
       by_op[op] = &layer;
       gone_.insert(layer.x.op);
-      if (layer.curve != nullptr) gone_.insert(layer.curve);
+      if (layer.activation != nullptr) gone_.insert(layer.activation);
       gone_.insert(layer.x.past.begin(), layer.x.past.end());
       if (quantised(layer.parts.residual) != nullptr) gone_.insert(producer(layer.parts.residual));
       if (graph_.readers(weight_of(*op)) == 1) gone_.insert(producer(weight_of(*op)));
@@ -440,20 +441,20 @@ class IntegerRewrite {
       }
       if (gone_.contains(op.get())) continue;
       // Other operations read f32. Their inputs that are codes now are converted back.
-      for (const ValueId input : op->inputs) turn_back(input);
+      for (const ValueId input : op->inputs) dequantize(input);
       new_ops_.push_back(std::move(op));
     }
-    turn_back(graph_.result());
+    dequantize(graph_.result());
     graph_.ops() = std::move(new_ops_);
   }
 
   static ValueId weight_of(const PlanOp& op) { return op.inputs[1]; }
 
   // If `value` was the output of a removed quantiser, restores its f32 numbers from the codes.
-  void turn_back(ValueId value) {
+  void dequantize(ValueId value) {
     const Quantised* const known = quantised(value);
-    if (known == nullptr || !gone_.contains(known->op) || turned_back_.contains(value)) return;
-    turned_back_.insert(value);
+    if (known == nullptr || !gone_.contains(known->op) || dequantized_.contains(value)) return;
+    dequantized_.insert(value);
     auto back = std::make_unique<DequantizeOp>(known->format);
     back->layer = known->op->layer;
     back->all_layers = known->op->all_layers;
@@ -478,7 +479,7 @@ class IntegerRewrite {
     op->inputs = op->all_inputs();
     if (layer.y) {
       op->output = graph_.add_value(code_shape(graph_.shape(layer.old_output)),
-                                    layer.y->format.dtype(), ActivationLayout::blocked);
+                                    layer.y->format.dtype(), ActivationLayout::nchw16c);
       rounded_[layer.y->op] = op->output;
     } else {
       op->output = layer.old_output;
@@ -502,7 +503,7 @@ class IntegerRewrite {
   std::set<const PlanOp*> gone_;              // quantisers and pools that codes replace
   std::map<const PlanOp*, ValueId> codes_;    // by quantiser
   std::map<const PlanOp*, ValueId> rounded_;  // by quantiser: the result of a layer that rounds
-  std::set<ValueId> turned_back_;
+  std::set<ValueId> dequantized_;
   std::vector<std::unique_ptr<PlanOp>> new_ops_;
 };
 

@@ -70,7 +70,7 @@ class SmallNetOp final : public PlanOp {
     std::vector<std::string> layers;
     for (int i = 0; i < net_.stages; ++i) layers.push_back(at(i).layer);
     std::vector<RanKernel> out = chain_kernels(graph, kSmallNet, layers, false);
-    for (RanKernel& one : out) one.layout = ActivationLayout::blocked;
+    for (RanKernel& one : out) one.layout = ActivationLayout::nchw16c;
     return out;
   }
   bool reads_any_layout() const override { return true; }

@@ -118,7 +118,7 @@ TEST(DeformConfig, AMaskStandsAtTheWeightAndNotAtTheBranch) {
   std::vector<std::string> names;
   for (const PrunableLayer& one : network.layers) names.push_back(one.name);
   EXPECT_EQ(names, (std::vector<std::string>{"c", "d", "f"}));
-  EXPECT_EQ(network.why_no_line, "'branch' of 'd' (deform_conv2d) reads the same channels");
+  EXPECT_EQ(network.no_sequence_reason, "'branch' of 'd' (deform_conv2d) reads the same channels");
   const ExperimentConfig filters = config_of("sparsity: {method: filter, target: 0.5}\n");
   const auto other = model_of(filters);
   EXPECT_ERROR(ErrorKind::kConfig, "'branch' of 'd' (deform_conv2d) reads the same channels",
@@ -167,7 +167,7 @@ std::vector<float> trained(RunFolder& folder, TrainingSetup setup, bool resume, 
 }
 
 TEST(DeformConfig, ARunThatGoesOnHasTheSameBits) {
-  for (const char* layout : {"nchw", "blocked"}) {
+  for (const char* layout : {"nchw", "nchw16c"}) {
     const TemporaryFolder root;
     RunFolder whole = RunFolder::create(root.path(), "whole", 7);
     const std::vector<float> expected = trained(whole, deformable_setup(layout), false, 0);

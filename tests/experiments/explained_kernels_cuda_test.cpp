@@ -79,7 +79,7 @@ TEST_F(ExplainedKernelsOnCuda, ADynamicStepRunsWhatItNames) {
 
 // `explain` describes a layer in NCHW. In fp16/bf16 the layer runs in NHWC; so does a tf32 layer
 // whose algorithm accepts only NHWC. `explain` must not report such an algorithm as refused.
-TEST_F(ExplainedKernelsOnCuda, AAlgorithmOfChannelsLastAloneIsNotSaidToRefuse) {
+TEST_F(ExplainedKernelsOnCuda, ANhwcOnlyAlgorithmIsNotSaidToRefuse) {
   for (const char* precision : {"bf16", "tf32"}) {
     SCOPED_TRACE(precision);
     const ExperimentConfig config = parse_config_text(

@@ -210,7 +210,7 @@ TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
 // one. They run between the two kernels of the linear layers, and between the update and the first
 // linear kernel.
 TEST_F(RecordedStepsOnCuda, follow_the_cpu_where_kernels_let_the_next_one_start_at_once) {
-  for (const char* algorithm : {"implicit_gemm", "implicit_gemm_tma_halves", "direct"}) {
+  for (const char* algorithm : {"implicit_gemm", "implicit_gemm_tma_fp16x3", "direct"}) {
     SCOPED_TRACE(algorithm);
     const auto specs = [&](const char* name) -> std::vector<LayerSpec> {
       return {layer("conv2d", "c1",

@@ -468,7 +468,7 @@ TEST_F(TrainingOnCuda, HalfPrecisionIsRecordedAndNamesItsLayout) {
   EXPECT_EQ(done.summary.step, "recorded");
   EXPECT_EQ(text_of(folder.file("log.txt")).find("not recorded"), std::string::npos)
       << text_of(folder.file("log.txt"));
-  EXPECT_NE(text_of(folder.file("layers.csv")).find("channels_last"), std::string::npos)
+  EXPECT_NE(text_of(folder.file("layers.csv")).find("nhwc"), std::string::npos)
       << text_of(folder.file("layers.csv"));
 }
 

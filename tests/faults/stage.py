@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 import run_files
-import sound_files
+import valid_files
 from calls import MEMORY_BYTES, Call
 
 CALL_SECONDS = 60  # a call that takes longer and does not train counts as a hang
@@ -28,7 +28,7 @@ class Stage:
         self.env |= {"CONVSCOPE_CACHE_DIR": str(self.folder / "cache"), "CONVSCOPE_MEASURE": "off",
                      "LC_ALL": "C.UTF-8",
                      "GOMP_SPINCOUNT": "0"}
-        self.seconds = sound_files.make(maker or program, self.sound, self.env)
+        self.seconds = valid_files.make(maker or program, self.sound, self.env)
         self.whole = {}
         for name in ("q", "rich"):
             self.whole[name] = run_files.bits(self.newest(self.sound / "runs" / name))

@@ -60,7 +60,7 @@ class Groups : public ::testing::Test {
 TEST_F(Groups, WithoutOneThereIsTheMemoryOfTheMachine) {
   EXPECT_GT(machine, 1 << 26);
   EXPECT_EQ(room().bytes, machine);
-  EXPECT_EQ(room().whose, "this machine has");
+  EXPECT_EQ(room().source, "this machine has");
   put("own", "0::/job\n");
   put("cgroup/job/memory.max", "max\n");
   EXPECT_EQ(room().bytes, machine);
@@ -74,7 +74,7 @@ TEST_F(Groups, TheSmallestLimitOfAGroupAndThoseAroundItCounts) {
   EXPECT_EQ(room().bytes, 50000000);
   put("cgroup/job/memory.max", "40000000\n");
   EXPECT_EQ(room().bytes, 40000000);
-  EXPECT_EQ(room().whose, root / "cgroup/job/memory.max" + " allows");
+  EXPECT_EQ(room().source, root / "cgroup/job/memory.max" + " allows");
   put("cgroup/memory.max", "30000000\n");  // of a container
   EXPECT_EQ(room().bytes, 30000000);
 }

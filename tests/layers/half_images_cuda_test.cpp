@@ -8,7 +8,7 @@
 #include "framework/ops/accumulate.h"
 #include "framework/ops/elementwise.h"
 #include "framework/precision.h"
-#include "layers/batch_norm2d/batch_norm2d_halves.h"
+#include "layers/batch_norm2d/batch_norm2d_half.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/layout/half_copies.h"
@@ -24,8 +24,8 @@ using testing::near;
 using testing::normal;
 using HalfImagesOnCuda = testing::CudaTest;
 
-constexpr ActivationLayout kLast = ActivationLayout::channels_last;
-constexpr DType kHalves[] = {DType::bf16, DType::f16, DType::f32};  // types of images
+constexpr ActivationLayout kLast = ActivationLayout::nhwc;
+constexpr DType kImageTypes[] = {DType::bf16, DType::f16, DType::f32};  // types of images
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // The shapes have channels that fill their lanes or leave some unused, fewer or more channels than
@@ -61,14 +61,14 @@ Tensor random(const Shape& shape, DType half, std::uint64_t seed, double offset 
 double at(const Tensor& t, std::int64_t i) { return static_cast<double>(t.data<float>()[i]); }
 
 TEST_F(HalfImagesOnCuda, CopiesRoundOnceAndAddInF32) {
-  for (const DType half : kHalves) {
+  for (const DType half : kImageTypes) {
     for (const Shape& shape : kShapes) {
       const Tensor x = normal(shape, DType::f32, 3);
       const Tensor stored = poisoned(shape, half);
       const Tensor on = x.to(cuda());
       HalfCopy copy{.images = shape,
                     .half = half,
-                    .to_halves = true,
+                    .to_nhwc = true,
                     .from = on.raw_data(),
                     .to = stored.raw_data()};
       half_copy_kernel.get(cuda())(copy);
@@ -108,7 +108,7 @@ struct NormCase {
 };
 
 void for_norm_cases(const std::function<void(const NormCase&)>& body) {
-  for (const DType half : kHalves) {
+  for (const DType half : kImageTypes) {
     for (const Shape& shape : kShapes) {
       if (shape[0] * shape[2] * shape[3] == 1) continue;  // no variance
       for (const bool residual : {false, true}) {
@@ -132,7 +132,7 @@ struct Norm {
         factors(Tensor::empty({3, y.dim(4)}, DType::f32, cuda())),
         running_mean(Tensor::full({z.shape[1]}, 0.5, DType::f32, cuda())),
         running_variance(Tensor::full({z.shape[1]}, 2, DType::f32, cuda())) {
-    batch_norm_halves_kernel.get(cuda())(
+    batch_norm_half_kernel.get(cuda())(
         {.x = on_device(x, z.half),
          .weight = weight.to(cuda()),
          .bias = bias.to(cuda()),
@@ -213,7 +213,7 @@ TEST_F(HalfImagesOnCuda, BatchNormPassesGradientsToItsInputsAndParameters) {
     const Tensor beside = on_device(before, z.half);
     const Tensor dw = Tensor::full({z.shape[1]}, 3, DType::f32, cuda());
     const Tensor db = Tensor::full({z.shape[1]}, kNaN, DType::f32, cuda());
-    batch_norm_halves_gradient_kernel.get(cuda())(
+    batch_norm_half_gradient_kernel.get(cuda())(
         {.dy = on_device(dy, z.half),
          .x = on_device(norm.x, z.half),
          .weight = norm.weight.to(cuda()),
@@ -270,21 +270,21 @@ TEST_F(HalfImagesOnCuda, BatchNormPassesGradientsToItsInputsAndParameters) {
   });
 }
 
-TEST_F(HalfImagesOnCuda, BatchNormAppliesFactorsInInference) {
-  for (const DType half : kHalves) {
+TEST_F(HalfImagesOnCuda, BatchNormAppliesScaleAndShiftInInference) {
+  for (const DType half : kImageTypes) {
     for (const Shape& shape : kShapes) {
       const Tensor x = random(shape, half, 1), beside = random(shape, half, 2);
       const Tensor factor = normal({shape[1]}, DType::f64, 3),
                    shift = normal({shape[1]}, DType::f64, 4),
                    mean = normal({shape[1]}, DType::f64, 5);
       const Tensor y = poisoned(shape, half);
-      batch_norm_halves_apply_kernel.get(cuda())({.x = on_device(x, half),
-                                                  .mean = mean.to(cuda()),
-                                                  .factor = factor.to(cuda()),
-                                                  .shift = shift.to(cuda()),
-                                                  .residual = on_device(beside, half),
-                                                  .relu = true,
-                                                  .y = y});
+      batch_norm_half_apply_kernel.get(cuda())({.x = on_device(x, half),
+                                                .mean = mean.to(cuda()),
+                                                .factor = factor.to(cuda()),
+                                                .shift = shift.to(cuda()),
+                                                .residual = on_device(beside, half),
+                                                .relu = true,
+                                                .y = y});
       const Tensor got = from_device(y, shape);
       for (std::int64_t c = 0; c < shape[1]; ++c) {
         for_channel(shape, c, [&](std::int64_t i) {
@@ -308,7 +308,7 @@ const Pool2dWindow kWindows[] = {
 // The maximum is one of the inputs, so it is exact. Gradients are summed in f32 in the same order
 // as on the CPU.
 TEST_F(HalfImagesOnCuda, MaxPoolGivesTheBitsOfTheCpu) {
-  for (const DType half : kHalves) {
+  for (const DType half : kImageTypes) {
     for (const Shape& shape : {Shape{2, 5, 8, 9}, Shape{1, 72, 5, 6}}) {
       for (const Pool2dWindow& window : kWindows) {
         const Shape out = window.output_shape(shape, "max_pool2d");
@@ -352,7 +352,7 @@ TEST_F(HalfImagesOnCuda, MeansAreThoseOfTheCpuRoundedOnce) {
   const auto check = [](const Tensor& got, const Tensor& want, DType half) {
     EXPECT_TRUE(near(got, want, 0x1p-22, unit(half) * 1.01)) << name_of(half);
   };
-  for (const DType half : kHalves) {
+  for (const DType half : kImageTypes) {
     const Shape shape{2, 21, 8, 9};
     const Tensor x = random(shape, half, 1), on = on_device(x, half);
     for (const Pool2dWindow& window : kWindows) {
@@ -383,8 +383,8 @@ TEST_F(HalfImagesOnCuda, MeansAreThoseOfTheCpuRoundedOnce) {
 
 // ---- activations and sums ----------------------------------------------------------------------
 
-TEST_F(HalfImagesOnCuda, CurvesAndSumsAreComputedInF32AndRoundedOnce) {
-  for (const DType half : kHalves) {
+TEST_F(HalfImagesOnCuda, ActivationsAndSumsAreComputedInF32AndRoundedOnce) {
+  for (const DType half : kImageTypes) {
     const Shape shape{2, 5, 3, 7};
     const Tensor a = random(shape, half, 1), b = random(shape, half, 2);
     const Tensor on_a = on_device(a, half), on_b = on_device(b, half);
@@ -415,7 +415,7 @@ TEST_F(HalfImagesOnCuda, CurvesAndSumsAreComputedInF32AndRoundedOnce) {
 }
 
 TEST_F(HalfImagesOnCuda, TheGradientOfABiasIsASumInF32) {
-  for (const DType half : kHalves) {
+  for (const DType half : kImageTypes) {
     for (const Shape& shape : kShapes) {
       for (const bool accumulate : {false, true}) {
         const Tensor dy = random(shape, half, 1, 1);

@@ -39,7 +39,9 @@ std::vector<LinearShape> sizes() {
 }
 
 // Returns a tensor rounded to the operands' type, in double.
-Tensor rounded(const Tensor& from, DType factors) { return from.to(factors).to(DType::f64); }
+Tensor rounded(const Tensor& from, DType operand_type) {
+  return from.to(operand_type).to(DType::f64);
+}
 
 // A sum of k products of normal numbers has size sqrt(k) and passes k / 2 + 12 additions, each of
 // which rounds by up to 2^-24. The bound is six standard deviations of this random walk.
@@ -48,7 +50,7 @@ double bound_of(std::int64_t k) {
   return 6 * 0x1p-24 * std::sqrt(count / 2 + 12) * std::sqrt(count) + 1e-7;
 }
 
-const DType kFactors[] = {DType::f32, DType::bf16, DType::f16};
+const DType kOperandTypes[] = {DType::f32, DType::bf16, DType::f16};
 Tensor bytes(std::size_t count) {
   return Tensor::empty({static_cast<std::int64_t>(count)}, DType::u8, cuda());
 }
@@ -69,10 +71,11 @@ TEST_F(LinearFusedOnCuda, ComputesTheLayerAndItsRelu) {
     for (int flags = 0; flags < 4 * 3; ++flags) {
       const bool bias = (flags & 1) != 0;
       const bool relu = (flags & 2) != 0;
-      const DType factors = kFactors[flags / 4];
-      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " flags ", flags, " ", name_of(factors)));
-      Variable y = linear(Variable(rounded(l.x, factors)), Variable(rounded(l.w, factors)),
-                          bias ? Variable(l.b.to(DType::f64)) : Variable());
+      const DType operand_type = kOperandTypes[flags / 4];
+      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " flags ", flags, " ", name_of(operand_type)));
+      Variable y =
+          linear(Variable(rounded(l.x, operand_type)), Variable(rounded(l.w, operand_type)),
+                 bias ? Variable(l.b.to(DType::f64)) : Variable());
       if (relu) y = convscope::relu(y);
       testing::expect_like_cpu(
           [&](const std::vector<Tensor>& t) {
@@ -81,14 +84,14 @@ TEST_F(LinearFusedOnCuda, ComputesTheLayerAndItsRelu) {
             }
             const Tensor out = Tensor::full({s.n, s.o}, -77.0, DType::f32, cuda());
             const Tensor workspace =
-                bytes(forward.workspace_bytes(l.x.shape(), l.w.shape(), factors));
+                bytes(forward.workspace_bytes(l.x.shape(), l.w.shape(), operand_type));
             forward.run({.x = t[0],
                          .w = t[1],
                          .b = bias ? t[2] : Tensor(),
                          .relu = relu,
                          .y = out,
                          .workspace = workspace.raw_data(),
-                         .factors = factors});
+                         .operand_type = operand_type});
             return std::vector<Tensor>{out};
           },
           {l.x, l.w, l.b}, {bound_of(s.i), 1e-7});
@@ -98,12 +101,12 @@ TEST_F(LinearFusedOnCuda, ComputesTheLayerAndItsRelu) {
 
 // Returns dw, db and dx in double. The gradient g is dy where y > 0, else 0. db sums unrounded
 // numbers.
-std::vector<Tensor> gradients(const Layer& l, const Tensor& y, DType factors = DType::f32) {
+std::vector<Tensor> gradients(const Layer& l, const Tensor& y, DType operand_type = DType::f32) {
   Tensor g = l.dy.to(DType::f64);
   if (y.defined()) g = elementwise(GradientOp::relu, y.to(DType::f64), g);
-  const Tensor factor = rounded(g.to(DType::f32), factors);
-  return {matmul(factor, rounded(l.x, factors), Transpose::yes), sum(g, {0}),
-          matmul(factor, rounded(l.w, factors))};
+  const Tensor factor = rounded(g.to(DType::f32), operand_type);
+  return {matmul(factor, rounded(l.x, operand_type), Transpose::yes), sum(g, {0}),
+          matmul(factor, rounded(l.w, operand_type))};
 }
 
 TEST_F(LinearFusedOnCuda, ComputesAllGradientsInOneCall) {
@@ -111,23 +114,24 @@ TEST_F(LinearFusedOnCuda, ComputesAllGradientsInOneCall) {
   for (const LinearShape& s : sizes()) {
     const Layer l(s);
     for (int flags = 0; flags < 16 * 3; ++flags) {
-      const DType factors = kFactors[flags / 16];
+      const DType operand_type = kOperandTypes[flags / 16];
       const bool relu = (flags & 1) != 0;
       const bool accumulate = (flags & 2) != 0;
       const bool wants_dx = (flags & 4) != 0;
       const bool wants_db = (flags & 8) != 0;
       const int kind = flags % 16;
       if (s.n * s.i * s.o > 100000 && kind != 13 && kind != 6) continue;  // few large sizes
-      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " flags ", flags, " ", name_of(factors)));
+      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " flags ", flags, " ", name_of(operand_type)));
       const Tensor y = relu ? normal({s.n, s.o}, DType::f32, 5) : Tensor();
-      const std::vector<Tensor> exact = gradients(l, y, factors);
+      const std::vector<Tensor> exact = gradients(l, y, operand_type);
       const Tensor start = Tensor::full({}, accumulate ? 0.5 : 0.0, DType::f64);
       std::vector<Tensor> first;
       for (int run = 0; run < 2; ++run) {
         const auto fresh = [&](const Tensor& like) {
           return Tensor::full(like.shape(), accumulate ? 0.5 : -77.0, DType::f32, cuda());
         };
-        const Tensor workspace = bytes(backward.workspace_bytes(l.x.shape(), l.w.shape(), factors));
+        const Tensor workspace =
+            bytes(backward.workspace_bytes(l.x.shape(), l.w.shape(), operand_type));
         const LinearBackwardArgs args{.x = l.x.to(cuda()),
                                       .w = l.w.to(cuda()),
                                       .y = relu ? y.to(cuda()) : Tensor(),
@@ -139,7 +143,7 @@ TEST_F(LinearFusedOnCuda, ComputesAllGradientsInOneCall) {
                                       .accumulate_db = accumulate,
                                       .accumulate_dx = accumulate,
                                       .workspace = workspace.raw_data(),
-                                      .factors = factors};
+                                      .operand_type = operand_type};
         backward.run(args);
         const std::vector<Tensor> got{args.dw, args.db, args.dx};
         const std::int64_t depth[] = {s.n, s.n, s.o};
@@ -177,16 +181,17 @@ TEST_F(LinearFusedOnCuda, ComputesTheLossItsGradientAndTheRightAnswers) {
         LinearShape{301, 7, 3}, LinearShape{20, 120, 32}, LinearShape{5, 13, 17}}) {
     ASSERT_TRUE(loss.supports({s.n, s.i}, {s.o, s.i}));
     const Layer l(s);
-    for (const DType factors : kFactors) {
-      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " ", name_of(factors)));
+    for (const DType operand_type : kOperandTypes) {
+      SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " ", name_of(operand_type)));
       std::vector<std::int32_t> values;
       for (std::int64_t n = 0; n < s.n; ++n)
         values.push_back(static_cast<std::int32_t>(n * 5 % s.o));
       const Tensor labels = Tensor::from<std::int32_t>(values, {s.n});
-      const Variable logits(linear(Variable(rounded(l.x, factors)), Variable(rounded(l.w, factors)),
-                                   Variable(l.b.to(DType::f64)))
-                                .value(),
-                            true);
+      const Variable logits(
+          linear(Variable(rounded(l.x, operand_type)), Variable(rounded(l.w, operand_type)),
+                 Variable(l.b.to(DType::f64)))
+              .value(),
+          true);
       const Variable want = softmax_cross_entropy(logits, labels);
       want.backward();
       for (int run = 0; run < 2; ++run) {  // the second run finds the block counter reset to 0
@@ -197,7 +202,7 @@ TEST_F(LinearFusedOnCuda, ComputesTheLossItsGradientAndTheRightAnswers) {
                                   .dlogits = Tensor::full({s.n, s.o}, -77.0, DType::f32, cuda()),
                                   .loss = Tensor::full({1}, -77.0, DType::f32, cuda()),
                                   .correct = Tensor::full({1}, -77.0, DType::i32, cuda()),
-                                  .factors = factors};
+                                  .operand_type = operand_type};
         loss.run(args);
         // The error of a logit is at most bound_of(i). The slopes of loss and softmax are at most
         // 1, so they do not amplify it.
@@ -225,9 +230,9 @@ TEST_F(LinearFusedOnCuda, MakesHalfCopiesOfLargeLayers) {
                w = whole(normal({s.o, s.i}, DType::f32, 2));
   const Tensor dy = whole(normal({s.n, s.o}, DType::f32, 3));
   const LinearFused& fused = linear_fused(cuda());
-  for (const DType factors : {DType::bf16, DType::f16}) {
-    const std::size_t forward = fused.forward.workspace_bytes(x.shape(), w.shape(), factors);
-    const std::size_t backward = fused.backward.workspace_bytes(x.shape(), w.shape(), factors);
+  for (const DType operand_type : {DType::bf16, DType::f16}) {
+    const std::size_t forward = fused.forward.workspace_bytes(x.shape(), w.shape(), operand_type);
+    const std::size_t backward = fused.backward.workspace_bytes(x.shape(), w.shape(), operand_type);
     ASSERT_GT(forward, 0u);
     ASSERT_GT(backward, forward);
     const Tensor y = Tensor::full({s.n, s.o}, -77.0, DType::f32, cuda());
@@ -236,7 +241,7 @@ TEST_F(LinearFusedOnCuda, MakesHalfCopiesOfLargeLayers) {
                        .b = Tensor(),
                        .y = y,
                        .workspace = bytes(forward).raw_data(),
-                       .factors = factors});
+                       .operand_type = operand_type});
     EXPECT_TRUE(near(y.to(Device{}), matmul(x, w, Transpose::no, Transpose::yes), 0, 0));
     const LinearBackwardArgs args{.x = x.to(cuda()),
                                   .w = w.to(cuda()),
@@ -244,7 +249,7 @@ TEST_F(LinearFusedOnCuda, MakesHalfCopiesOfLargeLayers) {
                                   .dw = Tensor::full({s.o, s.i}, -77.0, DType::f32, cuda()),
                                   .dx = Tensor::full({s.n, s.i}, -77.0, DType::f32, cuda()),
                                   .workspace = bytes(backward).raw_data(),
-                                  .factors = factors};
+                                  .operand_type = operand_type};
     fused.backward.run(args);
     EXPECT_TRUE(near(args.dw.to(Device{}), matmul(dy, x, Transpose::yes), 0, 0));
     EXPECT_TRUE(near(args.dx.to(Device{}), matmul(dy, w), 0, 0));

@@ -28,7 +28,7 @@ Tensor scaled(Tensor t, double factor) {
 struct Tail {
   std::int64_t n;
   std::vector<std::int64_t> sizes;
-  DType factors = DType::f32;
+  DType operand_type = DType::f32;
   bool bias = true, relu = true, dx = true;
   double scale = 4;       // of the loss
   bool integers = false;  // x, w and b
@@ -75,8 +75,8 @@ struct Tail {
     return Tensor::from<std::int32_t>(out, {n});
   }
   Tensor rounded(const Tensor& from) const {
-    return factors == DType::f32 ? from.to(DType::f64)
-                                 : from.to(DType::f32).to(factors).to(DType::f64);
+    return operand_type == DType::f32 ? from.to(DType::f64)
+                                      : from.to(DType::f32).to(operand_type).to(DType::f64);
   }
 };
 
@@ -135,13 +135,13 @@ std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
   const auto fresh = [](const Shape& shape, double value = NAN) {
     return Tensor::full(shape, value, DType::f32, cuda());
   };
-  std::vector<Tensor> h, g, dw, db, copies, g_factors;
+  std::vector<Tensor> h, g, dw, db, copies, g_half;
   a.x = t.x().to(cuda());
   if (t.dx) a.dx = fresh(a.x.shape());
   a.labels = t.labels().to(cuda());
   a.loss = fresh({1});
   a.correct = Tensor::full({1}, -77.0, DType::i32, cuda());
-  a.factors = t.factors;
+  a.operand_type = t.operand_type;
   const Tensor scale = Tensor::full({1}, t.scale, DType::f64, cuda());
   a.loss_scale = scale.data<double>();
   for (std::size_t k = 0; k < t.layers(); ++k) {
@@ -152,9 +152,9 @@ std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
     if (!last) h.push_back(z.h = fresh({t.n, t.sizes[k + 1]}));
     g.push_back(z.g = fresh({t.n, t.sizes[k + 1]}));
     if (t.copies) {
-      copies.push_back(t.w(k).to(t.factors).to(cuda()));
-      z.w_as_halves = copies.back().raw_data();
-      g_factors.push_back(z.g_factors = fresh(z.g.shape()));
+      copies.push_back(t.w(k).to(t.operand_type).to(cuda()));
+      z.w_half = copies.back().raw_data();
+      g_half.push_back(z.g_half = fresh(z.g.shape()));
     }
     z.relu = t.relu && !last;
     dw.push_back(z.dw = fresh(z.w.shape(), accumulate ? 0.5 : NAN));
@@ -168,7 +168,7 @@ std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
   if (t.dx) out.push_back(a.dx);
   out.push_back(a.loss);
   out.push_back(a.correct);
-  out.insert(out.end(), g_factors.begin(), g_factors.end());
+  out.insert(out.end(), g_half.begin(), g_half.end());
   for (Tensor& each : out) each = each.to(Device{}).to(DType::f64);
   return out;
 }
@@ -176,25 +176,25 @@ std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
 // In f32, sums of up to 600 terms near 1 have an error of about 1e-6. In half precision, another
 // summation order may round an operand to the other neighbour, which changes it by one unit of the
 // type.
-double bound_of(DType factors) {
-  return factors == DType::f32 ? 4e-6 : factors == DType::bf16 ? 2.5e-3 : 4e-4;
+double bound_of(DType operand_type) {
+  return operand_type == DType::f32 ? 4e-6 : operand_type == DType::bf16 ? 2.5e-3 : 4e-4;
 }
 
 // Returns the relative error of values that are stored as operands: another summation order may
 // round a value to the other neighbour.
-double unit_of(DType factors) {
-  return factors == DType::f32 ? 0 : factors == DType::bf16 ? 0x1p-7 : 0x1p-10;
+double unit_of(DType operand_type) {
+  return operand_type == DType::f32 ? 0 : operand_type == DType::bf16 ? 0x1p-7 : 0x1p-10;
 }
 
 void expect_like_expected(const Tail& t) {
   SCOPED_TRACE(
-      cat(t.n, " images of ", t.sizes[0], ", ", t.layers(), " layers, ", name_of(t.factors)));
+      cat(t.n, " images of ", t.sizes[0], ", ", t.layers(), " layers, ", name_of(t.operand_type)));
   ASSERT_EQ(linear_tail_refusal(t.n, t.sizes), "");
   const std::vector<Tensor> want = expected(t), got = on_device(t), again = on_device(t);
   ASSERT_EQ(want.size(), got.size());
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const double unit = i + 1 < t.layers() ? unit_of(t.factors) : 0;  // h
-    EXPECT_TRUE(near(got[i], want[i], bound_of(t.factors), unit)) << "tensor " << i;
+    const double unit = i + 1 < t.layers() ? unit_of(t.operand_type) : 0;  // h
+    EXPECT_TRUE(near(got[i], want[i], bound_of(t.operand_type), unit)) << "tensor " << i;
     EXPECT_TRUE(testing::same_bits(got[i], again[i])) << "tensor " << i;
   }
 }
@@ -216,7 +216,7 @@ TEST_F(LinearTailOnCuda, LeavesOutWhatNobodyAsksFor) {
   expect_like_expected({9, {20, 12, 7}, DType::f32, true, true, /*dx=*/false});
 }
 
-TEST_F(LinearTailOnCuda, RoundsFactors) {
+TEST_F(LinearTailOnCuda, RoundsOperands) {
   for (const DType half : {DType::bf16, DType::f16}) {
     expect_like_expected({5, {400, 120, 84, 10}, half});
     expect_like_expected({133, {16, 12, 8, 3}, half});
@@ -227,13 +227,13 @@ TEST_F(LinearTailOnCuda, RoundsFactors) {
 
 // If the operands already are fp16/bf16 copies, the kernel does not round them again, so the bits
 // are the same.
-TEST_F(LinearTailOnCuda, MultipliesCopiesOfHalves) {
+TEST_F(LinearTailOnCuda, MultipliesHalfPrecisionCopies) {
   const std::vector<Tail> cases{
       {5, {400, 120, 84, 10}}, {3, {1200, 24, 5}}, {133, {20, 52, 3}}, {530, {36, 268, 12}}};
   for (const DType half : {DType::bf16, DType::f16}) {
     for (Tail t : cases) {
       SCOPED_TRACE(cat(t.n, " images, ", name_of(half)));
-      t.factors = half;
+      t.operand_type = half;
       const std::vector<Tensor> rounded_here = on_device(t);
       t.copies = true;
       const std::vector<Tensor> got = on_device(t);
@@ -253,7 +253,7 @@ TEST_F(LinearTailOnCuda, MultipliesCopiesOfHalves) {
 // Tensor cores multiply fp16/bf16 operands if the operands fit, with four or eight images per
 // block. Cases: row counts and K dimensions that end within a tile, at its end, and after it; no
 // bias, no ReLU, no dx; more weights than fit.
-TEST_F(LinearTailOnCuda, MultipliesHalvesInTiles) {
+TEST_F(LinearTailOnCuda, MultipliesHalfPrecisionInTiles) {
   std::size_t turn = 0;
   for (const DType half : {DType::bf16, DType::f16}) {
     for (const Tail& t :
@@ -283,8 +283,8 @@ TEST_F(LinearTailOnCuda, HasTheHiddenValuesOfIntegersExactly) {
 // proportional to the sum over magnitudes.
 TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
   for (const bool offset : {true, false}) {
-    for (const DType factors : {DType::f32, DType::bf16, DType::f16}) {
-      Tail t{266, {120, 84, 10}, factors};
+    for (const DType operand_type : {DType::f32, DType::bf16, DType::f16}) {
+      Tail t{266, {120, 84, 10}, operand_type};
       t.offset = offset ? 8 : 0;
       t.heavy = !offset;
       const std::vector<Tensor> want = expected(t), got = on_device(t);
@@ -293,8 +293,9 @@ TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
         // A value is a sum of 120 exact products in any order. Tensor cores truncate sums instead
         // of rounding them.
         const double bound =
-            16 * 6e-8 * magnitudes.at(i) + unit_of(factors) * std::abs(want[0].at(i));
-        ASSERT_NEAR(got[0].at(i), want[0].at(i), bound) << "value " << i << " " << name_of(factors);
+            16 * 6e-8 * magnitudes.at(i) + unit_of(operand_type) * std::abs(want[0].at(i));
+        ASSERT_NEAR(got[0].at(i), want[0].at(i), bound)
+            << "value " << i << " " << name_of(operand_type);
       }
     }
   }
@@ -337,7 +338,7 @@ TEST_F(LinearTailOnCuda, LeavesCopiesOfTheWeights) {
         row.dw = z.dw.raw_data();
         row.w = z.w.data<float>();
         row.factors = static_cast<const UpdateFactors*>(factors.raw_data());
-        row.copy = {.to = copies[k].raw_data(), .factors = half, .as_floats = as_floats};
+        row.copy = {.to = copies[k].raw_data(), .operand_type = half, .as_floats = as_floats};
         update.rows.push_back(row);
       }
       a.update = &update;

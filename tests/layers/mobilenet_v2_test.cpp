@@ -166,7 +166,7 @@ TEST(MobileNetV2, PlannedStepsAreThoseOfTheDynamicGraph) {
   }
 }
 
-TEST(MobileNetV2, InferenceFoldsEveryBatchNormAndTakesEveryCurve) {
+TEST(MobileNetV2, InferenceFoldsEveryBatchNormAndFusesEveryActivation) {
   const auto network = small();
   const Tensor x = normal(kSmall, DType::f32, 5);
   network->forward(Variable(x));  // changes the running statistics

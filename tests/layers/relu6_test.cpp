@@ -172,13 +172,13 @@ TEST(Relu6, ABatchNormAloneTakesItInInference) {
 // relu6 do not join it.
 TEST(Relu6, IsNoPartOfAChainOfFewChannels) {
   const Shape input{16, 1, 12, 12};
-  for (const char* const curve : {"relu", "relu6"}) {
-    const auto net = network({conv("c", 6), layer(curve, "r"),
+  for (const char* const activation : {"relu", "relu6"}) {
+    const auto net = network({conv("c", 6), layer(activation, "r"),
                               layer("max_pool2d", "p", options({{"kernel_size", Ints{2}}}))},
                              input, "auto");
     const auto plan = StepPlan::make(*net, input, PlanMode::inference, nullptr);
     ASSERT_NE(plan, nullptr);
-    const bool chained = std::string(curve) == "relu";
+    const bool chained = std::string(activation) == "relu";
     bool pools_alone = false;
     for (const StepPlan::Line& line : plan->lines()) pools_alone |= line.text == "max_pool2d";
     EXPECT_EQ(pools_alone, !chained) << plan->text();

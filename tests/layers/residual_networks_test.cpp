@@ -57,7 +57,7 @@ std::map<std::string, Shape> shapes_of(const Module& network) {
   return out;
 }
 
-TEST(Residual, AddsItsInputToTheBodyBeforeTheLastCurve) {
+TEST(Residual, AddsItsInputToTheBodyBeforeTheLastActivation) {
   LayerContext context;
   const auto block = basic_block(3, 3, 1, "b", context);
   EXPECT_EQ(block->shortcut(), nullptr);
@@ -130,7 +130,7 @@ TEST(Residual, TrainModeReachesTheBody) {
 }
 
 // With all weights of the last batch norm 0, the block must return relu of its input.
-TEST(Residual, WithoutItsBodyIsTheCurveAlone) {
+TEST(Residual, WithoutItsBodyIsOnlyTheActivation) {
   LayerContext context;
   const auto block = basic_block(2, 2, 1, "b", context);
   for (const NamedParameter& p : block->parameters()) {

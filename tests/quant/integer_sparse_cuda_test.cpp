@@ -25,7 +25,7 @@ struct Masked {
   std::vector<Ref<SparseWeights>> blocks;
 
   // Keeps one block of 16 kernels in `every`.
-  void thin_out(std::int64_t every, Device device) {
+  void prune_every(std::int64_t every, Device device) {
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const Tensor keep = Tensor::zeros(masks[m]->keep().shape());
       const std::int64_t columns = keep.numel() / keep.dim(0);
@@ -58,7 +58,7 @@ Masked network(bool sparse, std::int64_t every, const std::string& policy = "aut
     out.masks.push_back(std::make_shared<Mask>(conv->weight().value()));
     conv->add_weight_transform("mask", out.masks.back(), /*first=*/true);
   }
-  out.thin_out(every, {});
+  out.prune_every(every, {});
   QuantConfig quant;
   quant.w_bits = quant.a_bits = 8;
   quant.per_channel = true;
@@ -159,8 +159,8 @@ TEST_F(IntegerSparseOnCuda, FollowsTheMask) {
   Masked sparse = network(true, 60), dense = network(false, 60);
   const auto old = plan_of(sparse);
   EXPECT_TRUE(old->is_current());
-  sparse.thin_out(25, cuda());
-  dense.thin_out(25, cuda());
+  sparse.prune_every(25, cuda());
+  dense.prune_every(25, cuda());
   EXPECT_FALSE(old->is_current());
   const auto plan = plan_of(sparse);
   EXPECT_EQ(count(plan->text(), "conv2d int8_block_sparse"), 2) << plan->text();

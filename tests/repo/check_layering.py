@@ -44,7 +44,7 @@ def problems(root):
                 found.append(f"{where}: {'/'.join(DISPATCH)} knows no layer, so it must not include "
                              f"{target}")
             else:
-                found += room_problems(path, where, target)
+                found += folder_problems(path, where, target)
     return found
 
 
@@ -52,7 +52,7 @@ def inside(target, folder):
     return pathlib.PurePosixPath(target).parts[:2] == folder
 
 
-def room_of(path):
+def folder_of(path):
     """Returns the operator that a file belongs to and its folder in the operator. The folder is ""
     for the operator's core. For any other file, returns (None, "")."""
     layer = tuple(path.parts[:2])
@@ -61,19 +61,19 @@ def room_of(path):
     return layer, path.parts[2] if len(path.parts) > 3 else ""
 
 
-def room_problems(path, where, target):
+def folder_problems(path, where, target):
     """Checks that an algorithm's folder includes only itself, `shared` and the core, and that only
     tests include its files from outside."""
-    layer, room = room_of(pathlib.PurePosixPath(target))
-    own_layer, own_room = room_of(path)
-    if layer is None or room in ("", SHARED) and own_layer in HEAVY or path.parts[0] == "tests":
+    layer, folder = folder_of(pathlib.PurePosixPath(target))
+    own_layer, own_folder = folder_of(path)
+    if layer is None or folder in ("", SHARED) and own_layer in HEAVY or path.parts[0] == "tests":
         return []
-    if own_layer == layer and own_room == room or room == "":
+    if own_layer == layer and own_folder == folder or folder == "":
         return []
-    if own_layer == layer and own_room not in ("", SHARED):
-        return [f"{where}: room {own_room} includes a header of room {room} ({target}): what both "
+    if own_layer == layer and own_folder not in ("", SHARED):
+        return [f"{where}: folder {own_folder} includes a header of folder {folder} ({target}): what both "
                 f"need belongs into {'/'.join(layer)}/{SHARED}"]
-    return [f"{where}: {own_room or 'a file outside of the rooms'} includes a header of room {room} "
+    return [f"{where}: {own_folder or 'a file outside of the folders'} includes a header of folder {folder} "
             f"({target})"]
 
 

@@ -18,7 +18,7 @@ FACTS = "layers/dispatch/plugin/plugin_facts.h"
 HEADERS = [FACTS, "layers/conv2d/plugin.h", "layers/conv2d/algorithm.h", "layers/conv2d/problem.h",
            "layers/conv2d/ladder.h", "layers/dispatch/algorithm.h", "layers/dispatch/algorithm_function.h",
            "layers/dispatch/direction.h", "layers/dispatch/elements.h",
-           "layers/dispatch/layout/half_factors.h", "layers/dispatch/weight_format.h",
+           "layers/dispatch/layout/half_operands.h", "layers/dispatch/weight_format.h",
            "layers/dispatch/operand_specs.h",
            "framework/dtype.h", "framework/precision.h", "framework/device.h"]
 RECORD = "tests/repo/plugin_interface.txt"

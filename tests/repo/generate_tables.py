@@ -19,7 +19,7 @@ MARKED = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- /generated -->)
 ALGORITHM = re.compile(r"^(?:const|constexpr|inline constexpr|static constexpr|static const) "
                   r"Conv2dAlgorithm \w+\{(.*?)\n\};", re.DOTALL | re.MULTILINE)
 # The reading order of layers/conv2d/README.md.
-ROOMS = ["reference", "im2col_gemm", "gemm_1x1", "direct", "depthwise", "winograd", "fft",
+FOLDERS = ["reference", "im2col_gemm", "gemm_1x1", "direct", "depthwise", "winograd", "fft",
          "implicit_gemm", "implicit_gemm_tma", "grouped_gemm", "cluster_gemm", "few_pixels",
          "batch_lanes", "block_sparse"]
 DOCUMENTS = ["framework/docs/guide/choose-algorithms.md", "layers/conv2d/README.md"]
@@ -46,11 +46,11 @@ def algorithms(root):
             body = match.group(1)
             found.append({"name": literal(body, "name"), "idea": literal(body, "idea"),
                           "device": "CUDA" if "DeviceType::cuda" in body else "CPU",
-                          "room": path.parts[2], "takes": supports(text), "path": path,
+                          "folder": path.parts[2], "takes": supports(text), "path": path,
                           "by_name": ".auto_ok = false" in body,
                           "lesson": "_lesson_" in path.name})
-    order = {room: i for i, room in enumerate(ROOMS)}
-    return sorted(found, key=lambda algorithm: (order.get(algorithm["room"], len(ROOMS)), not algorithm["lesson"],
+    order = {folder: i for i, folder in enumerate(FOLDERS)}
+    return sorted(found, key=lambda algorithm: (order.get(algorithm["folder"], len(FOLDERS)), not algorithm["lesson"],
                                            algorithm["device"], algorithm["name"]))
 
 
@@ -66,7 +66,7 @@ def table(name, all_algorithms):
                   if algorithm["device"] == device and not algorithm["lesson"]]
     elif name == "which-when":
         lines = [row("folder", "algorithm", "device", "chosen by `auto`", "accepts"), "|---|---|---|---|---|\n"]
-        lines += [row(f"[{algorithm['room']}]({algorithm['room']}/README.md)", f"`{algorithm['name']}`",
+        lines += [row(f"[{algorithm['folder']}]({algorithm['folder']}/README.md)", f"`{algorithm['name']}`",
                       algorithm["device"], "as a last resort" if algorithm["by_name"] else "yes", algorithm["takes"])
                   for algorithm in all_algorithms]
     else:

@@ -23,7 +23,7 @@ class WholeCheck(Tree):
         # At first one test hangs, in a process that has already finished two other tests.
         self.fake(slow=["FewChannelOnCuda.Three"])
         out = self.stopped_when(lambda: all(self.rows(tool) == 8 for tool in TOOLS) and self.rows("huge") == 1
-                                and all(["FewChannelOnCuda.Three"] in self.calls(who) for who in ("plain", *TOOLS)))
+                                and all(["FewChannelOnCuda.Three"] in self.calls(key) for key in ("plain", *TOOLS)))
         self.assertIn("left: tests, racecheck, memcheck, initcheck, ceilings, net_lenet5", out)
         self.assertRegex(out, "this goes on: .* --parts")
         self.assertEqual(len(list(self.records.iterdir())), 0)

@@ -81,7 +81,7 @@ class Tree(unittest.TestCase):
                     "optim/o.cpp:2: \"good.h\" is not a file",
                     "quant/q.cpp:2: quant must not include sparsity")
 
-    def test_layering_keeps_rooms_apart(self):
+    def test_layering_keeps_folders_apart(self):
         folder = "layers/conv2d/"
         for header_file in ("algorithm.h", "shared/tiles.h", "fft/cpu/fft_plan.h",
                             "direct/cpu/direct_plan.h"):
@@ -96,10 +96,10 @@ class Tree(unittest.TestCase):
         self.add(folder + "shared/tiles.cpp", SPDX + f'#include "{folder}fft/cpu/fft_plan.h"\n')
         self.add("quant/q.cpp", SPDX + f'#include "{folder}shared/tiles.h"\n')
         self.expect(check_layering.problems(self.root),
-                    "execute.cpp:4: a file outside of the rooms includes a header of room direct",
-                    "fft_cuda.cu:4: room fft includes a header of room direct",
-                    "tiles.cpp:2: shared includes a header of room fft",
-                    "quant/q.cpp:2: a file outside of the rooms includes a header of room shared")
+                    "execute.cpp:4: a file outside of the folders includes a header of folder direct",
+                    "fft_cuda.cu:4: folder fft includes a header of folder direct",
+                    "tiles.cpp:2: shared includes a header of folder fft",
+                    "quant/q.cpp:2: a file outside of the folders includes a header of folder shared")
 
     def test_layering_keeps_dispatch_free_of_layers(self):
         for path in ("layers/conv2d/problem.h", "layers/linear/linear.h", "layers/module.h",

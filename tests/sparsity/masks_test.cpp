@@ -23,7 +23,7 @@ std::vector<const PrunableLayer*> pointers(const PrunableNetwork& network) {
 TEST(PrunableNetwork, finds_who_reads_whose_channels) {
   const auto model = small_network();
   const PrunableNetwork network = prunable_network(*model, kImage);
-  ASSERT_TRUE(network.in_line()) << network.why_no_line;
+  ASSERT_TRUE(network.in_line()) << network.no_sequence_reason;
   ASSERT_EQ(network.layers.size(), 4u);
   const PrunableLayer& c2 = network.layers[1];
   EXPECT_EQ(c2.name, "c2");
@@ -36,13 +36,14 @@ TEST(PrunableNetwork, finds_who_reads_whose_channels) {
   EXPECT_EQ(f3.positions, 1);
 }
 
-TEST(PrunableNetwork, every_curve_keeps_channels_apart) {
-  for (const char* const curve : {"relu", "relu6", "tanh", "sigmoid"}) {
+TEST(PrunableNetwork, every_activation_keeps_channels_apart) {
+  for (const char* const activation : {"relu", "relu6", "tanh", "sigmoid"}) {
     LayerContext context;
-    const auto model = build_layers(
-        {layer("conv2d", "c1", 4), layer(curve, "a"), layer("conv2d", "c2", 3)}, kImage, context);
+    const auto model =
+        build_layers({layer("conv2d", "c1", 4), layer(activation, "a"), layer("conv2d", "c2", 3)},
+                     kImage, context);
     const PrunableNetwork network = prunable_network(*model, kImage);
-    EXPECT_TRUE(network.in_line()) << curve << ": " << network.why_no_line;
+    EXPECT_TRUE(network.in_line()) << activation << ": " << network.no_sequence_reason;
   }
 }
 

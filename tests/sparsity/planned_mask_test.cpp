@@ -44,7 +44,7 @@ Masked masked(const Shape& input) {
 }
 
 // Keeps one weight in `every`.
-void thin_out(const Masked& network, std::int64_t every) {
+void prune_every(const Masked& network, std::int64_t every) {
   for (const auto& mask : network.masks) {
     const Tensor keep = Tensor::zeros(mask->keep().shape());
     for (std::int64_t i = 0; i < keep.numel(); i += every) keep.data<float>()[i] = 1;
@@ -66,8 +66,8 @@ TEST(PlannedMask, gives_the_bits_of_the_dynamic_graph_and_sees_the_mask_of_now) 
   }
   const Tensor labels = Tensor::zeros({5}, DType::i32);
   for (const std::int64_t every : {1, 10, 3}) {
-    thin_out(planned, every);
-    thin_out(dynamic, every);
+    prune_every(planned, every);
+    prune_every(dynamic, every);
     EXPECT_TRUE(plan->is_current());
     dynamic.model->zero_grad();
     const Variable loss = softmax_cross_entropy(dynamic.model->forward(Variable(x)), labels);
@@ -86,7 +86,7 @@ TEST(PlannedMask, gives_the_bits_of_the_dynamic_graph_and_sees_the_mask_of_now) 
   }
 }
 
-TEST(PlannedMask, that_observes_or_trains_what_is_out_is_another_plan) {
+TEST(PlannedMask, that_observes_or_trains_pruned_weights_is_another_plan) {
   const Shape input{5, 20, 9, 9};
   const Masked network = masked(input);
   const auto plan = StepPlan::make(*network.model, input, PlanMode::training, nullptr);

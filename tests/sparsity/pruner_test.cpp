@@ -140,7 +140,7 @@ TEST(Pruner, the_network_computes_with_the_masked_weights) {
   EXPECT_EQ(values_of(plain->forward(x).value()), masked);
 }
 
-TEST(Pruner, dense_gradient_goes_on_training_weights_that_are_out) {
+TEST(Pruner, dense_gradient_goes_on_training_pruned_weights) {
   for (const bool dense : {false, true}) {
     Training training({{"method", Text("magnitude")},
                        {"schedule", Text("one_shot")},

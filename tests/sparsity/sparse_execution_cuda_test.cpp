@@ -28,7 +28,7 @@ struct Masked {
 
   // Keeps one block of 16 kernels in `every`. With 0, keeps only blocks of the first 16 kernels, so
   // that one list of blocks is longer than all others.
-  void thin_out(std::int64_t every) {
+  void prune_every(std::int64_t every) {
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const Tensor keep = Tensor::zeros(masks[m]->keep().shape());
       const std::int64_t columns = keep.numel() / keep.dim(0);
@@ -138,8 +138,8 @@ void expect_the_same_steps(Masked sparse, Masked dense, const Calls& want) {
   const Tensor labels = Tensor::zeros({4}, DType::i32).to(cuda());
   std::unique_ptr<StepPlan> plan;
   for (const std::int64_t every : {1, 10, 0, 3}) {
-    sparse.thin_out(every);
-    dense.thin_out(every);
+    sparse.prune_every(every);
+    dense.prune_every(every);
     EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the previous mask
     plan = plan_of(sparse, PlanMode::training);
     const auto masked = plan_of(dense, PlanMode::training);
@@ -189,7 +189,7 @@ TEST_F(SparseExecutionOnCuda, InferenceIsThatOfTheMasksAndCanBeRecorded) {
     Tensor y[2];
     int i = 0;
     for (Masked* one : {&sparse, &dense}) {
-      one->thin_out(every);
+      one->prune_every(every);
       one->model->eval();
       const auto plan = plan_of(*one, PlanMode::inference);
       plan->prepare();

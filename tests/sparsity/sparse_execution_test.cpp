@@ -30,7 +30,7 @@ Masked network(const std::string& algorithm, bool sparse, bool dense_gradient = 
   LayerContext context;
   context.seed = 7;
   context.conv_policy = [&](const std::string&) {
-    return Conv2dPolicy{algorithm, algorithm, algorithm, "blocked"};  // prevents chains
+    return Conv2dPolicy{algorithm, algorithm, algorithm, "nchw16c"};  // prevents chains
   };
   Masked out{
       .model = build_layers({testing::layer("conv2d", "c1", 32), testing::layer("relu", "r1"),
@@ -50,7 +50,7 @@ Masked network(const std::string& algorithm, bool sparse, bool dense_gradient = 
 }
 
 // Keeps one block of 16 kernels in `every`.
-void thin_out(const Masked& network, std::int64_t every) {
+void prune_every(const Masked& network, std::int64_t every) {
   for (const auto& mask : network.masks) {
     const Tensor keep = Tensor::zeros(mask->keep().shape());
     const std::int64_t columns = keep.numel() / keep.dim(0);
@@ -87,8 +87,8 @@ TEST(SparseExecution, MakesTheNumbersOfMaskedStepsAtEachMask) {
   const Tensor labels = Tensor::zeros({4}, DType::i32);
   std::unique_ptr<StepPlan> plan;
   for (const std::int64_t every : {1, 10, 3}) {
-    thin_out(sparse, every);
-    thin_out(dense, every);
+    prune_every(sparse, every);
+    prune_every(dense, every);
     EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the previous mask
     std::string why;
     plan = StepPlan::make(*sparse.model, kInput, PlanMode::training, &why);
@@ -116,7 +116,7 @@ TEST(SparseExecution, OfInferenceIsThatOfTheMasks) {
     Tensor y[2];
     int i = 0;
     for (const Masked* one : {&sparse, &dense}) {
-      thin_out(*one, every);
+      prune_every(*one, every);
       one->model->eval();
       const auto plan = StepPlan::make(*one->model, kInput, PlanMode::inference, nullptr);
       ASSERT_NE(plan, nullptr);
@@ -149,7 +149,7 @@ TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
     conv->add_weight_transform("mask", net.masks.back(), /*first=*/true);
     conv->execute_sparse(make_ref<SparseWeights>(net.masks.back()->keep(), 16, 1, false));
   }
-  thin_out(net, 10);
+  prune_every(net, 10);
   const auto plan = StepPlan::make(*net.model, images, PlanMode::training, nullptr);
   ASSERT_NE(plan, nullptr);
   EXPECT_NE(plan->text().find("c2 conv2d direct_batch_lanes"), std::string::npos) << plan->text();
@@ -163,7 +163,7 @@ TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
     LayerContext context;
     context.seed = 7;
     context.conv_policy = [word](const std::string&) {
-      return Conv2dPolicy{word, word, word, "blocked"};
+      return Conv2dPolicy{word, word, word, "nchw16c"};
     };
     Masked out{.model = build_layers(
                    {testing::layer("conv2d", "c1", 256), testing::layer("conv2d", "c2", 256),
@@ -180,7 +180,7 @@ TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
     return out;
   };
   const Masked sparse = model("block_sparse");
-  thin_out(sparse, 20);
+  prune_every(sparse, 20);
   sparse.model->eval();
   const auto plan = StepPlan::make(*sparse.model, {1, 256, 8, 8}, PlanMode::inference, nullptr);
   ASSERT_NE(plan, nullptr);
@@ -195,11 +195,11 @@ TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
 // nevertheless.
 TEST(SparseExecution, OfAnOldMaskIsNotCurrentWhenAnotherPlanHasReadTheNewOne) {
   const Masked sparse = network("block_sparse", true);
-  thin_out(sparse, 3);
+  prune_every(sparse, 3);
   const auto full = StepPlan::make(*sparse.model, kInput, PlanMode::training, nullptr);
   ASSERT_NE(full, nullptr);
   EXPECT_TRUE(full->is_current());
-  thin_out(sparse, 10);
+  prune_every(sparse, 10);
   const auto last = StepPlan::make(*sparse.model, {2, 20, 9, 9}, PlanMode::training, nullptr);
   ASSERT_NE(last, nullptr);
   EXPECT_TRUE(last->is_current());
@@ -218,7 +218,7 @@ TEST(SparseExecution, AutoStaysDenseAndSaysWhyWhereAllIsKept) {
 
 TEST(SparseExecution, OfDenseGradientsKeepsBackwardWeightDense) {
   const Masked sparse = network("auto", true, /*dense_gradient=*/true);
-  thin_out(sparse, 20);
+  prune_every(sparse, 20);
   const auto plan = StepPlan::make(*sparse.model, kInput, PlanMode::training, nullptr);
   ASSERT_NE(plan, nullptr);
   EXPECT_NE(plan->text().find("dense, because pruned weights need their gradient"),
@@ -279,7 +279,7 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
   context.seed = 7;
   context.conv_policy = [&](const std::string&) {
     const std::string word = sparse ? "block_sparse" : "auto";
-    return Conv2dPolicy{word, word, word, "blocked"};
+    return Conv2dPolicy{word, word, word, "nchw16c"};
   };
   const auto model =
       build_layers({testing::layer("conv2d", "c1", 32), testing::layer("relu", "r1"),

@@ -44,7 +44,7 @@ struct Network {
   std::vector<Ref<SparseWeights>> blocks = {};
 
   // Keeps one block of 16 rows in `every`.
-  void thin_out(std::int64_t every) {
+  void prune_every(std::int64_t every) {
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const Tensor keep = Tensor::zeros(masks[m]->keep().shape());
       const std::int64_t columns = keep.dim(1);
@@ -112,8 +112,8 @@ TEST_F(SparseLinearOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
     Network dense = perceptron(false, 16, pruned, form == 2);
     std::unique_ptr<StepPlan> plan;
     for (const std::int64_t every : {5, 2}) {
-      sparse.thin_out(every);
-      dense.thin_out(every);
+      sparse.prune_every(every);
+      dense.prune_every(every);
       EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the previous mask
       plan = plan_of(sparse, PlanMode::training);
       const auto masked = plan_of(dense, PlanMode::training);
@@ -142,7 +142,7 @@ TEST_F(SparseLinearOnCuda, InferenceIsThatOfTheMasksAndCanBeRecorded) {
     Tensor y[2];
     int i = 0;
     for (Network* one : {&sparse, &dense}) {
-      one->thin_out(every);
+      one->prune_every(every);
       one->model->eval();
       const auto plan = plan_of(*one, PlanMode::inference);
       plan->prepare();
@@ -156,7 +156,7 @@ TEST_F(SparseLinearOnCuda, InferenceIsThatOfTheMasksAndCanBeRecorded) {
 TEST_F(SparseLinearOnCuda, StaysDenseWhereThatIsFaster) {
   set_machine_ceilings({}, DeviceType::cuda);
   Network sparse = perceptron(true, 10, 2);
-  sparse.thin_out(2);
+  sparse.prune_every(2);
   const auto plan = plan_of(sparse, PlanMode::training);
   EXPECT_EQ(plan->text().find("linear block_sparse"), std::string::npos) << plan->text();
   EXPECT_NE(plan->text().find("forward linear, dense, because at density 0.5"), std::string::npos)

@@ -70,7 +70,7 @@ Tensor thin(const Shape& shape, std::int64_t every) {
   return keep;
 }
 
-void thin_out(const Network& network, std::int64_t every) {
+void prune_every(const Network& network, std::int64_t every) {
   for (const auto& mask : network.masks) mask->set_keep(thin(mask->keep().shape(), every));
 }
 
@@ -124,8 +124,8 @@ TEST(SparseLinear, MakesTheNumbersOfMaskedStepsAtEachMask) {
   const Tensor x = testing::random_tensor(kInput, 3);
   std::unique_ptr<StepPlan> plan;
   for (const std::int64_t every : {1, 61, 97}) {
-    thin_out(sparse, every);
-    thin_out(dense, every);
+    prune_every(sparse, every);
+    prune_every(dense, every);
     EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the previous mask
     plan = plan_of(sparse, PlanMode::training);
     const auto masked = plan_of(dense, PlanMode::training);
@@ -154,7 +154,7 @@ TEST(SparseLinear, OfInferenceIsThatOfTheMasks) {
     Tensor y[2];
     int i = 0;
     for (const Network* one : {&sparse, &dense}) {
-      thin_out(*one, every);
+      prune_every(*one, every);
       one->model->eval();
       const auto plan = plan_of(*one, PlanMode::inference);
       ASSERT_NE(plan, nullptr);
@@ -283,7 +283,7 @@ TEST(SparseLinear, OfDenseGradientsKeepsBackwardWeightDense) {
   const Tensor x = testing::random_tensor(kInput, 3);
   std::vector<Tensor> gradients;
   for (const Network* one : {&sparse, &dense}) {
-    thin_out(*one, kFew);
+    prune_every(*one, kFew);
     const auto plan = plan_of(*one, PlanMode::training);
     if (one == &sparse) {
       EXPECT_EQ(

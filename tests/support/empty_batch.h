@@ -125,7 +125,7 @@ inline std::string fault_with_no_images(const Conv2dAlgorithm& algorithm) {
   std::vector<Conv2dProblem> lasts = small_problems(0);
   lasts.push_back(Conv2dProblem::parse("n=0,c=8,h=6,w=7,k=8,r=3,s=3,pad=1,groups=2"));
   for (Conv2dProblem& last : lasts) {
-    last.layout = ActivationLayout::channels_last;
+    last.layout = ActivationLayout::nhwc;
     last.dtype = DType::f16;
     last.types =
         OperandTypes{.x = DType::f16, .w = DType::f32, .accumulator = DType::f32, .y = DType::f16};

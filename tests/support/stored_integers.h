@@ -14,9 +14,9 @@ namespace convscope::testing {
 
 // Returns an NHWC problem of the given type: f32 uses tf32 math; fp16/bf16 uses f32 weights and
 // accumulators.
-inline Conv2dProblem channels_last_problem(const char* text, DType dtype) {
+inline Conv2dProblem nhwc_problem(const char* text, DType dtype) {
   Conv2dProblem z = Conv2dProblem::parse(text);
-  z.layout = ActivationLayout::channels_last;
+  z.layout = ActivationLayout::nhwc;
   z.dtype = dtype;
   if (dtype == DType::f32) {
     z.math = MathMode::tf32;
@@ -38,7 +38,7 @@ inline Tensor integers(const Shape& shape, DType dtype, int seed) {
 
 inline Tensor stored_integers(const Shape& images, DType dtype, int seed) {
   const Tensor plain = integers(images, DType::f32, seed).to(Device{});
-  return stored_images(plain, ActivationLayout::channels_last).to(dtype).to(cuda());
+  return stored_images(plain, ActivationLayout::nhwc).to(dtype).to(cuda());
 }
 
 inline std::vector<float> floats_of(const Tensor& tensor) {

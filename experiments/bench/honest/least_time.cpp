@@ -15,11 +15,11 @@ constexpr double kL1OverL2 = 4, kL1Bytes = 64 << 10;
 }  // namespace
 
 std::string impossible_time(const CpuCeilings& ceilings, double seconds, double flops, double bytes,
-                            int threads, DType factors) {
+                            int threads, DType operand_type) {
   if (!(seconds > 0)) return "its time is 0";
   const int used = std::min(threads, ceilings.cores);
   const auto with = [&](const Ceiling& one) { return one.with(used, ceilings.cores); };
-  const double peak = with(ceilings.peak(factors));
+  const double peak = with(ceilings.peak(operand_type));
   if (peak > 0 && flops > kSlack * peak * seconds) {
     return fmt::format(
         "it states {:.4g} MFLOP executed; in {:.3g} ms that is {:.4g} GFLOP/s, but {:.4g} is the "

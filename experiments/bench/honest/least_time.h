@@ -17,7 +17,8 @@ namespace convscope {
 
 // Returns "" when `seconds` is possible for these FLOPs and bytes, else why it is too short.
 CONVSCOPE_API std::string impossible_time(const CpuCeilings& ceilings, double seconds, double flops,
-                                          double bytes, int threads, DType factors = DType::f32);
+                                          double bytes, int threads,
+                                          DType operand_type = DType::f32);
 
 // Returns the bytes that every algorithm must read and write. Rows of x that no kernel reaches do
 // not count.

@@ -77,7 +77,8 @@ Switches switches_of(const LadderRow& row) {
 double peak_of(const LadderOptions& options, const Conv2dProblem& problem, int threads) {
   if (!options.ceilings) return options.flops_per_second;
   const CpuCeilings& ceilings = *options.ceilings;
-  return ceilings.peak(factors_of(problem)).with(std::min(threads, ceilings.cores), ceilings.cores);
+  return ceilings.peak(operand_type_of(problem))
+      .with(std::min(threads, ceilings.cores), ceilings.cores);
 }
 
 void fill_factors(LadderResult& result) {
@@ -209,8 +210,9 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
         tf32 ? options.tf32_flops_per_second : peak_of(options, problem, row.threads);
     if (peak > 0) row.peak_percent = 100 * row.gflops_executed * 1e9 / peak;
     if (options.ceilings) {
-      row.impossible = impossible_time(*options.ceilings, row.time.median_ms * 1e-3, executed,
-                                       least_bytes_of(problem), row.threads, factors_of(problem));
+      row.impossible =
+          impossible_time(*options.ceilings, row.time.median_ms * 1e-3, executed,
+                          least_bytes_of(problem), row.threads, operand_type_of(problem));
     }
   }
   for (LadderRow& row : result.rows) {

@@ -61,7 +61,7 @@ std::vector<Conv2dProblem> forms_of(const Conv2dProblem& problem) {
   for (const ActivationLayout layout : kActivationLayouts) {
     out.push_back(problem);
     out.back().layout = layout;
-    if (layout != ActivationLayout::channels_last || !is_half(problem.dtype)) continue;
+    if (layout != ActivationLayout::nhwc || !is_half(problem.dtype)) continue;
     out.back().types = OperandTypes{
         .x = problem.dtype, .w = DType::f32, .accumulator = DType::f32, .y = problem.dtype};
   }
@@ -382,9 +382,9 @@ std::string ConvolutionCase::run_on_device(const Conv2dAlgorithm& algorithm, Dir
   const bool adds = direction == Direction::backward_weight && extra;
   const OperandTypes types = problem_.operand_types();
   const DType output_type = this->output_type(direction);
-  const bool channels_last = problem_.layout == ActivationLayout::channels_last;
-  const bool moved = channels_last && direction != Direction::backward_weight;
-  const std::int64_t shift = channels_last ? 0 : shift_;  // of images; then 16 divides addresses
+  const bool nhwc = problem_.layout == ActivationLayout::nhwc;
+  const bool moved = nhwc && direction != Direction::backward_weight;
+  const std::int64_t shift = nhwc ? 0 : shift_;  // of images; then 16 divides addresses
   const std::int64_t count = moved ? stored_shape(output_shape(direction), problem_.layout).numel()
                                    : output_count(direction);
   const std::vector<float> nothing(static_cast<std::size_t>(count),

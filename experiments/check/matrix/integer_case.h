@@ -40,7 +40,7 @@ inline Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
                   types);
   problem.types = parsed;
   problem.dtype = parsed.x;
-  problem.layout = parsed.x == DType::f32 ? ActivationLayout::blocked_y : ActivationLayout::blocked;
+  problem.layout = parsed.x == DType::f32 ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
   return problem;
 }
 

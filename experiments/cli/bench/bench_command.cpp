@@ -101,7 +101,7 @@ int set_types(OperandTypes types, Device device, std::vector<Conv2dProblem>& pro
     if (first) problem.types->x = DType::f32;
     problem.dtype = problem.types->x;
     problem.layout =
-        problem.types->x == DType::f32 ? ActivationLayout::blocked_y : ActivationLayout::blocked;
+        problem.types->x == DType::f32 ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
   }
   return first_layers;
 }
@@ -114,7 +114,7 @@ void set_types(const std::string& text, Device device, std::vector<Conv2dProblem
   types.x = DType::f32;
   remark(cat(first_layers, first_layers == 1 ? " layer" : " layers",
              " with at most 4 channels treated as the first of a network: ", types.text(),
-             " in layout blocked_y; images are rounded in each call"));
+             " in layout nchw16c_y; images are rounded in each call"));
 }
 
 std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
@@ -126,8 +126,8 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   for (Conv2dProblem& problem : out) {
     if (arguments.batch > 0) problem.n = arguments.batch;
     // The weights stay f32, as in a compiled step.
-    const bool last = problem.layout == ActivationLayout::channels_last;
-    if (last && is_half(problem.dtype) && !problem.types) problem = with_channels_last(problem);
+    const bool last = problem.layout == ActivationLayout::nhwc;
+    if (last && is_half(problem.dtype) && !problem.types) problem = with_nhwc(problem);
     check_can_be_timed(problem, device);
   }
   return out;
@@ -148,8 +148,8 @@ Tasks tasks_of(const Conv2dBenchOptions& options, bool asked) {
 }
 
 void warn_of_unmeasured_bytes(const Tasks& tasks, const CpuCeilings& ceilings) {
-  const bool bytes =
-      std::ranges::any_of(tasks, [](const auto& task) { return is_code(factors_of(task.first)); });
+  const bool bytes = std::ranges::any_of(
+      tasks, [](const auto& task) { return is_code(operand_type_of(task.first)); });
   if (!bytes || ceilings.int8.one_thread > 0) return;
   remark(cat("the peak of int8 products was not measured on this machine; roof assumes ",
              peak_of_bytes(), " times that of f32 (convscope info --measure)"));
@@ -243,10 +243,10 @@ std::function<int()> declare(CommandLine& app) {
           "precision for all problems: f32, tf32, bf16 or f16 (tf32, bf16 and f16: cuda only)")
       ->one_of({"f32", "tf32", "bf16", "f16"});
   conv->add_option("--layout", arguments->layout,
-                   "memory layout of all images: nchw, blocked (NCHW16c), blocked_y (y in NCHW16c, "
-                   "x in NCHW), channels_last (NHWC; with fp16/bf16 images the weights are f32, as "
-                   "in a training step), or both: nchw and blocked")
-      ->one_of({"nchw", "blocked", "blocked_y", "channels_last", "both"});
+                   "memory layout of all images: nchw, nchw16c (NCHW16c), nchw16c_y (y in NCHW16c, "
+                   "x in NCHW), nhwc (NHWC; with fp16/bf16 images the weights are f32, as "
+                   "in a training step), or both: nchw and nchw16c")
+      ->one_of({"nchw", "nchw16c", "nchw16c_y", "nhwc", "both"});
   conv->add_option("--types", arguments->types,
                    "integer types of x, w, the accumulators and y, such as u8:i8:i32:u8; forward "
                    "only; on the CPU, layers with at most 4 channels take f32 images")

@@ -75,7 +75,7 @@ std::vector<Problem> problems_given(const char* command, const std::vector<std::
   return out;
 }
 
-// Sets the layouts. "": no change. "both": each problem in nchw, then in blocked.
+// Sets the layouts. "": no change. "both": each problem in nchw, then in nchw16c.
 template <class Problem>
 void set_layouts(const std::string& layout, std::vector<Problem>& problems) {
   if (layout.empty()) return;
@@ -83,7 +83,7 @@ void set_layouts(const std::string& layout, std::vector<Problem>& problems) {
   for (Problem& problem : problems) {
     for (const ActivationLayout one : kActivationLayouts) {
       const bool wanted = layout == "both"
-                              ? one == ActivationLayout::nchw || one == ActivationLayout::blocked
+                              ? one == ActivationLayout::nchw || one == ActivationLayout::nchw16c
                               : layout == name_of(one);
       if (!wanted) continue;
       problem.layout = one;

@@ -74,9 +74,9 @@ std::string limit_text(const Forecast& forecast) {
   const ForecastRow& one = forecast.rows.front();
   const ForecastRow& last = forecast.rows.back();
   if (last.processes == 1) return "One process exchanges nothing, so computing is the limit.";
-  const std::string who = cat("With ", last.processes, " processes ");
+  const std::string prefix = cat("With ", last.processes, " processes ");
   if (last.efficiency >= kGood) {
-    return cat(who, "computing is the limit: ", percent(last.network_efficiency),
+    return cat(prefix, "computing is the limit: ", percent(last.network_efficiency),
                " of a step is computing, so more processes help.");
   }
   // Which limit dominates: the exposed exchange, or the computing time beyond an equal part of one
@@ -86,7 +86,7 @@ std::string limit_text(const Forecast& forecast) {
   if (last.exposed_s >= last.compute_s - ideal) {
     const std::string what = slow_part(forecast);
     const bool has_many_buckets = forecast.shares.back().departures.size() > 1;
-    return cat(who, "the network is the limit, by its ", what, ": ", ms(last.exposed_s), " of ",
+    return cat(prefix, "the network is the limit, by its ", what, ": ", ms(last.exposed_s), " of ",
                ms(last.step_s), " ms of a step wait for it. ",
                what == "rate" ? "A faster network or a larger batch helps."
                : has_many_buckets
@@ -96,7 +96,7 @@ std::string limit_text(const Forecast& forecast) {
   const auto each = [](const ForecastRow& row) {
     return ms(row.compute_s / static_cast<double>(row.images));
   };
-  return cat(who, "the batch is too small: ", last.images, " of its images take ", each(last),
+  return cat(prefix, "the batch is too small: ", last.images, " of its images take ", each(last),
              " ms each, ", one.images, " take ", each(one), ". A larger data.batch_size helps.");
 }
 

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <numbers>
 
-#include "experiments/report/chart/label_places.h"
+#include "experiments/report/chart/label_layout.h"
 #include "experiments/report/chart/panel.h"
 #include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
@@ -112,34 +112,34 @@ void draw_error_bars(std::string& svg, const Frame& frame, const Series& s, std:
 
 // A white edge keeps text readable on a line.
 void draw_label(std::string& svg, const std::string& text, double x, double y, double degrees = 0) {
-  const std::string turned =
+  const std::string rotated =
       degrees == 0 ? "" : fmt::format("transform=\"rotate({:.2f} {:.1f} {:.1f})\" ", degrees, x, y);
   fmt::format_to(std::back_inserter(svg),
                  "<text x=\"{:.1f}\" y=\"{:.1f}\" {}font-weight=\"bold\" "
                  "stroke=\"#fff\" stroke-width=\"2.5\" paint-order=\"stroke\">{}</text>\n",
-                 x, y, turned, escape_markup(text));
+                 x, y, rotated, escape_markup(text));
 }
 
 // Draws numbers next to marks and names along lines, away from marks.
 void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
   constexpr double kHeight = 12;
   const auto width = [](const std::string& text) { return text_width(text, kLetter * kBold) + 2; };
-  LabelPlaces places({frame.left + 3, frame.top, frame.right, frame.bottom - 3});
-  std::vector<LabelPlaces::Points> lines(panel.series.size());
+  LabelLayout label_layout({frame.left + 3, frame.top, frame.right, frame.bottom - 3});
+  std::vector<LabelLayout::Points> lines(panel.series.size());
   for (std::size_t k = 0; k < panel.series.size(); ++k) {
     const Series& s = panel.series[k];
     for (std::size_t i = 0; i < points_of(s); ++i) {
       if (!shown(frame, s, i)) continue;
       lines[k].emplace_back(frame.x.pixel(s.x[i]), frame.y.pixel(s.y[i]));
-      if (s.marks && !s.muted) places.add_mark(lines[k].back().first, lines[k].back().second);
+      if (s.marks && !s.muted) label_layout.add_mark(lines[k].back().first, lines[k].back().second);
     }
-    if (s.line) places.add_line(lines[k]);
+    if (s.line) label_layout.add_line(lines[k]);
   }
   for (const Series& s : panel.series) {
     for (std::size_t i = 0; i < std::min(points_of(s), s.tags.size()); ++i) {
       if (s.tags[i].empty() || !shown(frame, s, i)) continue;
       const double x = frame.x.pixel(s.x[i]), y = frame.y.pixel(s.y[i]);
-      const auto box = places.at_mark(x, y, width(s.tags[i]), kHeight);
+      const auto box = label_layout.at_mark(x, y, width(s.tags[i]), kHeight);
       if (!box) continue;
       const double to_x = std::clamp(x, box->left, box->right);
       const double to_y = std::clamp(y, box->top, box->bottom);
@@ -156,7 +156,7 @@ void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
     const std::string& label = panel.series[k].label;
     if (label.empty()) continue;
     for (const std::string& text : {label, label.substr(0, label.find(' '))}) {
-      const auto place = places.at_line(lines[k], width(text), kHeight);
+      const auto place = label_layout.at_line(lines[k], width(text), kHeight);
       if (!place) continue;
       // The left end of the baseline, from the middle of the text.
       const double turn = place->degrees * std::numbers::pi / 180;
@@ -213,10 +213,10 @@ void draw_axes(std::string& svg, const LinePanel& panel, const Frame& f, const C
                  f.left, f.top, f.bottom, f.right);
   draw_x_label(svg, panel.x, f.x.log(), (f.left + f.right) / 2, f.bottom + 33, cell);
   const double middle = (f.top + f.bottom) / 2;
-  const std::string turned = fmt::format(
+  const std::string rotated = fmt::format(
       "text-anchor=\"middle\" transform=\"rotate(-90 {:.1f} {:.1f})\"", f.label_x, middle);
   draw_text(svg, panel.y.label + (f.y.log() ? ", log scale" : ""), f.label_x, middle,
-            f.bottom - f.top + 40, turned.c_str());
+            f.bottom - f.top + 40, rotated.c_str());
 }
 
 // Draws names next to the last points, moved apart where lines end close together.

@@ -53,7 +53,7 @@ constexpr std::string_view kAlgorithms[] = {"direct",
                                             "int8_lesson",
                                             "fused",
                                             "fused_lesson",
-                                            "depthwise_channels_last"};
+                                            "depthwise_nhwc"};
 
 // Returns the path of a unit shape around (0, 0), scaled by r.
 std::string shape_path(int shape, double x, double y, double r) {

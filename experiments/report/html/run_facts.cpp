@@ -76,7 +76,7 @@ std::vector<Fact> facts_of_summary(const RunSummary& s, const RunEnvironment& en
       {"Model", s.model,
        s.params > 0 ? count_text(static_cast<double>(s.params)) + " parameters" : ""},
       {"Convolution", s.algorithm, s.kernel_size.empty() ? "" : "kernel size " + s.kernel_size},
-      {"Execution", s.execution + step, s.precision == "f32" ? "" : s.precision + " factors"},
+      {"Execution", s.execution + step, s.precision == "f32" ? "" : s.precision + " operands"},
       {"Device", s.device.empty() ? "" : s.device + (name.empty() ? "" : ": " + name),
        cat(s.ranks == 1 ? "" : cat(s.ranks, " processes, each "), s.threads,
            s.threads == 1 ? " thread" : " threads", s.isa.empty() ? "" : ", " + s.isa)},

@@ -45,7 +45,7 @@ Plot draw_int8(const BenchSet& set) {
   std::vector<Kind> kinds = {{"ours", &BenchedRow::median_ms}};
   const std::string peer = set.peer();
   const bool both = std::ranges::any_of(set.rows, [&](const BenchedRow& row) {
-    return row.peer_median_ms > 0 && !is_code(factors_of(set.problems[row.problem]));
+    return row.peer_median_ms > 0 && !is_code(operand_type_of(set.problems[row.problem]));
   });
   if (both) kinds.push_back({peer + ", own layouts", &BenchedRow::peer_median_ms});
   Figure figure{.title = "int8 against f32", .subtitle = set.text()};

@@ -128,7 +128,7 @@ std::string advice(const ExperimentConfig& config, const MemoryNeed& need, bool 
 [[noreturn]] void refuse(const ExperimentConfig& config, const MemoryRoom& room, bool host,
                          const std::string& got, const MemoryNeed& need) {
   fail(host ? ErrorKind::kConfig : ErrorKind::kUnavailable, "memory",
-       cat("expected a config that fits into the ", size_text(room.bytes), " that ", room.whose,
+       cat("expected a config that fits into the ", size_text(room.bytes), " that ", room.source,
            ", got one that needs ", got, "; ", advice(config, need, host)));
 }
 

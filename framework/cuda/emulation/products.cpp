@@ -58,15 +58,15 @@ bool decode(DType dtype, bool outer, const unsigned char* const* pieces, int lin
             float* numbers, int stride) {
   const int in_piece = dtype == DType::f32 ? 4 : 8;
   const int count = lines * depths;
-  alignas(64) static std::uint16_t halves[kMaxNumbers];
+  alignas(64) static std::uint16_t half_bits[kMaxNumbers];
   alignas(64) static std::uint32_t bits[kMaxNumbers];
   auto* const raw = dtype == DType::f32 ? reinterpret_cast<unsigned char*>(bits)
-                                        : reinterpret_cast<unsigned char*>(halves);
+                                        : reinterpret_cast<unsigned char*>(half_bits);
   for (int i = 0; i < count / in_piece; ++i) std::memcpy(raw + 16 * i, pieces[i], 16);
   if (dtype == DType::f16) {
-    for (int i = 0; i < count; ++i) bits[i] = bits_of_half(halves[i]);
+    for (int i = 0; i < count; ++i) bits[i] = bits_of_half(half_bits[i]);
   } else if (dtype == DType::bf16) {
-    for (int i = 0; i < count; ++i) bits[i] = static_cast<std::uint32_t>(halves[i]) << 16;
+    for (int i = 0; i < count; ++i) bits[i] = static_cast<std::uint32_t>(half_bits[i]) << 16;
   }
   std::uint32_t special = 0;
   for (int i = 0; i < count; ++i) {

@@ -168,10 +168,10 @@ std::string threads_where(const Block& b, const auto& holds) {
 }
 
 // Describes which threads of a block wait, and for what.
-std::string who_waits(const Block& b) {
+std::string waiting_threads(const Block& b) {
   std::string what;
-  const auto add = [&](std::string_view where, const std::string& who) {
-    if (!who.empty()) what += cat(" [", who, "] ", where, ";");
+  const auto add = [&](std::string_view where, const std::string& indices) {
+    if (!indices.empty()) what += cat(" [", indices, "] ", where, ";");
   };
   add("wait at __syncthreads",
       threads_where(b, [](const Thread& t) { return t.state == State::at_barrier; }));
@@ -200,7 +200,7 @@ std::string stuck() {
   std::string what = "deadlock:";
   for (unsigned i = 0; i < c.count; ++i) {
     if (c.count > 1) what += cat(" block ", i, " of the cluster:");
-    what += who_waits(c.blocks[i]);
+    what += waiting_threads(c.blocks[i]);
   }
   what.pop_back();
   return what;

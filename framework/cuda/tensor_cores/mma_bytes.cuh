@@ -21,16 +21,16 @@ namespace convscope {
 template <bool kSigned>
 __device__ inline void mma_bytes(int* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
-  struct Factors {
+  struct Operands {
     unsigned a[4], b[2];
   };
   struct Sums {
     int d[4];
   };
-  const Factors mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const Operands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
   const Sums sums = emulation::warp_collective<Sums>(
       "mma_bytes", mine,
-      [](const emulation::Lanes<Factors>& in, emulation::Lanes<Sums>& out) {
+      [](const emulation::Lanes<Operands>& in, emulation::Lanes<Sums>& out) {
         for (unsigned lane = 0; lane < 32; ++lane) {
           for (unsigned i = 0; i < 4; ++i) {
             const unsigned row = lane / 4, column = 2 * (lane % 4) + i % 2;

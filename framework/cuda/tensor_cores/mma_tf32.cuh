@@ -29,16 +29,16 @@ __device__ inline float to_tf32(float v) { return v == v ? rounded_tf32(v) : v; 
 // l/4 + 8. a holds rows l/4 and l/4 + 8 for k = l%4, then the same rows for k = l%4 + 4.
 __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, float b1) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
-  struct Factors {
+  struct Operands {
     float a[4], b[2];
   };
   struct Sums {
     float d[4];
   };
-  const Factors mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const Operands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
   const Sums sums = emulation::warp_collective<Sums>(
       "mma_tf32", mine,
-      [](const emulation::Lanes<Factors>& in, emulation::Lanes<Sums>& out) {
+      [](const emulation::Lanes<Operands>& in, emulation::Lanes<Sums>& out) {
         const auto cut = [](float v) { return __uint_as_float(__float_as_uint(v) & 0xffffe000u); };
         for (unsigned lane = 0; lane < 32; ++lane) {
           for (unsigned i = 0; i < 4; ++i) {

@@ -101,16 +101,16 @@ inline void load_matrices(unsigned (&tiles)[4], SharedAddress row) {
 
 template <class Half>
 inline void mma(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  struct Factors {
+  struct Operands {
     unsigned a[4], b[2];
   };
   struct Sums {
     float d[4];
   };
-  const Factors mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const Operands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
   const Sums sums = emulation::warp_collective<Sums>(
       "mma", mine,
-      [](const emulation::Lanes<Factors>& in, emulation::Lanes<Sums>& out) {
+      [](const emulation::Lanes<Operands>& in, emulation::Lanes<Sums>& out) {
         float rows[16][16], columns[8][16];
         for (unsigned lane = 0; lane < 32; ++lane) {
           for (unsigned i = 0; i < 4; ++i) {
@@ -163,9 +163,9 @@ __device__ inline void load_matrices(unsigned (&tiles)[4], SharedAddress row) {
 template <class T>
 __device__ inline void mma_step(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   if constexpr (sizeof(T) == 4) {
-    const float factors[4] = {__uint_as_float(a[0]), __uint_as_float(a[1]), __uint_as_float(a[2]),
+    const float operands[4] = {__uint_as_float(a[0]), __uint_as_float(a[1]), __uint_as_float(a[2]),
                               __uint_as_float(a[3])};
-    mma_tf32(d, factors, __uint_as_float(b0), __uint_as_float(b1));
+    mma_tf32(d, operands, __uint_as_float(b0), __uint_as_float(b1));
   } else {
     mma<T>(d, a, b0, b1);
   }

@@ -30,7 +30,7 @@ inline constexpr int kRows = 16, kColumns = 8, kDepth = 16;
 // odd number of 16-byte units.
 constexpr int pitch_of(int count) { return round_up(count, kDepth) + 8; }
 
-template <class Half, bool kTurned>
+template <class Half, bool kTransposed>
 __device__ inline void multiply(float (&d)[4], const Half* a, int a_pitch, const Half* b,
                                 int b_pitch) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -39,14 +39,15 @@ __device__ inline void multiply(float (&d)[4], const Half* a, int a_pitch, const
     const int row = lane / 4 + i / 2 * 8;
     const Half* const column = b + (lane % 4 * 2 + i % 2) * b_pitch;
     for (int depth = 0; depth < kDepth; ++depth) {
-      const Half factor = kTurned ? a[depth * a_pitch + row] : a[row * a_pitch + depth];
+      const Half factor = kTransposed ? a[depth * a_pitch + row] : a[row * a_pitch + depth];
       d[i] += static_cast<float>(factor) * static_cast<float>(column[depth]);
     }
   }
 #elif defined(__CUDA_ARCH__)
   const int eight = lane / 8;  // the 8 x 8 tile that this lane addresses
   unsigned rows[4];
-  load_matrices<kTurned>(rows, kTurned ? a + (lane % 8 + eight / 2 * 8) * a_pitch + eight % 2 * 8
+  load_matrices<kTransposed>(rows, kTransposed
+                                       ? a + (lane % 8 + eight / 2 * 8) * a_pitch + eight % 2 * 8
                                        : a + lane % 16 * a_pitch + lane / 16 * 8);
   const Half* const column = b + lane / 4 * b_pitch + lane % 4 * 2;
   mma<Half>(d, rows, *reinterpret_cast<const unsigned*>(column),

@@ -21,7 +21,7 @@ inline constexpr int kCodeBlock = 16;  // channels per block
 // NaN gets the lowest code. low <= 0 <= high.
 struct RoundedImages {
   std::int64_t images = 0, channels = 0, pixels = 0;
-  bool in_blocks = false;  // the f32 are NCHW16c, too; else [N,C,pixels]
+  bool in_nchw16c = false;  // the f32 are NCHW16c, too; else [N,C,pixels]
   const float* from = nullptr;
   const double* step = nullptr;
   std::int32_t low = 0, high = 255;
@@ -32,7 +32,7 @@ extern CONVSCOPE_API KernelSlot<void(const RoundedImages&)> round_images_kernel;
 // Converts codes to real numbers: step * code in double, rounded once.
 struct RealImages {
   std::int64_t images = 0, channels = 0, pixels = 0;
-  bool in_blocks = false;  // `to` is NCHW16c; else [N,C,pixels]
+  bool in_nchw16c = false;  // `to` is NCHW16c; else [N,C,pixels]
   bool is_signed = false;
   const std::uint8_t* from = nullptr;
   const double* step = nullptr;

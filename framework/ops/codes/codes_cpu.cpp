@@ -65,7 +65,7 @@ void round_rows(const RoundedRow& row, std::int64_t rows, std::int64_t channels)
 
 void round_cpu(const RoundedImages& a) {
   const RoundedRow row{.from = a.from, .step = *a.step, .low = a.low, .high = a.high, .to = a.to};
-  if (a.in_blocks) {
+  if (a.in_nchw16c) {
     const std::int64_t lanes = round_up(a.channels, std::int64_t{kCodeBlock});
     round_all(row, a.images * lanes * a.pixels);
   } else if (a.pixels == 1) {
@@ -97,7 +97,7 @@ void real_planes(const RealImages& a) {
 }
 
 void real_cpu(const RealImages& a) {
-  if (!a.in_blocks) return real_planes(a);
+  if (!a.in_nchw16c) return real_planes(a);
   const CodeKernels kernels = code_kernels.get();
   const std::int64_t lanes = round_up(a.channels, std::int64_t{kCodeBlock});
   parallel_for(a.images * lanes * a.pixels, kPiece, [&](std::int64_t begin, std::int64_t end) {

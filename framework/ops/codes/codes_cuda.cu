@@ -165,8 +165,8 @@ LaunchShape grid_of_fours(std::int64_t fours) { return grid_of_packs(ceil_div(fo
 void round_cuda(const RoundedImages& a) {
   const BlockSizes s = sizes_of(a.images, a.channels, a.pixels);
   const std::int64_t pixels = s.images * s.blocks * s.pixels;
-  check_codes(a.to, a.in_blocks ? a.from : nullptr);
-  if (!a.in_blocks) {
+  check_codes(a.to, a.in_nchw16c ? a.from : nullptr);
+  if (!a.in_nchw16c) {
     return launch(round_planes, grid_of_packs(pixels), a.from, a.step, s, a.low, a.high,
                   reinterpret_cast<Pixel*>(a.to));
   }
@@ -178,8 +178,8 @@ void round_cuda(const RoundedImages& a) {
 void real_cuda(const RealImages& a) {
   const BlockSizes s = sizes_of(a.images, a.channels, a.pixels);
   const std::int64_t pixels = s.images * s.blocks * s.pixels;
-  check_codes(a.from, a.in_blocks ? a.to : nullptr);
-  if (!a.in_blocks) {
+  check_codes(a.from, a.in_nchw16c ? a.to : nullptr);
+  if (!a.in_nchw16c) {
     return launch(a.is_signed ? real_planes<true> : real_planes<false>, grid_of_packs(pixels),
                   reinterpret_cast<const Pixel*>(a.from), a.step, s, a.to);
   }

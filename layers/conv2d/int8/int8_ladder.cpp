@@ -9,7 +9,7 @@ namespace {
 const Conv2dLadder kCpu{
     .name = "int8",
     .device = DeviceType::cpu,
-    .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1,dtype=u8,types=u8:i8:i32:u8,layout=blocked",
+    .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1,dtype=u8,types=u8:i8:i32:u8,layout=nchw16c",
     .rungs =
         {
             {.algorithm = "int8_lesson",
@@ -38,7 +38,7 @@ const Conv2dLadder kCpu{
 const Conv2dLadder kCuda{
     .name = "int8",
     .device = DeviceType::cuda,
-    .problem = "n=64,c=64,h=28,w=28,k=64,r=3,s=3,pad=1,dtype=u8,types=u8:i8:i32:u8,layout=blocked",
+    .problem = "n=64,c=64,h=28,w=28,k=64,r=3,s=3,pad=1,dtype=u8,types=u8:i8:i32:u8,layout=nchw16c",
     .rungs =
         {
             {.algorithm = "int8_lesson",

@@ -152,8 +152,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(cat("expects codes of u8 or i8 times i8, got ",
                                  z.types ? z.types->text() : std::string(name_of(z.dtype))));
   }
-  if (z.layout != ActivationLayout::blocked) {
-    return Conv2dSupport::no(cat("expects layout blocked, got ", name_of(z.layout)));
+  if (z.layout != ActivationLayout::nchw16c) {
+    return Conv2dSupport::no(cat("expects layout nchw16c, got ", name_of(z.layout)));
   }
   return {};
 }
@@ -175,13 +175,13 @@ const Conv2dAlgorithm kAlgorithm{
     .auto_ok = false,
     .fuses_epilogue = true,
     .takes_mixed_types = true,
-    .takes_blocked_layout = true,
+    .takes_nchw16c_layout = true,
     .forward = forward,
 };
 
 const bool registered_lesson = register_conv2d_lesson(
     kAlgorithm,
-    {.small_problem = "n=1,c=3,h=4,w=4,k=2,r=3,s=3,pad=1,types=u8:i8:i32:i8,layout=blocked",
+    {.small_problem = "n=1,c=3,h=4,w=4,k=2,r=3,s=3,pad=1,types=u8:i8:i32:i8,layout=nchw16c",
      .forward = watched_forward},
     __FILE__);
 

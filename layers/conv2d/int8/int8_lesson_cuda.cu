@@ -154,8 +154,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(cat("expects codes of u8 or i8 times i8, got ",
                                  z.types ? z.types->text() : std::string(name_of(z.dtype))));
   }
-  if (z.layout != ActivationLayout::blocked) {
-    return Conv2dSupport::no(cat("expects layout blocked, got ", name_of(z.layout)));
+  if (z.layout != ActivationLayout::nchw16c) {
+    return Conv2dSupport::no(cat("expects layout nchw16c, got ", name_of(z.layout)));
   }
   return {};
 }
@@ -177,7 +177,7 @@ const Conv2dAlgorithm kAlgorithm{
     .auto_ok = false,
     .fuses_epilogue = true,
     .takes_mixed_types = true,
-    .takes_blocked_layout = true,
+    .takes_nchw16c_layout = true,
     .forward = forward,
 };
 

@@ -14,7 +14,8 @@ constinit KernelSlot<void(const FewChannelForward&)> few_channel_forward_kernel{
 constinit KernelSlot<void(const FewChannelBackward&)> few_channel_backward_kernel{
     "few_channel_chain"};
 
-Conv2dProblem few_channel_problem(const FewChannelStage& z, std::int64_t batch, DType factors) {
+Conv2dProblem few_channel_problem(const FewChannelStage& z, std::int64_t batch,
+                                  DType operand_type) {
   return {.n = batch,
           .c = z.c,
           .h = z.h,
@@ -26,7 +27,7 @@ Conv2dProblem few_channel_problem(const FewChannelStage& z, std::int64_t batch, 
           .pad_bottom = z.p + z.r - 1 - z.h - z.pad_top,
           .pad_left = z.pad_left,
           .pad_right = z.q + z.r - 1 - z.w - z.pad_left,
-          .dtype = factors};
+          .dtype = operand_type};
 }
 
 using namespace few_channel;

@@ -8,7 +8,7 @@
 // y, and four bits for each element of y. All sizes fit in int. The functions here are constexpr,
 // so that kernels and the CPU's tests share them.
 //
-// `factors` is the type of the operands. With a half-precision type, x, w and dy are rounded to it
+// With a half-precision `operand_type`, x, w and dy are rounded to it
 // in shared memory before they are multiplied, unless their producer has rounded them. Global
 // memory holds f32. Numbers that are only added (b, dy in db) are not rounded.
 #pragma once
@@ -23,7 +23,7 @@
 
 namespace convscope {
 
-enum class FewChannelCurve : std::uint8_t { none, relu, tanh };
+enum class FewChannelActivation : std::uint8_t { none, relu, tanh };
 
 // y = pool(activation(conv(x, w) + b)), stride 1, a square kernel of R = 3, 5 or 7.
 struct FewChannelStage {
@@ -31,7 +31,7 @@ struct FewChannelStage {
   int k = 1, r = 3;         // w [K,C,R,R]
   int pad_top = 0, pad_left = 0;
   int p = 1, q = 1;  // output size of the convolution
-  FewChannelCurve curve = FewChannelCurve::none;
+  FewChannelActivation activation = FewChannelActivation::none;
   bool max_pool = false;  // 2x2 at stride 2
 
   constexpr bool pools() const { return max_pool; }
@@ -47,7 +47,7 @@ struct FewChannelStage {
 // The name under which the kernels of the chain report that they ran, and the problem of one stage.
 inline constexpr const char* kFewChannelChain = "few_channel_chain";
 CONVSCOPE_API Conv2dProblem few_channel_problem(const FewChannelStage& stage, std::int64_t batch,
-                                                DType factors = DType::f32);
+                                                DType operand_type = DType::f32);
 
 namespace few_channel {
 
@@ -203,8 +203,8 @@ struct FewChannelForward {
   const float* b[2] = {};        // may be null
   float* y[2] = {};              // pooled; y[0] of two stages may be null: not kept
   std::uint8_t* passes[2] = {};  // layout of y; null: not stored
-  DType factors = DType::f32;
-  bool w_is_rounded = false;     // already rounded to `factors`
+  DType operand_type = DType::f32;
+  bool w_is_rounded = false;     // already rounded to `operand_type`
   bool keeps_y_rounded[2] = {};  // when y is only read as an operand
   // True if the previous kernel, which may still run, writes neither weights nor biases.
   bool only_x_is_new = false;
@@ -231,8 +231,8 @@ struct FewChannelBackward {
   // True if the previous kernel, which may still run, writes dy, but no other input.
   bool only_dy_is_new = false;
   bool adds_pieces = true;  // false: the caller adds few_channel_sums()
-  DType factors = DType::f32;
-  bool all_is_rounded = false;  // to `factors`: x, w, and y[0] of two stages; never dy
+  DType operand_type = DType::f32;
+  bool all_is_rounded = false;  // to `operand_type`: x, w, and y[0] of two stages; never dy
 };
 
 // Parameters of the kernels in addition to the pointers: the distribution of work, and the offset

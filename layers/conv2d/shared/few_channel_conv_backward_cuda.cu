@@ -61,8 +61,8 @@ __device__ inline void spread(const FewChannelStage& z, unsigned passes, float g
 
 // Returns the gradient that one pooled output passes to each of its pixels.
 __device__ inline float pixel_gradient(const FewChannelStage& z, float dy, float y) {
-  if (z.curve == FewChannelCurve::tanh) return dy * curve_slope(z.curve, y);
-  return z.pools() || curve_slope(z.curve, y) != 0.0f ? dy : 0.0f;
+  if (z.activation == FewChannelActivation::tanh) return dy * activation_slope(z.activation, y);
+  return z.pools() || activation_slope(z.activation, y) != 0.0f ? dy : 0.0f;
 }
 
 // This thread's plane, and its index among the plane's threads. The threads of the block are
@@ -332,7 +332,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   auto* const first_passes = reinterpret_cast<std::uint8_t*>(shared + plan.passes_at);
   const float* const x_from = a.stages == 2 ? a.y[0] : a.x;  // x of the last stage
   // The slope of the activation must be taken at the y that is not rounded.
-  const bool slope_of_x = first.curve == FewChannelCurve::tanh || !first.pools();
+  const bool slope_of_x = first.activation == FewChannelActivation::tanh || !first.pools();
   [[maybe_unused]] bool weights_wait = plan.convolves_back;  // to be rounded
   bool waited = false;
 
@@ -360,10 +360,10 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     if (rounds<Factor>() && !a.all_is_rounded) {
       finish_copies();
       __syncthreads();
-      round_factors<Factor>(x, samples * x_step);
-      if (a.stages == 2) round_factors<Factor>(first_x, samples * first_x_step);
+      round_operands<Factor>(x, samples * x_step);
+      if (a.stages == 2) round_operands<Factor>(first_x, samples * first_x_step);
       if (weights_wait) {
-        round_factors<Factor>(shared + plan.w_at, z.k * weight_k(z, c_count));
+        round_operands<Factor>(shared + plan.w_at, z.k * weight_k(z, c_count));
       }
       weights_wait = false;
     }
@@ -377,8 +377,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       const std::int64_t from = at * z.outputs() + y_share.plane * out;
       for (int i = y_share.first; i < out; i += y_share.step) {
         const unsigned passes = z.pools() ? a.passes[last][from + i] : 1u;
-        const bool reads_y =
-            z.curve == FewChannelCurve::tanh || (!z.pools() && z.curve == FewChannelCurve::relu);
+        const bool reads_y = z.activation == FewChannelActivation::tanh ||
+                             (!z.pools() && z.activation == FewChannelActivation::relu);
         const float d = pixel_gradient(z, a.dy[from + i], reads_y ? a.y[last][from + i] : 0.0f);
         const int row = plan.by_out_w.divide(i);
         const int column = i - row * out_w;
@@ -490,7 +490,7 @@ __global__ void __launch_bounds__(kAddThreads) add_chunks(const PieceSums a) {
 
 template <int R, int kChannels>
 void launch_rounding(const LaunchShape& shape, const FewChannelBackwardPlan& plan) {
-  with_float_type(plan.a.factors, [&](auto zero) {
+  with_float_type(plan.a.operand_type, [&](auto zero) {
     launch_beside_others(few_channel_backward<R, kChannels, decltype(zero)>, shape, plan);
   });
 }

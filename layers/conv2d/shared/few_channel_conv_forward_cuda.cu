@@ -68,7 +68,8 @@ struct Finish {
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i) {
 #pragma unroll
-      for (int j = 0; j < kTileColumns; ++j) v[i][j] = curve_of(z->curve, sums[i][j] + bias);
+      for (int j = 0; j < kTileColumns; ++j)
+        v[i][j] = activation_of(z->activation, sums[i][j] + bias);
     }
     if (!z->pools()) {
 #pragma unroll
@@ -95,7 +96,7 @@ struct Finish {
           bits = 1u << i;
         }
       }
-      if (curve_slope(z->curve, value) == 0.0f) bits = 0;
+      if (activation_slope(z->activation, value) == 0.0f) bits = 0;
       if (column >= z->out_w()) continue;
       store(k, tile_row, column, value);
       if (passes != nullptr) {
@@ -248,7 +249,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     const int from = i == last ? k_begin : 0;
     const int to = i == last ? k_end : first.k;
     const int pitch = weight_k(a.stage[i]);
-    round_factors<Factor>(shared + plan.w_at[i] + from * pitch, (to - from) * pitch);
+    round_operands<Factor>(shared + plan.w_at[i] + from * pitch, (to - from) * pitch);
   };
   constexpr bool kRounds = rounds<Factor>();
   const bool rounds_parameters = kRounds && !a.w_is_rounded;
@@ -295,7 +296,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     __syncthreads();
     if (kRounds && ((loads && rounds_parameters) || !gathers)) {
       if (loads && rounds_parameters) round_parameters(0);
-      if (!gathers) round_factors<Factor>(shared + plan.x_at[0], samples * tile_step);
+      if (!gathers) round_operands<Factor>(shared + plan.x_at[0], samples * tile_step);
       __syncthreads();
     }
     waited = true;
@@ -335,7 +336,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
 template <int R>
 void launch_rounding(const LaunchShape& shape, const FewChannelForwardPlan& plan) {
-  with_float_type(plan.a.factors, [&](auto zero) {
+  with_float_type(plan.a.operand_type, [&](auto zero) {
     launch_beside_others(few_channel_forward<R, decltype(zero)>, shape, plan);
   });
 }
@@ -373,7 +374,7 @@ void forward(const FewChannelForward& a) {
       one.b[0] = a.b[i];
       one.y[0] = a.y[i];
       one.passes[0] = a.passes[i];
-      one.factors = a.factors;
+      one.operand_type = a.operand_type;
       one.w_is_rounded = a.w_is_rounded;
       one.keeps_y_rounded[0] = a.keeps_y_rounded[i];
       one.only_x_is_new = a.only_x_is_new;

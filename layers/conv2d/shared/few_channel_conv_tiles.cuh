@@ -39,14 +39,14 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
 }
 
 // acc[j][row][column] += sum over channels, r, s of x[row + r][column + s] w[j][r][s] for a tile of
-// 2 x 4 outputs. x points to the tile's first pixel, w to the first output channel. kTurned: with
+// 2 x 4 outputs. x points to the tile's first pixel, w to the first output channel. kRotated: with
 // w[R-1-r][R-1-s], which is the gradient of x; there rows outside [row_begin, row_end), counted
 // from the tile's first one, are zeros that are not in memory.
 //
 // Each row of x is loaded once and used for two kernel rows, each weight once for 8 products. For
 // 7x7 kernels the loop over rows is not unrolled: a block runs it only a few times, so fetching so
 // many instructions would take longer than the moves from row to row.
-template <int R, int kChannels, bool kTurned>
+template <int R, int kChannels, bool kRotated>
 __device__ inline void convolve_tile(const float* x, int pitch, int plane, int channels,
                                      const float* w, int w_in, int w_out, int row_begin,
                                      int row_end,
@@ -54,7 +54,7 @@ __device__ inline void convolve_tile(const float* x, int pitch, int plane, int c
   constexpr int kRow = row_floats(R);
   constexpr int kWeights = weight_row(R);
   const auto load = [&](int row, float(&to)[kRow]) {
-    if (!kTurned || (row >= row_begin && row < row_end)) {
+    if (!kRotated || (row >= row_begin && row < row_end)) {
       load_row(x + row * pitch, to);
     } else {
 #pragma unroll
@@ -68,14 +68,14 @@ __device__ inline void convolve_tile(const float* x, int pitch, int plane, int c
 #pragma unroll(R < 7 ? R : 1)
     for (int r = 0; r < R; ++r) {
       load(r + 1, below);
-      if (!kTurned || (r + 1 >= row_begin && r < row_end)) {
+      if (!kRotated || (r + 1 >= row_begin && r < row_end)) {
 #pragma unroll
         for (int j = 0; j < kChannels; ++j) {
           float weights[kWeights];
-          load_row(w + j * w_out + (kTurned ? R - 1 - r : r) * kWeights, weights);
+          load_row(w + j * w_out + (kRotated ? R - 1 - r : r) * kWeights, weights);
 #pragma unroll
           for (int s = 0; s < R; ++s) {
-            const float factor = weights[kTurned ? R - 1 - s : s];
+            const float factor = weights[kRotated ? R - 1 - s : s];
 #pragma unroll
             for (int q = 0; q < kTileColumns; ++q) {
               acc[j][0][q] += factor * row[q + s];
@@ -131,14 +131,15 @@ __device__ inline void weight_tile(const float* x, int x_pitch, const float* dy,
   }
 }
 
-__device__ inline float curve_of(FewChannelCurve curve, float value) {
-  if (curve == FewChannelCurve::tanh) return tanhf(value);
-  return curve == FewChannelCurve::relu && value <= 0.0f ? 0.0f : value;  // NaN stays NaN
+__device__ inline float activation_of(FewChannelActivation activation, float value) {
+  if (activation == FewChannelActivation::tanh) return tanhf(value);
+  return activation == FewChannelActivation::relu && value <= 0.0f ? 0.0f : value;  // NaN stays NaN
 }
 // Returns the derivative of the activation, from y.
-__device__ inline float curve_slope(FewChannelCurve curve, float y) {
-  if (curve == FewChannelCurve::tanh) return 1.0f - y * y;
-  return curve == FewChannelCurve::relu && y <= 0.0f ? 0.0f : 1.0f;  // NaN passes, as in relu()
+__device__ inline float activation_slope(FewChannelActivation activation, float y) {
+  if (activation == FewChannelActivation::tanh) return 1.0f - y * y;
+  return activation == FewChannelActivation::relu && y <= 0.0f ? 0.0f
+                                                               : 1.0f;  // NaN passes, as in relu()
 }
 
 // Loads w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into
@@ -276,7 +277,7 @@ __device__ inline void finish_copies() {
 // Rounds shared memory in place, between two barriers of the caller. `to` is a multiple of 16
 // bytes, count a multiple of 4.
 template <class Factor>
-__device__ inline void round_factors(float* to, int count) {
+__device__ inline void round_operands(float* to, int count) {
 #pragma unroll 1
   for (int i = 4 * static_cast<int>(threadIdx.x); i < count; i += 4 * kBlockThreads) {
     float four[4];
@@ -287,7 +288,7 @@ __device__ inline void round_factors(float* to, int count) {
   }
 }
 
-// Fills with zeros. `to` and `count` must meet the requirements of round_factors().
+// Fills with zeros. `to` and `count` must meet the requirements of round_operands().
 __device__ inline void fill_zeros(float* to, int count) {
   const float zeros[4] = {};
 #pragma unroll 1

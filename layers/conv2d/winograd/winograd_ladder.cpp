@@ -65,7 +65,7 @@ const Conv2dLadder kCuda{
             {.algorithm = "winograd_f4x3",
              .sentence = "larger tiles: 16 outputs from 36 products, and less memory for the "
                          "transformed tiles of each output"},
-            {.algorithm = "winograd_f4x3_halves",
+            {.algorithm = "winograd_f4x3_fp16x3",
              .sentence = "tensor cores compute three fp16 products for each f32 product, and TMA "
                          "loads their operands"},
         },

@@ -37,7 +37,7 @@ constexpr float kBt[4][4] = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 
 constexpr float kG[4][3] = {{1, 0, 0}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {0, 0, 1}};
 constexpr float kAt[2][4] = {{1, 1, 1, 0}, {0, 1, -1, -1}};
 // Used in backward: the columns of G in reverse order flip the kernel; A and G^T turn dy into dw.
-constexpr float kGTurned[4][3] = {{0, 0, 1}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {1, 0, 0}};
+constexpr float kGRotated[4][3] = {{0, 0, 1}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {1, 0, 0}};
 constexpr float kA[4][2] = {{1, 0}, {1, 1}, {1, -1}, {0, -1}};
 constexpr float kGt[3][4] = {{1, 0.5f, 0.5f, 0}, {0, 0.5f, -0.5f, 0}, {0, 0.5f, 0.5f, 1}};
 
@@ -117,7 +117,7 @@ struct Lesson {
     for (Index c = 0; c < z.c; ++c) {
       const auto kernels = w.as(z.groups, depth, z.c_per_group(), 9)[c / z.c_per_group()];
       for (Index k = 0; k < depth; ++k) {
-        transform(kGTurned, kernels[k][c % z.c_per_group()].as(3, 3), u[c][k]);
+        transform(kGRotated, kernels[k][c % z.c_per_group()].as(3, 3), u[c][k]);
       }
     }
     convolve(z.groups, dy, u.as(z.c, depth, 16), w.as(0), dx, 2 - z.pad_top, 2 - z.pad_left, board);

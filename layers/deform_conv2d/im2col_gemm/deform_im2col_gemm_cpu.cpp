@@ -205,7 +205,7 @@ const DeformConv2dAlgorithm kAlgorithm{
       const double cycles = samples * (direction == Direction::backward_data ? 80 : 30);
       return {.flops = z.nominal_flops(),
               .bytes = z.nominal_bytes() + 2 * sizeof(float) * samples,
-              .peak_share = share_beside(z.nominal_flops(), 0.8, cycles)};
+              .peak_share = share_with_overhead(z.nominal_flops(), 0.8, cycles)};
     },
     .workspace_bytes = [](const Problem& z, Direction) -> std::size_t {
       return sizeof(float) * static_cast<std::size_t>(rows(z) * pixels(z));

@@ -9,8 +9,8 @@ namespace convscope {
 
 // `to` is overwritten, or the copied values are added to it. Lanes after the last channel become 0.
 struct BlockCopy {
-  Shape images;            // [N,C,H,W]
-  bool to_blocks = false;  // else `from` is NCHW16c
+  Shape images;             // [N,C,H,W]
+  bool to_nchw16c = false;  // else `from` is NCHW16c
   bool accumulate = false;
   const float* from = nullptr;
   float* to = nullptr;

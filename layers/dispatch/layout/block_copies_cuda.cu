@@ -50,10 +50,10 @@ void copy_cuda(const BlockCopy& a) {
   const Shape& images = a.images;
   const std::int64_t pixels = images[2] * images[3], blocks = ceil_div(images[1], kChannelBlock);
   const std::int64_t count = images[0] * blocks * pixels * kFours;
-  CONVSCOPE_CHECK(is_aligned(a.to_blocks ? a.to : a.from, 16), "convert_layout",
+  CONVSCOPE_CHECK(is_aligned(a.to_nchw16c ? a.to : a.from, 16), "convert_layout",
                   "expected blocks at an address that 16 divides, because a thread takes 16 bytes "
                   "at once, got another one");
-  launch(a.to_blocks ? copy_fours<true> : copy_fours<false>, grid_of_packs(count), a.from,
+  launch(a.to_nchw16c ? copy_fours<true> : copy_fours<false>, grid_of_packs(count), a.from,
          images[1], pixels, blocks, a.accumulate, a.to, count);
 }
 

@@ -14,7 +14,7 @@ namespace convscope {
 struct HalfCopy {
   Shape images;              // [N,C,H,W]
   DType half = DType::bf16;  // type of the NHWC image; may be f32
-  bool to_halves = false;    // else `from` is NHWC
+  bool to_nhwc = false;      // else `from` is NHWC
   bool accumulate = false;
   const void* from = nullptr;
   void* to = nullptr;

@@ -21,7 +21,7 @@ struct Copy {
   bool accumulate;
 };
 
-template <class T, bool kToHalves>
+template <class T, bool kToNhwc>
 __global__ void __launch_bounds__(kThreads)
     copy_pieces(const void* from, Copy z, void* to, std::int64_t count) {
   const std::int64_t area = z.by_area.d;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads)
         (static_cast<std::int64_t>(n) * z.channels + piece * kLanesOf<T>)*area + pixel;
     const std::int64_t stored = (n * area + pixel) * z.pieces + piece;
     float v[kLanesOf<T>];
-    if constexpr (kToHalves) {
+    if constexpr (kToNhwc) {
       const float* const planes = static_cast<const float*>(from) + first;
       uint4* const out = static_cast<uint4*>(to) + stored;
 #pragma unroll
@@ -66,12 +66,12 @@ template <class T>
 void copy_typed(const HalfCopy& a) {
   const std::int64_t area = a.images[2] * a.images[3];
   const std::int64_t pieces =
-      channel_block(a.images[1], ActivationLayout::channels_last) / kLanesOf<T>;
+      channel_block(a.images[1], ActivationLayout::nhwc) / kLanesOf<T>;
   const std::int64_t count = a.images[0] * pieces * area;
   CONVSCOPE_CHECK(count < (std::int64_t{1} << 31), "convert_layout",
                   "expected fewer than 2^31 pieces of 16 bytes, because their places have 32 ",
                   "bits, got ", count);
-  CONVSCOPE_CHECK(is_aligned(a.to_halves ? a.to : a.from, 16), "convert_layout",
+  CONVSCOPE_CHECK(is_aligned(a.to_nhwc ? a.to : a.from, 16), "convert_layout",
                   "expected channels at an address that 16 divides, because a thread takes 16 "
                   "bytes at once, got another one");
   if (count == 0) return;
@@ -82,7 +82,7 @@ void copy_typed(const HalfCopy& a) {
                .accumulate = a.accumulate};
   LaunchShape shape = grid_of_packs(count);
   shape.overlaps_previous = true;
-  launch(a.to_halves ? copy_pieces<T, true> : copy_pieces<T, false>, shape, a.from, z, a.to, count);
+  launch(a.to_nhwc ? copy_pieces<T, true> : copy_pieces<T, false>, shape, a.from, z, a.to, count);
 }
 
 void copy_cuda(const HalfCopy& a) {

@@ -43,8 +43,8 @@ Stored stored(const PlanGraph& graph, ValueId value) {
 
 // Returns how the operation stores its images. The storage of its inputs has been chosen before.
 Stored wanted_by(const PlanGraph& graph, const PlanOp& op) {
-  if (is_half(op.wants_halves())) return {op.wants_halves(), channels_last};
-  if (!is_image(graph, op.output) || !op.layout_ms(graph, channels_last)) return {};
+  if (is_half(op.preferred_half_type())) return {op.preferred_half_type(), nhwc};
+  if (!is_image(graph, op.output) || !op.layout_ms(graph, nhwc)) return {};
   for (const ValueId input : op.inputs) {
     if (is_image(graph, input) && is_half(graph.dtype(input))) return stored(graph, input);
   }
@@ -77,7 +77,7 @@ class HalfLayouts {
   // goes through f32.
   ValueId as(ValueId value, const Stored& wanted, const std::string& layer) {
     const Stored now = stored(graph_, value);
-    if (now == wanted || (now.layout != nchw && now.layout != channels_last)) return value;
+    if (now == wanted || (now.layout != nchw && now.layout != nhwc)) return value;
     if (is_half(now.type) && is_half(wanted.type)) value = as(value, {}, layer);
     const auto [at, is_new] = copies_.try_emplace({value, wanted}, kNoValue);
     if (!is_new) return at->second;
@@ -96,14 +96,14 @@ class HalfLayouts {
 };
 
 void choose_half_layouts(PlanGraph& graph) {
-  const auto wants = [](const auto& op) { return is_half(op->wants_halves()); };
+  const auto wants = [](const auto& op) { return is_half(op->preferred_half_type()); };
   if (std::ranges::any_of(graph.ops(), wants)) HalfLayouts(graph).run();
 }
 
 // Runs after the rewrites that create chains: a chain of few-channel layers replaces operations and
 // needs no fp16/bf16 NHWC images.
 const bool registered = register_plan_rewrite(
-    {.name = "layouts_of_halves", .device = DeviceType::cuda, .run = choose_half_layouts});
+    {.name = "half_layouts", .device = DeviceType::cuda, .run = choose_half_layouts});
 
 }  // namespace
 }  // namespace convscope

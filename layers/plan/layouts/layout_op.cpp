@@ -14,10 +14,10 @@ constexpr double kCallMs = 2e-3;  // time of a call: no copy is estimated as fre
 // Copies between f32 NCHW and NHWC, in either direction.
 void emit_half_copy(PlanBuilder& builder, const Tensor& from, ValueId from_value, const Tensor& to,
                     ValueId to_value, bool accumulate, const Shape& images) {
-  const bool to_last = builder.is_channels_last(to_value);
+  const bool to_last = builder.is_nhwc(to_value);
   HalfCopy copy{.images = images,
                 .half = builder.graph().dtype(to_last ? to_value : from_value),
-                .to_halves = to_last,
+                .to_nhwc = to_last,
                 .accumulate = accumulate};
   builder.call([run = half_copy_kernel.get(builder.device()), copy, at = builder.images(), from,
                 to]() mutable {
@@ -39,7 +39,7 @@ void LayoutOp::forward(PlanBuilder& builder) {
   const ValueId input = inputs[0];
   if (builder.graph().owner(output) == builder.graph().owner(input)) return;
   ++conversions_;
-  if (builder.is_channels_last(input) || builder.is_channels_last(output)) {
+  if (builder.is_nhwc(input) || builder.is_nhwc(output)) {
     const bool images = input == PlanGraph::input();  // wherever they are in this step
     return emit_half_copy(builder, images ? Tensor() : builder.value(input), input,
                           builder.value(output), output,
@@ -56,7 +56,7 @@ void LayoutOp::backward(PlanBuilder& builder) {
   ++conversions_;
   const PlanBuilder::Target target = builder.gradient_target(inputs[0]);
   const Tensor from = builder.gradient(output);
-  if (builder.is_channels_last(inputs[0]) || builder.is_channels_last(output)) {
+  if (builder.is_nhwc(inputs[0]) || builder.is_nhwc(output)) {
     return emit_half_copy(builder, from, output, target.tensor, inputs[0], target.accumulate,
                           builder.shape(output));
   }
@@ -69,18 +69,18 @@ double conversion_ms(const PlanGraph& graph, ValueId value, ActivationLayout lay
   const Shape& images = graph.shape(value);
   if (has_one_order(images, layout)) return 0;
   const auto plain = static_cast<double>(images.numel());
-  const auto blocked = static_cast<double>(stored_shape(images, layout).numel());
-  const double once = kCallMs + estimated_ms({.bytes = sizeof(float) * (plain + blocked)},
+  const auto nchw16c = static_cast<double>(stored_shape(images, layout).numel());
+  const double once = kCallMs + estimated_ms({.bytes = sizeof(float) * (plain + nchw16c)},
                                              graph.device().type, DType::f32);
   return graph.wants_gradient(value) ? 2 * once : once;
 }
 
 // The cost of two calls: one finds the largest magnitude, one writes the fp16 numbers. The
-// constants are those of factors_us() in implicit_gemm_tma_cuda.cu, fitted to measurements on a
+// constants are those of operands_us() in implicit_gemm_tma_cuda.cu, fitted to measurements on a
 // GPU.
-double factors_ms(const PlanGraph& graph, ValueId value) {
-  const auto stored = static_cast<double>(
-      stored_shape(graph.shape(value), ActivationLayout::channels_last).numel());
+double operands_ms(const PlanGraph& graph, ValueId value) {
+  const auto stored =
+      static_cast<double>(stored_shape(graph.shape(value), ActivationLayout::nhwc).numel());
   return 2 * kCallMs +
          estimated_ms({.bytes = (2 * sizeof(float) + 2) * stored}, graph.device().type, DType::f32);
 }

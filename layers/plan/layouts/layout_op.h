@@ -24,13 +24,13 @@ class CONVSCOPE_API LayoutOp final : public PlanOp {
 
 // Returns the milliseconds per step of copies of `value` to another layout, gradients included.
 CONVSCOPE_API double conversion_ms(const PlanGraph& graph, ValueId value,
-                                   ActivationLayout layout = ActivationLayout::blocked);
+                                   ActivationLayout layout = ActivationLayout::nchw16c);
 // Returns the milliseconds of a pass that converts an f32 NHWC image, or its gradient, to fp16
-// operands (PlanBuilder::make_factors).
-CONVSCOPE_API double factors_ms(const PlanGraph& graph, ValueId value);
+// operands (PlanBuilder::make_operands).
+CONVSCOPE_API double operands_ms(const PlanGraph& graph, ValueId value);
 // Returns whether the elements have the same order in `layout` and in NCHW: images of one pixel
 // whose channels fill whole blocks.
 CONVSCOPE_API bool has_one_order(const Shape& images,
-                                 ActivationLayout layout = ActivationLayout::blocked);
+                                 ActivationLayout layout = ActivationLayout::nchw16c);
 
 }  // namespace convscope

@@ -41,17 +41,17 @@ struct Costs {
   // The cost in the layout `stored` if the first input is read as [N,C,H,W] without a copy. It is
   // at least the member `stored`.
   double plain_input = kImpossible;
-  PlanOp::FactorsRead factors = {};  // fp16 operands that it reads when `stored`
+  PlanOp::OperandsRead operands = {};  // fp16 operands that it reads when `stored`
 };
 
 class Layouts {
  public:
-  // `stored` is the alternative to [N,C,H,W]: `blocked` or `channels_last`.
+  // `stored` is the alternative to [N,C,H,W]: `nchw16c` or `nhwc`.
   Layouts(PlanGraph& graph, ActivationLayout stored) : graph_(graph), stored_(stored) {
     int number = 0;
     for (const auto& op : graph_.ops()) {
       costs_[op.get()] = costs_of(*op);
-      if (stored_ == channels_last) costs_[op.get()].factors = op->would_read_factors(graph_);
+      if (stored_ == nhwc) costs_[op.get()].operands = op->would_read_operands(graph_);
       producers_[op->output] = number++;
     }
   }
@@ -62,7 +62,7 @@ class Layouts {
     const auto& ops = graph_.ops();
     for (const auto& op : ops) {
       const Costs& costs = costs_.at(op.get());
-      nodes.push_back({costs.plain, costs.stored + unwritten_factors_ms(*op)});
+      nodes.push_back({costs.plain, costs.stored + unwritten_operands_ms(*op)});
     }
     const int plain = static_cast<int>(nodes.size());  // provides the images, takes the result
     nodes.push_back({0, kImpossible});
@@ -79,8 +79,8 @@ class Layouts {
         const double copy = conversion_ms(graph_, input, stored_);
         const int reader = op.reads_plain(at) ? plain : i;
         edges.push_back({producer(input), reader,
-                         std::min(copy, plain_input_ms(op, input)) + lost_factors_ms(op, at),
-                         copy + lost_gradient_factors_ms(op, input)});
+                         std::min(copy, plain_input_ms(op, input)) + lost_operands_ms(op, at),
+                         copy + lost_gradient_operands_ms(op, input)});
       }
     }
     if (is_image(graph_, graph_.result())) {
@@ -110,9 +110,9 @@ class Layouts {
         const ActivationLayout wanted = op->reads_plain(i) ? nchw : layout;
         if (!is_image(graph_, input) || graph_.layout(input) == wanted) continue;
         if (op->reads_any_layout()) continue;
-        if (wanted == blocked &&
+        if (wanted == nchw16c &&
             plain_input_ms(*op, input) <= conversion_ms(graph_, input, stored_)) {
-          own = blocked_y;
+          own = nchw16c_y;
           continue;
         }
         const auto [at, is_new] = copies.try_emplace({input, wanted}, kNoValue);
@@ -140,20 +140,19 @@ class Layouts {
   Costs costs_of(const PlanOp& op) const {
     if (!is_image(graph_, op.output) || !knows_layout(op)) return {};
     const double plain = op.layout_ms(graph_, nchw).value_or(kImpossible);
-    if (stored_ == channels_last) {
-      return {plain, op.layout_ms(graph_, channels_last).value_or(kImpossible)};
+    if (stored_ == nhwc) {
+      return {plain, op.layout_ms(graph_, nhwc).value_or(kImpossible)};
     }
-    const double in_blocks = op.layout_ms(graph_, blocked).value_or(kImpossible);
-    const double out_blocks = op.layout_ms(graph_, blocked_y).value_or(kImpossible);
-    const bool either = in_blocks < kImpossible && out_blocks < kImpossible;
-    return {plain, in_blocks, either ? std::max(0.0, out_blocks - in_blocks) : kImpossible};
+    const double nchw16c_ms = op.layout_ms(graph_, nchw16c).value_or(kImpossible);
+    const double nchw16c_y_ms = op.layout_ms(graph_, nchw16c_y).value_or(kImpossible);
+    const bool either = nchw16c_ms < kImpossible && nchw16c_y_ms < kImpossible;
+    return {plain, nchw16c_ms, either ? std::max(0.0, nchw16c_y_ms - nchw16c_ms) : kImpossible};
   }
 
   // On a GPU the only operations with kernels for NCHW16c are integer operations, which read any
   // layout.
   bool knows_layout(const PlanOp& op) const {
-    return graph_.device().type == DeviceType::cpu || stored_ == channels_last ||
-           op.reads_any_layout();
+    return graph_.device().type == DeviceType::cpu || stored_ == nhwc || op.reads_any_layout();
   }
 
   // Returns the cost of reading this input as [N,C,H,W] without a copy, for an operation on
@@ -162,57 +161,57 @@ class Layouts {
     return input == op.inputs[0] ? costs_.at(&op).plain_input : kImpossible;
   }
 
-  // ---- fp16 operands of products (dispatch/layout/half_factors.h), for NHWC ----
+  // ---- fp16 operands of products (dispatch/layout/half_operands.h), for NHWC ----
 
   const PlanOp* producer_of(ValueId value) const {
     const auto at = producers_.find(value);
     if (at == producers_.end()) return nullptr;
     return graph_.ops()[static_cast<std::size_t>(at->second)].get();
   }
-  PlanOp::FactorsRead factors_read(const PlanOp& op) const { return costs_.at(&op).factors; }
+  PlanOp::OperandsRead operands_read(const PlanOp& op) const { return costs_.at(&op).operands; }
   // The fp16 operands of an image are made once, so each reader pays a share of their cost.
-  double part_of_factors_ms(ValueId image) const {
+  double part_of_operands_ms(ValueId image) const {
     const auto readers = std::ranges::count_if(graph_.ops(), [&](const auto& op) {
-      return factors_read(*op).image && op->inputs[0] == image;
+      return operands_read(*op).image && op->inputs[0] == image;
     });
-    return factors_ms(graph_, image) / static_cast<double>(readers);
+    return operands_ms(graph_, image) / static_cast<double>(readers);
   }
-  bool writes_factors(const PlanOp* op) const {
-    return op != nullptr && op->would_write_factors(graph_);
+  bool writes_operands(const PlanOp* op) const {
+    return op != nullptr && op->would_write_operands(graph_);
   }
-  bool somebody_writes_gradient_factors(ValueId value) const {
+  bool gradient_operands_are_written(ValueId value) const {
     return std::ranges::any_of(graph_.ops(), [&](const auto& op) {
-      return !op->inputs.empty() && op->inputs[0] == value && writes_factors(op.get());
+      return !op->inputs.empty() && op->inputs[0] == value && writes_operands(op.get());
     });
   }
 
   // Returns the cost of making the operands that this operation reads and that no operation writes
   // along with its result.
-  double unwritten_factors_ms(const PlanOp& op) const {
-    const PlanOp::FactorsRead reads = factors_read(op);
+  double unwritten_operands_ms(const PlanOp& op) const {
+    const PlanOp::OperandsRead reads = operands_read(op);
     double ms = 0;
-    if (reads.image && !writes_factors(producer_of(op.inputs[0]))) {
-      ms += part_of_factors_ms(op.inputs[0]);
+    if (reads.image && !writes_operands(producer_of(op.inputs[0]))) {
+      ms += part_of_operands_ms(op.inputs[0]);
     }
-    if (reads.gradient && !somebody_writes_gradient_factors(op.output)) {
-      ms += factors_ms(graph_, op.output);
+    if (reads.gradient && !gradient_operands_are_written(op.output)) {
+      ms += operands_ms(graph_, op.output);
     }
     return ms;
   }
   // Returns the cost of making operands that the producer would have written along with its result
   // if the producer worked in NHWC.
-  double lost_factors_ms(const PlanOp& op, std::size_t at) const {
+  double lost_operands_ms(const PlanOp& op, std::size_t at) const {
     const bool lost =
-        at == 0 && factors_read(op).image && writes_factors(producer_of(op.inputs[0]));
-    return lost ? part_of_factors_ms(op.inputs[0]) : 0;
+        at == 0 && operands_read(op).image && writes_operands(producer_of(op.inputs[0]));
+    return lost ? part_of_operands_ms(op.inputs[0]) : 0;
   }
   // Returns the cost of making the operands of the input's gradient, which this operation would
   // have written for `producer` in NHWC.
-  double lost_gradient_factors_ms(const PlanOp& op, ValueId input) const {
+  double lost_gradient_operands_ms(const PlanOp& op, ValueId input) const {
     const PlanOp* const producer = producer_of(input);
     const bool lost =
-        producer != nullptr && factors_read(*producer).gradient && writes_factors(&op);
-    return lost ? factors_ms(graph_, input) : 0;
+        producer != nullptr && operands_read(*producer).gradient && writes_operands(&op);
+    return lost ? operands_ms(graph_, input) : 0;
   }
 
   static std::unique_ptr<PlanOp> copy_of(const PlanOp& reader, ValueId from, ValueId to,
@@ -234,11 +233,10 @@ class Layouts {
 // none.
 ActivationLayout layout_to_ask(const PlanGraph& graph) {
   const auto any = [&](const auto& holds) { return std::ranges::any_of(graph.ops(), holds); };
-  if (graph.device().type == DeviceType::cpu) return blocked;
-  if (any([](const auto& op) { return op->reads_any_layout(); })) return blocked;
-  if (any([](const auto& op) { return is_half(op->wants_halves()); })) return nchw;
-  return any([&](const auto& op) { return op->may_gain_channels_last(graph); }) ? channels_last
-                                                                                : nchw;
+  if (graph.device().type == DeviceType::cpu) return nchw16c;
+  if (any([](const auto& op) { return op->reads_any_layout(); })) return nchw16c;
+  if (any([](const auto& op) { return is_half(op->preferred_half_type()); })) return nchw;
+  return any([&](const auto& op) { return op->may_gain_nhwc(graph); }) ? nhwc : nchw;
 }
 
 void choose_layouts(PlanGraph& graph) {

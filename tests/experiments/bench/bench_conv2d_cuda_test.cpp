@@ -30,15 +30,14 @@ TEST_F(BenchConv2dOnCuda, ChecksBlocksInEachDirection) {
 }
 
 // The problem has the types of a compiled step: w and dw are f32, the images are fp16 or bf16.
-TEST_F(BenchConv2dOnCuda, TimesHalvesAsAStepHasThem) {
+TEST_F(BenchConv2dOnCuda, TimesHalfPrecisionAsInAStep) {
   Conv2dBenchOptions options;
   options.device = testing::cuda();
   options.least_samples = 1;
   options.min_seconds = 1e-6;
   options.algorithms = algorithms_named("implicit_gemm,implicit_gemm_tma", options.device);
-  const Conv2dProblem halves =
-      Conv2dProblem::parse("n=2,c=16,h=6,w=6,k=24,r=3,s=3,pad=1,dtype=bf16");
-  const Conv2dProblem problem = with_channels_last(halves);
+  const Conv2dProblem half = Conv2dProblem::parse("n=2,c=16,h=6,w=6,k=24,r=3,s=3,pad=1,dtype=bf16");
+  const Conv2dProblem problem = with_nhwc(half);
   for (const Direction direction : kDirections) {
     const Conv2dBenchGroup group = bench_conv2d(options, problem, direction, [](const auto&) {});
     ASSERT_EQ(group.rows.size(), 2U) << name_of(direction);

@@ -253,7 +253,7 @@ TEST(BenchConv2d, ThePeersRightVariantsAreTimedAndTheBestCounts) {
   EXPECT_EQ(group.best_peer(true), &group.peer_rows[2]);
   EXPECT_TRUE(any_wrong({group}));
   ASSERT_EQ(group.refusals.size(), 1u);
-  EXPECT_EQ(group.refusals[0].who, "test 1 absent");
+  EXPECT_EQ(group.refusals[0].name, "test 1 absent");
   BenchReportSettings settings;
   settings.peer_name = "test";
   settings.peer_version = "1";

@@ -39,14 +39,14 @@ BenchGroup<Problem> rows_of(const Problem& problem, Direction direction,
 }
 
 TEST(BenchDeform, TimesEveryAlgorithmThatIsRight) {
-  for (const char* more : {"", ",mask=0", ",layout=blocked"}) {
+  for (const char* more : {"", ",mask=0", ",layout=nchw16c"}) {
     const Problem problem = Problem::parse(std::string(kDeform) + more);
     for (const Direction direction : kDirections) {
       const auto group =
           rows_of(problem, direction, algorithms_named<Problem>("test", "all", Device{}));
-      const bool blocked = problem.layout == ActivationLayout::blocked;
+      const bool nchw16c = problem.layout == ActivationLayout::nchw16c;
       ASSERT_EQ(group.rows.size() + group.refusals.size(), 2u) << problem.text();
-      EXPECT_EQ(group.rows.size(), blocked ? 1u : 2u) << problem.text();
+      EXPECT_EQ(group.rows.size(), nchw16c ? 1u : 2u) << problem.text();
       for (const BenchRow& row : group.rows) {
         EXPECT_EQ(row.wrong, "") << row.algorithm << " " << problem.text();
         EXPECT_GT(row.error_ratio, 0) << row.algorithm;  // sums in f32
@@ -243,7 +243,7 @@ TEST_F(BenchDeformCommand, TakesBothLayoutsAndTheChoiceOfAutoAlone) {
   const Json all = Json::parse(std::ifstream(at("b.json")));
   ASSERT_EQ(all.at("rows").size(), 2u);
   for (const Json& row : all.at("rows")) EXPECT_EQ(row.at("auto_choice"), true);
-  EXPECT_NE(all.at("rows").at(1).at("problem").get<std::string>().find("layout=blocked"),
+  EXPECT_NE(all.at("rows").at(1).at("problem").get<std::string>().find("layout=nchw16c"),
             std::string::npos);
 }
 

@@ -29,7 +29,7 @@ Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
   EXPECT_TRUE(OperandTypes::parse(types, parsed));
   problem.types = parsed;
   problem.dtype = parsed.x;
-  problem.layout = parsed.x == DType::f32 ? ActivationLayout::blocked_y : ActivationLayout::blocked;
+  problem.layout = parsed.x == DType::f32 ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
   return problem;
 }
 
@@ -322,7 +322,7 @@ TEST(BenchIntegersCommand, TypesAreThoseOfAWholeFile) {
                              " --types u8:i8:i32:u8 --json " + (folder / "b.json"));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.err.find("1 layer with at most 4 channels treated as the first of a network: "
-                            "f32:i8:i32:u8 in layout blocked_y"),
+                            "f32:i8:i32:u8 in layout nchw16c_y"),
             std::string::npos)
       << result.err;
   EXPECT_NE(result.err.find("the peak of int8 products was not measured"), std::string::npos)

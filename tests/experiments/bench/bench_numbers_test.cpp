@@ -77,53 +77,53 @@ TEST(BenchAlgorithms, AreNamedOrAllButTheOracleAndTheLessons) {
 }
 
 // Each run records its name.
-std::vector<TimedThing> noting_things(std::string& who, std::initializer_list<double> estimates) {
+std::vector<TimedThing> noting_things(std::string& calls, std::initializer_list<double> estimates) {
   std::vector<TimedThing> things;
   char name = 'a';
   for (const double estimate : estimates) {
     things.push_back(
-        {.run = [&who, name] { who += name; }, .estimate_seconds = estimate, .seconds = {}});
+        {.run = [&calls, name] { calls += name; }, .estimate_seconds = estimate, .seconds = {}});
     ++name;
   }
   return things;
 }
 
 TEST(BenchTiming, ThingsTakeTurnsAndFillTheirBudget) {
-  std::string who;
-  auto things = noting_things(who, {0.01, 0.04});
+  std::string calls;
+  auto things = noting_things(calls, {0.01, 0.04});
   time_interleaved(things, {.min_seconds = 0.4, .least_samples = 3});
   EXPECT_EQ(things[0].seconds.size(), 40u);
   EXPECT_EQ(things[1].seconds.size(), 10u);
   // Functions a and b take turns; a turn has one uncounted and two counted runs. The turns of b,
   // which is slower, are spread over all rounds.
-  EXPECT_EQ(who.substr(0, 15), "aaaaaaaaaaaabbb");
-  EXPECT_TRUE(who.ends_with("bbb"));
-  EXPECT_EQ(std::ranges::count(who, 'b'), 15);
+  EXPECT_EQ(calls.substr(0, 15), "aaaaaaaaaaaabbb");
+  EXPECT_TRUE(calls.ends_with("bbb"));
+  EXPECT_EQ(std::ranges::count(calls, 'b'), 15);
 }
 
 TEST(BenchTiming, LongRunsAreTimedAtLeastThatOften) {
-  std::string who;
-  auto things = noting_things(who, {10.0, 20.0});
+  std::string calls;
+  auto things = noting_things(calls, {10.0, 20.0});
   time_interleaved(things, {.min_seconds = 0.1, .least_samples = 3});
-  EXPECT_EQ(who, "ababab");
+  EXPECT_EQ(calls, "ababab");
 }
 
 TEST(BenchTiming, ColdRunsHaveNoWarmUpAndNoRepeats) {
-  std::string who;
-  auto things = noting_things(who, {1e-6, 1e-6});
+  std::string calls;
+  auto things = noting_things(calls, {1e-6, 1e-6});
   time_interleaved(things, {.min_seconds = 3e-6, .least_samples = 2, .cold = true});
-  EXPECT_EQ(who, "ababab");
+  EXPECT_EQ(calls, "ababab");
   // Flushing the caches takes long, however short a run is.
   time_interleaved(things, {.min_seconds = 10, .least_samples = 2, .cold = true});
-  EXPECT_EQ(who.size(), 6u + 2 * 40);
+  EXPECT_EQ(calls.size(), 6u + 2 * 40);
 }
 
 TEST(BenchTiming, ShortRunsAreRepeatedWithinASample) {
-  std::string who;
-  auto things = noting_things(who, {1.5e-6});
+  std::string calls;
+  auto things = noting_things(calls, {1.5e-6});
   time_interleaved(things, {.min_seconds = 1e-6, .least_samples = 4});
   EXPECT_EQ(things[0].seconds.size(), 4u);
-  EXPECT_EQ(who.size(), 1u + 4 * 14);  // 20 us
+  EXPECT_EQ(calls.size(), 1u + 4 * 14);  // 20 us
 }
 
 // All samples together cannot have taken longer than the test did.

@@ -115,8 +115,8 @@ TEST(Ceilings, ThePeakOfBytesMayBeMissing) {
   const testing::MachineScope scope;
   set_num_threads(1);
   const auto guess = [] { return 100e9 * peak_of_bytes(); };
-  const auto seconds_of = [](DType factors) {  // as `auto` estimates
-    return 1e-3 * estimated_ms(Cost{.flops = 1e9}, DeviceType::cpu, factors);
+  const auto seconds_of = [](DType operand_type) {  // as `auto` estimates
+    return 1e-3 * estimated_ms(Cost{.flops = 1e9}, DeviceType::cpu, operand_type);
   };
   remember_cpu_ceilings(some_ceilings());
   CacheFolder::forget();

@@ -77,7 +77,7 @@ TEST(LadderBench, ProblemsOfIntegersAreClimbedToo) {
                             .rungs = {{.algorithm = "direct", .sentence = "f32"},
                                       {.algorithm = "int8_direct", .sentence = "bytes"}}};
   const Conv2dProblem problem =
-      Conv2dProblem::parse("c=16,h=6,w=6,k=16,r=3,s=3,types=u8:i8:i32:u8,layout=blocked");
+      Conv2dProblem::parse("c=16,h=6,w=6,k=16,r=3,s=3,types=u8:i8:i32:u8,layout=nchw16c");
   const LadderOptions options = quick();
   const LadderResult result =
       bench_ladder(ladder, problem, Direction::forward, options, [](const std::string&) {});

@@ -48,7 +48,7 @@ TEST(OperatorBench, NamesWhoRefusesAndSkipsEmptyProblems) {
   const auto weights = rows_of({}, Direction::backward_weight);
   EXPECT_TRUE(weights.rows.empty());
   ASSERT_EQ(weights.refusals.size(), 1u);
-  EXPECT_EQ(weights.refusals[0].who, "sliding");
+  EXPECT_EQ(weights.refusals[0].name, "sliding");
   EXPECT_EQ(weights.refusals[0].reason, "does not compute backward_weight");
   EXPECT_EQ(rows_of({.n = 0}).skipped, "a batch of no samples leaves nothing to time");
 }

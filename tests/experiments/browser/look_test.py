@@ -58,7 +58,7 @@ def console_problems(page):
 
 
 class EveryLesson(unittest.TestCase):
-    def test_there_are_pages_of_all_rooms_with_a_lesson(self):
+    def test_there_are_pages_of_all_folders_with_a_lesson(self):
         self.assertLessEqual({"direct", "im2col_gemm", "gemm_1x1", "winograd", "fft", "depthwise",
                               "implicit_gemm", "block_sparse", "int8"}, {name for name, _ in pages})
 

@@ -7,7 +7,7 @@
 
 #include "experiments/check/diagnosis.h"
 #include "experiments/check/wrong_loops.h"
-#include "experiments/check/wrong_places.h"
+#include "experiments/check/wrong_positions.h"
 #include "tests/support/numbers.h"
 
 namespace convscope {
@@ -96,7 +96,7 @@ TEST(WrongPlaces, SayWhatTheElementsHaveInCommon) {
     for (std::int64_t i = 0; i < z.y_shape().numel(); ++i) {
       wrong.push_back(is_wrong(i / 120, i / 30 % 4, i / 6 % 5, i % 6));
     }
-    return places_text(z, Direction::forward, wrong);
+    return positions_text(z, Direction::forward, wrong);
   };
   EXPECT_EQ(text([](auto...) { return true; }), "all 240 elements");
   EXPECT_EQ(text([](auto, auto, auto, auto q) { return q == 5; }),

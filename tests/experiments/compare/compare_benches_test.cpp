@@ -76,7 +76,7 @@ TEST_F(CompareBenches, matches_rows_by_what_names_them_and_tests_their_blocks) {
 // A layer with other operand types is another row.
 TEST_F(CompareBenches, rows_of_bytes_and_of_f32_are_not_compared) {
   json bytes = row("direct", 1);
-  bytes["problem"] = "n=1,c=3,dtype=u8,types=u8:i8:i32:u8,layout=blocked";
+  bytes["problem"] = "n=1,c=3,dtype=u8,types=u8:i8:i32:u8,layout=nchw16c";
   bytes["types"] = "u8:i8:i32:u8";
   const CompareResult found = compared({row("direct", 2), bytes}, {bytes, row("fft", 2)});
   ASSERT_EQ(found.rows.size(), 1u);

@@ -71,7 +71,7 @@ TEST(Look, EveryLessonMakesAPageInEachOfItsDirections) {
   }
 }
 
-TEST(Look, AnAlgorithmLeadsToTheLessonOfItsRoom) {
+TEST(Look, AnAlgorithmLeadsToTheLessonOfItsFolder) {
   EXPECT_EQ(look_at("winograd_lesson").lesson, "winograd_lesson");
   EXPECT_EQ(look_at("winograd_f4x3").lesson, "winograd_lesson");
   EXPECT_EQ(look_at("int8_direct").lesson, "int8_lesson");

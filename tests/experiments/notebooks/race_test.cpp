@@ -176,8 +176,8 @@ TEST_F(Race, TimesACall) {
             0);
 }
 
-TEST(NotebookPlaces, AreThoseOfTheSourceTree) {
-  const NotebookPlaces places = notebook_places();
+TEST(NotebookPaths, AreThoseOfTheSourceTree) {
+  const NotebookPaths places = notebook_paths();
   EXPECT_EQ(places.folder, std::string(CONVSCOPE_SOURCE_DIR) + "/experiments/notebooks");
   EXPECT_FALSE(places.installed);
   EXPECT_TRUE(has(places.library, "libconvscope.so"));

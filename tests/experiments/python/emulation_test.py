@@ -96,7 +96,7 @@ class OnTheEmulation(unittest.TestCase):
         want = reference.conv2d_backward(from_device(y), self.x, self.w)[1]
         self.assertLess(reference.relative(from_device(got.dw), want), 4e-6)
 
-    def test_halves(self):
+    def test_half_precision(self):
         x, w = self.x.astype(np.float16), self.w.astype(np.float16)
         want = reference.conv2d(x, w)
         y = convscope.conv2d(OnDevice(x), OnDevice(w), algorithm="im2col_gemm,auto")

@@ -152,7 +152,7 @@ class OnTheCpu(unittest.TestCase):
 class OnAGpu(OnTheCpu):
     device, tolerance = "cuda", 2e-5
 
-    def test_halves(self):
+    def test_half_precision(self):
         for dtype, tolerance in ((torch.float16, 2e-3), (torch.bfloat16, 1.6e-2)):
             x = drawn(2, 16, 9, 8, device="cuda", dtype=dtype)
             w = drawn(32, 16, 3, 3, device="cuda", dtype=dtype)

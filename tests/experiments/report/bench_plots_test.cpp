@@ -144,7 +144,7 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
 }
 
 const std::string kBytesProblem =
-    std::string(kProblem) + ",dtype=u8,types=u8:i8:i32:u8,layout=blocked";
+    std::string(kProblem) + ",dtype=u8,types=u8:i8:i32:u8,layout=nchw16c";
 
 // Two problems of equal sizes but different types are different problems, so each has a separate
 // panel.
@@ -153,7 +153,7 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   const std::string peer = ",\"peer\":\"onednn\",\"peer_median_ms\":";
   const std::string rows =
       row("direct", 4, 1, peer + "6") + "," + row("fft", 8, 1, peer + "6") + "," +
-      row("direct", 3, 1, peer + "6", std::string(kProblem) + ",layout=blocked") + "," +
+      row("direct", 3, 1, peer + "6", std::string(kProblem) + ",layout=nchw16c") + "," +
       row("int8_direct", 1, 1, peer + "1.5", kBytesProblem);
   const BenchSet set = read_text(root, file(rows));
   ASSERT_EQ(set.problems.size(), 3u);

@@ -32,16 +32,16 @@ std::string bench_file(int threads) {
             ",stride=", 1 + p % 3, "\",\"direction\":\"forward\",\"algorithm\":\"");
     for (std::size_t a = 0; a < kAlgorithms.size(); ++a) {
       const bool refused = kernel == 1 && a > 2 && a < 7;
-      const std::string who = names + kAlgorithms[a] + "\"";
-      if (refused) add(refusals, cat("{", who, ",\"reason\":\"needs a kernel of 3x3\"}"));
+      const std::string row_start = names + kAlgorithms[a] + "\"";
+      if (refused) add(refusals, cat("{", row_start, ",\"reason\":\"needs a kernel of 3x3\"}"));
       if (refused) continue;
       const double ms =
           (1.0 + 7.0 * static_cast<double>((a * 5 + static_cast<std::size_t>(p)) % 9)) / threads;
       const double flops = 2.0 * c * 2 * c * kernel * kernel * 56 * 56;
-      add(rows, cat("{", who, ",\"device\":\"cpu\",\"threads\":", threads, ",\"median_ms\":", ms,
-                    ",\"gflops_executed\":", flops / ms * 1e-6, ",\"gflops_effective\":",
-                    flops / ms * 1e-6, ",\"workspace_bytes\":", 1000 * (a + 1) * (a + 1) * 50,
-                    ",\"auto_choice\":", a == 0 ? "true" : "false",
+      add(rows, cat("{", row_start, ",\"device\":\"cpu\",\"threads\":", threads,
+                    ",\"median_ms\":", ms, ",\"gflops_executed\":", flops / ms * 1e-6,
+                    ",\"gflops_effective\":", flops / ms * 1e-6, ",\"workspace_bytes\":",
+                    1000 * (a + 1) * (a + 1) * 50, ",\"auto_choice\":", a == 0 ? "true" : "false",
                     ",\"peer\":\"onednn 3.2.0\",\"peer_median_ms\":5}"));
     }
     for (const char* never : {"depthwise", "int8_block_sparse"}) {

@@ -111,10 +111,10 @@ inline std::vector<SvgText> texts_in(const std::string& svg) {
                  y = std::stod(attribute_of(element, "y"));
     const std::string anchor = attribute_of(element, "text-anchor");
     const double left = anchor == "end" ? -width : anchor == "middle" ? -width / 2 : 0;
-    std::smatch turned;
+    std::smatch rotated;
     const std::string transform = attribute_of(element, "transform");
-    const bool turns = std::regex_search(transform, turned, std::regex(R"(rotate\((-?[0-9.]+) )"));
-    const double angle = turns ? std::stod(turned[1]) * std::numbers::pi / 180 : 0;
+    const bool turns = std::regex_search(transform, rotated, std::regex(R"(rotate\((-?[0-9.]+) )"));
+    const double angle = turns ? std::stod(rotated[1]) * std::numbers::pi / 180 : 0;
     const auto corner = [&](double right, double down) {
       return SvgPoint{x + right * std::cos(angle) - down * std::sin(angle),
                       y + right * std::sin(angle) + down * std::cos(angle)};

@@ -62,7 +62,7 @@ __global__ void around_the_cluster(int rounds, float* out) {
 }
 
 constexpr int kKindsOfBarriers = 7;
-__device__ int who_am_i() {
+__device__ int thread_index() {
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
   return static_cast<int>(block_number() * 1000 + cluster_rank() * 100 + thread);
 }
@@ -73,20 +73,20 @@ __global__ void indices_behind_barriers(int* out) {
   int* const mine = out + (block_number() * 64 + thread) * kKindsOfBarriers;
   if (thread == 0) tma::start_phases(phases, 64);
   __syncthreads();
-  mine[0] = who_am_i();
+  mine[0] = thread_index();
   cluster_sync();
-  mine[1] = who_am_i();
+  mine[1] = thread_index();
   cluster_arrive();
-  mine[2] = who_am_i();
+  mine[2] = thread_index();
   cluster_wait();
-  mine[3] = who_am_i();
+  mine[3] = thread_index();
   tma::group_sync(1, 64);
-  mine[4] = who_am_i();
+  mine[4] = thread_index();
   tma::arrive(phases);
   tma::wait_phase(phases, 0);
-  mine[5] = who_am_i();
+  mine[5] = thread_index();
   (void)__shfl_xor_sync(kAllLanes, 1, 1);
-  mine[6] = who_am_i();
+  mine[6] = thread_index();
 }
 
 // Half of the threads of a block arrive early at a barrier of the block; the others first wait for

@@ -475,7 +475,7 @@ TEST(Emulation, MultipliesRowMajorMatrices) {
   EXPECT_THAT(c.values(), Each(0.0f));
 }
 
-TEST(Emulation, MultipliesHalfAndRoundedFactors) {
+TEST(Emulation, MultipliesHalfAndRoundedOperands) {
   const float third = 1.0f / 3.0f;
   const OnDevice<Float16> half(std::vector{Float16(third)});
   const OnDevice<float> one(std::vector{1.0f});

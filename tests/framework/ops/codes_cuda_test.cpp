@@ -49,7 +49,7 @@ constexpr Range kRanges[] = {{0, 255}, {-128, 127}, {0, 15}, {-8, 7}, {0, 1}};
 constexpr double kSteps[] = {0.25, 0.0137, 1.0 / 3};
 
 Tensor dirty_codes(const Shape& shape) {
-  const Tensor out = Tensor::empty(stored_shape(shape, ActivationLayout::blocked), DType::u8);
+  const Tensor out = Tensor::empty(stored_shape(shape, ActivationLayout::nchw16c), DType::u8);
   if (out.numel() > 0) {
     std::memset(out.raw_data(), 0xa5, static_cast<std::size_t>(out.size_bytes()));
   }
@@ -62,17 +62,17 @@ TEST_F(CodesOnCuda, RoundsToTheCodesOfTheCpu) {
       const Tensor x = numbers(shape, step);
       const Tensor s = Tensor::full({1}, step, DType::f64);
       for (const Range range : kRanges) {
-        for (const bool in_blocks : {false, true}) {
+        for (const bool in_nchw16c : {false, true}) {
           SCOPED_TRACE(cat(shape, " step ", step, " codes ", range.low, "..", range.high,
-                           in_blocks ? " in blocks" : ""));
+                           in_nchw16c ? " in blocks" : ""));
           const auto codes_on = [&](Device device) {
-            const auto layout = in_blocks ? ActivationLayout::blocked : ActivationLayout::nchw;
+            const auto layout = in_nchw16c ? ActivationLayout::nchw16c : ActivationLayout::nchw;
             const Tensor from = stored_images(x, layout).to(device), by = s.to(device);
             const Tensor to = dirty_codes(shape).to(device);
             round_images_kernel.get(device)({.images = shape[0],
                                              .channels = shape[1],
                                              .pixels = shape[2] * shape[3],
-                                             .in_blocks = in_blocks,
+                                             .in_nchw16c = in_nchw16c,
                                              .from = from.data<float>(),
                                              .step = by.data<double>(),
                                              .low = range.low,
@@ -82,7 +82,7 @@ TEST_F(CodesOnCuda, RoundsToTheCodesOfTheCpu) {
           };
           const Tensor want = codes_on({}), got = codes_on(cuda());
           ASSERT_TRUE(same_bits(got, want));
-          ASSERT_TRUE(has_clean_lanes(got, shape, ActivationLayout::blocked));
+          ASSERT_TRUE(has_clean_lanes(got, shape, ActivationLayout::nchw16c));
         }
       }
     }
@@ -96,19 +96,19 @@ TEST_F(CodesOnCuda, TurnsCodesIntoTheNumbersOfTheCpu) {
     for (std::int64_t i = 0; i < plain.numel(); ++i) {
       plain.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(random.below(256));
     }
-    const Tensor codes = stored_images(plain, ActivationLayout::blocked);
+    const Tensor codes = stored_images(plain, ActivationLayout::nchw16c);
     const Tensor s = Tensor::full({1}, 0.0137, DType::f64);
     for (const bool is_signed : {false, true}) {
-      for (const bool in_blocks : {false, true}) {
-        SCOPED_TRACE(cat(shape, is_signed ? " signed" : "", in_blocks ? " in blocks" : ""));
+      for (const bool in_nchw16c : {false, true}) {
+        SCOPED_TRACE(cat(shape, is_signed ? " signed" : "", in_nchw16c ? " in blocks" : ""));
         const auto numbers_on = [&](Device device) {
-          const auto layout = in_blocks ? ActivationLayout::blocked : ActivationLayout::nchw;
+          const auto layout = in_nchw16c ? ActivationLayout::nchw16c : ActivationLayout::nchw;
           const Tensor from = codes.to(device), by = s.to(device);
           const Tensor to = Tensor::full(stored_shape(shape, layout), 7.0).to(device);
           real_images_kernel.get(device)({.images = shape[0],
                                           .channels = shape[1],
                                           .pixels = shape[2] * shape[3],
-                                          .in_blocks = in_blocks,
+                                          .in_nchw16c = in_nchw16c,
                                           .is_signed = is_signed,
                                           .from = from.data<std::uint8_t>(),
                                           .step = by.data<double>(),
@@ -117,7 +117,7 @@ TEST_F(CodesOnCuda, TurnsCodesIntoTheNumbersOfTheCpu) {
         };
         const Tensor want = numbers_on({}), got = numbers_on(cuda());
         ASSERT_TRUE(same_bits(got, want));
-        if (in_blocks || shape.numel() == 0) continue;
+        if (in_nchw16c || shape.numel() == 0) continue;
         const int first = plain.data<std::uint8_t>()[0];
         EXPECT_EQ(want.at(0), static_cast<float>(
                                   0.0137 * (is_signed ? static_cast<std::int8_t>(first) : first)));

@@ -48,7 +48,7 @@ TEST_F(ElementwiseOnCuda, TakesEveryBroadcastOfTheCpu) {
   }
 }
 
-TEST_F(ElementwiseOnCuda, HasTheCurvesOfTheCpuAndTheirSlopes) {
+TEST_F(ElementwiseOnCuda, HasTheActivationsOfTheCpuAndTheirSlopes) {
   for (const DType dtype : kTypes) {
     for (const std::int64_t n : {0, 1, 3, 4, 1021}) {
       SCOPED_TRACE(cat(n, " ", name_of(dtype)));

@@ -34,7 +34,7 @@ TEST_F(MatmulOnCuda, MultipliesInAllFourTranspositions) {
   }
 }
 
-TEST_F(MatmulOnCuda, TakesEmptyFactors) {
+TEST_F(MatmulOnCuda, TakesEmptyOperands) {
   expect_gradients_like_cpu([](const auto& v) { return matmul(v[0], v[1]); },
                             {normal({0, 3}, DType::f32), normal({3, 4}, DType::f32)}, {});
   expect_gradients_like_cpu([](const auto& v) { return matmul(v[0], v[1]); },

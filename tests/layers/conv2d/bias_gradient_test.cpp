@@ -4,14 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/layers/blocked_images.h"
+#include "tests/layers/nchw16c_images.h"
 
 namespace convscope {
 namespace {
 
 using namespace testing;
 
-TEST(BlockedBiasGradient, IsTheSumOverImagesAndPixels) {
+TEST(Nchw16cBiasGradient, IsTheSumOverImagesAndPixels) {
   // At most 64 numbers are added in float (framework/simd/row_folds.h); rounding db adds one more
   // error.
   constexpr double kRoundings = 66 * 0x1p-24;
@@ -25,7 +25,7 @@ TEST(BlockedBiasGradient, IsTheSumOverImagesAndPixels) {
         Tensor one;
         on_every_isa([&] {
           const Tensor db = accumulate ? Tensor::full({shape[1]}, 2.5) : dirty({shape[1]});
-          conv2d_bias_gradient_kernel.get(kCpu)(blocked(dy), db, accumulate);
+          conv2d_bias_gradient_kernel.get(kCpu)(nchw16c(dy), db, accumulate);
           if (num_threads() == 1) one = db;
           EXPECT_TRUE(same_bits(db, one));
           for (std::int64_t k = 0; k < shape[1]; ++k) {
@@ -43,12 +43,12 @@ TEST(BlockedBiasGradient, IsTheSumOverImagesAndPixels) {
   }
 }
 
-TEST(BlockedBiasGradient, NaNStaysInItsChannel) {
+TEST(Nchw16cBiasGradient, NaNStaysInItsChannel) {
   const Shape shape{2, 20, 3, 3};
   const Tensor dy = images_of(Numbers::normal, shape);
   dy.data<float>()[17 * 9 + 2] = std::numeric_limits<float>::quiet_NaN();
   const Tensor db = dirty({20});
-  conv2d_bias_gradient_kernel.get(kCpu)(blocked(dy), db, false);
+  conv2d_bias_gradient_kernel.get(kCpu)(nchw16c(dy), db, false);
   for (std::int64_t k = 0; k < 20; ++k) EXPECT_EQ(std::isnan(db.at(k)), k == 17) << k;
 }
 

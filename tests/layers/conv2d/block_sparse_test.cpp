@@ -24,7 +24,7 @@ const Conv2dAlgorithm& algorithm() {
 void check(const Conv2dProblem& problem, Tier tier) {
   ConvolutionCase one(problem, tier);
   for (const Direction direction : kDirections) {
-    const bool is_first = problem.layout == ActivationLayout::blocked_y;
+    const bool is_first = problem.layout == ActivationLayout::nchw16c_y;
     if (is_first && direction != Direction::forward) continue;
     const Support support = support_of(algorithm(), problem, direction);
     ASSERT_TRUE(support.yes) << support.reason << ": " << problem.text();
@@ -108,7 +108,7 @@ TEST(BlockSparse, AgreesWithTheReferenceOnFirstLayers) {
   std::size_t turn = 0;
   for (const char* text : kTexts) {
     Conv2dProblem dense = Conv2dProblem::parse(text);
-    dense.layout = ActivationLayout::blocked_y;
+    dense.layout = ActivationLayout::nchw16c_y;
     for (const Conv2dProblem& problem : testing::sparse_problems(dense, turn, 4)) {
       check(problem, Tier::exact);
       check(problem, testing::kRoundedTiers[turn % testing::kRoundedTierCount]);
@@ -130,7 +130,7 @@ TEST(BlockSparse, AgreesWithTheReferenceOnImagesOfOnePixel) {
   const MachineScope scope;
   std::size_t turn = 0;
   for (const char* text : kTexts) {
-    for (const ActivationLayout layout : {ActivationLayout::nchw, ActivationLayout::blocked}) {
+    for (const ActivationLayout layout : {ActivationLayout::nchw, ActivationLayout::nchw16c}) {
       Conv2dProblem dense = Conv2dProblem::parse(text);
       dense.layout = layout;
       for (const Conv2dProblem& problem : testing::sparse_problems(dense, turn, 3)) {
@@ -158,10 +158,10 @@ TEST(BlockSparse, RefusesWhatItDoesNotCompute) {
             "expects a kernel of at most 1024 taps, got 33x33");
   EXPECT_EQ(
       support_of(algorithm(),
-                 Conv2dProblem::parse("c=3,h=9,w=9,k=16,weights=blocks16x1:3,layout=blocked_y"),
+                 Conv2dProblem::parse("c=3,h=9,w=9,k=16,weights=blocks16x1:3,layout=nchw16c_y"),
                  Direction::backward_weight)
           .reason,
-      "expects x and dy in one layout for dw, got layout blocked_y");
+      "expects x and dy in one layout for dw, got layout nchw16c_y");
 }
 
 // With small caches, the kernel divides the channels into chunks and the blocks of weights into

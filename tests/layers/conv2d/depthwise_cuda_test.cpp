@@ -291,7 +291,7 @@ TEST_F(DepthwiseOnCuda, LargeKernelsOverManyPlanesAndOverBands) {
   check("n=1,c=1,h=12,w=700,k=1,groups=1,r=9,s=9,pad=4");
 }
 
-TEST_F(DepthwiseOnCuda, HalvesAreRoundedOnce) {
+TEST_F(DepthwiseOnCuda, HalfPrecisionIsRoundedOnce) {
   for (const char* text : {
            "n=2,c=3,h=14,w=16,k=3,groups=3,r=3,s=3,pad=1",
            "n=2,c=3,h=14,w=18,k=3,groups=3,r=5,s=5,pad=2",

@@ -21,13 +21,13 @@ using testing::cuda;
 using testing::leaf;
 using FewChannelConvOnCuda = testing::CudaTest;
 
-constexpr auto kRelu = FewChannelCurve::relu;
+constexpr auto kRelu = FewChannelActivation::relu;
 constexpr Pool2dWindow kWindow{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2};
 
 struct StageSpec {
   int c, h, w, k, r;
   Padding2d padding = {};
-  FewChannelCurve curve = kRelu;
+  FewChannelActivation activation = kRelu;
   bool max_pool = true;
 };
 
@@ -41,15 +41,16 @@ FewChannelStage stage_of(const StageSpec& z) {
           .pad_left = static_cast<int>(z.padding.left),
           .p = static_cast<int>(z.h + z.padding.top + z.padding.bottom) - z.r + 1,
           .q = static_cast<int>(z.w + z.padding.left + z.padding.right) - z.r + 1,
-          .curve = z.curve,
+          .activation = z.activation,
           .max_pool = z.max_pool};
 }
 
 // Returns both stages of a LeNet.
-std::vector<StageSpec> lenet(int c, int size, int r, FewChannelCurve curve = kRelu,
+std::vector<StageSpec> lenet(int c, int size, int r, FewChannelActivation activation = kRelu,
                              bool max_pool = true) {
   const int half = (size - r + 1) / 2;
-  return {{c, size, size, 6, r, {}, curve, max_pool}, {6, half, half, 16, r, {}, curve, max_pool}};
+  return {{c, size, size, 6, r, {}, activation, max_pool},
+          {6, half, half, 16, r, {}, activation, max_pool}};
 }
 
 Tensor integers(const Shape& shape, std::uint64_t seed) {
@@ -64,7 +65,7 @@ Tensor integers(const Shape& shape, std::uint64_t seed) {
 struct Chain {
   Chain(const std::vector<StageSpec>& stages, std::int64_t batch, bool whole_numbers,
         bool input_too, DType half = DType::f32)
-      : sizes(stages), wants_dx(input_too), factors(half) {
+      : sizes(stages), wants_dx(input_too), operand_type(half) {
     const auto fill = [&](const Shape& shape, double scale) {
       ++seed;
       if (whole_numbers) return integers(shape, seed);
@@ -93,7 +94,7 @@ struct Chain {
     const int stages = static_cast<int>(sizes.size());
     forward.stages = backward.stages = stages;
     forward.batch = backward.batch = x.dim(0);
-    forward.factors = backward.factors = factors;
+    forward.operand_type = backward.operand_type = operand_type;
     std::vector<Tensor> held{x.to(cuda()), dy.to(cuda())}, ys, gradients;
     forward.x = backward.x = held[0].data<float>();
     backward.dy = held[1].data<float>();
@@ -146,8 +147,8 @@ struct Chain {
       z.conv = conv2d(z.x, z.w, Variable(b[i].to(DType::f64)), {.padding = sizes[i].padding});
       z.before = leaf(z.conv.value());
       z.y = z.before;
-      if (sizes[i].curve == FewChannelCurve::relu) z.y = relu(z.y);
-      if (sizes[i].curve == FewChannelCurve::tanh) z.y = tanh(z.y);
+      if (sizes[i].activation == FewChannelActivation::relu) z.y = relu(z.y);
+      if (sizes[i].activation == FewChannelActivation::tanh) z.y = tanh(z.y);
       if (sizes[i].max_pool) z.y = max_pool2d(z.y, kWindow);
       at = z.y.value();
       stages.push_back(std::move(z));
@@ -168,13 +169,13 @@ struct Chain {
     return out;
   }
   Tensor rounded(const Tensor& from) const {
-    return factors == DType::f32 ? from.to(DType::f64)
-                                 : from.to(DType::f32).to(factors).to(DType::f64);
+    return operand_type == DType::f32 ? from.to(DType::f64)
+                                      : from.to(DType::f32).to(operand_type).to(DType::f64);
   }
 
   std::vector<StageSpec> sizes;
   bool wants_dx;
-  DType factors;
+  DType operand_type;
   std::uint64_t seed = 0;
   Tensor x, dy;
   std::vector<Tensor> w, b;
@@ -217,7 +218,7 @@ TEST_F(FewChannelConvOnCuda, more_samples_than_blocks_are_summed_in_one_block_af
 
 TEST_F(FewChannelConvOnCuda, a_stage_alone_gives_the_gradient_of_its_input) {
   expect_both({{5, 13, 10, 9, 5, {2, 0, 1, 2}}}, 5, true);
-  expect_both({{4, 17, 12, 3, 7, {3, 3, 3, 3}, FewChannelCurve::none}}, 3, true);
+  expect_both({{4, 17, 12, 3, 7, {3, 3, 3, 3}, FewChannelActivation::none}}, 3, true);
   expect_both({{5, 9, 11, 7, 3, {1, 2, 0, 1}, kRelu, false}}, 3, true);
 }
 
@@ -227,12 +228,12 @@ TEST_F(FewChannelConvOnCuda, sizes_that_divide_nothing_match) {
 }
 
 TEST_F(FewChannelConvOnCuda, a_tanh_matches) {
-  expect_equal(Chain(lenet(1, 28, 5, FewChannelCurve::tanh), 2, false, false), kBound);
+  expect_equal(Chain(lenet(1, 28, 5, FewChannelActivation::tanh), 2, false, false), kBound);
 }
 
 // Another summation order may change one operand of one product by one unit. In a sum of 25 to 2400
 // products, the effect is far smaller than that of an operand which is not rounded at all.
-TEST_F(FewChannelConvOnCuda, factors_are_rounded_where_they_are_multiplied) {
+TEST_F(FewChannelConvOnCuda, operands_are_rounded_where_they_are_multiplied) {
   for (const DType half : {DType::bf16, DType::f16}) {
     SCOPED_TRACE(name_of(half));
     const double bound = 2e-4;
@@ -245,7 +246,7 @@ TEST_F(FewChannelConvOnCuda, factors_are_rounded_where_they_are_multiplied) {
     expect(lenet(1, 12, 3), few_channel::kMaxBlocks + 7, false);
     expect({{5, 13, 10, 9, 5, {2, 0, 1, 2}}}, 5, true);
     expect({{5, 9, 11, 7, 3, {1, 2, 0, 1}, kRelu, false}}, 3, true);
-    expect_equal(Chain(lenet(1, 28, 5, FewChannelCurve::tanh), 2, false, false, half), bound);
+    expect_equal(Chain(lenet(1, 28, 5, FewChannelActivation::tanh), 2, false, false, half), bound);
   }
 }
 

@@ -4,9 +4,9 @@
 #include "experiments/check/matrix/convolution_case.h"
 #include "layers/conv2d/execute.h"
 #include "layers/plan/joint_backward.h"
-#include "tests/support/channels_last.h"
 #include "tests/support/cuda.h"
 #include "tests/support/kernel_tally.h"
+#include "tests/support/nhwc.h"
 #include "tests/support/numbers.h"
 
 namespace convscope {
@@ -16,8 +16,8 @@ using testing::cuda;
 using testing::normal;
 using JointBackwardOnCuda = testing::CudaTest;
 
-constexpr ActivationLayout kLast = ActivationLayout::channels_last;
-constexpr const char* kAlgorithmName = "depthwise_channels_last";
+constexpr ActivationLayout kLast = ActivationLayout::nhwc;
+constexpr const char* kAlgorithmName = "depthwise_nhwc";
 
 // The problems cover both strides, every padding, image borders inside a tile, images divided among
 // several blocks, channels that leave lanes unused, and more channels than a block handles.
@@ -107,7 +107,7 @@ void expect_same(const Tensor& got, const Tensor& want, const std::string& what)
 TEST_F(JointBackwardOnCuda, GivesTheBitsOfTheTwoKernelsApart) {
   for (const DType half : {DType::bf16, DType::f16}) {
     for (const char* text : kTexts) {
-      const Conv2dProblem problem = testing::halves_with_channels_last(text, half);
+      const Conv2dProblem problem = testing::half_nhwc_problem(text, half);
       const Call call(problem, inputs_of(problem, false));
       for (const bool accumulate : {false, true}) {
         for (const bool prepared : {false, true}) {
@@ -123,7 +123,7 @@ TEST_F(JointBackwardOnCuda, GivesTheBitsOfTheTwoKernelsApart) {
 
 TEST_F(JointBackwardOnCuda, IsExactOnIntegers) {
   for (const char* text : kTexts) {
-    const Conv2dProblem problem = testing::halves_with_channels_last(text, DType::bf16);
+    const Conv2dProblem problem = testing::half_nhwc_problem(text, DType::bf16);
     const Inputs in = inputs_of(problem, true);
     const Gradients got = Call(problem, in).run(true, false, false);
     Conv2dProblem plain = problem;
@@ -144,7 +144,7 @@ TEST_F(JointBackwardOnCuda, IsExactOnIntegers) {
 }
 
 TEST_F(JointBackwardOnCuda, BothDirectionsAreCounted) {
-  const Conv2dProblem problem = testing::halves_with_channels_last(kTexts[0], DType::bf16);
+  const Conv2dProblem problem = testing::half_nhwc_problem(kTexts[0], DType::bf16);
   const Call call(problem, inputs_of(problem, false));
   const KernelCounter counter;
   call.run(true, false, false);
@@ -157,11 +157,11 @@ TEST_F(JointBackwardOnCuda, BothDirectionsAreCounted) {
 TEST_F(JointBackwardOnCuda, OthersHaveNone) {
   const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cuda).get(kAlgorithmName);
   EXPECT_EQ(
-      joint_backward_of(algorithm, testing::halves_with_channels_last(
+      joint_backward_of(algorithm, testing::half_nhwc_problem(
                                        "n=1,c=8,h=9,w=9,k=8,r=5,s=5,pad=2,groups=8", DType::bf16)),
       nullptr);
   EXPECT_EQ(joint_backward_of(conv2d_algorithms(DeviceType::cuda).get("implicit_gemm"),
-                              testing::halves_with_channels_last(kTexts[0], DType::bf16)),
+                              testing::half_nhwc_problem(kTexts[0], DType::bf16)),
             nullptr);
 }
 

@@ -26,36 +26,36 @@ TEST(Conv2dLadder, EveryRungNamesAAlgorithmThatTakesTheLaddersProblem) {
 }
 
 // Returns the folders that contain a file whose name ends like "_lesson_cpu.cpp".
-std::set<std::string> rooms_with(const std::string& ending) {
-  std::set<std::string> rooms;
+std::set<std::string> folders_with(const std::string& ending) {
+  std::set<std::string> folders;
   const std::filesystem::path root = CONVSCOPE_SOURCE_DIR "/layers/conv2d";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
     if (!entry.path().filename().string().ends_with(ending)) continue;
-    rooms.insert(std::filesystem::relative(entry.path(), root).begin()->string());
+    folders.insert(std::filesystem::relative(entry.path(), root).begin()->string());
   }
-  return rooms;
+  return folders;
 }
 
-TEST(Conv2dLadder, EveryRoomWithALessonHasALadderAndItsLaddersFileIsThere) {
+TEST(Conv2dLadder, EveryFolderWithALessonHasALadderAndItsLaddersFileIsThere) {
   std::set<std::string> ladders;
   for (const auto& [type, ending] : {std::pair(DeviceType::cpu, "_lesson_cpu.cpp"),
                                      std::pair(DeviceType::cuda, "_lesson_cuda.cu")}) {
     const auto& table = conv2d_ladders(type);
-    for (const std::string& room : rooms_with(ending)) {
-      const Conv2dLadder* ladder = table.find(room);
-      ASSERT_NE(ladder, nullptr) << "no ladder for device " << name_of(type) << " in " << room;
-      EXPECT_EQ(ladder->rungs.front().algorithm, room + "_lesson");
+    for (const std::string& folder : folders_with(ending)) {
+      const Conv2dLadder* ladder = table.find(folder);
+      ASSERT_NE(ladder, nullptr) << "no ladder for device " << name_of(type) << " in " << folder;
+      EXPECT_EQ(ladder->rungs.front().algorithm, folder + "_lesson");
     }
     for (const std::string& name : table.names()) {
       EXPECT_EQ(std::filesystem::path(table.file_of(name)).filename(), name + "_ladder.cpp");
       ladders.insert(name);
     }
   }
-  EXPECT_EQ(ladders, rooms_with("_ladder.cpp"));
+  EXPECT_EQ(ladders, folders_with("_ladder.cpp"));
   EXPECT_GE(ladders.size(), 7u);
 }
 
-TEST(Conv2dLadder, TheReadmeOfTheRoomShowsEveryRungWithItsSentence) {
+TEST(Conv2dLadder, TheReadmeOfTheFolderShowsEveryRungWithItsSentence) {
   for (const DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {
     for (const auto& [name, ladder] : conv2d_ladders(type).entries()) {
       std::ifstream file(cat(CONVSCOPE_SOURCE_DIR "/layers/conv2d/", name, "/README.md"));

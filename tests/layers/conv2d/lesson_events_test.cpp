@@ -98,7 +98,7 @@ TEST(LessonEvents, BlockSparseMultipliesWhatTheListNamesAndImplicitGemmWholeTile
 
 TEST(LessonEvents, IntegersAreMultipliedAsTheTextbookSaysAndEachOutputIsScaledOnce) {
   const auto z =
-      Conv2dProblem::parse("n=2,c=18,h=4,w=4,k=2,r=3,s=3,types=u8:i8:i32:i8,layout=blocked");
+      Conv2dProblem::parse("n=2,c=18,h=4,w=4,k=2,r=3,s=3,types=u8:i8:i32:i8,layout=nchw16c");
   const Recorder recorder = watched("int8_lesson", z, Direction::forward);
   EXPECT_EQ(recorder.products(), 2 * 2 * 4 * 18 * 9);
   EXPECT_EQ(recorder.scalings(), 2 * 2 * 4);  // by the product of the steps of x and w

@@ -145,15 +145,15 @@ TEST_F(SelectionOnCuda, AnEmptyMultiprocessorHelpsNobody) {
 }
 
 // Loading by TMA pays off for large problems, but not for a few pixels with two channels.
-TEST_F(SelectionOnCuda, ChannelsLastAutoTakesTheCopyEngineForLargeProblemsOnly) {
+TEST_F(SelectionOnCuda, NhwcAutoTakesTmaForLargeProblemsOnly) {
   const auto chosen = [](const char* text) {
-    const Conv2dProblem problem = with_channels_last(Conv2dProblem::parse(text));
+    const Conv2dProblem problem = with_nhwc(Conv2dProblem::parse(text));
     return std::string(select_algorithm<Conv2dProblem>("auto", problem, Direction::forward, kCuda,
                                                        WeightUse::often)
                            .algorithm->name);
   };
-  const Conv2dProblem large = with_channels_last(
-      Conv2dProblem::parse("n=128,c=256,h=28,w=28,k=256,r=3,s=3,pad=1,dtype=bf16"));
+  const Conv2dProblem large =
+      with_nhwc(Conv2dProblem::parse("n=128,c=256,h=28,w=28,k=256,r=3,s=3,pad=1,dtype=bf16"));
   if (!support_of(conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma"), large,
                   Direction::forward)
            .yes) {
@@ -168,7 +168,7 @@ TEST_F(SelectionOnCuda, ChannelsLastAutoTakesTheCopyEngineForLargeProblemsOnly) 
     EXPECT_EQ(chosen(text), "implicit_gemm");
     const auto ms = [&](const char* algorithm) {
       return estimated_ms(conv2d_algorithms(DeviceType::cuda).get(algorithm),
-                          with_channels_last(Conv2dProblem::parse(text)), Direction::forward,
+                          with_nhwc(Conv2dProblem::parse(text)), Direction::forward,
                           WeightUse::often);
     };
     EXPECT_GT(ms("implicit_gemm_tma"), 1.2 * ms("implicit_gemm")) << text;

@@ -266,9 +266,9 @@ TEST_F(Measure, AnAlgorithmThatIsGoneIsMeasuredAgain) {
 }
 
 TEST_F(Measure, AFolderThatCannotBeWrittenIsAWarningOnly) {
-  const std::string blocked = folder_ / "file";
-  std::ofstream(blocked) << "not a folder";
-  setenv("CONVSCOPE_CACHE_DIR", (blocked + "/below").c_str(), 1);
+  const std::string plain_file = folder_ / "file";
+  std::ofstream(plain_file) << "not a folder";
+  setenv("CONVSCOPE_CACHE_DIR", (plain_file + "/below").c_str(), 1);
   ::testing::internal::CaptureStderr();
   EXPECT_NE(chosen("measure"), "reference");
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("is not stored on disk"),

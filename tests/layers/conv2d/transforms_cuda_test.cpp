@@ -75,11 +75,11 @@ TEST_F(TransformsOnCuda, TilesAtAllEndsOfWinogradStayF32Grade) {
 // The problems use every compiled tile of the matrix products: more and fewer than 64 rows and
 // columns, sums in one chain and in two, and dw in several parts. Tensor cores truncate sums, while
 // the emulation rounds. If the products with the low fp16 parts were lost, the error would be 1e-3.
-TEST_F(TransformsOnCuda, HalvesOfWinogradStayF32Grade) {
+TEST_F(TransformsOnCuda, Fp16x3WinogradStaysF32Grade) {
   for (const char* text :
        {"n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1", "n=1,c=70,h=12,w=8,k=140,r=3,s=3,pad=1",
         "n=2,c=5,h=41,w=47,k=6,r=3,s=3,pad=1", "n=3,c=9,h=60,w=60,k=130,r=3,s=3,pad=1"}) {
-    expect_f32_grade("winograd_f4x3_halves", text, 3e-6);
+    expect_f32_grade("winograd_f4x3_fp16x3", text, 3e-6);
   }
 }
 

@@ -20,19 +20,19 @@ const Registry<DeformConv2dAlgorithm>& algorithms() {
   return deform_conv2d_algorithms(DeviceType::cuda);
 }
 
-struct Factors {
+struct OperandKind {
   DType dtype;
   MathMode math;
 };
-constexpr Factors kFactors[] = {{DType::f32, MathMode::f32},
-                                {DType::f32, MathMode::tf32},
-                                {DType::f16, MathMode::f32},
-                                {DType::bf16, MathMode::f32}};
+constexpr OperandKind kOperandKinds[] = {{DType::f32, MathMode::f32},
+                                         {DType::f32, MathMode::tf32},
+                                         {DType::f16, MathMode::f32},
+                                         {DType::bf16, MathMode::f32}};
 
-Problem with(const Problem& problem, Factors factors) {
+Problem with(const Problem& problem, OperandKind operand_kind) {
   Problem out = problem;
-  out.dtype = factors.dtype;
-  out.math = factors.math;
+  out.dtype = operand_kind.dtype;
+  out.math = operand_kind.math;
   return out;
 }
 
@@ -63,11 +63,11 @@ TEST_P(DeformOnCuda, EachAlgorithmAgreesWithTheReference) {
   if (is_too_large(problem)) GTEST_SKIP() << "too large for the emulation";
   int turn = 0, checks = 0;
   for (const Direction direction : kDirections) {
-    for (const Factors& factors : kFactors) {
-      const Problem z = with(problem, factors);
+    for (const OperandKind& operand_kind : kOperandKinds) {
+      const Problem z = with(problem, operand_kind);
       ++turn;
       for (int kind = 0; kind < static_cast<int>(matrix::kRoundedTierCount); ++kind) {
-        const bool is_first = &factors == &kFactors[0];
+        const bool is_first = &operand_kind == &kOperandKinds[0];
         const bool in_turn = is_first ? kind % 2 == turn % 2 : kind == turn % 6;
         if (is_emulated() && !in_turn) continue;
         const Tier tier = matrix::kRoundedTiers[kind];
@@ -91,9 +91,9 @@ TEST_P(DeformOnCuda, EachAlgorithmAgreesWithTheReference) {
 TEST_P(DeformOnCuda, GradientsOfWAreAddedUp) {
   const Problem problem = Problem::parse(GetParam());
   if (is_too_large(problem)) GTEST_SKIP() << "too large for the emulation";
-  for (const Factors& factors : kFactors) {
-    if (is_emulated() && factors.math == MathMode::tf32) continue;
-    const Problem z = with(problem, factors);
+  for (const OperandKind& operand_kind : kOperandKinds) {
+    if (is_emulated() && operand_kind.math == MathMode::tf32) continue;
+    const Problem z = with(problem, operand_kind);
     const DeformExpected expected(z, Direction::backward_weight, deform_tensors(z, Tier::bounded),
                                   /*accumulate=*/true);
     for (const auto& [name, algorithm] : algorithms().entries()) {
@@ -118,9 +118,9 @@ class SmallDeformOnCuda : public DeformOnCuda {};
 TEST_P(SmallDeformOnCuda, PlacesOutsideAndNaNAreThoseOfTheReference) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float far[] = {1e30f, -1e30f, 3e9f, -3e9f, kInfinity, -kInfinity, 1e19f, 60000.0f};
-  for (const Factors& factors : kFactors) {
+  for (const OperandKind& operand_kind : kOperandKinds) {
     for (const bool with_nan : {false, true}) {
-      const Problem z = with(Problem::parse(GetParam()), factors);
+      const Problem z = with(Problem::parse(GetParam()), operand_kind);
       DeformConv2dTensors t = as_type(deform_tensors(z, Tier::bounded), DType::f32);
       float* const offset = t.offset.data<float>();
       for (std::int64_t i = 0; i < t.offset.numel(); i += 5) offset[i] = far[i / 5 % 8];
@@ -174,8 +174,8 @@ TEST_P(SmallDeformOnCuda, OutsideOfTheImageIsTheBiasAlone) {
 
 TEST_P(SmallDeformOnCuda, GradientsThatNobodyAsksForChangeNoOther) {
   constexpr Direction kData = Direction::backward_data;
-  for (const Factors& factors : {kFactors[0], kFactors[2]}) {
-    const Problem z = with(Problem::parse(GetParam()), factors);
+  for (const OperandKind& operand_kind : {kOperandKinds[0], kOperandKinds[2]}) {
+    const Problem z = with(Problem::parse(GetParam()), operand_kind);
     const DeformConv2dTensors t = deform_tensors(z, Tier::bounded);
     for (const auto& [name, algorithm] : algorithms().entries()) {
       if (!support_of(algorithm, z, kData).yes) continue;
@@ -202,8 +202,8 @@ TEST_P(SmallDeformOnCuda, GradientsThatNobodyAsksForChangeNoOther) {
 
 // Each replay of a recording must have the bits of a call without a recording.
 TEST_P(SmallDeformOnCuda, EachAlgorithmCanBeRecordedAndReplayed) {
-  for (const Factors& factors : kFactors) {
-    const Problem z = with(Problem::parse(GetParam()), factors);
+  for (const OperandKind& operand_kind : kOperandKinds) {
+    const Problem z = with(Problem::parse(GetParam()), operand_kind);
     for (const auto& [name, algorithm] : algorithms().entries()) {
       for (const Direction direction : kDirections) {
         if (!support_of(algorithm, z, direction).yes) continue;

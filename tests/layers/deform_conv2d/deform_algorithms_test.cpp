@@ -30,7 +30,7 @@ TEST_P(Deform, AgreesWithTheReference) {
 
 TEST_P(Deform, AgreesInBlocks) {
   Problem z = Problem::parse(GetParam());
-  z.layout = ActivationLayout::blocked;
+  z.layout = ActivationLayout::nchw16c;
   for (const auto& [name, algorithm] : deform_conv2d_algorithms(DeviceType::cpu).entries()) {
     for (const Direction direction : kDirections) {
       expect_as_reference(algorithm, z, direction, Tier::offset);
@@ -85,12 +85,12 @@ TEST_P(Deform, HasTheSameBitsWithAnyNumberOfThreads) {
   Problem z = Problem::parse(GetParam());
   for (const auto& [name, algorithm] : deform_conv2d_algorithms(DeviceType::cpu).entries()) {
     if (!algorithm.deterministic) continue;
-    for (z.layout = ActivationLayout::nchw;; z.layout = ActivationLayout::blocked) {
+    for (z.layout = ActivationLayout::nchw;; z.layout = ActivationLayout::nchw16c) {
       for (const Direction direction : kDirections) {
         if (!support_of(algorithm, z, direction).yes) continue;
         expect_same_bits_with_any_threads(algorithm, z, direction);
       }
-      if (z.layout == ActivationLayout::blocked) break;
+      if (z.layout == ActivationLayout::nchw16c) break;
     }
   }
 }

@@ -122,7 +122,7 @@ TEST_F(DeformLayerOnCuda, FitsABatchInThirtySteps) {
 
 // With operands rounded to half precision or TF32, results differ slightly from f32. Weights and
 // gradients stay f32.
-TEST_F(DeformLayerOnCuda, RoundsItsFactorsToThePrecision) {
+TEST_F(DeformLayerOnCuda, RoundsItsOperandsToThePrecision) {
   const Shape input{2, 16, 9, 8};
   const std::vector<LayerSpec> specs{deform("d", 8)};
   const Tensor x = normal(input, DType::f32).to(cuda());

@@ -45,14 +45,14 @@ void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
 // Runs two training steps and an inference: compiled in NCHW16c, compiled in NCHW, and dynamic.
 // `copies` is the expected number of layout conversions in the NCHW16c training step.
 void expect_same_steps(const std::vector<LayerSpec>& specs, int copies) {
-  const auto plain = in_layout(specs, "nchw"), blocked = in_layout(specs, "blocked");
+  const auto plain = in_layout(specs, "nchw"), nchw16c = in_layout(specs, "nchw16c");
   const auto a = StepPlan::make(*plain, kImages, PlanMode::training, nullptr);
-  const auto b = StepPlan::make(*blocked, kImages, PlanMode::training, nullptr);
+  const auto b = StepPlan::make(*nchw16c, kImages, PlanMode::training, nullptr);
   ASSERT_NE(a, nullptr);
   ASSERT_NE(b, nullptr);
   EXPECT_EQ(layouts_of(*a, "d"), "nchw nchw nchw") << a->text();
-  EXPECT_EQ(layouts_of(*b, "d"), "blocked blocked blocked") << b->text();
-  EXPECT_NE(b->text().find("deform_conv2d fused blocked"), std::string::npos) << b->text();
+  EXPECT_EQ(layouts_of(*b, "d"), "nchw16c nchw16c nchw16c") << b->text();
+  EXPECT_NE(b->text().find("deform_conv2d fused nchw16c"), std::string::npos) << b->text();
   EXPECT_EQ(b->conversions(), copies) << b->text();
   const Tensor y = labels(kImages[0]);
   for (std::uint64_t step = 1; step <= 2; ++step) {
@@ -61,19 +61,19 @@ void expect_same_steps(const std::vector<LayerSpec>& specs, int copies) {
     EXPECT_NEAR(b->forward(x, y), loss, 1e-5 * std::abs(loss));
     a->backward();
     b->backward();
-    const auto plain_parameters = plain->parameters(), nchw16c_parameters = blocked->parameters();
+    const auto plain_parameters = plain->parameters(), nchw16c_parameters = nchw16c->parameters();
     for (std::size_t i = 0; i < plain_parameters.size(); ++i) {
       expect_close(plain_parameters[i].variable.grad(), nchw16c_parameters[i].variable.grad(),
                    plain_parameters[i].name);
     }
   }
-  const auto inference = StepPlan::make(*blocked, kImages, PlanMode::inference, nullptr);
+  const auto inference = StepPlan::make(*nchw16c, kImages, PlanMode::inference, nullptr);
   ASSERT_NE(inference, nullptr);
-  EXPECT_EQ(layouts_of(*inference, "d"), "blocked") << inference->text();
+  EXPECT_EQ(layouts_of(*inference, "d"), "nchw16c") << inference->text();
   inference->prepare();
   const NoGrad no_grad;
   const Tensor x = normal(kImages, DType::f32, 3);
-  expect_close(blocked->forward(Variable(x)).value(), inference->infer(x), "logits");
+  expect_close(nchw16c->forward(Variable(x)).value(), inference->infer(x), "logits");
 }
 
 // Four layout conversions: the results of the offset branch become NCHW, and their gradient is
@@ -100,7 +100,7 @@ TEST(DeformLayouts, TheFirstLayerReadsACopyOfTheImages) {
 
 TEST(DeformLayouts, PlanesStayWhereNothingElseIsOffered) {
   const auto expect_planes = [](const Pairs& keys) {
-    const auto model = in_layout(ending({conv("c", 32), deform("d", 32, keys)}), "blocked");
+    const auto model = in_layout(ending({conv("c", 32), deform("d", 32, keys)}), "nchw16c");
     const auto plan = StepPlan::make(*model, kImages, PlanMode::training, nullptr);
     ASSERT_NE(plan, nullptr);
     EXPECT_EQ(layouts_of(*plan, "d"), "nchw nchw nchw") << plan->text();

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "tests/layers/blocked_images.h"
+#include "tests/layers/nchw16c_images.h"
 #include "tests/support/cuda.h"
 
 namespace convscope {
@@ -32,7 +32,7 @@ TEST_F(ConvertLayoutOnCuda, MovesAndAddsAsTheCpu) {
       const Tensor x = images_of(Numbers::ties, shape);
       const Tensor other = images_of(Numbers::normal, shape, 2);
       const auto on = [&](Device device) {
-        const Tensor stored = (accumulate ? blocked(other) : dirty_blocks(shape)).to(device);
+        const Tensor stored = (accumulate ? nchw16c(other) : dirty_nchw16c(shape)).to(device);
         const Tensor back = (accumulate ? other : dirty(shape)).clone().to(device);
         convert_layout(x.to(device), shape, stored, accumulate);
         convert_layout(stored, shape, back, accumulate);
@@ -42,7 +42,7 @@ TEST_F(ConvertLayoutOnCuda, MovesAndAddsAsTheCpu) {
       const auto [stored, back] = on(cuda());
       EXPECT_TRUE(same_numbers(stored, want_stored));
       EXPECT_TRUE(same_numbers(back, want_back));
-      EXPECT_TRUE(has_clean_lanes(stored, shape, kBlocked));
+      EXPECT_TRUE(has_clean_lanes(stored, shape, kNchw16c));
     }
   }
 }

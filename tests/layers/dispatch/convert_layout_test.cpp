@@ -2,7 +2,7 @@
 // convert_layout_test.cpp: converts images between NCHW and NCHW16c, assigned and added.
 #include <gtest/gtest.h>
 
-#include "tests/layers/blocked_images.h"
+#include "tests/layers/nchw16c_images.h"
 
 namespace convscope {
 namespace {
@@ -34,12 +34,12 @@ TEST(ConvertLayout, MovesEachNumberToItsPlaceAndBack) {
     SCOPED_TRACE(shape.str());
     const Tensor x = images_of(Numbers::ties, shape);
     on_every_isa([&] {
-      const Tensor stored = dirty_blocks(shape), back = dirty(shape);
+      const Tensor stored = dirty_nchw16c(shape), back = dirty(shape);
       convert_layout(x, shape, stored);
       each(shape, [&](std::int64_t i, std::int64_t at) {
         ASSERT_EQ(std::memcmp(x.data<float>() + i, stored.data<float>() + at, 4), 0) << i;
       });
-      EXPECT_TRUE(has_clean_lanes(stored, shape, kBlocked));
+      EXPECT_TRUE(has_clean_lanes(stored, shape, kNchw16c));
       convert_layout(stored, shape, back);
       EXPECT_TRUE(same_bits(back, x));
     });
@@ -56,13 +56,13 @@ TEST(ConvertLayout, AddsToWhatIsThere) {
       right.data<float>()[i] = other.data<float>()[i] + x.data<float>()[i];
     }
     on_every_isa([&] {
-      const Tensor stored = dirty_blocks(shape), planes = other.clone();
+      const Tensor stored = dirty_nchw16c(shape), planes = other.clone();
       convert_layout(other, shape, stored);
       convert_layout(x, shape, stored, /*accumulate=*/true);
       each(shape,
            [&](std::int64_t i, std::int64_t at) { ASSERT_EQ(stored.at(at), right.at(i)) << i; });
-      EXPECT_TRUE(has_clean_lanes(stored, shape, kBlocked));
-      convert_layout(blocked(x), shape, planes, /*accumulate=*/true);
+      EXPECT_TRUE(has_clean_lanes(stored, shape, kNchw16c));
+      convert_layout(nchw16c(x), shape, planes, /*accumulate=*/true);
       EXPECT_TRUE(same_bits(planes, right));
     });
   }
@@ -71,9 +71,9 @@ TEST(ConvertLayout, AddsToWhatIsThere) {
 TEST(ConvertLayout, TakesPlanesOfAnotherShape) {
   const Shape shape{2, 17, 3, 2};
   const Tensor x = images_of(Numbers::normal, shape), flat = x.reshape({2, 102});
-  const Tensor stored = dirty_blocks(shape), back = dirty({2, 102});
+  const Tensor stored = dirty_nchw16c(shape), back = dirty({2, 102});
   convert_layout(flat, shape, stored);
-  EXPECT_TRUE(same_bits(stored, blocked(x)));
+  EXPECT_TRUE(same_bits(stored, nchw16c(x)));
   convert_layout(stored, shape, back);
   EXPECT_TRUE(same_bits(back, flat));
 }

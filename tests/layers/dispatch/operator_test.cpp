@@ -280,14 +280,14 @@ TEST(Cost, BytesHaveTheirOwnPeak) {
   EXPECT_NEAR(estimated_ms(cost, DeviceType::cpu, DType::i8), 10 / peak_of_bytes(), 1e-9);
   set_machine_ceilings({});
   Correlation1dProblem problem = integer_problem();
-  EXPECT_EQ(factors_of(problem), DType::i8);
+  EXPECT_EQ(operand_type_of(problem), DType::i8);
   problem.types->x = problem.dtype = DType::f32;
-  EXPECT_EQ(factors_of(problem), DType::i8);
-  EXPECT_EQ(factors_of(kProblem), DType::f32);
+  EXPECT_EQ(operand_type_of(problem), DType::i8);
+  EXPECT_EQ(operand_type_of(kProblem), DType::f32);
   // Equal numbers of cycles take equal times in f32 and in int8, although each peak share is
   // relative to the peak of its type.
-  EXPECT_NEAR(1e4 * peak_of_bytes() / share_beside(1e4 * peak_of_bytes(), 1, 500, DType::i8),
-              peak_of_bytes() * 1e4 / share_beside(1e4, 1, 500), 1e-6);
+  EXPECT_NEAR(1e4 * peak_of_bytes() / share_with_overhead(1e4 * peak_of_bytes(), 1, 500, DType::i8),
+              peak_of_bytes() * 1e4 / share_with_overhead(1e4, 1, 500), 1e-6);
 }
 
 TEST(Cost, APreparationIsPartOfTheTimeOnce) {

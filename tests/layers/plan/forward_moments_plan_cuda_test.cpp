@@ -131,7 +131,7 @@ struct Precision {
 };
 constexpr Precision kPrecisions[] = {{ComputePrecision::bf16, "auto", 0x1p-8, 0},
                                      {ComputePrecision::f16, "auto", 0x1p-11, 0},
-                                     {ComputePrecision::tf32, "blocked", 0x1p-11, 3}};
+                                     {ComputePrecision::tf32, "nchw16c", 0x1p-11, 3}};
 
 // About eight values lie between images and loss, each off by at most one unit of its type.
 // Gradients pass through as many layers again, and a few ReLUs may switch. Running statistics
@@ -159,7 +159,7 @@ TEST_F(ForwardMomentsPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) 
 }
 
 TEST_F(ForwardMomentsPlanOnCuda, OnlyWhereABatchNormTakesTheStatisticsOfTheBatch) {
-  const auto model = build(ComputePrecision::tf32, "blocked");
+  const auto model = build(ComputePrecision::tf32, "nchw16c");
   model->eval();
   EXPECT_EQ(said(planned(*model, PlanMode::inference)->text()), 0);
   model->train(true);
@@ -175,7 +175,7 @@ TEST_F(ForwardMomentsPlanOnCuda, NotWhereSomebodyElseReadsTheImagesToo) {
   context.device = cuda();
   context.precision = ComputePrecision::tf32;
   context.conv_policy = [](const std::string&) -> Conv2dPolicy {
-    return {"implicit_gemm_tma,auto", "auto", "auto", "blocked"};
+    return {"implicit_gemm_tma,auto", "auto", "auto", "nchw16c"};
   };
   auto net = std::make_shared<Sequential>();
   net->add("conv", build_layers({conv("c0", 24)}, kInput, context));
@@ -188,7 +188,7 @@ TEST_F(ForwardMomentsPlanOnCuda, NotWhereSomebodyElseReadsTheImagesToo) {
                                 shape, context));
   const auto plan = planned(*net);
   ASSERT_NE(plan, nullptr);
-  EXPECT_NE(plan->text().find("implicit_gemm_tma channels_last"), std::string::npos);
+  EXPECT_NE(plan->text().find("implicit_gemm_tma nhwc"), std::string::npos);
   EXPECT_EQ(said(plan->text()), 0) << plan->text();
 }
 

@@ -6,7 +6,7 @@
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/conv2d/shared/cuda/reads_f32.h"
 #include "layers/dispatch/kernel_runs.h"
-#include "layers/dispatch/layout/half_factors.h"
+#include "layers/dispatch/layout/half_operands.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
@@ -184,7 +184,7 @@ TEST_F(HalfPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {
   }
 }
 
-TEST_F(HalfPlanOnCuda, ImagesAreHalvesWithTheirChannelsLastBetweenTheEnds) {
+TEST_F(HalfPlanOnCuda, ImagesAreHalfPrecisionNhwcBetweenTheEnds) {
   const auto model = build(resnet(), ComputePrecision::bf16);
   const auto plan = planned(*model);
   // Three layout conversions: the images in the forward pass, and the input of the linear layer in
@@ -193,12 +193,12 @@ TEST_F(HalfPlanOnCuda, ImagesAreHalvesWithTheirChannelsLastBetweenTheEnds) {
   int layers = 0;
   for (const RanKernel& kernel : plan->kernels()) {
     if (kernel.layer.find(".c") == std::string::npos) continue;
-    EXPECT_EQ(kernel.layout, ActivationLayout::channels_last) << kernel.layer;
+    EXPECT_EQ(kernel.layout, ActivationLayout::nhwc) << kernel.layer;
     EXPECT_FALSE(kernel.dynamic);
     ++layers;
   }
   EXPECT_EQ(layers, 11);  // four convolutions; the first one has no dx
-  EXPECT_NE(plan->text().find("copy to channels_last bf16"), std::string::npos) << plan->text();
+  EXPECT_NE(plan->text().find("copy to nhwc bf16"), std::string::npos) << plan->text();
   EXPECT_NE(plan->text().find("copy to nchw"), std::string::npos);
 }
 
@@ -207,7 +207,7 @@ TEST_F(HalfPlanOnCuda, ImagesAreHalvesWithTheirChannelsLastBetweenTheEnds) {
 TEST_F(HalfPlanOnCuda, DepthwiseLayersMakeBothGradientsInOnePass) {
   const auto model = build(mobilenet(), ComputePrecision::bf16);
   const auto plan = planned(*model);
-  const std::string in_one = "conv2d depthwise_channels_last channels_last; dx and dw in one pass";
+  const std::string in_one = "conv2d depthwise_nhwc nhwc; dx and dw in one pass";
   const auto count = [&](const std::string& text) {
     int found = 0;
     for (auto at = text.find(in_one); at != std::string::npos; at = text.find(in_one, at + 1)) {
@@ -220,7 +220,7 @@ TEST_F(HalfPlanOnCuda, DepthwiseLayersMakeBothGradientsInOnePass) {
   run(model, plan.get());
   int depthwise = 0;
   for (const auto& [ran, times] : counter.runs()) {
-    if (ran.kernel != "depthwise_channels_last") continue;
+    if (ran.kernel != "depthwise_nhwc") continue;
     EXPECT_EQ(times, 1) << ran.direction << " of " << ran.problem;
     ++depthwise;
   }
@@ -234,7 +234,7 @@ TEST_F(HalfPlanOnCuda, DepthwiseLayersMakeBothGradientsInOnePass) {
 
 // Dropout and sigmoid have no kernels for fp16/bf16, so the compiled step converts images before
 // and after them.
-TEST_F(HalfPlanOnCuda, WhatKnowsNoHalvesSeesPlanesOfF32) {
+TEST_F(HalfPlanOnCuda, OpsWithoutHalfPrecisionReadF32InNchw) {
   const Network network{
       {conv("c0", 8), layer("sigmoid", "s"), conv("c1", 8), layer("dropout", "d", {{"p", 0.5}})},
       {},
@@ -303,16 +303,16 @@ Network vgg() {
 }
 
 // Each operand is off by at most 2^-11 of itself, and about a dozen products follow each other. The
-// layout option `blocked` forces NHWC, because `auto` would not choose it for such small layers.
+// layout option `nchw16c` forces NHWC, because `auto` would not choose it for such small layers.
 TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
   constexpr double kUnit = 0x1p-11;
   for (const Network& network : {resnet(), vgg()}) {
     for (const Data data : {Data::normal, Data::offset, Data::heavy_tails}) {
-      const auto model = build(network, ComputePrecision::tf32, "blocked");
+      const auto model = build(network, ComputePrecision::tf32, "nchw16c");
       const auto plan = planned(*model);
       ASSERT_NE(plan, nullptr);
       EXPECT_EQ(plan->why_not_recordable(), "") << plan->text();
-      EXPECT_NE(plan->text().find("channels_last"), std::string::npos) << plan->text();
+      EXPECT_NE(plan->text().find("nhwc"), std::string::npos) << plan->text();
       const Result got = run(model, plan.get(), data);
       // The expected result uses an algorithm that also rounds its operands to tf32; `auto` might
       // choose one that does not.
@@ -333,8 +333,8 @@ TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
   }
 }
 
-TEST_F(HalfPlanOnCuda, ImagesOfTf32AreF32WithTheirChannelsLastBetweenTheEnds) {
-  const auto model = build(resnet(), ComputePrecision::tf32, "blocked");
+TEST_F(HalfPlanOnCuda, Tf32ImagesAreF32NhwcBetweenTheEnds) {
+  const auto model = build(resnet(), ComputePrecision::tf32, "nchw16c");
   const auto plan = planned(*model);
   // Three layout conversions: the images in the forward pass, and the input of the linear layer (21
   // channels of one pixel) in both passes.
@@ -342,16 +342,16 @@ TEST_F(HalfPlanOnCuda, ImagesOfTf32AreF32WithTheirChannelsLastBetweenTheEnds) {
   int layers = 0;
   for (const RanKernel& kernel : plan->kernels()) {
     if (kernel.layer.find(".c") == std::string::npos) continue;
-    EXPECT_EQ(kernel.layout, ActivationLayout::channels_last) << kernel.layer;
+    EXPECT_EQ(kernel.layout, ActivationLayout::nhwc) << kernel.layer;
     ++layers;
   }
   EXPECT_EQ(layers, 11);
-  EXPECT_NE(plan->text().find("copy to channels_last"), std::string::npos) << plan->text();
+  EXPECT_NE(plan->text().find("copy to nhwc"), std::string::npos) << plan->text();
   EXPECT_EQ(plan->text().find("bf16"), std::string::npos);
 }
 
 TEST_F(HalfPlanOnCuda, AnInferenceInTf32FoldsBatchNormAndTakesTheResidual) {
-  const auto model = build(resnet(), ComputePrecision::tf32, "blocked");
+  const auto model = build(resnet(), ComputePrecision::tf32, "nchw16c");
   model->eval();
   const auto plan = planned(*model, PlanMode::inference);
   ASSERT_NE(plan, nullptr);
@@ -368,57 +368,57 @@ TEST_F(HalfPlanOnCuda, AnInferenceInTf32FoldsBatchNormAndTakesTheResidual) {
   EXPECT_TRUE(testing::near(got, want, 12 * 0x1p-11 * largest, 0)) << plan->text();
 }
 
-int factors_made = 0;
-decltype(pack_half_factors_kernel.get({})) pack_half_factors = nullptr;
+int operands_made = 0;
+decltype(pack_half_operands_kernel.get({})) pack_half_operands = nullptr;
 
 // An inference in tf32 must compute the same numbers, up to rounding, whether it uses fp16 operands
 // or reads f32.
-TEST_F(HalfPlanOnCuda, AnInferenceInTf32MakesNoHalvesOfWhatIsBetterReadAsF32) {
+TEST_F(HalfPlanOnCuda, Tf32InferenceReadsF32WhereThatIsFaster) {
   const Device cuda = testing::cuda();
-  pack_half_factors = pack_half_factors_kernel.get(cuda);
+  pack_half_operands = pack_half_operands_kernel.get(cuda);
   const auto reads_f32 = conv2d_reads_f32_kernel.get(cuda);
-  pack_half_factors_kernel.add(cuda.type, [](const Tensor& x, void* block) {
-    ++factors_made;
-    pack_half_factors(x, block);
+  pack_half_operands_kernel.add(cuda.type, [](const Tensor& x, void* block) {
+    ++operands_made;
+    pack_half_operands(x, block);
   });
   // Names the algorithm that supports fp16 operands and f32, because `auto` may choose another one
   // for such small images.
-  const auto model = build(resnet(), ComputePrecision::tf32, "blocked", "implicit_gemm_tma,auto");
+  const auto model = build(resnet(), ComputePrecision::tf32, "nchw16c", "implicit_gemm_tma,auto");
   model->eval();
   const Tensor x = images(Data::normal);
   const auto infer = [&] {
     const auto plan = planned(*model, PlanMode::inference);
     plan->prepare();
-    factors_made = 0;
+    operands_made = 0;
     return plan->infer(x).to(Device{});
   };
   const Tensor as_f32 = infer();
-  EXPECT_EQ(factors_made, 0);
+  EXPECT_EQ(operands_made, 0);
   conv2d_reads_f32_kernel.add(cuda.type, [](const Conv2dProblem&, Direction) { return false; });
-  const Tensor as_halves = infer();
-  EXPECT_GT(factors_made, 0);
-  pack_half_factors_kernel.add(cuda.type, pack_half_factors);
+  const Tensor as_half = infer();
+  EXPECT_GT(operands_made, 0);
+  pack_half_operands_kernel.add(cuda.type, pack_half_operands);
   conv2d_reads_f32_kernel.add(cuda.type, reads_f32);
   double largest = 0;
   for (std::int64_t i = 0; i < as_f32.numel(); ++i) {
     largest = std::max(largest, std::abs(as_f32.at(i)));
   }
-  EXPECT_TRUE(testing::near(as_halves, as_f32, 24 * 0x1p-11 * largest, 0));
+  EXPECT_TRUE(testing::near(as_half, as_f32, 24 * 0x1p-11 * largest, 0));
 }
 
 // Layouts are chosen also where no product would read fp16 operands.
-TEST_F(HalfPlanOnCuda, AAlgorithmOfTf32ThatReadsChannelsLastAsF32GetsThem) {
+TEST_F(HalfPlanOnCuda, ATf32AlgorithmThatReadsF32NhwcGetsIt) {
   const auto model = build(vgg(), ComputePrecision::tf32, "auto", "cluster_gemm");
   const auto plan = planned(*model, PlanMode::inference);
   ASSERT_NE(plan, nullptr);
-  EXPECT_NE(plan->text().find("cluster_gemm channels_last"), std::string::npos) << plan->text();
+  EXPECT_NE(plan->text().find("cluster_gemm nhwc"), std::string::npos) << plan->text();
 }
 
 TEST_F(HalfPlanOnCuda, PlanesAreKeptInTf32WhereTheConfigSaysSo) {
   const auto model = build(resnet(), ComputePrecision::tf32, "nchw");
   const auto plan = planned(*model);
   EXPECT_EQ(plan->conversions(), 0) << plan->text();
-  EXPECT_EQ(plan->text().find("channels_last"), std::string::npos) << plan->text();
+  EXPECT_EQ(plan->text().find("nhwc"), std::string::npos) << plan->text();
 }
 
 }  // namespace

@@ -79,10 +79,10 @@ void expect_close(const Tensor& a, const Tensor& b, const std::string& what,
   EXPECT_LE(difference, tolerance * largest) << what;
 }
 
-int blocked_convolutions(const StepPlan& plan) {
+int nchw16c_convolutions(const StepPlan& plan) {
   const std::vector<StepPlan::Line> lines = plan.lines();
   return static_cast<int>(std::ranges::count_if(lines, [](const StepPlan::Line& line) {
-    return line.text.starts_with("conv2d ") && line.text.find(" blocked") != std::string::npos;
+    return line.text.starts_with("conv2d ") && line.text.find(" nchw16c") != std::string::npos;
   }));
 }
 
@@ -90,15 +90,15 @@ int blocked_convolutions(const StepPlan& plan) {
 void expect_same_training(const std::vector<LayerSpec>& specs, const Shape& input, int convolutions,
                           int copies) {
   const auto plain = network(specs, input, "nchw");
-  const auto blocked = network(specs, input, "blocked");
+  const auto nchw16c = network(specs, input, "nchw16c");
   const auto a = StepPlan::make(*plain, input, PlanMode::training, nullptr);
-  const auto b = StepPlan::make(*blocked, input, PlanMode::training, nullptr);
+  const auto b = StepPlan::make(*nchw16c, input, PlanMode::training, nullptr);
   ASSERT_NE(a, nullptr);
   ASSERT_NE(b, nullptr);
   EXPECT_EQ(a->conversions(), 0) << a->text();
-  EXPECT_EQ(blocked_convolutions(*a), 0) << a->text();
+  EXPECT_EQ(nchw16c_convolutions(*a), 0) << a->text();
   EXPECT_EQ(b->conversions(), copies) << b->text();
-  EXPECT_EQ(blocked_convolutions(*b), convolutions) << b->text();
+  EXPECT_EQ(nchw16c_convolutions(*b), convolutions) << b->text();
   for (std::uint64_t step = 0; step < 2; ++step) {
     const Tensor x = images(input, step);
     const double loss = a->forward(x, labels(input[0]));
@@ -106,13 +106,13 @@ void expect_same_training(const std::vector<LayerSpec>& specs, const Shape& inpu
     a->backward();
     b->backward();
     const auto plain_parameters = plain->parameters();
-    const auto nchw16c_parameters = blocked->parameters();
+    const auto nchw16c_parameters = nchw16c->parameters();
     for (std::size_t i = 0; i < plain_parameters.size(); ++i) {
       expect_close(plain_parameters[i].variable.grad(), nchw16c_parameters[i].variable.grad(),
                    plain_parameters[i].name);
     }
     for (std::size_t i = 0; i < plain->buffers().size(); ++i) {
-      expect_close(plain->buffers()[i].tensor, blocked->buffers()[i].tensor,
+      expect_close(plain->buffers()[i].tensor, nchw16c->buffers()[i].tensor,
                    plain->buffers()[i].name);
     }
   }
@@ -121,13 +121,13 @@ void expect_same_training(const std::vector<LayerSpec>& specs, const Shape& inpu
 void expect_same_inference(const std::vector<LayerSpec>& specs, const Shape& input,
                            int convolutions, int copies) {
   const auto plain = network(specs, input, "nchw");
-  const auto blocked = network(specs, input, "blocked");
+  const auto nchw16c = network(specs, input, "nchw16c");
   const auto a = StepPlan::make(*plain, input, PlanMode::inference, nullptr);
-  const auto b = StepPlan::make(*blocked, input, PlanMode::inference, nullptr);
+  const auto b = StepPlan::make(*nchw16c, input, PlanMode::inference, nullptr);
   ASSERT_NE(a, nullptr);
   ASSERT_NE(b, nullptr);
   EXPECT_EQ(b->conversions(), copies) << b->text();
-  EXPECT_EQ(blocked_convolutions(*b), convolutions) << b->text();
+  EXPECT_EQ(nchw16c_convolutions(*b), convolutions) << b->text();
   a->prepare();
   b->prepare();
   for (std::uint64_t step = 0; step < 2; ++step) {
@@ -145,7 +145,7 @@ std::vector<LayerSpec> ending(std::vector<LayerSpec> specs) {
 const Shape kImages{3, 20, 11, 12};  // the second block has 4 channels
 
 // The first convolution can read NCHW images, so the images are not converted.
-TEST(PlanLayouts, ConvolutionsWithPoolsAndCurvesTrainAlikeInBoth) {
+TEST(PlanLayouts, ConvolutionsWithPoolsAndActivationsTrainAlikeInBoth) {
   const std::vector<LayerSpec> specs =
       ending({conv("c1", 24, 3), layer("relu", "r1"),
               layer("max_pool2d", "p1", {{"kernel_size", Ints{3}}, {"stride", Ints{2}}}),
@@ -187,13 +187,13 @@ TEST(PlanLayouts, CopiesStandAroundWhatKnowsOneLayoutOnly) {
 }
 
 // The same with an algorithm that does not support NCHW16c.
-TEST(PlanLayouts, AnAlgorithmWithoutABlockedFormStaysAsItIs) {
+TEST(PlanLayouts, AnAlgorithmWithoutNchw16cStaysAsItIs) {
   const Shape input{2, 16, 9, 9};
   const auto model =
-      network(ending({conv("c1", 16, 3), layer("relu", "r1")}), input, "blocked", "im2col_gemm");
+      network(ending({conv("c1", 16, 3), layer("relu", "r1")}), input, "nchw16c", "im2col_gemm");
   const auto plan = StepPlan::make(*model, input, PlanMode::training, nullptr);
   ASSERT_NE(plan, nullptr);
-  EXPECT_EQ(blocked_convolutions(*plan), 0) << plan->text();
+  EXPECT_EQ(nchw16c_convolutions(*plan), 0) << plan->text();
   EXPECT_EQ(plan->conversions(), 0) << plan->text();
 }
 
@@ -231,12 +231,12 @@ void expect_same_block(const Specs& first, const Specs& body, const Specs& short
                                    network(shortcut, both, layout));
   };
   const auto plain = block("nchw");
-  const auto blocked = block("blocked");
+  const auto nchw16c = block("nchw16c");
   const auto a = StepPlan::make(*plain, kImages, PlanMode::training, nullptr);
-  const auto b = StepPlan::make(*blocked, kImages, PlanMode::training, nullptr);
+  const auto b = StepPlan::make(*nchw16c, kImages, PlanMode::training, nullptr);
   ASSERT_NE(a, nullptr);
   ASSERT_NE(b, nullptr);
-  EXPECT_EQ(blocked_convolutions(*b), convolutions) << b->text();
+  EXPECT_EQ(nchw16c_convolutions(*b), convolutions) << b->text();
   EXPECT_EQ(b->conversions(), copies) << b->text();
   const Tensor x = images(kImages, 1);
   const double loss = a->forward(x, labels(3));
@@ -244,7 +244,7 @@ void expect_same_block(const Specs& first, const Specs& body, const Specs& short
   a->backward();
   b->backward();
   for (std::size_t i = 0; i < plain->parameters().size(); ++i) {
-    expect_close(plain->parameters()[i].variable.grad(), blocked->parameters()[i].variable.grad(),
+    expect_close(plain->parameters()[i].variable.grad(), nchw16c->parameters()[i].variable.grad(),
                  plain->parameters()[i].name);
   }
 }
@@ -308,21 +308,21 @@ void expect_same_network(const char* name, Pairs options) {
   std::string where;
   for (std::uint64_t batch = 1; batch <= 5 && least > 1e-3; ++batch) {
     const auto plain = model(name, options, "nchw");
-    const auto blocked = model(name, options, "blocked");
+    const auto nchw16c = model(name, options, "nchw16c");
     const auto a = StepPlan::make(*plain, input, PlanMode::training, nullptr);
-    const auto b = StepPlan::make(*blocked, input, PlanMode::training, nullptr);
+    const auto b = StepPlan::make(*nchw16c, input, PlanMode::training, nullptr);
     ASSERT_NE(a, nullptr);
     ASSERT_NE(b, nullptr);
-    EXPECT_GE(blocked_convolutions(*b), 20) << b->text();
+    EXPECT_GE(nchw16c_convolutions(*b), 20) << b->text();
     EXPECT_LE(b->conversions(), 2) << b->text();
     const Tensor x = images(input, batch);
     const double loss = a->forward(x, labels(4));
     EXPECT_NEAR(b->forward(x, labels(4)), loss, 1e-4 * std::abs(loss)) << name;
     a->backward();
     b->backward();
-    least = std::min(least, gradient_difference(*plain, *blocked, where));
+    least = std::min(least, gradient_difference(*plain, *nchw16c, where));
     const auto eval_a = StepPlan::make(*plain, input, PlanMode::inference, nullptr);
-    const auto eval_b = StepPlan::make(*blocked, input, PlanMode::inference, nullptr);
+    const auto eval_b = StepPlan::make(*nchw16c, input, PlanMode::inference, nullptr);
     eval_a->prepare();
     eval_b->prepare();
     expect_close(eval_a->infer(x), eval_b->infer(x), name, 1e-3);
@@ -354,7 +354,7 @@ TEST(PlanLayouts, AutoTakesWhatIsCheaperTogether) {
               input, "auto");
   const auto wide = StepPlan::make(*stack, input, PlanMode::inference, nullptr);
   ASSERT_NE(wide, nullptr);
-  EXPECT_EQ(blocked_convolutions(*wide), 3) << wide->text();
+  EXPECT_EQ(nchw16c_convolutions(*wide), 3) << wide->text();
   EXPECT_EQ(wide->conversions(), 0) << wide->text();
 }
 

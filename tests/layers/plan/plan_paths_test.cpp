@@ -48,7 +48,7 @@ std::shared_ptr<Linear> square(LayerContext& context) {
                                   context);
 }
 
-ValueId curve(PlanGraph& graph, ActivationOp::Curve kind, ValueId x) {
+ValueId activation(PlanGraph& graph, ActivationOp::Function kind, ValueId x) {
   return graph.add(std::make_unique<ActivationOp>(kind), {x}, graph.shape(x));
 }
 ValueId sum(PlanGraph& graph, ValueId a, ValueId b) {
@@ -63,7 +63,8 @@ class Twice final : public Module {
   Variable forward(const Variable& x) override { return f_->forward(relu(f_->forward(x))); }
   Shape output_shape(const Shape& input) const override { return input; }
   int describe(PlanGraph& graph, int x) override {
-    return f_->describe(graph, curve(graph, ActivationOp::Curve::relu, f_->describe(graph, x)));
+    return f_->describe(graph,
+                        activation(graph, ActivationOp::Function::relu, f_->describe(graph, x)));
   }
 
  private:
@@ -83,7 +84,7 @@ class Fork final : public Module {
   Shape output_shape(const Shape& input) const override { return input; }
   int describe(PlanGraph& graph, int x) override {
     const ValueId h = f_->describe(graph, x);
-    return sum(graph, curve(graph, ActivationOp::Curve::relu, h), h);
+    return sum(graph, activation(graph, ActivationOp::Function::relu, h), h);
   }
 
  private:
@@ -105,7 +106,7 @@ class Meeting final : public Module {
   int describe(PlanGraph& graph, int x) override {
     const ValueId h = f_->describe(graph, x);
     const ValueId s = sum(graph, h, g_->describe(graph, x));
-    return sum(graph, s, curve(graph, ActivationOp::Curve::tanh, h));
+    return sum(graph, s, activation(graph, ActivationOp::Function::tanh, h));
   }
 
  private:
@@ -273,16 +274,16 @@ TEST(PlanPaths, WhatLayersKeepIsWhatTheStepKeeps) {
 // A layer that only calls a function.
 class Tell final : public Module {
  public:
-  explicit Tell(std::function<void()> whom) : whom_(std::move(whom)) {}
+  explicit Tell(std::function<void()> callback) : callback_(std::move(callback)) {}
   std::string kind() const override { return "tell"; }
   Variable forward(const Variable& x) override {
-    whom_();
+    callback_();
     return x;
   }
   Shape output_shape(const Shape& input) const override { return input; }
 
  private:
-  std::function<void()> whom_;
+  std::function<void()> callback_;
 };
 
 // The first kernels of a recorded step read the loss and the number of correct images of the

@@ -19,28 +19,28 @@ const Registry<SparseConvAlgorithm>& algorithms() {
   return sparse_conv_algorithms(DeviceType::cuda);
 }
 
-struct Factors {
+struct OperandKind {
   DType dtype;
   MathMode math;
 };
-constexpr Factors kFactors[] = {{DType::f32, MathMode::f32},
-                                {DType::f32, MathMode::tf32},
-                                {DType::f16, MathMode::f32},
-                                {DType::bf16, MathMode::f32}};
+constexpr OperandKind kOperandKinds[] = {{DType::f32, MathMode::f32},
+                                         {DType::f32, MathMode::tf32},
+                                         {DType::f16, MathMode::f32},
+                                         {DType::bf16, MathMode::f32}};
 
-Problem with(const Problem& problem, Factors factors) {
+Problem with(const Problem& problem, OperandKind operand_kind) {
   Problem out = problem;
-  out.dtype = factors.dtype;
-  out.math = factors.math;
+  out.dtype = operand_kind.dtype;
+  out.math = operand_kind.math;
   return out;
 }
 
 // Large maps take seconds on the emulation. There the test runs f32 and one of the other types, in
 // turn.
-bool left_out(const Problem& z, const Factors& factors) {
+bool left_out(const Problem& z, const OperandKind& operand_kind) {
   constexpr std::int64_t kLarge = 10000;  // pairs
   if (!is_emulated() || z.map->pairs() < kLarge) return false;
-  const auto at = &factors - kFactors;
+  const auto at = &operand_kind - kOperandKinds;
   return at != 0 && at != 1 + z.k % 3;
 }
 
@@ -86,12 +86,12 @@ class SparseOnCuda : public CudaTest, public ::testing::WithParamInterface<Spars
 TEST_P(SparseOnCuda, EachAlgorithmAgreesWithThePairs) {
   const Problem problem = problem_of(GetParam());
   int checks = 0;
-  for (const Factors& factors : kFactors) {
-    const Problem z = with(problem, factors);
-    if (left_out(z, factors)) continue;
+  for (const OperandKind& operand_kind : kOperandKinds) {
+    const Problem z = with(problem, operand_kind);
+    if (left_out(z, operand_kind)) continue;
     for (const Numbers kind : {Numbers::normal, Numbers::offset, Numbers::tails}) {
       // On the emulation each type sees one kind of numbers.
-      const auto turn = static_cast<std::size_t>(&factors - kFactors) + problem.c;
+      const auto turn = static_cast<std::size_t>(&operand_kind - kOperandKinds) + problem.c;
       if (is_emulated() && static_cast<std::size_t>(kind) != turn % 3) continue;
       const SparseConvTensors tensors = tensors_of(z, kind);
       for (const Direction direction : kDirections) {
@@ -118,11 +118,11 @@ TEST_P(SparseOnCuda, EachAlgorithmAgreesWithThePairs) {
 
 TEST_P(SparseOnCuda, IsExactOnIntegersAndTheSameTwice) {
   const Problem problem = problem_of(GetParam());
-  for (const Factors& factors : kFactors) {
-    if (factors.dtype == DType::bf16 || factors.dtype == DType::f16)
+  for (const OperandKind& operand_kind : kOperandKinds) {
+    if (operand_kind.dtype == DType::bf16 || operand_kind.dtype == DType::f16)
       continue;  // rounded at the end
-    const Problem z = with(problem, factors);
-    if (left_out(z, factors)) continue;
+    const Problem z = with(problem, operand_kind);
+    if (left_out(z, operand_kind)) continue;
     const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
     for (const Direction direction : kDirections) {
       const std::vector<double> expected = from_pairs(z, direction, tensors);
@@ -170,8 +170,8 @@ TEST_P(SparseOnCuda, AddsToWeightGradientsAndNeedsNoBias) {
 // algorithm on lists of pairs reports exactly as many.
 TEST_P(SparseOnCuda, ExecutesWhatCounts) {
   const Problem problem = problem_of(GetParam());
-  for (const Factors& factors : kFactors) {
-    const Problem z = with(problem, factors);
+  for (const OperandKind& operand_kind : kOperandKinds) {
+    const Problem z = with(problem, operand_kind);
     for (const Direction direction : kDirections) {
       for (const auto& [name, algorithm] : algorithms().entries()) {
         if (!support_of(algorithm, z, direction).yes) continue;

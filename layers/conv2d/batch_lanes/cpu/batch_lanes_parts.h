@@ -68,9 +68,9 @@ struct ImagePass {
 // Runs one pass: forward, or backward_data as a pass over dz.
 void run_pass(const ImagePass& z, bool pooled);
 // Packs w, whose element is w[kernel k_step + channel c_step + tap], as [blocks of
-// `kernels`][channels][taps][block]; `turned` rotates the taps by 180 degrees.
+// `kernels`][channels][taps][block]; `rotated` rotates the taps by 180 degrees.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
-                 Index taps, bool turned, float* to);
+                 Index taps, bool rotated, float* to);
 
 // ------------------------------------------------------------------------------------------------
 

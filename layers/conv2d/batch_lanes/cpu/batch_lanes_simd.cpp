@@ -376,16 +376,16 @@ void run_pass(const ImagePass& z, bool pooled) {
 }
 
 // Packs w, whose element is w[kernel k_step + channel c_step + tap], as [blocks of
-// `kernels`][channels][r][s][block]; `turned` rotates the taps by 180 degrees.
+// `kernels`][channels][r][s][block]; `rotated` rotates the taps by 180 degrees.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
-                 Index taps, bool turned, float* to) {
+                 Index taps, bool rotated, float* to) {
   const Blocks blocks(kernels, kKernels);
   for (Index block = 0; block < blocks.blocks; ++block) {
     const float* const from = w + blocks.begin(block) * k_step;
     const Index size = blocks.size(block);
     for (Index c = 0; c < channels; ++c) {
       for (Index tap = 0; tap < taps; ++tap) {
-        const Index at = c * c_step + (turned ? taps - 1 - tap : tap);
+        const Index at = c * c_step + (rotated ? taps - 1 - tap : tap);
         for (Index k = 0; k < size; ++k) *to++ = from[k * k_step + at];
       }
     }

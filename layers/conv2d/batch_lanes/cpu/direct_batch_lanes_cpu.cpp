@@ -242,8 +242,8 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
       plan.z.weight_floats > kMaxWeights && direction != Direction::backward_weight
           ? 6 * static_cast<double>(plan.z.weight_floats)
           : 0;
-  const double share_alone = share_beside(flops, flops / (tiles + copies), 300);
-  const double share_in_all = share_beside(flops, flops / (tiles + copies), 300 + packing);
+  const double share_alone = share_with_overhead(flops, flops / (tiles + copies), 300);
+  const double share_in_all = share_with_overhead(flops, flops / (tiles + copies), 300 + packing);
   return {.flops = flops,
           .bytes = 2 * problem.nominal_bytes(),
           .peak_share = share_in_all,

@@ -18,13 +18,13 @@
 //            describes backward_weight. Taps outside the image are skipped. Taps of one s are
 //            neighbours in the list, so that a tile at a border has few loops. Threads share the
 //            (images, rows, blocks of output channels). NCHW images are copied to NCHW16c and the
-//            result is copied back. The planes of x of a first layer (blocked_y) are read directly.
+//            result is copied back. The planes of x of a first layer (nchw16c_y) are read directly.
 //            Images of one pixel, as in a linear layer, are copied into one row of pixels.
-// Shapes     x [N,C/16,H,W,16] (blocked_y: [N,C,H,W]), w blocks [blocks,rows,columns], b [K], y
+// Shapes     x [N,C/16,H,W,16] (nchw16c_y: [N,C,H,W]), w blocks [blocks,rows,columns], b [K], y
 //            [N,K/16,P,Q,16], f32, any alignment; f32 accumulators
 // Supports   f32 with block-sparse weights; every shape of blocks, stride, dilation and padding;
 //            one group, or groups of whole blocks of 16 channels; kernels up to 1024 taps; images
-//            of fewer than 2^31 elements; layout blocked_y only in forward
+//            of fewer than 2^31 elements; layout nchw16c_y only in forward
 // Cost       FLOPs = 2 N K P Q times the entries of a block of output channels; bytes = the three
 //            tensors; workspace = copies of images where needed, the lists, and for backward_weight
 //            the accumulators; compute-bound when more than about 10 % of the weights are kept
@@ -63,7 +63,7 @@ struct Places {
         x{computed.n, z.c, computed.h * computed.w},
         y{computed.n, z.k, computed.p() * computed.q()} {
     if (!has_one_pixel(z)) return;
-    const bool whole = z.layout == ActivationLayout::blocked;
+    const bool whole = z.layout == ActivationLayout::nchw16c;
     x.row = whole ? round_up(z.c, kChannelBlock) : z.c;
     y.row = whole ? round_up(z.k, kChannelBlock) : z.k;
   }
@@ -396,7 +396,7 @@ void forward(const Conv2dForwardArgs& args) {
   float* const y_blocks =
       places.copies_y ? x_blocks + (places.copies_x ? places.x.floats() : 0) : y;
   if (places.copies_x) {
-    to_blocks(places.x, x, x_blocks);
+    to_nchw16c(places.x, x, x_blocks);
     x = x_blocks;
   }
   // The residual has the layout of y, which differs from the copy, so the residual is added after
@@ -406,7 +406,7 @@ void forward(const Conv2dForwardArgs& args) {
   convolution.set_epilogue(static_cast<const float*>(args.b), later ? Epilogue{} : args.epilogue);
   convolution.run();
   if (!places.copies_y) return;
-  from_blocks(places.y, y_blocks, y);
+  from_nchw16c(places.y, y_blocks, y);
   if (!later) return;
   const FusedEpilogue epilogue(args);
   const Index channels = places.y.row > 0 ? places.y.row : z.k;
@@ -424,9 +424,9 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   if (!places.copies_x) return BlockSparsePass(pass, dy, args.prepared, dx).run();
   auto* const dx_blocks = static_cast<float*>(args.workspace);
   float* const dy_blocks = dx_blocks + places.x.floats();
-  to_blocks(places.y, dy, dy_blocks);
+  to_nchw16c(places.y, dy, dy_blocks);
   BlockSparsePass(pass, dy_blocks, args.prepared, dx_blocks).run();
-  from_blocks(places.x, dx_blocks, dx);
+  from_nchw16c(places.x, dx_blocks, dx);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
@@ -436,8 +436,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   auto* const x_blocks = static_cast<float*>(args.workspace);
   float* const dy_blocks = x_blocks + places.x.floats();
   if (places.copies_x) {
-    to_blocks(places.x, x, x_blocks);
-    to_blocks(places.y, dy, dy_blocks);
+    to_nchw16c(places.x, x, x_blocks);
+    to_nchw16c(places.y, dy, dy_blocks);
     x = x_blocks;
     dy = dy_blocks;
   }
@@ -454,8 +454,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.weight_format.is_dense()) {
     return Conv2dSupport::no("expects block-sparse weights, got dense");
   }
-  if (z.layout == ActivationLayout::blocked_y && direction == Direction::backward_weight) {
-    return Conv2dSupport::no("expects x and dy in one layout for dw, got layout blocked_y");
+  if (z.layout == ActivationLayout::nchw16c_y && direction == Direction::backward_weight) {
+    return Conv2dSupport::no("expects x and dy in one layout for dw, got layout nchw16c_y");
   }
   if (z.r * z.s > kMaxTaps) {
     return Conv2dSupport::no(
@@ -548,7 +548,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const bool for_dw = direction == Direction::backward_weight;
   const double cycles = 2000 + cycles_beside(z, pass, direction, entries) + (for_dw ? lists : 0);
   const Conv2dCost once{
-      .flops = flops, .bytes = bytes, .peak_share = share_beside(flops, share, cycles)};
+      .flops = flops, .bytes = bytes, .peak_share = share_with_overhead(flops, share, cycles)};
   return for_dw ? once : with_preparation(once, lists);
 }
 
@@ -573,8 +573,8 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_sparse_weights = true,
-    .takes_blocked_layout = true,
-    .takes_blocked_y = true,
+    .takes_nchw16c_layout = true,
+    .takes_nchw16c_y = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -29,7 +29,7 @@ struct Images {
 // form one row, so that a tile has many pixels.
 inline bool has_one_pixel(const Conv2dProblem& z) {
   return z.n > 1 && z.h * z.w * z.r * z.s == 1 && z.p() * z.q() == 1 &&
-         z.layout != ActivationLayout::blocked_y;
+         z.layout != ActivationLayout::nchw16c_y;
 }
 // Returns a problem in which one-pixel images are the pixels of rows. A row has at most kSumChain
 // pixels (sum_chain.h).
@@ -65,7 +65,7 @@ void for_each_block(const Images& images, const Copy& copy) {
                });
 }
 
-inline void to_blocks(const Images& images, const float* from, float* blocks) {
+inline void to_nchw16c(const Images& images, const float* from, float* blocks) {
   const BlockCopyKernels& kernels = block_copy_kernels.get();
   for_each_block(images, [&](Index n, Index block, Index channels) {
     const Index c = block * kChannelBlock;
@@ -83,7 +83,7 @@ inline void to_blocks(const Images& images, const float* from, float* blocks) {
 }
 
 // Copies NCHW16c back to `to`. Lanes after the last channel are written if `to` has them.
-inline void from_blocks(const Images& images, const float* blocks, float* to) {
+inline void from_nchw16c(const Images& images, const float* blocks, float* to) {
   const BlockCopyKernels& kernels = block_copy_kernels.get();
   for_each_block(images, [&](Index n, Index block, Index channels) {
     const Index c = block * kChannelBlock;

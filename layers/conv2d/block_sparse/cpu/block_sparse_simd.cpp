@@ -181,7 +181,7 @@ void sum_tile(const SparseTile& tile, const SparsePart& part, const SparseEpilog
     start[v] = epilogue.start == nullptr ? zero() : load(epilogue.start + v * kLanes);
   }
   const bool adds = part.last && epilogue.residual != nullptr;
-  const bool curve = part.last && epilogue.relu;
+  const bool applies_relu = part.last && epilogue.relu;
   const Vec most = broadcast(epilogue.most);
 #pragma GCC unroll 7
   for (int i = 0; i < Rows; ++i) {
@@ -194,7 +194,7 @@ void sum_tile(const SparseTile& tile, const SparsePart& part, const SparseEpilog
         const Index at = j * kBlock + v * kLanes;
         Vec y = sums.at[i][j][v] + (part.first ? start[v] : load(to + at));
         if (adds) y = y + load(residual + at);
-        if (curve) y = bounded_relu(y, most);
+        if (applies_relu) y = bounded_relu(y, most);
         store(to + at, y);
       }
     }

@@ -3,20 +3,20 @@
 //
 // Method     The dw of an entry is a sum over pixels: 16 channels of dy, a vector, times one value
 //            of x. A strip (some rows of an image) stays in the caches over all entries. A tile has
-//            up to 16 entries of one tap (shared/blocked_weight_tiles_simd.cpp). Each entry has an
+//            up to 16 entries of one tap (shared/nchw16c_weight_tiles_simd.cpp). Each entry has an
 //            accumulator vector over the pixels whose tap is inside the image. A thread computes a
 //            range of the entries and loops over all images. At the end the accumulated sums are
 //            copied to the stored blocks.
 // Numerics   A chain of kSumChain pixels is added to an entry's `sums`; after kSumChain chains
 //            `sums` is added to the entry's `totals` (framework/simd/sum_chain.h).
-// Read next  block_sparse_cpu.cpp; blocked_weights.cpp, the dense version
+// Read next  block_sparse_cpu.cpp; nchw16c_weights.cpp, the dense version
 #include "layers/conv2d/block_sparse/cpu/block_sparse_weights.h"
 
 #include <array>
 
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/block_sparse/cpu/block_sparse_index.h"
-#include "layers/conv2d/shared/blocked_tiles.h"
+#include "layers/conv2d/shared/nchw16c_tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
 
 namespace convscope::block_sparse {
@@ -67,7 +67,7 @@ class Sums {
   Sums(const BlockSparseTiling& pass, const Memory& memory, const float* x, const float* dy)
       : pass_(pass),
         z_(pass.z),
-        kernels_(blocked_kernels.get()),
+        kernels_(nchw16c_kernels.get()),
         index_(memory.index),
         x_(x),
         dy_(dy),
@@ -132,8 +132,8 @@ class Sums {
     row = std::max(row, rows.first);
     row_end = std::min(row_end, rows.end);
     if (row >= row_end || columns.first >= columns.end) return;
-    std::array<BlockedWeightRow, kEntriesAtOnce> list;
-    BlockedWeightTile tile;
+    std::array<Nchw16cWeightRow, kEntriesAtOnce> list;
+    Nchw16cWeightTile tile;
     tile.row = list.data();
     tile.rows = row_end - row;
     tile.columns = columns.end - columns.first;
@@ -156,7 +156,7 @@ class Sums {
       }
       tile.channels = static_cast<int>(to - from);
       for (int lane = 0; lane < kChannelBlock; lane += vectors * kernels_.lanes) {
-        BlockedWeightTile lanes = tile;
+        Nchw16cWeightTile lanes = tile;
         lanes.beside += lane;
         lanes.sums = sums_ + from * kChannelBlock + lane;
         kernels_.weight_tile(lanes, vectors * kernels_.lanes);
@@ -166,7 +166,7 @@ class Sums {
 
   const BlockSparseTiling& pass_;
   const Conv2dProblem& z_;
-  const BlockedKernels kernels_;
+  const Nchw16cKernels kernels_;
   const Index16 index_;
   const float* const x_;
   const float* const dy_;

@@ -265,12 +265,13 @@ __device__ inline Source<Taps> source_at(const SparseData& z, int pixel, int end
 
 // The left operands of a warp: 16 pixels and 16 channels of dy in each tile.
 template <int kTiles>
-struct Factors {
+struct Operands {
   float high[kTiles][2][4], low[kTiles][2][4];
 };
 template <int kTiles, class Taps>
-__device__ inline void load_factors(const float* dy, int area, int rows,
-                                    const Source<Taps> (&pixels)[kTiles][2], Factors<kTiles>& out) {
+__device__ inline void load_operands(const float* dy, int area, int rows,
+                                     const Source<Taps> (&pixels)[kTiles][2],
+                                     Operands<kTiles>& out) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int k = 0; k < kRows / 4; ++k) {
@@ -307,7 +308,7 @@ __device__ inline Chunk chunk_at(const Pieces16& lists, int chunk) {
 
 // Adds the 16-term sum of each entry of a chunk and each pixel to dx in shared memory.
 template <int kTiles, bool kTf32, class Taps>
-__device__ inline void add_chunk(const Chunk& chunk, const Factors<kTiles>& dy,
+__device__ inline void add_chunk(const Chunk& chunk, const Operands<kTiles>& dy,
                                  const Source<Taps> (&pixels)[kTiles][2]) {
   const auto bit_of_entry = [](const Entry& entry) -> Taps {
     const int tap = entry.tap & (kFence - 1);
@@ -372,8 +373,8 @@ __global__ __launch_bounds__(kMaxThreads,
     for (int list = 0; list < z.lists_count; ++list) {
       const Piece at = z.lists.pieces[list * z.per_list + piece];
       if (at.begin == at.end) continue;
-      Factors<kTiles> dy;
-      load_factors(z.dy + static_cast<std::int64_t>(list) * kRows * area, area,
+      Operands<kTiles> dy;
+      load_operands(z.dy + static_cast<std::int64_t>(list) * kRows * area, area,
                    z.at.channels - list * kRows, pixels, dy);
       Chunk next = chunk_at(z.lists, at.begin);
       for (int chunk = at.begin; chunk < at.end; ++chunk) {

@@ -14,7 +14,7 @@
 //            although the products of one image take less than one.
 // Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp] fp16/bf16 or f32 (tf32), 16-byte aligned; w
 //            [K,C,R,S], b [K] f32; f32 accumulators
-// Supports   layout channels_last with fp16/bf16, or f32 with precision tf32; weights of f32; one
+// Supports   layout nhwc with fp16/bf16, or f32 with precision tf32; weights of f32; one
 //            group; kernels of at most 49 taps; strides of dx up to 4; sm_90 (clusters)
 // Cost       FLOPs = 2 N K P Q C R S; bytes = x, y, w; no workspace. A block waits about 1.2 us for
 //            its first bytes, a cluster 0.8 us for its reduction; the products of small layers add
@@ -99,7 +99,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   const bool tf32 = z.dtype == DType::f32 && z.math == MathMode::tf32;
   const OperandTypes types{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
-  if (z.layout != ActivationLayout::channels_last || (!is_half(z.dtype) && !tf32) ||
+  if (z.layout != ActivationLayout::nhwc || (!is_half(z.dtype) && !tf32) ||
       z.operand_types() != types) {
     return Conv2dSupport::no(cat("expects fp16/bf16, or f32 with precision tf32, in NHWC and f32 ",
                                  "weights, got ", z.operand_types().text(), " with layout ",
@@ -172,7 +172,7 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,
-    .takes_channels_last = true,
+    .takes_nhwc = true,
     .forward = forward,
     .backward_data = backward_data,
 };

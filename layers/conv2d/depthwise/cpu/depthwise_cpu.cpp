@@ -21,8 +21,8 @@
 //            prefetched in software, because the hardware's prefetcher stops at a page, and does
 //            not predict that backward_weight's next plane is C planes further. Threads share
 //            planes, or in backward_weight output channels and slices of N. NCHW16c images
-//            (`layout=blocked`) have separate kernels with 16 channels in the lanes:
-//            depthwise_blocked.cpp.
+//            (`layout=nchw16c`) have separate kernels with 16 channels in the lanes:
+//            depthwise_nchw16c.cpp.
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; f32 accumulators.
 //            NCHW16c: x [N,C/16,H,W,16], y [N,K/16,P,Q,16], w packed to [K/16,R,S,16]
 // Supports   f32 with C/G = 1; any kernel, stride, dilation, padding and multiplier M. Unrolled:
@@ -45,13 +45,13 @@
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis); P. Zhang, E. Lo, B. Lu: High
 //            Performance Depthwise and Pointwise Convolutions on Mobile Devices, AAAI 2020
 // Read next  reference_cpu.cpp; depthwise_forward_simd.cpp and depthwise_backward_simd.cpp;
-//            depthwise_blocked.cpp
+//            depthwise_nchw16c.cpp
 #include <algorithm>
 
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/depthwise/cpu/depthwise_blocked.h"
+#include "layers/conv2d/depthwise/cpu/depthwise_nchw16c.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/epilogue.h"
 #include "layers/dispatch/limits/workspace_limit.h"
@@ -84,7 +84,7 @@ constexpr Index kSlices = 16;
 constexpr double kChunkFlops = 2e5;  // a few microseconds of one core
 constexpr Index kPlanesAtOnce = 8;   // while they are in L1 or L2, before the epilogue
 
-bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
+bool is_nchw16c(const Conv2dProblem& z) { return z.layout == ActivationLayout::nchw16c; }
 
 // Returns the number of planes that a thread takes at a time.
 Index grain_of(const Conv2dProblem& z) {
@@ -103,7 +103,7 @@ void for_runs(Index begin, Index end, Index channels, Body body) {
 }
 
 void forward(const Conv2dForwardArgs& args) {
-  if (is_blocked(args.problem)) return depthwise_blocked_pass::forward(args);
+  if (is_nchw16c(args.problem)) return depthwise_nchw16c_pass::forward(args);
   const Conv2dProblem& z = args.problem;
   const DepthwiseMap map = depthwise_map(z);
   const auto planes = depthwise_forward.get().planes;
@@ -130,7 +130,7 @@ void forward(const Conv2dForwardArgs& args) {
 }
 
 // Returns the convolution from dy to dx for stride 1, with the kernel rotated by 180 degrees.
-DepthwiseMap turned(const DepthwiseMap& z) {
+DepthwiseMap rotated(const DepthwiseMap& z) {
   DepthwiseMap back = z;
   back.h = z.p;
   back.w = z.q;
@@ -138,15 +138,15 @@ DepthwiseMap turned(const DepthwiseMap& z) {
   back.q = z.w;
   back.pad_top = (z.r - 1) * z.dilation_h - z.pad_top;
   back.pad_left = (z.s - 1) * z.dilation_w - z.pad_left;
-  back.turned = true;
+  back.rotated = true;
   return back;
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (is_blocked(args.problem)) return depthwise_blocked_pass::backward_data(args);
+  if (is_nchw16c(args.problem)) return depthwise_nchw16c_pass::backward_data(args);
   const Conv2dProblem& z = args.problem;
   const DepthwiseMap map = depthwise_map(z);
-  const DepthwiseMap back = turned(map);
+  const DepthwiseMap back = rotated(map);
   const bool as_forward = z.stride_h == 1 && z.stride_w == 1;
   const auto* const dy = static_cast<const float*>(args.dy);
   const auto* const w = static_cast<const float*>(args.w);
@@ -181,7 +181,7 @@ Index slices_of(const Conv2dProblem& z) {
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  if (is_blocked(args.problem)) return depthwise_blocked_pass::backward_weight(args);
+  if (is_nchw16c(args.problem)) return depthwise_nchw16c_pass::backward_weight(args);
   const Conv2dProblem& z = args.problem;
   const DepthwiseMap map = depthwise_map(z);
   const auto weight = depthwise_backward.get().weight;
@@ -222,7 +222,7 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
     return Conv2dSupport::no(cat("expects one input channel for each group, got ",
                                  problem.c_per_group(), " in each of ", problem.groups));
   }
-  if (is_blocked(problem)) return depthwise_blocked_pass::supports(problem);
+  if (is_nchw16c(problem)) return depthwise_nchw16c_pass::supports(problem);
   return {};
 }
 
@@ -233,7 +233,7 @@ bool unrolled(const Conv2dProblem& z) {
 
 // A call has a fixed cost of about 100 FMAs. It computes one plane, or many without a multiplier.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
-  if (is_blocked(problem)) return depthwise_blocked_pass::cost(problem, direction);
+  if (is_nchw16c(problem)) return depthwise_nchw16c_pass::cost(problem, direction);
   const double calls = direction == Direction::backward_weight
                            ? 2.0 * static_cast<double>(problem.k)
                        : problem.k_per_group() > 1 ? static_cast<double>(problem.n * problem.k)
@@ -242,18 +242,18 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double plain = problem.stride_w > 1 ? 0.03 : 0.1;
   return {.flops = flops,
           .bytes = problem.nominal_bytes(),
-          .peak_share = share_beside(flops, unrolled(problem) ? 0.65 : plain, calls * 100)};
+          .peak_share = share_with_overhead(flops, unrolled(problem) ? 0.65 : plain, calls * 100)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  if (is_blocked(z)) return depthwise_blocked_pass::workspace_bytes(z, direction);
+  if (is_nchw16c(z)) return depthwise_nchw16c_pass::workspace_bytes(z, direction);
   if (direction != Direction::backward_weight) return 0;
   return static_cast<std::size_t>(slices_of(z) * z.k * z.r * z.s) * sizeof(float);
 }
 
 // NCHW kernels read w without preparation.
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
-  return is_blocked(z) ? depthwise_blocked_pass::prepared_bytes(z, direction) : 0;
+  return is_nchw16c(z) ? depthwise_nchw16c_pass::prepared_bytes(z, direction) : 0;
 }
 
 const Conv2dAlgorithm kAlgorithm{
@@ -265,11 +265,11 @@ const Conv2dAlgorithm kAlgorithm{
     .cost = cost,
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
-    .prepare_weights = depthwise_blocked_pass::prepare_weights,
+    .prepare_weights = depthwise_nchw16c_pass::prepare_weights,
     .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
-    .takes_blocked_layout = true,
+    .takes_nchw16c_layout = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -96,7 +96,7 @@ void forward_band(const DepthwiseMap& z, const float* x, const float* w, const f
         typename Kind::V taps[R * S];
         const float* const kernel = w + plane * R * S;
 #pragma GCC unroll 64
-        for (int i = 0; i < R * S; ++i) taps[i] = L::set(kernel[z.turned ? R * S - 1 - i : i]);
+        for (int i = 0; i < R * S; ++i) taps[i] = L::set(kernel[z.rotated ? R * S - 1 - i : i]);
         const float start = b == nullptr ? 0.0f : b[plane];
         const auto rows = [&](auto height, Index p) __attribute__((always_inline)) {
           constexpr int kHeight = decltype(height)::kRows;
@@ -156,7 +156,7 @@ void row_plain(const DepthwiseMap& z, const float* x, const float* w, Index p, I
       const Index begin = left >= 0 ? first : most(first, ceil_div(-left, z.stride_w));
       const Index stop = left >= z.w ? 0 : least(end, (z.w - 1 - left) / z.stride_w + 1);
       const Index at = r * z.s + s;
-      const float tap = w[z.turned ? z.r * z.s - 1 - at : at];
+      const float tap = w[z.rotated ? z.r * z.s - 1 - at : at];
       const float* const from = x + h * z.w + left;
       if (z.stride_w == 1) {
         for (Index q = begin; q < stop; ++q) chain[q - first] += tap * from[q];

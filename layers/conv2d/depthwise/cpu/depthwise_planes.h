@@ -16,7 +16,7 @@ struct DepthwiseMap {
   std::int64_t h = 0, w = 0, r = 0, s = 0, p = 0, q = 0;
   std::int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   std::int64_t pad_top = 0, pad_left = 0;
-  bool turned = false;  // taps in reverse order: the kernel rotated by 180 degrees
+  bool rotated = false;  // taps in reverse order: the kernel rotated by 180 degrees
 };
 
 struct Conv2dProblem;
@@ -31,7 +31,7 @@ struct DepthwiseForward {
 struct DepthwiseBackward {
   // Computes dx[H,W], the transposed convolution of dy[P,Q] with w[R,S], for `planes` consecutive
   // planes. dx is added to when `accumulate`, else assigned. Used for strides above 1; dx of stride
-  // 1 is computed by `planes` with `turned`.
+  // 1 is computed by `planes` with `rotated`.
   void (*data)(const DepthwiseMap& map, const float* dy, const float* w, bool accumulate,
                std::int64_t planes, float* dx) = nullptr;
   // Adds to sums[R,S] the correlation of `planes` planes of x with the same number of planes of dy.

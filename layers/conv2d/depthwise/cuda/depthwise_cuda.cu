@@ -59,7 +59,7 @@ bool fits_tiles(const Conv2dProblem& z, Direction direction) {
   const PlaneMap map = plane_map(z);
   const bool back = direction == Direction::backward_data;
   if (back && z.stride_h == 2) return z.w * 24 * 4 < 160 * 1024;
-  return forward_tiling(back ? turned(map) : map, 7, 0, true, z.c, 1).planes > 0;
+  return forward_tiling(back ? rotated(map) : map, 7, 0, true, z.c, 1).planes > 0;
 }
 
 }  // namespace depthwise

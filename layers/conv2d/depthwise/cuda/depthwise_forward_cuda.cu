@@ -61,7 +61,7 @@ struct ForwardWork {
 
 constexpr int blocks_wanted(int size) { return size == 3 ? 8 : size == 5 ? 5 : 4; }
 
-template <class T, int kSize, int kStride, int kUnit, bool kTurned>
+template <class T, int kSize, int kStride, int kUnit, bool kRotated>
 __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize))
     depthwise_forward_kernel(const __grid_constant__ ForwardWork<T> work) {
   constexpr bool kAligned = kUnit > 0;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
     const int channel = job.channel + item.plane;
     const T* const w = work.w + channel * kTaps;
 #pragma unroll
-    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[kTurned ? kTaps - 1 - i : i]);
+    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[kRotated ? kTaps - 1 - i : i]);
     if (work.b != nullptr) bias = to_float(work.b[channel]);
   }
   if constexpr (kAligned) {
@@ -164,16 +164,16 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
 
 // ---- launchers ---------------------------------------------------------------------------------
 
-template <class T, int kSize, int kStride, int kUnit, bool kTurned>
+template <class T, int kSize, int kStride, int kUnit, bool kRotated>
 void launch_forward(const ForwardWork<T>& work) {
   const DepthwiseTiling& t = work.tiling;
   const int numbers = t.tile_floats() + (work.store_unit > 0 ? 0 : t.staged_floats());
-  launch(depthwise_forward_kernel<T, kSize, kStride, kUnit, kTurned>,
+  launch(depthwise_forward_kernel<T, kSize, kStride, kUnit, kRotated>,
          shape_of(t, work.images, work.channels, static_cast<std::size_t>(numbers) * sizeof(T)),
          work);
 }
 
-template <class T, bool kTurned>
+template <class T, bool kRotated>
 void forward_planes(ForwardWork<T> work, const PlaneMap& map) {
   int unit = source_unit(map);
   if (!is_aligned(work.x, unit)) unit = 0;
@@ -184,9 +184,9 @@ void forward_planes(ForwardWork<T> work, const PlaneMap& map) {
   if (map.stride == 1) unit = work.store_unit = std::min(unit, work.store_unit);
   work.tiling = forward_tiling(map, rows_of(map.stride), unit, /*staged=*/work.store_unit == 0,
                                work.channels, tiles_to_fill_device(work.images));
-  for_size_stride_unit<kTurned ? 1 : 2>(
+  for_size_stride_unit<kRotated ? 1 : 2>(
       map.size, map.stride, unit, [&](auto size, auto stride, auto unit_of_rows) {
-        launch_forward<T, size(), stride(), unit_of_rows(), kTurned>(work);
+        launch_forward<T, size(), stride(), unit_of_rows(), kRotated>(work);
       });
 }
 
@@ -217,7 +217,7 @@ void backward_data_as_forward(const Conv2dBackwardDataArgs& args) {
                              .x = static_cast<const T*>(args.dy),
                              .w = static_cast<const T*>(args.w),
                              .y = static_cast<T*>(args.dx)},
-                            turned(plane_map(z)));
+                            rotated(plane_map(z)));
   });
 }
 

@@ -85,7 +85,7 @@ __device__ inline void stage_taps(const LargeWork& work, int first_channel, floa
                int place = columns.by_tap_step.divide(s);
                const int i_row = rows.line_of_tap[r - row * rows.tap_step];
                const int i_column = columns.line_of_tap[s - place * columns.tap_step];
-               if (rows.turned) {
+               if (rows.rotated) {
                  row = rows.lines[i_row].taps - 1 - row;
                  place = columns.lines[i_column].taps - 1 - place;
                }

@@ -37,7 +37,7 @@ struct Axis {
   static constexpr int kMaxStride = 3;
   int count = 1;
   int source_step = 1, tap_step = 1, out_step = 1;
-  bool turned = false;  // whether taps are in reverse order
+  bool rotated = false;  // whether taps are in reverse order
   Line lines[kMaxStride] = {};
   // The class of a source element and of a tap, indexed by the remainder.
   int line_of_source[kMaxStride] = {}, line_of_tap[kMaxStride] = {};
@@ -84,7 +84,7 @@ constexpr Axis make_axis(Direction direction, int in, int out, int taps, int str
   }
   axis.source_step = direction == Direction::backward_data ? 1 : stride;
   axis.tap_step = direction == Direction::backward_weight ? 1 : stride;
-  axis.turned = direction == Direction::backward_data;
+  axis.rotated = direction == Direction::backward_data;
   axis.by_source_step = FastDivisor(axis.source_step);
   axis.by_tap_step = FastDivisor(axis.tap_step);
   axis.out_step = direction == Direction::forward ? 1 : stride;

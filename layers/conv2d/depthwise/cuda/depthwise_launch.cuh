@@ -32,7 +32,7 @@ inline PlaneMap plane_map(const Conv2dProblem& z) {
 }
 
 // Returns the map from dy to dx for stride 1, with the rotated kernel.
-inline PlaneMap turned(const PlaneMap& map) {
+inline PlaneMap rotated(const PlaneMap& map) {
   return {.h = map.p,
           .w = map.q,
           .p = map.h,

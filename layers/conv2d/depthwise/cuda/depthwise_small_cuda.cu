@@ -81,7 +81,7 @@ __device__ inline void load_row(const T* row, bool inside, float (&v)[kSide]) {
   }
 }
 
-template <class T, int kSide, int kSize, int kStride, bool kTurned>
+template <class T, int kSide, int kSize, int kStride, bool kRotated>
 __global__ void __launch_bounds__(kThreads)
     depthwise_small_kernel(const __grid_constant__ SmallWork<T> work) {
   constexpr int kOut = (kSide - 1) / kStride + 1;  // rows and columns of y
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::uint32_t channel = (first + plane) % work.channels;
     const T* const w = work.w + channel * kTaps;
 #pragma unroll
-    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[kTurned ? kTaps - 1 - i : i]);
+    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[kRotated ? kTaps - 1 - i : i]);
     if (work.b != nullptr) bias = to_float(work.b[channel]);
   }
   async_copy_wait<0>();
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- launchers ---------------------------------------------------------------------------------
 
-template <class T, int kSide, int kSize, int kStride, bool kTurned>
+template <class T, int kSide, int kSize, int kStride, bool kRotated>
 void launch_small(const SmallWork<T>& work) {
   constexpr int kOut = (kSide - 1) / kStride + 1;
   constexpr int kPlanes = kThreads / strips_of<T, kOut>();
@@ -200,22 +200,23 @@ void launch_small(const SmallWork<T>& work) {
                     .block = dim3(kThreads),
                     .shared_bytes = kPlanes * (kSide * kSide + kOut * kOut) * sizeof(T)};
   shape.overlaps_previous = true;
-  launch(depthwise_small_kernel<T, kSide, kSize, kStride, kTurned>, shape, work);
+  launch(depthwise_small_kernel<T, kSide, kSize, kStride, kRotated>, shape, work);
 }
 
-template <class T, int kSide, int kStride, bool kTurned>
+template <class T, int kSide, int kStride, bool kRotated>
 void launch_size(const SmallWork<T>& work, std::int64_t size) {
-  size == 3   ? launch_small<T, kSide, 3, kStride, kTurned>(work)
-  : size == 5 ? launch_small<T, kSide, 5, kStride, kTurned>(work)
-              : launch_small<T, kSide, 7, kStride, kTurned>(work);
+  size == 3   ? launch_small<T, kSide, 3, kStride, kRotated>(work)
+  : size == 5 ? launch_small<T, kSide, 5, kStride, kRotated>(work)
+              : launch_small<T, kSide, 7, kStride, kRotated>(work);
 }
 
-template <class T, bool kTurned>
+template <class T, bool kRotated>
 void small_planes(const SmallWork<T>& work, const Conv2dProblem& z) {
-  if constexpr (!kTurned) {
+  if constexpr (!kRotated) {
     if (z.stride_h == 2) return launch_size<T, 14, 2, false>(work, z.r);
   }
-  z.h == 14 ? launch_size<T, 14, 1, kTurned>(work, z.r) : launch_size<T, 7, 1, kTurned>(work, z.r);
+  z.h == 14 ? launch_size<T, 14, 1, kRotated>(work, z.r)
+            : launch_size<T, 7, 1, kRotated>(work, z.r);
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ __device__ inline void stage_taps(const SplitWork<T>& work, const T* w, float* t
     int place = t.columns.by_tap_step.divide(s);
     const int row_line = t.rows.line_of_tap[r - row * t.rows.tap_step];
     const int column_line = t.columns.line_of_tap[s - place * t.columns.tap_step];
-    if (t.rows.turned) {
+    if (t.rows.rotated) {
       row = t.rows.lines[row_line].taps - 1 - row;
       place = t.columns.lines[column_line].taps - 1 - place;
     }

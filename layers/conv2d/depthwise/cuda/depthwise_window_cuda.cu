@@ -68,7 +68,7 @@ __device__ inline WindowPlace window_place(const WindowWork<T>& work, int at) {
           .group = at - above * work.by_groups.d};
 }
 
-template <class T, int kSize, int kStride, int kColumns, int kRows, bool kTurned>
+template <class T, int kSize, int kStride, int kColumns, int kRows, bool kRotated>
 __global__ void __launch_bounds__(kWindowThreads)
     depthwise_window_kernel(const __grid_constant__ WindowWork<T> work) {
   using Read = Window<kSize, kStride, kColumns, kRows>;
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kWindowThreads)
   const auto load_taps = [&] {
 #pragma unroll
     for (int i = 0; i < kTaps; ++i) {
-      taps[i] = to_float(work.taps[at.channel * kTaps + (kTurned ? kTaps - 1 - i : i)]);
+      taps[i] = to_float(work.taps[at.channel * kTaps + (kRotated ? kTaps - 1 - i : i)]);
     }
   };
   if (kTaps <= 25) load_taps();
@@ -244,14 +244,14 @@ WindowShape window_shape(const PlaneMap& map, std::int64_t planes) {
   return {.columns = columns, .rows = many && (sizeof(T) == 2 || columns == 2) ? 2 : 1};
 }
 
-template <class T, bool kTurned>
+template <class T, bool kRotated>
 void launch_window(const PlaneMap& map, std::int64_t planes, const WindowWork<T>& tensors) {
   const WindowShape shape = window_shape<T>(map, planes);
   const auto start = [&](auto size, auto stride, auto columns, auto rows) {
     WindowWork<T> work = window_work<T>(map, planes, tensors.channels, rows(), columns());
     work.x = tensors.x, work.taps = tensors.taps, work.b = tensors.b, work.y = tensors.y;
     work.residual = tensors.residual, work.relu = tensors.relu;
-    launch(depthwise_window_kernel<T, size(), stride(), columns(), rows(), kTurned>,
+    launch(depthwise_window_kernel<T, size(), stride(), columns(), rows(), kRotated>,
            shape_of_threads(work.threads), work);
   };
   const std::integral_constant<int, 1> one;
@@ -266,7 +266,7 @@ void launch_window(const PlaneMap& map, std::int64_t planes, const WindowWork<T>
     shape.columns == 2 ? start(size, stride, two, one) : start(size, stride, four, one);
   };
   const auto with_size = [&](auto size) {
-    if constexpr (!kTurned) {
+    if constexpr (!kRotated) {
       if (map.stride == 2) return with_stride(size, two);
     }
     with_stride(size, one);
@@ -296,7 +296,7 @@ bool fits_window(const Conv2dProblem& z, Direction direction, const void* source
            is_few(planes * ceil_div(map.h, 2) * (map.w / columns), map.size);
   }
   if (!is_whole(source)) return false;
-  return fits_window_of(direction == Direction::forward ? map : turned(map), planes);
+  return fits_window_of(direction == Direction::forward ? map : rotated(map), planes);
 }
 
 void forward_by_window(const Conv2dForwardArgs& args) {
@@ -323,7 +323,7 @@ void backward_data_by_window(const Conv2dBackwardDataArgs& args) {
                                 .x = static_cast<const T*>(args.dy),
                                 .taps = static_cast<const T*>(args.w),
                                 .y = static_cast<T*>(args.dx)};
-    if (map.stride == 1) return launch_window<T, true>(turned(map), z.n * z.c, tensors);
+    if (map.stride == 1) return launch_window<T, true>(rotated(map), z.n * z.c, tensors);
     const PlaneMap back{.h = map.p, .w = map.q, .p = map.h, .q = map.w, .size = map.size};
     const int columns = unit_of_rows(map.w);
     WindowWork<T> work = window_work<T>(back, z.n * z.c, z.c, 2, columns);

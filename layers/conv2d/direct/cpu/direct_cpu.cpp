@@ -18,8 +18,8 @@
 //            dx takes the taps with r = h + pad_top mod stride_h, and each column parity takes
 //            other taps s. At the end the parities are interleaved. NCHW16c
 //            (layers/dispatch/activation_layout.h) needs no copy of rows and no transposition:
-//            shared/blocked_pass.cpp. Groups smaller than a block of channels are in
-//            blocked_groups.cpp. In backward_weight, dy is transposed to k in the lanes; 14 taps
+//            shared/nchw16c_pass.cpp. Groups smaller than a block of channels are in
+//            nchw16c_groups.cpp. In backward_weight, dy is transposed to k in the lanes; 14 taps
 //            (c, s) of one r broadcast pixels of x; 28 accumulators stay in registers over whole
 //            rows. Threads take (image, rows, output channels), or (output channels, slice of N) in
 //            backward_weight.
@@ -49,10 +49,10 @@
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/direct/cpu/blocked_groups.h"
 #include "layers/conv2d/direct/cpu/direct_plan.h"
-#include "layers/conv2d/shared/blocked_pass.h"
+#include "layers/conv2d/direct/cpu/nchw16c_groups.h"
 #include "layers/conv2d/shared/data_pass.h"
+#include "layers/conv2d/shared/nchw16c_pass.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/dispatch/limits/workspace_limit.h"
 
@@ -61,7 +61,7 @@ namespace convscope {
 namespace {
 
 using namespace direct;
-using blocked_groups::is_small;
+using nchw16c_groups::is_small;
 
 constexpr int kMaxRows = 16;  // of a tile, on any instruction set
 
@@ -113,17 +113,17 @@ void pack_weights(const DirectTiling& pass, const float* w, float* packed) {
                });
 }
 
-bool is_blocked(const Conv2dProblem& z) { return z.layout != ActivationLayout::nchw; }
+bool is_nchw16c(const Conv2dProblem& z) { return z.layout != ActivationLayout::nchw; }
 
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
-  if (is_small(problem)) return blocked_groups::prepared_bytes(problem, direction);
-  if (is_blocked(problem)) return blocked::prepared_bytes(problem, direction);
+  if (is_small(problem)) return nchw16c_groups::prepared_bytes(problem, direction);
+  if (is_nchw16c(problem)) return nchw16c::prepared_bytes(problem, direction);
   return static_cast<std::size_t>(DirectTiling(problem, direction).weight_floats()) * sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  if (is_small(args.problem)) return blocked_groups::prepare_weights(args);
-  if (is_blocked(args.problem)) return blocked::prepare_weights(args);
+  if (is_small(args.problem)) return nchw16c_groups::prepare_weights(args);
+  if (is_nchw16c(args.problem)) return nchw16c::prepare_weights(args);
   pack_weights(DirectTiling(args.problem, args.direction), static_cast<const float*>(args.w),
                static_cast<float*>(args.prepared));
 }
@@ -285,15 +285,15 @@ class DirectPass {
 };
 
 void forward(const Conv2dForwardArgs& args) {
-  if (is_small(args.problem)) return blocked_groups::forward(args);
-  if (is_blocked(args.problem)) return blocked::forward(args);
+  if (is_small(args.problem)) return nchw16c_groups::forward(args);
+  if (is_nchw16c(args.problem)) return nchw16c::forward(args);
   const DirectTiling pass(args.problem, Direction::forward);
   DirectPass(pass, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (is_small(args.problem)) return blocked_groups::backward_data(args);
-  if (is_blocked(args.problem)) return blocked::backward_data(args);
+  if (is_small(args.problem)) return nchw16c_groups::backward_data(args);
+  if (is_nchw16c(args.problem)) return nchw16c::backward_data(args);
   const DirectTiling pass(args.problem, Direction::backward_data);
   DirectPass(pass, DataPass(args)).run();
 }
@@ -409,8 +409,8 @@ class WeightGradient {
 };
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  if (is_small(args.problem)) return blocked_groups::backward_weight(args);
-  if (is_blocked(args.problem)) return blocked::backward_weight(args);
+  if (is_small(args.problem)) return nchw16c_groups::backward_weight(args);
+  if (is_nchw16c(args.problem)) return nchw16c::backward_weight(args);
   const DirectWeightTiling plan(args.problem);
   WeightGradient(plan, args).run();
 }
@@ -419,8 +419,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 // --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
-  if (is_small(problem)) return blocked_groups::supports(problem);
-  if (is_blocked(problem)) return blocked::supports(problem);
+  if (is_small(problem)) return nchw16c_groups::supports(problem);
+  if (is_nchw16c(problem)) return nchw16c::supports(problem);
   if (problem.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
   }
@@ -449,8 +449,8 @@ double weights_share(const DirectTiling& pass) {
 // pass reads no padding. Short rows spend time on the list of taps; with few channels a load serves
 // few FMAs. The constants are fitted to measurements from LeNet to ResNet.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  if (is_small(z)) return blocked_groups::cost(z, direction);
-  if (is_blocked(z)) return blocked::cost(z, direction);
+  if (is_small(z)) return nchw16c_groups::cost(z, direction);
+  if (is_nchw16c(z)) return nchw16c::cost(z, direction);
   double flops = z.nominal_flops();
   double share = 1;
   if (direction == Direction::backward_weight) {
@@ -484,8 +484,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     // Columns are split by parity in forward and interleaved in backward_data.
     if (z.stride_w > 1) share *= direction == Direction::forward ? 0.91 : 0.95;
   }
-  const Conv2dCost sums{
-      .flops = flops, .bytes = z.nominal_bytes(), .peak_share = share_beside(flops, share, 500)};
+  const Conv2dCost sums{.flops = flops,
+                        .bytes = z.nominal_bytes(),
+                        .peak_share = share_with_overhead(flops, share, 500)};
   if (direction == Direction::backward_weight) return sums;
   // Transposing weights takes 0.8 cycles a float; with runs of one tap it takes longer.
   const bool in_runs = direction == Direction::backward_data && z.r * z.s == 1;
@@ -493,8 +494,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
-  if (is_small(problem)) return blocked_groups::workspace_bytes(problem, direction);
-  if (is_blocked(problem)) return blocked::workspace_bytes(problem, direction);
+  if (is_small(problem)) return nchw16c_groups::workspace_bytes(problem, direction);
+  if (is_nchw16c(problem)) return nchw16c::workspace_bytes(problem, direction);
   if (direction == Direction::backward_weight) {
     const DirectWeightTiling plan(problem);
     return static_cast<std::size_t>(plan.sums_floats() + num_threads() * plan.thread_floats()) *
@@ -521,8 +522,8 @@ const Conv2dAlgorithm kAlgorithm{
     .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
-    .takes_blocked_layout = true,
-    .takes_blocked_y = true,
+    .takes_nchw16c_layout = true,
+    .takes_nchw16c_y = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -169,7 +169,7 @@ FewChannelStage stage_of(const Conv2dProblem& z, bool relu) {
           .pad_left = s.pad_left,
           .p = s.p,
           .q = s.q,
-          .curve = relu ? FewChannelCurve::relu : FewChannelCurve::none,
+          .activation = relu ? FewChannelActivation::relu : FewChannelActivation::none,
           .max_pool = false};
 }
 bool is_small(const Conv2dProblem& z, bool wants_dx) {
@@ -287,18 +287,18 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
     return launch(data_any_kernel, grid_for(count), z, count, dy, w, dx);
   }
   if (z.stride_h == 1 && z.c > 4) {
-    DirectShape turned = z;
-    turned.c = z.k;
-    turned.h = z.p;
-    turned.w = z.q;
-    turned.k = z.c;
-    turned.p = z.h;
-    turned.q = z.w;
-    turned.pad_top = z.r - 1 - z.pad_top;
-    turned.pad_left = z.s - 1 - z.pad_left;
+    DirectShape back = z;
+    back.c = z.k;
+    back.h = z.p;
+    back.w = z.q;
+    back.k = z.c;
+    back.p = z.h;
+    back.q = z.w;
+    back.pad_top = z.r - 1 - z.pad_top;
+    back.pad_left = z.s - 1 - z.pad_left;
     return forward_by_tiles(
-        turned, {.x = dy,
-                 .w = {.w = w, .out_step = z.r * z.s, .in_step = z.c * z.r * z.s, .turned = true},
+        back, {.x = dy,
+                 .w = {.w = w, .out_step = z.r * z.s, .in_step = z.c * z.r * z.s, .rotated = true},
                  .by_fours = z.w % 4 == 0 && on_16_bytes(dx),
                  .y = dx});
   }

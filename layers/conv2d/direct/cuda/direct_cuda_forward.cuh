@@ -43,12 +43,12 @@ __device__ inline void copy_patch(const float* from, int channels, int h, int w,
   }
 }
 
-// The weights w[out][in][tap]. With `turned`, taps are in reverse order. If `out` and `in` are
+// The weights w[out][in][tap]. With `rotated`, taps are in reverse order. If `out` and `in` are
 // exchanged as well, the convolution of dy is dx.
 struct WeightView {
   const float* w = nullptr;
   int out_step = 1, in_step = 1;
-  bool turned = false;
+  bool rotated = false;
 };
 
 struct ForwardPointers {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
           const bool inside = k_first + k < z.k;
           const std::int64_t from = static_cast<std::int64_t>(k_first + k) * at.w.out_step +
                                     static_cast<std::int64_t>(c_first + c) * at.w.in_step +
-                                    (at.w.turned ? kTaps - 1 - tap : tap);
+                                    (at.w.rotated ? kTaps - 1 - tap : tap);
           async_copy<4>(to + rest * t.w_pitch + k, inside ? at.w.w + from : at.w.w, inside);
         }
       }

@@ -24,13 +24,14 @@ struct Link {
 // calls them, too.
 void say_what_runs(const FewChannelForward& a) {
   for (int i = 0; i < a.stages; ++i) {
-    kernel_ran(kFewChannelChain, "forward", few_channel_problem(a.stage[i], a.batch, a.factors));
+    kernel_ran(kFewChannelChain, "forward",
+               few_channel_problem(a.stage[i], a.batch, a.operand_type));
   }
 }
 
 void say_what_runs(const FewChannelBackward& a) {
   for (int i = 0; i < a.stages; ++i) {
-    const Conv2dProblem problem = few_channel_problem(a.stage[i], a.batch, a.factors);
+    const Conv2dProblem problem = few_channel_problem(a.stage[i], a.batch, a.operand_type);
     if (a.dw[i] != nullptr) kernel_ran(kFewChannelChain, "backward_weight", problem);
     if (i > 0 || a.dx != nullptr) kernel_ran(kFewChannelChain, "backward_data", problem);
   }
@@ -38,20 +39,20 @@ void say_what_runs(const FewChannelBackward& a) {
 
 class FewChannelChainOp final : public PlanOp {
  public:
-  FewChannelChainOp(std::vector<Link> links, std::int64_t batch, DType factors)
-      : links_(std::move(links)), batch_(batch), factors_(factors) {}
+  FewChannelChainOp(std::vector<Link> links, std::int64_t batch, DType operand_type)
+      : links_(std::move(links)), batch_(batch), operand_type_(operand_type) {}
 
   std::string text() const override {
     std::string out = links_.size() == 2 ? "in one kernel:" : "";
     for (const Link& link : links_) {
       const FewChannelStage& z = link.stage;
       out += cat(out.empty() ? "" : " ", link.layer, " conv2d direct",
-                 z.curve == FewChannelCurve::relu   ? " + relu"
-                 : z.curve == FewChannelCurve::tanh ? " + tanh"
-                                                    : "",
+                 z.activation == FewChannelActivation::relu   ? " + relu"
+                 : z.activation == FewChannelActivation::tanh ? " + tanh"
+                                                              : "",
                  z.pools() ? " + max_pool2d;" : ";");
     }
-    return cat(out, is_half(factors_) ? cat(" operands in ", name_of(factors_), ";") : "",
+    return cat(out, is_half(operand_type_) ? cat(" operands in ", name_of(operand_type_), ";") : "",
                " sums in another order");
   }
   std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
@@ -62,7 +63,7 @@ class FewChannelChainOp final : public PlanOp {
 
   void forward(PlanBuilder& builder) override {
     FewChannelForward a;
-    a.factors = factors_;
+    a.operand_type = operand_type_;
     a.stages = count();
     a.batch = batch_;
     a.only_x_is_new = only_x_is_new(builder.graph());
@@ -89,7 +90,7 @@ class FewChannelChainOp final : public PlanOp {
     if (a.keeps_y_rounded[count() - 1]) builder.set_rounded(output);
     copies_.clear();
     for (const Link& link : links_) {
-      copies_.push_back(builder.copy_of_weight(link.weight, factors_, /*as_floats=*/true));
+      copies_.push_back(builder.copy_of_weight(link.weight, operand_type_, /*as_floats=*/true));
     }
     const float* const x = input(builder);
     builder.call([this, run = few_channel_forward_kernel.get(builder.device()), a, x,
@@ -106,7 +107,7 @@ class FewChannelChainOp final : public PlanOp {
 
   void backward(PlanBuilder& builder) override {
     FewChannelBackward a;
-    a.factors = factors_;
+    a.operand_type = operand_type_;
     // The kernel of the loss runs in between, and it began after the forward pass had ended.
     a.only_dy_is_new = true;
     a.stages = count();
@@ -166,13 +167,14 @@ class FewChannelChainOp final : public PlanOp {
   // activation must follow from the pooling.
   bool keeps_y_rounded(const PlanGraph& graph, int i) const {
     const FewChannelStage& z = at(i).stage;
-    if (!is_half(factors_) || !z.pools() || z.curve == FewChannelCurve::tanh) return false;
+    if (!is_half(operand_type_) || !z.pools() || z.activation == FewChannelActivation::tanh)
+      return false;
     if (i + 1 < count()) return true;
     if (graph.readers(output) != 1) return false;
     for (const auto& op : graph.ops()) {
       for (std::size_t j = 0; j < op->inputs.size(); ++j) {
         if (graph.owner(op->inputs[j]) == graph.owner(output)) {
-          return op->rounds_input(j) == factors_;
+          return op->rounds_input(j) == operand_type_;
         }
       }
     }
@@ -212,7 +214,7 @@ class FewChannelChainOp final : public PlanOp {
 
   std::vector<Link> links_;
   std::int64_t batch_;
-  DType factors_;
+  DType operand_type_;
   std::vector<Slot> y_, passes_;
   std::vector<PlanBuilder::CopyOfWeight> copies_;
   bool x_is_rounded_ = false;  // in this step: images were rounded when gathered
@@ -243,9 +245,10 @@ FewChannelStage stage_of(const ChainLink& link) {
           .pad_left = small(z.pad_left),
           .p = small(z.p()),
           .q = small(z.q()),
-          .curve = link.curve == ChainLink::Curve::relu   ? FewChannelCurve::relu
-                   : link.curve == ChainLink::Curve::tanh ? FewChannelCurve::tanh
-                                                          : FewChannelCurve::none,
+          .activation = link.activation == ChainLink::Activation::relu ? FewChannelActivation::relu
+                        : link.activation == ChainLink::Activation::tanh
+                            ? FewChannelActivation::tanh
+                            : FewChannelActivation::none,
           .max_pool = link.pools};
 }
 
@@ -273,9 +276,9 @@ void form_chains(PlanGraph& graph) {
     for (const ChainLink& link : links) {
       chain.push_back({stage_of(link), link.conv->weight(), link.conv->bias(), link.conv->layer});
     }
-    const DType factors = links.front().conv->problem().dtype;
+    const DType operand_type = links.front().conv->problem().dtype;
     replace_chain(graph, links,
-                  std::make_unique<FewChannelChainOp>(std::move(chain), images[0], factors));
+                  std::make_unique<FewChannelChainOp>(std::move(chain), images[0], operand_type));
   }
 }
 

@@ -29,7 +29,7 @@ CONVSCOPE_INLINE Complex operator-(Complex a, Complex b) { return {a.re - b.re, 
 CONVSCOPE_INLINE Complex add_scaled(Complex a, float f, Complex b) {
   return {fma(broadcast(f), b.re, a.re), fma(broadcast(f), b.im, a.im)};
 }
-CONVSCOPE_INLINE Complex add_turned(Complex a, float f, Complex b) {
+CONVSCOPE_INLINE Complex add_rotated(Complex a, float f, Complex b) {
   return {fma(broadcast(f), b.im, a.re), fma(broadcast(-f), b.re, a.im)};
 }
 // Prefetches two cache lines for each vector (more lines when a vector is smaller). The spectra of
@@ -68,9 +68,9 @@ constexpr double series(double x, double term, int power) {
 }
 
 template <int N>
-struct Turns {
+struct Twiddles {
   float re[N], im[N];
-  constexpr Turns() : re(), im() {
+  constexpr Twiddles() : re(), im() {
     for (int k = 0; k < N; ++k) {
       const double x = kHalfPi * (4 * k % N) / N;  // after the last quarter turn
       const double sine = series(x, x, 1);
@@ -84,9 +84,9 @@ struct Turns {
   }
 };
 template <int N>
-constexpr Turns<N> kTurns{};
+constexpr Twiddles<N> kTwiddles{};
 
-CONVSCOPE_INLINE Complex turned(Complex a, float re, float im) {
+CONVSCOPE_INLINE Complex rotated(Complex a, float re, float im) {
   const Vec c = broadcast(re);
   const Vec s = broadcast(im);
   return {fma(broadcast(-im), a.im, a.re * c), fma(a.re, s, a.im * c)};
@@ -104,8 +104,8 @@ CONVSCOPE_INLINE void transform<3>(Complex* z) {
   const Complex difference = z[1] - z[2];
   const Complex middle = add_scaled(z[0], -0.5f, sum);
   z[0] = z[0] + sum;
-  z[1] = add_turned(middle, kSine, difference);
-  z[2] = add_turned(middle, -kSine, difference);
+  z[1] = add_rotated(middle, kSine, difference);
+  z[2] = add_rotated(middle, -kSine, difference);
 }
 
 template <>
@@ -133,10 +133,10 @@ CONVSCOPE_INLINE void transform<5>(Complex* z) {
   const Complex middle1 = add_scaled(add_scaled(z[0], kCosine1, sum1), kCosine2, sum2);
   const Complex middle2 = add_scaled(add_scaled(z[0], kCosine2, sum1), kCosine1, sum2);
   z[0] = z[0] + (sum1 + sum2);
-  z[1] = add_turned(add_turned(middle1, kSine1, difference1), kSine2, difference2);
-  z[4] = add_turned(add_turned(middle1, -kSine1, difference1), -kSine2, difference2);
-  z[2] = add_turned(add_turned(middle2, kSine2, difference1), -kSine1, difference2);
-  z[3] = add_turned(add_turned(middle2, -kSine2, difference1), kSine1, difference2);
+  z[1] = add_rotated(add_rotated(middle1, kSine1, difference1), kSine2, difference2);
+  z[4] = add_rotated(add_rotated(middle1, -kSine1, difference1), -kSine2, difference2);
+  z[2] = add_rotated(add_rotated(middle2, kSine2, difference1), -kSine1, difference2);
+  z[3] = add_rotated(add_rotated(middle2, -kSine2, difference1), kSine1, difference2);
 }
 
 // 6 = 2 x 3 without twiddle factors (Good 1958): n = 3 n1 + 2 n2, k = 3 k1 + 4 k2, both modulo 6.
@@ -199,7 +199,7 @@ CONVSCOPE_INLINE void transform_long(const Load& load, const Store& store) {
     }
 #pragma GCC unroll 8
     for (int k1 = 1; k1 < kA; ++k1) {
-      half[k1][n2] = turned(z[k1], kTurns<N>.re[n2 * k1], kTurns<N>.im[n2 * k1]);
+      half[k1][n2] = rotated(z[k1], kTwiddles<N>.re[n2 * k1], kTwiddles<N>.im[n2 * k1]);
     }
   }
   for (int k1 = 0; k1 < kA; ++k1) {

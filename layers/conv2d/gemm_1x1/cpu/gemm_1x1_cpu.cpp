@@ -17,7 +17,7 @@
 //            products. backward_data with stride > 1 computes the pixels that forward reads, then
 //            writes zeros between them. In backward_weight dy is transposed to k in the lanes,
 //            pixels of 14 planes of x are broadcast, and 28 accumulators stay in registers over a
-//            run of pixels. In NCHW16c only w is packed (blocked_pass.cpp).
+//            run of pixels. In NCHW16c only w is packed (nchw16c_pass.cpp).
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major or x and y NCHW16c
 //            (layers/dispatch/activation_layout.h), any alignment; f32 accumulators
 // Supports   f32 with a 1x1 kernel and no padding; every stride and number of groups
@@ -43,8 +43,8 @@
 #include "framework/parallel.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
+#include "layers/conv2d/shared/nchw16c_pass.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
 #include "layers/dispatch/limits/workspace_limit.h"
@@ -136,16 +136,16 @@ void pack_weights(const Gemm1x1Tiling& plan, const float* w, float* packed) {
                });
 }
 
-bool is_blocked(const Conv2dProblem& z) { return z.layout != ActivationLayout::nchw; }
+bool is_nchw16c(const Conv2dProblem& z) { return z.layout != ActivationLayout::nchw; }
 
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
-  if (is_blocked(problem)) return blocked::prepared_bytes(problem, direction);
+  if (is_nchw16c(problem)) return nchw16c::prepared_bytes(problem, direction);
   return static_cast<std::size_t>(Gemm1x1Tiling(problem, direction).weight_floats()) *
          sizeof(float);
 }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
-  if (is_blocked(args.problem)) return blocked::prepare_weights(args);
+  if (is_nchw16c(args.problem)) return nchw16c::prepare_weights(args);
   pack_weights(Gemm1x1Tiling(args.problem, args.direction), static_cast<const float*>(args.w),
                static_cast<float*>(args.prepared));
 }
@@ -323,13 +323,13 @@ class Product {
 };
 
 void forward(const Conv2dForwardArgs& args) {
-  if (is_blocked(args.problem)) return blocked::forward(args);
+  if (is_nchw16c(args.problem)) return nchw16c::forward(args);
   const Gemm1x1Tiling plan(args.problem, Direction::forward);
   Product(plan, DataPass(args)).run();
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (is_blocked(args.problem)) return blocked::backward_data(args);
+  if (is_nchw16c(args.problem)) return nchw16c::backward_data(args);
   const Gemm1x1Tiling plan(args.problem, Direction::backward_data);
   Product(plan, DataPass(args)).run();
 }
@@ -432,7 +432,7 @@ class WeightGradient {
 };
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  if (is_blocked(args.problem)) return blocked::backward_weight(args);
+  if (is_nchw16c(args.problem)) return nchw16c::backward_weight(args);
   const Gemm1x1WeightTiling plan(args.problem);
   WeightGradient(plan, args).run();
 }
@@ -451,7 +451,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(cat("expects no padding, got ", z.pad_top, ", ", z.pad_bottom, ", ",
                                  z.pad_left, ", ", z.pad_right, " (top, bottom, left, right)"));
   }
-  if (is_blocked(z)) return blocked::supports(z);
+  if (is_nchw16c(z)) return nchw16c::supports(z);
   return {};
 }
 
@@ -461,7 +461,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 // 20 cycles for the rows of a tile. The constants are fitted to layers of ResNet and MobileNet on
 // AVX2 and AVX-512.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  if (is_blocked(z)) return blocked::cost(z, direction);
+  if (is_nchw16c(z)) return nchw16c::cost(z, direction);
   double share = 0.9;
   if (direction == Direction::backward_weight) {
     const Gemm1x1WeightTiling plan(z);
@@ -480,7 +480,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double set_up = direction == Direction::backward_weight ? 500 : 900;
   const Conv2dCost sums{.flops = z.nominal_flops(),
                         .bytes = z.nominal_bytes(),
-                        .peak_share = share_beside(z.nominal_flops(), share, set_up)};
+                        .peak_share = share_with_overhead(z.nominal_flops(), share, set_up)};
   if (direction == Direction::backward_weight) return sums;
   const auto weights = static_cast<double>(z.w_shape().numel());
   return with_preparation(sums,
@@ -490,7 +490,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  if (is_blocked(z)) return blocked::workspace_bytes(z, direction);
+  if (is_nchw16c(z)) return nchw16c::workspace_bytes(z, direction);
   if (direction == Direction::backward_weight) {
     const Gemm1x1WeightTiling plan(z);
     return static_cast<std::size_t>(plan.sums_floats() + num_threads() * plan.thread_floats()) *
@@ -513,8 +513,8 @@ const Conv2dAlgorithm kAlgorithm{
     .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
-    .takes_blocked_layout = true,
-    .takes_blocked_y = true,
+    .takes_nchw16c_layout = true,
+    .takes_nchw16c_y = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -78,7 +78,7 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
 struct Packing {
   int groups, bundled;
   int kernel;    // taps, including those that no phase uses (images shorter than the stride)
-  bool turned;   // true: w is read as [in][out] of a group, for backward_data
+  bool transposed;   // true: w is read as [in][out] of a group, for backward_data
   int products;  // MMAs of all octets of y together
   FastDivisor by_in_channels, by_out_channels;  // channels of a group on each side
   FastDivisor by_bundle_in, by_bundle_out, by_steps;
@@ -106,9 +106,9 @@ __global__ void __launch_bounds__(kThreads)
   const int global_group = bundle * to.bundled + group;
   const int ins = to.by_in_channels.d, outs = to.by_out_channels.d;
   const float* const group_weights =
-      w + (static_cast<std::int64_t>(global_group) * ins * outs + (to.turned ? o : o * ins)) *
+      w + (static_cast<std::int64_t>(global_group) * ins * outs + (to.transposed ? o : o * ins)) *
               to.kernel;
-  const int apart = (to.turned ? outs : 1) * to.kernel;  // distance of two input channels
+  const int apart = (to.transposed ? outs : 1) * to.kernel;  // distance of two input channels
   const auto weight = [&](int depth) {
     const int slot = (step - z.step_begin[phase]) * kSlots + depth / kOctet;
     const int phase_tap = to.by_bundle_in.divide(slot);
@@ -145,7 +145,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
   const Packing to{.groups = narrow(z.groups),
                    .bundled = grouped::bundled(z),
                    .kernel = narrow(z.r * z.s),
-                   .turned = back,
+                   .transposed = back,
                    .products = products,
                    .by_in_channels = FastDivisor(narrow(back ? z.k_per_group() : z.c_per_group())),
                    .by_out_channels = FastDivisor(narrow(back ? z.c_per_group() : z.k_per_group())),
@@ -273,7 +273,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   const bool tf32 = z.dtype == DType::f32 && z.math == MathMode::tf32;
   const OperandTypes types{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
-  if (z.layout != ActivationLayout::channels_last || (!is_half(z.dtype) && !tf32) ||
+  if (z.layout != ActivationLayout::nhwc || (!is_half(z.dtype) && !tf32) ||
       z.operand_types() != types) {
     return Conv2dSupport::no(
         cat("expects fp16/bf16, or f32 with precision tf32, in NHWC and f32 weights, got ",
@@ -365,7 +365,7 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,
-    .takes_channels_last = true,
+    .takes_nhwc = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -46,7 +46,7 @@ struct Finish {
 
 // Transposes 4 x 4 words among the four lanes of a quad. Before the call v[j] is word l%4 of item
 // j. After the call lane l%4 holds the four words of item l%4.
-__device__ inline void turn_quad(unsigned (&v)[4]) {
+__device__ inline void transpose_quad(unsigned (&v)[4]) {
   const unsigned lane = threadIdx.x;
 #pragma unroll
   for (int distance = 1; distance <= 2; distance *= 2) {
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
           const float* const pair = &sums[i / 2][o][i % 2 * 2];
           words[j] = pair_from_floats<T>(pair[0], pair[1]);
         }
-        turn_quad(words);
+        transpose_quad(words);
         const int item = first + lane % 4;
         const int i = item / kAll, o = item - i * kAll;
         const int pixel = pixels[i * 8];

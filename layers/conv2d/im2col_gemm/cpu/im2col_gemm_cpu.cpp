@@ -474,8 +474,8 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   }
   const Conv2dCost sums{.flops = flops,
                         .bytes = problem.nominal_bytes(),
-                        .peak_share = share_beside(flops, share * fmas / (fmas + beside),
-                                                   350 + rows * row_cycles + moved / 16)};
+                        .peak_share = share_with_overhead(flops, share * fmas / (fmas + beside),
+                                                          350 + rows * row_cycles + moved / 16)};
   if (direction != Direction::forward) return sums;
   // Transposing weights takes 0.8 cycles a float.
   return with_preparation(sums, 0.8 * static_cast<double>(problem.w_shape().numel()));

@@ -167,7 +167,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction) {
       static_cast<double>(problem.n * problem.p() * problem.c * problem.r * problem.s);
   return {.flops = problem.nominal_flops(),
           .bytes = problem.nominal_bytes(),
-          .peak_share = share_beside(problem.nominal_flops(), share, 1500 + rows * 12)};
+          .peak_share = share_with_overhead(problem.nominal_flops(), share, 1500 + rows * 12)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

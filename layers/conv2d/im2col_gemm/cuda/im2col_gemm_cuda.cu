@@ -439,14 +439,15 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   // A thread writes the R S column elements of a pixel and channel one after the other.
   const double chain =
       number(z.taps) * (data ? 0.062 : 0.025 * number(std::min(kChannelsPerThread, problem.c)));
-  const double halves = problem.dtype == DType::f32 ? 1 : 1.7;  // fp16/bf16 are not twice as fast
+  const double half_cost =
+      problem.dtype == DType::f32 ? 1 : 1.7;  // fp16/bf16 are not twice as fast
   const bool one_tap = z.taps == 1;  // one column for each channel: x is read only once
   return {.flops = problem.nominal_flops(),
           .bytes = columns + y,
           .peak_share =
               device_time::share_of(problem.nominal_flops(), us, device_time::peak_of(problem)),
           .pass_bytes = device_time::passed(
-              halves * (weight ? (one_tap ? 8.5 : 2.0) * columns + 8.8 * y + 0.63 * sums
+              half_cost * (weight ? (one_tap ? 8.5 : 2.0) * columns + 8.8 * y + 0.63 * sums
                         : data ? 2.0 * columns + 9.1 * y + 14 * x
                                : (one_tap ? 4.9 : 1.5) * columns + 7.1 * y)),
           .launches = (weight ? 3.4

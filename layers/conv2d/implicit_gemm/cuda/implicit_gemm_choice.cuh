@@ -63,7 +63,7 @@ class ImplicitGemmTiling {
     const auto stored = [&](const Shape& images) { return stored_shape(images, z.layout).numel(); };
     out_count = forward                                 ? stored(z.y_shape())
                 : direction == Direction::backward_data ? stored(z.x_shape())
-                                                        : z.k * z.r * z.s * pieces * kPieceHalves;
+                                                        : z.k * z.r * z.s * pieces * kPieceElements;
     choose();
   }
 
@@ -82,14 +82,14 @@ class ImplicitGemmTiling {
   std::int64_t pixel_pieces(int pieces_in_group, std::int64_t area) const {
     return z.n * area * z.groups * pieces_in_group;
   }
-  bool is_last() const { return z.layout == ActivationLayout::channels_last; }
+  bool is_last() const { return z.layout == ActivationLayout::nhwc; }
   // Returns true when the product reads pixels as they are stored, so that only weights are packed.
   bool is_packed() const { return is_last() && is_half(z.dtype); }
   std::int64_t weight_pieces() const {
     return std::int64_t{phases_h} * phases_w * z.groups * rows * depth_pieces();
   }
   int columns() const {  // for backward_weight
-    return high[0].taps * wide[0].taps * pieces * kPieceHalves;
+    return high[0].taps * wide[0].taps * pieces * kPieceElements;
   }
   int depth_pieces() const { return most_blocks * kBlockPieces; }
   std::int64_t part_floats() const {

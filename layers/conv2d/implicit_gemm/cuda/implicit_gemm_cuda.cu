@@ -255,11 +255,11 @@ void pack_weights(const ImplicitGemmTiling& plan, const PreparedLayout& at, cons
                    .maxima = at.maxima};
   std::copy_n(plan.high, kMaxPhases, pack.high);
   std::copy_n(plan.wide, kMaxPhases, pack.wide);
-  const bool turns = !backward && pack.kernel_h * pack.kernel_w <= kTurnTaps &&
-                     plan.z.w_shape().numel() >= kTurnLeast;
+  const bool transposes = !backward && pack.kernel_h * pack.kernel_w <= kTransposeTaps &&
+                     plan.z.w_shape().numel() >= kTransposeLeast;
   const LaunchShape shape{
-      .grid = turns ? dim3(static_cast<unsigned>(ceil_div(pack.pieces, kChannelPieces)),
-                           static_cast<unsigned>(ceil_div(pack.rows, kTurnRows)),
+      .grid = transposes ? dim3(static_cast<unsigned>(ceil_div(pack.pieces, kChannelPieces)),
+                           static_cast<unsigned>(ceil_div(pack.rows, kTransposeRows)),
                            static_cast<unsigned>(pack.groups))
                     : dim3(static_cast<unsigned>(ceil_div(pack.depth_pieces, 32)),
                            static_cast<unsigned>(ceil_div(pack.rows, 8)),
@@ -267,7 +267,7 @@ void pack_weights(const ImplicitGemmTiling& plan, const PreparedLayout& at, cons
       .block = dim3(kThreads),
       .overlaps_previous = true};
   const auto run = [&]<class In, int kPlanes, class Half>() {
-    turns ? launch(turn_weights_kernel<In, kPlanes, Half>, shape, pack)
+    transposes ? launch(transpose_weights_kernel<In, kPlanes, Half>, shape, pack)
           : launch(pack_weights_kernel<In, kPlanes, Half>, shape, pack);
   };
   if (plan.is_packed()) {  // w is f32
@@ -286,7 +286,7 @@ void run_gather(const ImplicitGemmTiling& plan, const Layout& at, const Finish& 
   const int row_tiles = ceil_div(plan.rows, by.rows);
   const std::size_t two = 2 * size_of(z.dtype);
   const int channels = narrow(z.groups) * plan.rows;
-  const int lanes = plan.is_last() ? round_up(channels, kPieceHalves) : 0;
+  const int lanes = plan.is_last() ? round_up(channels, kPieceElements) : 0;
   const bool paired = plan.phases_h * plan.phases_w == 1 && out_area % 2 == 0 &&
                       reinterpret_cast<std::uintptr_t>(out) % two == 0;
   Gather gather{.weights = at.other,
@@ -331,8 +331,8 @@ void run_gather(const ImplicitGemmTiling& plan, const Layout& at, const Finish& 
   if (plan.splits == 1) return;
   if (lanes > 0) {
     return with_float_type(z.dtype, [&](auto zero) {
-      launch(sum_parts_channels_last_kernel<decltype(zero)>,
-             sums_shape(plan.out_count / kPieceHalves), at.parts, plan.splits, plan.out_count,
+      launch(sum_parts_nhwc_kernel<decltype(zero)>,
+             sums_shape(plan.out_count / kPieceElements), at.parts, plan.splits, plan.out_count,
              lanes, channels, end, out);
     });
   }
@@ -403,7 +403,7 @@ bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return z.dtype !
 // ---- the three directions ----------------------------------------------------------------------
 
 // Packs the image, and also the weights `w` where they were not prepared.
-void pack_factors(const ImplicitGemmTiling& plan, Layout& at, Direction direction,
+void pack_operands(const ImplicitGemmTiling& plan, Layout& at, Direction direction,
                   const void* image, const void* w, const void* prepared) {
   const Conv2dProblem& z = plan.z;
   const bool forward = direction == Direction::forward;
@@ -421,7 +421,7 @@ void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const ImplicitGemmTiling plan(z, Direction::forward);
   Layout at(plan, Direction::forward, args.workspace, args.prepared);
-  pack_factors(plan, at, Direction::forward, args.x, args.w, args.prepared);
+  pack_operands(plan, at, Direction::forward, args.x, args.w, args.prepared);
   run_gather(plan, at, {args.b, args.epilogue.residual, args.epilogue.relu}, args.y, z.q(),
              z.p() * z.q());
 }
@@ -430,7 +430,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   const ImplicitGemmTiling plan(z, Direction::backward_data);
   Layout at(plan, Direction::backward_data, args.workspace, args.prepared);
-  pack_factors(plan, at, Direction::backward_data, args.dy, args.w, args.prepared);
+  pack_operands(plan, at, Direction::backward_data, args.dy, args.w, args.prepared);
   run_gather(plan, at, {}, args.dx, z.w, z.h * z.w);
 }
 
@@ -450,16 +450,16 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.dtype != DType::f32 && z.dtype != DType::f16 && z.dtype != DType::bf16) {
     return Conv2dSupport::no(cat("expects elements of f32, f16 or bf16, got ", name_of(z.dtype)));
   }
-  const bool channels_last = z.layout == ActivationLayout::channels_last;
+  const bool nhwc = z.layout == ActivationLayout::nhwc;
   const OperandTypes last{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
-  if (channels_last ? z.operand_types() != last : z.types.has_value()) {
+  if (nhwc ? z.operand_types() != last : z.types.has_value()) {
     return Conv2dSupport::no(cat("expects weights of f32 where channels come last, and one type ",
                                  "elsewhere, got ", z.operand_types().text(), " with layout ",
                                  name_of(z.layout)));
   }
-  if (channels_last && z.groups > 1 &&
-      (z.c_per_group() % kPieceHalves != 0 || z.k_per_group() % kPieceHalves != 0)) {
-    return Conv2dSupport::no(cat("expects groups of a multiple of ", kPieceHalves,
+  if (nhwc && z.groups > 1 &&
+      (z.c_per_group() % kPieceElements != 0 || z.k_per_group() % kPieceElements != 0)) {
+    return Conv2dSupport::no(cat("expects groups of a multiple of ", kPieceElements,
                                  " channels where channels come last, because a copy moves as ",
                                  "many, got ", z.c_per_group(), " in and ", z.k_per_group(),
                                  " out"));
@@ -469,8 +469,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
                                  "tensor cores and asynchronous copies, got ",
                                  cuda_device_facts().major, ".", cuda_device_facts().minor));
   }
-  if (z.groups > 1 && std::min(z.c_per_group(), z.k_per_group()) < kPieceHalves) {
-    return Conv2dSupport::no(cat("expects groups of at least ", kPieceHalves,
+  if (z.groups > 1 && std::min(z.c_per_group(), z.k_per_group()) < kPieceElements) {
+    return Conv2dSupport::no(cat("expects groups of at least ", kPieceElements,
                                  " channels, because smaller ones leave the tensor cores empty, ",
                                  "got ", z.c_per_group(), " in and ", z.k_per_group(), " out"));
   }
@@ -510,7 +510,7 @@ struct CostWeights {
 constexpr CostWeights kF32Weights{{1, 1, 1}, {0.77, 0.81, 0.86}, {0.57, 0.73, 0.2}, 1.2};
 constexpr CostWeights kTf32Weights{{1.16, 1.2, 1}, {0.55, 0.47, 0.79}, {0.68, 0.52, 0.5}, 0.94};
 constexpr CostWeights kHalfWeights{{1.14, 1, 1}, {0.34, 0.43, 0.39}, {1.3, 2.1, 0.86}, 0.77};
-constexpr CostWeights kChannelsLastWeights{{1.1, 1.1, 1}, {0.22, 0.22, 0.2}, {0.27, 0.27, 0.05}, 0};
+constexpr CostWeights kNhwcWeights{{1.1, 1.1, 1}, {0.22, 0.22, 0.2}, {0.27, 0.27, 0.05}, 0};
 constexpr double kPhaseLaunches = 0.37;  // a grid that has tiles of several phases, with packing
 
 // Expresses the estimated time of the product as a share of the tensor cores' peak. f32 is compared
@@ -525,7 +525,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const CostWeights& weights = plan.planes == 2 ? kF32Weights
                                : f32            ? kTf32Weights
                                : packs          ? kHalfWeights
-                                                : kChannelsLastWeights;
+                                                : kNhwcWeights;
   const auto at = static_cast<std::size_t>(direction);
   const double packed =
       (direction != Direction::backward_data && packs ? elements(z.x_shape()) : 0) +
@@ -580,7 +580,7 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,
-    .takes_channels_last = true,
+    .takes_nhwc = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -12,7 +12,7 @@
 namespace convscope::implicit_gemm {
 
 // Constants of backward_weight without packing. kLastGrid: ratio of the grid's measured time to its
-// estimate. kLastStoreUs: time to store an element with at most kTurnTaps taps; kLastApartUs: with
+// estimate. kLastStoreUs: time to store an element with <= kTransposeTaps taps; kLastApartUs: with
 // more taps, whose elements are farther apart. A thread that adds parts reads sixteen at a time.
 inline constexpr double kLastGrid = 0.87, kLastStoreUs = 8.4e-6, kLastApartUs = 12.5e-6;
 inline constexpr double kLastSumUs = 1.1, kSixteenPartsUs = 0.77;
@@ -20,7 +20,7 @@ inline double last_weight_us(const ImplicitGemmTiling& plan) {
   const auto numbers = static_cast<double>(plan.out_count);
   const double sums_us = 2 * 4 * numbers * plan.splits / kPartBytesPerUs;
   const double grid_us = plan.us - numbers / kWeightPerUs - kPartsUs - sums_us;
-  const bool apart = plan.z.r * plan.z.s > kTurnTaps;
+  const bool apart = plan.z.r * plan.z.s > kTransposeTaps;
   return kLastGrid * grid_us + (apart ? kLastApartUs : kLastStoreUs) * numbers + sums_us +
          kLastSumUs + kSixteenPartsUs * ceil_div(plan.splits, 16);
 }
@@ -29,9 +29,9 @@ inline double last_weight_us(const ImplicitGemmTiling& plan) {
 // on the number of taps, and on whether w is read in order or as single, distant elements.
 inline double pack_bytes(const ImplicitGemmTiling& plan, Direction direction) {
   const bool forward = direction == Direction::forward;
-  const bool few = plan.z.r * plan.z.s <= kTurnTaps;
+  const bool few = plan.z.r * plan.z.s <= kTransposeTaps;
   if (!plan.is_packed()) return forward && few ? 0.8 : 1.5;
-  return !few ? 6 : forward && plan.z.w_shape().numel() >= kTurnLeast ? 1.65 : 3.2;
+  return !few ? 6 : forward && plan.z.w_shape().numel() >= kTransposeLeast ? 1.65 : 3.2;
 }
 
 // NHWC fp16/bf16: fitted to the forward times of two sets of random layers with 1, 8 and 32 images,

@@ -31,7 +31,8 @@ template <class V>
 inline Instance instance(TileTime gather_us, TileTime weight_us) {
   Instance out{V::kTileRows, V::kTileColumns, V::kThreads,      V::kSharedBytes, V::kBlocks,
                gather_us,    weight_us,       gather_kernel<V>, nullptr};
-  if constexpr (V::kThreads % (V::kTileColumns / kPieceHalves) == 0) out.weight = weight_kernel<V>;
+  if constexpr (V::kThreads % (V::kTileColumns / kPieceElements) == 0)
+    out.weight = weight_kernel<V>;
   return out;
 }
 

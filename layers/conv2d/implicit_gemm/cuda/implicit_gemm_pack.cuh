@@ -59,13 +59,13 @@ __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant
     z.table[phase * z.depth_pieces + index] = place_of(index, high, wide, z.pieces, z.pixel_pieces);
   }
   if (row >= z.rows) return;
-  In values[kPieceHalves] = {};
+  In values[kPieceElements] = {};
   if (index < high.taps * wide.taps * z.pieces) {
     const Piece piece = piece_at(index, high.taps, wide.taps, z.pieces);
     const int tap = high.kernel(piece.tap_h) * z.kernel_w + wide.kernel(piece.tap_w);
 #pragma unroll
-    for (int i = 0; i < kPieceHalves; ++i) {
-      const int channel = piece.channel * kPieceHalves + i;
+    for (int i = 0; i < kPieceElements; ++i) {
+      const int channel = piece.channel * kPieceElements + i;
       if (channel >= z.channels) continue;
       const std::int64_t filter =
           z.backward ? (static_cast<std::int64_t>(group) * z.channels + channel) * z.rows + row
@@ -84,29 +84,30 @@ __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant
 // where the taps of a channel are adjacent, and transposes them in shared memory. A block takes few
 // rows, so that there are many blocks. Fewer weights are packed by pack_weights_kernel, which has
 // more blocks.
-constexpr int kTurnThreads = 256;
-constexpr int kTurnRows = 8;
-constexpr int kTurnTaps = 9;                                  // most taps
-constexpr int kTurnChannels = kChannelPieces * kPieceHalves;  // a block of them, see piece_at()
-constexpr std::int64_t kTurnLeast = 1 << 16;                  // least number of weights
+constexpr int kTransposeThreads = 256;
+constexpr int kTransposeRows = 8;
+constexpr int kTransposeTaps = 9;                                  // most taps
+constexpr int kTransposeChannels =
+    kChannelPieces * kPieceElements;  // a block of them, see piece_at()
+constexpr std::int64_t kTransposeLeast = 1 << 16;                  // least number of weights
 
-// Kernel: blockIdx.x selects kTurnChannels channels, blockIdx.y some rows, blockIdx.z a group.
+// Kernel: blockIdx.x selects kTransposeChannels channels, blockIdx.y some rows, blockIdx.z a group.
 template <class In, int kPlanes, class Half = Float16>
-__global__ __launch_bounds__(kTurnThreads) void turn_weights_kernel(
+__global__ __launch_bounds__(kTransposeThreads) void transpose_weights_kernel(
     const __grid_constant__ PackWeights z) {
-  constexpr int kPitch = kTurnChannels * kTurnTaps + 1;  // odd: rows use different banks
-  __shared__ In numbers[kTurnRows * kPitch];             // [row][channel][tap]
+  constexpr int kPitch = kTransposeChannels * kTransposeTaps + 1;  // odd: rows use different banks
+  __shared__ In numbers[kTransposeRows * kPitch];             // [row][channel][tap]
   const int thread = static_cast<int>(threadIdx.x);
   const int group = static_cast<int>(blockIdx.z);
   const int first_piece = static_cast<int>(blockIdx.x) * kChannelPieces;
-  const int first_channel = first_piece * kPieceHalves;
-  const int first_row = static_cast<int>(blockIdx.y) * kTurnRows;
+  const int first_channel = first_piece * kPieceElements;
+  const int first_row = static_cast<int>(blockIdx.y) * kTransposeRows;
   const int taps = z.kernel_h * z.kernel_w;
-  const int rows = min(kTurnRows, z.rows - first_row);
-  const int channels = min(kTurnChannels, z.channels - first_channel);
+  const int rows = min(kTransposeRows, z.rows - first_row);
+  const int channels = min(kTransposeChannels, z.channels - first_channel);
   let_next_kernel_start();
   wait_for_previous_kernel();
-  for (int row = thread / 32; row < rows; row += kTurnThreads / 32) {
+  for (int row = thread / 32; row < rows; row += kTransposeThreads / 32) {
     const In* const from =
         static_cast<const In*>(z.from) +
         ((static_cast<std::int64_t>(group) * z.rows + first_row + row) * z.channels +
@@ -124,21 +125,21 @@ __global__ __launch_bounds__(kTurnThreads) void turn_weights_kernel(
   const int end = first_piece + width == z.pieces ? z.depth_pieces : begin + width * taps;
   const int count = end - begin;
   if (blockIdx.y == 0 && group == 0) {
-    for (int i = thread; i < count; i += kTurnThreads) {
+    for (int i = thread; i < count; i += kTransposeThreads) {
       z.table[begin + i] = place_of(begin + i, z.high[0], z.wide[0], z.pieces, z.pixel_pieces);
     }
   }
   uint4* const to =
       z.to + (static_cast<std::int64_t>(group) * z.rows + first_row) * z.depth_pieces + begin;
-  for (int i = thread; i < rows * count; i += kTurnThreads) {
+  for (int i = thread; i < rows * count; i += kTransposeThreads) {
     const int row = i / count;
     const int index = i - row * count;
     const int tap = index / width;
-    const int channel = (index - tap * width) * kPieceHalves;
-    In values[kPieceHalves] = {};
+    const int channel = (index - tap * width) * kPieceElements;
+    In values[kPieceElements] = {};
     if (tap < taps) {
 #pragma unroll
-      for (int c = 0; c < kPieceHalves; ++c) {
+      for (int c = 0; c < kPieceElements; ++c) {
         if (channel + c < channels) {
           values[c] = numbers[row * kPitch + (channel + c) * taps + tap];
         }
@@ -159,8 +160,8 @@ __global__ void sum_weight_parts_kernel(const float* parts, int splits, std::int
   for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
     const std::int64_t row = i / columns;
     const int column = static_cast<int>(i - row * columns);
-    const Piece piece = piece_at(column / kPieceHalves, taps_h, taps_w, pieces);
-    const int channel = piece.channel * kPieceHalves + column % kPieceHalves;
+    const Piece piece = piece_at(column / kPieceElements, taps_h, taps_w, pieces);
+    const int channel = piece.channel * kPieceElements + column % kPieceElements;
     if (channel >= channels) continue;
     float sum = 0;
 #pragma unroll 16

@@ -26,7 +26,7 @@ using gather::piece_at;
 inline constexpr int kBlockDepth = 64;  // reduction indices of a step
 inline constexpr int kMaxPhases = 8;    // strides of backward_data, in each dimension
 
-using half_tiles::kPieceHalves;
+using half_tiles::kPieceElements;
 using half_tiles::pieces_of;
 using half_tiles::scale_exponent;
 

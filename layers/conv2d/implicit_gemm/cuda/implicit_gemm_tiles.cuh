@@ -140,9 +140,9 @@ __global__ __launch_bounds__(V::kThreads,
   }
   __syncthreads();
   if (z.lanes > 0) {
-    float* const turned = reinterpret_cast<float*>(out_at + V::kTileColumns);
-    return store_channels_last<V>(
-        sums, out_at, turned,
+    float* const transposed = reinterpret_cast<float*>(out_at + V::kTileColumns);
+    return store_nhwc<V>(
+        sums, out_at, transposed,
         {.out = z.out,
          .parts = z.splits > 1 ? z.parts + split * z.out_count : nullptr,
          .lanes = z.lanes,
@@ -223,19 +223,19 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
 
   // In each tile a thread copies one column of pieces. From piece to piece it advances by kRowStep
   // (in the other tile kColumnStep) rows of the reduction.
-  constexpr int kRowPieces = V::kTileRows / kPieceHalves;
-  constexpr int kColumnPieces = V::kTileColumns / kPieceHalves;
+  constexpr int kRowPieces = V::kTileRows / kPieceElements;
+  constexpr int kColumnPieces = V::kTileColumns / kPieceElements;
   constexpr int kRowStep = V::kThreads / kRowPieces;
   constexpr int kColumnStep = V::kThreads / kColumnPieces;
   const int row_piece = thread % kRowPieces;
   const int row_depth = thread / kRowPieces;
-  const bool row_valid = first_row / kPieceHalves + row_piece < z.row_pieces;
+  const bool row_valid = first_row / kPieceElements + row_piece < z.row_pieces;
   const int errors_pieces = z.groups * z.row_pieces;
-  const int from_row = group * z.row_pieces + first_row / kPieceHalves + row_piece;
+  const int from_row = group * z.row_pieces + first_row / kPieceElements + row_piece;
   const int column_piece = thread % kColumnPieces;
   const int column_depth = thread / kColumnPieces;
-  const int column = first_column / kPieceHalves + column_piece;  // in pieces
-  const bool column_valid = column * kPieceHalves < z.columns;
+  const int column = first_column / kPieceElements + column_piece;  // in pieces
+  const bool column_valid = column * kPieceElements < z.columns;
   const Piece tap = column_valid ? piece_at(column, z.high.taps, z.wide.taps, z.pieces) : Piece{};
   const int tap_h = tap.tap_h * z.high.tap_step;
   const int tap_w = tap.tap_w * z.wide.tap_step;

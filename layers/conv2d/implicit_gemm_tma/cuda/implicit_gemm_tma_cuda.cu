@@ -28,7 +28,7 @@
 // Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Kp], where Cp and Kp are the channels rounded up to 8;
 //            16-byte aligned; f16 or bf16, like dx and dy; w, dw [K,C,R,S], b [K] in f32 or in x's
 //            type; sums in f32. tf32: all tensors are f32. The operands are f16 times a power of
-//            two (half_factors.h), passed in by the caller or made before the product, and the sums
+//            two (half_operands.h), passed by the caller or made before the product, and the sums
 //            are scaled back. If they are not passed in, TMA may round f32 to tf32 instead
 // Supports   layout NHWC; f16, bf16, also with w and accumulators in f32; tf32; one group; kernels
 //            up to 15x15; strides up to 8, in backward_data up to 4; every padding and dilation up
@@ -88,16 +88,16 @@ struct Plans {
 
 // Cost of making the fp16 operands of an image and the weights: the time of the additional launches
 // in microseconds, and bytes per microsecond. Each image is read twice.
-constexpr double kFactorsUs = 3.5, kFactorsBytesPerUs = 4e6;
+constexpr double kOperandsUs = 3.5, kOperandsBytesPerUs = 4e6;
 // Ratios of measured to estimated time where f32 is read directly. Forward takes less time with few
 // images and short reductions. Phases of a stride, whose outputs are not adjacent, take longer.
 constexpr double kForwardTimes = 0.9;
 constexpr double kPhasesTimes = 1.25;
 double phases_times(const GatherPlan& plan) { return plan.taps.phases > 1 ? kPhasesTimes : 1; }
-double factors_us(const Conv2dProblem& z, Direction direction) {
+double operands_us(const Conv2dProblem& z, Direction direction) {
   const Shape image = direction == Direction::forward ? z.x_shape() : z.y_shape();
-  return kFactorsUs +
-         10.0 * static_cast<double>(stored_shape(image, z.layout).numel()) / kFactorsBytesPerUs;
+  return kOperandsUs +
+         10.0 * static_cast<double>(stored_shape(image, z.layout).numel()) / kOperandsBytesPerUs;
 }
 
 std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction direction) {
@@ -112,7 +112,7 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
     if (is_scaled(z)) {
       made.from_f32 = plan_gather(made.as_run, direction, machine(), true);
       made.reads_f32 = made.from_f32.us * phases_times(made.from_f32) <
-                       made.gather.us + factors_us(z, direction);
+                       made.gather.us + operands_us(z, direction);
     }
     return made;
   });
@@ -121,9 +121,9 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
 // Returns the bytes of the packed weights; for f32 images, transposed f32 weights follow them.
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   return packed_bytes(z) +
-         (is_scaled(z) ? static_cast<std::size_t>(turned_count(z, direction)) * 4 : 0);
+         (is_scaled(z) ? static_cast<std::size_t>(transposed_count(z, direction)) * 4 : 0);
 }
-float* turned_in(const Conv2dProblem& z, const void* prepared) {
+float* transposed_in(const Conv2dProblem& z, const void* prepared) {
   return reinterpret_cast<float*>(const_cast<std::byte*>(static_cast<const std::byte*>(prepared)) +
                                   packed_bytes(z));
 }
@@ -132,7 +132,8 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
   const Conv2dProblem& z = args.problem;
   pack_weights(z, args.w, args.prepared);
   if (is_scaled(z)) {
-    turn_weights(z, args.direction, static_cast<const float*>(args.w), turned_in(z, args.prepared));
+    transpose_weights(z, args.direction, static_cast<const float*>(args.w),
+                      transposed_in(z, args.prepared));
   }
 }
 // Returns false for f32 images: prepared weights are two copies, fp16 and f32, of which a single
@@ -157,7 +158,7 @@ Work work_in(const Conv2dProblem& z, Direction direction, const Plans& plans, vo
     return at;
   };
   const auto images = [&](const Shape& shape) {
-    return take(half_factors_bytes(stored_shape(shape, z.layout).numel()));
+    return take(half_operands_bytes(stored_shape(shape, z.layout).numel()));
   };
   std::int64_t parts =
       weight ? weight_parts(z, plans.weight) : gather_parts(z, direction, plans.gather);
@@ -178,23 +179,23 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
 // The operands of the product, and its tiling.
 struct Factor {
   const GatherPlan& plan;
-  HalfFactors image;  // x or dy; without a scale: f32, read directly
+  HalfOperands image;  // x or dy; without a scale: f32, read directly
   const void* weights;
 };
 Factor factor_of(const Conv2dProblem& z, Direction direction, const Plans& plans, const void* image,
-                 const HalfFactors& given, const void* w, const void* prepared, const Work& work) {
+                 const HalfOperands& given, const void* w, const void* prepared, const Work& work) {
   if (!is_scaled(z)) return {plans.gather, {image, nullptr}, prepared};
   if (plans.reads_f32 && !given.given()) {
-    if (prepared != nullptr) return {plans.from_f32, {image, nullptr}, turned_in(z, prepared)};
-    auto* const turned = static_cast<float*>(work.weights);
-    turn_weights(z, direction, static_cast<const float*>(w), turned);
-    return {plans.from_f32, {image, nullptr}, turned};
+    if (prepared != nullptr) return {plans.from_f32, {image, nullptr}, transposed_in(z, prepared)};
+    auto* const transposed = static_cast<float*>(work.weights);
+    transpose_weights(z, direction, static_cast<const float*>(w), transposed);
+    return {plans.from_f32, {image, nullptr}, transposed};
   }
   if (prepared == nullptr) pack_weights(z, w, work.weights);
   const bool forward = direction == Direction::forward;
-  const HalfFactors halves = factors_of_image(given, image, forward ? z.x_shape() : z.y_shape(),
+  const HalfOperands operands = operands_of_image(given, image, forward ? z.x_shape() : z.y_shape(),
                                               forward ? work.x_block : work.dy_block);
-  return {plans.gather, halves, prepared != nullptr ? prepared : work.weights};
+  return {plans.gather, operands, prepared != nullptr ? prepared : work.weights};
 }
 
 // Returns true where a gradient is one cuBLAS product that needs no pass before it. With a 1x1
@@ -218,13 +219,13 @@ void run_forward(const Conv2dForwardArgs& args, float* moments) {
   const Work work = work_in(z, Direction::forward, *plans, args.workspace);
   // The workspace of the statistics has the size for the tiling with fp16 operands. It may be too
   // small for the tiling that reads f32.
-  CONVSCOPE_CHECK(moments == nullptr || !plans->reads_f32 || args.x_factors.given(),
+  CONVSCOPE_CHECK(moments == nullptr || !plans->reads_f32 || args.x_half.given(),
                   "implicit_gemm_tma",
                   "expected x in fp16 or bf16 where statistics of y are requested");
   const Factor x =
-      factor_of(z, Direction::forward, *plans, args.x, args.x_factors, args.w, args.prepared, work);
+      factor_of(z, Direction::forward, *plans, args.x, args.x_half, args.w, args.prepared, work);
   run_gather(plans->as_run, Direction::forward, x.plan,
-             {.in = x.image.halves,
+             {.in = x.image.fp16,
               .in_scale = x.image.scale,
               .packed = x.weights,
               .out = args.y,
@@ -244,23 +245,23 @@ std::int64_t parts_of_moments(const Conv2dProblem& z) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
-  if (is_one_product(z) && !args.dy_factors.given()) {
+  if (is_one_product(z) && !args.dy_half.given()) {
     BlasGemm dx = product_of(z);  // [pixels][C] = dy w; transposed weights are [C][K]
     dx.n = dx.ldc = z.c;
     dx.k = dx.lda = z.k;
     dx.a = args.dy;
     dx.transpose_b = args.prepared != nullptr;
     dx.ldb = dx.transpose_b ? z.k : z.c;
-    dx.b = dx.transpose_b ? turned_in(z, args.prepared) : args.w;
+    dx.b = dx.transpose_b ? transposed_in(z, args.prepared) : args.w;
     dx.c = args.dx;
     return blas_gemm(dx);
   }
   const auto plans = plans_of(z, Direction::backward_data);
   const Work work = work_in(z, Direction::backward_data, *plans, args.workspace);
-  const Factor dy = factor_of(z, Direction::backward_data, *plans, args.dy, args.dy_factors, args.w,
+  const Factor dy = factor_of(z, Direction::backward_data, *plans, args.dy, args.dy_half, args.w,
                               args.prepared, work);
   run_gather(plans->as_run, Direction::backward_data, dy.plan,
-             {.in = dy.image.halves,
+             {.in = dy.image.fp16,
               .in_scale = dy.image.scale,
               .packed = dy.weights,
               .out = args.dx,
@@ -269,7 +270,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
-  if (is_one_product(z) && !args.x_factors.given() && !args.dy_factors.given()) {
+  if (is_one_product(z) && !args.x_half.given() && !args.dy_half.given()) {
     BlasGemm dw = product_of(z);  // [K][C] = dy^T x
     dw.k = dw.m;
     dw.m = dw.lda = z.k;
@@ -283,9 +284,9 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   }
   const auto plans = plans_of(z, Direction::backward_weight);
   const Work work = work_in(z, Direction::backward_weight, *plans, args.workspace);
-  Factors at{{args.x, nullptr}, {args.dy, nullptr}};
+  ImageOperands at{{args.x, nullptr}, {args.dy, nullptr}};
   if (is_scaled(z)) {
-    at = factors_of_images(z, {args.x_factors, args.dy_factors}, args.x, args.dy, work.x_block,
+    at = operands_of_images(z, {args.x_half, args.dy_half}, args.x, args.dy, work.x_block,
                            work.dy_block);
   }
   run_weight(
@@ -296,7 +297,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 // ---- algorithm ---------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
-  if (z.layout != ActivationLayout::channels_last) {
+  if (z.layout != ActivationLayout::nhwc) {
     return Conv2dSupport::no(
         cat("expects images in NHWC, because TMA copies whole rows of channels, ", "got layout ",
             name_of(z.layout)));
@@ -422,8 +423,8 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,
-    .takes_channels_last = true,
-    .takes_half_factors = true,
+    .takes_nhwc = true,
+    .takes_half_operands = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -14,30 +14,30 @@
 
 namespace convscope::implicit_gemm_tma {
 
-constexpr int kTurnThreads = 256;
-constexpr int kTurnedNumbers = 8192;  // most elements of a block, in shared memory
-constexpr int kTurnedGoal = 2304;     // fewer elements per block, for many blocks
+constexpr int kTransposeThreads = 256;
+constexpr int kTransposedNumbers = 8192;  // most elements of a block, in shared memory
+constexpr int kTransposedGoal = 2304;     // fewer elements per block, for many blocks
 
 // The weights that a block transposes: `k_tile` output and `c_tile` input channels with all their
 // taps. `pitch` is the distance of two output channels in shared memory. It is odd, so that
 // neighbours in k use different banks.
-struct TurnShape {
+struct TransposeShape {
   int k = 0, c = 0, kernel = 1;
   int depth = 8;        // C or K, rounded up
   bool across = false;  // true: K is innermost
   int k_tile = 1, c_tile = 8, pitch = 1;
   FastDivisor by_kernel, by_row;  // by_row: elements of an output channel of a block
 
-  TurnShape(int k_, int c_, int kernel_, bool across_, int most_c = 256)
+  TransposeShape(int k_, int c_, int kernel_, bool across_, int most_c = 256)
       : k(k_), c(c_), kernel(kernel_), depth(round_up(across_ ? k_ : c_, 8)), across(across_) {
     if (across) {
       k_tile = 32;
-      c_tile = std::clamp(kTurnedGoal / (32 * kernel), 1, c);
+      c_tile = std::clamp(kTransposedGoal / (32 * kernel), 1, c);
     } else {
       // Blocks of equal width.
-      const int most = std::min(most_c, std::max(8, kTurnedGoal / kernel / 8 * 8));
+      const int most = std::min(most_c, std::max(8, kTransposedGoal / kernel / 8 * 8));
       c_tile = round_up(ceil_div(depth, ceil_div(depth, most)), 8);
-      k_tile = std::clamp(kTurnedGoal / (kernel * c_tile), 1, k);
+      k_tile = std::clamp(kTransposedGoal / (kernel * c_tile), 1, k);
     }
     pitch = kernel * c_tile | 1;
     by_kernel = FastDivisor(kernel);
@@ -49,13 +49,13 @@ struct TurnShape {
 
 // The elements of w that block (x: input channels, y: output channels) reads, and the rows of the
 // result that it writes.
-struct TurnBlock {
+struct TransposeBlock {
   int first_c, first_k, real_c, real_k;  // the counts are 0 after the last channel
   // A row of the result has one outer channel and one tap. Its elements are the reduction.
   int first_depth, depths, real, rows;
   std::int64_t first_row;
 
-  __device__ TurnBlock(const TurnShape& z, int x, int y)
+  __device__ TransposeBlock(const TransposeShape& z, int x, int y)
       : first_c(x * z.c_tile),
         first_k(y * z.k_tile),
         real_c(max(min(z.c_tile, z.c - first_c), 0)),
@@ -66,9 +66,10 @@ struct TurnBlock {
         rows((z.across ? real_c : real_k) * z.kernel),
         first_row(static_cast<std::int64_t>(z.across ? first_c : first_k) * z.kernel) {}
 
-  // Loads the block's weights into `turned` [k][c][tap], where output channels are z.pitch apart.
+  // Loads the block's w into `transposed` [k][c][tap], where output channels are z.pitch apart.
   // The loops are not nested, so that a thread's loads do not wait for each other.
-  __device__ void bring(const TurnShape& z, const float* __restrict__ w, float* turned) const {
+  __device__ void bring(const TransposeShape& z, const float* __restrict__ w,
+                        float* transposed) const {
     const int row = real_c * z.kernel;
     // `real_c == z.c_tile` would be wrong: nvcc 13.0 (sm_90a) miscompiles the comparison of a
     // minimum, clamped at 0, with one of its arguments.
@@ -76,27 +77,28 @@ struct TurnBlock {
     const float* const from = w + (static_cast<std::int64_t>(first_k) * z.c + first_c) * z.kernel;
     const std::int64_t apart = static_cast<std::int64_t>(z.c) * z.kernel;
 #pragma unroll 8
-    for (int i = static_cast<int>(threadIdx.x); i < real_k * row; i += kTurnThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < real_k * row; i += kTransposeThreads) {
       const int k = whole ? z.by_row.divide(i) : i / row;
       const int row_element = i - k * row;
-      turned[k * z.pitch + row_element] = from[k * apart + row_element];
+      transposed[k * z.pitch + row_element] = from[k * apart + row_element];
     }
   }
 };
 
-__global__ __launch_bounds__(kTurnThreads) inline void turn_weights_kernel(
-    const float* __restrict__ w, const __grid_constant__ TurnShape z, float* out) {
-  __shared__ float turned[kTurnedNumbers];  // [k][c][tap]
-  const TurnBlock block(z, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
+__global__ __launch_bounds__(kTransposeThreads) inline void transpose_weights_kernel(
+    const float* __restrict__ w, const __grid_constant__ TransposeShape z, float* out) {
+  __shared__ float transposed[kTransposedNumbers];  // [k][c][tap]
+  const TransposeBlock block(z, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
   let_next_kernel_start();
   wait_for_previous_kernel();
-  block.bring(z, w, turned);
+  block.bring(z, w, transposed);
   __syncthreads();
   const int apart = z.across ? z.pitch : z.kernel;
-  for (int row = static_cast<int>(threadIdx.x) / 32; row < block.rows; row += kTurnThreads / 32) {
+  for (int row = static_cast<int>(threadIdx.x) / 32; row < block.rows;
+       row += kTransposeThreads / 32) {
     const int channel = z.by_kernel.divide(row);
     const float* const from =
-        turned + (row - channel * z.kernel) + channel * (z.across ? z.kernel : z.pitch);
+        transposed + (row - channel * z.kernel) + channel * (z.across ? z.kernel : z.pitch);
     float* const to = out + (block.first_row + row) * z.depth + block.first_depth;
 #pragma unroll 4
     for (int d = static_cast<int>(threadIdx.x) % 32; d < block.depths; d += 32) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_floats.cuh: converts sums of scaled operands back to f32, and stores them from
 // the registers of a warp group, 16 bytes at a time.
-// Read next  layers/dispatch/layout/half_factors.h, the operands; implicit_gemm_tma_gather.cuh
+// Read next  layers/dispatch/layout/half_operands.h, the operands; implicit_gemm_tma_gather.cuh
 #pragma once
 
 #include <cstdint>

@@ -25,9 +25,9 @@ constexpr int kGatherThreads = 384;
 constexpr int kProducerRegisters = 40;
 
 // Half: type of the operands; float means f32 that TMA rounds to tf32. Out: type of the stored
-// result. f32 results come from f32 operands, or from scaled fp16 operands (half_factors.h).
+// result. f32 results come from f32 operands, or from scaled fp16 operands (half_operands.h).
 // kPlanes 2: f32 in full precision, with each operand as a high and a low plane in fp16. Three of
-// the four products of planes are added, and results are planes (implicit_gemm_tma_halves.cuh).
+// the four products of planes are added, and results are planes (implicit_gemm_tma_fp16x3.cuh).
 // kMoments: the kernel also stores mean and spread of y's channels (implicit_gemm_tma_moments.cuh).
 template <class Half_, int kTiles_, int kColumns_, int kBlocks_, int kChunk_, bool kBackward_,
           class Out_ = Half_, int kPlanes_ = 1, bool kMoments_ = false>

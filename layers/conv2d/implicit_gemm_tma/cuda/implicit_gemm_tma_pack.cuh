@@ -15,7 +15,7 @@
 namespace convscope::implicit_gemm_tma {
 
 constexpr int kPackThreads = 192;    // 64 channels of 3x3 are 144 reads of four elements
-constexpr int kPackedHalves = 6144;  // elements of a block, in shared memory
+constexpr int kPackedElements = 6144;  // elements of a block, in shared memory
 constexpr int kPackedGoal = 2048;    // elements per block, so that there are many blocks
 
 // A block packs `rows` output channels with `width` input channels each. `pitch` is the distance of
@@ -28,12 +28,13 @@ struct PackShape {
 
   PackShape(int k_, int real_channels_, int channels_, int kernel_, bool aligned)
       : k(k_), real_channels(real_channels_), channels(channels_), kernel(kernel_) {
-    const int most = kPackedHalves / kernel - 8;
+    const int most = kPackedElements / kernel - 8;
     width = std::min({channels, 256, std::max(8, most / 8 * 8)});
     pitch = width + 8;
     if (width == channels) {
       rows = std::clamp(
-          std::min(kPackedHalves / (kernel * pitch), kPackedGoal / (kernel * real_channels)), 1, k);
+          std::min(kPackedElements / (kernel * pitch), kPackedGoal / (kernel * real_channels)), 1,
+          k);
     }
     fours = aligned && static_cast<std::int64_t>(real_channels) * kernel % 4 == 0;
     by_kernel = FastDivisor(kernel);
@@ -53,7 +54,7 @@ struct alignas(4 * sizeof(In)) FourNumbers {  // one read
 template <class In, class Half>
 __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
     const In* __restrict__ w, const __grid_constant__ PackShape z, Half* packed) {
-  __shared__ __align__(16) Half turned[kPackedHalves];  // [row][tap][channel]
+  __shared__ __align__(16) Half transposed[kPackedElements];  // [row][tap][channel]
   let_next_kernel_start();
   wait_for_previous_kernel();
   const int thread = static_cast<int>(threadIdx.x);
@@ -63,7 +64,7 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
   const int real = min(here, z.real_channels - first_c);
   const int rows = min(z.rows, z.k - first_k);
   const int row_numbers = real * z.kernel;
-  const int row_halves = z.kernel * z.pitch;
+  const int row_elements = z.kernel * z.pitch;
   // Reads one row, or several whole rows.
   const In* const from =
       w + (static_cast<std::int64_t>(first_k) * z.real_channels + first_c) * z.kernel;
@@ -71,7 +72,7 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
     const int row = rows == 1 ? 0 : z.by_row.divide(number);
     const int row_element = number - row * row_numbers;
     const int c = z.by_kernel.divide(row_element);
-    turned[row * row_halves + (row_element - c * z.kernel) * z.pitch + c] =
+    transposed[row * row_elements + (row_element - c * z.kernel) * z.pitch + c] =
         from_float<Half>(to_float(value));
   };
   const int numbers = rows * row_numbers;
@@ -88,7 +89,7 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
   if (real < here) {
     for (int i = thread; i < rows * z.kernel * (here - real); i += kPackThreads) {
       const int row = i / (here - real);
-      turned[row * z.pitch + real + i - row * (here - real)] = from_float<Half>(0.0f);
+      transposed[row * z.pitch + real + i - row * (here - real)] = from_float<Half>(0.0f);
     }
   }
   __syncthreads();
@@ -98,7 +99,7 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
     const int c = (i - row * eights) * 8;
     *reinterpret_cast<uint4*>(
         packed + (static_cast<std::int64_t>(first_k) * z.kernel + row) * z.channels + first_c + c) =
-        *reinterpret_cast<const uint4*>(turned + row * z.pitch + c);
+        *reinterpret_cast<const uint4*>(transposed + row * z.pitch + c);
   }
 }
 

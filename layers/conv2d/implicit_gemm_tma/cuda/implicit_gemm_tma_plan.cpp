@@ -107,8 +107,8 @@ struct GatherSearch {
   bool is_across() const {
     return direction == Direction::backward_data && !from_f32 && planes == 1;
   }
-  const GatherShape* shapes() const { return planes == 2 ? kHalvesShapes : kGatherShapes; }
-  int shape_count() const { return planes == 2 ? kHalvesShapeCount : kGatherShapeCount; }
+  const GatherShape* shapes() const { return planes == 2 ? kFp16x3Shapes : kGatherShapes; }
+  int shape_count() const { return planes == 2 ? kFp16x3ShapeCount : kGatherShapeCount; }
 
   // Returns the pixels from row to row of a patch.
   int pitch_of_lines(const Extents& extents, int width) const {
@@ -569,7 +569,7 @@ GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const Machin
   return plan_of(z, direction, machine, from_f32, 1);
 }
 
-GatherPlan plan_halves(const Conv2dProblem& z, Direction direction, const Machine& machine) {
+GatherPlan plan_fp16x3(const Conv2dProblem& z, Direction direction, const Machine& machine) {
   return plan_of(z, direction, machine, false, 2);
 }
 
@@ -593,7 +593,7 @@ TmaWeightTiling plan_weight(const Conv2dProblem& z, const Machine& machine) {
   return weight_plan_of(z, machine, 1);
 }
 
-TmaWeightTiling plan_weight_halves(const Conv2dProblem& z, const Machine& machine) {
+TmaWeightTiling plan_weight_fp16x3(const Conv2dProblem& z, const Machine& machine) {
   return weight_plan_of(z, machine, 2);
 }
 

@@ -25,9 +25,9 @@ inline constexpr GatherShape kGatherShapes[] = {
 inline constexpr int kGatherShapeCount = 9;
 
 // Kernels for f32 as high and low parts, with two planes of each operand.
-inline constexpr GatherShape kHalvesShapes[] = {
+inline constexpr GatherShape kFp16x3Shapes[] = {
     {256, 64, 1, 64}, {256, 32, 1, 64}, {256, 64, 1, 32}, {256, 32, 1, 32}};
-inline constexpr int kHalvesShapeCount = 4;
+inline constexpr int kFp16x3ShapeCount = 4;
 
 inline constexpr int kMaxStages = 64;  // stages of patches, and stages of weights
 
@@ -41,7 +41,7 @@ struct Machine {
 };
 
 struct GatherPlan {
-  int shape = 0;   // index into kGatherShapes; two planes: kHalvesShapes
+  int shape = 0;   // index into kGatherShapes; two planes: kFp16x3Shapes
   int planes = 1;  // 2: high and low parts, three products
   Sharing sharing = Sharing::tap;
   bool from_f32 = false;                  // reads f32 images directly, not as fp16
@@ -62,10 +62,10 @@ CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction dir
                                      const Machine& machine, bool from_f32 = false);
 
 // Plans f32 in full precision, as high and low parts. The reduction is not split into parts.
-CONVSCOPE_API GatherPlan plan_halves(const Conv2dProblem& problem, Direction direction,
+CONVSCOPE_API GatherPlan plan_fp16x3(const Conv2dProblem& problem, Direction direction,
                                      const Machine& machine);
 inline const GatherShape& shape_of(const GatherPlan& plan) {
-  return plan.planes == 2 ? kHalvesShapes[plan.shape] : kGatherShapes[plan.shape];
+  return plan.planes == 2 ? kFp16x3Shapes[plan.shape] : kGatherShapes[plan.shape];
 }
 
 // A kernel of backward_weight. A slot is a tap with `columns` input channels, one row of the patch;
@@ -77,12 +77,12 @@ struct WeightShape {
 inline constexpr WeightShape kWeightShapes[] = {{64, 3, 26}, {32, 5, 22}, {16, 6, 19}};
 
 // Kernels for f32 as high and low parts, with twice the accumulators.
-inline constexpr WeightShape kHalvesWeightShapes[] = {{64, 2, 26}, {32, 4, 22}, {16, 6, 19}};
+inline constexpr WeightShape kFp16x3WeightShapes[] = {{64, 2, 26}, {32, 4, 22}, {16, 6, 19}};
 
 constexpr int kSumFours = 1024;  // sums of four channels in a block of the last pass
 
 struct TmaWeightTiling {
-  int shape = 0;   // index into kWeightShapes; two planes: kHalvesWeightShapes
+  int shape = 0;   // index into kWeightShapes; two planes: kFp16x3WeightShapes
   int planes = 1;  // 2: high and low parts, three products
   Sharing sharing = Sharing::tap;
   int width = 1, height = 1, images = 1;
@@ -102,10 +102,10 @@ struct TmaWeightTiling {
 };
 CONVSCOPE_API TmaWeightTiling plan_weight(const Conv2dProblem& problem, const Machine& machine);
 // Plans f32 in full precision, as high and low parts.
-CONVSCOPE_API TmaWeightTiling plan_weight_halves(const Conv2dProblem& problem,
+CONVSCOPE_API TmaWeightTiling plan_weight_fp16x3(const Conv2dProblem& problem,
                                                  const Machine& machine);
 inline const WeightShape& shape_of(const TmaWeightTiling& plan) {
-  return plan.planes == 2 ? kHalvesWeightShapes[plan.shape] : kWeightShapes[plan.shape];
+  return plan.planes == 2 ? kFp16x3WeightShapes[plan.shape] : kWeightShapes[plan.shape];
 }
 
 }  // namespace convscope::implicit_gemm_tma

@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
-#include "layers/dispatch/layout/half_factors.h"
+#include "layers/dispatch/layout/half_operands.h"
 
 namespace convscope::implicit_gemm_tma {
 
@@ -36,30 +36,31 @@ inline std::int64_t packed_count(const Conv2dProblem& z) {
 }
 // Below this number, weights are packed one by one.
 inline constexpr std::int64_t kFewWeights = 1 << 17;
-// Returns whether the operands of a problem are scaled f16 (half_factors.h).
+// Returns whether the operands of a problem are scaled f16 (half_operands.h).
 inline bool is_scaled(const Conv2dProblem& z) { return z.dtype == DType::f32; }
 // Returns the bytes of packed weights, for f32 images including a scale.
 inline std::size_t packed_bytes(const Conv2dProblem& z) {
-  return is_scaled(z) ? half_factors_bytes(packed_count(z))
+  return is_scaled(z) ? half_operands_bytes(packed_count(z))
                       : static_cast<std::size_t>(packed_count(z)) * 2;
 }
 void pack_weights(const Conv2dProblem& problem, const void* w, void* packed);
 // Returns how many f32 elements the transposed weights have, for products that read f32 directly.
-std::int64_t turned_count(const Conv2dProblem& problem, Direction direction);
-void turn_weights(const Conv2dProblem& problem, Direction direction, const float* w, float* turned);
+std::int64_t transposed_count(const Conv2dProblem& problem, Direction direction);
+void transpose_weights(const Conv2dProblem& problem, Direction direction, const float* w,
+                       float* transposed);
 // Returns the fp16 operands of an f32 image: `given` if it is set, else operands made in `block`.
-HalfFactors factors_of_image(const HalfFactors& given, const void* image, const Shape& shape,
-                             void* block);
-struct Factors {
-  HalfFactors x, dy;
+HalfOperands operands_of_image(const HalfOperands& given, const void* image, const Shape& shape,
+                               void* block);
+struct ImageOperands {
+  HalfOperands x, dy;
 };
-Factors factors_of_images(const Conv2dProblem& problem, const Factors& given, const void* x,
-                          const void* dy, void* x_block, void* dy_block);
+ImageOperands operands_of_images(const Conv2dProblem& problem, const ImageOperands& given,
+                                 const void* x, const void* dy, void* x_block, void* dy_block);
 
 struct GatherOperands {
   const void* in = nullptr;  // x or dy; for f32 images their fp16 operands, unless from_f32
   const float* in_scale = nullptr;
-  const void* packed = nullptr;  // by pack_weights(), or by turn_weights() if from_f32
+  const void* packed = nullptr;  // by pack_weights(), or by transpose_weights() if from_f32
   void* out = nullptr;           // y or dx
   const void* bias = nullptr;
   const void* residual = nullptr;
@@ -70,7 +71,7 @@ struct GatherOperands {
   // [moment_parts()][4][channels] (framework/cuda/channel_moments.cuh). Null: no statistics.
   float* moments = nullptr;
 };
-void (*halves_kernel(int shape))(Gather);  // index into kHalvesShapes
+void (*fp16x3_kernel(int shape))(Gather);  // index into kFp16x3Shapes
 std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const GatherPlan& plan);
 // Returns the number of parts of the statistics, or 0 where forward computes no statistics.
 std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan);
@@ -78,7 +79,7 @@ void run_gather(const Conv2dProblem& problem, Direction direction, const GatherP
                 const GatherOperands& operands);
 
 struct WeightOperands {
-  HalfFactors x, dy;  // as the kernels read them; scale null: not scaled
+  HalfOperands x, dy;  // as the kernels read them; scale null: not scaled
   // For two planes: the low planes, and the factor that undoes their scales (float2).
   const void* low_x = nullptr;
   const void* low_dy = nullptr;
@@ -87,7 +88,7 @@ struct WeightOperands {
   void* dw = nullptr;
   bool accumulate = false;
 };
-void (*halves_weight_kernel(int shape))(WeightGather);  // index into kHalvesWeightShapes
+void (*fp16x3_weight_kernel(int shape))(WeightGather);  // index into kFp16x3WeightShapes
 std::int64_t weight_parts(const Conv2dProblem& problem, const TmaWeightTiling& plan);
 void run_weight(const Conv2dProblem& problem, const TmaWeightTiling& plan,
                 const WeightOperands& operands);

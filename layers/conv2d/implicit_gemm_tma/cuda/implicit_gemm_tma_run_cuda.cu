@@ -28,7 +28,7 @@ int gather_blocks(const GatherPlan& plan, bool with_moments) {
 
 // Returns a walk over the pieces of y.
 WalkOf<float> walk_over_y(const Conv2dProblem& z) {
-  return WalkOf<float>(stored_shape(z.y_shape(), ActivationLayout::channels_last));
+  return WalkOf<float>(stored_shape(z.y_shape(), ActivationLayout::nhwc));
 }
 
 template <class Body>
@@ -45,33 +45,33 @@ TensorMapShape images_shape(std::int64_t n, std::int64_t h, std::int64_t w, std:
 void pack_scaled_weights(const Conv2dProblem& z, const float* w, void* block) {
   const half_tiles::Maxima maxima = half_tiles::find_maxima(w, z.w_shape().numel(), block);
   const int channels = narrow(eights(z.c)), kernel = narrow(z.r * z.s);
-  const int width = turned_channels(channels, kernel);
+  const int width = transposed_channels(channels, kernel);
   launch(
       pack_scaled_weights_kernel<kThreads>,
       {.grid = dim3(static_cast<unsigned>(ceil_div(channels, width)), static_cast<unsigned>(z.k)),
        .block = dim3(kThreads),
        .overlaps_previous = true},
       w, channels, narrow(z.c), kernel, width, maxima, static_cast<float*>(block),
-      static_cast<uint4*>(const_cast<void*>(half_factors_in(block).halves)));
+      static_cast<uint4*>(const_cast<void*>(half_operands_in(block).fp16)));
 }
 
 }  // namespace
 
-HalfFactors factors_of_image(const HalfFactors& given, const void* image, const Shape& shape,
+HalfOperands operands_of_image(const HalfOperands& given, const void* image, const Shape& shape,
                              void* block) {
   if (given.given()) return given;
-  return half_tiles::pack_half_factors(static_cast<const float*>(image),
-                                       stored_shape(shape, ActivationLayout::channels_last).numel(),
+  return half_tiles::pack_half_operands(static_cast<const float*>(image),
+                                       stored_shape(shape, ActivationLayout::nhwc).numel(),
                                        block);
 }
 
-Factors factors_of_images(const Conv2dProblem& z, const Factors& given, const void* x,
+ImageOperands operands_of_images(const Conv2dProblem& z, const ImageOperands& given, const void* x,
                           const void* dy, void* x_block, void* dy_block) {
   if (given.x.given() || given.dy.given()) {
-    return {factors_of_image(given.x, x, z.x_shape(), x_block),
-            factors_of_image(given.dy, dy, z.y_shape(), dy_block)};
+    return {operands_of_image(given.x, x, z.x_shape(), x_block),
+            operands_of_image(given.dy, dy, z.y_shape(), dy_block)};
   }
-  const auto [first, second] = half_tiles::pack_half_factors(
+  const auto [first, second] = half_tiles::pack_half_operands(
       static_cast<const float*>(x), stored_shape(z.x_shape(), z.layout).numel(), x_block,
       static_cast<const float*>(dy), stored_shape(z.y_shape(), z.layout).numel(), dy_block);
   return {first, second};
@@ -111,19 +111,20 @@ void pack_weights(const Conv2dProblem& z, const void* w, void* packed) {
   });
 }
 
-std::int64_t turned_count(const Conv2dProblem& z, Direction direction) {
+std::int64_t transposed_count(const Conv2dProblem& z, Direction direction) {
   return z.r * z.s * (direction == Direction::forward ? z.k * eights(z.c) : z.c * eights(z.k));
 }
 
-void turn_weights(const Conv2dProblem& z, Direction direction, const float* w, float* turned) {
-  const TurnShape shape(narrow(z.k), narrow(z.c), narrow(z.r * z.s),
+void transpose_weights(const Conv2dProblem& z, Direction direction, const float* w,
+                       float* transposed) {
+  const TransposeShape shape(narrow(z.k), narrow(z.c), narrow(z.r * z.s),
                         direction == Direction::backward_data);
-  launch(turn_weights_kernel,
+  launch(transpose_weights_kernel,
          {.grid = dim3(static_cast<unsigned>(shape.blocks_of_c()),
                        static_cast<unsigned>(shape.blocks_of_k())),
-          .block = dim3(kTurnThreads),
+          .block = dim3(kTransposeThreads),
           .overlaps_previous = true},
-         w, shape, turned);
+         w, shape, transposed);
 }
 
 std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const GatherPlan& plan) {
@@ -148,14 +149,14 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
                 const GatherOperands& operands) {
   const bool forward = direction == Direction::forward;
   const GatherShape& shape = shape_of(plan);
-  const bool halves = plan.planes == 2;  // f32 as two planes
+  const bool fp16x3 = plan.planes == 2;  // f32 as two planes
   const Geometry geometry(z, direction);
   Gather gather;
   TensorMapShape pixels =
       forward ? images_shape(z.n, z.h, z.w, z.c) : images_shape(z.n, z.p(), z.q(), z.k);
   gather.step_h = geometry.high[0].step;
   gather.step_w = geometry.wide[0].step;
-  if (halves) {
+  if (fp16x3) {
     pixels.sizes[2] = 2;
     pixels.strides[2] = pixels.strides[4] * z.n;
   }
@@ -168,20 +169,20 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
   pixels.steps[3] = gather.step_h;
   gather.pixels = encode_tensor_map(operands.in, pixels);
   // [k][taps][c]; transposed for backward_data: [c][taps][k].
-  const bool swapped = (plan.from_f32 || halves) && !forward;
+  const bool swapped = (plan.from_f32 || fp16x3) && !forward;
   const std::int64_t c = eights(swapped ? z.k : z.c), k = swapped ? z.c : z.k;
   TensorMapShape weights{.sizes = {c, z.r * z.s, 1, k, 1},
                          .strides = {1, c, c, z.r * z.s * c, k * z.r * z.s * c}};
-  if (halves) {
+  if (fp16x3) {
     weights.sizes[2] = 2;
     weights.strides[2] = weights.strides[4];
   }
   weights.f32 = plan.from_f32;
-  weights.box[0] = plan.from_f32 ? shape.chunk / 2 : forward || halves ? shape.chunk : 64;
-  weights.box[3] = plan.from_f32 || forward || halves ? shape.columns : shape.chunk;
-  const bool scaled = is_scaled(z) && !plan.from_f32 && !halves;
-  const HalfFactors w = half_factors_in(operands.packed);
-  gather.weights = encode_tensor_map(scaled ? w.halves : operands.packed, weights);
+  weights.box[0] = plan.from_f32 ? shape.chunk / 2 : forward || fp16x3 ? shape.chunk : 64;
+  weights.box[3] = plan.from_f32 || forward || fp16x3 ? shape.columns : shape.chunk;
+  const bool scaled = is_scaled(z) && !plan.from_f32 && !fp16x3;
+  const HalfOperands w = half_operands_in(operands.packed);
+  gather.weights = encode_tensor_map(scaled ? w.fp16 : operands.packed, weights);
   gather.pixels_scale = operands.in_scale;
   gather.weights_scale = scaled ? w.scale : nullptr;
   gather.out = operands.out;
@@ -194,7 +195,7 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
   gather.images = narrow(z.n);
   gather.out_h = narrow(forward ? z.p() : z.h);
   gather.out_w = narrow(forward ? z.q() : z.w);
-  gather.out_channels = narrow(halves ? forward ? z.k : z.c : eights(forward ? z.k : z.c));
+  gather.out_channels = narrow(fp16x3 ? forward ? z.k : z.c : eights(forward ? z.k : z.c));
   gather.unscale = static_cast<const float2*>(operands.unscale);
   gather.out_count =
       z.n * gather.out_h * gather.out_w * static_cast<std::int64_t>(gather.out_channels);
@@ -221,7 +222,7 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
   gather.moments = operands.moments;
   const bool with_moments = operands.moments != nullptr && plan.splits == 1;
   const Kernels& kernels = plan.from_f32 ? f32_kernels() : kernels_of(z);
-  launch(halves         ? halves_kernel(plan.shape)
+  launch(fp16x3         ? fp16x3_kernel(plan.shape)
          : with_moments ? tf32_moment_kernels().gather[plan.shape]
                         : kernels.gather[forward ? 0 : 1][plan.shape],
          {.grid = dim3(static_cast<unsigned>(gather_blocks(plan, with_moments))),
@@ -247,7 +248,7 @@ std::int64_t weight_parts(const Conv2dProblem& z, const TmaWeightTiling& plan) {
 void run_weight(const Conv2dProblem& z, const TmaWeightTiling& plan,
                 const WeightOperands& operands) {
   const auto& [x, dy, low_x, low_dy, unscale, parts, dw, accumulate] = operands;
-  const bool halves = plan.planes == 2;  // f32 as two planes
+  const bool fp16x3 = plan.planes == 2;  // f32 as two planes
   const WeightShape& shape = shape_of(plan);
   const Geometry geometry(z, Direction::backward_weight);
   WeightGather gather;
@@ -261,7 +262,7 @@ void run_weight(const Conv2dProblem& z, const TmaWeightTiling& plan,
   errors.box[1] = plan.errors_w;
   errors.box[3] = plan.errors_h;
   errors.box[4] = plan.images;
-  gather.errors = encode_tensor_map(dy.halves, errors);
+  gather.errors = encode_tensor_map(dy.fp16, errors);
   gather.step_h = geometry.high[0].step;
   gather.step_w = geometry.wide[0].step;
   TensorMapShape pixels = images_shape(z.n, z.h, z.w, z.c);
@@ -271,8 +272,8 @@ void run_weight(const Conv2dProblem& z, const TmaWeightTiling& plan,
   pixels.steps[1] = gather.step_w;
   pixels.steps[3] = gather.step_h;
   pixels.box[0] = shape.columns;
-  gather.pixels = encode_tensor_map(x.halves, pixels);
-  if (halves) {
+  gather.pixels = encode_tensor_map(x.fp16, pixels);
+  if (fp16x3) {
     gather.low_errors = encode_tensor_map(low_dy, errors);
     gather.low_pixels = encode_tensor_map(low_x, pixels);
   }
@@ -313,7 +314,7 @@ void run_weight(const Conv2dProblem& z, const TmaWeightTiling& plan,
   gather.stages = plan.stages;
   gather.barriers_at = plan.barriers_at;
   gather.taps = plan.taps;
-  launch(halves ? halves_weight_kernel(plan.shape) : kernels_of(z).weight[plan.shape],
+  launch(fp16x3 ? fp16x3_weight_kernel(plan.shape) : kernels_of(z).weight[plan.shape],
          {.grid = dim3(static_cast<unsigned>(gather.k_tiles * gather.c_tiles * gather.tap_tiles),
                        static_cast<unsigned>(plan.splits)),
           .block = dim3(kWeightThreads),

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_scaled.cuh: passes around products of scaled operands (tf32): one stores f32
 // weights as f16 with a scale, the other adds the parts of an f32 result.
-// Read next  implicit_gemm_tma_floats.cuh; layers/dispatch/layout/half_factors.h
+// Read next  implicit_gemm_tma_floats.cuh; layers/dispatch/layout/half_operands.h
 #pragma once
 
 #include <cstdint>
 
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_gather.cuh"
-#include "layers/conv2d/shared/cuda/half_factors.cuh"
+#include "layers/conv2d/shared/cuda/half_operands.cuh"
 
 namespace convscope::implicit_gemm_tma {
 
 // ---- weights -----------------------------------------------------------------------------------
 
-inline constexpr int kTurnedFloats = 4096;  // elements that a block transposes in shared memory
+inline constexpr int kTransposedFloats = 4096;  // elements that a block transposes in shared memory
 
 // Returns how many channels a block packs: whole 16-byte pieces, with all taps.
-inline int turned_channels(int channels, int kernel) {
-  const int most = kTurnedFloats / kernel / half_tiles::kPieceHalves * half_tiles::kPieceHalves;
+inline int transposed_channels(int channels, int kernel) {
+  const int most =
+      kTransposedFloats / kernel / half_tiles::kPieceElements * half_tiles::kPieceElements;
   return channels < most ? channels : most;
 }
-static_assert(kTurnedFloats >= kMaxTaps * kMaxTaps * half_tiles::kPieceHalves);
+static_assert(kTransposedFloats >= kMaxTaps * kMaxTaps * half_tiles::kPieceElements);
 
 // Packs w [K,C,R,S] times the scale as f16 [K][R S][channels], with zeros after the last channel.
 // Block (x: channels, y: k) reads w in memory order and transposes it in shared memory.
@@ -28,8 +29,8 @@ template <int kThreadCount>
 __global__ __launch_bounds__(kThreadCount) void pack_scaled_weights_kernel(
     const float* w, int channels, int real_channels, int kernel, int width,
     half_tiles::Maxima maxima, float* scale_to, uint4* packed) {
-  constexpr int kPiece = half_tiles::kPieceHalves;
-  __shared__ float turned[kTurnedFloats];  // [c][tap]
+  constexpr int kPiece = half_tiles::kPieceElements;
+  __shared__ float transposed[kTransposedFloats];  // [c][tap]
   const int thread = static_cast<int>(threadIdx.x);
   const int first_c = static_cast<int>(blockIdx.x) * width;
   const std::int64_t k = blockIdx.y;
@@ -38,7 +39,8 @@ __global__ __launch_bounds__(kThreadCount) void pack_scaled_weights_kernel(
   const float* const from = w + (k * real_channels + first_c) * kernel;
   let_next_kernel_start();
   wait_for_previous_kernel();
-  for (int i = thread; i < here * kernel; i += kThreadCount) turned[i] = i < real ? from[i] : 0.0f;
+  for (int i = thread; i < here * kernel; i += kThreadCount)
+    transposed[i] = i < real ? from[i] : 0.0f;
   const float scale = half_tiles::power_of_two(half_tiles::read_exponent(maxima));
   if (thread == 0 && blockIdx.x + blockIdx.y == 0) *scale_to = scale;
   __syncthreads();
@@ -48,7 +50,7 @@ __global__ __launch_bounds__(kThreadCount) void pack_scaled_weights_kernel(
     const int piece = i - tap * pieces;
     float values[kPiece];
 #pragma unroll
-    for (int c = 0; c < kPiece; ++c) values[c] = turned[(piece * kPiece + c) * kernel + tap];
+    for (int c = 0; c < kPiece; ++c) values[c] = transposed[(piece * kPiece + c) * kernel + tap];
     half_tiles::write_piece<float, 1>(
         values, scale, packed + (k * kernel + tap) * (channels / kPiece) + first_c / kPiece + piece,
         0);

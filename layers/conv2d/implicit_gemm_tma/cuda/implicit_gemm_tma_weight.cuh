@@ -332,7 +332,7 @@ __global__ __launch_bounds__(kWeightThreads,
 
     if (z.dw != nullptr) {
       constexpr unsigned kAll = 128 * kWeightGroups;
-      auto* const turned = reinterpret_cast<float*>(stages);  // all products have read it:
+      auto* const transposed = reinterpret_cast<float*>(stages);  // all products have read it:
       tma::group_sync(1, kAll);
       const int channels = min(z.c_blocks * V::kColumns, z.real_channels - first_c);
       const int taps = last_tap - first_tap;
@@ -344,15 +344,15 @@ __global__ __launch_bounds__(kWeightThreads,
         for (int e = 0; e < V::kColumns / 2; ++e) {  // sums[4 j + 2 i + column]
           const int k = first_k_of[j] + thread % 128 / 32 * 16 + lane / 4 + e / 2 % 2 * 8;
           const int c = first_c_of[j] + e / 4 * 8 + 2 * (lane % 4) + e % 2;
-          if (c < channels) turned[k * z.store_pitch + c * taps + tap] = sums[j][e];
+          if (c < channels) transposed[k * z.store_pitch + c * taps + tap] = sums[j][e];
         }
       }
       tma::group_sync(1, kAll);
       const int rows = min(64 * z.k_blocks, z.k - first_k);
       z.dw_is_f32
-          ? store_weights<float>(z, turned, first_k, rows, first_c, channels, first_tap, taps)
-          : store_weights<typename V::Half>(z, turned, first_k, rows, first_c, channels, first_tap,
-                                            taps);
+          ? store_weights<float>(z, transposed, first_k, rows, first_c, channels, first_tap, taps)
+          : store_weights<typename V::Half>(z, transposed, first_k, rows, first_c, channels,
+                                            first_tap, taps);
       return;
     }
 

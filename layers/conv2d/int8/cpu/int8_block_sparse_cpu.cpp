@@ -210,7 +210,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   share *= quads / (quads + 8);
   return {.flops = flops,
           .bytes = z.nominal_bytes(),
-          .peak_share = share_beside(flops, share, 1500, DType::i8)};
+          .peak_share = share_with_overhead(flops, share, 1500, DType::i8)};
 }
 
 const Conv2dAlgorithm kAlgorithm{
@@ -228,8 +228,8 @@ const Conv2dAlgorithm kAlgorithm{
     .fuses_epilogue = true,
     .takes_mixed_types = true,
     .takes_sparse_weights = true,
-    .takes_blocked_layout = true,
-    .takes_blocked_y = true,
+    .takes_nchw16c_layout = true,
+    .takes_nchw16c_y = true,
     .forward = forward,
 };
 

@@ -23,7 +23,7 @@
 //            stride 2); a kernel up to 5 wide uses 8 pixels for four. As many rows are copied at
 //            once as fit into half of L1.
 // Source     the windows are own work; the layout: E. Georganas et al., SC 2018, arXiv 1808.05567
-// Read next  int8_direct_cpu.cpp; ../../depthwise/cpu/depthwise_blocked.cpp, the same in f32
+// Read next  int8_direct_cpu.cpp; ../../depthwise/cpu/depthwise_nchw16c.cpp, the same in f32
 #include <cstring>
 
 #include "layers/conv2d/int8/cpu/int8_depthwise.h"
@@ -116,7 +116,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
       int8_depthwise_kernels.get().lanes == 1 ? 0.1 : 0.8 * textbook / pixel_products;
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_beside(z.nominal_flops(), share, 1500, DType::i8)};
+          .peak_share = share_with_overhead(z.nominal_flops(), share, 1500, DType::i8)};
 }
 
 struct Memory {
@@ -248,7 +248,7 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,
-    .takes_blocked_layout = true,
+    .takes_nchw16c_layout = true,
     .forward = forward,
 };
 

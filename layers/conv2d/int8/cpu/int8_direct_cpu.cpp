@@ -64,7 +64,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   share *= depth / (depth + 8);
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_beside(z.nominal_flops(), share, 1500, DType::i8)};
+          .peak_share = share_with_overhead(z.nominal_flops(), share, 1500, DType::i8)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction) { return pass_bytes(Int8Plan(z)); }
@@ -98,8 +98,8 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,
-    .takes_blocked_layout = true,
-    .takes_blocked_y = true,
+    .takes_nchw16c_layout = true,
+    .takes_nchw16c_y = true,
     .forward = forward,
 };
 

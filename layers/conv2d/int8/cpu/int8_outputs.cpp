@@ -46,15 +46,15 @@ Conv2dSupport supports_types(const Conv2dProblem& z, Direction direction) {
             t.text()));
   }
   const bool first = t.x == DType::f32;
-  if (first && (z.layout != ActivationLayout::blocked_y || z.c >= kChannelBlock || z.groups > 1)) {
+  if (first && (z.layout != ActivationLayout::nchw16c_y || z.c >= kChannelBlock || z.groups > 1)) {
     return Conv2dSupport::no(
-        cat("expects x of f32 in layout blocked_y only, with fewer than 16 "
+        cat("expects x of f32 in layout nchw16c_y only, with fewer than 16 "
             "channels and one group, got layout ",
             name_of(z.layout), ", ", z.c, " channels and ", z.groups, " groups"));
   }
-  if (!first && z.layout != ActivationLayout::blocked) {
+  if (!first && z.layout != ActivationLayout::nchw16c) {
     return Conv2dSupport::no(
-        cat("expects codes in layout blocked, got layout ", name_of(z.layout)));
+        cat("expects codes in layout nchw16c, got layout ", name_of(z.layout)));
   }
   // 255 * 128 * terms < 2^31.
   constexpr std::int64_t kMaxTerms = 65793;

@@ -87,13 +87,13 @@ struct Int8Plan {
     padded = round_up(z.k_per_group(), kChannelBlock);
     // For a 1x1 kernel that reads all pixels, a line may cross rows. With one output per image, as
     // in a linear layer, the images take the place of pixels.
-    const bool in_blocks = x.from != Int8Source::rows;
-    by_image = z.p() * z.q() == 1 && in_blocks;
-    flat = !by_image && in_blocks && z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 &&
+    const bool in_nchw16c = x.from != Int8Source::rows;
+    by_image = z.p() * z.q() == 1 && in_nchw16c;
+    flat = !by_image && in_nchw16c && z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 &&
            z.pad_top + z.pad_bottom + z.pad_left + z.pad_right == 0;
     images = by_image ? 1 : z.n;
     const Index all = by_image ? z.n : flat ? z.p() * z.q() : z.q();
-    if (!sparse && (flat || !in_blocks) && all > pixels) {
+    if (!sparse && (flat || !in_nchw16c) && all > pixels) {
       unit = kernels.unit;
       pixels -= pixels % unit;
     }

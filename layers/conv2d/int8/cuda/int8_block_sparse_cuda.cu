@@ -353,7 +353,7 @@ const Conv2dAlgorithm kAlgorithm{
     .fuses_epilogue = true,
     .takes_mixed_types = true,
     .takes_sparse_weights = true,
-    .takes_blocked_layout = true,
+    .takes_nchw16c_layout = true,
     .forward = forward,
 };
 

@@ -259,7 +259,7 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,
-    .takes_blocked_layout = true,
+    .takes_nchw16c_layout = true,
     .forward = forward,
 };
 

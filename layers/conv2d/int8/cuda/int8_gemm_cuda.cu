@@ -69,7 +69,7 @@ class Int8GemmTiling {
     wide = gather::forward_line(narrow(z.w), narrow(z.q()), narrow(z.s), narrow(z.stride_w),
                                 narrow(z.pad_left), narrow(z.dilation_w));
     steps = blocks_of(high.taps, wide.taps, pieces);
-    part_size = stored_shape(z.y_shape(), ActivationLayout::blocked).numel();
+    part_size = stored_shape(z.y_shape(), ActivationLayout::nchw16c).numel();
     const auto instances =
         z.types->x == DType::i8 ? signed_byte_instances() : unsigned_byte_instances();
     for (const ByteInstance& candidate : instances) {
@@ -337,7 +337,7 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,
-    .takes_blocked_layout = true,
+    .takes_nchw16c_layout = true,
     .forward = forward,
 };
 

@@ -16,8 +16,8 @@ inline Conv2dSupport supports_codes(const Conv2dProblem& z) {
         cat("expects x of u8 or i8, w of i8, sums of i32 and y of u8, i8 or f32, got ",
             z.types ? z.types->text() : std::string(name_of(z.dtype))));
   }
-  if (z.layout != ActivationLayout::blocked) {
-    return Conv2dSupport::no(cat("expects codes in layout blocked, got ", name_of(z.layout)));
+  if (z.layout != ActivationLayout::nchw16c) {
+    return Conv2dSupport::no(cat("expects codes in layout nchw16c, got ", name_of(z.layout)));
   }
   if (cuda_device_facts().major < 8) {
     return Conv2dSupport::no(cat("expects a GPU of compute capability 8.0 or higher, got ",

@@ -105,7 +105,7 @@ __device__ inline void write_unscale(const Pack& z) {
 // Writes eight elements as one piece of fp16/bf16, and (kPlanes 2) their remainders as another
 // piece. f32 elements are converted to the type Half.
 template <class In, int kPlanes, class Half = Float16>
-__device__ inline void write_piece(const In (&values)[kPieceHalves], float scale, uint4* to,
+__device__ inline void write_piece(const In (&values)[kPieceElements], float scale, uint4* to,
                                    std::int64_t plane) {
   unsigned words[2][4];
 #pragma unroll
@@ -143,7 +143,7 @@ struct PackPixels {
   Maxima maxima, other_maxima;  // of this operand and of the other one
   float2* unscale = nullptr;    // null unless this pass writes it
 
-  int channel_blocks() const { return ceil_div(pieces * kPieceHalves, 1 << channels_log2); }
+  int channel_blocks() const { return ceil_div(pieces * kPieceElements, 1 << channels_log2); }
   int pixels() const { return 1 << pack_pixels_log2(channels_log2); }
 };
 
@@ -165,7 +165,7 @@ __device__ inline void pack_pixels(const PackPixels& z, int block_x, int block_y
   constexpr int kPixelsLog2 = pack_pixels_log2(kChannelsLog2);
   constexpr int kPixels = 1 << kPixelsLog2;
   constexpr int kRow = kPixels + 1;
-  constexpr int kPieces = kChannels / kPieceHalves;
+  constexpr int kPieces = kChannels / kPieceElements;
   const int blocks = ceil_div(z.pieces, kPieces);
   const int group = block_y / blocks;
   const int first_channel = block_y % blocks * kChannels;
@@ -197,7 +197,7 @@ __device__ inline void pack_pixels(const PackPixels& z, int block_x, int block_y
   if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
   if (z.unscale != nullptr && block_x + block_y == 0 && threadIdx.x < 32) write_unscale(z);
   __syncthreads();
-  const int first_piece = first_channel / kPieceHalves;
+  const int first_piece = first_channel / kPieceElements;
   const int piece = thread % kPieces;
   if (first_piece + piece >= z.pieces) return;
   const int pixel_pieces = z.groups * z.pieces;
@@ -208,10 +208,10 @@ __device__ inline void pack_pixels(const PackPixels& z, int block_x, int block_y
   for (int i = 0; i < kPixels * kPieces / 256; ++i) {
     const int to_pixel = thread / kPieces + i * (256 / kPieces);
     if (first_pixel + to_pixel >= z.area) return;
-    In column[kPieceHalves];
+    In column[kPieceElements];
 #pragma unroll
-    for (int c = 0; c < kPieceHalves; ++c) {
-      column[c] = tile[(piece * kPieceHalves + c) * kRow + to_pixel];
+    for (int c = 0; c < kPieceElements; ++c) {
+      column[c] = tile[(piece * kPieceElements + c) * kRow + to_pixel];
     }
     write_piece<In, kPlanes>(column, scale, to + to_pixel * pixel_pieces, z.plane);
   }
@@ -228,7 +228,7 @@ __global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
 // The same for a block number that counts y first.
 template <class In, int kPlanes, int kChannelsLog2>
 __device__ inline void pack_pixels(const PackPixels& z, int block, In* tile) {
-  const int wide = z.groups * ceil_div(z.pieces, (1 << kChannelsLog2) / kPieceHalves);
+  const int wide = z.groups * ceil_div(z.pieces, (1 << kChannelsLog2) / kPieceElements);
   pack_pixels<In, kPlanes, kChannelsLog2>(z, block / wide, block % wide, tile);
 }
 
@@ -255,7 +255,8 @@ __global__ void pack_last_pixels_kernel(const PackPixels z, std::int64_t pieces)
   for (std::int64_t i = global_thread(); i < pieces; i += global_threads()) {
     const float4* const from = static_cast<const float4*>(z.from) + 2 * i;
     const float4 low = from[0], high = from[1];
-    const float values[kPieceHalves] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    const float values[kPieceElements] = {low.x,  low.y,  low.z,  low.w,
+                                          high.x, high.y, high.z, high.w};
     write_piece<float, kPlanes>(values, scale, z.to + i, z.plane);
   }
 }
@@ -272,28 +273,28 @@ struct Finish {  // y = relu(sum + b + residual), each part if requested
 // results to their piece of `out`. Only the first `left` channels exist; the remaining sums are
 // unchanged.
 template <class Out>
-__device__ inline void finish_piece(const Finish& z, float (&sums)[kPieceHalves], int channel,
+__device__ inline void finish_piece(const Finish& z, float (&sums)[kPieceElements], int channel,
                                     int left, void* out, std::int64_t piece_at) {
   if (z.bias != nullptr) {
     const float* const bias = static_cast<const float*>(z.bias) + channel;
 #pragma unroll
-    for (int l = 0; l < kPieceHalves; ++l) sums[l] += l < left ? bias[l] : 0.0f;
+    for (int l = 0; l < kPieceElements; ++l) sums[l] += l < left ? bias[l] : 0.0f;
   }
   if (z.residual != nullptr) {
-    float beside[kPieceHalves];
+    float beside[kPieceElements];
     if constexpr (sizeof(Out) == 2) {
       floats_of_piece<Out>(static_cast<const uint4*>(z.residual)[piece_at], beside);
     } else {
 #pragma unroll
-      for (int l = 0; l < kPieceHalves; ++l) {
-        beside[l] = static_cast<const float*>(z.residual)[piece_at * kPieceHalves + l];
+      for (int l = 0; l < kPieceElements; ++l) {
+        beside[l] = static_cast<const float*>(z.residual)[piece_at * kPieceElements + l];
       }
     }
 #pragma unroll
-    for (int l = 0; l < kPieceHalves; ++l) sums[l] += beside[l];
+    for (int l = 0; l < kPieceElements; ++l) sums[l] += beside[l];
   }
 #pragma unroll
-  for (int l = 0; l < kPieceHalves; ++l) sums[l] = finished(sums[l], z.relu);
+  for (int l = 0; l < kPieceElements; ++l) sums[l] = finished(sums[l], z.relu);
   if constexpr (sizeof(Out) == 2) {
     static_cast<uint4*>(out)[piece_at] = piece_of_floats<Out>(sums);
   } else {
@@ -305,24 +306,25 @@ __device__ inline void finish_piece(const Finish& z, float (&sums)[kPieceHalves]
 
 // parts [split][pixels][lanes], `count` elements each; out is NHWC.
 template <class Out>
-__global__ void sum_parts_channels_last_kernel(const float* parts, int splits, std::int64_t count,
+__global__ void sum_parts_nhwc_kernel(const float* parts, int splits, std::int64_t count,
                                                int lanes, int channels, const Finish end,
                                                void* out) {
   let_next_kernel_start();
   wait_for_previous_kernel();
-  const std::int64_t pieces = count / kPieceHalves;
+  const std::int64_t pieces = count / kPieceElements;
   for (std::int64_t i = global_thread(); i < pieces; i += global_threads()) {
-    float sums[kPieceHalves] = {};
+    float sums[kPieceElements] = {};
 #pragma unroll 4
     for (int split = 0; split < splits; ++split) {
       const auto* const part =
-          reinterpret_cast<const float4*>(parts + split * count + i * kPieceHalves);
+          reinterpret_cast<const float4*>(parts + split * count + i * kPieceElements);
       const float4 low = part[0], high = part[1];
-      const float all[kPieceHalves] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+      const float all[kPieceElements] = {low.x,  low.y,  low.z,  low.w,
+                                         high.x, high.y, high.z, high.w};
 #pragma unroll
-      for (int l = 0; l < kPieceHalves; ++l) sums[l] += all[l];
+      for (int l = 0; l < kPieceElements; ++l) sums[l] += all[l];
     }
-    const int channel = static_cast<int>(i % (lanes / kPieceHalves)) * kPieceHalves;
+    const int channel = static_cast<int>(i % (lanes / kPieceElements)) * kPieceElements;
     finish_piece<Out>(end, sums, channel, channels - channel, out, i);
   }
 }

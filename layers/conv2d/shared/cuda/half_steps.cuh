@@ -169,8 +169,8 @@ __device__ inline void store_tile(const float (&sums)[V::kSums], Out* out, const
   }
 }
 
-// Destination of a tile of NHWC images; see store_channels_last().
-struct ChannelsLastTile {
+// Destination of a tile of NHWC images; see store_nhwc().
+struct NhwcTile {
   void* out = nullptr;     // [pixels][lanes in pieces]
   float* parts = nullptr;  // sums [pixels][lanes] instead, when the reduction is split
   int lanes = 0;           // of a pixel
@@ -182,11 +182,11 @@ struct ChannelsLastTile {
 // Stores the sums of a block to `z`. The sums are transposed in shared memory, so that eight
 // channels of a pixel are 16 bytes and neighbouring threads have neighbouring channels. `at` has
 // the offsets of the tile's pixels relative to first_pixel (-1: no pixel); this array is stored
-// before the memory `turned`. Groups have whole pieces of channels, so a piece belongs to one
+// before the memory `transposed`. Groups have whole pieces of channels, so a piece belongs to one
 // group. `unscale` undoes the scales of f32.
 template <class V>
-__device__ inline void store_channels_last(const float (&sums)[V::kSums], const int* at,
-                                           float* turned, const ChannelsLastTile& z,
+__device__ inline void store_nhwc(const float (&sums)[V::kSums], const int* at,
+                                           float* transposed, const NhwcTile& z,
                                            const Finish& end, float2 unscale) {
   // The row pitch is 4 modulo 32, so that a warp's fragment uses all banks.
   constexpr int kRow = V::kTileRows + 4;
@@ -203,17 +203,17 @@ __device__ inline void store_channels_last(const float (&sums)[V::kSums], const 
       for (int e = 0; e < 2; ++e) {
         float sum = sums[4 * j + 2 * i + e];
         if constexpr (sizeof(typename V::Out) == 4) sum = sum * unscale.x * unscale.y;
-        turned[(column + 8 * j + e) * kRow + row + 8 * i] = sum;
+        transposed[(column + 8 * j + e) * kRow + row + 8 * i] = sum;
       }
     }
   }
   __syncthreads();
-  constexpr int kPieces = V::kTileRows / kPieceHalves;
+  constexpr int kPieces = V::kTileRows / kPieceElements;
   for (int i = thread; i < V::kTileColumns * kPieces; i += V::kThreads) {
     const int pixel = i / kPieces;
-    const int first = i % kPieces * kPieceHalves;
+    const int first = i % kPieces * kPieceElements;
     if (at[pixel] < 0 || first >= z.rows_left) continue;
-    const auto* const from = reinterpret_cast<const float4*>(turned + pixel * kRow + first);
+    const auto* const from = reinterpret_cast<const float4*>(transposed + pixel * kRow + first);
     const float4 low = from[0], high = from[1];
     const std::int64_t place =
         (z.first_pixel + at[pixel]) * z.lanes + z.channel + first;  // offset of the first channel
@@ -223,9 +223,9 @@ __device__ inline void store_channels_last(const float (&sums)[V::kSums], const 
       to[1] = high;
       continue;
     }
-    float v[kPieceHalves] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    float v[kPieceElements] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     finish_piece<typename V::Out>(end, v, z.channel + first, z.rows_left - first, z.out,
-                                  place / kPieceHalves);
+                                  place / kPieceElements);
   }
 }
 

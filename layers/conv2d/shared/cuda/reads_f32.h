@@ -8,7 +8,7 @@
 
 namespace convscope {
 
-// Returns whether one call is faster without fp16 operands (layers/dispatch/layout/half_factors.h)
+// Returns whether one call is faster without fp16 operands (layers/dispatch/layout/half_operands.h)
 // that have not been made yet. In inference an image is multiplied once, so a compiled step calls
 // this function. In training, batch norm writes the operands as a by-product.
 extern CONVSCOPE_API KernelSlot<bool(const Conv2dProblem& problem, Direction direction)>

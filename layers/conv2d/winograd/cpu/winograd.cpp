@@ -5,8 +5,8 @@
 
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/parallel.h"
-#include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
+#include "layers/conv2d/shared/nchw16c_pass.h"
 #include "layers/conv2d/winograd/cpu/winograd_images.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
 #include "layers/conv2d/winograd/cpu/winograd_plan.h"
@@ -207,7 +207,7 @@ class WinogradPass {
     finish.bias = data_.b == nullptr ? nullptr : data_.b + channel;
     finish.lanes = static_cast<int>(lanes);
     float* const to = data_.out + pass_.out.offset(at.image, channel);
-    if (pass_.out.blocked) {
+    if (pass_.out.nchw16c) {
       finish.residual = data_.epilogue.residual_of(to);
       finish.relu = data_.epilogue.relu();
       finish.most = data_.epilogue.most();
@@ -444,7 +444,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return no("expects groups of at least 4 kernels' planes, got ", z.c_per_group(), "x",
               z.k_per_group());
   }
-  return is_blocked(z) ? blocked::supports(z) : Conv2dSupport{};  // groups of whole blocks
+  return is_nchw16c(z) ? nchw16c::supports(z) : Conv2dSupport{};  // groups of whole blocks
 }
 
 // Cost of the transforms per pixel. With larger m, a tile of (m + 2) x (m + 2) pixels exceeds the
@@ -472,7 +472,7 @@ Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
   const bool gradient = direction == Direction::backward_weight;
   const double products = points * tiles * blocks(channels) *
                           (gradient ? blocks(depth) * lanes : static_cast<double>(depth));
-  const double pixel_cycles = points * (pixel_fmas(m) - (is_blocked(z) ? kTurningFmas : 0)) *
+  const double pixel_cycles = points * (pixel_fmas(m) - (is_nchw16c(z) ? kTurningFmas : 0)) *
                               tiles * (blocks(depth) + blocks(channels));
   const double weight_cycles = points * kWeightFmas * static_cast<double>(depth) * blocks(channels);
   const auto groups = static_cast<double>(z.groups);

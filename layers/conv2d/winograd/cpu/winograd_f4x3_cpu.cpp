@@ -76,7 +76,7 @@ const Conv2dAlgorithm kAlgorithm{
     .error_growth = 16,
     .exact_on_integers = false,
     .fuses_epilogue = true,
-    .takes_blocked_layout = true,
+    .takes_nchw16c_layout = true,
     .forward = winograd::forward<kTile>,
     .backward_data = winograd::backward_data<kTile>,
     .backward_weight = winograd::backward_weight<kTile>,

@@ -55,7 +55,7 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = false,
     .auto_ok = false,  // at most a tenth faster than winograd_f4x3, with 6 to 10 times its error
     .fuses_epilogue = true,
-    .takes_blocked_layout = true,
+    .takes_nchw16c_layout = true,
     .forward = winograd::forward<kTile>,
     .backward_data = winograd::backward_data<kTile>,
     .backward_weight = winograd::backward_weight<kTile>,

@@ -13,16 +13,16 @@
 
 namespace convscope::winograd {
 
-inline bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
+inline bool is_nchw16c(const Conv2dProblem& z) { return z.layout == ActivationLayout::nchw16c; }
 
 // x or y, and their gradients: [N, channels, h, w].
 struct Images {
-  static Images x_of(const Conv2dProblem& z) { return {is_blocked(z), z.c, z.h, z.w}; }
-  static Images y_of(const Conv2dProblem& z) { return {is_blocked(z), z.k, z.p(), z.q()}; }
+  static Images x_of(const Conv2dProblem& z) { return {is_nchw16c(z), z.c, z.h, z.w}; }
+  static Images y_of(const Conv2dProblem& z) { return {is_nchw16c(z), z.k, z.p(), z.q()}; }
 
   // Returns the offset of pixel (0, 0) of a channel of image n.
   std::int64_t offset(std::int64_t n, std::int64_t channel) const {
-    if (!blocked) return (n * channels + channel) * h * w;
+    if (!nchw16c) return (n * channels + channel) * h * w;
     const std::int64_t block = n * ceil_div(channels, kChannelBlock) + channel / kChannelBlock;
     return block * h * w * kChannelBlock + channel % kChannelBlock;
   }
@@ -32,12 +32,12 @@ struct Images {
   PixelView<const float> read(const PointKernels& kernels, const float* from, std::int64_t lanes,
                               std::int64_t row, std::int64_t column, std::int64_t rows,
                               std::int64_t columns, float* panel) const {
-    if (blocked) return {from, h, w, kChannelBlock, row, column};
+    if (nchw16c) return {from, h, w, kChannelBlock, row, column};
     Planes{h, w}.read(kernels, from, lanes, row, column, rows, columns, panel);
     return {panel, rows, columns, kernels.lanes, 0, 0};
   }
 
-  bool blocked;
+  bool nchw16c;
   std::int64_t channels, h, w;
 };
 

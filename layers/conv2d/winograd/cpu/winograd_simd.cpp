@@ -280,10 +280,10 @@ void weights(const float* taps, bool reversed, Index count, float* to, Index ste
       expand<Matrices<M>::kG, M + 2, 3>(taps, 3 * kLanes, kLanes, to, point_step);
       continue;
     }
-    alignas(64) float turned[9 * kLanes];
+    alignas(64) float rotated[9 * kLanes];
 #pragma GCC unroll 9
-    for (int t = 0; t < 9; ++t) store(turned + t * kLanes, load(taps + (8 - t) * kLanes));
-    expand<Matrices<M>::kG, M + 2, 3>(turned, 3 * kLanes, kLanes, to, point_step);
+    for (int t = 0; t < 9; ++t) store(rotated + t * kLanes, load(taps + (8 - t) * kLanes));
+    expand<Matrices<M>::kG, M + 2, 3>(rotated, 3 * kLanes, kLanes, to, point_step);
   }
 }
 

@@ -33,7 +33,7 @@ using Problem = DeformConv2dProblem;
 struct ImageMemory {
   ImageMemory(const DeformTiling& plan, Pieces& pieces) {
     const Index chunks = ceil_div(plan.strip, plan.chunk);
-    if (!plan.in_blocks) {
+    if (!plan.in_nchw16c) {
       x = pieces.floats(plan.part * plan.plane * kChannelBlock);
       dx = pieces.floats(plan.part * plan.plane * kChannelBlock);
       dy = pieces.floats(plan.strip * plan.padded);
@@ -117,11 +117,11 @@ class BackwardData {
     return (part.n * ceil_div(z_.c, kChannelBlock) + channel / kChannelBlock) * block_floats();
   }
   const float* x_block(const Part& part, Index i) const {
-    return plan_.in_blocks ? x_ + block_in_x(part, i) : part.memory.x + i * block_floats();
+    return plan_.in_nchw16c ? x_ + block_in_x(part, i) : part.memory.x + i * block_floats();
   }
   float* dx_block(const Part& part, Index i) const {
     if (dx_ == nullptr) return nullptr;
-    return plan_.in_blocks ? dx_ + block_in_x(part, i) : part.memory.dx + i * block_floats();
+    return plan_.in_nchw16c ? dx_ + block_in_x(part, i) : part.memory.dx + i * block_floats();
   }
   Index channel(const Part& part, Index i) const {
     return part.n * z_.c + part.g * z_.c_per_group() + plan_.block(part.begin + i).first;
@@ -153,7 +153,7 @@ class BackwardData {
   void run_part(const Images& images, const Channels& channels) const {
     loop(images, channels, channels.blocks(), [&](const Part& part, Index i, int) {
       if (dx_ != nullptr) std::fill_n(dx_block(part, i), block_floats(), 0.0f);
-      if (plan_.in_blocks || !wants_places()) return;
+      if (plan_.in_nchw16c || !wants_places()) return;
       block_copy_kernels.get().to_block(x_ + channel(part, i) * plan_.plane, plan_.plane,
                                         plan_.block(part.begin + i).channels, plan_.plane, false,
                                         part.memory.x + i * block_floats());
@@ -161,7 +161,7 @@ class BackwardData {
     for (Index first = 0; first < plan_.pixels; first += plan_.strip) {
       run_strip(images, channels, {first, std::min(plan_.strip, plan_.pixels - first)});
     }
-    if (plan_.in_blocks || dx_ == nullptr) return;
+    if (plan_.in_nchw16c || dx_ == nullptr) return;
     loop(images, channels, channels.blocks(), [&](const Part& part, Index i, int) {
       block_copy_kernels.get().to_planes(part.memory.dx + i * block_floats(), plan_.plane,
                                          plan_.block(part.begin + i).channels, plan_.plane, false,
@@ -173,7 +173,7 @@ class BackwardData {
     const Index chunks = ceil_div(strip.count, plan_.chunk);
     const Index groups = plan_.offset_groups(channels.g, channels.begin, channels.end);
     const Index first_group = plan_.offset_group(channels.g, channels.begin);
-    const Index copies = plan_.in_blocks ? 0 : ceil_div(plan_.kernels, kChannelBlock);
+    const Index copies = plan_.in_nchw16c ? 0 : ceil_div(plan_.kernels, kChannelBlock);
     loop(images, channels, groups * chunks + copies, [&](const Part& part, Index task, int) {
       if (task >= groups * chunks) return copy_dy(part, strip, task - groups * chunks);
       const Index chunk = task % chunks, group = first_group + task / chunks;
@@ -216,7 +216,7 @@ class BackwardData {
               .lanes = kChannelBlock,
               .out = g,
               .out_block = plan_.chunk * kChannelBlock};
-    if (plan_.in_blocks) {
+    if (plan_.in_nchw16c) {
       const Index out =
           part.n * ceil_div(z_.k, kChannelBlock) + part.g * plan_.kernels / kChannelBlock;
       sums.in = dy_ + (out * plan_.pixels + strip.first + first) * kChannelBlock;

@@ -12,7 +12,7 @@
 //            to a second sum, so errors do not grow with the number of pixels. The additions to an
 //            element of dw have a fixed order, so bits are the same on each run and with any number
 //            of threads.
-// Read next  deform_fused_cpu.cpp; layers/conv2d/shared/blocked_weight_tiles_simd.cpp, the tiles
+// Read next  deform_fused_cpu.cpp; layers/conv2d/shared/nchw16c_weight_tiles_simd.cpp, the tiles
 #include "layers/deform_conv2d/fused/cpu/deform_backward.h"
 #include "layers/deform_conv2d/fused/cpu/deform_pass.h"
 #include "layers/dispatch/layout/block_copies_simd.h"
@@ -35,7 +35,7 @@ struct WeightMemory {
     const Index chunks = plan.z.n * ceil_div(plan.pixels, plan.chunk);
     for (int t = 0; t < plan.threads; ++t) {
       Thread own{};
-      if (!plan.in_blocks) {
+      if (!plan.in_nchw16c) {
         own.x = pieces.floats(plan.weight_part * plan.plane * kChannelBlock);
         own.dy = pieces.floats(kernels * plan.chunk);
       }
@@ -107,7 +107,7 @@ class BackwardWeight {
     };
     for (Index n = 0; n < z_.n; ++n) {
       const float* x = own.x;
-      if (plan_.in_blocks) {
+      if (plan_.in_nchw16c) {
         const Index channel = task.g * z_.c_per_group() + plan_.block(task.begin).first;
         x = x_ + (n * ceil_div(z_.c, kChannelBlock) + channel / kChannelBlock) * plan_.plane *
                      kChannelBlock;
@@ -147,7 +147,7 @@ class BackwardWeight {
     const Index kernel = task.g * plan_.kernels + task.kernel;
     const float* dy = own.dy;
     Index dy_block = plan_.chunk * kChannelBlock;
-    if (plan_.in_blocks) {
+    if (plan_.in_nchw16c) {
       const Index block = n * ceil_div(z_.k, kChannelBlock) + kernel / kChannelBlock;
       dy = dy_ + (block * plan_.pixels + first) * kChannelBlock;
       dy_block = plan_.pixels * kChannelBlock;
@@ -165,7 +165,7 @@ class BackwardWeight {
     for (Index lane = 0; lane < task.width();) {
       const Index width = plan_.width_at(lane, task.width());
       for (Index row = 0; row < rows; row += kChannelBlock) {
-        BlockedWeightTile tile;
+        Nchw16cWeightTile tile;
         tile.channels = static_cast<int>(std::min(kChannelBlock, rows - row));
         tile.rows = 1;
         tile.columns = count;
@@ -179,7 +179,7 @@ class BackwardWeight {
         tile.sums = own.sums + row * task.width() + lane;
         tile.sums_row = task.width();
         tile.start = start;
-        blocked_kernels.get().weight_tile(tile, static_cast<int>(width));
+        nchw16c_kernels.get().weight_tile(tile, static_cast<int>(width));
       }
       lane += width;
     }

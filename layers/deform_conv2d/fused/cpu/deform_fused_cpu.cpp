@@ -72,7 +72,7 @@ Support supports(const Problem& z, Direction) {
   if (z.layout != ActivationLayout::nchw &&
       !(whole(z.groups, z.c_per_group()) && whole(z.groups, z.k_per_group()) &&
         whole(z.offset_groups, z.c_per_offset_group()))) {
-    return Support::no(cat("expects groups of a multiple of 16 channels in layout blocked, got ",
+    return Support::no(cat("expects groups of a multiple of 16 channels in layout nchw16c, got ",
                            z.groups, " groups of ", z.c_per_group(), " and ", z.k_per_group(),
                            ", and ", z.offset_groups, " offset groups of ",
                            z.c_per_offset_group()));
@@ -112,13 +112,13 @@ Cost cost(const Problem& z, Direction direction) {
            static_cast<double>(round_up(z.k_per_group(), kChannelBlock));
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_beside(z.nominal_flops(), share, cycles)};
+          .peak_share = share_with_overhead(z.nominal_flops(), share, cycles)};
 }
 
 struct ForwardMemory {
   ForwardMemory(const DeformTiling& plan, void* memory) {
     Pieces pieces(memory);
-    for (Index i = plan.in_blocks ? 0 : plan.forward_images(); i > 0; --i) {
+    for (Index i = plan.in_nchw16c ? 0 : plan.forward_images(); i > 0; --i) {
       x.push_back(pieces.floats(plan.part * plan.plane * kChannelBlock));
       pieces.gap();
     }
@@ -131,7 +131,7 @@ struct ForwardMemory {
     for (int t = 0; t < plan.threads; ++t) {
       threads.push_back({.places = pieces.floats(places_floats),
                          .panel = pieces.floats(plan.chunk * row),
-                         .y = plan.in_blocks ? nullptr : pieces.floats(plan.chunk * plan.padded)});
+                         .y = plan.in_nchw16c ? nullptr : pieces.floats(plan.chunk * plan.padded)});
       pieces.gap();
     }
     bytes = pieces.bytes();
@@ -158,7 +158,7 @@ class Forward {
 
   void run() const {
     const Index chunks = ceil_div(plan_.pixels, plan_.chunk);
-    if (plan_.in_blocks) {
+    if (plan_.in_nchw16c) {
       const Index blocks = ceil_div(z_.c, kChannelBlock);
       return parallel_chunks(z_.n * z_.groups * chunks, [&](Index task, int thread) {
         const Index n = task / chunks / z_.groups, g = task / chunks % z_.groups;
@@ -218,7 +218,7 @@ class Forward {
               .lanes = plan_.padded,
               .out = own.y,
               .out_block = plan_.chunk * kChannelBlock};
-    if (plan_.in_blocks) {
+    if (plan_.in_nchw16c) {
       const Index block = n * ceil_div(z_.k, kChannelBlock) + kernel / kChannelBlock;
       sums.out = y_ + (block * plan_.pixels + first) * kChannelBlock;
       sums.out_block = plan_.pixels * kChannelBlock;
@@ -229,7 +229,7 @@ class Forward {
       sums.starts = plan_.kernels;
     }
     sum_tiles(plan_, sums);
-    for (Index k = 0; !plan_.in_blocks && k < plan_.kernels; k += kChannelBlock) {
+    for (Index k = 0; !plan_.in_nchw16c && k < plan_.kernels; k += kChannelBlock) {
       block_copy_kernels.get().to_planes(
           own.y + k * plan_.chunk, plan_.pixels,
           static_cast<int>(std::min(kChannelBlock, plan_.kernels - k)), count, begin > 0,
@@ -315,7 +315,7 @@ const DeformConv2dAlgorithm kAlgorithm{
                                                : prepare_data_weights(args);
         },
     .error_growth = 12,
-    .takes_blocked_layout = true,
+    .takes_nchw16c_layout = true,
     .forward = forward,
     .backward_data = fused_backward_data,
     .backward_weight = fused_backward_weight,

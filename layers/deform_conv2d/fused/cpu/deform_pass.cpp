@@ -73,10 +73,10 @@ void fill_panel(const DeformTiling& plan, Index g, Index begin, Index end, Index
 }
 
 void sum_tiles(const DeformTiling& plan, const Sums& sums) {
-  const BlockedKernels& kernels = blocked_kernels.get();
+  const Nchw16cKernels& kernels = nchw16c_kernels.get();
   alignas(64) std::array<float, DeformTiling::kChunkPixels * 32> kept;
   constexpr Index kChain = kSumChain / kChannelBlock;  // blocks
-  BlockedTiles tiles;
+  Nchw16cTiles tiles;
   tiles.depth = ceil_div(sums.depth, kChannelBlock);
   tiles.last = static_cast<int>(sums.depth - (tiles.depth - 1) * kChannelBlock);
   tiles.in_block = sums.in_block;
@@ -99,7 +99,7 @@ void sum_tiles(const DeformTiling& plan, const Sums& sums) {
       for (Index t = 0; t < rows.tiles; ++t) {
         const Index begin = rows.begin(t);
         const int height = rows.height(t);
-        const BlockedTap tap{.in = 0, .w = 0, .first = 0, .end = static_cast<std::int16_t>(height)};
+        const Nchw16cTap tap{.in = 0, .w = 0, .first = 0, .end = static_cast<std::int16_t>(height)};
         float* const to = out + begin * sums.out_step;
         kernels.tile(tiles,
                      {.pixels = height,

@@ -92,7 +92,7 @@ void fill_panel(const DeformTiling& plan, Index g, Index begin, Index end, Index
                 const float* x, Index x_block, float* places, float* panel);
 
 // out[j, lane] = start + residual + sum over d < depth of in[j in_step + d] w[d, lane] for `pixels`
-// rows j, in chains of kSumChain terms, as BlockedTiles. With in_block 16 a row of `in` is
+// rows j, in chains of kSumChain terms, as Nchw16cTiles. With in_block 16 a row of `in` is
 // contiguous.
 struct Sums {
   Index pixels, depth;

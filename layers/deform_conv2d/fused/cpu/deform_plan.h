@@ -20,7 +20,7 @@
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "framework/simd/sum_chain.h"
-#include "layers/conv2d/shared/blocked_tiles.h"
+#include "layers/conv2d/shared/nchw16c_tiles.h"
 #include "layers/deform_conv2d/fused/cpu/deform_kernels.h"
 #include "layers/deform_conv2d/problem.h"
 
@@ -36,13 +36,13 @@ struct Block {
 struct DeformTiling {
   explicit DeformTiling(const DeformConv2dProblem& problem, Direction direction)
       : z(problem),
-        in_blocks(z.layout == ActivationLayout::blocked),
+        in_nchw16c(z.layout == ActivationLayout::nchw16c),
         taps(z.taps()),
         pixels(z.p() * z.q()),
         plane(z.h * z.w),
         kernels(z.k_per_group()),
         padded(round_up(kernels, kChannelBlock)),
-        lanes(blocked_kernels.get().lanes),
+        lanes(nchw16c_kernels.get().lanes),
         threads(num_threads()) {
     const Index unit = std::gcd(z.c_per_group(), z.c_per_offset_group());
     for (Index u = 0; u < z.c_per_group(); u += unit) {
@@ -51,14 +51,14 @@ struct DeformTiling {
       }
     }
     // Tiles of full height.
-    tile = blocked_kernels.get().pixels;
+    tile = nchw16c_kernels.get().pixels;
     const Index tiles = std::max<Index>(1, kChunkPixels / tile);
     // In the backward pass each chunk adds to a sum, so the chunk size must not depend on the
     // number of threads.
     cut(direction);
     // Smaller chunks help only a forward pass in which several threads share an image.
-    const Index at_once = in_blocks ? z.n : forward_images();
-    const bool shared = direction == Direction::forward && (in_blocks || at_once < threads);
+    const Index at_once = in_nchw16c ? z.n : forward_images();
+    const bool shared = direction == Direction::forward && (in_nchw16c || at_once < threads);
     const Index wanted = shared ? ceil_div(4 * threads, at_once) : 1;
     chunk = tile * std::clamp<Index>(ceil_div(pixels, wanted * tile), ceil_div(tiles, 2), tiles);
     chunk = std::min(chunk, pixels);
@@ -134,7 +134,7 @@ struct DeformTiling {
   static constexpr Index kStripPixels = 224;
 
   const DeformConv2dProblem& z;
-  bool in_blocks;
+  bool in_nchw16c;
   Index taps, pixels, plane;
   Index kernels, padded;  // output channels of a group, and in whole blocks
   Index lanes, tile = 0;  // of a vector; pixels of a tile
@@ -160,7 +160,7 @@ struct DeformTiling {
     const auto l2 = static_cast<Index>(cache_sizes().l2 / sizeof(float));
     Index most = std::max<Index>(1, l2 / 3 / (kChunkPixels * taps * kChannelBlock));
     if (direction == Direction::backward_data) most = kDataPart;
-    if (!in_blocks) {
+    if (!in_nchw16c) {
       const Index floats = z.n * (z.c * plane + z.k * pixels);
       const Index copies = direction == Direction::backward_data ? 2 : 1;
       const Index room = floats / 20 / (copies * plane * kChannelBlock);

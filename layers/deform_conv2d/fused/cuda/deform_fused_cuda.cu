@@ -127,14 +127,14 @@ LaunchShape pack_shape(const PackRows& z, int images) {
 
 // Packs the rows as fp16/bf16: copies 16-bit elements, and scales f32 by its largest magnitude.
 template <int kChannelsLog2>
-void launch_pack_halves(DType type, int planes, const LaunchShape& shape,
+void launch_pack_half(DType type, int planes, const LaunchShape& shape,
                         const half_tiles::PackPixels& pack) {
   using half_tiles::pack_pixels_kernel;
   if (type != DType::f32) return launch(pack_pixels_kernel<Float16, 1, kChannelsLog2>, shape, pack);
   planes == 2 ? launch(pack_pixels_kernel<float, 2, kChannelsLog2>, shape, pack)
               : launch(pack_pixels_kernel<float, 1, kChannelsLog2>, shape, pack);
 }
-void pack_halves(DType type, int planes, const void* from, uint4* to, std::int64_t plane,
+void pack_half(DType type, int planes, const void* from, uint4* to, std::int64_t plane,
                  int images, int area, int run, int runs, int pieces, const unsigned* largest) {
   const half_tiles::PackPixels pack{.from = from,
                                     .to = to,
@@ -155,13 +155,13 @@ void pack_halves(DType type, int planes, const void* from, uint4* to, std::int64
       .overlaps_previous = true};
   switch (pack.channels_log2) {
     case 3:
-      return launch_pack_halves<3>(type, planes, shape, pack);
+      return launch_pack_half<3>(type, planes, shape, pack);
     case 4:
-      return launch_pack_halves<4>(type, planes, shape, pack);
+      return launch_pack_half<4>(type, planes, shape, pack);
     case 5:
-      return launch_pack_halves<5>(type, planes, shape, pack);
+      return launch_pack_half<5>(type, planes, shape, pack);
     default:
-      return launch_pack_halves<6>(type, planes, shape, pack);
+      return launch_pack_half<6>(type, planes, shape, pack);
   }
 }
 
@@ -172,14 +172,14 @@ void pack_x(const DeformCudaTiling& plan, const void* x, const Rows& rows, const
                                     s.groups * s.c, s.in_area(), s.run, s.run_pieces);
     return launch(pack_rows_kernel, pack_shape(pack, s.images), pack);
   }
-  pack_halves(plan.z.dtype, 1, x, rows.at, 0, s.images, s.in_area(), s.run, s.runs(), s.run_pieces,
+  pack_half(plan.z.dtype, 1, x, rows.at, 0, s.images, s.in_area(), s.run, s.runs(), s.run_pieces,
               is_tf32(plan.z) ? words + kOfX : nullptr);
 }
 
 void pack_errors(const DeformCudaTiling& plan, const void* dy, uint4* to, std::int64_t plane,
                  const unsigned* words) {
   const DeformShape& s = plan.s;
-  pack_halves(plan.z.dtype, plan.planes, dy, to, plane, s.images, s.out_area(), s.k, s.groups,
+  pack_half(plan.z.dtype, plan.planes, dy, to, plane, s.images, s.out_area(), s.k, s.groups,
               s.out_pieces, plan.z.dtype == DType::f32 ? words + kOfDy : nullptr);
 }
 

@@ -139,7 +139,7 @@ struct SampleSum<ByF16> {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         sums[j] =
-            i == 0 ? multiply_halves(by, words[j]) : multiply_add_halves(by, words[j], sums[j]);
+            i == 0 ? multiply_half2(by, words[j]) : multiply_add_half2(by, words[j], sums[j]);
       }
     }
   }

@@ -56,7 +56,7 @@ struct HaloVariant {
   static constexpr int kColumnsBytes = kColumns * kTileRowBytes;
   static constexpr int kStageBytes = kPlanes * kColumnsBytes;
   static constexpr int kTaps = kTileDepth / kDepth;                  // of a step
-  static constexpr int kPieces = kDepth / half_tiles::kPieceHalves;  // of a row in shared memory
+  static constexpr int kPieces = kDepth / half_tiles::kPieceElements;  // of a row in shared memory
   static constexpr int kRowBytes = kDepth * 2;
   static constexpr int kRowsPlane = (kHaloRows + 1) * kRowBytes;
   static constexpr int kStoreBytes = 16 * (kColumns * 4 + 16);  // of a warp, see store_rows
@@ -213,8 +213,8 @@ __device__ inline void store_rows(const SumsTarget& z, const float (&sums)[V::kC
 #pragma unroll
     for (int i = lane; i < 16 * kPieces; i += 32) {
       const int to = __shfl_sync(kAllLanes, site, i / kPieces);
-      constexpr int kHalves = 16 / static_cast<int>(sizeof(Out));
-      const int k = i % kPieces * kHalves;
+      constexpr int kElements = 16 / static_cast<int>(sizeof(Out));
+      const int k = i % kPieces * kElements;
       if (to < 0 || k >= lanes) continue;
       *reinterpret_cast<uint4*>(out + static_cast<std::int64_t>(to) * z.lanes + k) =
           *reinterpret_cast<const uint4*>(room + i / kPieces * kRowBytes + i % kPieces * 16);

@@ -90,9 +90,9 @@ __device__ void sort_in_block(T* keys, int count) {
 }
 
 inline constexpr unsigned kNone = ~0u;
-inline constexpr int kHashPlaces = 2048;
+inline constexpr int kHashEntries = 2048;
 inline constexpr int kListPlaces = 1024;
-static_assert(kHaloRows + kHaloSlots < kHashPlaces);  // see Tile::insert
+static_assert(kHaloRows + kHaloSlots < kHashEntries);  // see Tile::insert
 static_assert(kHaloRows <= kListPlaces);
 
 struct TileMaker {
@@ -108,7 +108,7 @@ struct TileMaker {
 
 // The set of sites of a halo, unordered.
 struct HashTable {
-  unsigned* places;  // [kHashPlaces]
+  unsigned* places;  // [kHashEntries]
   int* count;
 
   // Stops when there are too many sites. Each thread may add one more site before it notices.
@@ -118,7 +118,7 @@ struct HashTable {
       const unsigned was = atomicCAS(places + at, kNone, site);
       if (was == kNone) atomicAdd(count, 1);
       if (was == kNone || was == site) return;
-      at = (at + 1) % kHashPlaces;
+      at = (at + 1) % kHashEntries;
     }
   }
 };
@@ -127,7 +127,7 @@ struct HashTable {
 __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant__ TileMaker z) {
   __shared__ unsigned long long by_mask[kHaloSlots];  // mask, then thread
   __shared__ int sites[kHaloSlots];
-  __shared__ unsigned places[kHashPlaces];
+  __shared__ unsigned places[kHashEntries];
   __shared__ unsigned list[kListPlaces];
   __shared__ int count, listed;
   __shared__ unsigned unit_masks[kHaloUnits];
@@ -186,7 +186,7 @@ __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant_
     int used = 0;
     bool fits = true;
     for (int phase = 0; fits && phase < phases; ++phase) {
-      for (int i = thread; i < kHashPlaces; i += kHaloSlots) places[i] = kNone;
+      for (int i = thread; i < kHashEntries; i += kHaloSlots) places[i] = kNone;
       for (int i = thread; i < kListPlaces; i += kHaloSlots) list[i] = kNone;
       if (thread == 0) count = listed = 0;
       __syncthreads();
@@ -202,7 +202,7 @@ __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant_
       const int rows = count;
       fits = rows <= kHaloRows && used + rows <= room;
       if (!fits) break;
-      for (int i = thread; i < kHashPlaces; i += kHaloSlots) {
+      for (int i = thread; i < kHashEntries; i += kHaloSlots) {
         if (places[i] != kNone) list[atomicAdd(&listed, 1)] = places[i];
       }
       sort_in_block(list, rows <= kHaloSlots ? kHaloSlots : rows <= 512 ? 512 : kListPlaces);

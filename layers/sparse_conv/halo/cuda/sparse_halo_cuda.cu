@@ -31,7 +31,7 @@
 #include "framework/machine/ceilings.h"
 #include "layers/sparse_conv/algorithm.h"
 #include "layers/sparse_conv/halo/cuda/halo_instances.cuh"
-#include "layers/sparse_conv/shared/cuda/factors.cuh"
+#include "layers/sparse_conv/shared/cuda/operands.cuh"
 
 namespace convscope {
 namespace sparse_cuda {
@@ -92,7 +92,7 @@ void run_halo(const Problem& z, Direction direction, const void* in, const void*
               void* out, void* workspace) {
   const HaloPlan plan(z, direction);
   const Workspace at = plan.memory(z, workspace);
-  pack_factors(z, at, in, w, true, direction == Direction::backward_data, plan.sizes.lanes,
+  pack_operands(z, at, in, w, true, direction == Direction::backward_data, plan.sizes.lanes,
                plan.tiles);
   const auto table = halo_table(*z.map);
   HaloArgs args{.records = data_of<const unsigned>(table->records),

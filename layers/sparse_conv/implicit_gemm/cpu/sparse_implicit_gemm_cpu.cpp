@@ -273,8 +273,8 @@ Cost cost(const Problem& z, Direction direction) {
                          static_cast<double>(ceil_div(lanes, sparse_kernels.get().lanes));
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
-          .peak_share = share_beside(z.nominal_flops(), 0.85 * filled,
-                                     static_cast<double>(sites * z.taps()) + 2.0 * vectors)};
+          .peak_share = share_with_overhead(z.nominal_flops(), 0.85 * filled,
+                                            static_cast<double>(sites * z.taps()) + 2.0 * vectors)};
 }
 
 const SparseConvAlgorithm kAlgorithm{

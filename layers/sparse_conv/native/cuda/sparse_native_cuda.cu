@@ -22,7 +22,7 @@
 #include "framework/machine/ceilings.h"
 #include "layers/sparse_conv/algorithm.h"
 #include "layers/sparse_conv/native/cuda/sparse_pairs.cuh"
-#include "layers/sparse_conv/shared/cuda/factors.cuh"
+#include "layers/sparse_conv/shared/cuda/operands.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_products.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_run.h"
 
@@ -126,7 +126,7 @@ void sums(const SumsCall& call) {
   const std::int64_t count = plan.sites * plan.lanes;
   CONVSCOPE_CUDA(
       cudaMemsetAsync(at.parts, 0, static_cast<std::size_t>(count) * sizeof(float), cuda_stream()));
-  pack_factors(z, at, call.in, call.w, true, call.direction == Direction::backward_data,
+  pack_operands(z, at, call.in, call.w, true, call.direction == Direction::backward_data,
                plan.lanes);
   const auto lists = pair_lists(z, plan.look);
   const PairLists view = lists->view();
@@ -168,7 +168,7 @@ void sums(const SumsCall& call) {
 void weights(const SparseConvBackwardWeightArgs& call) {
   const Problem& z = call.problem;
   const Workspace at = weights_memory(z, call.workspace);
-  pack_factors(z, at, call.x, call.dy, false, false, z.k);
+  pack_operands(z, at, call.x, call.dy, false, false, z.k);
   const auto lists = pair_lists(z, z.map->look_by_output());
   const int row_tiles = row_tiles_of(at), splits = splits_of(z);
   const auto taps = static_cast<int>(z.taps());

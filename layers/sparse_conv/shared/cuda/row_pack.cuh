@@ -10,7 +10,7 @@
 
 namespace convscope::sparse_cuda {
 
-using half_tiles::kPieceHalves;
+using half_tiles::kPieceElements;
 
 // A job packs rows [count, width] in their order, or weights [K,C,taps] as rows [taps, lanes, C].
 // With tile_columns it writes weights in the layout of shared memory (matrix_tile.cuh): rows of 128
@@ -53,7 +53,7 @@ __global__ __launch_bounds__(kThreads) void pack_kernel(const __grid_constant__ 
     const auto piece = static_cast<int>(i - row * job.pieces);
     std::int64_t first = row * job.width;
     std::int64_t step = 1;
-    int depth = piece * kPieceHalves;
+    int depth = piece * kPieceElements;
     bool exists = true;
     if (job.weights) {  // row = (tap, lane)
       std::int64_t tap = row / job.lanes;
@@ -66,16 +66,16 @@ __global__ __launch_bounds__(kThreads) void pack_kernel(const __grid_constant__ 
         const int at = piece ^ (column & 7);
         tap = tile % steps * job.step_taps + at / tap_pieces;
         lane = tile / steps * job.tile_columns + column;
-        depth = at % tap_pieces * kPieceHalves;
+        depth = at % tap_pieces * kPieceElements;
         exists = tap < job.taps && lane < job.lanes;
         if (job.mirrored) tap = job.taps - 1 - tap;
       }
       first = job.backward ? lane * job.taps + tap : lane * job.width * job.taps + tap;
       step = job.backward ? static_cast<std::int64_t>(job.lanes) * job.taps : job.taps;
     }
-    In values[kPieceHalves];
+    In values[kPieceElements];
 #pragma unroll
-    for (int e = 0; e < kPieceHalves; ++e) {
+    for (int e = 0; e < kPieceElements; ++e) {
       const int d = depth + e;
       values[e] = exists && d < job.width ? from[first + d * step] : In{};
     }

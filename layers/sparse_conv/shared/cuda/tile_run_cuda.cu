@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_run_cuda.cu: packs the operands, chooses tiles and starts the products.
-// Read next  tile_run.h; factors.cuh; tile_products.cuh
+// Read next  tile_run.h; operands.cuh; tile_products.cuh
 #include <algorithm>
 #include <vector>
 
 #include "framework/machine/ceilings.h"
-#include "layers/sparse_conv/shared/cuda/factors.cuh"
+#include "layers/sparse_conv/shared/cuda/operands.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_instances.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_run.h"
 
@@ -59,7 +59,7 @@ const SumsInstance* instance_for(const Problem& z, TapPart part, std::int64_t si
 // often. With few channels a tile covers many taps; lower tiles then skip more of the sites.
 const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps, int pieces) {
   const int columns = z.k > 64 ? 128 : 64;
-  const std::int64_t rows = taps * pieces * half_tiles::kPieceHalves;
+  const std::int64_t rows = taps * pieces * half_tiles::kPieceElements;
   const int highest = rows <= 64 ? 64 : z.c >= 64 ? 256 : 128;
   const WeightsInstance* best = nullptr;
   for (const WeightsInstance& by : weights_of(z)) {
@@ -71,7 +71,7 @@ const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps,
 
 // Returns the largest number of rows of entries that the taps of a tile touch.
 int ring_rows_of(const TileTable& table, const WeightsInstance& by, int pieces) {
-  const int taps = ceil_div(by.rows / half_tiles::kPieceHalves - 1, pieces) + 1;
+  const int taps = ceil_div(by.rows / half_tiles::kPieceElements - 1, pieces) + 1;
   return std::min(ceil_div(taps - 1, table.run) + 1, table.part.rows);
 }
 
@@ -116,7 +116,7 @@ void run_sums(const SumsCall& call, bool split) {
   const Problem& z = call.problem;
   const SumsSizes plan(z, call.direction);
   const Workspace at = plan.memory(z, call.workspace, /*with_sums=*/split);
-  pack_factors(z, at, call.in, call.w, true, call.direction == Direction::backward_data,
+  pack_operands(z, at, call.in, call.w, true, call.direction == Direction::backward_data,
                plan.lanes);
   for (const TapPart part : parts_of(split)) {
     const auto table = tile_table(*z.map, plan.look, part);
@@ -150,7 +150,7 @@ void run_weights(const SparseConvBackwardWeightArgs& call, bool split) {
   const Problem& z = call.problem;
   const Workspace at = weights_memory(z, call.workspace, split);
   const SparseLook look = z.map->look_by_output();
-  pack_factors(z, at, call.x, call.dy, false, false, z.k);
+  pack_operands(z, at, call.x, call.dy, false, false, z.k);
   for (const TapPart part : parts_of(split)) {
     const auto table = tile_table(*z.map, look, part);
     const int taps = table->part.count();
@@ -235,7 +235,7 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
     if (weights) {
       const int pieces = half_tiles::pieces_of(static_cast<int>(z.c));
       const WeightsInstance& by = weights_instance_for(z, masks->part.count(), pieces);
-      const int tile_pieces = by.rows / half_tiles::kPieceHalves;
+      const int tile_pieces = by.rows / half_tiles::kPieceElements;
       const double executed = masks->executed_by_weights(tile_pieces, pieces);
       products += executed;
       cache_bytes += executed * pieces / tile_pieces * 2 * planes * lanes;

@@ -168,7 +168,7 @@ Conv2dAlgorithm codes_algorithm() {
           .exact_on_integers = true,
           .auto_ok = false,
           .takes_mixed_types = true,
-          .takes_blocked_layout = true,
+          .takes_nchw16c_layout = true,
           .forward =
               [](const Conv2dForwardArgs& args) {
                 const Conv2dProblem& z = args.problem;

@@ -27,10 +27,10 @@
 namespace convscope {
 namespace {
 
-using testing::channels_last_problem;
 using testing::ConvolutionCase;
 using testing::floats_of;
 using testing::integers;
+using testing::nhwc_problem;
 using testing::stored_integers;
 using testing::Tier;
 
@@ -65,10 +65,10 @@ std::vector<Conv2dProblem> problems() {
   std::vector<Conv2dProblem> out;
   for (const char* text : kProblems) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      out.push_back(channels_last_problem(text, dtype));
+      out.push_back(nhwc_problem(text, dtype));
     }
   }
-  out.push_back(channels_last_problem(kProblems[0], DType::f16));
+  out.push_back(nhwc_problem(kProblems[0], DType::f16));
   return out;
 }
 
@@ -161,7 +161,7 @@ TEST_F(ClusterGemmOnCuda, AgreesWithTheReference) {
 TEST_F(ClusterGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const char* text : {"n=2,c=13,h=9,w=11,k=21,r=3,s=3,pad=1", "n=1,c=256,h=6,w=7,k=40"}) {
-      const Conv2dProblem z = channels_last_problem(text, dtype);
+      const Conv2dProblem z = nhwc_problem(text, dtype);
       Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
       operands.in[0].values = stored_integers(z.x_shape(), z.dtype, 1);
       operands.in[1].values = integers(z.w_shape(), DType::f32, 2);
@@ -200,12 +200,12 @@ TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // the NaN of a GPU: the largest one
   for (const float value : {gpu_nan, std::numeric_limits<float>::infinity()}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      const Conv2dProblem z = channels_last_problem("n=2,c=20,h=9,w=12,k=24,r=3,s=3,pad=1", dtype);
+      const Conv2dProblem z = nhwc_problem("n=2,c=20,h=9,w=12,k=24,r=3,s=3,pad=1", dtype);
       Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
       Tensor x = Tensor::full(z.x_shape(), 1.0);
       x.data<float>()[((1 * 20 + 19) * 9 + 4) * 12 + 5] = value;
       operands.in[0].values =
-          stored_images(x, ActivationLayout::channels_last).to(z.dtype).to(testing::cuda());
+          stored_images(x, ActivationLayout::nhwc).to(z.dtype).to(testing::cuda());
       operands.in[1].values = Tensor::full(z.w_shape(), 0.5).to(testing::cuda());
       operands.in[2] = Operand();
       run_algorithm(algorithm(), z, Direction::forward, operands);
@@ -225,13 +225,13 @@ TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
 // one bit.
 TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
   const float between = 1 + 0.75f * 0x1p-10f, nearest = 1 + 0x1p-10f;
-  const Conv2dProblem z = channels_last_problem("n=1,c=8,h=4,w=4,k=8", DType::f32);
+  const Conv2dProblem z = nhwc_problem("n=1,c=8,h=4,w=4,k=8", DType::f32);
   for (const bool in_image : {true, false}) {
     Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
     const Tensor x = Tensor::full(z.x_shape(), in_image ? between : 1.0);
     Tensor w = Tensor::full(z.w_shape(), 0.0);
     for (int k = 0; k < 8; ++k) w.data<float>()[k * 8 + k] = in_image ? 1.0f : between;
-    operands.in[0].values = stored_images(x, ActivationLayout::channels_last).to(testing::cuda());
+    operands.in[0].values = stored_images(x, ActivationLayout::nhwc).to(testing::cuda());
     operands.in[1].values = w.to(testing::cuda());
     operands.in[2] = Operand();
     run_algorithm(algorithm(), z, Direction::forward, operands);
@@ -243,7 +243,7 @@ TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
 TEST_F(ClusterGemmOnCuda, WeightsMayBeginAnywhere) {
   for (const char* text :
        {"n=1,c=64,h=7,w=7,k=32,r=3,s=3,pad=1", "n=1,c=32,h=6,w=5,k=16,r=3,s=3,stride=2,pad=1"}) {
-    const Conv2dProblem z = channels_last_problem(text, DType::bf16);
+    const Conv2dProblem z = nhwc_problem(text, DType::bf16);
     for (const Direction direction : kBoth) {
       Operands operands = random_operands(z.operands(direction), testing::cuda());
       Tensor more = Tensor::empty({z.w_shape().numel() + 1});
@@ -274,14 +274,13 @@ TEST_F(ClusterGemmOnCuda, CanBeRecordedAndReplayed) {
 
 TEST_F(ClusterGemmOnCuda, RefusesInASentence) {
   const auto reason = [](const char* text, Direction direction = Direction::forward) {
-    return support_of(algorithm(), Conv2dProblem::parse(cat(text, ",layout=channels_last")),
-                      direction)
+    return support_of(algorithm(), Conv2dProblem::parse(cat(text, ",layout=nhwc")), direction)
         .reason;
   };
   const std::string tf32 = ",precision=tf32";
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8"),
             "expects fp16/bf16, or f32 with precision tf32, in NHWC and f32 weights, got "
-            "f32:f32:f32:f32 with layout channels_last");
+            "f32:f32:f32:f32 with layout nhwc");
   EXPECT_EQ(reason(cat("n=1,c=16,h=8,w=8,k=16,groups=2", tf32).c_str()),
             "expects one group of channels, got 2");
   EXPECT_EQ(reason(cat("n=1,c=8,h=32,w=32,k=8,r=9,s=9", tf32).c_str()),

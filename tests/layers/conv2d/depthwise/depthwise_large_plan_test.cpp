@@ -42,12 +42,12 @@ Products by_lines(const Axis& axis, int results) {
       for (int p = 0; p < line.taps; ++p) {
         const int source = line.start + o + p;
         if (source < 0 || source >= line.source_size) continue;
-        // Finds the tap that line_of_tap and `turned` map to position p of the line.
+        // Finds the tap that line_of_tap and `rotated` map to position p of the line.
         int tap = -1;
         for (int t = 0; t < 200; ++t) {
           const int place = t / axis.tap_step;
           if (axis.line_of_tap[t % axis.tap_step] != (axis.tap_step == 1 ? 0 : i)) continue;
-          if ((axis.turned ? line.taps - 1 - place : place) == p) tap = t;
+          if ((axis.rotated ? line.taps - 1 - place : place) == p) tap = t;
         }
         out[static_cast<std::size_t>(line.out_first + o * axis.out_step)].insert(
             {tap, line.source_first + source * axis.source_step});

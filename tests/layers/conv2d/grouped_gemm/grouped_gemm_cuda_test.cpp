@@ -27,10 +27,10 @@
 namespace convscope {
 namespace {
 
-using testing::channels_last_problem;
 using testing::ConvolutionCase;
 using testing::floats_of;
 using testing::integers;
+using testing::nhwc_problem;
 using testing::stored_integers;
 using testing::Tier;
 
@@ -69,7 +69,7 @@ std::vector<Conv2dProblem> problems() {
   std::vector<Conv2dProblem> out;
   for (const char* text : kProblems) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      out.push_back(channels_last_problem(text, dtype));
+      out.push_back(nhwc_problem(text, dtype));
     }
   }
   return out;
@@ -176,7 +176,7 @@ TEST_F(GroupedGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const char* text : {"n=2,c=12,h=9,w=11,k=12,r=3,s=3,pad=1,groups=3",
                              "n=1,c=48,h=6,w=7,k=48,r=3,s=3,stride=2,pad=1,groups=2"}) {
-      const Conv2dProblem z = channels_last_problem(text, dtype);
+      const Conv2dProblem z = nhwc_problem(text, dtype);
       Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
       operands.in[0].values = stored_integers(z.x_shape(), z.dtype, 1);
       operands.in[1].values = integers(z.w_shape(), DType::f32, 2);
@@ -220,13 +220,12 @@ TEST_F(GroupedGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // the NaN of a GPU: the largest one
   for (const float value : {gpu_nan, std::numeric_limits<float>::infinity()}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      const Conv2dProblem z =
-          channels_last_problem("n=2,c=24,h=9,w=12,k=24,r=3,s=3,pad=1,groups=3", dtype);
+      const Conv2dProblem z = nhwc_problem("n=2,c=24,h=9,w=12,k=24,r=3,s=3,pad=1,groups=3", dtype);
       Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
       Tensor x = Tensor::full(z.x_shape(), 1.0);
       x.data<float>()[((1 * 24 + 10) * 9 + 4) * 12 + 5] = value;
       operands.in[0].values =
-          stored_images(x, ActivationLayout::channels_last).to(z.dtype).to(testing::cuda());
+          stored_images(x, ActivationLayout::nhwc).to(z.dtype).to(testing::cuda());
       operands.in[1].values = Tensor::full(z.w_shape(), 0.5).to(testing::cuda());
       operands.in[2] = Operand();
       run_algorithm(algorithm(), z, Direction::forward, operands);
@@ -247,7 +246,7 @@ TEST_F(GroupedGemmOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const char* text : {"n=1,c=64,h=3,w=3,k=64,r=3,s=3,pad=1,groups=2",       // one part
                              "n=3,c=16,h=23,w=29,k=16,r=3,s=3,pad=1,groups=4"}) {  // several
-      const Conv2dProblem z = channels_last_problem(text, dtype);
+      const Conv2dProblem z = nhwc_problem(text, dtype);
       Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
       const auto run = [&](bool accumulate) {
         operands.accumulate = accumulate;
@@ -276,15 +275,14 @@ TEST_F(GroupedGemmOnCuda, CanBeRecordedAndReplayed) {
 
 TEST_F(GroupedGemmOnCuda, RefusesInASentence) {
   const auto reason = [](const char* text, Direction direction = Direction::forward) {
-    return support_of(algorithm(), Conv2dProblem::parse(cat(text, ",layout=channels_last")),
-                      direction)
+    return support_of(algorithm(), Conv2dProblem::parse(cat(text, ",layout=nhwc")), direction)
         .reason;
   };
-  const std::string halves = ",dtype=bf16,types=bf16:f32:f32:bf16";
+  const std::string half_types = ",dtype=bf16,types=bf16:f32:f32:bf16";
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,groups=2"),
             "expects fp16/bf16, or f32 with precision tf32, in NHWC and f32 weights, got "
-            "f32:f32:f32:f32 with layout channels_last");
-  EXPECT_EQ(reason(cat("n=1,c=8,h=8,w=8,k=8", halves).c_str()),
+            "f32:f32:f32:f32 with layout nhwc");
+  EXPECT_EQ(reason(cat("n=1,c=8,h=8,w=8,k=8", half_types).c_str()),
             "expects several groups of at least 2 channels, because it is made for them, got 1 "
             "groups of 8 in and 8 out");
   EXPECT_EQ(reason("n=1,c=144,h=8,w=8,k=144,groups=2,precision=tf32"),

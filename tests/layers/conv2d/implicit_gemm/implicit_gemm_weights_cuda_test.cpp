@@ -16,7 +16,7 @@ using testing::ConvolutionCase;
 using testing::Tier;
 using ImplicitGemmWeightsOnCuda = testing::CudaTest;
 
-TEST_F(ImplicitGemmWeightsOnCuda, ManyAreTurnedOverWithTheNumbersOfTheReference) {
+TEST_F(ImplicitGemmWeightsOnCuda, ManyAreTransposedWithTheNumbersOfTheReference) {
   const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cuda).get("implicit_gemm");
   for (const char* text : {
            "n=1,c=96,h=3,w=3,k=80,r=3,s=3,pad=1",            // whole blocks of 32 channels
@@ -28,7 +28,7 @@ TEST_F(ImplicitGemmWeightsOnCuda, ManyAreTurnedOverWithTheNumbersOfTheReference)
       Conv2dProblem problem = Conv2dProblem::parse(cat(text, type));
       ASSERT_GE(problem.w_shape().numel(), 1 << 16);
       for (int last = 0; last < (is_half(problem.dtype) ? 2 : 1); ++last) {
-        if (last == 1) problem = with_channels_last(problem);
+        if (last == 1) problem = with_nhwc(problem);
         ASSERT_EQ(support_of(algorithm, problem, Direction::forward).reason, "") << problem.text();
         for (const Tier tier : {Tier::exact, Tier::bounded}) {
           ConvolutionCase numbers(problem, tier);

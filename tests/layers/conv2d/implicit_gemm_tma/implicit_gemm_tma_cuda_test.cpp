@@ -13,7 +13,7 @@
 #include "framework/check.h"
 #include "layers/conv2d/execute.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
-#include "layers/dispatch/layout/half_factors.h"
+#include "layers/dispatch/layout/half_operands.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
@@ -98,7 +98,7 @@ std::vector<Conv2dProblem> problems() {
   std::vector<Conv2dProblem> out;
   for (const char* text : kProblems) {
     Conv2dProblem z = Conv2dProblem::parse(text);
-    z.layout = ActivationLayout::channels_last;
+    z.layout = ActivationLayout::nhwc;
     const std::size_t turn = out.size();
     z.dtype = turn % 2 == 0 ? DType::bf16 : DType::f16;
     if (turn / 2 % 2 == 0) {
@@ -185,7 +185,7 @@ TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInTf32) {
   for (const char* text : kProblems) {
     if (!testing::takes_entry(turn++)) continue;
     Conv2dProblem z = Conv2dProblem::parse(text);
-    z.layout = ActivationLayout::channels_last;
+    z.layout = ActivationLayout::nhwc;
     z.math = MathMode::tf32;
     ConvolutionCase exact(z, Tier::exact);
     ConvolutionCase bounded(z,
@@ -211,7 +211,7 @@ Tensor integers(const Shape& shape, DType dtype, int seed) {
 
 Tensor stored_integers(const Shape& images, DType dtype, int seed) {
   const Tensor plain = integers(images, DType::f32, seed).to(Device{});
-  return stored_images(plain, ActivationLayout::channels_last).to(dtype).to(testing::cuda());
+  return stored_images(plain, ActivationLayout::nhwc).to(dtype).to(testing::cuda());
 }
 
 std::vector<float> floats_of(const Tensor& tensor) {
@@ -220,10 +220,10 @@ std::vector<float> floats_of(const Tensor& tensor) {
 
 // A compiled step passes f32 images with given fp16 operands. The results must have the bits of a
 // call that reads f32. All numbers are small integers, which fp16 and tf32 represent exactly.
-TEST_F(ImplicitGemmTmaOnCuda, GivenFactorsHaveTheBitsOfImagesOfF32) {
+TEST_F(ImplicitGemmTmaOnCuda, GivenOperandsHaveTheBitsOfF32Images) {
   for (const char* text : kProblems) {
     Conv2dProblem z = Conv2dProblem::parse(text);
-    z.layout = ActivationLayout::channels_last;
+    z.layout = ActivationLayout::nhwc;
     z.math = MathMode::tf32;
     for (const Direction direction : {Direction::forward, Direction::backward_data}) {
       Operands operands = random_operands(z.operands(direction), testing::cuda());
@@ -233,10 +233,10 @@ TEST_F(ImplicitGemmTmaOnCuda, GivenFactorsHaveTheBitsOfImagesOfF32) {
       run_algorithm(algorithm(), z, direction, operands);
       const std::vector<float> from_f32 = floats_of(operands.out[0].values);
       const Tensor image = operands.in[0].values;
-      const auto bytes = static_cast<std::int64_t>(half_factors_bytes(image.numel()));
+      const auto bytes = static_cast<std::int64_t>(half_operands_bytes(image.numel()));
       const Tensor block = Tensor::full({bytes}, 0xab, DType::u8, testing::cuda());
-      pack_half_factors_kernel.get(testing::cuda())(image, block.raw_data());
-      operands.factors[0] = half_factors_in(block.raw_data());
+      pack_half_operands_kernel.get(testing::cuda())(image, block.raw_data());
+      operands.fp16[0] = half_operands_in(block.raw_data());
       operands.in[0].values = {};  // not read
       operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
       run_algorithm(algorithm(), z, direction, operands);
@@ -251,7 +251,7 @@ TEST_F(ImplicitGemmTmaOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   for (const char* text : {"n=2,c=5,h=9,w=11,k=21,r=3,s=3,pad=1", "n=2,c=20,h=10,w=9,k=19",
                            "n=1,c=72,h=6,w=7,k=24,r=3,s=3,stride=2,pad=1"}) {
     Conv2dProblem z = Conv2dProblem::parse(text);
-    z.layout = ActivationLayout::channels_last;
+    z.layout = ActivationLayout::nhwc;
     z.dtype = turn++ % 2 == 0 ? DType::f16 : DType::bf16;
     z.types = OperandTypes{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
     Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
@@ -298,7 +298,7 @@ TEST_F(ImplicitGemmTmaOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
         "n=1,c=520,h=2,w=3,k=300", "n=2,c=24,h=20,w=20,k=24,r=3,s=3,pad=1"}) {
     for (const DType w : {DType::f32, DType::bf16}) {
       Conv2dProblem z = Conv2dProblem::parse(text);
-      z.layout = ActivationLayout::channels_last;
+      z.layout = ActivationLayout::nhwc;
       z.dtype = w != DType::f32 || turn++ % 2 == 0 ? DType::bf16 : DType::f16;
       z.types = OperandTypes{.x = z.dtype, .w = w, .accumulator = DType::f32, .y = z.dtype};
       Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
@@ -342,7 +342,7 @@ TEST_F(ImplicitGemmTmaOnCuda, RefusesInASentence) {
   const auto reason = [](const char* text, Direction direction = Direction::forward) {
     return support_of(algorithm(), Conv2dProblem::parse(text), direction).reason;
   };
-  const std::string last = ",layout=channels_last";
+  const std::string last = ",layout=nhwc";
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,dtype=bf16"),
             "expects images in NHWC, because TMA copies whole rows of channels, got layout nchw");
   EXPECT_EQ(

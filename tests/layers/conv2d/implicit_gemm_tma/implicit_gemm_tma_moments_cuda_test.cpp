@@ -11,11 +11,11 @@
 #include <set>
 #include <vector>
 
-#include "layers/batch_norm2d/batch_norm2d_halves.h"
+#include "layers/batch_norm2d/batch_norm2d_half.h"
 #include "layers/conv2d/execute.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 #include "layers/dispatch/kernel_runs.h"
-#include "layers/dispatch/layout/half_factors.h"
+#include "layers/dispatch/layout/half_operands.h"
 #include "layers/plan/forward_moments.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numbers.h"
@@ -29,7 +29,7 @@ using testing::normal;
 
 class ForwardMomentsOnCuda : public testing::CudaTest {};
 
-constexpr ActivationLayout kLast = ActivationLayout::channels_last;
+constexpr ActivationLayout kLast = ActivationLayout::nhwc;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kU = 0x1p-24;
 
@@ -99,9 +99,9 @@ class Call {
     for (std::int64_t i = 0; i < z.k; ++i) b_.data<float>()[i] += offset_of(data);
     b_ = b_.to(cuda());
     x = stored_images(x, kLast).to(cuda());
-    const auto bytes = static_cast<std::int64_t>(half_factors_bytes(x.numel()));
+    const auto bytes = static_cast<std::int64_t>(half_operands_bytes(x.numel()));
     factors_ = Tensor::empty({bytes}, DType::u8, cuda());
-    pack_half_factors_kernel.get(cuda())(x, factors_.raw_data());
+    pack_half_operands_kernel.get(cuda())(x, factors_.raw_data());
   }
 
   struct Result {
@@ -121,7 +121,7 @@ class Call {
                                  .workspace = scratch.workspace(),
                                  .prepared = scratch.prepare(w_.raw_data()),
                                  .views = {},
-                                 .x_factors = half_factors_in(factors_.raw_data())};
+                                 .x_half = half_operands_in(factors_.raw_data())};
     if (!with_moments) {
       algorithm().forward(args);
       return out;
@@ -239,21 +239,20 @@ struct Norm {
         inverse(Tensor::empty({channels}, DType::f64, cuda())),
         running_mean(Tensor::full({channels}, 0.5, DType::f32, cuda())),
         running_variance(Tensor::full({channels}, 2, DType::f32, cuda())) {
-    batch_norm_halves_kernel.get(cuda())(
-        {.x = x,
-         .weight = normal({channels}, DType::f32, 4).to(cuda()),
-         .bias = normal({channels}, DType::f32, 5).to(cuda()),
-         .eps = 1e-5,
-         .momentum = 0.1,
-         .residual = {},
-         .relu = true,
-         .y = y,
-         .mean = mean,
-         .inverse_deviation = inverse,
-         .factors = Tensor::empty({3, x.dim(4)}, DType::f32, cuda()),
-         .running_mean = running_mean,
-         .running_variance = running_variance,
-         .x_moments = moments});
+    batch_norm_half_kernel.get(cuda())({.x = x,
+                                        .weight = normal({channels}, DType::f32, 4).to(cuda()),
+                                        .bias = normal({channels}, DType::f32, 5).to(cuda()),
+                                        .eps = 1e-5,
+                                        .momentum = 0.1,
+                                        .residual = {},
+                                        .relu = true,
+                                        .y = y,
+                                        .mean = mean,
+                                        .inverse_deviation = inverse,
+                                        .factors = Tensor::empty({3, x.dim(4)}, DType::f32, cuda()),
+                                        .running_mean = running_mean,
+                                        .running_variance = running_variance,
+                                        .x_moments = moments});
   }
   Tensor y, mean, inverse, running_mean, running_variance;
 };
@@ -299,14 +298,14 @@ TEST_F(ForwardMomentsOnCuda, IsCountedAsTheForwardOfTheAlgorithm) {
 }
 
 TEST_F(ForwardMomentsOnCuda, OtherProblemsHaveNone) {
-  Conv2dProblem halves = problem_of("n=2,c=16,h=8,w=8,k=32,r=3,s=3,pad=1");
-  EXPECT_EQ(forward_moments_of(conv2d_algorithms(DeviceType::cuda).get("implicit_gemm"), halves),
+  Conv2dProblem half = problem_of("n=2,c=16,h=8,w=8,k=32,r=3,s=3,pad=1");
+  EXPECT_EQ(forward_moments_of(conv2d_algorithms(DeviceType::cuda).get("implicit_gemm"), half),
             nullptr);
-  EXPECT_NE(forward_moments_of(algorithm(), halves), nullptr);
-  halves.dtype = DType::bf16;
-  halves.types =
+  EXPECT_NE(forward_moments_of(algorithm(), half), nullptr);
+  half.dtype = DType::bf16;
+  half.types =
       OperandTypes{.x = DType::bf16, .w = DType::f32, .accumulator = DType::f32, .y = DType::bf16};
-  EXPECT_EQ(forward_moments_of(algorithm(), halves), nullptr);
+  EXPECT_EQ(forward_moments_of(algorithm(), half), nullptr);
   // More pixels than f32 can count exactly.
   EXPECT_EQ(forward_moments_of(algorithm(), problem_of("n=64,c=8,h=513,w=512,k=64")), nullptr);
 }

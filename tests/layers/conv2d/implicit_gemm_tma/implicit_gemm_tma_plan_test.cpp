@@ -198,7 +198,7 @@ TEST(ImplicitGemmTmaPlan, BoxesOfBackwardWeightHoldEachPixelOnce) {
       for (const int planes : {1, 2}) {
         SCOPED_TRACE(cat(z.text(), ", planes: ", planes));
         const TmaWeightTiling plan =
-            planes == 2 ? plan_weight_halves(z, machine) : plan_weight(z, machine);
+            planes == 2 ? plan_weight_fp16x3(z, machine) : plan_weight(z, machine);
         const WeightShape& shape = shape_of(plan);
         const Geometry g(z, Direction::backward_weight);
         ASSERT_LE(plan.shared_bytes, static_cast<std::size_t>(machine.shared_bytes));

@@ -92,7 +92,7 @@ class RandomChain {
     for (const Layer& layer : layers_) {
       const Conv2dProblem& z = layer.problem;
       const Tensor y = Tensor::zeros(
-          stored_shape({z.n, z.k, z.p(), z.q()}, ActivationLayout::blocked), DType::u8);
+          stored_shape({z.n, z.k, z.p(), z.q()}, ActivationLayout::nchw16c), DType::u8);
       const Scratch<Conv2dProblem> scratch(algorithm, z, Direction::forward, Device{});
       const OperandViews views = layer.views();
       algorithm.forward({z, x.raw_data(), layer.w.raw_data(), layer.b.data(), y.raw_data(),
@@ -125,7 +125,7 @@ class RandomChain {
     }
     const Conv2dProblem& z = layers_.back().problem;
     const Tensor y = Tensor::zeros(
-        stored_shape({z.n, z.k, z.p() / 2, z.q() / 2}, ActivationLayout::blocked), DType::u8);
+        stored_shape({z.n, z.k, z.p() / 2, z.q() / 2}, ActivationLayout::nchw16c), DType::u8);
     chain.run(images_.data<float>(), y.data<std::uint8_t>(), workspace.raw_data());
     return y;
   }
@@ -176,7 +176,7 @@ class RandomChain {
   static Tensor pooled(const Tensor& y, const Conv2dProblem& z) {
     const std::int64_t p = z.p() / 2, q = z.q() / 2, blocks = ceil_div(z.k, kChannelBlock);
     const Tensor out =
-        Tensor::zeros(stored_shape({z.n, z.k, p, q}, ActivationLayout::blocked), DType::u8);
+        Tensor::zeros(stored_shape({z.n, z.k, p, q}, ActivationLayout::nchw16c), DType::u8);
     const auto* const from = y.data<std::uint8_t>();
     for (std::int64_t i = 0; i < z.n * blocks * p * q * kChannelBlock; ++i) {
       const std::int64_t lane = i % kChannelBlock, column = i / kChannelBlock % q;

@@ -53,7 +53,7 @@ TEST_F(AutoChoiceOnCuda, LargeKernels) {
       {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5", kForward, "fft"},
       {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5", kDx, "fft"},
       {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5", kDw, "fft"},
-      {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDx, "implicit_gemm_tma_halves"},
+      {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDx, "implicit_gemm_tma_fp16x3"},
       {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDw, "fft"},
       {"n=128,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kForward, "fft"},
       {"n=128,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDx, "fft"},
@@ -68,7 +68,7 @@ TEST_F(AutoChoiceOnCuda, LargeKernels) {
   });
 }
 
-// These are layers of ResNet-18 with one image. With winograd_f4x3_halves in all of them, inference
+// These are layers of ResNet-18 with one image. With winograd_f4x3_fp16x3 in all of them, inference
 // takes 12 % longer in f32 and 47 % longer in TF32.
 TEST_F(AutoChoiceOnCuda, PreparedWeightsOfOneImage) {
   expect_fastest({
@@ -81,17 +81,17 @@ TEST_F(AutoChoiceOnCuda, PreparedWeightsOfOneImage) {
 
 TEST_F(AutoChoiceOnCuda, ManyChannelsOnSmallPlanes) {
   expect_fastest({
-      {"n=32,c=512,h=28,w=28,k=512,r=3,s=3,pad=1", kForward, "winograd_f4x3_halves"},
-      {"n=32,c=512,h=28,w=28,k=512,r=3,s=3,pad=1", kDw, "winograd_f4x3_halves"},
+      {"n=32,c=512,h=28,w=28,k=512,r=3,s=3,pad=1", kForward, "winograd_f4x3_fp16x3"},
+      {"n=32,c=512,h=28,w=28,k=512,r=3,s=3,pad=1", kDw, "winograd_f4x3_fp16x3"},
       {"n=1,c=512,h=7,w=7,k=512,r=3,s=3,pad=1", kDw, "few_pixels"},
       {"n=1,c=256,h=14,w=14,k=256,r=3,s=3,pad=1", kDw, "few_pixels"},
       {"n=32,c=512,h=7,w=7,k=512,r=3,s=3,pad=1,dtype=bf16", kDw, "im2col_gemm"},
       {"n=1,c=512,h=7,w=7,k=512,r=3,s=3,stride=2,pad=1,groups=32", kDw, "implicit_gemm"},
       // Rows have 10 pixels; the transforms of Winograd read and write such rows element by
       // element.
-      {"n=32,c=144,h=10,w=10,k=1280,r=3,s=3,pad=1", kDx, "implicit_gemm_tma_halves",
+      {"n=32,c=144,h=10,w=10,k=1280,r=3,s=3,pad=1", kDx, "implicit_gemm_tma_fp16x3",
        WeightUse::once},
-      {"n=32,c=72,h=7,w=7,k=512,r=3,s=3,pad=1,precision=tf32,layout=channels_last", kForward,
+      {"n=32,c=72,h=7,w=7,k=512,r=3,s=3,pad=1,precision=tf32,layout=nhwc", kForward,
        "implicit_gemm_tma", WeightUse::once},
   });
 }
@@ -100,10 +100,10 @@ TEST_F(AutoChoiceOnCuda, ManyChannelsOnSmallPlanes) {
 // of pixels slow.
 TEST_F(AutoChoiceOnCuda, LargeImages) {
   expect_fastest({
-      {"n=32,c=64,h=224,w=224,k=64,r=3,s=3,pad=1", kForward, "implicit_gemm_tma_halves"},
-      {"n=32,c=64,h=224,w=224,k=64,r=3,s=3,pad=1", kDx, "implicit_gemm_tma_halves"},
-      {"n=32,c=64,h=224,w=224,k=64,r=3,s=3,pad=1", kDw, "implicit_gemm_tma_halves"},
-      {"n=32,c=64,h=56,w=56,k=128,r=3,s=3,stride=2,pad=1", kDw, "implicit_gemm_tma_halves"},
+      {"n=32,c=64,h=224,w=224,k=64,r=3,s=3,pad=1", kForward, "implicit_gemm_tma_fp16x3"},
+      {"n=32,c=64,h=224,w=224,k=64,r=3,s=3,pad=1", kDx, "implicit_gemm_tma_fp16x3"},
+      {"n=32,c=64,h=224,w=224,k=64,r=3,s=3,pad=1", kDw, "implicit_gemm_tma_fp16x3"},
+      {"n=32,c=64,h=56,w=56,k=128,r=3,s=3,stride=2,pad=1", kDw, "implicit_gemm_tma_fp16x3"},
   });
 }
 
@@ -114,7 +114,7 @@ TEST_F(AutoChoiceOnCuda, FewChannels) {
       {"n=128,c=3,h=32,w=32,k=24,r=5,s=5,pad=2", kDx, "direct"},
       {"n=128,c=4,h=64,w=64,k=16,r=3,s=3,pad=1", kDw, "direct"},
       // direct takes 15 % more, implicit_gemm 5 %.
-      {"n=32,c=3,h=128,w=224,k=24,r=3,s=3,stride=2,pad=1", kDw, "implicit_gemm_tma_halves"},
+      {"n=32,c=3,h=128,w=224,k=24,r=3,s=3,stride=2,pad=1", kDw, "implicit_gemm_tma_fp16x3"},
       {"n=32,c=144,h=224,w=224,k=8,r=3,s=3,stride=2,pad=1", kDx, "implicit_gemm"},
       {"n=1,c=40,h=28,w=16,k=96,stride=2", kForward, "implicit_gemm"},
   });
@@ -131,11 +131,11 @@ TEST_F(AutoChoiceOnCuda, Planes) {
 
 // Problems with few pixels in tf32: a cuBLAS product has to wait for the previous kernel, which
 // takes much of the time.
-TEST_F(AutoChoiceOnCuda, PointsOfChannelsLast) {
+TEST_F(AutoChoiceOnCuda, NhwcPoints) {
   expect_fastest({
-      {"n=1,c=16,h=20,w=16,k=96,precision=tf32,layout=channels_last", kDx, "cluster_gemm"},
-      {"n=1,c=48,h=10,w=10,k=288,precision=tf32,layout=channels_last", kDx, "cluster_gemm"},
-      {"n=32,c=48,h=10,w=10,k=288,precision=tf32,layout=channels_last", kDx, "implicit_gemm_tma"},
+      {"n=1,c=16,h=20,w=16,k=96,precision=tf32,layout=nhwc", kDx, "cluster_gemm"},
+      {"n=1,c=48,h=10,w=10,k=288,precision=tf32,layout=nhwc", kDx, "cluster_gemm"},
+      {"n=32,c=48,h=10,w=10,k=288,precision=tf32,layout=nhwc", kDx, "implicit_gemm_tma"},
   });
 }
 
@@ -144,10 +144,10 @@ TEST_F(AutoChoiceOnCuda, PointsOfChannelsLast) {
 TEST_F(AutoChoiceOnCuda, Strides) {
   expect_fastest({
       {"n=32,c=1280,h=40,w=40,k=224,stride=2,dtype=bf16,types=bf16:f32:f32:bf16,"
-       "layout=channels_last",
+       "layout=nhwc",
        kForward, "implicit_gemm"},
       {"n=1,c=72,h=38,w=38,k=80,r=3,s=3,stride=2,pad=1,dtype=bf16,types=bf16:f32:f32:bf16,"
-       "layout=channels_last",
+       "layout=nhwc",
        kDw, "implicit_gemm"},
       {"n=1,c=128,h=35,w=35,k=32,stride=2", kDx, "im2col_gemm", WeightUse::once},
   });
@@ -157,7 +157,7 @@ TEST_F(AutoChoiceOnCuda, Points) {
   expect_fastest({
       {"n=1,c=24,h=20,w=10,k=288", kDx, "gemm_1x1"},
       {"n=32,c=64,h=56,w=56,k=256", kForward, "implicit_gemm"},
-      {"n=32,c=1024,h=14,w=14,k=256", kDw, "implicit_gemm_tma_halves"},
+      {"n=32,c=1024,h=14,w=14,k=256", kDw, "implicit_gemm_tma_fp16x3"},
       {"n=32,c=1280,h=19,w=19,k=512,dtype=bf16", kForward, "implicit_gemm"},
   });
 }

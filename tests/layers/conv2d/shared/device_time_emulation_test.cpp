@@ -64,7 +64,7 @@ TEST(DeviceTime, TensorCoresWantRowsOn16Bytes) {
   EXPECT_DOUBLE_EQ(products_us(even, problem), products_us(odd, problem));
 }
 
-TEST(DeviceTime, RowsOfHalvesOn8BytesAreSlow) {
+TEST(DeviceTime, RowsOfFp16On8BytesAreSlow) {
   const Conv2dProblem problem = Conv2dProblem::parse("n=1,c=1,h=1,w=1,k=1,dtype=bf16");
   const Products even{.m = 512, .n = 512, .k = 512, .batch = 8, .apart = 56};
   Products eight_bytes = even, odd = even;

@@ -62,7 +62,7 @@ std::vector<Conv2dProblem> forms(const Conv2dProblem& dense) {
     EXPECT_TRUE(OperandTypes::parse(types, parsed));
     codes.types = parsed;
     codes.dtype = parsed.x;
-    codes.layout = parsed.x == DType::f32 ? ActivationLayout::blocked_y : ActivationLayout::blocked;
+    codes.layout = parsed.x == DType::f32 ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
     out.push_back(codes);
     codes.weight_format = out[out.size() - 2].weight_format;
     out.push_back(codes);

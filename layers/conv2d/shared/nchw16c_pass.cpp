@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// nchw16c_pass.cpp: forward and backward_data in NCHW16c: a tile of pixels x output channels stays
+// in registers over the whole reduction, and reads whole blocks of 16 channels in place.
+//
+// Method     A line is a row of out (of one residue modulo stride_w in backward_data), or a run of
+//            pixels when the kernel is 1x1. Tiles walk along the line. A tile has a list of taps,
+//            each with the pixels for which the tap is inside the image. The sum is cut into chains
+//            of at most kSumChain products. A group of tiles computes one chain after another, so
+//            that the chain's weights stay in L1. Threads take (images, rows, group, channels).
+// Cost       No copy: the traffic is the three tensors, and the weights once for each chunk of
+//            pixels; nchw16c_plan.h describes repeated reads and their caches.
+// Read next  nchw16c_tiles_simd.cpp, the tiles; nchw16c_weights.cpp, dw
+#include "layers/conv2d/shared/nchw16c_pass.h"
+
+#include <array>
+
+#include "framework/ops/gemm/gemm_kernels.h"
+#include "framework/parallel.h"
+#include "framework/simd/sum_chain.h"
+#include "layers/conv2d/shared/nchw16c/stem.h"
+#include "layers/conv2d/shared/nchw16c_plan.h"
+
+namespace convscope {
+
+constinit IsaTable<Nchw16cKernels> nchw16c_kernels;
+
+namespace nchw16c {
+namespace {
+
+// Packs w as [blocks, taps, tap_channels, width] for each group and each block of `width` channels,
+// with zeros for missing channels.
+void pack(const Nchw16cTiling& pass, const float* w, float* packed) {
+  const GemmKernels& gemm = gemm_kernels.get();
+  const Conv2dProblem& z = pass.z;
+  const Index jobs = z.groups * pass.blocks * pass.depth;
+  const Index grain = std::max<Index>(1, 65536 / (pass.tap_channels * pass.taps * pass.widest));
+  parallel_for(jobs, grain, [&](Index begin, Index end) {
+    for (Index job = begin; job < end; ++job) {
+      const Index d = job % pass.depth;
+      const Index first = job / pass.depth % pass.blocks * pass.widest;
+      const Index g = job / pass.depth / pass.blocks;
+      const Index width = pass.width_at(first);
+      const Index count = std::clamp<Index>(pass.channels - first, 0, width);
+      const Index depth = std::min(kChannelBlock, pass.in_channels - d * kChannelBlock);
+      float* const to = packed + g * pass.group_weights() +
+                        (first * pass.depth + d * width) * pass.taps * pass.tap_channels;
+      if (count < width || depth < pass.tap_channels) {
+        std::fill_n(to, pass.taps * pass.tap_channels * width, 0.0f);
+      }
+      const Index inner = d * kChannelBlock;
+      // The weight of the first channels of `out` and `in`.
+      const Index k = g * z.k_per_group() + (pass.forward ? first : inner);
+      const float* const from =
+          w + (k * z.c_per_group() + (pass.forward ? inner : first)) * pass.taps;
+      const Index next_k = z.c_per_group() * pass.taps;
+      if (pass.taps == 1 && pass.forward) {
+        gemm.transpose(from, next_k, count, depth, to, width);
+      } else if (pass.taps == 1) {
+        for (Index c = 0; c < depth; ++c) std::copy_n(from + c * next_k, count, to + c * width);
+      } else {  // rows: channels of `out`; columns: the taps of one channel of `in`
+        const Index row = pass.forward ? next_k : pass.taps;
+        const Index next = pass.forward ? pass.taps : next_k;
+        for (Index c = 0; c < depth; ++c) {
+          gemm.transpose(from + c * next, row, count, pass.taps, to + c * width,
+                         pass.tap_channels * width);
+        }
+      }
+    }
+  });
+}
+
+// A group of tiles that have the same block of channels, and the taps of these tiles.
+class TileGroup {
+ public:
+  TileGroup(const Nchw16cTiling& pass, const Nchw16cTiles& tiles, Index width)
+      : pass_(pass),
+        kernels_(nchw16c_kernels.get()),
+        tiles_(tiles),
+        width_(static_cast<int>(width)) {}
+
+  // Starts a group whose tiles have at most `taps` taps. Tiles at the border have fewer taps.
+  void start(Index taps) {
+    const int most =
+        static_cast<int>(kSumChain / (pass_.depth == 1 ? pass_.last_channels() : kChannelBlock));
+    taps_ = static_cast<int>(std::min<Index>(taps, most));
+    depth_ = pass_.depth * taps_ > most ? most / taps_ : pass_.depth;
+    if (taps_ == 0) depth_ = pass_.depth;
+  }
+  // Returns the next tile, with space for `most` taps.
+  Nchw16cTile& next(Index most) {
+    if (count_ == pass_.tiles_at_once || listed_ + most > kMaxTaps) sum();
+    Nchw16cTile& tile = tile_[static_cast<std::size_t>(count_++)];
+    tile.tap = listed();
+    tile.taps = 0;
+    return tile;
+  }
+  Nchw16cTap* listed() { return &tap_[static_cast<std::size_t>(listed_)]; }
+  void list(Nchw16cTile& tile, const Nchw16cTap& tap) {
+    tap_[static_cast<std::size_t>(listed_++)] = tap;
+    ++tile.taps;
+  }
+
+  // Computes all tiles, chain by chain.
+  void sum() {
+    const Index floats = widest_tile();
+    for (Index d = 0; d < pass_.depth; d += depth_) {
+      int left = 1;  // tiles that have taps after this chain
+      for (int t = 0; left > 0; t += taps_) {
+        left = 0;
+        for (int i = 0; i < count_; ++i) {
+          const Nchw16cTile& tile = tile_[static_cast<std::size_t>(i)];
+          const int end = std::min(t + taps_, tile.taps);
+          if (t >= tile.taps && (t > 0 || (tile.taps == 0 && d > 0))) continue;
+          const bool ends = end == tile.taps;
+          if (!ends) ++left;
+          const bool last = ends && (tile.taps == 0 || d + depth_ >= pass_.depth);
+          kernels_.tile(tiles_, tile,
+                        {.block = d,
+                         .depth = tile.taps == 0 ? 0 : std::min(depth_, pass_.depth - d),
+                         .tap = t,
+                         .end = end,
+                         .first = d == 0 && t == 0,
+                         .last = last,
+                         .ahead = ahead_of(i)},
+                        kept_.data() + i * floats, width_);
+        }
+      }
+    }
+    count_ = listed_ = 0;
+  }
+
+ private:
+  // Returns the prefetch distance. While a group reads the weights of a chain, it prefetches the
+  // weights of the next chain, which follow in memory. Each tile prefetches one line of each
+  // channel, the first tile the first line.
+  Index ahead_of(int tile) const {
+    constexpr Index kLine = 16;
+    if (tile >= width_ / kLine) return 0;
+    return depth_ * taps_ * pass_.tap_channels * width_ + tile * kLine;
+  }
+  Index widest_tile() const {
+    return width_ * (width_ > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels);
+  }
+
+  const Nchw16cTiling& pass_;
+  const Nchw16cKernels kernels_;
+  const Nchw16cTiles& tiles_;
+  const int width_;
+  int taps_ = 0;     // of a chain
+  Index depth_ = 0;  // blocks in a chain
+  int count_ = 0, listed_ = 0;
+  std::array<Nchw16cTile, kMaxTiles> tile_;
+  std::array<Nchw16cTap, kMaxTaps> tap_;
+  alignas(64) std::array<float, kKeptFloats> kept_;
+};
+
+class Nchw16cPass {
+ public:
+  Nchw16cPass(const Nchw16cTiling& pass, const float* in, const float* packed, const float* b,
+              const Conv2dEpilogue& epilogue, float* out)
+      : pass_(pass),
+        z_(pass.z),
+        kernels_(nchw16c_kernels.get()),
+        in_(in),
+        packed_(packed),
+        b_(b),
+        residual_(static_cast<const float*>(epilogue.residual)),
+        relu_(epilogue.relu),
+        most_(epilogue.most),
+        out_(out) {}
+
+  void run() const {
+    const Index pixels = pass_.image_chunks * pass_.row_chunks;
+    parallel_chunks(z_.groups * pixels * pass_.splits, [&](Index chunk, int) {
+      const Index split = chunk % pass_.splits;
+      const Index rows = chunk / pass_.splits % pass_.row_chunks * pass_.rows_at_once;
+      const Index images =
+          chunk / pass_.splits / pass_.row_chunks % pass_.image_chunks * pass_.images_at_once;
+      const Pixels here{.image = images,
+                        .image_end = std::min(images + pass_.images_at_once, z_.n),
+                        .row = rows,
+                        .row_end = std::min(rows + pass_.rows_at_once, pass_.rows)};
+      const Index g = chunk / pass_.splits / pixels;
+      const Index block_end = (split + 1) * pass_.blocks / pass_.splits;
+      for (Index block = split * pass_.blocks / pass_.splits; block < block_end; ++block) {
+        run_block(here, g, block);
+      }
+    });
+  }
+
+ private:
+  struct LineTap {  // a Nchw16cTap for all pixels of a line
+    Index in, w, first, end;
+  };
+  using LineTaps = std::array<LineTap, kMaxTaps>;
+  struct Pixels {
+    Index image, image_end, row, row_end;
+  };
+
+  // Computes one block of output channels of some pixels.
+  void run_block(const Pixels& pixels, Index g, Index block) const {
+    const Index channel = block * pass_.widest;  // in the group
+    const Index first = g * pass_.channels + channel;
+    const Index width = pass_.width_at(channel);
+    Nchw16cTiles tiles;
+    tiles.depth = pass_.depth;
+    tiles.in_block = pass_.in_plane();
+    tiles.last = pass_.last_channels();
+    tiles.in_step = kChannelBlock * (pass_.forward ? z_.stride_w : 1);
+    tiles.w = packed_ + g * pass_.group_weights() +
+              channel * pass_.depth * pass_.taps * pass_.tap_channels;
+    tiles.w_block = pass_.taps * pass_.tap_channels * width;
+    tiles.out_block = pass_.out_plane();
+    tiles.out_step = kChannelBlock * pass_.parts;
+    if (b_ != nullptr) {
+      tiles.start = b_ + first;
+      tiles.starts = static_cast<int>(std::clamp<Index>(pass_.channels - channel, 0, width));
+    }
+    tiles.relu = relu_;
+    tiles.most = most_;
+    TileGroup group(pass_, tiles, width);
+    const auto place = [&](Index n, Index row, Index part) {
+      const float* const in = in_ + pass_.in_group(n, g);
+      float* const out = out_ +
+                         (n * pass_.out_blocks() + first / kChannelBlock) * pass_.out_plane() +
+                         first % kChannelBlock;
+      place_line(in, out, row, part, tiles.in_step, width, group);
+    };
+    if (pass_.tiles_at_once == 1) {  // row after row, in the memory order of `out`
+      for (Index n = pixels.image; n < pixels.image_end; ++n) {
+        for (Index row = pixels.row; row < pixels.row_end; ++row) {
+          for (Index part = 0; part < pass_.parts; ++part) {
+            group.start(pass_.taps_of(row % pass_.row_parts, part));
+            place(n, row, part);
+            group.sum();
+          }
+        }
+      }
+      return;
+    }
+    // Tiles of a group must have equal chains, so the rows of one residue modulo the stride are
+    // computed in succession.
+    for (Index row_part = 0; row_part < pass_.row_parts; ++row_part) {
+      for (Index part = 0; part < pass_.parts; ++part) {
+        group.start(pass_.taps_of(row_part, part));
+        for (Index n = pixels.image; n < pixels.image_end; ++n) {
+          const Index before = pixels.row % pass_.row_parts;
+          Index row = pixels.row - before + row_part + (row_part < before ? pass_.row_parts : 0);
+          for (; row < pixels.row_end; row += pass_.row_parts) place(n, row, part);
+        }
+        group.sum();
+      }
+    }
+  }
+
+  void place_line(const float* in, float* out, Index row, Index part, Index step, Index width,
+                  TileGroup& group) const {
+    const Index column = pass_.flat ? row * pass_.line : part;  // of out
+    const Index count = pass_.flat ? std::min(pass_.line, pass_.out_w - column)
+                                   : ceil_div(pass_.out_w - part, pass_.parts);
+    if (count <= 0) return;
+    if (pass_.flat) row = 0;
+    LineTaps all;
+    const int taps = list_taps(row, column, count, step, width, all);
+    float* const to = out + (row * pass_.out_w + column) * kChannelBlock;
+    const RowTiles tiles(count, width > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels);
+    // Same as tiles.begin(t) and height(t), without their divisions in each tile.
+    const Index height = count / tiles.tiles;
+    const Index higher = count % tiles.tiles;
+    Index begin = 0;
+    for (Index t = 0; t < tiles.tiles; ++t) {
+      Nchw16cTile& tile = group.next(taps);
+      tile.pixels = static_cast<int>(height + (t < higher ? 1 : 0));
+      for (int i = 0; i < taps; ++i) {
+        const LineTap& tap = all[static_cast<std::size_t>(i)];
+        const Index first = std::clamp<Index>(tap.first - begin, 0, tile.pixels);
+        const Index end = std::clamp<Index>(tap.end - begin, 0, tile.pixels);
+        if (first >= end) continue;
+        group.list(tile, {.in = tap.in,
+                          .w = static_cast<std::int32_t>(tap.w),
+                          .first = static_cast<std::int16_t>(first),
+                          .end = static_cast<std::int16_t>(end)});
+      }
+      tile.in = in + begin * step;
+      tile.out = to + begin * kChannelBlock * pass_.parts;
+      tile.residual = residual_ == nullptr ? nullptr : residual_ + (tile.out - out_);
+      begin += tile.pixels;
+    }
+  }
+
+  // Lists the taps of `count` pixels of out from (row, column) on, each with the pixels that use
+  // the tap.
+  int list_taps(Index row, Index column, Index count, Index step, Index width,
+                LineTaps& taps) const {
+    const Index steps = step / kChannelBlock;  // distance of two pixels in columns of `in`
+    int found = 0;
+    for (Index r = 0; r < z_.r; ++r) {
+      Index h = pass_.forward ? row * z_.stride_h - z_.pad_top + r * z_.dilation_h
+                              : row + z_.pad_top - r * z_.dilation_h;
+      if (!pass_.forward) {
+        if (h < 0 || h % z_.stride_h != 0) continue;
+        h /= z_.stride_h;
+      }
+      if (h < 0 || h >= pass_.in_h) continue;
+      for (Index s = 0; s < z_.s; ++s) {
+        Index at = pass_.forward ? column * z_.stride_w - z_.pad_left + s * z_.dilation_w
+                                 : column + z_.pad_left - s * z_.dilation_w;
+        if (!pass_.forward) {
+          if (floor_div(at, z_.stride_w) * z_.stride_w != at) continue;
+          at = floor_div(at, z_.stride_w);
+        }
+        const Index first = at >= 0 ? 0 : ceil_div(-at, steps);
+        const Index end = std::min(count, floor_div(pass_.in_w - 1 - at, steps) + 1);
+        if (first >= end) continue;
+        taps[static_cast<std::size_t>(found++)] = {.in = (h * pass_.in_w + at) * kChannelBlock,
+                                                   .w = (r * z_.s + s) * pass_.tap_channels * width,
+                                                   .first = first,
+                                                   .end = end};
+      }
+    }
+    return found;
+  }
+
+  const Nchw16cTiling& pass_;
+  const Conv2dProblem& z_;
+  const Nchw16cKernels kernels_;
+  const float* const in_;
+  const float* const packed_;
+  const float* const b_;
+  const float* const residual_;
+  const bool relu_;
+  const float most_;
+  float* const out_;
+};
+
+}  // namespace
+
+Conv2dSupport supports(const Conv2dProblem& z) {
+  if (z.dtype != DType::f32) {
+    return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
+  }
+  if (z.r * z.s > kMaxTaps) {
+    return Conv2dSupport::no(
+        cat("expects a kernel of at most ", kMaxTaps, " taps, got ", z.r, "x", z.s));
+  }
+  if (z.groups > 1 &&
+      (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {
+    return Conv2dSupport::no(
+        cat("expects groups of a multiple of 16 channels in layout nchw16c, got ", z.groups,
+            " groups of ", z.c_per_group(), " and ", z.k_per_group()));
+  }
+  return {};
+}
+
+// Estimates the share of the peak with full tiles. Padded output channels count as work, too. A tap
+// with few channels also pays for its loop.
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  double share = 0.93;
+  const auto filled = [](Index channels) {
+    return static_cast<double>(channels) / static_cast<double>(round_up(channels, kChannelBlock));
+  };
+  if (direction == Direction::backward_weight) {
+    share = 0.84 * filled(z.k_per_group());
+  } else {
+    const Nchw16cTiling pass(z, direction);
+    const auto per_tap = static_cast<double>(pass.tap_channels);
+    share *= filled(pass.channels) * per_tap / (per_tap + 0.3) * 16.3 / 16;
+    const Index most = nchw16c_kernels.get().pixels / (pass.widest > 2 * pass.lanes ? 2 : 1);
+    const RowTiles tiles(pass.line, most);
+    const double height = static_cast<double>(pass.line) / static_cast<double>(tiles.tiles);
+    share *= height / (height + 0.3);
+  }
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .peak_share = share_with_overhead(z.nominal_flops(), share, 500)};
+}
+
+std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
+  if (is_stem(problem, direction)) return stem_prepared_bytes(problem);
+  const Nchw16cTiling pass(problem, direction);
+  return static_cast<std::size_t>(piece_floats(problem.groups * pass.group_weights())) *
+         sizeof(float);
+}
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  if (is_stem(args.problem, args.direction)) return stem_prepare_weights(args);
+  pack(Nchw16cTiling(args.problem, args.direction), static_cast<const float*>(args.w),
+       static_cast<float*>(args.prepared));
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  if (is_stem(args.problem, Direction::forward)) return stem_forward(args);
+  const Nchw16cTiling pass(args.problem, Direction::forward);
+  Nchw16cPass(pass, static_cast<const float*>(args.x), static_cast<const float*>(args.prepared),
+              static_cast<const float*>(args.b), args.epilogue, static_cast<float*>(args.y))
+      .run();
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  const Nchw16cTiling pass(args.problem, Direction::backward_data);
+  Nchw16cPass(pass, static_cast<const float*>(args.dy), static_cast<const float*>(args.prepared),
+              nullptr, {}, static_cast<float*>(args.dx))
+      .run();
+}
+
+}  // namespace nchw16c
+}  // namespace convscope
