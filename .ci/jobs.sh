@@ -103,7 +103,7 @@ python_package() {
   export CONVSCOPE_MEASURE=off CONVSCOPE_CACHE_DIR=$PWD/build/python/cache OMP_WAIT_POLICY=passive
   "$python/bin/pip" install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall . \
     -C cmake.define.CONVSCOPE_BUILT=build/ci-units -C cmake.define.CONVSCOPE_WERROR=ON || return 1
-  "$python/bin/python" experiments/peers/onnx_models.py --program build/ci-units/bin/convscope \
+  "$python/bin/python" experiments/baselines/onnx_models.py --program build/ci-units/bin/convscope \
     --only lenet5,mobilenet_v1 || return 1
   CONVSCOPE_CUDA_LIBRARY=$PWD/build/ci-units/lib/libconvscope_cuda_emulated.so \
     "$python/bin/python" tests/experiments/python/run_tests.py

@@ -19,22 +19,22 @@ Json load_json(std::optional<double> others) {
 
 // Returns null for a missing number (not timed, no baseline, no measured peak).
 Json number(double value) { return value > 0 && std::isfinite(value) ? Json(value) : Json(); }
-Json ratio(const PeerBenchRow* peer, double ours) {
-  return peer == nullptr || ours <= 0 ? Json() : Json(peer->time.median_ms / ours);
+Json ratio(const BaselineBenchRow* baseline, double ours) {
+  return baseline == nullptr || ours <= 0 ? Json() : Json(baseline->time.median_ms / ours);
 }
 
 Json row_json(const ReportedGroup& group, const BenchRow& row,
               const BenchReportSettings& settings) {
-  const PeerBenchRow* const own = group.best_peer(false);
-  const PeerBenchRow* const plain = group.best_peer(true);
-  const auto median = [](const PeerBenchRow* peer) {
-    return peer == nullptr ? Json() : Json(peer->time.median_ms);
+  const BaselineBenchRow* const own = group.best_baseline(false);
+  const BaselineBenchRow* const plain = group.best_baseline(true);
+  const auto median = [](const BaselineBenchRow* baseline) {
+    return baseline == nullptr ? Json() : Json(baseline->time.median_ms);
   };
   const bool timed = row.time.samples > 0;
   Json by_algorithm = Json::object();
-  for (const PeerBenchRow& peer : group.peer_rows) {
-    if (!peer.plain && peer.time.samples > 0) {
-      by_algorithm[peer.algorithm] = ratio(&peer, row.time.median_ms);
+  for (const BaselineBenchRow& baseline : group.baseline_rows) {
+    if (!baseline.plain && baseline.time.samples > 0) {
+      by_algorithm[baseline.algorithm] = ratio(&baseline, row.time.median_ms);
     }
   }
   Json out = {
@@ -61,16 +61,17 @@ Json row_json(const ReportedGroup& group, const BenchRow& row,
       {"auto_choice", row.auto_choice},
       {"nominal_flops", group.nominal_flops},
       {"nominal_bytes", group.nominal_bytes},
-      {"peer", settings.peer_name.empty() ? Json() : Json(settings.peer_name)},
-      {"peer_version", settings.peer_version.empty() ? Json() : Json(settings.peer_version)},
-      {"peer_algorithm", own == nullptr ? Json() : Json(own->algorithm)},
-      {"peer_median_ms", median(own)},
-      {"ratio_to_peer", ratio(own, row.time.median_ms)},
-      {"ratio_to_peer_min",
+      {"baseline", settings.baseline_name.empty() ? Json() : Json(settings.baseline_name)},
+      {"baseline_version",
+       settings.baseline_version.empty() ? Json() : Json(settings.baseline_version)},
+      {"baseline_algorithm", own == nullptr ? Json() : Json(own->algorithm)},
+      {"baseline_median_ms", median(own)},
+      {"ratio_to_baseline", ratio(own, row.time.median_ms)},
+      {"ratio_to_baseline_min",
        own == nullptr || !timed ? Json() : Json(own->time.min_ms / row.time.min_ms)},
-      {"ratio_to_peer_algorithms", by_algorithm},
-      {"peer_plain_median_ms", median(plain)},
-      {"ratio_to_peer_plain", ratio(plain, row.time.median_ms)},
+      {"ratio_to_baseline_algorithms", by_algorithm},
+      {"baseline_plain_median_ms", median(plain)},
+      {"ratio_to_baseline_plain", ratio(plain, row.time.median_ms)},
       {"wrong", row.wrong.empty() ? Json() : Json(row.wrong)},
       {"types", group.types},
   };
@@ -85,12 +86,12 @@ Json row_json(const ReportedGroup& group, const BenchRow& row,
   return out;
 }
 
-Json peer_row_json(const ReportedGroup& group, const PeerBenchRow& row,
-                   const BenchReportSettings& settings) {
+Json baseline_row_json(const ReportedGroup& group, const BaselineBenchRow& row,
+                       const BenchReportSettings& settings) {
   return {{"problem", group.problem},
           {"direction", name_of(group.direction)},
-          {"peer", settings.peer_name},
-          {"peer_version", settings.peer_version},
+          {"baseline", settings.baseline_name},
+          {"baseline_version", settings.baseline_version},
           {"algorithm", row.algorithm},
           {"layout", row.plain ? "plain, conversions included" : "own"},
           {"implementation", row.implementation},
@@ -109,21 +110,21 @@ Json peer_row_json(const ReportedGroup& group, const PeerBenchRow& row,
           {"types", group.types}};
 }
 
-Json ceilings_json(const CpuCeilings& ceilings) {
-  const auto pair = [](const Ceiling& one) {
+Json peaks_json(const CpuPeaks& peaks) {
+  const auto pair = [](const Peak& one) {
     return Json{{"one_thread", number(one.one_thread)}, {"all_threads", number(one.all_threads)}};
   };
-  return {{"cores", ceilings.cores},
-          {"flops_per_second", pair(ceilings.flops)},
-          {"l2_read_bytes_per_second", pair(ceilings.l2_read)},
-          {"l2_copy_bytes_per_second", pair(ceilings.l2_copy)},
-          {"l3_read_bytes_per_second", pair(ceilings.l3_read)},
-          {"l3_copy_bytes_per_second", pair(ceilings.l3_copy)},
-          {"dram_read_bytes_per_second", pair(ceilings.dram_read)},
-          {"dram_copy_bytes_per_second", pair(ceilings.dram_copy)},
-          {"l2_bytes", ceilings.l2_bytes},
-          {"l3_bytes", ceilings.l3_bytes},
-          {"int8_ops_per_second", pair(ceilings.int8)}};
+  return {{"cores", peaks.cores},
+          {"flops_per_second", pair(peaks.flops)},
+          {"l2_read_bytes_per_second", pair(peaks.l2_read)},
+          {"l2_copy_bytes_per_second", pair(peaks.l2_copy)},
+          {"l3_read_bytes_per_second", pair(peaks.l3_read)},
+          {"l3_copy_bytes_per_second", pair(peaks.l3_copy)},
+          {"dram_read_bytes_per_second", pair(peaks.dram_read)},
+          {"dram_copy_bytes_per_second", pair(peaks.dram_copy)},
+          {"l2_bytes", peaks.l2_bytes},
+          {"l3_bytes", peaks.l3_bytes},
+          {"int8_ops_per_second", pair(peaks.int8)}};
 }
 
 // With `with_blocks`, each row also has a list of the medians of its blocks of samples. CSV is
@@ -152,14 +153,12 @@ std::string csv_cell(const Json& value) {
 
 }  // namespace
 
-std::string ceilings_json_text(const CpuCeilings& ceilings) {
-  return ceilings_json(ceilings).dump(2);
-}
+std::string peaks_json_text(const CpuPeaks& peaks) { return peaks_json(peaks).dump(2); }
 
 std::string bench_json(const ReportedGroups& groups, const BenchReportSettings& settings) {
   Json machine = Json::parse(environment_json(process_arguments()));
-  machine["ceilings"] = settings.ceilings ? ceilings_json(*settings.ceilings) : Json();
-  Json peer_rows = Json::array();
+  machine["peaks"] = settings.peaks ? peaks_json(*settings.peaks) : Json();
+  Json baseline_rows = Json::array();
   Json refusals = Json::array();
   for (const ReportedGroup& group : groups) {
     const auto refuse = [&](const std::string& algorithm, const std::string& reason) {
@@ -168,29 +167,30 @@ std::string bench_json(const ReportedGroups& groups, const BenchReportSettings& 
                           {"algorithm", algorithm},
                           {"reason", reason}});
     };
-    for (const PeerBenchRow& row : group.peer_rows) {
-      peer_rows.push_back(peer_row_json(group, row, settings));
+    for (const BaselineBenchRow& row : group.baseline_rows) {
+      baseline_rows.push_back(baseline_row_json(group, row, settings));
     }
     for (const BenchRefusal& one : group.refusals) refuse(one.name, one.reason);
     if (!group.skipped.empty()) refuse("all", group.skipped);
   }
-  const Json out = {{"format", cat("convscope bench ", settings.operation, " 1")},
-                    {"complete", settings.complete},
-                    {"machine", machine},
-                    {"settings",
-                     {{"device", settings.device.str()},
-                      {"threads", settings.threads},
-                      {"cache", settings.cold ? "cold" : "warm"},
-                      {"clock", settings.cpu_clock ? "cpu" : "wall"},
-                      {"weights", settings.weights == WeightUse::once ? "once" : "often"},
-                      {"min_seconds", settings.min_seconds},
-                      {"least_samples", settings.least_samples}}},
-                    {"peer", settings.peer_name.empty() ? Json()
-                                                        : Json{{"name", settings.peer_name},
-                                                               {"version", settings.peer_version}}},
-                    {"rows", rows_json(groups, settings, true)},
-                    {"peer_rows", peer_rows},
-                    {"refusals", refusals}};
+  const Json out = {
+      {"format", cat("convscope bench ", settings.operation, " 1")},
+      {"complete", settings.complete},
+      {"machine", machine},
+      {"settings",
+       {{"device", settings.device.str()},
+        {"threads", settings.threads},
+        {"cache", settings.cold ? "cold" : "warm"},
+        {"clock", settings.cpu_clock ? "cpu" : "wall"},
+        {"weights", settings.weights == WeightUse::once ? "once" : "often"},
+        {"min_seconds", settings.min_seconds},
+        {"least_samples", settings.least_samples}}},
+      {"baseline", settings.baseline_name.empty() ? Json()
+                                                  : Json{{"name", settings.baseline_name},
+                                                         {"version", settings.baseline_version}}},
+      {"rows", rows_json(groups, settings, true)},
+      {"baseline_rows", baseline_rows},
+      {"refusals", refusals}};
   return json_text(out, 1);
 }
 

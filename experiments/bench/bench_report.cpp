@@ -42,14 +42,15 @@ std::string aligned(const std::vector<Cells>& lines) {
   return out;
 }
 
-Cells cells_of(const BenchRow& row, const PeerBenchRow* own, const PeerBenchRow* plain,
+Cells cells_of(const BenchRow& row, const BaselineBenchRow* own, const BaselineBenchRow* plain,
                bool with_waste) {
-  const auto median_ratio = [&](const PeerBenchRow* peer) {
-    return peer == nullptr ? std::string("-")
-                           : ratio_text(peer->time.median_ms / row.time.median_ms);
+  const auto median_ratio = [&](const BaselineBenchRow* baseline) {
+    return baseline == nullptr ? std::string("-")
+                               : ratio_text(baseline->time.median_ms / row.time.median_ms);
   };
-  const auto least_ratio = [&](const PeerBenchRow* peer) {
-    return peer == nullptr ? std::string("-") : ratio_text(peer->time.min_ms / row.time.min_ms);
+  const auto least_ratio = [&](const BaselineBenchRow* baseline) {
+    return baseline == nullptr ? std::string("-")
+                               : ratio_text(baseline->time.min_ms / row.time.min_ms);
   };
   Cells out = {(row.auto_choice ? "* " : "  ") + row.algorithm,
                milliseconds(row.time.median_ms),
@@ -69,8 +70,8 @@ Cells cells_of(const BenchRow& row, const PeerBenchRow* own, const PeerBenchRow*
   return out;
 }
 
-Cells cells_of(const PeerBenchRow& row, const std::string& peer) {
-  return {fmt::format("  {} {}{} [{}]", peer, row.algorithm, row.plain ? " (plain)" : "",
+Cells cells_of(const BaselineBenchRow& row, const std::string& baseline) {
+  return {fmt::format("  {} {}{} [{}]", baseline, row.algorithm, row.plain ? " (plain)" : "",
                       row.implementation),
           milliseconds(row.time.median_ms),
           milliseconds(row.time.p10_ms),
@@ -99,15 +100,15 @@ const BenchRow* fastest(const ReportedGroup& group) {
 }
 
 void add_ratios(Ratios& ratios, const ReportedGroup& group, const BenchRow& row) {
-  if (const PeerBenchRow* best = group.best_peer(false)) {
+  if (const BaselineBenchRow* best = group.best_baseline(false)) {
     ratios.own.push_back(best->time.median_ms / row.time.median_ms);
   }
-  if (const PeerBenchRow* best = group.best_peer(true)) {
+  if (const BaselineBenchRow* best = group.best_baseline(true)) {
     ratios.plain.push_back(best->time.median_ms / row.time.median_ms);
   }
-  for (const PeerBenchRow& peer : group.peer_rows) {
-    if (peer.plain || peer.time.samples == 0) continue;
-    ratios.by_algorithm[peer.algorithm].push_back(peer.time.median_ms / row.time.median_ms);
+  for (const BaselineBenchRow& baseline : group.baseline_rows) {
+    if (baseline.plain || baseline.time.samples == 0) continue;
+    ratios.by_algorithm[baseline.algorithm].push_back(baseline.time.median_ms / row.time.median_ms);
   }
 }
 
@@ -119,10 +120,10 @@ std::string least_of(const std::vector<double>& ratios) {
 }
 
 // Returns the baseline's algorithms that were timed, in any group.
-std::vector<std::string> peer_algorithms(const ReportedGroups& groups) {
+std::vector<std::string> baseline_algorithms(const ReportedGroups& groups) {
   std::vector<std::string> out;
   for (const ReportedGroup& group : groups) {
-    for (const PeerBenchRow& row : group.peer_rows) {
+    for (const BaselineBenchRow& row : group.baseline_rows) {
       const bool known = std::ranges::count(out, row.algorithm) > 0;
       if (row.time.samples > 0 && !row.plain && !known) out.push_back(row.algorithm);
     }
@@ -181,11 +182,11 @@ std::string bench_table(const ReportedGroup& group) {
                   group.nominal_flops * 1e-6, group.threads, group.threads == 1 ? "" : "s");
   if (!group.remark.empty()) out += cat("  ", group.remark, "\n");
   if (!group.skipped.empty()) return out + "  skipped: " + group.skipped + "\n";
-  const PeerBenchRow* const own = group.best_peer(false);
-  const PeerBenchRow* const plain = group.best_peer(true);
+  const BaselineBenchRow* const own = group.best_baseline(false);
+  const BaselineBenchRow* const plain = group.best_baseline(true);
   std::vector<Cells> lines = {{"  algorithm", "median ms", "p10", "p90", "min", "prepare",
-                               "GFLOP/s eff.", "exec.", "roof", "work MiB", "err/bound", "vs peer",
-                               "by min", "vs plain"}};
+                               "GFLOP/s eff.", "exec.", "roof", "work MiB", "err/bound",
+                               "vs baseline", "by min", "vs plain"}};
   const bool with_waste = !group.facts.empty();
   if (with_waste) lines[0].emplace_back("products");
   std::string wrong;
@@ -200,12 +201,12 @@ std::string bench_table(const ReportedGroup& group) {
                            row.impossible);
     }
   }
-  for (const PeerBenchRow& row : group.peer_rows) {
+  for (const BaselineBenchRow& row : group.baseline_rows) {
     if (row.wrong.empty()) {
-      lines.push_back(cells_of(row, group.peer));
+      lines.push_back(cells_of(row, group.baseline));
     } else {
-      wrong += fmt::format("    {} {}: WRONG RESULT, not timed: {}\n", group.peer, row.algorithm,
-                           row.wrong);
+      wrong += fmt::format("    {} {}: WRONG RESULT, not timed: {}\n", group.baseline,
+                           row.algorithm, row.wrong);
     }
   }
   if (lines.size() > 1) out += aligned(lines);
@@ -215,7 +216,7 @@ std::string bench_table(const ReportedGroup& group) {
 
 std::string bench_summary(const ReportedGroups& groups) {
   int choices = 0, good_choices = 0;
-  const std::vector<std::string> columns = peer_algorithms(groups);
+  const std::vector<std::string> columns = baseline_algorithms(groups);
   std::vector<Cells> lines = {{"", "problems", "best", "least", "plain", "least"}};
   for (const std::string& column : columns) {
     lines[0].push_back(column);
@@ -249,12 +250,12 @@ std::string bench_summary(const ReportedGroups& groups) {
   }
   std::string out;
   if (lines.size() > 1) {
-    const auto with_peer = std::ranges::find_if(
-        groups, [](const ReportedGroup& group) { return !group.peer_rows.empty(); });
+    const auto with_baseline = std::ranges::find_if(
+        groups, [](const ReportedGroup& group) { return !group.baseline_rows.empty(); });
     out = fmt::format(
         "ratio to {}, its median time / ours, geometric mean and least: its fastest variant in its "
         "own\nlayouts, its fastest variant with row-major tensors, and each of its algorithms:\n{}",
-        with_peer == groups.end() ? "the baseline" : with_peer->peer, aligned(lines));
+        with_baseline == groups.end() ? "the baseline" : with_baseline->baseline, aligned(lines));
   }
   if (choices > 0) {
     out += fmt::format("auto (*) chose within 10% of the fastest in {} of {} cases\n", good_choices,
@@ -263,26 +264,25 @@ std::string bench_summary(const ReportedGroups& groups) {
   return out;
 }
 
-std::string ceilings_text(const CpuCeilings& ceilings) {
-  const auto line = [&](const char* name, const Ceiling& one, const char* unit) {
+std::string peaks_text(const CpuPeaks& peaks) {
+  const auto line = [&](const char* name, const Peak& one, const char* unit) {
     if (one.one_thread <= 0) return std::string();
     return fmt::format("  {:<10} {:>8.1f} {:>8.1f}  {}\n", name, one.one_thread * 1e-9,
                        one.all_threads * 1e-9, unit);
   };
   return fmt::format("  {:<10} {:>8} {:>8}\n", "", "1 thread",
-                     fmt::format("{} threads", ceilings.cores)) +
-         line("FMA f32", ceilings.flops, "GFLOP/s") + line("u8 x i8", ceilings.int8, "GOP/s") +
-         line("L2 read", ceilings.l2_read, "GB/s") + line("L2 copy", ceilings.l2_copy, "GB/s") +
-         line("L3 read", ceilings.l3_read, "GB/s") + line("L3 copy", ceilings.l3_copy, "GB/s") +
-         line("DRAM read", ceilings.dram_read, "GB/s") +
-         line("DRAM copy", ceilings.dram_copy, "GB/s");
+                     fmt::format("{} threads", peaks.cores)) +
+         line("FMA f32", peaks.flops, "GFLOP/s") + line("u8 x i8", peaks.int8, "GOP/s") +
+         line("L2 read", peaks.l2_read, "GB/s") + line("L2 copy", peaks.l2_copy, "GB/s") +
+         line("L3 read", peaks.l3_read, "GB/s") + line("L3 copy", peaks.l3_copy, "GB/s") +
+         line("DRAM read", peaks.dram_read, "GB/s") + line("DRAM copy", peaks.dram_copy, "GB/s");
 }
 
 bool any_wrong(const ReportedGroups& groups) {
   const auto wrong = [](const auto& row) { return !row.wrong.empty(); };
   const auto bad = [](const BenchRow& row) { return !row.counts(); };
   return std::ranges::any_of(groups, [&](const ReportedGroup& group) {
-    return std::ranges::any_of(group.rows, bad) || std::ranges::any_of(group.peer_rows, wrong);
+    return std::ranges::any_of(group.rows, bad) || std::ranges::any_of(group.baseline_rows, wrong);
   });
 }
 

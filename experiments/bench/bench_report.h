@@ -18,8 +18,8 @@ struct BenchReportSettings {
   WeightUse weights = WeightUse::once;
   double min_seconds = 0;
   int least_samples = 0;
-  std::string peer_name, peer_version;  // "" without a baseline
-  std::optional<CpuCeilings> ceilings;
+  std::string baseline_name, baseline_version;  // "" without a baseline
+  std::optional<CpuPeaks> peaks;
   const char* operation = "conv2d";  // of the operator
   bool complete = false;             // every case was measured
 };
@@ -31,7 +31,7 @@ struct BenchFact {
 };
 
 // The rows of one problem and direction, of any operator, as the reports read them.
-struct ReportedGroup : PeerBenchRows {
+struct ReportedGroup : BaselineBenchRows {
   std::string problem;  // as text
   double nominal_flops = 0, nominal_bytes = 0;
   std::string types;   // types of x, w, accumulators, y: "u8:i8:i32:u8"; "f32": all are f32
@@ -61,7 +61,7 @@ struct ReportedGroup : PeerBenchRows {
         skipped(group.skipped) {}
   ReportedGroup(const Conv2dBenchGroup& group)  // NOLINT: a view
       : ReportedGroup(static_cast<const BenchGroup<Conv2dProblem>&>(group)) {
-    static_cast<PeerBenchRows&>(*this) = group;
+    static_cast<BaselineBenchRows&>(*this) = group;
   }
 };
 using ReportedGroups = std::vector<ReportedGroup>;
@@ -79,9 +79,9 @@ CONVSCOPE_API std::string bench_json(const ReportedGroups& groups,
 CONVSCOPE_API std::string bench_csv(const ReportedGroups& groups,
                                     const BenchReportSettings& settings);
 
-// Returns the measured peaks as a JSON object (ceilings_json_text) or as a table.
-CONVSCOPE_API std::string ceilings_json_text(const CpuCeilings& ceilings);
-CONVSCOPE_API std::string ceilings_text(const CpuCeilings& ceilings);
+// Returns the measured peaks as a JSON object (peaks_json_text) or as a table.
+CONVSCOPE_API std::string peaks_json_text(const CpuPeaks& peaks);
+CONVSCOPE_API std::string peaks_text(const CpuPeaks& peaks);
 
 // Returns whether a result of this library or of the baseline was wrong, or a time was impossible.
 CONVSCOPE_API bool any_wrong(const ReportedGroups& groups);

@@ -61,11 +61,11 @@ void BenchRows::fill(BenchRow& row, const Cost& cost, const std::vector<double>&
   row.time = summary_of(seconds);
   row.gflops_effective = nominal_flops_ / (row.time.median_ms * 1e6);
   row.gflops_executed = cost.flops / (row.time.median_ms * 1e6);
-  if (settings_.ceilings && settings_.device.type == DeviceType::cpu) {
-    const double least = roofline_seconds(*settings_.ceilings, cost.flops, nominal_bytes_, threads_,
+  if (settings_.peaks && settings_.device.type == DeviceType::cpu) {
+    const double least = roofline_seconds(*settings_.peaks, cost.flops, nominal_bytes_, threads_,
                                           settings_.cold, operand_type_);
     row.roofline_percent = 100 * least / (row.time.median_ms * 1e-3);
-    row.impossible = impossible_time(*settings_.ceilings, row.time.median_ms * 1e-3, cost.flops,
+    row.impossible = impossible_time(*settings_.peaks, row.time.median_ms * 1e-3, cost.flops,
                                      least_bytes_, threads_, operand_type_);
   }
 }
@@ -76,8 +76,8 @@ std::size_t BenchRows::last_level_bytes() const {
     const DeviceFacts facts = backend_of(settings_.device).facts(settings_.device.index);
     return facts.l2_bytes > 0 ? static_cast<std::size_t>(facts.l2_bytes) : kUnknown;
   }
-  return settings_.ceilings ? std::max(settings_.ceilings->l2_bytes, settings_.ceilings->l3_bytes)
-                            : kUnknown;
+  return settings_.peaks ? std::max(settings_.peaks->l2_bytes, settings_.peaks->l3_bytes)
+                         : kUnknown;
 }
 
 std::vector<BenchRow> BenchRows::measured() {
@@ -128,19 +128,19 @@ std::vector<std::string> algorithms_in(const char* command, const std::string& t
   return out;
 }
 
-double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes, int threads,
-                        bool cold, DType operand_type) {
-  const int used = std::min(threads, ceilings.cores);
-  const Ceiling* level = &ceilings.dram_copy;
-  if (!cold && bytes <= static_cast<double>(ceilings.l3_bytes) && ceilings.l3_copy.one_thread > 0) {
-    level = &ceilings.l3_copy;
+double roofline_seconds(const CpuPeaks& peaks, double flops, double bytes, int threads, bool cold,
+                        DType operand_type) {
+  const int used = std::min(threads, peaks.cores);
+  const Peak* level = &peaks.dram_copy;
+  if (!cold && bytes <= static_cast<double>(peaks.l3_bytes) && peaks.l3_copy.one_thread > 0) {
+    level = &peaks.l3_copy;
   }
-  if (!cold && bytes <= static_cast<double>(ceilings.l2_bytes) * used &&
-      ceilings.l2_copy.one_thread > 0) {
-    level = &ceilings.l2_copy;
+  if (!cold && bytes <= static_cast<double>(peaks.l2_bytes) * used &&
+      peaks.l2_copy.one_thread > 0) {
+    level = &peaks.l2_copy;
   }
-  return std::max(flops / ceilings.peak(operand_type).with(used, ceilings.cores),
-                  bytes / level->with(used, ceilings.cores));
+  return std::max(flops / peaks.peak(operand_type).with(used, peaks.cores),
+                  bytes / level->with(used, peaks.cores));
 }
 
 }  // namespace convscope

@@ -15,7 +15,7 @@
 #include "experiments/bench/algorithm_oracle.h"
 #include "experiments/bench/operator_contender.h"
 #include "experiments/bench/statistics.h"
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "framework/parallel.h"
 #include "layers/dispatch/select.h"
 
@@ -29,7 +29,7 @@ struct BenchSettings {
   WeightUse weights = WeightUse::once;  // often: prepared before the timing, as in inference
   double min_seconds = 0.2;             // counted time of each algorithm on each problem
   int least_samples = 5;
-  std::optional<CpuCeilings> ceilings = {};  // without them: no percentage of the roofline
+  std::optional<CpuPeaks> peaks = {};  // without them: no percentage of the roofline
 };
 
 // One algorithm on one problem in one direction.
@@ -100,7 +100,7 @@ class CONVSCOPE_API BenchRows {
 
 // Returns the roofline's time in seconds: the longer of the time of `flops` at the measured peak
 // and the time of moving `bytes` from the smallest memory level that holds all of them.
-CONVSCOPE_API double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes,
+CONVSCOPE_API double roofline_seconds(const CpuPeaks& peaks, double flops, double bytes,
                                       int threads, bool cold, DType operand_type = DType::f32);
 
 template <class Problem>

@@ -8,10 +8,10 @@
 #include <limits>
 #include <memory>
 
+#include "experiments/bench/baseline_check.h"
 #include "experiments/bench/contender.h"
 #include "experiments/bench/honest/least_time.h"
 #include "experiments/bench/interleave.h"
-#include "experiments/bench/peer_check.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/bench/sampled_reference.h"
 #include "framework/parallel.h"
@@ -27,49 +27,51 @@ using Progress = BenchProgress;
 constexpr const char* kOperation = "bench conv2d";
 
 // A prepared call of one of the baseline's variants.
-class PeerContender {
+class BaselineContender {
  public:
-  PeerContender(const ConvscopePeer& peer, int variant, ConvscopePeerCase* one)
-      : peer_(peer), variant_(variant), one_(one, Destroy{&peer}) {}
+  BaselineContender(const ConvscopeBaseline& baseline, int variant, ConvscopeBaselineCase* one)
+      : baseline_(baseline), variant_(variant), one_(one, Destroy{&baseline}) {}
 
   void run() const {
-    if (ask_peer(peer_, "run", [&] { return peer_.run(one_.get()); }) != 0) {
-      fail(ErrorKind::kRun, "peer", cat(peer_.name, " failed to run ", variant().algorithm));
+    if (ask_baseline(baseline_, "run", [&] { return baseline_.run(one_.get()); }) != 0) {
+      fail(ErrorKind::kRun, "baseline",
+           cat(baseline_.name, " failed to run ", variant().algorithm));
     }
   }
-  const ConvscopePeerVariant& variant() const { return peer_.variants[variant_]; }
-  ConvscopePeerCase* one() const { return one_.get(); }
+  const ConvscopeBaselineVariant& variant() const { return baseline_.variants[variant_]; }
+  ConvscopeBaselineCase* one() const { return one_.get(); }
 
  private:
   struct Destroy {
-    const ConvscopePeer* peer;
-    void operator()(ConvscopePeerCase* one) const noexcept {
+    const ConvscopeBaseline* baseline;
+    void operator()(ConvscopeBaselineCase* one) const noexcept {
       try {
-        peer->destroy(one);
+        baseline->destroy(one);
       } catch (...) {  // errors at the end are ignored
       }
     }
   };
-  const ConvscopePeer& peer_;
+  const ConvscopeBaseline& baseline_;
   int variant_;
-  std::unique_ptr<ConvscopePeerCase, Destroy> one_;
+  std::unique_ptr<ConvscopeBaselineCase, Destroy> one_;
 };
 
 // The scales of a problem in f32, as the C interface takes them, and its bias.
-struct PeerScales {
+struct BaselineScales {
   float x = 1, y = 1;
   std::vector<float> w, bias;
 };
 
-std::int32_t peer_type(DType type) {
-  return type == DType::u8   ? CONVSCOPE_PEER_U8
-         : type == DType::i8 ? CONVSCOPE_PEER_S8
-                             : CONVSCOPE_PEER_F32;
+std::int32_t baseline_type(DType type) {
+  return type == DType::u8   ? CONVSCOPE_BASELINE_U8
+         : type == DType::i8 ? CONVSCOPE_BASELINE_S8
+                             : CONVSCOPE_BASELINE_F32;
 }
 
-std::string variant_name(const ConvscopePeer& peer, const ConvscopePeerVariant& variant) {
-  return cat(peer_title(peer), " ", variant.algorithm,
-             variant.layout == CONVSCOPE_PEER_PLAIN ? " (plain)" : "");
+std::string variant_name(const ConvscopeBaseline& baseline,
+                         const ConvscopeBaselineVariant& variant) {
+  return cat(baseline_title(baseline), " ", variant.algorithm,
+             variant.layout == CONVSCOPE_BASELINE_PLAIN ? " (plain)" : "");
 }
 
 double seconds_of(const std::function<void()>& run) {
@@ -100,7 +102,7 @@ class Measurement {
     BenchRows rows(options_, group_.problem.nominal_flops(), group_.problem.nominal_bytes(),
                    operand_type_of(group_.problem), least_bytes_of(group_.problem));
     check_contenders(rows);
-    if (options_.peer != nullptr) ask_for_peer(rows);
+    if (options_.baseline != nullptr) ask_for_baseline(rows);
     progress_("timing");
     group_.rows = rows.measured();
     return std::move(group_);
@@ -162,15 +164,15 @@ class Measurement {
     });
   }
 
-  void ask_for_peer(BenchRows& rows) {
+  void ask_for_baseline(BenchRows& rows) {
     if (holds_codes(group_.problem) && direction_ != Direction::forward) {
       return group_.refusals.push_back(
-          {peer_title(*options_.peer), "computes only the forward pass of integers"});
+          {baseline_title(*options_.baseline), "computes only the forward pass of integers"});
     }
-    check_peer(rows);
+    check_baseline(rows);
   }
 
-  ConvscopePeerProblem peer_problem() const {
+  ConvscopeBaselineProblem baseline_problem() const {
     const Conv2dProblem& z = group_.problem;
     const OperandTypes t = z.types ? *z.types : OperandTypes();
     return {.n = z.n,
@@ -192,16 +194,16 @@ class Measurement {
             .dilation_w = z.dilation_w,
             .groups = z.groups,
             .direction = static_cast<std::int32_t>(direction_),
-            .x_type = peer_type(t.x),
-            .w_type = peer_type(t.w),
-            .y_type = peer_type(t.y),
+            .x_type = baseline_type(t.x),
+            .w_type = baseline_type(t.w),
+            .y_type = baseline_type(t.y),
             .relu = data_.inputs().behind.relu ? 1 : 0};
   }
 
   // Returns pointers to the inputs. For codes, bias and scales point into `scales`.
-  ConvscopePeerInputs peer_inputs(PeerScales& scales) const {
+  ConvscopeBaselineInputs baseline_inputs(BaselineScales& scales) const {
     const BenchData::Plain& plain = data_.plain();
-    ConvscopePeerInputs out{};
+    ConvscopeBaselineInputs out{};
     out.first = plain.first.raw_data();
     out.second = plain.second.raw_data();
     if (!holds_codes(group_.problem)) return out;
@@ -220,43 +222,44 @@ class Measurement {
     return out;
   }
 
-  void check_peer(BenchRows& rows) {
-    const ConvscopePeer& peer = *options_.peer;
-    const ConvscopePeerProblem problem = peer_problem();
-    PeerScales scales;
-    const ConvscopePeerInputs inputs = peer_inputs(scales);
-    ask_peer(peer, "set_threads", [&] { return peer.set_threads(group_.threads), 0; });
-    for (int variant = 0; variant < peer.variant_count; ++variant) {
-      const std::string name = variant_name(peer, peer.variants[variant]);
+  void check_baseline(BenchRows& rows) {
+    const ConvscopeBaseline& baseline = *options_.baseline;
+    const ConvscopeBaselineProblem problem = baseline_problem();
+    BaselineScales scales;
+    const ConvscopeBaselineInputs inputs = baseline_inputs(scales);
+    ask_baseline(baseline, "set_threads", [&] { return baseline.set_threads(group_.threads), 0; });
+    for (int variant = 0; variant < baseline.variant_count; ++variant) {
+      const std::string name = variant_name(baseline, baseline.variants[variant]);
       progress_(cat("checking ", name));
       char reason[400] = "";
-      ConvscopePeerCase* const one = ask_peer(peer, "create", [&] {
-        return peer.create(&problem, variant, &inputs, reason, sizeof reason);
+      ConvscopeBaselineCase* const one = ask_baseline(baseline, "create", [&] {
+        return baseline.create(&problem, variant, &inputs, reason, sizeof reason);
       });
       reason[sizeof reason - 1] = '\0';
       if (one == nullptr) {
         group_.refusals.push_back({name, reason});
       } else {
-        peers_.push_back(std::make_unique<PeerContender>(peer, variant, one));
+        baselines_.push_back(std::make_unique<BaselineContender>(baseline, variant, one));
       }
     }
-    group_.peer = peer_title(peer);
-    group_.peer_rows.resize(peers_.size());
-    for (std::size_t i = 0; i < peers_.size(); ++i) check_peer_variant(*peers_[i], i, rows);
+    group_.baseline = baseline_title(baseline);
+    group_.baseline_rows.resize(baselines_.size());
+    for (std::size_t i = 0; i < baselines_.size(); ++i)
+      check_baseline_variant(*baselines_[i], i, rows);
   }
 
-  void check_peer_variant(const PeerContender& one, std::size_t i, BenchRows& rows) {
-    const ConvscopePeer& peer = *options_.peer;
-    PeerBenchRow& row = group_.peer_rows[i];
+  void check_baseline_variant(const BaselineContender& one, std::size_t i, BenchRows& rows) {
+    const ConvscopeBaseline& baseline = *options_.baseline;
+    BaselineBenchRow& row = group_.baseline_rows[i];
     row.algorithm = one.variant().algorithm;
-    row.plain = one.variant().layout == CONVSCOPE_PEER_PLAIN;
+    row.plain = one.variant().layout == CONVSCOPE_BASELINE_PLAIN;
     double first_seconds = 0;
     try {
-      const char* const kernel =
-          ask_peer(peer, "implementation", [&] { return peer.implementation(one.one()); });
+      const char* const kernel = ask_baseline(baseline, "implementation",
+                                              [&] { return baseline.implementation(one.one()); });
       row.implementation = kernel == nullptr ? "" : kernel;
-      row.workspace_bytes =
-          ask_peer(peer, "workspace_bytes", [&] { return peer.workspace_bytes(one.one()); });
+      row.workspace_bytes = ask_baseline(baseline, "workspace_bytes",
+                                         [&] { return baseline.workspace_bytes(one.one()); });
       first_seconds = seconds_of([&] { one.run(); });
     } catch (const Error& error) {
       row.wrong = error.what();
@@ -265,7 +268,8 @@ class Measurement {
     const Tensor& result = data_.plain().output;
     std::memset(result.raw_data(), 0xff, static_cast<std::size_t>(result.size_bytes()));
     try {
-      if (ask_peer(peer, "read", [&] { return peer.read(one.one(), result.raw_data()); }) != 0) {
+      if (ask_baseline(baseline, "read",
+                       [&] { return baseline.read(one.one(), result.raw_data()); }) != 0) {
         row.wrong = "its result could not be read";
       }
     } catch (const Error& error) {
@@ -292,14 +296,14 @@ class Measurement {
   const BenchData data_;
   Conv2dBenchGroup group_;
   std::unique_ptr<SampledReference> reference_;
-  std::vector<std::unique_ptr<PeerContender>> peers_;
+  std::vector<std::unique_ptr<BaselineContender>> baselines_;
 };
 
 }  // namespace
 
-const PeerBenchRow* PeerBenchRows::best_peer(bool plain) const {
-  const PeerBenchRow* best = nullptr;
-  for (const PeerBenchRow& row : peer_rows) {
+const BaselineBenchRow* BaselineBenchRows::best_baseline(bool plain) const {
+  const BaselineBenchRow* best = nullptr;
+  for (const BaselineBenchRow& row : baseline_rows) {
     if (!row.wrong.empty() || row.plain != plain || row.time.samples == 0) continue;
     if (best == nullptr || row.time.median_ms < best->time.median_ms) best = &row;
   }

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "experiments/bench/baseline.h"
 #include "experiments/bench/bench_rows.h"
-#include "experiments/bench/peer.h"
 #include "layers/conv2d/algorithm.h"
 
 namespace convscope {
@@ -20,13 +20,13 @@ struct Conv2dBenchOptions : BenchSettings {
   std::vector<Conv2dProblem> problems;
   std::vector<Direction> directions;
   std::vector<const Conv2dAlgorithm*> algorithms;
-  const ConvscopePeer* peer = nullptr;
+  const ConvscopeBaseline* baseline = nullptr;
 };
 
 using Conv2dBenchRow = BenchRow;
 
 // One variant of the baseline.
-struct PeerBenchRow {
+struct BaselineBenchRow {
   std::string algorithm;       // "direct", "winograd", ...
   bool plain = false;          // tensors are row-major; the time includes layout conversions
   std::string implementation;  // "jit:avx512_core"
@@ -37,15 +37,15 @@ struct PeerBenchRow {
   std::string wrong;
 };
 
-struct CONVSCOPE_API PeerBenchRows {
-  std::string peer = "peer";  // the name in its rows: "onednn 3.2.0"
-  std::vector<PeerBenchRow> peer_rows;
+struct CONVSCOPE_API BaselineBenchRows {
+  std::string baseline = "baseline";  // the name in its rows: "onednn 3.2.0"
+  std::vector<BaselineBenchRow> baseline_rows;
 
   // Returns the baseline's fastest row of one layout, or null.
-  const PeerBenchRow* best_peer(bool plain) const;
+  const BaselineBenchRow* best_baseline(bool plain) const;
 };
 
-struct Conv2dBenchGroup : BenchGroup<Conv2dProblem>, PeerBenchRows {};
+struct Conv2dBenchGroup : BenchGroup<Conv2dProblem>, BaselineBenchRows {};
 
 // Returns the algorithms that `text` names: "all" (except the reference, which checks the others),
 // "auto" or names joined by commas. Throws an error of kind kUnavailable with the nearest name.

@@ -26,13 +26,13 @@ from gpu_tests import Clock, TestRun, begin_workers, list_tests, run_until, wait
 
 PARTS = ("tests", "huge", "sanitizers", "networks", "conv2d", "deform", "sparse", "compressed")
 STOPPED = 75
-PEERS = "experiments/peers"
+BASELINES = "experiments/baselines"
 HUGE = "*Beyond31Bits*"  # sequential: two of them exceed the memory of some GPUs
 LONG = ("*OnRandomProblems", "*AtFullSize*", "*ShapesFile*")
 
 # Fields of a step. name: name of the stamp and of the JSON file. ends_with: exit codes of a complete run; 1 mostly
 # means that a result was wrong. goes_on: whether --go-on and --seconds exist. shown: which output lines are shown.
-PRINTED = ("ceilings", "mnist_to_99")  # their output is kept; they have no --json
+PRINTED = ("peaks", "mnist_to_99")  # their output is kept; they have no --json
 Step = collections.namedtuple("Step", "part name command ends_with goes_on shown", defaults=((0, 1), False, None))
 
 
@@ -41,7 +41,7 @@ def shapes(*names):
 
 
 def conv2d_steps(convscope):
-    peer = [sys.executable, f"{PEERS}/conv2d_gpu_vs_pytorch.py", "--program", convscope]
+    baseline = [sys.executable, f"{BASELINES}/conv2d_gpu_vs_pytorch.py", "--program", convscope]
     lists = []
     for batch in (32, 1, 128):
         end = "" if batch == 32 else f"_n{batch}"
@@ -59,23 +59,23 @@ def conv2d_steps(convscope):
                       (f"grouped_bf16{end}", "gpu_grouped", bf16 + last, batch)]
     # CONVSCOPE_COMPARE='dense_f32 depthwise_f32' selects these lists.
     chosen = os.environ.get("CONVSCOPE_COMPARE", "").split()
-    return [Step("conv2d", f"conv2d_{name}", [*peer, *shapes(file), *options, "--batch", str(batch)],
+    return [Step("conv2d", f"conv2d_{name}", [*baseline, *shapes(file), *options, "--batch", str(batch)],
                  goes_on=True) for name, file, options, batch in lists if not chosen or name in chosen]
 
 
 def network_steps(convscope):
-    # torch.compile takes minutes; CONVSCOPE_PEER_KINDS='eager|CUDA graph' skips it.
-    kinds = os.environ.get("CONVSCOPE_PEER_KINDS")
+    # torch.compile takes minutes; CONVSCOPE_BASELINE_KINDS='eager|CUDA graph' skips it.
+    kinds = os.environ.get("CONVSCOPE_BASELINE_KINDS")
     kinds = ["--kinds", *kinds.split("|")] if kinds else []
-    steps = [Step("networks", "net_lenet5", [sys.executable, f"{PEERS}/lenet_step_gpu_vs_pytorch.py", "--program",
+    steps = [Step("networks", "net_lenet5", [sys.executable, f"{BASELINES}/lenet_step_gpu_vs_pytorch.py", "--program",
                                              convscope, *kinds], (0,), True),
-             Step("networks", "net_whole", [sys.executable, f"{PEERS}/net_gpu_vs_pytorch.py", "--program",
+             Step("networks", "net_whole", [sys.executable, f"{BASELINES}/net_gpu_vs_pytorch.py", "--program",
                                             convscope], (0,), True)]
     # The folder of the four MNIST files; time from start-up to 99 % of the test images.
     if os.environ.get("CONVSCOPE_MNIST"):
         steps.append(Step("networks", "mnist_to_99", [
-            sys.executable, f"{PEERS}/mnist_to_99.py", "--device", "cuda", "--program", convscope, "--data",
-            os.environ["CONVSCOPE_MNIST"], "--seeds", "1", "2", "3", "4", "5", "--peer-seeds", "1"], (0,)))
+            sys.executable, f"{BASELINES}/mnist_to_99.py", "--device", "cuda", "--program", convscope, "--data",
+            os.environ["CONVSCOPE_MNIST"], "--seeds", "1", "2", "3", "4", "5", "--baseline-seeds", "1"], (0,)))
     return steps
 
 
@@ -91,12 +91,12 @@ def sparse_steps(convscope):
 def compressed_steps(convscope):
     """Returns the steps that compare integer and block-sparse execution with dense floating point: first layers, then
     networks."""
-    int8 = [sys.executable, f"{PEERS}/int8_gpu_vs_pytorch.py", "--program", convscope]
+    int8 = [sys.executable, f"{BASELINES}/int8_gpu_vs_pytorch.py", "--program", convscope]
     steps = [Step("compressed", "compressed_int8", [*int8, *shapes("resnet18", "resnet50", "mobilenet_v2")]),
              Step("compressed", "compressed_int8_block_sparse",
                   [*int8, "--density", "0.2,0.1", *shapes("resnet18", "resnet50")]),
              Step("compressed", "compressed_block_sparse",
-                  [sys.executable, f"{PEERS}/sparse_gpu_vs_pytorch.py", "--program", convscope,
+                  [sys.executable, f"{BASELINES}/sparse_gpu_vs_pytorch.py", "--program", convscope,
                    *shapes("resnet18")])]
 
     def inference(name, network, *options):
@@ -118,7 +118,7 @@ def compressed_steps(convscope):
 def steps_of(convscope):
     """Returns everything that runs alone, in order. The lists of convolutions take longest."""
     deform = Step("deform", "deform", [  # results of every algorithm, then times in each type
-        sys.executable, f"{PEERS}/deform_vs_torchvision.py", "--program", convscope, "--device", "cuda",
+        sys.executable, f"{BASELINES}/deform_vs_torchvision.py", "--program", convscope, "--device", "cuda",
         "--problems", "20"], goes_on=True)
     return [*network_steps(convscope), *conv2d_steps(convscope), deform, *sparse_steps(convscope),
             *compressed_steps(convscope)]
@@ -221,15 +221,15 @@ class Check:
         elif not came_to_its_end:
             self.left.append(step.name)
 
-    def ceilings(self, something_to_time):
+    def peaks(self, something_to_time):
         """Measures the peaks first, because `auto` uses them. The peaks are stored with the parts, so every call on the
         same GPU model makes the same choices; another model has its own file."""
-        step = Step("ceilings", "ceilings", [self.convscope, "info", "--measure", "--json"], (0,))
+        step = Step("peaks", "peaks", [self.convscope, "info", "--measure", "--json"], (0,))
         self.step(step)
-        known = read_json(pathlib.Path(os.environ["CONVSCOPE_CACHE_DIR"]) / "ceilings_cuda.json") or {}
+        known = read_json(pathlib.Path(os.environ["CONVSCOPE_CACHE_DIR"]) / "peaks_cuda.json") or {}
         there = self.stamps.gpu.get("name") in known.get("machines", {})
         if something_to_time and not there and not self.clock.is_over():
-            self.say("the ceilings of this GPU")
+            self.say("the peaks of this GPU")
             run_until(self.clock, step.command, {}, subprocess.DEVNULL)
 
     def goes_on(self, step, path):
@@ -254,12 +254,12 @@ class Check:
     def show(self, step, text):
         """Prints the lines of the output that are shown. Stores the output of a step that writes no file."""
         path = self.folder / f"{step.name}.json"
-        if step.name == "ceilings":  # JSON after the progress messages
+        if step.name == "peaks":  # JSON after the progress messages
             begin = re.search(r"^\{", text, re.MULTILINE)
             info = json.JSONDecoder().raw_decode(text, begin.start())[0] if begin else {}
-            if ceilings := info.get("gpu_ceilings"):
-                write_json(path, ceilings)
-                text = f"{ceilings}\n"
+            if peaks := info.get("gpu_peaks"):
+                write_json(path, peaks)
+                text = f"{peaks}\n"
         elif step.name == "mnist_to_99":
             write_json(path, {"log": text.splitlines()})
         elif step.shown == "last":
@@ -273,7 +273,7 @@ class Check:
             self.tests()
         steps = [step for step in steps_of(self.convscope) if step.part in self.wanted]
         if steps:
-            self.ceilings(any(not self.stamps.is_done(step.name) for step in steps))
+            self.peaks(any(not self.stamps.is_done(step.name) for step in steps))
         for step in steps:
             self.step(step)
         self.left = list(dict.fromkeys(self.left))

@@ -38,7 +38,7 @@ RECORDS = ROOT / "experiments" / "bench" / "records"
 FOLDERS = ("framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments")
 FORMAT = "convscope gpu record 1"
 SANITIZERS = ("memcheck", "racecheck", "initcheck")
-PARTS = ("tests", "sanitizers", "ceilings", "conv2d", "deform", "sparse", "compressed",
+PARTS = ("tests", "sanitizers", "peaks", "conv2d", "deform", "sparse", "compressed",
          "networks")
 
 
@@ -92,7 +92,7 @@ def nvcc_release():
 # ---- items: measured separately. Each has a file and a stamp in a folder of parts. ----------------------
 
 GROUPS = {"sparse": "sparse_", "compressed": "compressed_", "networks": "net_"}
-SINGLE = ("tests", "huge", "ceilings", "deform", "mnist_to_99")
+SINGLE = ("tests", "huge", "peaks", "deform", "mnist_to_99")
 CHECKS = ("tests", *SANITIZERS)  # must match today's sources
 KNOWN = ("format", "date", "sources_sha256", "source_files", "gpu", "nvcc", "measured", "incomplete", "later",
          "notes", "sanitizers", "conv2d", *GROUPS, *SINGLE)

@@ -7,8 +7,8 @@
 
 #include "datasets/dataset.h"
 #include "experiments/bench/bench_report.h"
-#include "experiments/bench/ceilings/measure_ceilings.h"
-#include "experiments/bench/ceilings/measure_gpu_ceilings.h"
+#include "experiments/bench/peaks/measure_gpu_peaks.h"
+#include "experiments/bench/peaks/measure_peaks.h"
 #include "experiments/cli/command.h"
 #include "experiments/run_folder/environment.h"
 #include "framework/device.h"
@@ -48,7 +48,7 @@ Json algorithms_of(DeviceType device) {
   return out;
 }
 
-Json gpu_ceilings_json(const GpuCeilings& gpu) {
+Json gpu_peaks_json(const GpuPeaks& gpu) {
   return {{"f32_flops_per_second", gpu.f32_flops},
           {"tf32_flops_per_second", gpu.tf32_flops},
           {"bf16_flops_per_second", gpu.half_flops},
@@ -56,7 +56,7 @@ Json gpu_ceilings_json(const GpuCeilings& gpu) {
           {"launch_seconds", gpu.launch_seconds}};
 }
 
-std::string gpu_ceilings_text(const GpuCeilings& gpu) {
+std::string gpu_peaks_text(const GpuPeaks& gpu) {
   std::string out;
   const auto line = [&](const char* name, double value, const char* unit) {
     char text[80];
@@ -76,10 +76,10 @@ Json facts() {
   out["format"] = "convscope info 1";
   out.erase("arguments");
   out.erase("started");
-  const auto ceilings = remembered_cpu_ceilings();
-  out["ceilings"] = ceilings ? Json::parse(ceilings_json_text(*ceilings)) : Json();
-  const auto gpu = remembered_gpu_ceilings();
-  out["gpu_ceilings"] = gpu ? gpu_ceilings_json(*gpu) : Json();
+  const auto peaks = remembered_cpu_peaks();
+  out["peaks"] = peaks ? Json::parse(peaks_json_text(*peaks)) : Json();
+  const auto gpu = remembered_gpu_peaks();
+  out["gpu_peaks"] = gpu ? gpu_peaks_json(*gpu) : Json();
   out["conv2d_algorithms"] = {{"cpu", algorithms_of<Conv2dProblem>(DeviceType::cpu)},
                               {"cuda", algorithms_of<Conv2dProblem>(DeviceType::cuda)}};
   out["models"] = docs_of(model_types());
@@ -140,15 +140,15 @@ void print_text(const Json& all) {
     for (const Json& device : cuda.at("devices"))
       print_line(cat("cuda:", index++), gpu_text(device));
   }
-  const auto ceilings = remembered_cpu_ceilings();
-  print_line("ceilings", ceilings ? "measured, in " + cpu_ceilings_path()
-                                  : "not measured (convscope info --measure)");
-  if (ceilings) std::cout << ceilings_text(*ceilings);
+  const auto peaks = remembered_cpu_peaks();
+  print_line("peaks", peaks ? "measured, in " + cpu_peaks_path()
+                            : "not measured (convscope info --measure)");
+  if (peaks) std::cout << peaks_text(*peaks);
   if (cuda.at("available").get<bool>()) {
-    const auto gpu = remembered_gpu_ceilings();
-    print_line("gpu ceilings", gpu ? "measured, in " + gpu_ceilings_path()
-                                   : "not measured (convscope info --measure)");
-    if (gpu) std::cout << gpu_ceilings_text(*gpu);
+    const auto gpu = remembered_gpu_peaks();
+    print_line("gpu peaks", gpu ? "measured, in " + gpu_peaks_path()
+                                : "not measured (convscope info --measure)");
+    if (gpu) std::cout << gpu_peaks_text(*gpu);
   }
   print_table("Convolution algorithms, CPU (conv.algorithm)", all["conv2d_algorithms"]["cpu"],
               "idea");
@@ -175,8 +175,8 @@ std::function<int()> declare(CommandLine& app) {
                "conv.algorithm: auto");
   return [json, measure] {
     if (*measure) {
-      remember_cpu_ceilings(measure_cpu_ceilings());
-      if (status_of(DeviceType::cuda).available) remember_gpu_ceilings(measure_gpu_ceilings());
+      remember_cpu_peaks(measure_cpu_peaks());
+      if (status_of(DeviceType::cuda).available) remember_gpu_peaks(measure_gpu_peaks());
     }
     const Json all = facts();
     if (*json) {

@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "experiments/bench/ceilings/measure_ceilings.h"
+#include "experiments/bench/peaks/measure_peaks.h"
 #include "experiments/cli/command.h"
 #include "experiments/run_folder/machine_load.h"
 #include "framework/check.h"
@@ -41,34 +41,34 @@ class Turn {
 }  // namespace
 
 bool measure_once(const MeasureOnce& how) {
-  const std::string path = cpu_ceilings_path();
-  if (!believes_measured_ceilings() || path.empty() || remembered_cpu_ceilings()) return false;
+  const std::string path = cpu_peaks_path();
+  if (!believes_measured_peaks() || path.empty() || remembered_cpu_peaks()) return false;
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   const Turn turn(path + ".measuring");
   if (!turn.is_possible()) return false;
   if (!turn.take_at_once()) {
     if (!turn.wait()) return false;
-    forget_cpu_ceilings();  // another process has measured: the file is read again
-    if (remembered_cpu_ceilings()) return false;
+    forget_cpu_peaks();  // another process has measured: the file is read again
+    if (remembered_cpu_peaks()) return false;
   }
   if (how.cores_of_others().value_or(0) > kQuietCores) return false;
   how.say(
       cat("measuring this machine once, about 3 s: peak arithmetic and bandwidth, remembered in ",
           path, " (CONVSCOPE_MEASURE=off: never)"));
-  const CpuCeilings found = how.measure();
+  const CpuPeaks found = how.measure();
   if (how.cores_of_others().value_or(0) > kQuietCores) {
     how.say(
         "other programs kept the cores busy: the peaks are not stored, the next command measures "
         "again");
     return false;
   }
-  remember_cpu_ceilings(found);
+  remember_cpu_peaks(found);
   return true;
 }
 
 void measure_this_machine_once() {
-  measure_once({.measure = [] { return measure_cpu_ceilings(); },
+  measure_once({.measure = [] { return measure_cpu_peaks(); },
                 .cores_of_others = cores_of_others,
                 .say = print_remark});
 }

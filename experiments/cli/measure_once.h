@@ -2,7 +2,7 @@
 // measure_once.h: the first command that uses `auto` on a machine measures the machine's peaks,
 // announces this in one line and stores them; later commands read them.
 //
-// Nothing is measured with CONVSCOPE_MEASURE=off (ceilings.h) or without a cache folder. While
+// Nothing is measured with CONVSCOPE_MEASURE=off (peaks.h) or without a cache folder. While
 // another process measures for the same folder, the command waits for that result. While other
 // programs keep the cores busy, measured peaks would be too low: nothing is stored, `auto` uses
 // built-in numbers, and the next command tries again.
@@ -12,12 +12,12 @@
 #include <optional>
 #include <string>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 
 namespace convscope {
 
 struct MeasureOnce {
-  std::function<CpuCeilings()> measure;
+  std::function<CpuPeaks()> measure;
   std::function<std::optional<double>()> cores_of_others;  // since the program started
   std::function<void(const std::string&)> say;             // one line
 };

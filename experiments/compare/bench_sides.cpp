@@ -94,7 +94,7 @@ class Reader {
   Reader(BenchSide& side, const Json& machine)
       : side_(side), others_(number_of(child(machine, "cores_of_others"))) {
     cores_ = count_of(child(machine, "cores"));
-    if (cores_ == 0) cores_ = count_of(child(child(machine, "ceilings"), "cores"));
+    if (cores_ == 0) cores_ = count_of(child(child(machine, "peaks"), "cores"));
     threads_ = count_of(child(machine, "threads"));
   }
 

@@ -33,7 +33,7 @@ bool is_left_out(const std::string& path) {
   for (const char* key : {"started", "arguments", "cuda.reason", "project.path", "format"}) {
     if (path == key || path.starts_with(std::string(key) + ".")) return true;
   }
-  return path.starts_with("ceilings.") || path.ends_with(".free_bytes");
+  return path.starts_with("peaks.") || path.ends_with(".free_bytes");
 }
 
 void flatten(Facts& facts, const Json& value, const std::string& path, int depth) {

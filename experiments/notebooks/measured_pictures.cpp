@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <optional>
 
-#include "experiments/bench/ceilings/measure_ceilings.h"
 #include "experiments/bench/ladder/ladder_bench.h"
+#include "experiments/bench/peaks/measure_peaks.h"
 #include "experiments/notebooks/display.h"
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/plot_kind.h"
@@ -18,9 +18,9 @@ namespace convscope {
 namespace {
 
 // Returns nothing with CONVSCOPE_MEASURE=off, when results must not depend on the machine.
-std::optional<CpuCeilings> ceilings_of_notebook() {
-  if (!believes_measured_ceilings()) return std::nullopt;
-  return cpu_ceilings([] {
+std::optional<CpuPeaks> peaks_of_notebook() {
+  if (!believes_measured_peaks()) return std::nullopt;
+  return cpu_peaks([] {
     std::puts("measuring this machine once, about 3 s: peak arithmetic and bandwidth");
     std::fflush(stdout);
   });
@@ -51,7 +51,7 @@ MeasuredLadder measured(const LadderResult& result) {
 void show_ladder(const std::string& name, const ShowLadderOptions& options) {
   const Conv2dLadder& ladder = *ladders_named(name, Device{}).front();
   LadderOptions timing{.min_seconds = options.min_seconds, .least_samples = 3};
-  timing.ceilings = ceilings_of_notebook();
+  timing.peaks = peaks_of_notebook();
   const Conv2dProblem problem =
       Conv2dProblem::parse(options.problem.empty() ? ladder.problem : options.problem);
   problem.check();
@@ -83,11 +83,11 @@ void show_roofline(const std::vector<RooflinePoint>& points, int threads) {
     intensity.add(x);
     speed.add(y);
   }
-  if (const auto ceilings = ceilings_of_notebook()) {
+  if (const auto peaks = peaks_of_notebook()) {
     constexpr int kRoof = 7;  // grey
-    const int used = std::min(std::max(1, threads), ceilings->cores);
-    const double peak = ceilings->flops.with(used, ceilings->cores) * 1e-9;
-    const double memory = ceilings->dram_copy.with(used, ceilings->cores) * 1e-9;
+    const int used = std::min(std::max(1, threads), peaks->cores);
+    const double peak = peaks->flops.with(used, peaks->cores) * 1e-9;
+    const double memory = peaks->dram_copy.with(used, peaks->cores) * 1e-9;
     const double ridge = peak / memory;
     const double low = std::min(intensity.any ? intensity.low : ridge, ridge) / 4;
     const double high = std::max(intensity.any ? intensity.high : ridge, ridge) * 4;

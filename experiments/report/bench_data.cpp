@@ -52,23 +52,23 @@ double positive_at(const Json& object, const char* key) {
 
 double or_zero(double value) { return std::isfinite(value) ? value : 0; }
 
-Ceiling ceiling_at(const Json& ceilings, const char* key) {
-  const Json& pair = child(ceilings, key);
+Peak peak_at(const Json& peaks, const char* key) {
+  const Json& pair = child(peaks, key);
   return {or_zero(positive_at(pair, "one_thread")), or_zero(positive_at(pair, "all_threads"))};
 }
 
 // Returns nothing without the peak of multiply-adds, because a roofline needs this peak.
-std::optional<CpuCeilings> ceilings_of(const Json& json) {
-  CpuCeilings out;
+std::optional<CpuPeaks> peaks_of(const Json& json) {
+  CpuPeaks out;
   const double cores = number_at(json, "cores", 1);
   if (!(cores <= 1e6)) return std::nullopt;
   out.cores = static_cast<int>(cores);
-  out.flops = ceiling_at(json, "flops_per_second");
+  out.flops = peak_at(json, "flops_per_second");
   if (out.flops.one_thread <= 0 || out.flops.all_threads <= 0) return std::nullopt;
-  out.l2_copy = ceiling_at(json, "l2_copy_bytes_per_second");
-  out.l3_copy = ceiling_at(json, "l3_copy_bytes_per_second");
-  out.dram_copy = ceiling_at(json, "dram_copy_bytes_per_second");
-  out.int8 = ceiling_at(json, "int8_ops_per_second");  // missing in older files
+  out.l2_copy = peak_at(json, "l2_copy_bytes_per_second");
+  out.l3_copy = peak_at(json, "l3_copy_bytes_per_second");
+  out.dram_copy = peak_at(json, "dram_copy_bytes_per_second");
+  out.int8 = peak_at(json, "int8_ops_per_second");  // missing in older files
   return out;
 }
 
@@ -168,11 +168,11 @@ class Reader {
     out.gflops_effective = set_.problems[out.problem].nominal_flops() / (out.median_ms * 1e6);
     out.gflops_executed = positive_at(row, "gflops_executed");
     out.workspace_bytes = number_at(row, "workspace_bytes");
-    out.peer_median_ms = positive_at(row, "peer_median_ms");
-    out.peer_plain_median_ms = positive_at(row, "peer_plain_median_ms");
+    out.baseline_median_ms = positive_at(row, "baseline_median_ms");
+    out.baseline_plain_median_ms = positive_at(row, "baseline_plain_median_ms");
     out.auto_choice = child(row, "auto_choice") == Json(true);
-    const std::string version = text_at(row, "peer_version");
-    out.peer = cat(text_at(row, "peer"), version.empty() ? "" : " ", version);
+    const std::string version = text_at(row, "baseline_version");
+    out.baseline = cat(text_at(row, "baseline"), version.empty() ? "" : " ", version);
     const auto same = std::ranges::find_if(set_.rows, [&](const BenchedRow& other) {
       return other.setting == out.setting && other.problem == out.problem &&
              other.direction == out.direction && other.algorithm == out.algorithm;
@@ -232,7 +232,7 @@ class Reader {
     for (std::size_t i = 0; i < set_.settings.size(); ++i) {
       if (key(set_.settings[i]) == key(out)) return i;
     }
-    out.ceilings = ceilings_of(child(machine, "ceilings"));
+    out.peaks = peaks_of(child(machine, "peaks"));
     set_.settings.push_back(std::move(out));
     return set_.settings.size() - 1;
   }
@@ -415,10 +415,10 @@ std::vector<BenchPart> BenchSet::parts() const {
   return out;
 }
 
-std::string BenchSet::peer() const {
+std::string BenchSet::baseline() const {
   std::set<std::string> ran;
   for (const BenchedRow& row : rows) {
-    if (!row.peer.empty()) ran.insert(row.peer);
+    if (!row.baseline.empty()) ran.insert(row.baseline);
   }
   return join({ran.begin(), ran.end()});
 }

@@ -10,7 +10,7 @@
 
 #include "experiments/bench/sparse/cloud_problem.h"
 #include "experiments/report/bench_head.h"
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/deform_conv2d/problem.h"
 
 namespace convscope {
@@ -19,7 +19,7 @@ namespace convscope {
 struct BenchSetting {
   std::string device, isa, cpu, cache, clock, weights;
   int threads = 1;
-  std::optional<CpuCeilings> ceilings = {};
+  std::optional<CpuPeaks> peaks = {};
   std::string label = {};  // "2 threads", and other differences from the set's other settings
 };
 
@@ -56,9 +56,10 @@ struct BenchedRow {
   Direction direction = Direction::forward;
   std::string algorithm;
   double median_ms = 0, gflops_effective = 0, gflops_executed = 0, workspace_bytes = 0;
-  double peer_median_ms = 0, peer_plain_median_ms = 0;  // in the baseline's own layouts; row-major
+  double baseline_median_ms = 0,
+         baseline_plain_median_ms = 0;  // in the baseline's own layouts; row-major
   bool auto_choice = false;
-  std::string peer, wrong;  // "onednn 3.2.0"; why the row was not timed
+  std::string baseline, wrong;  // "onednn 3.2.0"; why the row was not timed
 };
 
 struct BenchedRefusal {
@@ -96,8 +97,8 @@ struct CONVSCOPE_API BenchSet {
   // Returns the algorithms with a timed row. Those that accept most problems come first.
   std::vector<std::string> algorithms() const;
   std::vector<BenchPart> parts() const;
-  std::string peer() const;  // all baselines of the rows; "" without one
-  std::string text() const;  // "11 problems, 9 algorithms; Intel Xeon, avx512; warm caches"
+  std::string baseline() const;  // all baselines of the rows; "" without one
+  std::string text() const;      // "11 problems, 9 algorithms; Intel Xeon, avx512; warm caches"
 };
 
 // Reads the files. Fails with one sentence when a file cannot be read (kIo), is not a benchmark,

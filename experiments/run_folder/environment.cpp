@@ -19,7 +19,7 @@
 #include "framework/distributed/process_group.h"
 #include "framework/io/bytes.h"
 #include "framework/io/json_text.h"
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
 
@@ -69,9 +69,9 @@ nlohmann::ordered_json cuda_devices() {
 
 // Returns the origin of the peaks that conv.algorithm: auto uses, because other peaks may lead to
 // other algorithms.
-std::string ceilings_origin() {
-  const auto measured = remembered_cpu_ceilings();
-  if (!measured || !believes_measured_ceilings()) return "built-in";
+std::string peaks_origin() {
+  const auto measured = remembered_cpu_peaks();
+  if (!measured || !believes_measured_peaks()) return "built-in";
   const auto text = [](double value) { return std::to_string(std::llround(value * 1e-9)); };
   return cat("measured, ", text(measured->flops.one_thread), " GFLOP/s and ",
              text(measured->dram_copy.one_thread), " GB/s for each thread");
@@ -123,7 +123,7 @@ std::string environment_change(const std::string& env_json_path) {
   compare("compiler", kCompiler);
   compare("build_type", CONVSCOPE_BUILD_TYPE);
   compare("isa", std::string(name_of(current_isa())));
-  compare("ceilings", ceilings_origin());
+  compare("peaks", peaks_origin());
   if (before.is_object() && before.contains("plugins")) {
     const std::string then = plugins_text(before["plugins"]);
     const std::string now = plugins_text(plugins_json());
@@ -149,7 +149,7 @@ std::string environment_json(const std::vector<std::string>& arguments) {
   out["cpu_features"] = cpu_features();
   out["isa"] = name_of(current_isa());
   out["threads"] = num_threads();
-  out["ceilings"] = ceilings_origin();
+  out["peaks"] = peaks_origin();
   out["kernel"] = first_line("/proc/sys/kernel/osrelease");
   out["cores"] = cores_online();
   out["load_average"] = first_line("/proc/loadavg");

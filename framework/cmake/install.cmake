@@ -7,9 +7,9 @@ install(TARGETS convscope EXPORT convscopeTargets LIBRARY DESTINATION ${CMAKE_IN
 if(TARGET convscope_cuda)  # opened at run time from the folder of libconvscope
   install(TARGETS convscope_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
 endif()
-foreach(peer IN ITEMS onednn)  # opened the same way
-  if(TARGET convscope_peer_${peer})
-    install(TARGETS convscope_peer_${peer} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+foreach(baseline IN ITEMS onednn)  # opened the same way
+  if(TARGET convscope_baseline_${baseline})
+    install(TARGETS convscope_baseline_${baseline} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 endforeach()
 file(RELATIVE_PATH convscope_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
@@ -58,7 +58,7 @@ foreach(folder IN LISTS convscope_folders)
   if(IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convscope
       FILES_MATCHING PATTERN "*.h" PATTERN "launch.cuh" PATTERN "runtime.cuh"
-      PATTERN "peers" EXCLUDE PATTERN "python" EXCLUDE PATTERN "kernel" EXCLUDE PATTERN "docs" EXCLUDE
+      PATTERN "baselines" EXCLUDE PATTERN "python" EXCLUDE PATTERN "kernel" EXCLUDE PATTERN "docs" EXCLUDE
       PATTERN "cmake" EXCLUDE PATTERN "configs" EXCLUDE PATTERN "shapes" EXCLUDE)
   endif()
 endforeach()

@@ -9,7 +9,7 @@ list(TRANSFORM convscope_globs PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
 list(TRANSFORM convscope_globs APPEND /*.cpp)
 file(GLOB_RECURSE convscope_sources CONFIGURE_DEPENDS ${convscope_globs})
 list(FILTER convscope_sources EXCLUDE REGEX
-  "/(experiments/(cli/main\\.cpp|peers/|python/)|framework/cuda/emulation/)")
+  "/(experiments/(cli/main\\.cpp|baselines/|python/)|framework/cuda/emulation/)")
 if(NOT CONVSCOPE_EXPERIMENTS)
   # The library contains all files except the test matrix, which only the tests of layers use.
   set(convscope_matrix_sources ${convscope_sources})

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "framework/simd/cpu_isa.h"
 
 namespace convscope {
@@ -18,7 +18,7 @@ struct Parts {
   double compute = 0, moving = 0;
 };
 Parts parts_of(const Cost& cost, DeviceType device, DType operand_type) {
-  const MachineCeilings machine = machine_ceilings(device);
+  const MachinePeaks machine = machine_peaks(device);
   // Tensor cores multiply int8 at twice the rate of fp16.
   const double tensor = is_code(operand_type)   ? 2 * machine.half_flops_per_second
                         : is_half(operand_type) ? machine.half_flops_per_second
@@ -49,7 +49,7 @@ Cost with_preparation(Cost cost, double cycles) {
 }
 
 double estimated_ms(const Cost& cost, DeviceType device, DType operand_type) {
-  const MachineCeilings machine = machine_ceilings(device);
+  const MachinePeaks machine = machine_peaks(device);
   const auto [compute, moving] = parts_of(cost, device, operand_type);
   double seconds = std::max(compute, moving);
   // On a CPU half of the smaller term overlaps with the larger one, and the other half is added. So
@@ -62,7 +62,7 @@ double estimated_ms(const Cost& cost, DeviceType device, DType operand_type) {
 }
 
 const char* limit_of(const Cost& cost, DeviceType device, DType operand_type) {
-  const MachineCeilings machine = machine_ceilings(device);
+  const MachinePeaks machine = machine_peaks(device);
   const auto [compute, moving] = parts_of(cost, device, operand_type);
   if (device == DeviceType::cuda) {
     const double passes = cost.pass_bytes / machine.bytes_per_second;

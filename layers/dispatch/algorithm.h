@@ -89,7 +89,7 @@ CONVSCOPE_API double share_with_overhead(double flops, double share, double cycl
 // Returns `cost` plus the cycles of one core that prepare_weights() takes.
 CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
 
-// Returns the milliseconds that `auto` expects on this machine (framework/machine/ceilings.h);
+// Returns the milliseconds that `auto` expects on this machine (framework/machine/peaks.h);
 // `operand_type` selects the peak. `estimated_ms_prepared` is for weights that are
 // prepared once and used often: preparation costs nothing, but each call reads them from memory.
 CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType operand_type);

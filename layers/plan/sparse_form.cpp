@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 
 namespace convscope {
 namespace {
@@ -22,7 +22,7 @@ double copying_ms(const SparseWeights& sparse, Direction direction, Device devic
   const double seen = 1 - std::pow(1 - std::min(1.0, sparse.density()), blocks_in_line);
   const bool clears = direction == Direction::backward_weight;  // zeroes all of dw first
   const double floats = clears ? 2 * all + stored : seen * all + 2 * stored;
-  const MachineCeilings machine = machine_ceilings(device.type);
+  const MachinePeaks machine = machine_peaks(device.type);
   return 1e3 * (sizeof(float) * floats / machine.bytes_per_second +
                 (clears ? 2 : 1) * machine.launch_seconds);
 }

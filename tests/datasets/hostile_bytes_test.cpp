@@ -19,10 +19,10 @@ class HostileBytes : public ::testing::TestWithParam<FuzzTarget> {
   static std::size_t step(const std::string& seed) {
     const std::string_view name = GetParam().name;
     const bool is_folder = name.ends_with("_folder") || name == "bench" || name == "checkpoint";
-    const std::size_t places = name == "run_page"                                      ? 2
-                               : is_folder                                             ? 15
-                               : name == "config" || name == "sweep" || name == "peer" ? 40
-                                                                                       : 400;
+    const std::size_t places = name == "run_page"                                          ? 2
+                               : is_folder                                                 ? 15
+                               : name == "config" || name == "sweep" || name == "baseline" ? 40
+                                                                                           : 400;
     return std::max<std::size_t>(1, seed.size() / places);
   }
 };

@@ -121,7 +121,7 @@ READERS = [
     Reader("bench of networks", ["files"], "files/net.json",
            [["plot", "FILE", "-o", "out"], ["compare", "FILE", "files/net.json.sound"]],
            codes=(0, 2, 4, 6), writes=("out",)),
-    Reader("cache: ceilings", ["cache", "q.yaml"], "cache/ceilings_cpu.json",
+    Reader("cache: peaks", ["cache", "q.yaml"], "cache/peaks_cpu.json",
            [["info"], ["info", "--json"], ["explain", "q.yaml"],
             ["run", "q.yaml", "train.epochs=1", "--threads", "1"]],
            codes=(0,), writes=("cache", "runs"), env={"CONVSCOPE_CACHE_DIR": "cache"}),

@@ -38,9 +38,9 @@ inline std::string bench_rows_seed() {
   const std::string row =
       R"({"problem":"n=1,c=2,h=8,w=8,k=3,r=3,s=3","direction":"forward","device":"cpu",)"
       R"("threads":1,"median_ms":0.5,"p10_ms":0.4,"p90_ms":0.6,"block_medians_ms":[0.5,0.6],)"
-      R"("gflops_executed":2,"workspace_bytes":10,"peer":"onednn","peer_median_ms":1,)"
+      R"("gflops_executed":2,"workspace_bytes":10,"baseline":"onednn","baseline_median_ms":1,)"
       R"("auto_choice":true,"algorithm":)";
-  return R"({"format":"convscope bench conv2d 1","machine":{"cpu":"c","isa":"avx2","ceilings":)"
+  return R"({"format":"convscope bench conv2d 1","machine":{"cpu":"c","isa":"avx2","peaks":)"
          R"({"cores":2,"flops_per_second":{"one_thread":1e11,"all_threads":2e11},)"
          R"("dram_copy_bytes_per_second":{"one_thread":1e10,"all_threads":2e10},)"
          R"("int8_ops_per_second":{"one_thread":4e11,"all_threads":8e11}}},)"

@@ -6,7 +6,7 @@
 set -eu
 seconds=${1:-60}
 [ $# -gt 0 ] && shift
-targets=${*:-idx cifar npy npz npz_cloud ply safetensors tar config sweep bench run_folder run_page sweep_folder shapes checkpoint quantised peer plugin}
+targets=${*:-idx cifar npy npz npz_cloud ply safetensors tar config sweep bench run_folder run_page sweep_folder shapes checkpoint quantised baseline plugin}
 cd "$(dirname "$0")/../.."
 build=build/fuzz
 for name in ${CXX:-} clang++-16 clang++-17 clang++-18 clang++-19 clang++; do

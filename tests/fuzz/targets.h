@@ -4,10 +4,10 @@
 // throw convscope::Error and nothing else.
 #pragma once
 
+#include "tests/fuzz/baseline_target.h"
 #include "tests/fuzz/checkpoint_target.h"
 #include "tests/fuzz/config_targets.h"
 #include "tests/fuzz/format_targets.h"
-#include "tests/fuzz/peer_target.h"
 #include "tests/fuzz/quantized_target.h"
 #include "tests/fuzz/report_targets.h"
 
@@ -17,7 +17,7 @@ inline const std::vector<FuzzTarget>& fuzz_targets() {
   static const std::vector<FuzzTarget> targets = [] {
     std::vector<FuzzTarget> out;
     for (const auto& part : {format_targets(), config_targets(), report_targets(),
-                             checkpoint_targets(), quantized_targets(), peer_targets()}) {
+                             checkpoint_targets(), quantized_targets(), baseline_targets()}) {
       out.insert(out.end(), part.begin(), part.end());
     }
     return out;

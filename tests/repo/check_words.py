@@ -338,7 +338,7 @@ def changelog_findings(lines):
 def is_public(path):
     """As sources.public_headers(): what `cmake --install` copies."""
     return path.endswith(".h") and not path.startswith(
-        ("tests/", "experiments/peers/", "experiments/python/", "experiments/notebooks/kernel/"))
+        ("tests/", "experiments/baselines/", "experiments/python/", "experiments/notebooks/kernel/"))
 
 
 def findings(root, path):

@@ -115,12 +115,12 @@ def rows_of(words):
 def convscope(words):
     if words[0] == "info":
         note("info", orders().get("gpu", "NVIDIA H200"))
-        path = pathlib.Path(os.environ["CONVSCOPE_CACHE_DIR"]) / "ceilings_cuda.json"
+        path = pathlib.Path(os.environ["CONVSCOPE_CACHE_DIR"]) / "peaks_cuda.json"
         path.parent.mkdir(exist_ok=True)
         known = json.loads(path.read_text())["machines"] if path.exists() else {}
         path.write_text(json.dumps({"machines": {**known, orders().get("gpu", "NVIDIA H200"): {}}}))
         print("measures")
-        print(json.dumps({"gpu_ceilings": {"f32_flops_per_second": 5e13}}, indent=1))
+        print(json.dumps({"gpu_peaks": {"f32_flops_per_second": 5e13}}, indent=1))
         return
     if words[1] == "net":
         note("net", *words[2:3], words[words.index("--batch") + 1])

@@ -24,7 +24,7 @@ class WholeCheck(Tree):
         self.fake(slow=["FewChannelOnCuda.Three"])
         out = self.stopped_when(lambda: all(self.rows(tool) == 8 for tool in TOOLS) and self.rows("huge") == 1
                                 and all(["FewChannelOnCuda.Three"] in self.calls(key) for key in ("plain", *TOOLS)))
-        self.assertIn("left: tests, racecheck, memcheck, initcheck, ceilings, net_lenet5", out)
+        self.assertIn("left: tests, racecheck, memcheck, initcheck, peaks, net_lenet5", out)
         self.assertRegex(out, "this goes on: .* --parts")
         self.assertEqual(len(list(self.records.iterdir())), 0)
         stamp = self.part("racecheck.stamp")
@@ -60,7 +60,7 @@ class WholeCheck(Tree):
         self.assertEqual([part["name"] for part in found["conv2d"]], ["dense_bf16_n1", "dense_f32"])
         self.assertEqual([len(part["rows"]) for part in found["conv2d"]], [18, 18])
         self.assertEqual(len(found["networks"]["whole"]), 18)
-        self.assertEqual(found["ceilings"], {"f32_flops_per_second": 5e13})
+        self.assertEqual(found["peaks"], {"f32_flops_per_second": 5e13})
         self.assertEqual(set(found["sparse"]), {"f32", "f16", "net"})
         self.assertEqual(set(found["compressed"]), {"int8", "int8_block_sparse", "block_sparse"})
         self.assertTrue(all(entry["complete"] for entry in found["measured"].values()))

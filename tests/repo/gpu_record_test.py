@@ -39,7 +39,7 @@ class Records(Tree):
         self.check("--only", "tests,sanitizers")
         self.record("write", str(self.root / "parts"), "--base", "none")
         out = self.record("verify", code=1)
-        for part in ("ceilings", "conv2d", "deform", "sparse", "compressed", "networks"):
+        for part in ("peaks", "conv2d", "deform", "sparse", "compressed", "networks"):
             self.assertIn(f"its part '{part}' is missing", out)
 
     def test_older_sources_are_an_error_but_for_later(self):
@@ -155,80 +155,80 @@ class Records(Tree):
 class Lists(Tree):
     """Tests conv2d_gpu_vs_pytorch.py, and the scripts for whole networks."""
 
-    def peer(self, *words, code=0, script="conv2d_gpu_vs_pytorch.py"):
+    def baseline(self, *words, code=0, script="conv2d_gpu_vs_pytorch.py"):
         lists = ["--shapes", str(self.root / "experiments/shapes/gpu_dense.txt")] if "conv2d" in script else []
-        done = subprocess.run([sys.executable, str(self.root / "experiments/peers" / script), *lists, "--program",
+        done = subprocess.run([sys.executable, str(self.root / "experiments/baselines" / script), *lists, "--program",
                                str(self.root / "built/bin/convscope"), "--json", str(self.root / "out.json"), *words],
                               capture_output=True, text=True, env=self.environment)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout
 
     def test_a_list_stops_and_goes_on(self):
-        self.peer("--seconds", "0", code=75)
+        self.baseline("--seconds", "0", code=75)
         self.assertEqual(self.calls("bench"), [])
-        self.peer("--portion", "2")
+        self.baseline("--portion", "2")
         whole = json.loads((self.root / "out.json").read_text())
         self.assertEqual((whole["complete"], whole["done"], len(whole["rows"])), (True, PROBLEMS, 18))
         part = {**whole, "complete": False, "done": PROBLEMS[:5], "rows": whole["rows"][:15]}
         self.add("out.json", json.dumps(part))
         self.fake()
-        self.peer("--go-on")
+        self.baseline("--go-on")
         self.assertEqual(self.calls("bench"), [PROBLEMS[5:]])
         self.assertEqual(json.loads((self.root / "out.json").read_text()), whole)
 
     def test_rows_of_another_gpu_or_setting_are_not_mixed(self):
-        self.peer("--portion", "6")
+        self.baseline("--portion", "6")
         self.fake(gpu="NVIDIA H100")
-        self.assertIn("begins again", self.peer("--go-on"))
+        self.assertIn("begins again", self.baseline("--go-on"))
         self.assertEqual(len(self.calls("bench")), 6)
         self.fake(gpu="NVIDIA H100")
-        self.assertIn("rows with batch 0", self.peer("--go-on", "--batch", "1"))
+        self.assertIn("rows with batch 0", self.baseline("--go-on", "--batch", "1"))
 
     def test_a_crash_keeps_the_portions_before_it(self):
         program = self.root / "built/bin/convscope"
         program.write_text(program.read_text().replace('note("bench", line)', f'''note("bench", line)
         if line == "{PROBLEMS[5]}":
             os.kill(os.getpid(), 11)'''))
-        self.peer(code=1)
+        self.baseline(code=1)
         self.assertEqual(len(json.loads((self.root / "out.json").read_text())["rows"]), 12)
 
     def test_deformable_convolutions_go_on(self):
-        peers = "experiments/peers"
-        shutil.copy(REPOSITORY / peers / "deform_vs_torchvision.py", self.root / peers / "deform.py")
+        baselines = "experiments/baselines"
+        shutil.copy(REPOSITORY / baselines / "deform_vs_torchvision.py", self.root / baselines / "deform.py")
         for name in ("numpy", "torchvision"):
             self.add(f"python/{name}/__init__.py", TORCH)
         self.add("experiments/shapes/gpu_deform.txt", "# a list\nc=4\nc=8\nc=16\n")
         # torchvision's times and results are stubs.
-        self.add("experiments/peers/run.py", """import sys, deform
+        self.add("experiments/baselines/run.py", """import sys, deform
 deform.torchvision_us = lambda *_: (8000.0, 16000.0)
 deform.Results = lambda args: type("Good", (), {"run": lambda self: print("results") or True})()
 sys.exit(deform.main())""")
         words = ["--device", "cuda", "--precision", "f32,bf16", "--problems", "1"]
-        out = self.peer("--seconds", "0", *words, script="run.py", code=75)
+        out = self.baseline("--seconds", "0", *words, script="run.py", code=75)
         self.assertIn("results", out)
-        self.assertIn("forward 2.00, 2.00; backward 2.00, 2.00", self.peer(*words, script="run.py"))
+        self.assertIn("forward 2.00, 2.00; backward 2.00, 2.00", self.baseline(*words, script="run.py"))
         whole = json.loads((self.root / "out.json").read_text())
         self.assertEqual((whole["complete"], len(whole["rows"])), (True, 6))
         self.add("out.json", json.dumps({**whole, "complete": False, "done": whole["done"][:4],
                                          "rows": whole["rows"][:4]}))
         self.fake()
-        self.assertNotIn("results", self.peer("--go-on", *words, script="run.py"))
+        self.assertNotIn("results", self.baseline("--go-on", *words, script="run.py"))
         self.assertEqual(self.calls("bench"), [["c=8"], ["c=16"]])
         self.assertEqual(json.loads((self.root / "out.json").read_text()), whole)
         self.fake(wrong=["c=16"])
-        self.peer(*words, script="run.py", code=1)
+        self.baseline(*words, script="run.py", code=1)
 
     def test_networks_go_on(self):
         for script, count, more in (("net_gpu_vs_pytorch.py", 18, []),
                                     ("lenet_step_gpu_vs_pytorch.py", 5, ["--kinds", "CUDA graph"])):
             (self.root / "out.json").unlink(missing_ok=True)
-            self.peer("--seconds", "0", *more, script=script, code=75)
-            self.peer(*more, script=script)
+            self.baseline("--seconds", "0", *more, script=script, code=75)
+            self.baseline(*more, script=script)
             rows = json.loads((self.root / "out.json").read_text())
             self.assertEqual(len(rows), count)
             self.add("out.json", json.dumps(rows[:-2]))
             self.fake()
-            self.peer("--go-on", *more, script=script)
+            self.baseline("--go-on", *more, script=script)
             self.assertEqual(len(self.calls("net")), 2)
             self.assertEqual(len(json.loads((self.root / "out.json").read_text())), count)
 

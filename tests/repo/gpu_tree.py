@@ -58,12 +58,12 @@ class Tree(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.root = pathlib.Path(temporary.name) / "tree"
-        for folder in ("bench", "peers"):
+        for folder in ("bench", "baselines"):
             (self.root / "experiments" / folder).mkdir(parents=True)
             for path in (REPOSITORY / "experiments" / folder).iterdir():
                 if path.suffix in (".py", ".sh"):
                     shutil.copy(path, self.root / "experiments" / folder)
-        self.add("experiments/peers/deform_vs_torchvision.py", DEFORM)
+        self.add("experiments/baselines/deform_vs_torchvision.py", DEFORM)
         for name in ("gpu_dense", "gpu_depthwise", "gpu_grouped", "resnet18", "resnet50", "mobilenet_v2", "sparse",
                      "sparse_other"):
             self.add(f"experiments/shapes/{name}.txt", "# a list\n" + "\n".join(PROBLEMS) + "\n")
@@ -80,7 +80,7 @@ class Tree(unittest.TestCase):
             "FAKE_ROOT": str(self.root), "CUDA_HOME": "/nowhere", "CUDA_PATH": "/nowhere",
             "PYTHONPATH": str(self.root / "python"), "PYTHONDONTWRITEBYTECODE": "1",
             "PATH": f"{self.root / 'fakes'}:{os.environ['PATH']}", "CONVSCOPE_COMPARE": "dense_f32 dense_bf16_n1",
-            "CONVSCOPE_SANITIZER_FILTER": FEW, "CONVSCOPE_SANITIZER_JOBS": "3", "CONVSCOPE_PEER_KINDS": "CUDA graph"})
+            "CONVSCOPE_SANITIZER_FILTER": FEW, "CONVSCOPE_SANITIZER_JOBS": "3", "CONVSCOPE_BASELINE_KINDS": "CUDA graph"})
         self.fake()
 
     def add(self, path, text):
@@ -145,7 +145,7 @@ class Tree(unittest.TestCase):
             "sources_sha256": self.record("hash").strip(), "source_files": 1,
             "gpu": {"name": "NVIDIA H100", "driver_version": "1"}, "nvcc": None,
             "tests": {"passed": 5, "failed": 0, "skipped": 1}, "sanitizers": {tool: clean for tool in TOOLS},
-            "ceilings": {"f32": 1}, "conv2d": [{"precision": "f32", "layout": "nchw", "weights": "once", "rows": rows}],
+            "peaks": {"f32": 1}, "conv2d": [{"precision": "f32", "layout": "nchw", "weights": "once", "rows": rows}],
             "deform": {"device": "NVIDIA A100", "rows": []},
             "sparse": {"f32": {"machine": elsewhere, "rows": []}},
             "compressed": {"int8": {"rows": []}}, "networks": {"lenet5": [{"batch": 1}]}, "ranks": {"ms": 1}, **more}))

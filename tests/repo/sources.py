@@ -29,7 +29,7 @@ def public_headers(root):
     """Returns the headers that `cmake --install` copies: all except those of the tests, the baselines, the
     Python module and the notebooks' kernel."""
     return [path for path in code_files(root, [f for f in FOLDERS if f != "tests"])
-            if path.suffix == ".h" and path.parts[:2] not in (("experiments", "peers"), ("experiments", "python"))
+            if path.suffix == ".h" and path.parts[:2] not in (("experiments", "baselines"), ("experiments", "python"))
             and path.parts[:3] != ("experiments", "notebooks", "kernel")]
 
 

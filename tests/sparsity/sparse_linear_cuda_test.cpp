@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/linear/linear.h"
 #include "layers/plan/step_plan.h"
 #include "sparsity/mask.h"
@@ -26,14 +26,14 @@ class SparseLinearOnCuda : public testing::CudaTest {
  protected:
   void SetUp() override {
     testing::CudaTest::SetUp();
-    set_machine_ceilings({.flops_per_second = 1e6,
-                          .bytes_per_second = 1e15,
-                          .tf32_flops_per_second = 1e15,
-                          .half_flops_per_second = 1e15},
-                         DeviceType::cuda);
+    set_machine_peaks({.flops_per_second = 1e6,
+                       .bytes_per_second = 1e15,
+                       .tf32_flops_per_second = 1e15,
+                       .half_flops_per_second = 1e15},
+                      DeviceType::cuda);
   }
   void TearDown() override {
-    set_machine_ceilings({}, DeviceType::cuda);
+    set_machine_peaks({}, DeviceType::cuda);
     testing::CudaTest::TearDown();
   }
 };
@@ -154,7 +154,7 @@ TEST_F(SparseLinearOnCuda, InferenceIsThatOfTheMasksAndCanBeRecorded) {
 }
 
 TEST_F(SparseLinearOnCuda, StaysDenseWhereThatIsFaster) {
-  set_machine_ceilings({}, DeviceType::cuda);
+  set_machine_peaks({}, DeviceType::cuda);
   Network sparse = perceptron(true, 10, 2);
   sparse.prune_every(2);
   const auto plan = plan_of(sparse, PlanMode::training);

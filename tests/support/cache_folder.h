@@ -3,7 +3,7 @@
 // a new folder.
 #pragma once
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/dispatch/measure.h"
 #include "tests/support/environment_variable.h"
 #include "tests/support/temporary_folder.h"
@@ -19,7 +19,7 @@ class CacheFolder {
 
   const std::string& path() const { return folder_.path(); }
   static void forget() {
-    forget_cpu_ceilings();
+    forget_cpu_peaks();
     forget_measured();
   }
 

@@ -14,12 +14,12 @@ constexpr double kL1OverL2 = 4, kL1Bytes = 64 << 10;
 
 }  // namespace
 
-std::string impossible_time(const CpuCeilings& ceilings, double seconds, double flops, double bytes,
+std::string impossible_time(const CpuPeaks& peaks, double seconds, double flops, double bytes,
                             int threads, DType operand_type) {
   if (!(seconds > 0)) return "its time is 0";
-  const int used = std::min(threads, ceilings.cores);
-  const auto with = [&](const Ceiling& one) { return one.with(used, ceilings.cores); };
-  const double peak = with(ceilings.peak(operand_type));
+  const int used = std::min(threads, peaks.cores);
+  const auto with = [&](const Peak& one) { return one.with(used, peaks.cores); };
+  const double peak = with(peaks.peak(operand_type));
   if (peak > 0 && flops > kSlack * peak * seconds) {
     return fmt::format(
         "it states {:.4g} MFLOP executed; in {:.3g} ms that is {:.4g} GFLOP/s, but {:.4g} is the "
@@ -28,8 +28,8 @@ std::string impossible_time(const CpuCeilings& ceilings, double seconds, double 
         used == 1 ? "" : "s");
   }
   double fastest = 0;
-  for (const Ceiling* one : {&ceilings.l2_read, &ceilings.l3_read, &ceilings.dram_read,
-                             &ceilings.l2_copy, &ceilings.l3_copy, &ceilings.dram_copy}) {
+  for (const Peak* one : {&peaks.l2_read, &peaks.l3_read, &peaks.dram_read, &peaks.l2_copy,
+                          &peaks.l3_copy, &peaks.dram_copy}) {
     fastest = std::max(fastest, with(*one));
   }
   if (bytes <= kL1Bytes * used) fastest *= kL1OverL2;

@@ -10,13 +10,13 @@
 
 #include <string>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/conv2d/problem.h"
 
 namespace convscope {
 
 // Returns "" when `seconds` is possible for these FLOPs and bytes, else why it is too short.
-CONVSCOPE_API std::string impossible_time(const CpuCeilings& ceilings, double seconds, double flops,
+CONVSCOPE_API std::string impossible_time(const CpuPeaks& peaks, double seconds, double flops,
                                           double bytes, int threads,
                                           DType operand_type = DType::f32);
 

@@ -75,10 +75,9 @@ Switches switches_of(const LadderRow& row) {
 }
 
 double peak_of(const LadderOptions& options, const Conv2dProblem& problem, int threads) {
-  if (!options.ceilings) return options.flops_per_second;
-  const CpuCeilings& ceilings = *options.ceilings;
-  return ceilings.peak(operand_type_of(problem))
-      .with(std::min(threads, ceilings.cores), ceilings.cores);
+  if (!options.peaks) return options.flops_per_second;
+  const CpuPeaks& peaks = *options.peaks;
+  return peaks.peak(operand_type_of(problem)).with(std::min(threads, peaks.cores), peaks.cores);
 }
 
 void fill_factors(LadderResult& result) {
@@ -209,9 +208,9 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
     const double peak =
         tf32 ? options.tf32_flops_per_second : peak_of(options, problem, row.threads);
     if (peak > 0) row.peak_percent = 100 * row.gflops_executed * 1e9 / peak;
-    if (options.ceilings) {
+    if (options.peaks) {
       row.impossible =
-          impossible_time(*options.ceilings, row.time.median_ms * 1e-3, executed,
+          impossible_time(*options.peaks, row.time.median_ms * 1e-3, executed,
                           least_bytes_of(problem), row.threads, operand_type_of(problem));
     }
   }

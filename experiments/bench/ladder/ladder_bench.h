@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "experiments/bench/statistics.h"
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/conv2d/ladder.h"
 
 namespace convscope {
@@ -27,7 +27,7 @@ struct LadderOptions {
   std::size_t cache_bytes = std::size_t{64} << 20;  // of the last level
   // Measured peaks for the current instruction set; a rung on the CPU uses the peak of its thread
   // count.
-  std::optional<CpuCeilings> ceilings = {};
+  std::optional<CpuPeaks> peaks = {};
   // Peak of a GPU; 0: unknown.
   double flops_per_second = 0;
   double tf32_flops_per_second = 0;  // for rungs that round operands to TF32

@@ -137,8 +137,7 @@ std::string ladder_json(const std::vector<LadderResult>& results,
          {"rungs", rungs}});
   }
   Json machine = Json::parse(environment_json(process_arguments()));
-  machine["ceilings"] =
-      settings.ceilings ? Json::parse(ceilings_json_text(*settings.ceilings)) : Json();
+  machine["peaks"] = settings.peaks ? Json::parse(peaks_json_text(*settings.peaks)) : Json();
   const Json out = {{"format", kLadderFormat},
                     {"complete", settings.complete},
                     {"machine", machine},

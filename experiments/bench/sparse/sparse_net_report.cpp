@@ -22,7 +22,8 @@ constexpr const char* kOperation = "bench sparse_net";
 
 [[noreturn]] void broken(const std::string& file, const std::string& got) {
   fail(ErrorKind::kData, kOperation,
-       cat("expected a file of sparse_conv_vs_spconv.py --net for --peer, got ", file, " ", got));
+       cat("expected a file of sparse_conv_vs_spconv.py --net for --baseline, got ", file, " ",
+           got));
 }
 
 std::string text_at(const Json& object, const char* key) {
@@ -58,8 +59,8 @@ TableCell ratio(double theirs, double ours) {
 
 }  // namespace
 
-const SparseNetPeer::Row* SparseNetPeer::beside(const std::string& precision,
-                                                const std::string& algorithm) const {
+const SparseNetBaseline::Row* SparseNetBaseline::beside(const std::string& precision,
+                                                        const std::string& algorithm) const {
   const Row* best = nullptr;
   for (const Row& row : rows) {
     if (row.precision != precision) continue;
@@ -72,11 +73,11 @@ const SparseNetPeer::Row* SparseNetPeer::beside(const std::string& precision,
   return best;
 }
 
-SparseNetPeer read_sparse_net_peer(const std::string& file, std::int64_t voxels,
-                                   const std::vector<std::int64_t>& channels) {
+SparseNetBaseline read_sparse_net_baseline(const std::string& file, std::int64_t voxels,
+                                           const std::vector<std::int64_t>& channels) {
   const Json json = Json::parse(read_text(file, kMaxTextBytes), nullptr, false);
   if (json.is_discarded() || !json.is_object()) broken(file, "that is not a JSON object");
-  if (text_at(json, "format") != "convscope peer sparse_net 1") {
+  if (text_at(json, "format") != "convscope baseline sparse_net 1") {
     broken(file, cat("of the format '", text_at(json, "format"), "'"));
   }
   if (!json.contains("rows") || !json["rows"].is_array() || json["rows"].empty()) {
@@ -88,12 +89,13 @@ SparseNetPeer read_sparse_net_peer(const std::string& file, std::int64_t voxels,
     broken(file, cat("with ", key, " ", json.contains(key) ? json[key].dump() : "unknown",
                      " where this network has ", value.dump()));
   }
-  SparseNetPeer out{.name = text_at(json, "peer"), .device = text_at(json, "device"), .rows = {}};
+  SparseNetBaseline out{
+      .name = text_at(json, "baseline"), .device = text_at(json, "device"), .rows = {}};
   for (const Json& row : json["rows"]) {
     if (!row.is_object()) broken(file, "with a row that is not an object");
     out.rows.push_back({text_at(row, "precision"), text_at(row, "algorithm"),
                         ms_at(row, "forward_ms"), ms_at(row, "backward_ms")});
-    const SparseNetPeer::Row& last = out.rows.back();
+    const SparseNetBaseline::Row& last = out.rows.back();
     if (last.precision.empty() || last.algorithm.empty() || last.forward_ms <= 0 ||
         last.backward_ms <= 0) {
       broken(file, cat("with a row without precision, algorithm, forward_ms or backward_ms: ",
@@ -104,15 +106,15 @@ SparseNetPeer read_sparse_net_peer(const std::string& file, std::int64_t voxels,
 }
 
 std::string sparse_net_table(const SparseNetReport& report) {
-  const SparseNetPeer* const peer = report.peer;
+  const SparseNetBaseline* const baseline = report.baseline;
   TextTable table;
   table.columns = {{"precision"},  {"algorithm"},   {"forward ms", 4}, {"backward ms", 4},
                    {"both ms", 4}, {"work MiB", 0}, {"err/bound", 3}};
-  if (peer != nullptr) {
+  if (baseline != nullptr) {
     for (const char* name : {"its forward", "its backward", "ratio forward", "ratio backward"}) {
       table.columns.push_back({name, 4});
     }
-    table.columns.insert(table.columns.end() - 4, {peer->name, 4});
+    table.columns.insert(table.columns.end() - 4, {baseline->name, 4});
   }
   for (const SparseNetRow& row : report.bench->rows) {
     if (!row.wrong.empty()) continue;
@@ -121,8 +123,8 @@ std::string sparse_net_table(const SparseNetReport& report) {
     table.rows.push_back({precision, row.algorithm, cell(forward), cell(backward),
                           cell(forward + backward),
                           static_cast<double>(row.workspace_bytes) / 1048576.0, row.error_ratio});
-    if (peer == nullptr) continue;
-    const SparseNetPeer::Row* const its = peer->beside(precision, row.algorithm);
+    if (baseline == nullptr) continue;
+    const SparseNetBaseline::Row* const its = baseline->beside(precision, row.algorithm);
     std::vector<TableCell>& cells = table.rows.back();
     if (its == nullptr) {
       cells.resize(table.columns.size());
@@ -162,8 +164,8 @@ std::string sparse_net_json(const SparseNetReport& report) {
   add("-", cat("map on ", report.options->timing.device.str()), "map", map);
   for (const SparseNetRow& row : report.bench->rows) {
     const std::string precision(name_of(row.precision));
-    const SparseNetPeer::Row* const its =
-        report.peer == nullptr ? nullptr : report.peer->beside(precision, row.algorithm);
+    const SparseNetBaseline::Row* const its =
+        report.baseline == nullptr ? nullptr : report.baseline->beside(precision, row.algorithm);
     for (const bool back : {false, true}) {
       Json& json = add(precision, row.algorithm, back ? "backward" : "forward",
                        back ? row.backward : row.forward);
@@ -172,8 +174,9 @@ std::string sparse_net_json(const SparseNetReport& report) {
       json["error_ratio"] = std::isfinite(row.error_ratio) ? Json(row.error_ratio) : Json();
       json["workspace_bytes"] = row.workspace_bytes;
       json["kernels"] = row.kernels;
-      json["peer_algorithm"] = its == nullptr ? Json() : Json(its->algorithm);
-      json["peer_ms"] = its == nullptr ? Json() : Json(back ? its->backward_ms : its->forward_ms);
+      json["baseline_algorithm"] = its == nullptr ? Json() : Json(its->algorithm);
+      json["baseline_ms"] =
+          its == nullptr ? Json() : Json(back ? its->backward_ms : its->forward_ms);
     }
   }
   Json refusals = Json::array();
@@ -184,23 +187,24 @@ std::string sparse_net_json(const SparseNetReport& report) {
   }
   Json facts = Json::object();
   for (const BenchFact& fact : report.on->facts()) facts[fact.name] = fact.value;
-  const Json out = {{"format", "convscope bench sparse_net 1"},
-                    {"complete", true},  // written once, with all rows
-                    {"machine", Json::parse(environment_json(process_arguments()))},
-                    {"settings",
-                     {{"device", timing.device.str()},
-                      {"threads", report.threads},
-                      {"clock", timing.cpu_clock ? "cpu" : "wall"},
-                      {"min_seconds", timing.min_seconds},
-                      {"least_samples", timing.least_samples},
-                      {"cloud", options.cloud.text()},
-                      {"channels", channels_text(options.channels)}}},
-                    {"map", facts},
-                    {"peer", report.peer == nullptr ? Json()
-                                                    : Json{{"name", report.peer->name},
-                                                           {"device", report.peer->device}}},
-                    {"rows", rows},
-                    {"refusals", refusals}};
+  const Json out = {
+      {"format", "convscope bench sparse_net 1"},
+      {"complete", true},  // written once, with all rows
+      {"machine", Json::parse(environment_json(process_arguments()))},
+      {"settings",
+       {{"device", timing.device.str()},
+        {"threads", report.threads},
+        {"clock", timing.cpu_clock ? "cpu" : "wall"},
+        {"min_seconds", timing.min_seconds},
+        {"least_samples", timing.least_samples},
+        {"cloud", options.cloud.text()},
+        {"channels", channels_text(options.channels)}}},
+      {"map", facts},
+      {"baseline", report.baseline == nullptr ? Json()
+                                              : Json{{"name", report.baseline->name},
+                                                     {"device", report.baseline->device}}},
+      {"rows", rows},
+      {"refusals", refusals}};
   return json_text(out, 1);
 }
 

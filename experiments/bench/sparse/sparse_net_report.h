@@ -10,12 +10,12 @@
 
 namespace convscope {
 
-// Times of another library, written by experiments/peers/sparse_conv_vs_spconv.py --net:
+// Times of another library, written by experiments/baselines/sparse_conv_vs_spconv.py --net:
 //
-//   {"format": "convscope peer sparse_net 1", "peer": "spconv 2.3.8", "device": "NVIDIA H200",
+//   {"format": "convscope baseline sparse_net 1", "baseline": "spconv 2.3.8", "device": "NVIDIA H200",
 //    "voxels": 120000, "channels": [16, 32], "rows": [{"precision": "f32", "algorithm": "native",
 //    "forward_ms": 1.5, "backward_ms": 3.0}]}
-struct SparseNetPeer {
+struct SparseNetBaseline {
   struct Row {
     std::string precision, algorithm;
     double forward_ms = 0, backward_ms = 0;
@@ -28,14 +28,15 @@ struct SparseNetPeer {
   const Row* beside(const std::string& precision, const std::string& algorithm) const;
 };
 // Throws an error when the file cannot be read (kIo), or has another format or network (kData).
-CONVSCOPE_API SparseNetPeer read_sparse_net_peer(const std::string& file, std::int64_t voxels,
-                                                 const std::vector<std::int64_t>& channels);
+CONVSCOPE_API SparseNetBaseline read_sparse_net_baseline(const std::string& file,
+                                                         std::int64_t voxels,
+                                                         const std::vector<std::int64_t>& channels);
 
 struct SparseNetReport {
   const SparseNetOptions* options = nullptr;
   const CloudMap* on = nullptr;
   const SparseNetBench* bench = nullptr;
-  const SparseNetPeer* peer = nullptr;  // or null
+  const SparseNetBaseline* baseline = nullptr;  // or null
   int threads = 0;
 };
 CONVSCOPE_API std::string sparse_net_table(const SparseNetReport& report);

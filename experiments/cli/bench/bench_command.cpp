@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "experiments/bench/baseline_library.h"
 #include "experiments/bench/contender.h"
-#include "experiments/bench/peer_library.h"
 #include "experiments/cli/bench/bench_against.h"
 #include "experiments/cli/bench/bench_deform_conv2d.h"
 #include "experiments/cli/bench/bench_exchange.h"
@@ -35,7 +35,7 @@ struct Arguments {
   std::string layout;
   std::string types;
   std::int64_t batch = 0;
-  std::string peer;
+  std::string baseline;
   TimingArguments timing;
   AgainstOptions against;
 };
@@ -48,12 +48,13 @@ void check(const Arguments& arguments) {
     fail_usage(kCommand,
                "expected --shapes FILE, --problem n=8,c=64,... or --ladder NAME, got none of them");
   }
-  const bool names_more = arguments.algorithm != "all" || !arguments.peer.empty() ||
+  const bool names_more = arguments.algorithm != "all" || !arguments.baseline.empty() ||
                           !arguments.precision.empty() || arguments.timing.weights != "once";
   if (!arguments.ladder.empty() && names_more) {
-    fail_usage(kCommand,
-               "expected --ladder without --algorithm, --peer, --precision and --weights because "
-               "its rungs say what is timed, got more than --ladder");
+    fail_usage(
+        kCommand,
+        "expected --ladder without --algorithm, --baseline, --precision and --weights because "
+        "its rungs say what is timed, got more than --ladder");
   }
   if (!arguments.types.empty() && no_problem) {
     fail_usage(kCommand,
@@ -69,10 +70,11 @@ void check(const Arguments& arguments) {
   }
   check_timing(kCommand, arguments.timing);
   check_against(kCommand, arguments.against);
-  if (arguments.against.asked() && (!arguments.ladder.empty() || !arguments.peer.empty())) {
-    fail_usage(kCommand,
-               "expected --against without --ladder and --peer because it compares the rows of two "
-               "builds, got one of them");
+  if (arguments.against.asked() && (!arguments.ladder.empty() || !arguments.baseline.empty())) {
+    fail_usage(
+        kCommand,
+        "expected --against without --ladder and --baseline because it compares the rows of two "
+        "builds, got one of them");
   }
   if (arguments.batch < 0) {
     fail_usage(kCommand, cat("expected --batch of at least 1, got ", arguments.batch));
@@ -147,10 +149,10 @@ Tasks tasks_of(const Conv2dBenchOptions& options, bool asked) {
   return out;
 }
 
-void warn_of_unmeasured_bytes(const Tasks& tasks, const CpuCeilings& ceilings) {
+void warn_of_unmeasured_bytes(const Tasks& tasks, const CpuPeaks& peaks) {
   const bool bytes = std::ranges::any_of(
       tasks, [](const auto& task) { return is_code(operand_type_of(task.first)); });
-  if (!bytes || ceilings.int8.one_thread > 0) return;
+  if (!bytes || peaks.int8.one_thread > 0) return;
   remark(cat("the peak of int8 products was not measured on this machine; roof assumes ",
              peak_of_bytes(), " times that of f32 (convscope info --measure)"));
 }
@@ -175,14 +177,14 @@ int bench(const Arguments& arguments) {
   static_cast<BenchSettings&>(options) = bench_settings(arguments.timing);
   options.algorithms = algorithms_named(arguments.algorithm, options.device);
   options.only_auto = arguments.algorithm == "auto";
-  if (!arguments.peer.empty()) {
-    options.peer = &open_peer(arguments.peer);
-    remark(age_remark(*options.peer));
+  if (!arguments.baseline.empty()) {
+    options.baseline = &open_baseline(arguments.baseline);
+    remark(age_remark(*options.baseline));
   }
   BenchReportSettings settings = report_settings(options, "conv2d");
-  if (options.peer != nullptr) {
-    settings.peer_name = options.peer->name;
-    settings.peer_version = options.peer->version;
+  if (options.baseline != nullptr) {
+    settings.baseline_name = options.baseline->name;
+    settings.baseline_version = options.baseline->version;
   }
   if (arguments.against.asked()) {
     measure_this_machine_once();
@@ -200,8 +202,8 @@ int bench(const Arguments& arguments) {
   }
   const Tasks tasks = tasks_of(options, !arguments.direction.empty());
   if (options.device.type == DeviceType::cpu) {
-    settings.ceilings = options.ceilings = ceilings_here();
-    warn_of_unmeasured_bytes(tasks, *options.ceilings);
+    settings.peaks = options.peaks = peaks_here();
+    warn_of_unmeasured_bytes(tasks, *options.peaks);
   }
   std::vector<BenchTask> work;
   for (const auto& [problem, direction] : tasks) {
@@ -210,7 +212,7 @@ int bench(const Arguments& arguments) {
                       return bench_conv2d(options, problem, direction, say);
                     }});
   }
-  std::string legend = bench_legend(options.peer != nullptr);
+  std::string legend = bench_legend(options.baseline != nullptr);
   if (options.weights == WeightUse::often) legend += often_legend();
   return run_bench_tasks(kCommand, work, files, settings, legend);
 }
@@ -252,7 +254,7 @@ std::function<int()> declare(CommandLine& app) {
                    "only; on the CPU, layers with at most 4 channels take f32 images")
       ->type_name("TEXT");
   conv->add_option("--batch", arguments->batch, "batch size for all problems (default: their own)");
-  conv->add_option("--peer", arguments->peer, "baseline: another library to time, onednn");
+  conv->add_option("--baseline", arguments->baseline, "baseline: another library to time, onednn");
   add_timing_options(*conv, arguments->timing);
   add_against_options(*conv, arguments->against);
   auto other = std::make_shared<std::function<int()>>();
@@ -276,9 +278,9 @@ CONVSCOPE_REGISTER_COMMAND(
               "bench sparse_net|exchange [options]",
      .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
                   "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
-                  "--direction forward --peer onednn --json bench.json",
+                  "--direction forward --baseline onednn --json bench.json",
                   "bench conv2d --shapes experiments/shapes/resnet18.txt --types u8:i8:i32:u8 "
-                  "--weights often --peer onednn",
+                  "--weights often --baseline onednn",
                   "bench conv2d --ladder winograd --json ladder.json",
                   "bench conv2d --shapes resnet18 --algorithm auto --against /usr/bin/convscope "
                   "--fail-above 1.10",

@@ -66,7 +66,7 @@ int bench_deform(const DeformArguments& arguments) {
   }
   BenchFiles files(arguments.timing.json, arguments.timing.csv);
   measure_this_machine_once();
-  if (settings.device.type == DeviceType::cpu) settings.ceilings = ceilings_here();
+  if (settings.device.type == DeviceType::cpu) settings.peaks = peaks_here();
   std::vector<BenchTask> tasks;
   for (const Problem& problem : problems) {
     for (const Direction direction : directions) {
@@ -76,7 +76,7 @@ int bench_deform(const DeformArguments& arguments) {
                        }});
     }
   }
-  std::string legend = bench_legend(/*with_peer=*/false);
+  std::string legend = bench_legend(/*with_baseline=*/false);
   if (settings.weights == WeightUse::often) legend += often_legend();
   return run_bench_tasks(kCommand, tasks, files, report_settings(settings, "deform_conv2d"),
                          legend);

@@ -21,16 +21,16 @@ LadderOptions options_of(BenchReportSettings& settings) {
                     .min_seconds = settings.min_seconds,
                     .least_samples = settings.least_samples};
   if (settings.device.type == DeviceType::cpu) {
-    const CpuCeilings ceilings = ceilings_here();
-    settings.ceilings = out.ceilings = ceilings;
-    out.cache_bytes = std::max(ceilings.l2_bytes, ceilings.l3_bytes);
+    const CpuPeaks peaks = peaks_here();
+    settings.peaks = out.peaks = peaks;
+    out.cache_bytes = std::max(peaks.l2_bytes, peaks.l3_bytes);
     return out;
   }
   const DeviceFacts facts = backend_of(settings.device).facts(settings.device.index);
   if (facts.l2_bytes > 0) out.cache_bytes = static_cast<std::size_t>(facts.l2_bytes);
-  if (const auto ceilings = remembered_gpu_ceilings()) {
-    out.flops_per_second = ceilings->f32_flops;
-    out.tf32_flops_per_second = ceilings->tf32_flops;
+  if (const auto peaks = remembered_gpu_peaks()) {
+    out.flops_per_second = peaks->f32_flops;
+    out.tf32_flops_per_second = peaks->tf32_flops;
   }
   return out;
 }

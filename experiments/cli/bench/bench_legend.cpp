@@ -4,15 +4,17 @@
 
 namespace convscope {
 
-std::string bench_legend(bool with_peer) {
+std::string bench_legend(bool with_baseline) {
   const std::string out =
       "*: choice of auto. median ms, p10, p90, min: milliseconds of one call; prepare: the part "
       "that packs the\nweights. GFLOP/s eff.: textbook FLOPs / median; exec.: executed FLOPs / "
       "median. roof: lower bound of the\ntime on this machine / median. work MiB: scratch memory. "
       "err/bound: largest error / allowed error; at\nmost 1 is right. ";
-  if (!with_peer) return out + "vs peer, by min, vs plain: compared with a baseline (--peer).\n";
+  if (!with_baseline)
+    return out + "vs baseline, by min, vs plain: compared with a baseline (--baseline).\n";
   return out +
-         "vs peer: the baseline's median / ours; above 1 ours is faster. by min: the same\nratio "
+         "vs baseline: the baseline's median / ours; above 1 ours is faster. by min: the "
+         "same\nratio "
          "of minimum times; vs plain: the baseline with row-major tensors.\n";
 }
 
@@ -22,12 +24,12 @@ std::string sparse_legend() {
          "calls do not include it.\n";
 }
 
-std::string sparse_net_legend(bool with_peer) {
+std::string sparse_net_legend(bool with_baseline) {
   const std::string out =
       "forward: all layers; backward: dx and dw of each. Medians; weights are prepared in each "
       "call; the map is\nbuilt once and not timed. work MiB: scratch memory. err/bound: largest "
       "error / allowed error; at most 1 is\nright.\n";
-  if (!with_peer) return out;
+  if (!with_baseline) return out;
   return out +
          "ratio: the baseline's time / ours; above 1 ours is faster. Where the baseline lacks an "
          "algorithm, its fastest is taken.\n";

@@ -48,9 +48,9 @@ std::string disturbed_cases(const std::vector<std::optional<double>>& loads, int
              ": their times may be too long (cores_of_others in the files)");
 }
 
-CpuCeilings ceilings_here() {
-  return cpu_ceilings(
-      [] { print_remark(cat("measuring this machine's peaks once, for ", cpu_ceilings_path())); });
+CpuPeaks peaks_here() {
+  return cpu_peaks(
+      [] { print_remark(cat("measuring this machine's peaks once, for ", cpu_peaks_path())); });
 }
 
 }  // namespace convscope

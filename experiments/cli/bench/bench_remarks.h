@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/bench/ceilings/measure_ceilings.h"
+#include "experiments/bench/peaks/measure_peaks.h"
 
 namespace convscope {
 
@@ -36,6 +36,6 @@ void warn_of_load(int threads);
 std::string disturbed_cases(const std::vector<std::optional<double>>& loads, int threads);
 
 // Returns this machine's measured peaks; a first measurement is announced on stderr.
-CpuCeilings ceilings_here();
+CpuPeaks peaks_here();
 
 }  // namespace convscope

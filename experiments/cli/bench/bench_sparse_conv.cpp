@@ -90,7 +90,7 @@ int bench_sparse(const SparseArguments& arguments) {
   }
   BenchFiles files(arguments.timing.json, arguments.timing.csv);
   measure_this_machine_once();
-  if (settings.device.type == DeviceType::cpu) settings.ceilings = ceilings_here();
+  if (settings.device.type == DeviceType::cpu) settings.peaks = peaks_here();
   LastMap maps(settings.cpu_clock, settings.device);
   std::vector<BenchTask> tasks;
   for (const CloudProblem& problem : problems) {
@@ -103,7 +103,7 @@ int bench_sparse(const SparseArguments& arguments) {
            }});
     }
   }
-  std::string legend = bench_legend(/*with_peer=*/false) + sparse_legend();
+  std::string legend = bench_legend(/*with_baseline=*/false) + sparse_legend();
   if (settings.weights == WeightUse::often) legend += often_legend();
   return run_bench_tasks(kCommand, tasks, files, report_settings(settings, "sparse_conv"), legend);
 }

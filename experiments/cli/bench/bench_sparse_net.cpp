@@ -30,7 +30,7 @@ struct SparseNetArguments {
   std::string cloud = "shell", channels = "16,32,32,64,64,64,64";
   std::string precision = "f32";
   std::string algorithm = kAlgorithms;
-  std::string peer;
+  std::string baseline;
   TimingArguments timing;
   AgainstOptions against;
 };
@@ -113,9 +113,9 @@ BenchWords case_of(const SparseNetArguments& arguments) {
 int bench_net(const SparseNetArguments& arguments) {
   check_timing(kCommand, arguments.timing);
   check_against(kCommand, arguments.against);
-  if (arguments.against.asked() && !arguments.peer.empty()) {
+  if (arguments.against.asked() && !arguments.baseline.empty()) {
     fail_usage(kCommand,
-               "expected --against without --peer because it compares two builds, got both");
+               "expected --against without --baseline because it compares two builds, got both");
   }
   if (arguments.timing.weights != "once") {
     fail_usage(kCommand,
@@ -127,9 +127,9 @@ int bench_net(const SparseNetArguments& arguments) {
                            .algorithms = {},
                            .timing = bench_settings(arguments.timing)};
   options.algorithms = algorithms_of(arguments.algorithm, options.timing.device);
-  std::optional<SparseNetPeer> peer;
-  if (!arguments.peer.empty()) {
-    peer = read_sparse_net_peer(arguments.peer, options.cloud.sites, options.channels);
+  std::optional<SparseNetBaseline> baseline;
+  if (!arguments.baseline.empty()) {
+    baseline = read_sparse_net_baseline(arguments.baseline, options.cloud.sites, options.channels);
   }
   if (!arguments.timing.csv.empty()) {
     fail_usage(kCommand, "expected --json because this table has no CSV form, got --csv");
@@ -153,7 +153,7 @@ int bench_net(const SparseNetArguments& arguments) {
   const SparseNetReport report{.options = &options,
                                .on = &on,
                                .bench = &bench,
-                               .peer = peer ? &*peer : nullptr,
+                               .baseline = baseline ? &*baseline : nullptr,
                                .threads = num_threads()};
   for (const SparseNetRefusal& one : bench.refusals) {
     remark(cat("left out: ", name_of(one.precision), " ", one.algorithm, ": ", one.reason));
@@ -162,7 +162,7 @@ int bench_net(const SparseNetArguments& arguments) {
     fail(ErrorKind::kUnavailable, kCommand,
          "expected an algorithm that accepts the network, but each was left out");
   }
-  print_screen(sparse_net_table(report) + sparse_net_legend(peer.has_value()));
+  print_screen(sparse_net_table(report) + sparse_net_legend(baseline.has_value()));
   if (json.wanted()) json.finish(sparse_net_json(report));
   if (std::ranges::any_of(bench.rows, [](const SparseNetRow& row) { return !row.wrong.empty(); })) {
     return exit_code(ErrorKind::kRun);
@@ -193,9 +193,9 @@ void declare_bench_sparse_net(CommandLine& bench, std::function<int()>& run) {
          "--algorithm", arguments->algorithm,
          "algorithms, joined by commas; auto: the automatic choice for each layer and direction")
       ->capture_default_str();
-  net->add_option("--peer", arguments->peer,
+  net->add_option("--baseline", arguments->baseline,
                   "baseline: times of another library on this network, a file of "
-                  "experiments/peers/sparse_conv_vs_spconv.py --net")
+                  "experiments/baselines/sparse_conv_vs_spconv.py --net")
       ->type_name("FILE");
   add_timing_options(*net, arguments->timing);
   add_against_options(*net, arguments->against);

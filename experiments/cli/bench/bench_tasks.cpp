@@ -75,9 +75,9 @@ BenchReportSettings report_settings(const BenchSettings& settings, const char* o
           .weights = settings.weights,
           .min_seconds = settings.min_seconds,
           .least_samples = settings.least_samples,
-          .peer_name = "",
-          .peer_version = "",
-          .ceilings = settings.ceilings,
+          .baseline_name = "",
+          .baseline_version = "",
+          .peaks = settings.peaks,
           .operation = operation};
 }
 

@@ -64,8 +64,8 @@ RunEnvironment parse_run_environment(const std::string& json_text) {
   if (std::isfinite(busy)) out.load = busy;
   out.threads = count_in(whole, "threads");
   out.cores = count_in(whole, "cores");
-  if (out.cores == 0 && whole.is_object() && whole.contains("ceilings")) {  // an older file
-    out.cores = count_in(whole["ceilings"], "cores");
+  if (out.cores == 0 && whole.is_object() && whole.contains("peaks")) {  // an older file
+    out.cores = count_in(whole["peaks"], "cores");
   }
   if (whole.is_object() && whole.contains("cores_of_others") &&
       whole["cores_of_others"].is_number()) {

@@ -55,14 +55,14 @@ HeatCell cell_of(const BenchSet& set, const BenchPart& part, std::size_t problem
 
 // Returns the baseline's fastest time relative to Convscope's; below 1, the baseline is faster than
 // every algorithm.
-HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t problem,
-                   const std::string& peer) {
+HeatCell baseline_cell(const BenchSet& set, const BenchPart& part, std::size_t problem,
+                       const std::string& baseline) {
   const BenchedRow* best = set.fastest(part, problem);
-  if (best == nullptr || !(best->peer_median_ms > 0)) {
-    return {.text = "-", .shade = std::nan(""), .title = peer + ": not measured"};
+  if (best == nullptr || !(best->baseline_median_ms > 0)) {
+    return {.text = "-", .shade = std::nan(""), .title = baseline + ": not measured"};
   }
-  return timed(best->peer_median_ms / best->median_ms, best->peer_median_ms,
-               cat(peer, ", ", set.problems[problem].text()));
+  return timed(best->baseline_median_ms / best->median_ms, best->baseline_median_ms,
+               cat(baseline, ", ", set.problems[problem].text()));
 }
 
 // Returns the measured algorithms in the order of `algorithms`. Adds the names of algorithms that
@@ -89,18 +89,18 @@ std::vector<std::string> heatmap_columns(const BenchSet& set, const BenchPart& p
 
 Plot draw_heatmap(const BenchSet& set) {
   Plot plot;
-  const std::string peer = set.peer(), library = peer.substr(0, peer.find(' '));
+  const std::string baseline = set.baseline(), library = baseline.substr(0, baseline.find(' '));
   std::vector<std::string> algorithms = set.algorithms();
   const std::size_t measured = algorithms.size();
   for (const BenchedRefusal& refusal : set.refusals) {
     const std::string& name = refusal.algorithm;
-    const bool ours = name != "all" && (peer.empty() || !name.starts_with(library));
+    const bool ours = name != "all" && (baseline.empty() || !name.starts_with(library));
     if (ours && std::ranges::find(algorithms, name) == algorithms.end()) algorithms.push_back(name);
   }
   Figure figure{.title = "Time of each algorithm relative to the fastest", .subtitle = set.text()};
   figure.data = {{"direction", "measured with", "problem"}};
   for (std::size_t i = 0; i < measured; ++i) figure.data[0].push_back(algorithms[i]);
-  if (!peer.empty()) figure.data[0].push_back(peer);
+  if (!baseline.empty()) figure.data[0].push_back(baseline);
   std::size_t choices = 0, right = 0;
   for (const BenchPart& part : set.parts()) {
     HeatPanel panel{.title = part.title};
@@ -110,7 +110,7 @@ Plot draw_heatmap(const BenchSet& set) {
       panel.column_styles.push_back(algorithm_style(name));
     }
     const std::vector<std::string> shown = panel.columns;
-    if (!peer.empty()) panel.columns.push_back(peer + " (baseline)");
+    if (!baseline.empty()) panel.columns.push_back(baseline + " (baseline)");
     for (const std::size_t problem : part.problems) {
       panel.rows.push_back(set.names[problem]);
       panel.cells.emplace_back();
@@ -122,14 +122,15 @@ Plot draw_heatmap(const BenchSet& set) {
           if (row->median_ms <= 1.1 * set.fastest(part, problem)->median_ms) ++right;
         }
       }
-      if (!peer.empty()) panel.cells.back().push_back(peer_cell(set, part, problem, peer));
+      if (!baseline.empty())
+        panel.cells.back().push_back(baseline_cell(set, part, problem, baseline));
       figure.data.push_back({std::string(name_of(part.direction)), set.settings[part.setting].label,
                              set.problems[problem].text()});
       for (std::size_t i = 0; i < measured; ++i) {
         const HeatCell cell = cell_of(set, part, problem, algorithms[i]);
         figure.data.back().push_back(cell.text + (cell.framed ? " *" : ""));
       }
-      if (!peer.empty()) figure.data.back().push_back(panel.cells.back().back().text);
+      if (!baseline.empty()) figure.data.back().push_back(panel.cells.back().back().text);
     }
     for (double ratio = kWhiteFrom; ratio >= 1; ratio /= 2) {
       panel.scale.emplace_back(shade_of(ratio),
@@ -151,9 +152,10 @@ Plot draw_heatmap(const BenchSet& set) {
     figure.notes.push_back(cat("framed: what `auto` chooses; ", right, " of ", choices,
                                " choices are within 10 % of the fastest"));
   }
-  if (!peer.empty()) {
-    figure.notes.push_back(cat(
-        peer, ": its fastest variant, in its own layouts; below 1 it is faster than all of ours"));
+  if (!baseline.empty()) {
+    figure.notes.push_back(
+        cat(baseline,
+            ": its fastest variant, in its own layouts; below 1 it is faster than all of ours"));
   }
   plot.figure = std::move(figure);
   return plot;

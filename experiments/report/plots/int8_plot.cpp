@@ -43,11 +43,11 @@ Plot draw_int8(const BenchSet& set) {
     double BenchedRow::*time;
   };
   std::vector<Kind> kinds = {{"ours", &BenchedRow::median_ms}};
-  const std::string peer = set.peer();
+  const std::string baseline = set.baseline();
   const bool both = std::ranges::any_of(set.rows, [&](const BenchedRow& row) {
-    return row.peer_median_ms > 0 && !is_code(operand_type_of(set.problems[row.problem]));
+    return row.baseline_median_ms > 0 && !is_code(operand_type_of(set.problems[row.problem]));
   });
-  if (both) kinds.push_back({peer + ", own layouts", &BenchedRow::peer_median_ms});
+  if (both) kinds.push_back({baseline + ", own layouts", &BenchedRow::baseline_median_ms});
   Figure figure{.title = "int8 against f32", .subtitle = set.text()};
   figure.data = {{"measured with", "problem", "system", "f32 ms", "bytes ms", "f32 / bytes"}};
   Extent extent;

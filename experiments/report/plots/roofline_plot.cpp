@@ -16,25 +16,25 @@ namespace {
 // The lines are grey, because the marks use the colours; each level has different dashes.
 struct Level {
   const char* name;
-  Ceiling CpuCeilings::*bytes_per_second;
+  Peak CpuPeaks::*bytes_per_second;
   int style;
 };
 constexpr int kPeakStyle = 15;
-constexpr Level kLevels[] = {{"L2", &CpuCeilings::l2_copy, 23},
-                             {"L3", &CpuCeilings::l3_copy, 31},
-                             {"DRAM", &CpuCeilings::dram_copy, 39}};
+constexpr Level kLevels[] = {{"L2", &CpuPeaks::l2_copy, 23},
+                             {"L3", &CpuPeaks::l3_copy, 31},
+                             {"DRAM", &CpuPeaks::dram_copy, 39}};
 
 // Returns the measured peak of a row's products. Returns 0 for integers in files without an int8
 // peak: an estimate made on this machine does not hold for another machine.
 double peak_of(const BenchSetting& setting, bool bytes) {
-  const CpuCeilings& c = *setting.ceilings;
+  const CpuPeaks& c = *setting.peaks;
   return (bytes ? c.int8 : c.flops).with(std::min(setting.threads, c.cores), c.cores);
 }
 
 // Adds the line of the peak, and the line of each level's bandwidth from the left end to the peak.
 void add_roof(LinePanel& panel, const BenchSetting& setting, bool bytes, double from, double to) {
-  if (!setting.ceilings || !(peak_of(setting, bytes) > 0)) return;
-  const CpuCeilings& c = *setting.ceilings;
+  if (!setting.peaks || !(peak_of(setting, bytes) > 0)) return;
+  const CpuPeaks& c = *setting.peaks;
   const int used = std::min(setting.threads, c.cores);
   const double peak = peak_of(setting, bytes) * 1e-9;
   double flat = to;  // the peak's line begins where the first bandwidth reaches it
@@ -81,8 +81,8 @@ Range range_of(const BenchSet& set) {
   }
   for (const BenchPart& part : set.parts()) {
     const BenchSetting& setting = set.settings[part.setting];
-    if (!setting.ceilings || !(peak_of(setting, part.bytes) > 0)) continue;
-    const CpuCeilings& c = *setting.ceilings;
+    if (!setting.peaks || !(peak_of(setting, part.bytes) > 0)) continue;
+    const CpuPeaks& c = *setting.peaks;
     const int used = std::min(setting.threads, c.cores);
     const double peak = peak_of(setting, part.bytes);
     range.gflops.add(peak * 1e-9);
@@ -176,8 +176,8 @@ Plot draw_roofline(const BenchSet& set) {
       "2 N K P Q (C/G) R S"};
   bool any_roof = false;
   for (const BenchSetting& setting : set.settings) {
-    any_roof = any_roof || setting.ceilings.has_value();
-    if (!setting.ceilings) {
+    any_roof = any_roof || setting.peaks.has_value();
+    if (!setting.peaks) {
       plot.remarks.push_back(
           cat("no measured peaks for ", setting.label, ", because the file's machine has none"));
     }

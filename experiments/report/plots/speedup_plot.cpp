@@ -34,9 +34,9 @@ const BenchedRow* auto_row(const BenchSet& set, const BenchPart& part, std::size
 
 Plot draw_speedup(const BenchSet& set) {
   Plot plot;
-  const std::string peer = set.peer();
-  if (peer.empty()) {
-    plot.why_not = "no row has the time of a baseline; measure with --peer";
+  const std::string baseline = set.baseline();
+  if (baseline.empty()) {
+    plot.why_not = "no row has the time of a baseline; measure with --baseline";
     return plot;
   }
   struct Kind {
@@ -44,25 +44,27 @@ Plot draw_speedup(const BenchSet& set) {
     bool chosen, plain;
   };
   const Kind kinds[] = {
-      {cat("fastest of ours, ", peer, " with its own layouts"), false, false},
-      {cat("choice of `auto`, ", peer, " with its own layouts"), true, false},
-      {cat("fastest of ours, ", peer, " with row-major tensors, as ours"), false, true}};
-  Figure figure{.title = cat("Speed-up over ", peer), .subtitle = set.text()};
+      {cat("fastest of ours, ", baseline, " with its own layouts"), false, false},
+      {cat("choice of `auto`, ", baseline, " with its own layouts"), true, false},
+      {cat("fastest of ours, ", baseline, " with row-major tensors, as ours"), false, true}};
+  Figure figure{.title = cat("Speed-up over ", baseline), .subtitle = set.text()};
   figure.data = {{"direction", "measured with", "problem", "algorithm",
-                  cat("ratio to ", peer, ", own layouts"), cat("ratio to ", peer, ", row-major"),
-                  "choice of auto"}};
+                  cat("ratio to ", baseline, ", own layouts"),
+                  cat("ratio to ", baseline, ", row-major"), "choice of auto"}};
   Extent extent;
   std::vector<BarPanel> panels;
   for (const BenchPart& part : set.parts()) {
     BarPanel panel{
         .title = part.title,
-        .x = {.label = cat(peer, "'s time / ours; above 1 ours is faster"), .log = true}};
+        .x = {.label = cat(baseline, "'s time / ours; above 1 ours is faster"), .log = true}};
     std::vector<std::size_t> problems;
     for (const std::size_t problem : part.problems) {
       const BenchedRow* best = set.fastest(part, problem);
-      if (best == nullptr || !(best->peer_median_ms > 0 || best->peer_plain_median_ms > 0)) {
+      if (best == nullptr ||
+          !(best->baseline_median_ms > 0 || best->baseline_plain_median_ms > 0)) {
         plot.remarks.push_back(cat(set.problems[problem].text(), " ", part.title,
-                                   " is left out, because its fastest row has no time of ", peer));
+                                   " is left out, because its fastest row has no time of ",
+                                   baseline));
         continue;
       }
       problems.push_back(problem);
@@ -75,8 +77,8 @@ Plot draw_speedup(const BenchSet& set) {
         const BenchedRow* row =
             kind.chosen ? auto_row(set, part, problem) : set.fastest(part, problem);
         const double theirs = row == nullptr ? std::nan("")
-                              : kind.plain   ? row->peer_plain_median_ms
-                                             : row->peer_median_ms;
+                              : kind.plain   ? row->baseline_plain_median_ms
+                                             : row->baseline_median_ms;
         s.values.push_back(row == nullptr ? theirs : theirs / row->median_ms);
         s.notes.push_back(row == nullptr || kind.plain ? "" : row->algorithm);
         s.note_styles.push_back(s.notes.back().empty() ? -1 : algorithm_style(row->algorithm));
@@ -95,15 +97,16 @@ Plot draw_speedup(const BenchSet& set) {
         }
         figure.data.push_back({std::string(name_of(part.direction)),
                                set.settings[part.setting].label, set.problems[problem].text(),
-                               row.algorithm, number_text(row.peer_median_ms / row.median_ms, 4),
-                               number_text(row.peer_plain_median_ms / row.median_ms, 4),
+                               row.algorithm,
+                               number_text(row.baseline_median_ms / row.median_ms, 4),
+                               number_text(row.baseline_plain_median_ms / row.median_ms, 4),
                                row.auto_choice ? "yes" : ""});
       }
     }
     panels.push_back(std::move(panel));
   }
   if (panels.empty()) {
-    plot.why_not = cat("no problem's fastest row has a time of ", peer);
+    plot.why_not = cat("no problem's fastest row has a time of ", baseline);
     plot.remarks.clear();
     return plot;
   }

@@ -12,7 +12,7 @@
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
 #include "framework/io/json_text.h"
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/dispatch/measure.h"
 
 namespace convscope {
@@ -26,16 +26,16 @@ constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 
 struct Field {
   const char* name;
-  double MachineCeilings::*member;
+  double MachinePeaks::*member;
   bool later = false;  // missing in files of earlier versions
 };
 constexpr Field kFields[] = {
-    {"flops_per_second", &MachineCeilings::flops_per_second},
-    {"bytes_per_second", &MachineCeilings::bytes_per_second},
-    {"tf32_flops_per_second", &MachineCeilings::tf32_flops_per_second},
-    {"half_flops_per_second", &MachineCeilings::half_flops_per_second},
-    {"launch_seconds", &MachineCeilings::launch_seconds},
-    {"int8_flops_per_second", &MachineCeilings::int8_flops_per_second, true},
+    {"flops_per_second", &MachinePeaks::flops_per_second},
+    {"bytes_per_second", &MachinePeaks::bytes_per_second},
+    {"tf32_flops_per_second", &MachinePeaks::tf32_flops_per_second},
+    {"half_flops_per_second", &MachinePeaks::half_flops_per_second},
+    {"launch_seconds", &MachinePeaks::launch_seconds},
+    {"int8_flops_per_second", &MachinePeaks::int8_flops_per_second, true},
 };
 
 }  // namespace
@@ -50,15 +50,15 @@ void KeptChoices::take_over(const std::string& run) {
                     "'");
     const auto measured = content.at("measured").get<std::map<std::string, std::string>>();
     const Device device = Device::parse(content.at("device").get<std::string>());
-    MachineCeilings ceilings;
+    MachinePeaks peaks;
     for (const Field& field : kFields) {
-      if (field.later && !content.at("ceilings").contains(field.name)) continue;
-      ceilings.*field.member = content.at("ceilings").at(field.name).get<double>();
-      CONVSCOPE_CHECK(ceilings.*field.member >= 0 && ceilings.*field.member < 1e18, "choices",
+      if (field.later && !content.at("peaks").contains(field.name)) continue;
+      peaks.*field.member = content.at("peaks").at(field.name).get<double>();
+      CONVSCOPE_CHECK(peaks.*field.member >= 0 && peaks.*field.member < 1e18, "choices",
                       "expected a number of at least 0 as ", field.name);
     }
     take_over_answers(measured);
-    set_machine_ceilings(ceilings, device.type);
+    set_machine_peaks(peaks, device.type);
   } catch (const std::exception& failure) {
     fail(ErrorKind::kIo, "resume",
          cat("expected the choices of a run in ", path, ", got: ", json_problem(failure.what()),
@@ -67,12 +67,12 @@ void KeptChoices::take_over(const std::string& run) {
 }
 
 void KeptChoices::write(const std::string& run) {
-  const MachineCeilings ceilings = machine_ceilings(device_.type);
+  const MachinePeaks peaks = machine_peaks(device_.type);
   Json numbers = Json::object();
-  for (const Field& field : kFields) numbers[field.name] = ceilings.*field.member;
+  for (const Field& field : kFields) numbers[field.name] = peaks.*field.member;
   const std::string text = json_text(Json{{"format", kFormat},
                                           {"device", device_.str()},
-                                          {"ceilings", numbers},
+                                          {"peaks", numbers},
                                           {"measured", given_answers()}});
   if (text == written_) return;
   write_file(own_path(run, kFile), text);

@@ -60,7 +60,7 @@ MENU = [
             "experiments/bench/README.md",
             "experiments/compare/README.md",
             "experiments/check/README.md",
-            "experiments/peers/README.md",
+            "experiments/baselines/README.md",
             "experiments/trainer/ranks/README.md",
             "quant/README.md",
             "sparsity/README.md",

@@ -6,7 +6,7 @@ import pathlib
 import re
 
 FOLDERS = ["framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments", "tests"]
-NO_PACKAGE = ("tests/", "experiments/peers/", "experiments/notebooks/kernel/")
+NO_PACKAGE = ("tests/", "experiments/baselines/", "experiments/notebooks/kernel/")
 SOURCES = {".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake", ".yaml", ".txt", ".inc"}
 PICTURES = {".svg", ".png"}
 FILE_NAME = re.compile(r"[\w./+-]+\.(?:h|cpp|cu|cuh|py|sh|cmake|yaml|txt|md|ipynb)")

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "experiments/bench/baseline_library.h"
 #include "experiments/bench/bench_report.h"
-#include "experiments/bench/peer_library.h"
 #include "experiments/cli/bench/bench_legend.h"
 #include "framework/tensor.h"
 #include "tests/support/cache_folder.h"
@@ -180,25 +180,25 @@ TEST(BenchConv2d, ABatchOfNoImagesIsSkipped) {
 
 // ---- a baseline made of our own reference -------------------------------------------------------
 
-struct TestPeerCase {
+struct TestBaselineCase {
   Conv2dProblem problem;
   Tensor x, w, y;
   float added;
 };
 
-const ConvscopePeerVariant kTestVariants[] = {{"direct", CONVSCOPE_PEER_OWN_LAYOUT, 4},
-                                              {"broken", CONVSCOPE_PEER_OWN_LAYOUT, 4},
-                                              {"absent", CONVSCOPE_PEER_OWN_LAYOUT, 4},
-                                              {"direct", CONVSCOPE_PEER_PLAIN, 4}};
+const ConvscopeBaselineVariant kTestVariants[] = {{"direct", CONVSCOPE_BASELINE_OWN_LAYOUT, 4},
+                                                  {"broken", CONVSCOPE_BASELINE_OWN_LAYOUT, 4},
+                                                  {"absent", CONVSCOPE_BASELINE_OWN_LAYOUT, 4},
+                                                  {"direct", CONVSCOPE_BASELINE_PLAIN, 4}};
 
-ConvscopePeerCase* create_case(const ConvscopePeerProblem* z, std::int32_t variant,
-                               const ConvscopePeerInputs* inputs, char* reason,
-                               std::size_t reason_bytes) {
+ConvscopeBaselineCase* create_case(const ConvscopeBaselineProblem* z, std::int32_t variant,
+                                   const ConvscopeBaselineInputs* inputs, char* reason,
+                                   std::size_t reason_bytes) {
   if (std::string(kTestVariants[variant].algorithm) == "absent") {
     std::snprintf(reason, reason_bytes, "no such kernel");
     return nullptr;
   }
-  auto* const out = new TestPeerCase{
+  auto* const out = new TestBaselineCase{
       kProblem, {}, {}, Tensor::empty(kProblem.y_shape()), variant == 1 ? 0.01f : 0.0f};
   EXPECT_EQ(z->n * z->k * z->p * z->q, kProblem.y_shape().numel());
   out->x = Tensor::from<float>({static_cast<const float*>(inputs->first),
@@ -207,67 +207,69 @@ ConvscopePeerCase* create_case(const ConvscopePeerProblem* z, std::int32_t varia
   out->w = Tensor::from<float>({static_cast<const float*>(inputs->second),
                                 static_cast<std::size_t>(kProblem.w_shape().numel())},
                                kProblem.w_shape());
-  return reinterpret_cast<ConvscopePeerCase*>(out);
+  return reinterpret_cast<ConvscopeBaselineCase*>(out);
 }
 
-ConvscopePeer test_peer() {
-  ConvscopePeer peer{};
-  peer.abi = CONVSCOPE_PEER_ABI;
-  peer.name = "test";
-  peer.version = "1";
-  peer.device = "cpu";
-  peer.variant_count = 4;
-  peer.variants = kTestVariants;
-  peer.set_threads = [](std::int32_t) {};
-  peer.create = create_case;
-  peer.run = [](ConvscopePeerCase* opaque) -> std::int32_t {
-    const auto& one = *reinterpret_cast<TestPeerCase*>(opaque);
+ConvscopeBaseline test_baseline() {
+  ConvscopeBaseline baseline{};
+  baseline.abi = CONVSCOPE_BASELINE_ABI;
+  baseline.name = "test";
+  baseline.version = "1";
+  baseline.device = "cpu";
+  baseline.variant_count = 4;
+  baseline.variants = kTestVariants;
+  baseline.set_threads = [](std::int32_t) {};
+  baseline.create = create_case;
+  baseline.run = [](ConvscopeBaselineCase* opaque) -> std::int32_t {
+    const auto& one = *reinterpret_cast<TestBaselineCase*>(opaque);
     algorithm("reference")
         .forward(
             {one.problem, one.x.raw_data(), one.w.raw_data(), nullptr, one.y.raw_data(), nullptr});
     one.y.data<float>()[5] += one.added;
     return 0;
   };
-  peer.read = [](ConvscopePeerCase* opaque, void* output) -> std::int32_t {
-    const auto& one = *reinterpret_cast<TestPeerCase*>(opaque);
+  baseline.read = [](ConvscopeBaselineCase* opaque, void* output) -> std::int32_t {
+    const auto& one = *reinterpret_cast<TestBaselineCase*>(opaque);
     std::memcpy(output, one.y.raw_data(), static_cast<std::size_t>(one.y.size_bytes()));
     return 0;
   };
-  peer.implementation = [](ConvscopePeerCase*) { return "loops"; };
-  peer.workspace_bytes = [](ConvscopePeerCase*) { return std::size_t{3}; };
-  peer.destroy = [](ConvscopePeerCase* opaque) { delete reinterpret_cast<TestPeerCase*>(opaque); };
-  return peer;
+  baseline.implementation = [](ConvscopeBaselineCase*) { return "loops"; };
+  baseline.workspace_bytes = [](ConvscopeBaselineCase*) { return std::size_t{3}; };
+  baseline.destroy = [](ConvscopeBaselineCase* opaque) {
+    delete reinterpret_cast<TestBaselineCase*>(opaque);
+  };
+  return baseline;
 }
 
-TEST(BenchConv2d, ThePeersRightVariantsAreTimedAndTheBestCounts) {
-  const ConvscopePeer peer = test_peer();
+TEST(BenchConv2d, TheBaselinesRightVariantsAreTimedAndTheBestCounts) {
+  const ConvscopeBaseline baseline = test_baseline();
   Conv2dBenchOptions options = options_with({&algorithm("im2col_gemm")});
-  options.peer = &peer;
+  options.baseline = &baseline;
   const auto group = measured(options);
-  ASSERT_EQ(group.peer_rows.size(), 3u);
-  EXPECT_EQ(group.peer_rows[0].wrong, "");
-  EXPECT_NE(group.peer_rows[1].wrong, "");
-  EXPECT_EQ(group.peer_rows[1].time.samples, 0);
-  EXPECT_TRUE(group.peer_rows[2].plain);
-  EXPECT_EQ(group.best_peer(false), &group.peer_rows[0]);
-  EXPECT_EQ(group.best_peer(true), &group.peer_rows[2]);
+  ASSERT_EQ(group.baseline_rows.size(), 3u);
+  EXPECT_EQ(group.baseline_rows[0].wrong, "");
+  EXPECT_NE(group.baseline_rows[1].wrong, "");
+  EXPECT_EQ(group.baseline_rows[1].time.samples, 0);
+  EXPECT_TRUE(group.baseline_rows[2].plain);
+  EXPECT_EQ(group.best_baseline(false), &group.baseline_rows[0]);
+  EXPECT_EQ(group.best_baseline(true), &group.baseline_rows[2]);
   EXPECT_TRUE(any_wrong({group}));
   ASSERT_EQ(group.refusals.size(), 1u);
   EXPECT_EQ(group.refusals[0].name, "test 1 absent");
   BenchReportSettings settings;
-  settings.peer_name = "test";
-  settings.peer_version = "1";
+  settings.baseline_name = "test";
+  settings.baseline_version = "1";
   const Json all = Json::parse(bench_json({group}, settings));
   const Json& row = all.at("rows").at(0);
-  EXPECT_EQ(row["peer"], "test");
-  EXPECT_EQ(row["peer_version"], "1");
-  EXPECT_EQ(all.at("peer_rows").at(0).at("peer_version"), "1");
-  EXPECT_EQ(row["peer_median_ms"].get<double>(), group.peer_rows[0].time.median_ms);
-  EXPECT_DOUBLE_EQ(row["ratio_to_peer"].get<double>(),
-                   group.peer_rows[0].time.median_ms / group.rows[0].time.median_ms);
-  EXPECT_EQ(all.at("peer_rows").size(), 3u);
-  EXPECT_TRUE(row["ratio_to_peer_algorithms"].contains("direct"));
-  EXPECT_FALSE(row["ratio_to_peer_algorithms"].contains("broken"));
+  EXPECT_EQ(row["baseline"], "test");
+  EXPECT_EQ(row["baseline_version"], "1");
+  EXPECT_EQ(all.at("baseline_rows").at(0).at("baseline_version"), "1");
+  EXPECT_EQ(row["baseline_median_ms"].get<double>(), group.baseline_rows[0].time.median_ms);
+  EXPECT_DOUBLE_EQ(row["ratio_to_baseline"].get<double>(),
+                   group.baseline_rows[0].time.median_ms / group.rows[0].time.median_ms);
+  EXPECT_EQ(all.at("baseline_rows").size(), 3u);
+  EXPECT_TRUE(row["ratio_to_baseline_algorithms"].contains("direct"));
+  EXPECT_FALSE(row["ratio_to_baseline_algorithms"].contains("broken"));
   const std::string summary = bench_summary({group, group});
   EXPECT_NE(summary.find("\n  forward im2col_gemm         2 "), std::string::npos) << summary;
   EXPECT_EQ(summary.find("broken"), std::string::npos) << summary;
@@ -279,33 +281,33 @@ TEST(BenchConv2d, ThePeersRightVariantsAreTimedAndTheBestCounts) {
   }
 }
 
-TEST(BenchPeer, AnOldVersionIsRemarkedOn) {
-  ConvscopePeer peer = test_peer();
-  peer.name = "onednn";
+TEST(BenchBaseline, AnOldVersionIsRemarkedOn) {
+  ConvscopeBaseline baseline = test_baseline();
+  baseline.name = "onednn";
   for (const char* old : {"2.6.3", "3.1.9", "2.10"}) {
-    peer.version = old;
-    const std::string remark = age_remark(peer);
+    baseline.version = old;
+    const std::string remark = age_remark(baseline);
     EXPECT_EQ(remark.find(cat("the baseline is only onednn ", old, ", older than 3.2: run ")), 0u)
         << remark;
   }
   for (const char* fresh : {"3.2.0", "3.10.1", "4.0.0", "unknown"}) {
-    peer.version = fresh;
-    EXPECT_EQ(age_remark(peer), "") << fresh;
+    baseline.version = fresh;
+    EXPECT_EQ(age_remark(baseline), "") << fresh;
   }
-  peer.name = "test";
-  peer.version = "1.0";
-  EXPECT_EQ(age_remark(peer), "");
+  baseline.name = "test";
+  baseline.version = "1.0";
+  EXPECT_EQ(age_remark(baseline), "");
 }
 
-TEST(BenchPeer, AnUnknownOrAbsentOneIsNotAvailable) {
+TEST(BenchBaseline, AnUnknownOrAbsentOneIsNotAvailable) {
   EXPECT_ERROR(ErrorKind::kUnavailable, "expected a baseline (onednn), got '../evil'",
-               open_peer("../evil"));
+               open_baseline("../evil"));
   const testing::TemporaryFolder folder;
-  setenv("CONVSCOPE_PEER_DIR", folder.path().c_str(), 1);
-  EXPECT_ERROR(ErrorKind::kUnavailable, "apt-get install libdnnl-dev", open_peer("onednn"));
-  std::ofstream(folder / "libconvscope_peer_onednn.so") << "no library";
-  EXPECT_ERROR(ErrorKind::kUnavailable, "cannot be opened", open_peer("onednn"));
-  unsetenv("CONVSCOPE_PEER_DIR");
+  setenv("CONVSCOPE_BASELINE_DIR", folder.path().c_str(), 1);
+  EXPECT_ERROR(ErrorKind::kUnavailable, "apt-get install libdnnl-dev", open_baseline("onednn"));
+  std::ofstream(folder / "libconvscope_baseline_onednn.so") << "no library";
+  EXPECT_ERROR(ErrorKind::kUnavailable, "cannot be opened", open_baseline("onednn"));
+  unsetenv("CONVSCOPE_BASELINE_DIR");
 }
 
 // ---- the program -------------------------------------------------------------------------------
@@ -318,9 +320,9 @@ struct Result {
 Result call(const std::string& arguments) {
   // Measured peaks exist, so that no call measures them.
   const testing::CacheFolder cache;
-  CpuCeilings ceilings;
-  ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e10, 2e10};
-  remember_cpu_ceilings(ceilings);
+  CpuPeaks peaks;
+  peaks.flops = peaks.dram_read = peaks.dram_copy = {1e10, 2e10};
+  remember_cpu_peaks(peaks);
   const testing::TemporaryFolder folder;
   const std::string command =
       " " CONVSCOPE_BINARY_DIR "/bin/convscope bench conv2d --min-time 0.0001 " + arguments + " >" +
@@ -349,10 +351,10 @@ TEST(BenchCommand, WritesATableJsonAndCsv) {
   for (const char* field :
        {"problem", "direction", "algorithm", "device", "threads", "median_ms", "p10_ms", "p90_ms",
         "prepare_ms", "prepared_bytes", "gflops_effective", "gflops_executed", "roofline_percent",
-        "workspace_bytes", "error_ratio", "peer", "peer_median_ms", "ratio_to_peer"}) {
+        "workspace_bytes", "error_ratio", "baseline", "baseline_median_ms", "ratio_to_baseline"}) {
     EXPECT_TRUE(all.at("rows").at(0).contains(field)) << field;
   }
-  EXPECT_EQ(all.at("machine").at("ceilings").at("flops_per_second").at("one_thread"), 1e10);
+  EXPECT_EQ(all.at("machine").at("peaks").at("flops_per_second").at("one_thread"), 1e10);
   EXPECT_GT(all.at("rows").at(0).at("roofline_percent").get<double>(), 0.0);
   EXPECT_EQ(all.at("rows").at(0).at("problem"), Conv2dProblem::parse("h=8,w=8,r=3,s=3").text());
   std::ifstream csv(folder / "b.csv");
@@ -420,7 +422,7 @@ TEST(BenchCommand, MistakesAreOneSentenceAndACode) {
   expect(kOne + "--clock sun", 2, "--clock wall or cpu");
   expect(kOne + "--clock cpu --threads 2", 2, "--threads 1");
   expect(kOne + "--rounds 0", 2, "--rounds from 1");
-  expect(kOne + "--peer cudn", 5, "expected a baseline (onednn), got 'cudn'");
+  expect(kOne + "--baseline cudn", 5, "expected a baseline (onednn), got 'cudn'");
   expect(kOne + "--device gpu", 2, "expected cpu, cuda or cuda:<index>");
   expect(kOne + "--json " + (folder / "no/such/b.json"), 6, "no/such");
   expect("--problem dtype=f64,c=1,h=1,w=1,k=1,r=1,s=1", 2, "expected elements of type f32");

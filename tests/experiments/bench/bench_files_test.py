@@ -168,11 +168,11 @@ class Compared(Case):
         cache = self.path("cache/convscope")
         cache.mkdir(parents=True)
         self.environment["XDG_CACHE_HOME"] = str(cache.parent)
-        text = json.dumps({"format": "convscope ceilings 2", "machines": {}})
-        (cache / "ceilings_cpu.json").write_text(text)
+        text = json.dumps({"format": "convscope peaks 2", "machines": {}})
+        (cache / "peaks_cpu.json").write_text(text)
         done = self.call("bench", "conv2d", "--problem", PROBLEM, *QUICK)
-        self.assertIn("convscope ceilings 2", done.stderr)
-        self.assertEqual((cache / "ceilings_cpu.json").read_text(), text)
+        self.assertIn("convscope peaks 2", done.stderr)
+        self.assertEqual((cache / "peaks_cpu.json").read_text(), text)
 
 
 class Pages(Case):

@@ -15,7 +15,7 @@
 #include "experiments/cli/cli.h"
 #include "tests/support/cache_folder.h"
 #include "tests/support/cases.h"
-#include "tests/support/some_ceilings.h"
+#include "tests/support/some_peaks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/text_of.h"
 
@@ -41,12 +41,12 @@ const Conv2dAlgorithm& int8_direct() {
 }
 
 Conv2dBenchGroup measured(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
-                          const ConvscopePeer* peer = nullptr) {
+                          const ConvscopeBaseline* baseline = nullptr) {
   Conv2dBenchOptions options;
   options.algorithms = {&algorithm};
   options.min_seconds = 1e-5;
   options.least_samples = 1;
-  options.peer = peer;
+  options.baseline = baseline;
   return bench_conv2d(options, problem, Direction::forward, [](const std::string&) {});
 }
 
@@ -178,11 +178,11 @@ TEST(BenchIntegers, ImagesOfAFirstLayerAreRounded) {
 }
 
 TEST(BenchIntegers, TheRoofIsThatOfBytes) {
-  CpuCeilings ceilings = testing::some_ceilings();
-  ceilings.int8 = {400e9, 600e9};
-  EXPECT_DOUBLE_EQ(roofline_seconds(ceilings, 800e9, 1, 1, false, DType::i8), 2);
-  EXPECT_DOUBLE_EQ(roofline_seconds(ceilings, 600e9, 1, 2, false, DType::u8), 1);
-  EXPECT_DOUBLE_EQ(roofline_seconds(ceilings, 100e9, 1, 1, false), 1);
+  CpuPeaks peaks = testing::some_peaks();
+  peaks.int8 = {400e9, 600e9};
+  EXPECT_DOUBLE_EQ(roofline_seconds(peaks, 800e9, 1, 1, false, DType::i8), 2);
+  EXPECT_DOUBLE_EQ(roofline_seconds(peaks, 600e9, 1, 2, false, DType::u8), 1);
+  EXPECT_DOUBLE_EQ(roofline_seconds(peaks, 100e9, 1, 1, false), 1);
   const auto group = measured(int8_direct(), kBytes);
   const Json row = Json::parse(bench_json({group}, {})).at("rows").at(0);
   EXPECT_EQ(row.at("types"), "u8:i8:i32:u8");
@@ -194,7 +194,7 @@ TEST(BenchIntegers, TheRoofIsThatOfBytes) {
 // ---- a baseline that computes what its inputs say -----------------------------------------------
 
 struct CodesCase {
-  ConvscopePeerProblem problem = {};
+  ConvscopeBaselineProblem problem = {};
   std::vector<std::int64_t> x, w;
   std::vector<double> bias, w_scales;
   double x_scale = 0, y_scale = 0;
@@ -202,14 +202,14 @@ struct CodesCase {
   std::vector<std::uint8_t> y;
 };
 
-const ConvscopePeerVariant kCodesVariants[] = {{"direct", CONVSCOPE_PEER_OWN_LAYOUT, 4},
-                                               {"biased", CONVSCOPE_PEER_OWN_LAYOUT, 4}};
+const ConvscopeBaselineVariant kCodesVariants[] = {{"direct", CONVSCOPE_BASELINE_OWN_LAYOUT, 4},
+                                                   {"biased", CONVSCOPE_BASELINE_OWN_LAYOUT, 4}};
 
-ConvscopePeerCase* create_codes(const ConvscopePeerProblem* z, std::int32_t variant,
-                                const ConvscopePeerInputs* inputs, char*, std::size_t) {
-  EXPECT_EQ(z->x_type, CONVSCOPE_PEER_U8);
-  EXPECT_EQ(z->w_type, CONVSCOPE_PEER_S8);
-  EXPECT_EQ(z->y_type, CONVSCOPE_PEER_U8);
+ConvscopeBaselineCase* create_codes(const ConvscopeBaselineProblem* z, std::int32_t variant,
+                                    const ConvscopeBaselineInputs* inputs, char*, std::size_t) {
+  EXPECT_EQ(z->x_type, CONVSCOPE_BASELINE_U8);
+  EXPECT_EQ(z->w_type, CONVSCOPE_BASELINE_S8);
+  EXPECT_EQ(z->y_type, CONVSCOPE_BASELINE_U8);
   EXPECT_EQ(z->relu, 1);
   auto* const out = new CodesCase;
   out->problem = *z;
@@ -223,11 +223,11 @@ ConvscopePeerCase* create_codes(const ConvscopePeerProblem* z, std::int32_t vari
   out->x_scale = static_cast<double>(*inputs->x_scale);
   out->y_scale = static_cast<double>(*inputs->y_scale);
   out->y.resize(static_cast<std::size_t>(z->n * z->k * z->p * z->q));
-  return reinterpret_cast<ConvscopePeerCase*>(out);
+  return reinterpret_cast<ConvscopeBaselineCase*>(out);
 }
 
 std::uint8_t code_of(const CodesCase& one, std::int64_t flat) {
-  const ConvscopePeerProblem& z = one.problem;
+  const ConvscopeBaselineProblem& z = one.problem;
   const std::int64_t q = flat % z.q, p = flat / z.q % z.p, k = flat / z.q / z.p % z.k;
   const std::int64_t n = flat / z.q / z.p / z.k;
   std::int64_t sum = 0;
@@ -248,48 +248,51 @@ std::uint8_t code_of(const CodesCase& one, std::int64_t flat) {
       std::clamp(std::nearbyint(std::max(real, 0.0) / one.y_scale), 0.0, 255.0));
 }
 
-TEST(BenchIntegers, APeerGetsTheSameCodesAndIsChecked) {
-  ConvscopePeer peer{};
-  peer.abi = CONVSCOPE_PEER_ABI;
-  peer.name = "codes";
-  peer.version = "1";
-  peer.device = "cpu";
-  peer.variant_count = 2;
-  peer.variants = kCodesVariants;
-  peer.set_threads = [](std::int32_t) {};
-  peer.create = create_codes;
-  peer.run = [](ConvscopePeerCase* opaque) -> std::int32_t {
+TEST(BenchIntegers, ABaselineGetsTheSameCodesAndIsChecked) {
+  ConvscopeBaseline baseline{};
+  baseline.abi = CONVSCOPE_BASELINE_ABI;
+  baseline.name = "codes";
+  baseline.version = "1";
+  baseline.device = "cpu";
+  baseline.variant_count = 2;
+  baseline.variants = kCodesVariants;
+  baseline.set_threads = [](std::int32_t) {};
+  baseline.create = create_codes;
+  baseline.run = [](ConvscopeBaselineCase* opaque) -> std::int32_t {
     auto& one = *reinterpret_cast<CodesCase*>(opaque);
     for (std::size_t i = 0; i < one.y.size(); ++i) {
       one.y[i] = code_of(one, static_cast<std::int64_t>(i));
     }
     return 0;
   };
-  peer.read = [](ConvscopePeerCase* opaque, void* output) -> std::int32_t {
+  baseline.read = [](ConvscopeBaselineCase* opaque, void* output) -> std::int32_t {
     const auto& one = *reinterpret_cast<CodesCase*>(opaque);
     std::memcpy(output, one.y.data(), one.y.size());
     return 0;
   };
-  peer.implementation = [](ConvscopePeerCase*) { return "loops"; };
-  peer.workspace_bytes = [](ConvscopePeerCase*) { return std::size_t{0}; };
-  peer.destroy = [](ConvscopePeerCase* opaque) { delete reinterpret_cast<CodesCase*>(opaque); };
-  const auto group = measured(int8_direct(), kBytes, &peer);
-  ASSERT_EQ(group.peer_rows.size(), 2u);
-  EXPECT_EQ(group.peer_rows[0].wrong, "");
-  EXPECT_GT(group.peer_rows[0].time.samples, 0);
-  EXPECT_NE(group.peer_rows[1].wrong, "");
-  EXPECT_EQ(Json::parse(bench_json({group}, {})).at("peer_rows").at(0).at("types"), "u8:i8:i32:u8");
+  baseline.implementation = [](ConvscopeBaselineCase*) { return "loops"; };
+  baseline.workspace_bytes = [](ConvscopeBaselineCase*) { return std::size_t{0}; };
+  baseline.destroy = [](ConvscopeBaselineCase* opaque) {
+    delete reinterpret_cast<CodesCase*>(opaque);
+  };
+  const auto group = measured(int8_direct(), kBytes, &baseline);
+  ASSERT_EQ(group.baseline_rows.size(), 2u);
+  EXPECT_EQ(group.baseline_rows[0].wrong, "");
+  EXPECT_GT(group.baseline_rows[0].time.samples, 0);
+  EXPECT_NE(group.baseline_rows[1].wrong, "");
+  EXPECT_EQ(Json::parse(bench_json({group}, {})).at("baseline_rows").at(0).at("types"),
+            "u8:i8:i32:u8");
   // Int8 and f32 have separate means.
   const Conv2dAlgorithm& f32 = conv2d_algorithms(DeviceType::cpu).get("direct");
   const auto floats = measured(f32, Conv2dProblem::parse("n=1,c=4,h=4,w=4,k=4"));
-  auto with_peer = floats;
-  with_peer.peer_rows = group.peer_rows;
-  const std::string summary = bench_summary({group, with_peer});
+  auto with_baseline = floats;
+  with_baseline.baseline_rows = group.baseline_rows;
+  const std::string summary = bench_summary({group, with_baseline});
   EXPECT_NE(summary.find("forward of bytes int8_direct"), std::string::npos) << summary;
   EXPECT_NE(summary.find("forward direct"), std::string::npos) << summary;
   // Gradients of integers are not requested.
   Conv2dBenchOptions options;
-  options.peer = &peer;
+  options.baseline = &baseline;
   const auto gradient =
       bench_conv2d(options, kBytes, Direction::backward_data, [](const std::string&) {});
   ASSERT_EQ(gradient.refusals.size(), 1u);
@@ -305,7 +308,7 @@ struct Result {
 
 Result call(const std::string& arguments) {
   const testing::CacheFolder cache;
-  remember_cpu_ceilings(testing::some_ceilings());
+  remember_cpu_peaks(testing::some_peaks());
   const testing::TemporaryFolder folder;
   const std::string command =
       " " CONVSCOPE_BINARY_DIR "/bin/convscope bench conv2d --min-time 0.0001 --rounds 1 " +

@@ -148,7 +148,7 @@ TEST(BenchTiming, ASampleIsTheTimeOfOneRun) {
 
 // The printed table has two derived columns: the ratio to the baseline's time, and the workspace in
 // MiB.
-TEST(BenchTable, HoldsTheRatioToThePeerAndMebibytes) {
+TEST(BenchTable, HoldsTheRatioToTheBaselineAndMebibytes) {
   Conv2dBenchGroup group;
   group.problem = Conv2dProblem::parse("n=1,c=1,h=8,w=8,k=1,r=3,s=3");
   BenchRow row;
@@ -156,10 +156,10 @@ TEST(BenchTable, HoldsTheRatioToThePeerAndMebibytes) {
   row.time = {.samples = 9, .median_ms = 2, .p10_ms = 1.5, .p90_ms = 2.5, .min_ms = 1};
   row.workspace_bytes = 3 << 20;
   group.rows = {row};
-  PeerBenchRow peer;
-  peer.algorithm = "theirs";
-  peer.time = {.samples = 9, .median_ms = 5, .p10_ms = 4.5, .p90_ms = 6, .min_ms = 4};
-  group.peer_rows = {peer};
+  BaselineBenchRow baseline;
+  baseline.algorithm = "theirs";
+  baseline.time = {.samples = 9, .median_ms = 5, .p10_ms = 4.5, .p90_ms = 6, .min_ms = 4};
+  group.baseline_rows = {baseline};
   const std::string text = bench_table(group);
   for (const char* part : {"2.50x", "4.00x", "3.00"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
@@ -168,7 +168,7 @@ TEST(BenchTable, HoldsTheRatioToThePeerAndMebibytes) {
 }
 
 TEST(BenchRoofline, IsTheSlowerOfArithmeticAndMemory) {
-  CpuCeilings machine;
+  CpuPeaks machine;
   machine.cores = 4;
   machine.flops = {100e9, 360e9};
   machine.dram_copy = {10e9, 20e9};

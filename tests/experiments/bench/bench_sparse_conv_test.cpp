@@ -267,10 +267,10 @@ TEST(BenchSparse, ProductsThatAreExecutedStandBesideThoseThatCount) {
 class BenchSparseCommand : public ::testing::Test {
  protected:
   void SetUp() override {
-    CpuCeilings ceilings;
+    CpuPeaks peaks;
     // Sets measured peaks that no machine reaches, so that no measured time counts as impossible.
-    ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e13, 2e13};
-    remember_cpu_ceilings(ceilings);  // so that nothing is measured
+    peaks.flops = peaks.dram_read = peaks.dram_copy = {1e13, 2e13};
+    remember_cpu_peaks(peaks);  // so that nothing is measured
   }
   // Returns the exit code of `convscope --threads 1 bench sparse_conv <words>`.
   int call(const std::string& words) {

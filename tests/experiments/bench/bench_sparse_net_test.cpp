@@ -104,11 +104,11 @@ class BenchSparseNetCommand : public ::testing::Test {
     errors_ = ::testing::internal::GetCapturedStderr();
     return code;
   }
-  void write_peer(const std::string& more = "", const std::string& rows = kRows) {
-    std::ofstream(at("peer.json"))
-        << "{\"format\": \"convscope peer sparse_net 1\", \"peer\": \"spconv 2\", \"device\": "
-           "\"cpu\", \"voxels\": 300, \"channels\": [4, 6, 6]"
-        << more << ", \"rows\": [" << rows << "]}";
+  void write_baseline(const std::string& more = "", const std::string& rows = kRows) {
+    std::ofstream(at("baseline.json")) << "{\"format\": \"convscope baseline sparse_net 1\", "
+                                          "\"baseline\": \"spconv 2\", \"device\": "
+                                          "\"cpu\", \"voxels\": 300, \"channels\": [4, 6, 6]"
+                                       << more << ", \"rows\": [" << rows << "]}";
   }
   std::string at(const char* name) const { return folder_ / name; }
 
@@ -150,23 +150,23 @@ TEST_F(BenchSparseNetCommand, PrintsATableAndSaysWhatItLeavesOut) {
 }
 
 TEST_F(BenchSparseNetCommand, HasTheTimesOfAnotherLibraryBesideItsOwn) {
-  write_peer();
-  ASSERT_EQ(
-      call(kNet + "--algorithm native,auto --peer " + at("peer.json") + " --json " + at("n.json")),
-      0)
+  write_baseline();
+  ASSERT_EQ(call(kNet + "--algorithm native,auto --baseline " + at("baseline.json") + " --json " +
+                 at("n.json")),
+            0)
       << errors_;
   EXPECT_TRUE(out_.ends_with(sparse_net_legend(true))) << out_;
   EXPECT_NE(out_.find("spconv 2"), std::string::npos) << out_;
   const Json all = Json::parse(std::ifstream(at("n.json")));
   const Json& rows = all.at("rows");
   ASSERT_EQ(rows.size(), 5u);
-  EXPECT_EQ(rows.at(1).at("peer_algorithm"), "native");
-  EXPECT_EQ(rows.at(1).at("peer_ms"), 1000);
-  EXPECT_EQ(rows.at(2).at("peer_ms"), 4000);
+  EXPECT_EQ(rows.at(1).at("baseline_algorithm"), "native");
+  EXPECT_EQ(rows.at(1).at("baseline_ms"), 1000);
+  EXPECT_EQ(rows.at(2).at("baseline_ms"), 4000);
   EXPECT_EQ(rows.at(3).at("algorithm"), "auto");  // with its fastest
-  EXPECT_EQ(rows.at(3).at("peer_algorithm"), "split_mask");
-  EXPECT_EQ(rows.at(4).at("peer_ms"), 800);
-  EXPECT_EQ(all.at("peer").at("name"), "spconv 2");
+  EXPECT_EQ(rows.at(3).at("baseline_algorithm"), "split_mask");
+  EXPECT_EQ(rows.at(4).at("baseline_ms"), 800);
+  EXPECT_EQ(all.at("baseline").at("name"), "spconv 2");
 }
 
 TEST_F(BenchSparseNetCommand, MistakesAreOneSentenceAndACode) {
@@ -186,19 +186,19 @@ TEST_F(BenchSparseNetCommand, MistakesAreOneSentenceAndACode) {
   expect(kNet + "--algorithm halo", 5, "but each was left out");
   expect("--weights often", 2, "expected --weights once");
   expect("--csv x.csv", 2, "has no CSV form");
-  expect(kNet + "--peer " + at("none.json"), 6, "none.json");
-  std::ofstream(at("peer.json")) << "[]";
-  expect(kNet + "--peer " + at("peer.json"), 4, "not a JSON object");
-  std::ofstream(at("peer.json")) << "{\"format\": \"convscope bench conv2d 1\"}";
-  expect(kNet + "--peer " + at("peer.json"), 4, "of the format 'convscope bench conv2d 1'");
-  write_peer("", "");
-  expect(kNet + "--peer " + at("peer.json"), 4, "without rows");
-  write_peer("", "{\"precision\": \"f32\", \"algorithm\": \"native\", \"forward_ms\": -1}");
-  expect(kNet + "--peer " + at("peer.json"), 4, "with a row without");
-  write_peer();
-  expect("--voxels 301 --channels 4,6,6 --peer " + at("peer.json"), 4,
+  expect(kNet + "--baseline " + at("none.json"), 6, "none.json");
+  std::ofstream(at("baseline.json")) << "[]";
+  expect(kNet + "--baseline " + at("baseline.json"), 4, "not a JSON object");
+  std::ofstream(at("baseline.json")) << "{\"format\": \"convscope bench conv2d 1\"}";
+  expect(kNet + "--baseline " + at("baseline.json"), 4, "of the format 'convscope bench conv2d 1'");
+  write_baseline("", "");
+  expect(kNet + "--baseline " + at("baseline.json"), 4, "without rows");
+  write_baseline("", "{\"precision\": \"f32\", \"algorithm\": \"native\", \"forward_ms\": -1}");
+  expect(kNet + "--baseline " + at("baseline.json"), 4, "with a row without");
+  write_baseline();
+  expect("--voxels 301 --channels 4,6,6 --baseline " + at("baseline.json"), 4,
          "with voxels 300 where this network has 301");
-  expect("--voxels 300 --channels 4,6 --peer " + at("peer.json"), 4,
+  expect("--voxels 300 --channels 4,6 --baseline " + at("baseline.json"), 4,
          "with channels [4,6,6] where this network has [4,6]");
 }
 

@@ -89,8 +89,8 @@ TEST(MovingInputs, KeepTheirNumbersAndShowWhatIsNotWritten) {
   EXPECT_EQ(both.not_written(), "");
 }
 
-CpuCeilings machine() {
-  CpuCeilings out;
+CpuPeaks machine() {
+  CpuPeaks out;
   out.cores = 2;
   out.flops = {.one_thread = 1e11, .all_threads = 2e11};
   out.l2_read = {.one_thread = 1e11, .all_threads = 2e11};
@@ -99,7 +99,7 @@ CpuCeilings machine() {
 }
 
 TEST(ImpossibleTime, IsBelowTheArithmeticOrTheBytes) {
-  const CpuCeilings here = machine();
+  const CpuPeaks here = machine();
   // At the measured peak of 100 GFLOP/s, 100 MFLOP take 1 ms. The check accepts slightly shorter
   // times, because a busy machine may measure too low a peak.
   EXPECT_EQ(impossible_time(here, 1e-3, 1e8, 0, 1), "");

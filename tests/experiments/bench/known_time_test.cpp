@@ -30,11 +30,11 @@ class Sleeper final : public BenchContender {
 
 TEST(BenchRows, AreThoseOfTheTimeThatWasTaken) {
   // With peaks of 1 GFLOP/s and 1 GB/s, the arithmetic takes 2 ms and the memory traffic 1 ms.
-  CpuCeilings machine;
+  CpuPeaks machine;
   machine.flops = {.one_thread = 1e9, .all_threads = 1e9};
   machine.dram_copy = machine.dram_read = {.one_thread = 1e9, .all_threads = 1e9};
   BenchSettings settings{.min_seconds = 0.02};
-  settings.ceilings = machine;
+  settings.peaks = machine;
   BenchRows rows(settings, kNominalFlops, kBytes);
   rows.add(std::make_unique<Sleeper>(), {.flops = kExecutedFlops, .bytes = kBytes}, true,
            [](BenchContender& one) {

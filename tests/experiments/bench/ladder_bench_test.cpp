@@ -26,10 +26,10 @@ const Conv2dProblem kProblem{.n = 1, .c = 4, .h = 8, .w = 8, .k = 4, .r = 3, .s 
 
 LadderOptions quick() {
   LadderOptions out{.min_seconds = 1e-4, .least_samples = 2};
-  CpuCeilings& ceilings = out.ceilings.emplace();
-  ceilings.cores = 4;
-  ceilings.flops = {.one_thread = 1e11, .all_threads = 4e11};
-  ceilings.int8 = {.one_thread = 4e11, .all_threads = 16e11};
+  CpuPeaks& peaks = out.peaks.emplace();
+  peaks.cores = 4;
+  peaks.flops = {.one_thread = 1e11, .all_threads = 4e11};
+  peaks.int8 = {.one_thread = 4e11, .all_threads = 16e11};
   return out;
 }
 LadderResult climbed(const Conv2dLadder& ladder, const Conv2dProblem& problem = kProblem,
@@ -189,10 +189,10 @@ struct Result {
 
 Result call(const std::string& arguments) {
   const testing::CacheFolder cache;  // measured peaks exist, so none are measured
-  CpuCeilings ceilings;
+  CpuPeaks peaks;
   // Sets measured peaks that no machine reaches, so that no measured time counts as impossible.
-  ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e14, 2e14};
-  remember_cpu_ceilings(ceilings);
+  peaks.flops = peaks.dram_read = peaks.dram_copy = {1e14, 2e14};
+  remember_cpu_peaks(peaks);
   const testing::TemporaryFolder folder;
   const std::string command = " " CONVSCOPE_BINARY_DIR "/bin/convscope " + arguments + " >" +
                               (folder / "out") + " 2>" + (folder / "err") + " </dev/null";

@@ -20,7 +20,7 @@
 
 #include "tests/support/cache_folder.h"
 #include "tests/support/call_program.h"
-#include "tests/support/some_ceilings.h"
+#include "tests/support/some_peaks.h"
 
 namespace convscope {
 namespace {
@@ -34,7 +34,7 @@ class MeasureOnceTest : public ::testing::Test {
                 [this] {
                   ++measured_;
                   busy_ = busy_later_;
-                  return testing::some_ceilings();
+                  return testing::some_peaks();
                 },
             .cores_of_others = [this] { return std::optional(busy_); },
             .say = [this](const std::string& line) { said_.push_back(line); }};
@@ -53,16 +53,16 @@ TEST_F(MeasureOnceTest, MeasuresOnceSaysSoAndRemembers) {
   EXPECT_FALSE(measure_once(how()));
   EXPECT_EQ(measured_, 1);
   ASSERT_EQ(said_.size(), 1u);
-  EXPECT_NE(said_[0].find(cpu_ceilings_path()), std::string::npos) << said_[0];
-  ASSERT_TRUE(remembered_cpu_ceilings());
-  EXPECT_EQ(remembered_cpu_ceilings()->flops.one_thread, 100e9);
+  EXPECT_NE(said_[0].find(cpu_peaks_path()), std::string::npos) << said_[0];
+  ASSERT_TRUE(remembered_cpu_peaks());
+  EXPECT_EQ(remembered_cpu_peaks()->flops.one_thread, 100e9);
 }
 
 TEST_F(MeasureOnceTest, CanBeSwitchedOff) {
   variable_.assign("off");
   EXPECT_FALSE(measure_once(how()));
   EXPECT_EQ(measured_, 0);
-  EXPECT_FALSE(std::filesystem::exists(cpu_ceilings_path()));
+  EXPECT_FALSE(std::filesystem::exists(cpu_peaks_path()));
 }
 
 TEST_F(MeasureOnceTest, WhatABusyMachineGivesIsNotKept) {
@@ -73,24 +73,24 @@ TEST_F(MeasureOnceTest, WhatABusyMachineGivesIsNotKept) {
   busy_later_ = 1.5;  // the others begin while it measures
   EXPECT_FALSE(measure_once(how()));
   EXPECT_EQ(measured_, 1);
-  EXPECT_FALSE(remembered_cpu_ceilings());
+  EXPECT_FALSE(remembered_cpu_peaks());
   busy_ = busy_later_ = 0;
   EXPECT_TRUE(measure_once(how()));
-  EXPECT_TRUE(remembered_cpu_ceilings());
+  EXPECT_TRUE(remembered_cpu_peaks());
 }
 
 TEST_F(MeasureOnceTest, AnInterruptedMeasurementLeavesNothing) {
   MeasureOnce broken = how();
-  broken.measure = []() -> CpuCeilings { throw std::runtime_error("stopped"); };
+  broken.measure = []() -> CpuPeaks { throw std::runtime_error("stopped"); };
   EXPECT_THROW(measure_once(broken), std::runtime_error);
-  EXPECT_FALSE(std::filesystem::exists(cpu_ceilings_path()));
+  EXPECT_FALSE(std::filesystem::exists(cpu_peaks_path()));
   EXPECT_TRUE(measure_once(how()));
 }
 
 // Another process measures and holds the lock. The tested process waits, then uses the stored
 // result.
 TEST_F(MeasureOnceTest, OneOfTwoMeasures) {
-  const std::string path = cpu_ceilings_path();
+  const std::string path = cpu_peaks_path();
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   const int other = open((path + ".measuring").c_str(), O_RDWR | O_CREAT, 0644);
   ASSERT_GE(other, 0);
@@ -103,7 +103,7 @@ TEST_F(MeasureOnceTest, OneOfTwoMeasures) {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(over);
-  remember_cpu_ceilings(testing::some_ceilings());
+  remember_cpu_peaks(testing::some_peaks());
   close(other);
   waiting.join();
   EXPECT_FALSE(did);
@@ -122,7 +122,7 @@ TEST(MeasureThisMachineOnce, ComesBehindTheChecks) {
         words, folder.path(), "CONVSCOPE_MEASURE= CONVSCOPE_CACHE_DIR=" + folder.path());
     EXPECT_EQ(answer.err.find("measuring"), std::string::npos) << words << "\n" << answer.err;
     // On a busy machine a process that measures prints nothing, but creates this lock file.
-    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/ceilings_cpu.json.measuring")) << words;
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/peaks_cpu.json.measuring")) << words;
     EXPECT_EQ(answer.code == 0, std::string(words).ends_with("--dry-run")) << words;
   }
 }

@@ -30,7 +30,7 @@ class CompareBenches : public ::testing::Test {
  protected:
   std::string write(const std::string& name, const json& rows, const json& more = json::object()) {
     json file = {{"format", "convscope bench conv2d 1"},
-                 {"machine", {{"cpu", "one cpu"}, {"threads", 2}, {"ceilings", {{"cores", 2}}}}},
+                 {"machine", {{"cpu", "one cpu"}, {"threads", 2}, {"peaks", {{"cores", 2}}}}},
                  {"settings", {{"cache", "warm"}, {"threads", 2}}},
                  {"rows", rows}};
     file.merge_patch(more);

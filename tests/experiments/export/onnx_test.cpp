@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // onnx_test.cpp: reads exported ONNX files back and checks their operators, attributes and
 // constants. A network without an ONNX equivalent must be refused.
-// experiments/peers/onnx_vs_convscope.py compares results.
+// experiments/baselines/onnx_vs_convscope.py compares results.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -47,7 +47,7 @@ SHORTER = [  # (pattern, addition to the example)
 ]
 PARSED = (r"notebook( 04.*)?$|data (fetch|check)|.*mine/build/mine\.so|launch .*--hosts|check --plugin submissions|"
           r".*--against /usr/bin/convscope")
-MAY_LACK = r"device[= ]cuda|--peer|launch "
+MAY_LACK = r"device[= ]cuda|--baseline|launch "
 ORDER = ["run", "sweep", "launch", "export"]  # first: other examples read the files that these write
 
 

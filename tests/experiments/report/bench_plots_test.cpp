@@ -26,7 +26,7 @@ std::string row(const std::string& algorithm, double ms, int threads, const std:
 
 std::string file(const std::string& rows, int threads = 1, const std::string& weights = "") {
   return cat(
-      "{\"machine\":{\"cpu\":\"a <cpu>\",\"isa\":\"avx2\",\"ceilings\":{\"cores\":2,"
+      "{\"machine\":{\"cpu\":\"a <cpu>\",\"isa\":\"avx2\",\"peaks\":{\"cores\":2,"
       "\"flops_per_second\":{\"one_thread\":1e11,\"all_threads\":2e11},"
       "\"dram_copy_bytes_per_second\":{\"one_thread\":1e10,\"all_threads\":1.5e10}}},"
       "\"settings\":{\"device\":\"cpu\",\"cache\":\"warm\",\"threads\":",
@@ -37,8 +37,8 @@ std::string file(const std::string& rows, int threads = 1, const std::string& we
 }
 
 const std::string kTwo =
-    row("direct", 2, 1, ",\"auto_choice\":true,\"peer\":\"onednn\",\"peer_median_ms\":4") + "," +
-    row("fft", 8, 1, ",\"peer\":\"onednn\",\"peer_median_ms\":4");
+    row("direct", 2, 1, ",\"auto_choice\":true,\"baseline\":\"onednn\",\"baseline_median_ms\":4") +
+    "," + row("fft", 8, 1, ",\"baseline\":\"onednn\",\"baseline_median_ms\":4");
 
 BenchSet read_text(const TemporaryFolder& root, const std::string& text) {
   write_text(root.path() + "/b.json", text);
@@ -73,7 +73,7 @@ TEST(BenchPlots, the_heat_map_holds_ratios_refusals_and_the_choice_of_auto) {
             std::string::npos);
 }
 
-TEST(BenchPlots, the_roofline_has_the_ceilings_of_the_threads_that_were_used) {
+TEST(BenchPlots, the_roofline_has_the_peaks_of_the_threads_that_were_used) {
   const TemporaryFolder root;
   const BenchSet set = read_text(root, file(row("direct", 2, 2), 2));
   const DrawnPlots drawn = draw_plots(set, {"roofline"});
@@ -91,7 +91,7 @@ TEST(BenchPlots, the_roofline_has_the_ceilings_of_the_threads_that_were_used) {
   EXPECT_NEAR(effective.series[0].y.at(0), 2.0 * 8 * 16 * 28 * 28 * 16 * 9 / 2e6, 1e-9);
 }
 
-TEST(BenchPlots, the_speed_up_is_the_peers_time_over_ours) {
+TEST(BenchPlots, the_speed_up_is_the_baselines_time_over_ours) {
   const TemporaryFolder root;
   const DrawnPlots drawn = draw_plots(read_text(root, file(kTwo)), {"speedup"});
   ASSERT_EQ(drawn.plots.size(), 1u);
@@ -102,7 +102,7 @@ TEST(BenchPlots, the_speed_up_is_the_peers_time_over_ours) {
   EXPECT_EQ(panel.series[0].notes.at(0), "direct");
   const DrawnPlots none = draw_plots(read_text(root, file(row("direct", 2, 1))), {"speedup"});
   EXPECT_TRUE(none.plots.empty());
-  EXPECT_NE(none.left_out.at(0).find("measure with --peer"), std::string::npos);
+  EXPECT_NE(none.left_out.at(0).find("measure with --baseline"), std::string::npos);
 }
 
 TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
@@ -150,11 +150,11 @@ const std::string kBytesProblem =
 // panel.
 TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   const TemporaryFolder root;
-  const std::string peer = ",\"peer\":\"onednn\",\"peer_median_ms\":";
+  const std::string baseline = ",\"baseline\":\"onednn\",\"baseline_median_ms\":";
   const std::string rows =
-      row("direct", 4, 1, peer + "6") + "," + row("fft", 8, 1, peer + "6") + "," +
-      row("direct", 3, 1, peer + "6", std::string(kProblem) + ",layout=nchw16c") + "," +
-      row("int8_direct", 1, 1, peer + "1.5", kBytesProblem);
+      row("direct", 4, 1, baseline + "6") + "," + row("fft", 8, 1, baseline + "6") + "," +
+      row("direct", 3, 1, baseline + "6", std::string(kProblem) + ",layout=nchw16c") + "," +
+      row("int8_direct", 1, 1, baseline + "1.5", kBytesProblem);
   const BenchSet set = read_text(root, file(rows));
   ASSERT_EQ(set.problems.size(), 3u);
   EXPECT_NE(set.names.at(2).find("u8:i8:i32:u8"), std::string::npos) << set.names.at(2);
@@ -261,7 +261,7 @@ TEST(BenchPlots, RowsOfWeightsUsedOnceAndOftenAreNotMixed) {
   EXPECT_EQ(often.settings[0].label, "2 threads");
 }
 
-TEST(BenchPlots, NoNameOfACeilingLiesOnAPoint) {
+TEST(BenchPlots, NoNameOfAPeakLiesOnAPoint) {
   const TemporaryFolder root;
   // The points are on both sides of the two roofs, where the names of the roofs are usually drawn.
   std::string rows;
@@ -297,20 +297,22 @@ TEST(BenchPlots, NoNameOfACeilingLiesOnAPoint) {
 
 // A file may lack the baseline's version, because earlier programs did not store it. If files have
 // different versions, one title names all of them.
-TEST(BenchPlots, ThePeerIsNamedWithEveryVersionThatRan) {
+TEST(BenchPlots, TheBaselineIsNamedWithEveryVersionThatRan) {
   const TemporaryFolder root;
   const auto with = [](const std::string& version) {
-    return ",\"peer\":\"onednn\"" + version + ",\"peer_median_ms\":4";
+    return ",\"baseline\":\"onednn\"" + version + ",\"baseline_median_ms\":4";
   };
-  const std::string old = ",\"peer_version\":\"2.6.3\"", fresh = ",\"peer_version\":\"3.2.0\"";
-  EXPECT_EQ(read_text(root, file(row("direct", 2, 1, with("")))).peer(), "onednn");
-  EXPECT_EQ(read_text(root, file(row("direct", 2, 1, with(fresh)) + "," + row("fft", 2, 1))).peer(),
-            "onednn 3.2.0");
+  const std::string old = ",\"baseline_version\":\"2.6.3\"",
+                    fresh = ",\"baseline_version\":\"3.2.0\"";
+  EXPECT_EQ(read_text(root, file(row("direct", 2, 1, with("")))).baseline(), "onednn");
+  EXPECT_EQ(
+      read_text(root, file(row("direct", 2, 1, with(fresh)) + "," + row("fft", 2, 1))).baseline(),
+      "onednn 3.2.0");
   const std::string refused = "\"algorithm\":\"depthwise\"";
   std::string both = file(row("direct", 2, 1, with(fresh)) + "," + row("fft", 3, 1, with(old)));
   both.replace(both.find(refused), refused.size(), "\"algorithm\":\"onednn 2.6.3 winograd\"");
   const BenchSet set = read_text(root, both);
-  EXPECT_EQ(set.peer(), "onednn 2.6.3, onednn 3.2.0");
+  EXPECT_EQ(set.baseline(), "onednn 2.6.3, onednn 3.2.0");
   const DrawnPlots drawn = draw_plots(set, {"heatmap"});
   EXPECT_EQ(std::get<HeatPanel>(figure_of(drawn).panels.at(0)).columns,
             (std::vector<std::string>{"direct", "fft", "onednn 2.6.3, onednn 3.2.0 (baseline)"}));
@@ -318,7 +320,7 @@ TEST(BenchPlots, ThePeerIsNamedWithEveryVersionThatRan) {
 
 TEST(BenchPlots, AnAlgorithmLooksTheSameInEveryKindAndWhateverStandsBesideIt) {
   const TemporaryFolder root;
-  const std::string with_peer = ",\"peer\":\"onednn\",\"peer_median_ms\":4";
+  const std::string with_baseline = ",\"baseline\":\"onednn\",\"baseline_median_ms\":4";
   const auto marks_of = [&](const std::string& rows) {
     std::map<std::string, bool> out;
     const int style = algorithm_style("fft");
@@ -330,10 +332,10 @@ TEST(BenchPlots, AnAlgorithmLooksTheSameInEveryKindAndWhateverStandsBesideIt) {
     return out;
   };
   for (const std::string& rows :
-       {row("fft", 2, 1, with_peer),
-        row("direct", 3, 1, with_peer) + "," + row("fft", 2, 1, with_peer),
-        row("im2col_gemm", 9, 1, with_peer) + "," + row("gemm_1x1", 9, 1, with_peer) + "," +
-            row("fft", 2, 1, with_peer)}) {
+       {row("fft", 2, 1, with_baseline),
+        row("direct", 3, 1, with_baseline) + "," + row("fft", 2, 1, with_baseline),
+        row("im2col_gemm", 9, 1, with_baseline) + "," + row("gemm_1x1", 9, 1, with_baseline) + "," +
+            row("fft", 2, 1, with_baseline)}) {
     const auto found = marks_of(rows);
     for (const char* kind : {"heatmap", "roofline", "speedup", "workspace"}) {
       ASSERT_TRUE(found.contains(kind)) << kind;
@@ -346,7 +348,7 @@ TEST(BenchPlots, every_kind_is_well_formed_and_a_second_time_replaces_the_first)
   const TemporaryFolder root;
   write_text(root.path() + "/1.json", file(kTwo));
   write_text(root.path() + "/2.json",
-             file(row("direct", 1, 1, ",\"peer\":\"onednn\",\"peer_median_ms\":3") + "," +
+             file(row("direct", 1, 1, ",\"baseline\":\"onednn\",\"baseline_median_ms\":3") + "," +
                   row("direct", 1, 2)));
   const BenchSet set = read_bench({root.path() + "/1.json", root.path() + "/2.json"});
   EXPECT_EQ(set.rows.size(), 3u);

@@ -42,19 +42,19 @@ std::string bench_file(int threads) {
                     ",\"median_ms\":", ms, ",\"gflops_executed\":", flops / ms * 1e-6,
                     ",\"gflops_effective\":", flops / ms * 1e-6, ",\"workspace_bytes\":",
                     1000 * (a + 1) * (a + 1) * 50, ",\"auto_choice\":", a == 0 ? "true" : "false",
-                    ",\"peer\":\"onednn 3.2.0\",\"peer_median_ms\":5}"));
+                    ",\"baseline\":\"onednn 3.2.0\",\"baseline_median_ms\":5}"));
     }
     for (const char* never : {"depthwise", "int8_block_sparse"}) {
       add(refusals, cat("{", names, never, "\",\"reason\":\"takes other types & groups\"}"));
     }
   }
-  const auto ceiling = [](const char* name, double one) {
+  const auto peak = [](const char* name, double one) {
     return cat("\"", name, "\":{\"one_thread\":", one, ",\"all_threads\":", 2 * one, "}");
   };
-  return cat("{\"machine\":{\"cpu\":\"a cpu\",\"isa\":\"avx2\",\"ceilings\":{\"cores\":2,",
-             ceiling("flops_per_second", 1.2e11), ",", ceiling("l2_copy_bytes_per_second", 9.68e10),
-             ",", ceiling("l3_copy_bytes_per_second", 6.85e10), ",",
-             ceiling("dram_copy_bytes_per_second", 1.9e10),
+  return cat("{\"machine\":{\"cpu\":\"a cpu\",\"isa\":\"avx2\",\"peaks\":{\"cores\":2,",
+             peak("flops_per_second", 1.2e11), ",", peak("l2_copy_bytes_per_second", 9.68e10), ",",
+             peak("l3_copy_bytes_per_second", 6.85e10), ",",
+             peak("dram_copy_bytes_per_second", 1.9e10),
              "}},\"settings\":{\"device\":\"cpu\",\"cache\":\"warm\",\"threads\":", threads,
              "},\"rows\":[", rows, "],\"refusals\":[", refusals, "]}");
 }

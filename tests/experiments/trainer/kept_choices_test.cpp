@@ -10,7 +10,7 @@
 
 #include "experiments/run_folder/run_folder.h"
 #include "framework/io/atomic_file.h"
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/dispatch/measure.h"
 #include "tests/support/cache_folder.h"
 #include "tests/support/call_program.h"
@@ -77,36 +77,36 @@ TEST_F(KeptMeasurements, AreThoseOfTheRunThatGoesOn) {
   EXPECT_EQ(read_run_status(run).state, "DONE");
 }
 
-TEST(KeptChoices, HoldTheCeilingsToo) {
+TEST(KeptChoices, HoldThePeaksToo) {
   const testing::CacheFolder cache;
   const TemporaryFolder root;
-  const MachineCeilings began{.flops_per_second = 3e11, .bytes_per_second = 7e9};
-  set_machine_ceilings(began);
+  const MachinePeaks began{.flops_per_second = 3e11, .bytes_per_second = 7e9};
+  set_machine_peaks(began);
   KeptChoices(Device{}).write(root.path());
-  set_machine_ceilings({.flops_per_second = 1e12, .bytes_per_second = 1e9});
+  set_machine_peaks({.flops_per_second = 1e12, .bytes_per_second = 1e9});
   KeptChoices::take_over(root.path());
-  EXPECT_EQ(machine_ceilings().flops_per_second, 3e11);
-  EXPECT_EQ(machine_ceilings().bytes_per_second, 7e9);
-  set_machine_ceilings({});
+  EXPECT_EQ(machine_peaks().flops_per_second, 3e11);
+  EXPECT_EQ(machine_peaks().bytes_per_second, 7e9);
+  set_machine_peaks({});
 }
 
 // Runs of earlier versions have no int8 peak.
 TEST(KeptChoices, HoldThePeakOfBytesIfTheyKnowIt) {
   const testing::CacheFolder cache;
   const TemporaryFolder root;
-  set_machine_ceilings(
+  set_machine_peaks(
       {.flops_per_second = 3e11, .bytes_per_second = 7e9, .int8_flops_per_second = 9e11});
   KeptChoices(Device{}).write(root.path());
-  set_machine_ceilings({});
+  set_machine_peaks({});
   KeptChoices::take_over(root.path());
-  EXPECT_EQ(machine_ceilings().int8_flops_per_second, 9e11);
+  EXPECT_EQ(machine_peaks().int8_flops_per_second, 9e11);
   Json content = Json::parse(text_of(root / "choices.json"));
-  content["ceilings"].erase("int8_flops_per_second");
+  content["peaks"].erase("int8_flops_per_second");
   write_file(root / "choices.json", content.dump());
   KeptChoices::take_over(root.path());
-  EXPECT_EQ(machine_ceilings().flops_per_second, 3e11);
-  EXPECT_EQ(machine_ceilings().int8_flops_per_second, 0);
-  set_machine_ceilings({});
+  EXPECT_EQ(machine_peaks().flops_per_second, 3e11);
+  EXPECT_EQ(machine_peaks().int8_flops_per_second, 0);
+  set_machine_peaks({});
 }
 
 TEST(KeptChoices, ADamagedFileIsAnErrorThatSaysWhatToDo) {

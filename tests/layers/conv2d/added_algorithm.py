@@ -43,7 +43,7 @@ def copy_of(source, tree):
 def compile_command(tree, added):
     build = tree / "build"
     run(["cmake", "-S", tree, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCONVSCOPE_CUDA=OFF",
-         "-DCONVSCOPE_PEERS=OFF", "-DCONVSCOPE_TESTS=OFF", "-DCONVSCOPE_CCACHE="])
+         "-DCONVSCOPE_BASELINES=OFF", "-DCONVSCOPE_TESTS=OFF", "-DCONVSCOPE_CCACHE="])
     commands = json.loads((build / "compile_commands.json").read_text())
     found = [entry for entry in commands if pathlib.Path(entry["file"]) == added]
     if len(found) != 1:

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "experiments/bench/ceilings/measure_gpu_ceilings.h"
-#include "framework/machine/ceilings.h"
+#include "experiments/bench/peaks/measure_gpu_peaks.h"
 #include "framework/machine/machine.h"
+#include "framework/machine/peaks.h"
 #include "layers/conv2d/execute.h"
 #include "layers/conv2d/select.h"
 #include "layers/dispatch/half_problem.h"
@@ -24,11 +24,11 @@ namespace {
 
 const Device kCuda{.type = DeviceType::cuda};
 const Conv2dProblem kProblem = Conv2dProblem::parse("n=2,c=4,h=9,w=9,k=6,r=3,s=3,pad=1");
-constexpr MachineCeilings kMachine{.flops_per_second = 50e12,
-                                   .bytes_per_second = 4e12,
-                                   .tf32_flops_per_second = 360e12,
-                                   .half_flops_per_second = 740e12,
-                                   .launch_seconds = 2e-6};
+constexpr MachinePeaks kMachine{.flops_per_second = 50e12,
+                                .bytes_per_second = 4e12,
+                                .tf32_flops_per_second = 360e12,
+                                .half_flops_per_second = 740e12,
+                                .launch_seconds = 2e-6};
 
 class SelectionOnCuda : public testing::CudaTest {
  protected:
@@ -37,13 +37,13 @@ class SelectionOnCuda : public testing::CudaTest {
     if (IsSkipped()) return;
     setenv("CONVSCOPE_CACHE_DIR", folder_.path().c_str(), 1);
     forget_measured();
-    forget_cpu_ceilings();
+    forget_cpu_peaks();
   }
   void TearDown() override {
     unsetenv("CONVSCOPE_CACHE_DIR");
-    set_machine_ceilings({}, DeviceType::cuda);
+    set_machine_peaks({}, DeviceType::cuda);
     forget_measured();
-    forget_cpu_ceilings();
+    forget_cpu_peaks();
   }
   testing::TemporaryFolder folder_;
 };
@@ -57,7 +57,7 @@ Conv2dAlgorithm algorithm_with_cost() {
 }
 
 TEST_F(SelectionOnCuda, AnEstimateAddsPassesAndLaunchesToTheSums) {
-  set_machine_ceilings(kMachine, DeviceType::cuda);
+  set_machine_peaks(kMachine, DeviceType::cuda);
   const Conv2dAlgorithm algorithm = algorithm_with_cost();
   const auto ms = [&](const Conv2dProblem& problem) {
     return estimated_ms(algorithm, problem, Direction::forward);
@@ -77,11 +77,11 @@ TEST_F(SelectionOnCuda, AnEstimateAddsPassesAndLaunchesToTheSums) {
   EXPECT_DOUBLE_EQ(ms(half), 720.0 / 740);
 }
 
-TEST_F(SelectionOnCuda, CeilingsOfTheCpuAndOfTheGpuAreApart) {
-  const MachineCeilings cpu = machine_ceilings();
-  set_machine_ceilings(kMachine, DeviceType::cuda);
-  EXPECT_EQ(machine_ceilings().flops_per_second, cpu.flops_per_second);
-  EXPECT_EQ(machine_ceilings(DeviceType::cuda).tf32_flops_per_second, 360e12);
+TEST_F(SelectionOnCuda, PeaksOfTheCpuAndOfTheGpuAreApart) {
+  const MachinePeaks cpu = machine_peaks();
+  set_machine_peaks(kMachine, DeviceType::cuda);
+  EXPECT_EQ(machine_peaks().flops_per_second, cpu.flops_per_second);
+  EXPECT_EQ(machine_peaks(DeviceType::cuda).tf32_flops_per_second, 360e12);
 }
 
 TEST_F(SelectionOnCuda, AutoChoosesAAlgorithmForEveryDirectionOfTheUsualProblems) {
@@ -159,7 +159,7 @@ TEST_F(SelectionOnCuda, NhwcAutoTakesTmaForLargeProblemsOnly) {
            .yes) {
     GTEST_SKIP() << "no copy engine here";
   }
-  set_machine_ceilings(kMachine, DeviceType::cuda);
+  set_machine_peaks(kMachine, DeviceType::cuda);
   EXPECT_EQ(chosen("n=128,c=256,h=28,w=28,k=256,r=3,s=3,pad=1,dtype=bf16"), "implicit_gemm_tma");
   // On these problems the TMA algorithm takes 2.5 to 3 times as long as implicit_gemm. The
   // estimates show only a part of this difference, which is enough to choose implicit_gemm.
@@ -257,32 +257,32 @@ TEST_F(SelectionOnCuda, CheckComparesOnTheDevice) {
                execute_forward({&right, &wrong}, kProblem, x, w, Tensor(), y));
 }
 
-TEST_F(SelectionOnCuda, MeasuredCeilingsAreRememberedAndBelieved) {
-  EXPECT_FALSE(remembered_gpu_ceilings());
-  const GpuCeilings measured = measure_gpu_ceilings(0.002);
+TEST_F(SelectionOnCuda, MeasuredPeaksAreRememberedAndBelieved) {
+  EXPECT_FALSE(remembered_gpu_peaks());
+  const GpuPeaks measured = measure_gpu_peaks(0.002);
   EXPECT_GT(measured.f32_flops, 0);
   EXPECT_GT(measured.copy_bytes, 0);
   EXPECT_GT(measured.launch_seconds, 0);
-  const GpuCeilings ceilings{40e12, 300e12, 600e12, 3e12, 3e-6};
-  remember_gpu_ceilings(ceilings);
-  forget_cpu_ceilings();
-  const auto again = remembered_gpu_ceilings();
+  const GpuPeaks peaks{40e12, 300e12, 600e12, 3e12, 3e-6};
+  remember_gpu_peaks(peaks);
+  forget_cpu_peaks();
+  const auto again = remembered_gpu_peaks();
   ASSERT_TRUE(again);
   EXPECT_EQ(again->half_flops, 600e12);
   // Costs are scaled by the ratio of the machine's peaks to the built-in peaks. The test expects
   // that this ratio equals the ratio between this machine's measurement and that of an H200.
-  const MachineCeilings believed = machine_ceilings(DeviceType::cuda);
+  const MachinePeaks believed = machine_peaks(DeviceType::cuda);
   EXPECT_DOUBLE_EQ(believed.bytes_per_second / kUnmeasuredGpu.copy_bytes,
                    3e12 / kMeasuredH200.copy_bytes);
   EXPECT_DOUBLE_EQ(believed.launch_seconds / kUnmeasuredGpu.launch_seconds,
                    3e-6 / kMeasuredH200.launch_seconds);
-  remember_gpu_ceilings(kMeasuredH200);
-  forget_cpu_ceilings();
-  const MachineCeilings same = machine_ceilings(DeviceType::cuda);
+  remember_gpu_peaks(kMeasuredH200);
+  forget_cpu_peaks();
+  const MachinePeaks same = machine_peaks(DeviceType::cuda);
   EXPECT_DOUBLE_EQ(same.flops_per_second, kUnmeasuredGpu.f32_flops);
   EXPECT_DOUBLE_EQ(same.half_flops_per_second, kUnmeasuredGpu.half_flops);
-  remember_gpu_ceilings({40e12, 300e12, 600e12, -1, 3e-6});  // not a sensible number
-  EXPECT_FALSE(remembered_gpu_ceilings());
+  remember_gpu_peaks({40e12, 300e12, 600e12, -1, 3e-6});  // not a sensible number
+  EXPECT_FALSE(remembered_gpu_peaks());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "framework/parallel.h"
 #include "layers/conv2d/execute.h"
 #include "layers/dispatch/measure.h"
@@ -119,16 +119,16 @@ TEST(Conv2dSelection, ADirectionThatIsNotOfferedIsRefused) {
             "expects a 1x1 kernel, got 3x3");
 }
 
-TEST(Conv2dSelection, EstimatesFollowTheCeilings) {
+TEST(Conv2dSelection, EstimatesFollowThePeaks) {
   const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("im2col_gemm");
-  set_machine_ceilings({1e9, 1e12});
+  set_machine_peaks({1e9, 1e12});
   const double slow = estimated_ms(algorithm, kProblem, Direction::forward);
-  set_machine_ceilings({2e9, 1e12});
+  set_machine_peaks({2e9, 1e12});
   EXPECT_NEAR(estimated_ms(algorithm, kProblem, Direction::forward), slow / 2, 1e-2 * slow);
-  set_machine_ceilings({1e15, 1e3});  // bound by memory
+  set_machine_peaks({1e15, 1e3});  // bound by memory
   EXPECT_NEAR(estimated_ms(algorithm, kProblem, Direction::forward), kProblem.nominal_bytes(),
               1e-6 * kProblem.nominal_bytes());
-  set_machine_ceilings({});
+  set_machine_peaks({});
 }
 
 TEST(Conv2dSelection, ExplainsEveryAlgorithm) {

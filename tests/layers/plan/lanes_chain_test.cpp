@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -59,12 +59,12 @@ constexpr double kBound = 200 * 1.2e-7;
 // With slow memory, layout conversions are expensive. A chain has no conversions between its
 // layers.
 TEST(LanesChain, HoldsBothConvolutionsWhereMemoryIsSlow) {
-  set_machine_ceilings(
+  set_machine_peaks(
       {.flops_per_second = 177e9 * num_threads(), .bytes_per_second = 7e9 * num_threads()});
   const Shape input{64, 1, 28, 28};
   std::string why;
   const auto plan = StepPlan::make(*lenet5(5, input, "auto"), input, PlanMode::training, &why);
-  set_machine_ceilings({});
+  set_machine_peaks({});
   ASSERT_NE(plan, nullptr) << why;
   EXPECT_NE(plan->text().find("; c2 conv2d direct_batch_lanes"), std::string::npos) << plan->text();
 }

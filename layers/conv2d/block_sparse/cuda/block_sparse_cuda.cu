@@ -41,7 +41,7 @@
 #include <limits>
 
 #include "framework/cuda/map.cuh"
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/conv2d/block_sparse/cuda/block_sparse_directions.h"
 #include "layers/conv2d/block_sparse/cuda/block_sparse_pixels.cuh"
 #include "layers/conv2d/epilogue.cuh"

@@ -36,7 +36,7 @@
 //            plan's estimate, for single elements from their time
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis)
 // Read next  depthwise_elements_cuda.cu; depthwise_forward_cuda.cu
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_large_launch.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"

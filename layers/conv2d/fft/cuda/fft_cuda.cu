@@ -40,7 +40,7 @@
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/fft/cuda/fft_depthwise.h"

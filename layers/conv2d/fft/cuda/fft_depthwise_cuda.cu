@@ -33,7 +33,7 @@
 // Read next  fft_passes.cuh, the transforms; depthwise_large_cuda.cu, direct sums
 #include <cmath>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/conv2d/fft/cuda/fft_depthwise.h"
 #include "layers/conv2d/fft/cuda/fft_spans.cuh"
 

@@ -59,7 +59,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_choice.cuh"

@@ -56,7 +56,7 @@
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"

@@ -47,7 +47,7 @@
 #include <memory>
 #include <utility>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_gather.cuh"

@@ -46,7 +46,7 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/conv2d/int8/cuda/int8_sparse_tiles.cuh"
 #include "layers/conv2d/int8/cuda/int8_support.cuh"
 

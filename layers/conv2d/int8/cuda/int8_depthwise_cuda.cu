@@ -23,7 +23,7 @@
 // Read next  int8_lesson_cpu.cpp; depthwise_forward_cuda.cu, the same for real numbers
 #include <algorithm>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/conv2d/int8/cuda/int8_outputs.cuh"
 #include "layers/conv2d/int8/cuda/int8_support.cuh"
 

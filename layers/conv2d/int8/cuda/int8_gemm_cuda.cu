@@ -35,7 +35,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/int8/cuda/int8_gemm_instances.cuh"
 #include "layers/conv2d/int8/cuda/int8_support.cuh"

@@ -14,7 +14,7 @@
 
 #include "framework/cuda/launch.cuh"
 #include "framework/int_math.h"
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/conv2d/algorithm.h"
 
 namespace convscope::device_time {
@@ -127,7 +127,7 @@ inline double passed(double bytes) {
 // of the call's FLOPs, in_call_us the further microseconds of the call that prepared weights save.
 inline Conv2dCost with_preparation(Conv2dCost cost, double peak, double bytes, double launches,
                                    double in_call_us = 0) {
-  const GpuCeilings& gpu = kUnmeasuredGpu;
+  const GpuPeaks& gpu = kUnmeasuredGpu;
   const double call = std::max(cost.flops / (peak * cost.peak_share), cost.bytes / gpu.copy_bytes) +
                       cost.pass_bytes / gpu.copy_bytes + cost.launches * gpu.launch_seconds;
   const double more = bytes / gpu.copy_bytes + launches * gpu.launch_seconds;

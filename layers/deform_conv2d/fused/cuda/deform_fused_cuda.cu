@@ -51,7 +51,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/deform_conv2d/algorithm.h"
 #include "layers/deform_conv2d/fused/cuda/deform_passes.cuh"
 #include "layers/deform_conv2d/fused/cuda/deform_plan.cuh"

@@ -28,7 +28,7 @@
 #include <cmath>
 #include <span>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/sparse_conv/algorithm.h"
 #include "layers/sparse_conv/halo/cuda/halo_instances.cuh"
 #include "layers/sparse_conv/shared/cuda/operands.cuh"

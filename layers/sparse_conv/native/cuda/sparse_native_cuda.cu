@@ -19,7 +19,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/sparse_conv/algorithm.h"
 #include "layers/sparse_conv/native/cuda/sparse_pairs.cuh"
 #include "layers/sparse_conv/shared/cuda/operands.cuh"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/sparse_conv/shared/cuda/operands.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_instances.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_run.h"

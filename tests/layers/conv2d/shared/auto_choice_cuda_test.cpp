@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/machine/ceilings.h"
+#include "framework/machine/peaks.h"
 #include "layers/conv2d/select.h"
 #include "tests/support/cuda.h"
 
@@ -37,7 +37,7 @@ class AutoChoiceOnCuda : public testing::CudaTest {
                    << " multiprocessors, or an emulation of one, got " << facts.compute_capability
                    << " with " << facts.multiprocessors;
     }
-    set_machine_ceilings({}, DeviceType::cuda);  // the built-in ones, for which costs were fitted
+    set_machine_peaks({}, DeviceType::cuda);  // the built-in ones, for which costs were fitted
   }
   static void expect_fastest(const std::vector<Case>& cases) {
     for (const auto& [text, direction, fastest, use] : cases) {

@@ -77,25 +77,24 @@ TEST(DeviceTime, RowsOfFp16On8BytesAreSlow) {
 TEST(DeviceTime, SharesSayTheTimeAgain) {
   const double peak = kUnmeasuredGpu.f32_flops;
   const Conv2dCost cost{.flops = 1e9, .peak_share = share_of(1e9, 250, peak), .launches = 0};
-  EXPECT_NEAR(
-      1e3 * estimated_ms(cost, DeviceType::cuda, DType::f32), 250,
-      250 * std::abs(peak / machine_ceilings(DeviceType::cuda).flops_per_second - 1) + 1e-6);
+  EXPECT_NEAR(1e3 * estimated_ms(cost, DeviceType::cuda, DType::f32), 250,
+              250 * std::abs(peak / machine_peaks(DeviceType::cuda).flops_per_second - 1) + 1e-6);
 }
 
 TEST(DeviceTime, WeightsThatArePreparedOnceCostWhatTheCallTakes) {
   const double peak = kUnmeasuredGpu.f32_flops;
   const Conv2dCost call{.flops = 1e9, .bytes = 1e6, .peak_share = 0.5, .launches = 3};
   const Conv2dCost both = with_preparation(call, peak, 1e8, 2);
-  set_machine_ceilings({.flops_per_second = peak,
-                        .bytes_per_second = kUnmeasuredGpu.copy_bytes,
-                        .launch_seconds = kUnmeasuredGpu.launch_seconds},
-                       DeviceType::cuda);
+  set_machine_peaks({.flops_per_second = peak,
+                     .bytes_per_second = kUnmeasuredGpu.copy_bytes,
+                     .launch_seconds = kUnmeasuredGpu.launch_seconds},
+                    DeviceType::cuda);
   const auto us = [](const Conv2dCost& cost) {
     return 1e3 * estimated_ms(cost, DeviceType::cuda, DType::f32);
   };
   EXPECT_NEAR(us(both) - us(call), 1e8 / kUnmeasuredGpu.copy_bytes * 1e6 + 4, 1e-6);
   EXPECT_NEAR(1e3 * estimated_ms_prepared(both, 1, DeviceType::cuda, DType::f32), us(call), 1e-6);
-  set_machine_ceilings({}, DeviceType::cuda);
+  set_machine_peaks({}, DeviceType::cuda);
 }
 
 }  // namespace

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares whole networks with PyTorch eager, in both of PyTorch's memory layouts.
+
+Each case (network, inference or training step, batch size) runs on random images in a steady state.
+`convscope bench net` and PyTorch run in turn, `--repeats` times, every turn in a new process with the same
+number of threads (with `--pin` on the same cores). Each process warms up before its runs count. In both
+programs a training step is zero gradients, forward, softmax cross-entropy, backward, and SGD with momentum 0.9.
+The table shows the median over all runs of all turns and the shortest run. `ratio` is the time of PyTorch's
+faster layout / Convscope's time; above 1, Convscope is faster. Memory is the peak resident set of the process
+(in brackets its size before the network was built) and, for Convscope, the allocator's peak.
+
+    python3 experiments/baselines/net_vs_pytorch.py --program build/release/bin/convscope --threads 1 2
+    ... --quick                  one short turn of each
+    ... --threads 1 --clock cpu  on a busy machine: CPU time instead of wall time
+    ... --only resnet18          cases whose name contains the text
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+LAYOUTS = ("contiguous", "channels_last")
+IMAGENET = {"image": "3x224x224", "classes": 1000}
+CIFAR = {"image": "3x32x32", "classes": 10}
+
+
+def cases():
+    out = []
+    for mode in ("train", "inference"):
+        for batch in (4, 64, 256):
+            out.append({"name": f"lenet5 {mode} N={batch}", "net": "lenet5", "mode": mode,
+                        "batch": batch, "image": "1x28x28", "classes": 10, "options": {}})
+    for net in ("resnet18", "mobilenet_v1", "mobilenet_v2"):
+        for mode, batch in (("inference", 1), ("inference", 8), ("train", 8)):
+            out.append({"name": f"{net} 224 {mode} N={batch}", "net": net, "mode": mode,
+                        "batch": batch, "options": {}, **IMAGENET})
+    out.append({"name": "resnet18 CIFAR train N=64", "net": "resnet18", "mode": "train",
+                "batch": 64, "options": {"stem": "cifar"}, **CIFAR})
+    return out
+
+
+def torch_child(case, layout_name, threads, seconds, clock):
+    import torch
+    import torch_networks as baselines
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    before = baselines.peak_bytes()
+    shape = [int(s) for s in case["image"].split("x")]
+    layout = baselines.layout_of(layout_name)
+    options = dict(case["options"])
+    model = baselines.MODELS[case["net"]](classes=case["classes"], **options)
+    model = model.to(memory_format=layout)
+    x = torch.randn(case["batch"], *shape).contiguous(memory_format=layout)
+    target = torch.randint(case["classes"], (case["batch"],))
+    if case["mode"] == "train":
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-5, momentum=0.9)
+        loss_of = torch.nn.CrossEntropyLoss()
+
+        def run():
+            optimizer.zero_grad()
+            loss = loss_of(model(x), target)
+            loss.backward()
+            optimizer.step()
+    else:
+        model.eval()
+
+        def run():
+            with torch.inference_mode():
+                model(x)
+
+    warm_until = time.perf_counter() + 0.2 * seconds
+    for i in range(1000):
+        run()
+        if i >= 2 and time.perf_counter() > warm_until:
+            break
+    # PyTorch's backward runs in a separate thread, so CPU time is that of the process.
+    now = time.process_time if clock == "cpu" else time.perf_counter
+    times = []
+    end = time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < end:
+        start = now()
+        run()
+        times.append(1e3 * (now() - start))
+    print(json.dumps({"ms": times, "process": baselines.peak_bytes(), "before": before,
+                      "version": torch.__version__}))
+
+
+def torch_run(args, case, layout, threads):
+    import torch_networks as baselines
+    command = [args.python, __file__, "--child", json.dumps(case), "--layout", layout,
+               "--threads", str(threads), "--seconds", str(args.seconds), "--clock", args.clock]
+    done = subprocess.run(command, env=baselines.environment(threads), check=True, capture_output=True,
+                          text=True, preexec_fn=baselines.on_cores(threads, args.pin))
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def convscope_run(args, case, threads):
+    import torch_networks as baselines
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "net.json"
+        command = [args.program, "bench", "net", case["net"], "--batch", str(case["batch"]),
+                   "--mode", case["mode"], "--image", case["image"], "--classes",
+                   str(case["classes"]), "--threads", str(threads), "--min-time",
+                   str(args.seconds), "--rounds", "3", "--clock", args.clock, "--json", str(out), "-q"]
+        command += [f"model.{key}={value}" for key, value in case["options"].items()]
+        command += args.override
+        subprocess.run(command, env=baselines.environment(threads), check=True,
+                       stdout=subprocess.DEVNULL, preexec_fn=baselines.on_cores(threads, args.pin))
+        written = json.loads(out.read_text())
+        row = written["rows"][0]
+        return {"ms": [row["median_ms"]], "min": row["min_ms"], "process": row["process_peak_bytes"],
+                "allocator": row["peak_bytes"], "machine": written["machine"]}
+
+
+def mebibytes(value):
+    return f"{value / 2**20:.0f}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", default="build/release/bin/convscope")
+    parser.add_argument("--python", default=sys.executable, help="a Python that has PyTorch")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
+    parser.add_argument("--seconds", type=float, default=3.0, help="counted time of a turn")
+    parser.add_argument("--quick", action="store_true", help="one turn of 0.6 seconds")
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall",
+                        help="cpu: time on the core, for --threads 1 on a busy machine")
+    parser.add_argument("--pin", action="store_true", help="bind both sides to the first cores")
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--override", action="append", default=[], help="key=value for Convscope")
+    parser.add_argument("--json", help="where to write the rows")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--layout", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        torch_child(json.loads(args.child), args.layout, args.threads[0], args.seconds, args.clock)
+        return 0
+    if args.clock == "cpu" and args.threads != [1]:
+        parser.error("expected --threads 1 with --clock cpu: it counts one thread's time")
+    if args.quick:
+        args.repeats, args.seconds = 1, 0.6
+    chosen = [case for case in cases() if args.only in case["name"]]
+    if not chosen:
+        parser.error(f"expected --only to name one of: {', '.join(c['name'] for c in cases())}")
+    rows = []
+    header = ("| case | threads | ours ms | min | NCHW ms | min | channels-last ms | min "
+              "| ratio | by min | ours MiB: allocator, process | PyTorch MiB: process (before) |")
+    for threads in args.threads:
+        for case in chosen:
+            turns = {"ours": [], **{layout: [] for layout in LAYOUTS}}
+            for _ in range(args.repeats):
+                turns["ours"].append(convscope_run(args, case, threads))
+                for layout in LAYOUTS:
+                    turns[layout].append(torch_run(args, case, layout, threads))
+            if not rows:
+                machine = turns["ours"][0]["machine"]
+                print(f"Convscope {machine.get('version', '')} compared with PyTorch "
+                      f"{turns['contiguous'][0]['version']}; {machine.get('cpu', '')}; "
+                      f"{args.repeats} turns of {args.seconds} s, {args.clock} time")
+                print(header + "\n|" + "---|" * (header.count("|") - 1))
+            median = {s: statistics.median([statistics.median(t["ms"]) for t in runs])
+                      for s, runs in turns.items()}
+            least = {s: min(min(t["ms"] + [t.get("min", 1e30)]) for t in runs)
+                     for s, runs in turns.items()}
+            better = min(LAYOUTS, key=median.get)
+            row = {"case": case["name"], "threads": threads, "median_ms": median, "min_ms": least,
+                   "ratio": median[better] / median["ours"],
+                   "ratio_min": min(least[s] for s in LAYOUTS) / least["ours"],
+                   "process_bytes": {s: max(t["process"] for t in runs) for s, runs in turns.items()},
+                   "allocator_bytes": max(t["allocator"] for t in turns["ours"]),
+                   "better_layout": better, "torch": turns["contiguous"][0]["version"]}
+            rows.append(row)
+            before = max(t["before"] for t in turns[better])
+            print(f"| {case['name']} | {threads} | {median['ours']:.3f} | {least['ours']:.3f} "
+                  f"| {median['contiguous']:.3f} | {least['contiguous']:.3f} "
+                  f"| {median['channels_last']:.3f} | {least['channels_last']:.3f} "
+                  f"| {row['ratio']:.2f} | {row['ratio_min']:.2f} "
+                  f"| {mebibytes(row['allocator_bytes'])}, {mebibytes(row['process_bytes']['ours'])} "
+                  f"| {mebibytes(row['process_bytes'][better])} ({mebibytes(before)}) |", flush=True)
+            if args.json:
+                pathlib.Path(args.json).write_text(json.dumps(rows, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

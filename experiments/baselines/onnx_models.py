@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that every built-in model, at its full width, has the same logits in ONNX Runtime.
+
+    python3 experiments/baselines/onnx_models.py --program build/release/bin/convscope
+    ... --only lenet5,resnet18 --json onnx_models.json
+
+Trains each model for some steps on built-in digits, so that batch norms have statistics. Exports the model
+unchanged and with folded batch norms (`export --onnx`, `--fold-batch-norm`). Computes the logits of the same
+random images by `convscope op net` from the run's weights, and by ONNX Runtime from the file, with all
+optimisations and with none. `difference` is the largest difference of a logit / the largest logit.
+
+Exit code 0: every difference is at most 1e-5; 1: a difference is larger; 77: ONNX Runtime is not installed.
+Quantised networks: onnx_vs_convscope.py.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnxruntime
+    from onnx_vs_convscope import theirs
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+LIMIT = 1e-5
+STEPS = ["data.set=synthetic_digits", "data.train_size=128", "data.test_size=32", "data.batch_size=32",
+         "train.epochs=1", "optim={type: adam, lr: 0.001}", "expect=null", "threads=2"]
+MODELS = {
+    "lenet5": "model={type: lenet5}",
+    "resnet18": "model={type: resnet18, stem: imagenet}",
+    "resnet18 cifar": "model={type: resnet18, stem: cifar}",
+    "mobilenet_v1": "model={type: mobilenet_v1, stem: imagenet}",
+    "mobilenet_v1 cifar": "model={type: mobilenet_v1, stem: cifar}",
+    "mobilenet_v2": "model={type: mobilenet_v2, stem: imagenet}",
+    "mobilenet_v2 cifar": "model={type: mobilenet_v2, stem: cifar}",
+}
+
+
+def call(*words):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, words))}\n{done.stderr}")
+    return done.stdout
+
+
+def compare(program, model, images, folder):
+    call(program, "run", "quickstart", *STEPS, model, "name=onnx", "-o", folder / "runs", "-q")
+    run = folder / "runs/onnx/latest"
+    x = np.random.default_rng(1).standard_normal((images, 1, 28, 28)).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    call(program, "op", "net", run / "config.yaml", "--x", folder / "x.npy", "--weights",
+         run / "ckpt/best.safetensors", "--out-y", folder / "y.npy")
+    want = np.load(folder / "y.npy")
+    rows = []
+    for form, option in (("as trained", []), ("folded", ["--fold-batch-norm"])):
+        path = folder / "net.onnx"
+        said = call(program, "export", run, "--weights", "best", "--onnx", path, *option)
+        try:
+            import onnx
+            onnx.checker.check_model(str(path), full_check=True)
+        except ImportError:
+            pass
+        row = {"form": form, "bytes": path.stat().st_size, "operators": said.split("\n")[0].split(maxsplit=1)[1]}
+        for name, optimised in (("plain", False), ("optimised", True)):
+            got = theirs(path, x, optimised)
+            row[name] = float(np.abs(got - want).max() / np.abs(want).max())
+        rows.append(row)
+    return rows
+
+
+def main():
+    words = argparse.ArgumentParser(description=__doc__,
+                                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--program", type=pathlib.Path, required=True)
+    words.add_argument("--images", type=int, default=16)
+    words.add_argument("--only", default="", help="models, joined by commas")
+    words.add_argument("--json", type=pathlib.Path)
+    args = words.parse_args()
+    args.program = args.program.resolve()
+    rows, worst = [], 0
+    print(f"ONNX Runtime {onnxruntime.__version__}, {args.images} images, limit {LIMIT:g}")
+    print(f"{'model':20} {'batch norm':11} {'not optimised':>13} {'optimised':>10}  MB of the file")
+    for name, model in MODELS.items():
+        if args.only and name not in args.only.split(","):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            for row in compare(args.program, model, args.images, pathlib.Path(folder)):
+                rows.append({"model": name, **row})
+                worst = max(worst, row["plain"], row["optimised"])
+                print(f"{name:20} {row['form']:11} {row['plain']:13.1e} {row['optimised']:10.1e}  "
+                      f"{row['bytes'] / 1e6:.2f}", flush=True)
+    print(f"largest difference {worst:.1e} of the largest logit: {'agrees' if worst <= LIMIT else 'WRONG'}")
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+    return 0 if rows and worst <= LIMIT else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
