@@ -12,8 +12,8 @@
 // with a reorder that rounds x to s8 codes. Convscope's algorithms round x, too. Weights are
 // reordered in advance.
 //
-// The file compiles with oneDNN 3.x (experiments/baselines/setup.py fetches 3.2) and 2.x (Debian's is
-// 2.6.3). oneDNN 3.2 has no Winograd for x64.
+// The file compiles with oneDNN 3.x (experiments/baselines/setup.py fetches 3.2) and 2.x (Debian's
+// is 2.6.3). oneDNN 3.2 has no Winograd for x64.
 #include <cstdio>
 #include <cstring>
 #include <exception>

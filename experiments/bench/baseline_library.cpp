@@ -11,6 +11,7 @@
 
 #include "experiments/bench/baseline_check.h"
 #include "framework/check.h"
+#include "framework/io/former_names.h"
 
 namespace convscope {
 namespace {
@@ -28,8 +29,12 @@ constexpr KnownBaseline kKnownBaselines[] = {
 };
 
 std::filesystem::path plugin_folder() {
-  if (const char* given = std::getenv("CONVSCOPE_BASELINE_DIR");
-      given != nullptr && *given != '\0') {
+  for (const char* variable : {"CONVSCOPE_BASELINE_DIR", "CONVSCOPE_PEER_DIR"}) {
+    const char* const given = std::getenv(variable);
+    if (given == nullptr || *given == '\0') continue;
+    if (variable != std::string_view("CONVSCOPE_BASELINE_DIR")) {
+      warn_of_former_name(variable, "CONVSCOPE_BASELINE_DIR");
+    }
     return given;
   }
   Dl_info here{};

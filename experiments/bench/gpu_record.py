@@ -252,7 +252,7 @@ def write(folder, base=None, out=None):
         found = newest()
         base = found[0] if found else None
     else:
-        base = None if base == "none" else json.loads(pathlib.Path(base).read_text())
+        base = None if base == "none" else read_record(pathlib.Path(base))
     record, remarks = compose(folder, base)
     for remark in remarks:
         print(f"gpu_record: {remark}", file=sys.stderr)
@@ -381,8 +381,19 @@ def debts_of(record):
         yield f"{what}: {', '.join(names)}"
 
 
+def read_record(path):
+    """Returns a record. Records of an older version call the measured peaks `ceilings`."""
+    record = json.loads(path.read_text())
+    if "ceilings" in record:
+        record["peaks"] = record.pop("ceilings")
+    for stamps in (record.get("measured") or {}, (record.get("later") or {}).get("measured") or {}):
+        if "ceilings" in stamps:
+            stamps["peaks"] = stamps.pop("ceilings")
+    return record
+
+
 def newest():
-    records = [(json.loads(path.read_text()), path) for path in RECORDS.glob("*.json")]
+    records = [(read_record(path), path) for path in RECORDS.glob("*.json")]
     return max(records, key=lambda one: one[0].get("date", "")) if records else None
 
 

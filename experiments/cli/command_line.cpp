@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "experiments/cli/screen/stdout_file.h"
+#include "framework/io/former_names.h"
 #include "framework/number_text.h"
 #include "framework/registry.h"
 
@@ -186,6 +187,15 @@ CommandOption* CommandLine::add_option_function(const std::string& names,
 CommandOption* CommandLine::add_flag(const std::string& names, bool& value,
                                      const std::string& description) {
   return keep(app_->add_flag(names, value, description), names);
+}
+
+void CommandLine::add_former_name(const std::string& former, const std::string& today,
+                                  std::string& value) {
+  const auto take = [former, today, &value](const std::string& text) {
+    warn_of_former_name(former, today);
+    value = text;
+  };
+  app_->add_option_function<std::string>(former, take)->group("");  // no help shows it
 }
 
 CommandOption* CommandLine::add_flag_function(const std::string& names,

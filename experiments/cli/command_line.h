@@ -89,6 +89,8 @@ class CommandLine {
   CommandOption* add_flag_function(const std::string& names,
                                    const std::function<void(std::int64_t)>& take,
                                    const std::string& description);
+  // Accepts `former` for the option `today` of the same value, with a warning.
+  void add_former_name(const std::string& former, const std::string& today, std::string& value);
   void set_help_flag(const std::string& names, const std::string& description);
   void set_version_flag(const std::string& names, const std::string& text,
                         const std::string& description);

@@ -11,6 +11,7 @@
 #include "experiments/bench/statistics.h"
 #include "experiments/run_folder/machine_load.h"
 #include "framework/io/bytes.h"
+#include "framework/io/former_names.h"
 #include "framework/io/json_format.h"
 
 namespace convscope {
@@ -146,7 +147,8 @@ class Reader {
 };
 
 BenchSide side_of_file(const std::string& file) {
-  const Json json = Json::parse(read_text(file, kMaxBytes), nullptr, /*allow_exceptions=*/false);
+  const Json json = Json::parse(with_todays_names(read_text(file, kMaxBytes), file), nullptr,
+                                /*allow_exceptions=*/false);
   if (!json.is_object()) broken(file, "which is not a JSON object");
   check_format(json, file);
   BenchSide side;

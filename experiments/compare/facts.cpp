@@ -7,6 +7,7 @@
 #include <set>
 
 #include "experiments/report/csv_table.h"
+#include "framework/io/former_names.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -91,7 +92,8 @@ std::vector<FactRow> differing(const std::vector<const Facts*>& sides) {
 }
 
 void add_environment(Facts& facts, const std::string& json_text) {
-  const Json value = Json::parse(json_text, nullptr, /*allow_exceptions=*/false);
+  const Json value =
+      Json::parse(with_todays_names(json_text, "env.json"), nullptr, /*allow_exceptions=*/false);
   if (value.is_object()) flatten(facts, value, "", 0);
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "experiments/config/resolve.h"
+#include "framework/io/former_names.h"
 
 namespace convscope::config {
 namespace {
@@ -98,7 +99,10 @@ std::optional<OptionValue> read_value(const Node& node, const OptionField& field
   if (node.kind != Node::Kind::scalar) {
     return refuse(cat("expected ", name_of(field.type), ", got ", describe(node)));
   }
-  const OptionValue value = typed_scalar(node);
+  OptionValue value = typed_scalar(node);
+  if (auto* word = std::get_if<std::string>(&value); word != nullptr && !field.choices.empty()) {
+    *word = todays_name(*word);
+  }
   if (const auto* real = std::get_if<double>(&value); real != nullptr && !std::isfinite(*real)) {
     return refuse(cat("expected a finite number, got ", describe(node)));
   }

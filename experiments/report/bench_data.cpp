@@ -12,6 +12,7 @@
 
 #include "framework/check.h"
 #include "framework/io/bytes.h"
+#include "framework/io/former_names.h"
 #include "framework/io/json_format.h"
 #include "framework/registry.h"
 #include "layers/dispatch/algorithm.h"
@@ -101,7 +102,7 @@ class Reader {
 
   void read(const std::string& file) {
     file_ = file;
-    const Json json = Json::parse(text_of_file(file), nullptr, false);
+    const Json json = Json::parse(with_todays_names(text_of_file(file), file), nullptr, false);
     if (json.is_discarded()) broken(file, "text that is not JSON");
     check_format(json);
     if (!json.is_object() || !child(json, "rows").is_array()) {

@@ -8,6 +8,7 @@
 #include "experiments/bench/ladder/ladder_report.h"
 #include "framework/check.h"
 #include "framework/io/bytes.h"
+#include "framework/io/former_names.h"
 #include "framework/io/json_format.h"
 
 namespace convscope {
@@ -29,7 +30,7 @@ Json part_of(const Json& json, const char* name) {
 }
 
 Json parsed(const std::string& file) {
-  return Json::parse(text_if_there(file).value_or(""), nullptr, false);
+  return Json::parse(with_todays_names(text_if_there(file).value_or(""), file), nullptr, false);
 }
 
 bool is_ladder(const Json& json) {

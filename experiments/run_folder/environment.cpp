@@ -18,6 +18,7 @@
 #include "framework/device.h"
 #include "framework/distributed/process_group.h"
 #include "framework/io/bytes.h"
+#include "framework/io/former_names.h"
 #include "framework/io/json_text.h"
 #include "framework/machine/peaks.h"
 #include "framework/parallel.h"
@@ -110,8 +111,9 @@ std::vector<std::string> process_arguments() {
 }
 
 std::string environment_change(const std::string& env_json_path) {
-  const nlohmann::json before = nlohmann::json::parse(text_if_there(env_json_path).value_or(""),
-                                                      nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json before = nlohmann::json::parse(
+      with_todays_names(text_if_there(env_json_path).value_or(""), env_json_path), nullptr,
+      /*allow_exceptions=*/false);
   std::string changes;
   const auto compare = [&](const char* key, const std::string& now) {
     if (!before.is_object() || !before.contains(key) || !before[key].is_string()) return;

@@ -1,5 +1,12 @@
 # Plug-ins with which `convscope bench --baseline NAME` times another library as a baseline. Each is built when its library
 # is found. Nothing links against them: experiments/bench/baseline.h describes their use.
+foreach(end "S" "S_DIR") # former names, accepted for one version
+  if(DEFINED CONVSCOPE_PEER${end})
+    message(WARNING "CONVSCOPE_PEER${end} is now called CONVSCOPE_BASELINE${end}")
+    set(CONVSCOPE_BASELINE${end} "${CONVSCOPE_PEER${end}}" CACHE STRING "" FORCE)
+    unset(CONVSCOPE_PEER${end} CACHE)
+  endif()
+endforeach()
 option(CONVSCOPE_BASELINES "Build the plug-ins for other libraries that are found" ON)
 set(CONVSCOPE_BASELINES_DIR "${PROJECT_SOURCE_DIR}/build/baselines" CACHE PATH
   "Where experiments/baselines/setup.py laid the other libraries; the system's are taken without it")

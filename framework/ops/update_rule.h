@@ -40,8 +40,8 @@ struct UpdateGate {
   const std::int32_t* overflow = nullptr;  // of this step (DeviceLossScale)
 };
 
-// A copy of a weight that kernels multiply. It is rounded to `operand_type` (fp16 or bf16), and stored
-// in this type or as f32, with the elements in the weight's order.
+// A copy of a weight that kernels multiply. It is rounded to `operand_type` (fp16 or bf16), and
+// stored in this type or as f32, with the elements in the weight's order.
 struct WeightCopy {
   void* to = nullptr;  // null: no copy
   DType operand_type = DType::f32;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "framework/io/former_names.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -101,7 +102,7 @@ void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key
   }
   if (key == "layout") {
     for (const ActivationLayout layout : kActivationLayouts) {
-      if (name_of(layout) == value) {
+      if (name_of(layout) == todays_name(value)) {
         problem.layout = layout;
         return;
       }

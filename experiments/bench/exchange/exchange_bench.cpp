@@ -118,7 +118,7 @@ std::string exchange_text(const std::vector<ExchangeRow>& rows, int processes, b
   const Link link = fitted_link(rows, processes, order);
   const Cluster cluster{.between = link};
   std::vector<std::vector<std::string>> cells = {
-      {"sum of", "median us", "min us", "model us", "MB/s", "beside work us", "samples"}};
+      {"sum of", "median us", "min us", "model us", "MB/s", "while computing us", "samples"}};
   for (const ExchangeRow& row : rows) {
     const auto bytes = static_cast<double>(row.bytes);
     cells.push_back({size_text(row.bytes), number_text("%.1f", 1e6 * row.median_s),

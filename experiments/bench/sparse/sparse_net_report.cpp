@@ -11,6 +11,7 @@
 #include "experiments/report/text_table.h"
 #include "experiments/run_folder/environment.h"
 #include "framework/io/bytes.h"
+#include "framework/io/former_names.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
@@ -75,7 +76,8 @@ const SparseNetBaseline::Row* SparseNetBaseline::beside(const std::string& preci
 
 SparseNetBaseline read_sparse_net_baseline(const std::string& file, std::int64_t voxels,
                                            const std::vector<std::int64_t>& channels) {
-  const Json json = Json::parse(read_text(file, kMaxTextBytes), nullptr, false);
+  const Json json =
+      Json::parse(with_todays_names(read_text(file, kMaxTextBytes), file), nullptr, false);
   if (json.is_discarded() || !json.is_object()) broken(file, "that is not a JSON object");
   if (text_at(json, "format") != "convscope baseline sparse_net 1") {
     broken(file, cat("of the format '", text_at(json, "format"), "'"));

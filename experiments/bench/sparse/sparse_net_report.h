@@ -12,9 +12,9 @@ namespace convscope {
 
 // Times of another library, written by experiments/baselines/sparse_conv_vs_spconv.py --net:
 //
-//   {"format": "convscope baseline sparse_net 1", "baseline": "spconv 2.3.8", "device": "NVIDIA H200",
-//    "voxels": 120000, "channels": [16, 32], "rows": [{"precision": "f32", "algorithm": "native",
-//    "forward_ms": 1.5, "backward_ms": 3.0}]}
+//   {"format": "convscope baseline sparse_net 1", "baseline": "spconv 2.3.8", "device":
+//    "NVIDIA H200", "voxels": 120000, "channels": [16, 32], "rows": [{"precision": "f32",
+//    "algorithm": "native", "forward_ms": 1.5, "backward_ms": 3.0}]}
 struct SparseNetBaseline {
   struct Row {
     std::string precision, algorithm;

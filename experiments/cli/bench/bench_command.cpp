@@ -254,7 +254,8 @@ std::function<int()> declare(CommandLine& app) {
                    "only; on the CPU, layers with at most 4 channels take f32 images")
       ->type_name("TEXT");
   conv->add_option("--batch", arguments->batch, "batch size for all problems (default: their own)");
-  conv->add_option("--baseline", arguments->baseline, "baseline: another library to time, onednn");
+  conv->add_option("--baseline", arguments->baseline, "another library to time, onednn");
+  conv->add_former_name("--peer", "--baseline", arguments->baseline);
   add_timing_options(*conv, arguments->timing);
   add_against_options(*conv, arguments->against);
   auto other = std::make_shared<std::function<int()>>();

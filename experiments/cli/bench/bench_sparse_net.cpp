@@ -194,9 +194,10 @@ void declare_bench_sparse_net(CommandLine& bench, std::function<int()>& run) {
          "algorithms, joined by commas; auto: the automatic choice for each layer and direction")
       ->capture_default_str();
   net->add_option("--baseline", arguments->baseline,
-                  "baseline: times of another library on this network, a file of "
+                  "times of another library on this network, a file of "
                   "experiments/baselines/sparse_conv_vs_spconv.py --net")
       ->type_name("FILE");
+  net->add_former_name("--peer", "--baseline", arguments->baseline);
   add_timing_options(*net, arguments->timing);
   add_against_options(*net, arguments->against);
   net->callback([arguments, &run] { run = [arguments] { return bench_net(*arguments); }; });

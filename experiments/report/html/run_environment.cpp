@@ -8,6 +8,7 @@
 #include "experiments/report/csv_table.h"
 #include "experiments/report/html/markup.h"
 #include "framework/check.h"
+#include "framework/io/former_names.h"
 
 namespace convscope {
 namespace {
@@ -53,7 +54,8 @@ RunEnvironment read_run_environment(const std::string& run_folder) {
 }
 
 RunEnvironment parse_run_environment(const std::string& json_text) {
-  const json whole = json::parse(json_text, nullptr, /*allow_exceptions=*/false);
+  const json whole =
+      json::parse(with_todays_names(json_text, "env.json"), nullptr, /*allow_exceptions=*/false);
   RunEnvironment out{.cpu = text_in(whole, "cpu"),
                      .started = readable_time(text_in(whole, "started")),
                      .version = text_in(whole, "version"),

@@ -11,6 +11,7 @@
 #include "framework/check.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
+#include "framework/io/former_names.h"
 #include "framework/io/json_text.h"
 #include "framework/machine/peaks.h"
 #include "layers/dispatch/measure.h"
@@ -45,7 +46,7 @@ void KeptChoices::take_over(const std::string& run) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return;  // a run of an earlier version
   try {
-    const Json content = Json::parse(read_text(path, kMaxBytes));
+    const Json content = Json::parse(with_todays_names(read_text(path, kMaxBytes), path));
     CONVSCOPE_CHECK(content.at("format") == kFormat, "choices", "expected the format '", kFormat,
                     "'");
     const auto measured = content.at("measured").get<std::map<std::string, std::string>>();

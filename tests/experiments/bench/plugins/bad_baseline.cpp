@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bad_baseline.cpp: a plug-in with one mistake. The macro BAD_BASELINE names the mistake, and the file is
-// built once for each.
+// bad_baseline.cpp: a plug-in with one mistake. The macro BAD_BASELINE names the mistake, and the
+// file is built once for each.
 #include <stdexcept>
 #include <string_view>
 
