@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "framework/check.h"
+#include "framework/io/former_names.h"
 
 namespace convscope {
 
@@ -39,7 +40,11 @@ class Registry {
   }
 
   const Entry* find(std::string_view name) const {
-    const auto it = entries_.find(std::string(name));
+    auto it = entries_.find(std::string(name));
+    if (it == entries_.end()) {
+      it = entries_.find(std::string(todays_name(name)));
+      if (it != entries_.end()) warn_of_former_name(name, it->first);
+    }
     return it == entries_.end() ? nullptr : &it->second;
   }
 

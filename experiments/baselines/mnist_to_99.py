@@ -143,7 +143,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--pin", action="store_true", help="bind both sides to the first cores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--baseline-seeds", type=int, nargs="*", metavar="SEED",
+    parser.add_argument("--baseline-seeds", "--peer-seeds", type=int, nargs="*", metavar="SEED",
                         help="of PyTorch, which takes longer (default: those of --seeds; none leaves it out)")
     parser.add_argument("--override", action="append", default=[], help="key=value for Convscope")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"],

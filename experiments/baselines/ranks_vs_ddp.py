@@ -202,7 +202,7 @@ def main():
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--precisions", nargs="+", default=["f32", "tf32", "bf16"])
     parser.add_argument("--words", nargs="+", default=[], help="more KEY=VALUE of ours")
-    parser.add_argument("--no-baseline", action="store_true")
+    parser.add_argument("--no-baseline", "--no-peer", action="store_true")
     parser.add_argument("--data", type=pathlib.Path, help="keeps the random data sets here")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--graph", action="store_true", help=argparse.SUPPRESS)

@@ -13,6 +13,7 @@
 #include "experiments/bench/device_timing.h"
 #include "experiments/bench/honest/least_time.h"
 #include "experiments/bench/problem_list.h"
+#include "framework/io/former_names.h"
 
 namespace convscope {
 
@@ -116,7 +117,8 @@ std::vector<std::string> algorithms_in(const char* command, const std::string& t
   }
   std::vector<std::string> words = names;
   words.insert(words.end(), {"all", "auto"});
-  for (const std::string& name : split_commas(text)) {
+  for (const std::string& word : split_commas(text)) {
+    const std::string name(accepted_name(word));
     if (std::ranges::count(names, name) == 0) {
       const std::string near = nearest_word(name, words);
       fail(ErrorKind::kUnavailable, command,

@@ -65,7 +65,7 @@ def conv2d_steps(convscope):
 
 def network_steps(convscope):
     # torch.compile takes minutes; CONVSCOPE_BASELINE_KINDS='eager|CUDA graph' skips it.
-    kinds = os.environ.get("CONVSCOPE_BASELINE_KINDS")
+    kinds = os.environ.get("CONVSCOPE_BASELINE_KINDS") or os.environ.get("CONVSCOPE_PEER_KINDS")
     kinds = ["--kinds", *kinds.split("|")] if kinds else []
     steps = [Step("networks", "net_lenet5", [sys.executable, f"{BASELINES}/lenet_step_gpu_vs_pytorch.py", "--program",
                                              convscope, *kinds], (0,), True),

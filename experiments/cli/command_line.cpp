@@ -40,6 +40,10 @@ CommandOption* CommandOption::one_at_a_time() {
 }
 
 CommandOption* CommandOption::one_of(const std::vector<std::string>& words) {
+  option_->transform([words](const std::string& word) {
+    const bool is_former = std::ranges::count(words, todays_name(word)) > 0;
+    return is_former ? std::string(accepted_name(word)) : word;
+  });
   check([words](const std::string& word) -> std::string {
     if (std::ranges::count(words, word) > 0) return "";
     const std::string near = nearest_word(word.substr(0, 100), words);

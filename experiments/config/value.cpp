@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // value.cpp: converts one YAML value for one field, and explains a value that does not fit.
+#include <algorithm>
 #include <cmath>
 
 #include "experiments/config/resolve.h"
@@ -101,7 +102,7 @@ std::optional<OptionValue> read_value(const Node& node, const OptionField& field
   }
   OptionValue value = typed_scalar(node);
   if (auto* word = std::get_if<std::string>(&value); word != nullptr && !field.choices.empty()) {
-    *word = todays_name(*word);
+    if (std::ranges::count(field.choices, todays_name(*word)) > 0) *word = accepted_name(*word);
   }
   if (const auto* real = std::get_if<double>(&value); real != nullptr && !std::isfinite(*real)) {
     return refuse(cat("expected a finite number, got ", describe(node)));

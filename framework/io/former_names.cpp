@@ -86,9 +86,13 @@ void warn_of_former_name(std::string_view former, std::string_view today) {
 
 std::string_view todays_name(std::string_view word) {
   const auto* const found = std::ranges::find(kWords, word, &Renamed::former);
-  if (found == std::end(kWords)) return word;
-  warn_of_former_name(found->former, found->today);
-  return found->today;
+  return found == std::end(kWords) ? word : found->today;
+}
+
+std::string_view accepted_name(std::string_view word) {
+  const std::string_view today = todays_name(word);
+  if (today != word) warn_of_former_name(word, today);
+  return today;
 }
 
 std::string with_todays_names(std::string text, const std::string& file) {

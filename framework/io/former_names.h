@@ -12,9 +12,10 @@
 
 namespace convscope {
 
-// Returns today's name of `word`, or `word` itself if it is not a former name. Warns on stderr,
-// once for each former name.
+// Returns today's name of an algorithm or a layout, or `word` itself if it is not a former name.
 CONVSCOPE_API std::string_view todays_name(std::string_view word);
+// Returns the same. Warns on stderr, once for each former name.
+CONVSCOPE_API std::string_view accepted_name(std::string_view word);
 
 // Warns on stderr, once for each former name, that `former` is now called `today`.
 CONVSCOPE_API void warn_of_former_name(std::string_view former, std::string_view today);

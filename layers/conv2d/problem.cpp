@@ -102,7 +102,7 @@ void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key
   }
   if (key == "layout") {
     for (const ActivationLayout layout : kActivationLayouts) {
-      if (name_of(layout) == todays_name(value)) {
+      if (name_of(layout) == accepted_name(value)) {
         problem.layout = layout;
         return;
       }

@@ -21,7 +21,7 @@ std::vector<std::string> split(std::string_view text) {
     std::string_view word = text.substr(0, comma);
     while (word.starts_with(' ')) word.remove_prefix(1);
     while (word.ends_with(' ')) word.remove_suffix(1);
-    out.emplace_back(todays_name(word));
+    out.emplace_back(accepted_name(word));
     if (comma == text.size()) return out;
     text.remove_prefix(comma + 1);
   }

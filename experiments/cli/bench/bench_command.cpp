@@ -244,10 +244,11 @@ std::function<int()> declare(CommandLine& app) {
           "--precision", arguments->precision,
           "precision for all problems: f32, tf32, bf16 or f16 (tf32, bf16 and f16: cuda only)")
       ->one_of({"f32", "tf32", "bf16", "f16"});
-  conv->add_option("--layout", arguments->layout,
-                   "memory layout of all images: nchw, nchw16c (NCHW16c), nchw16c_y (y in NCHW16c, "
-                   "x in NCHW), nhwc (NHWC; with fp16/bf16 images the weights are f32, as "
-                   "in a training step), or both: nchw and nchw16c")
+  conv->add_option(
+          "--layout", arguments->layout,
+          "memory layout of all images: nchw, nchw16c, nchw16c_y (x in nchw, y in nchw16c), nhwc "
+          "(with fp16/bf16 images the weights are f32, as in a training step), or both: "
+          "nchw and nchw16c")
       ->one_of({"nchw", "nchw16c", "nchw16c_y", "nhwc", "both"});
   conv->add_option("--types", arguments->types,
                    "integer types of x, w, the accumulators and y, such as u8:i8:i32:u8; forward "

@@ -115,7 +115,7 @@ void declare_bench_deform_conv2d(CommandLine& bench, std::function<int()>& run) 
                      "batch size for all problems (default: their own)");
   deform
       ->add_option("--layout", arguments->layout,
-                   "memory layout of all images: nchw, nchw16c (NCHW16c), or both")
+                   "memory layout of all images: nchw, nchw16c, or both")
       ->one_of({"nchw", "nchw16c", "both"});
   add_timing_options(*deform, arguments->timing);
   add_against_options(*deform, arguments->against);

@@ -154,8 +154,12 @@ class CMake(unittest.TestCase):
             self.add(root / "mine", "3.9.0")
             mine = f"-DCONVSCOPE_BASELINES_DIR={root / 'mine'}"
             self.assertEqual(self.configured(root, mine), ["3.9.0"])
+            former = f"-DCONVSCOPE_PEERS_DIR={root / 'mine'}"
+            self.assertEqual(self.configured(root, former), ["3.9.0"])
             shutil.rmtree(root / "mine")
             self.assertEqual(self.configured(root), ["2.6.3"])
+            self.assertEqual(self.configured(root, "-DCONVSCOPE_PEERS=OFF"), [])
+            self.assertEqual(self.configured(root, "-DCONVSCOPE_BASELINES=ON"), ["2.6.3"])
             self.assertEqual(self.configured(root, "-DCONVSCOPE_BASELINES=OFF"), [])
 
 

@@ -73,6 +73,24 @@ TEST(BenchPlots, the_heat_map_holds_ratios_refusals_and_the_choice_of_auto) {
             std::string::npos);
 }
 
+TEST(BenchPlots, read_the_columns_of_an_older_version) {
+  const TemporaryFolder root;
+  const auto older = [](std::string text) {
+    for (std::size_t at; (at = text.find("baseline")) != std::string::npos;) {
+      text.replace(at, 8, "peer");
+    }
+    const std::size_t at = text.find("\"peaks\"");
+    return at == std::string::npos ? text : text.replace(at, 7, "\"ceilings\"");
+  };
+  for (const char* kind : {"speedup", "roofline"}) {
+    const DrawnPlots today = draw_plots(read_text(root, file(kTwo)), {kind});
+    const DrawnPlots old = draw_plots(read_text(root, older(file(kTwo))), {kind});
+    ASSERT_EQ(today.plots.size(), 1u) << kind;
+    ASSERT_EQ(old.plots.size(), 1u) << kind;
+    EXPECT_EQ(old.plots[0].svg, today.plots[0].svg) << kind;
+  }
+}
+
 TEST(BenchPlots, the_roofline_has_the_peaks_of_the_threads_that_were_used) {
   const TemporaryFolder root;
   const BenchSet set = read_text(root, file(row("direct", 2, 2), 2));

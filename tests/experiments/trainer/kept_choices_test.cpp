@@ -109,6 +109,21 @@ TEST(KeptChoices, HoldThePeakOfBytesIfTheyKnowIt) {
   set_machine_peaks({});
 }
 
+TEST(KeptChoices, OfAnOlderVersionAreTakenOver) {
+  const testing::CacheFolder cache;
+  const TemporaryFolder root;
+  set_machine_peaks({.flops_per_second = 3e11, .bytes_per_second = 7e9});
+  KeptChoices(Device{}).write(root.path());
+  set_machine_peaks({});
+  std::string text = text_of(root / "choices.json");
+  const std::size_t at = text.find("\"peaks\"");
+  ASSERT_NE(at, std::string::npos) << text;
+  write_file(root / "choices.json", text.replace(at, 7, "\"ceilings\""));
+  KeptChoices::take_over(root.path());
+  EXPECT_EQ(machine_peaks().flops_per_second, 3e11);
+  set_machine_peaks({});
+}
+
 TEST(KeptChoices, ADamagedFileIsAnErrorThatSaysWhatToDo) {
   const TemporaryFolder root;
   KeptChoices::take_over(root.path());  // a run of an earlier version

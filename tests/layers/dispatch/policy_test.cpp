@@ -24,6 +24,7 @@ TEST(PolicyText, IsAWordAListOrACheck) {
   EXPECT_EQ(list.words, (Words{"a", "b", "auto"}));
   EXPECT_TRUE(list.is_list());
   EXPECT_EQ(list.text(), "a,b,auto");
+  EXPECT_EQ(parse_policy("op", "winograd_f4x3_halves,auto").words.at(0), "winograd_f4x3_fp16x3");
   const PolicyText check = parse_policy("op", "check:a, b");
   EXPECT_EQ(check.words, (Words{"a", "b"}));
   EXPECT_TRUE(check.is_check);
