@@ -91,7 +91,7 @@ TensorMap encode_tensor_map(const void* tensor, const TensorMapShape& shape) {
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     fail(ErrorKind::kRun, "cuda",
-         cat("expected a tensor that the copy engine can read, got sizes ", sizes[0], ",", sizes[1],
+         cat("expected a tensor that TMA can read, got sizes ", sizes[0], ",", sizes[1],
              ",", sizes[2], ",", sizes[3], ",", sizes[4], " with a box of ", box[0], ",", box[1],
              ",", box[2], ",", box[3], ",", box[4], " (error ", static_cast<int>(result), ")"));
   }

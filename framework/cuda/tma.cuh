@@ -55,7 +55,7 @@ inline void start_phases(std::uint64_t* barrier, unsigned arrivals) {
         return p.arrivals == all && p.left >= 1 && p.left <= all &&
                p.bytes_and_parity >> 1 == kNoBytes;
       },
-      "something else was written where a barrier of phases stands, or boxes are missing");
+      "something else was written to the address of a barrier, or boxes are missing");
 }
 inline void phases_are_started() {}
 inline void fetch_map(const TensorMap&) {}
@@ -95,7 +95,7 @@ inline void load_box(unsigned char* shared, const TensorMap& map, std::uint64_t*
   std::memcpy(&z, map.bytes, sizeof(z));
   const int first[kTensorMapRank] = {c0, c1, c2, c3, c4};
   if (reinterpret_cast<std::uintptr_t>(shared) % 128 != 0) {
-    emulation::stop("a box begins at an address that is no multiple of 128");
+    emulation::stop("a box begins at an address that is not a multiple of 128");
   }
   const auto* const from = static_cast<const unsigned char*>(z.tensor);
   unsigned char* to = shared;

@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kThreads) pool_pixels(const CodesPool z) {
 void check_codes(const void* codes, const void* blocks) {
   CONVSCOPE_CHECK(is_aligned(codes, 16) && is_aligned(blocks, 16), "codes",
                   "expected arrays in blocks at addresses that 16 divides, because a thread reads "
-                  "16 bytes at once, got another one");
+                  "16 bytes at once, got other addresses");
 }
 
 LaunchShape grid_of_fours(std::int64_t fours) { return grid_of_packs(ceil_div(fours, kUnroll)); }

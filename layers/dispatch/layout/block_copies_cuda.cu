@@ -52,7 +52,7 @@ void copy_cuda(const BlockCopy& a) {
   const std::int64_t count = images[0] * blocks * pixels * kFours;
   CONVSCOPE_CHECK(is_aligned(a.to_nchw16c ? a.to : a.from, 16), "convert_layout",
                   "expected blocks at an address that 16 divides, because a thread takes 16 bytes "
-                  "at once, got another one");
+                  "at once, got other addresses");
   launch(a.to_nchw16c ? copy_fours<true> : copy_fours<false>, grid_of_packs(count), a.from,
          images[1], pixels, blocks, a.accumulate, a.to, count);
 }

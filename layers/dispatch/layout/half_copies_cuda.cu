@@ -73,7 +73,7 @@ void copy_typed(const HalfCopy& a) {
                   "bits, got ", count);
   CONVSCOPE_CHECK(is_aligned(a.to_nhwc ? a.to : a.from, 16), "convert_layout",
                   "expected channels at an address that 16 divides, because a thread takes 16 "
-                  "bytes at once, got another one");
+                  "bytes at once, got other addresses");
   if (count == 0) return;
   const Copy z{.channels = static_cast<int>(a.images[1]),
                .pieces = static_cast<int>(pieces),

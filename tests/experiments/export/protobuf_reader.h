@@ -24,11 +24,11 @@ class ProtobufMessage {
         numbers_[field].push_back(static_cast<std::int64_t>(varint()));
       } else if ((tag & 7) == 2) {
         const std::uint64_t size = varint();
-        CONVSCOPE_CHECK(size <= bytes_.size() - at_, "protobuf", "a field ends behind its message");
+        CONVSCOPE_CHECK(size <= bytes_.size() - at_, "protobuf", "a field ends after its message");
         texts_[field].push_back(bytes_.substr(at_, size));
         at_ += size;
       } else if ((tag & 7) == 5) {
-        CONVSCOPE_CHECK(bytes_.size() - at_ >= 4, "protobuf", "a number ends behind its message");
+        CONVSCOPE_CHECK(bytes_.size() - at_ >= 4, "protobuf", "a number ends after its message");
         std::uint32_t bits = 0;
         for (int i = 3; i >= 0; --i) {
           bits = bits << 8 | static_cast<std::uint8_t>(bytes_[at_ + static_cast<std::size_t>(i)]);

@@ -57,7 +57,7 @@ def fields(data):
             size = {1: 8, 5: 4}[kind]
             value, at = data[at:at + size], at + size
         yield key >> 3, value
-    assert at == len(data), "a field that ends behind its message"
+    assert at == len(data), "a field that ends after its message"
 
 
 def main(path):

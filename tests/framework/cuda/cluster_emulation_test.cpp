@@ -475,7 +475,7 @@ TEST(EmulatedCluster, ErrorsNameTheBlockOfTheCluster) {
         run_wrong(Wrong::traps, 2));
     EXPECT_ERROR(ErrorKind::kRun,
                  "block (1,0,0) of grid 2x1x1, block 1 of its cluster of 2, 32 threads: something "
-                 "else was written where a barrier of phases stands",
+                 "else was written to the address of a barrier",
                  run_wrong(Wrong::phases_written));
     EXPECT_ERROR(
         ErrorKind::kRun,

@@ -326,7 +326,7 @@ TEST(Emulation, WhatIsWrittenOverABarrierOfPhasesIsAnError) {
   launch(writes_beside_a_barrier_of_phases, shape, 9);
   for (const int first : {5, 6, 8}) {
     expect_error([&] { launch(writes_beside_a_barrier_of_phases, shape, first); }, ErrorKind::kRun,
-                 {"something else was written where a barrier of phases stands"});
+                 {"something else was written to the address of a barrier"});
   }
   launch(writes_beside_a_barrier_of_phases, shape, 4);
 }

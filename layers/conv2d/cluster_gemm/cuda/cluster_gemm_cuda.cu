@@ -137,7 +137,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   with_images.n = std::max(z.n, std::int64_t{1});
   if (!plan_of(with_images, direction)->exists()) {
     return Conv2dSupport::no(cat("expects an eighth of the input channels, with all taps, that ",
-                                 "fits into shared memory beside a patch of the image, got ",
+                                 "fits into shared memory next to a patch of the image, got ",
                                  direction == Direction::forward ? z.c : z.k,
                                  " channels and a kernel of ", z.r, "x", z.s));
   }

@@ -290,7 +290,7 @@ TEST_F(ClusterGemmOnCuda, RefusesInASentence) {
             "expects strides of at most 4 in backward_data, one phase each, got 5x5");
   EXPECT_EQ(reason(cat("n=1,c=8192,h=8,w=8,k=8,r=7,s=7,pad=3", tf32).c_str()),
             "expects an eighth of the input channels, with all taps, that fits into shared memory "
-            "beside a patch of the image, got 8192 channels and a kernel of 7x7");
+            "next to a patch of the image, got 8192 channels and a kernel of 7x7");
   EXPECT_EQ(reason(cat("n=1,c=8,h=8,w=8,k=8", tf32).c_str(), Direction::backward_weight),
             "does not compute backward_weight");
 }
