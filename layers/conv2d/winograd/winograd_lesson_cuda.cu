@@ -141,8 +141,8 @@ void convolve(const ConvShape& z, bool for_dx, const In in, const In w, const In
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32) return takes(z.dtype);
-  const Index steps = z.stride_h * z.stride_w * z.dilation_h * z.dilation_w;
-  if (steps == 1 && z.r == 3 && z.s == 3) return {};
+  const bool dense = z.stride_h == 1 && z.stride_w == 1 && z.dilation_h == 1 && z.dilation_w == 1;
+  if (dense && z.r == 3 && z.s == 3) return {};
   return Conv2dSupport::no(
       cat("expects a kernel of 3x3 with stride 1 and dilation 1, got ", z.text()));
 }

@@ -41,7 +41,8 @@ inline double pack_bytes(const ImplicitGemmTiling& plan, Direction direction) {
 inline constexpr double kGapsTimes = 1.09, kFewBlocksUs = 0.8, kSummedUs = 0.5;
 inline double gaps_times(const ImplicitGemmTiling& plan, Direction direction) {
   const Conv2dProblem& z = plan.z;
-  const bool gaps = z.stride_h * z.stride_w * z.dilation_h * z.dilation_w > 1 && z.r * z.s > 1;
+  const bool gaps =
+      std::max({z.stride_h, z.stride_w, z.dilation_h, z.dilation_w}) > 1 && z.r * z.s > 1;
   return plan.is_packed() && direction == Direction::forward && gaps ? kGapsTimes : 1;
 }
 inline double prepared_us(const ImplicitGemmTiling& plan) {
