@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "framework/export.h"
+
 namespace convscope {
 
 struct RunEnvironment {
@@ -19,7 +21,7 @@ struct RunEnvironment {
   std::optional<double> cores_of_others = {};  // cores busy with other programs
 };
 // Parses an env.json, or the `machine` of a benchmark's file.
-RunEnvironment parse_run_environment(const std::string& json_text);
+CONVSCOPE_API RunEnvironment parse_run_environment(const std::string& json_text);
 // Reads env.json of a run; missing values stay empty.
 RunEnvironment read_run_environment(const std::string& run_folder);
 

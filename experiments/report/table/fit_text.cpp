@@ -234,8 +234,11 @@ std::string hanging_text(std::string first, std::string_view paragraph, std::siz
   std::string out, line = std::move(first);
   for (;;) {
     const std::size_t end = std::min(paragraph.find('\n'), paragraph.size());
-    const std::size_t indent = std::min(paragraph.find_first_not_of(' '), end);
-    if (!out.empty()) line = std::string(column + indent, ' ');
+    std::size_t indent = 0;
+    if (!out.empty()) {
+      indent = std::min(paragraph.find_first_not_of(' '), end);
+      line = std::string(column + indent, ' ');
+    }
     bool begins = true;
     for (std::string& word :
          words_of(paragraph.substr(0, end), width > column ? width - column : 1)) {
