@@ -265,8 +265,9 @@ void forward(const Conv2dForwardArgs& args) { Forward(args).run(); }
 
 // ---- backward_data -----------------------------------------------------------------------------
 
-// Returns how many channels of x a chunk has: as many as fit, but so few that one image has chunks
-// for several threads. Channels are independent, so the chunk size does not change any sum.
+// Returns how many channels of x a chunk has. The limits are the columns that fit into
+// kColumnFloats floats, and a size that gives several threads chunks even with one image. Channels
+// are independent, so the chunk size does not change any sum.
 Index channels_at_once(const Conv2dProblem& problem, const Im2colShape& z) {
   const Index fit = std::max<Index>(1, kColumnFloats / (z.taps * round_up(z.plane, 16)));
   const auto worth = static_cast<Index>(problem.nominal_flops() / kChunkFlops);
@@ -446,12 +447,12 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Estimates the FMAs of K/G kernels, packing and memory traffic. Every direction packs vectors of
-// columns. backward_data also gathers them, which is slower with strides and when a channel's
-// columns exceed L2. A short plane leaves lanes empty. Each image reads w again and costs some
-// cycles for each tap and row. Half of the memory traffic is hidden. In backward_weight small
-// planes add the cost of sums across lanes. The constants fit measurements from cases of a
-// microsecond to VGG.
+// Estimates the FMAs of K/G kernels, the packing and the memory traffic. Every direction packs
+// vectors of columns. backward_data also adds columns back into dx, which is slower with strides
+// and when a channel's columns exceed L2. Planes that are no multiple of a vector leave lanes
+// empty. Each image reads w again, and each tap of a row costs some cycles. Half of the memory
+// traffic is assumed to overlap with computation. In backward_weight, small planes add the cost of
+// sums across lanes. The constants fit measured cases from one microsecond to layers of VGG.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Im2colShape z(problem);
   const auto fmas = static_cast<double>(z.kernels);

@@ -123,7 +123,7 @@ struct ManyTapsShape {
   int blocks_of_channels() const { return ceil_div(channels, width); }
 };
 
-// Kernel: block x is some input channels, y is one output channel.
+// Kernel: blockIdx.x selects z.width input channels, blockIdx.y one output channel.
 template <class In, class Half>
 __global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
     const In* __restrict__ w, const __grid_constant__ ManyTapsShape z, Half* packed) {

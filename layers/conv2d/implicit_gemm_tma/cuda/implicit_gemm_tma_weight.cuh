@@ -231,7 +231,8 @@ __global__ __launch_bounds__(kWeightThreads,
     }
   } else {
     step::take_registers<V::kRegisters>();
-    // The slots of this warp group, as (k block a, c block b, tap) with the taps innermost.
+    // The slots of this warp group, each given by a block a of output channels, a block b of input
+    // channels and a tap. Taps vary fastest.
     const int warp_group = thread / 128;
     const int lane = thread % 32;
     int a_at[V::kSlots], b_at[V::kSlots], slot_tap[V::kSlots];
@@ -384,9 +385,10 @@ __global__ __launch_bounds__(kWeightThreads,
 
 constexpr int kSumThreads = 256;
 
-// Computes dw[k,c,r,s] = or += the sum of the parts. A block has one k and `width` channels, with
-// all taps. With few sums, several threads divide the parts of one sum: each adds its own parts in
-// order, then one thread adds the threads' results. Shared memory transposes [tap][c] to [c][tap].
+// Adds up the parts of dw[k,c,r,s], then assigns or adds the total. Each block has one k and
+// `width` channels, with all taps. With few elements several threads share one element: each thread
+// adds some of the parts in order, then one thread adds their results. Shared memory transposes
+// [tap][c] to [c][tap].
 template <class Out>
 __global__ void sum_weights_kernel(const float* parts, int splits, std::int64_t count, int channels,
                                    int real_channels, int kernel, int width, bool accumulate,
