@@ -7,7 +7,7 @@
 //   few_channel_chains/cuda/few_channel_chain_plan.cpp   one kernel for two layers
 //
 // A chain replaces a layer when the layer's policy, in each direction that runs, is `auto` or the
-// chain's algorithm. When the policy is a list, its entry that was chosen is compared.
+// chain's algorithm. When the policy is a list, only the list's entry that was chosen counts.
 #pragma once
 
 #include <memory>

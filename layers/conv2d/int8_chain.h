@@ -17,9 +17,8 @@ namespace convscope {
 // The name that is reported when the chain runs.
 inline constexpr const char* kInt8Chain = "int8_chain";
 
-// A chain for one batch size, planned for the current number of threads and the current instruction
-// set. The tiling follows from the problems; prepare() supplies the weights.
-class CONVSCOPE_API Int8Chain {
+// Writes the data of stage i to `memory`: the codes of the weights, scales, bias and epilogue from
+// `args`. Ignores args.x and args.y.
  public:
   // Plans a chain of `problems`. The first reads f32 images, the others u8 codes; all write u8
   // codes.

@@ -383,8 +383,9 @@ void forward(const FewChannelForward& a) {
     }
     return;
   }
-  // Two blocks for each SM split a sample further, and each part computes the first stage again.
-  // But one block for each SM would not spread evenly next to the previous kernel's blocks.
+  // With two blocks for each SM, a sample is divided into more parts, and each part computes the
+  // first stage again. The alternative, one block for each SM, would not spread evenly next to the
+  // blocks of the previous kernel.
   const int blocks_each = a.stages == 2 && a.batch >= alone ? 2 : 1;
   run(a, few_channel_forward_parts(a.batch, a.stage[a.stages - 1], blocks_each));
 }

@@ -78,7 +78,7 @@ struct TileKernels {
   void (*pixel_tile)(const SumTile& tile) = nullptr;
   void (*weight_tile)(const WeightTile& tile) = nullptr;
   void (*copy)(const RowCopy& copy, const float* from, float* to) = nullptr;
-  // Copies `runs` of each of `channels` planes. Step 1 is the fastest, step 2 the next.
+  // Copies `count` runs of each of `channels` planes. A step of 1 is fastest, then a step of 2.
   void (*copy_runs)(const float* from, std::int64_t from_step, std::int64_t channels,
                     const PixelRun* runs, std::int64_t count, std::int64_t step, float* to,
                     std::int64_t to_step) = nullptr;

@@ -449,7 +449,7 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 
 // Estimates the FMAs of K/G kernels, the packing and the memory traffic. Every direction packs
 // vectors of columns. backward_data also adds columns back into dx, which is slower with strides
-// and when a channel's columns exceed L2. Planes that are no multiple of a vector leave lanes
+// and when a channel's columns exceed L2. Planes that do not fill their last vector leave lanes
 // empty. Each image reads w again, and each tap of a row costs some cycles. Half of the memory
 // traffic is assumed to overlap with computation. In backward_weight, small planes add the cost of
 // sums across lanes. The constants fit measured cases from one microsecond to layers of VGG.

@@ -156,8 +156,8 @@ __global__ void in_place_kernel(Geometry z, Chunk chunk, const float* sums, cons
 }
 
 // Computes each pixel of dx as the sum of its elements of `columns`, in the order of the taps. The
-// matrix `columns` [channels R S][pixels] covers gridDim.z images, from image n on. Of each group
-// it has `channels` channels, from channel c of the group on.
+// matrix `columns` [channels R S][pixels] covers gridDim.z images, from image n on. It has
+// `channels` channels of each group, from channel c of the group on.
 template <class T>
 __global__ void col2im_kernel(Geometry z, Index n, int c, int channels, int group_channels,
                               int slot, const float* columns, T* dx) {

@@ -43,9 +43,9 @@ constexpr double kGatherLaunchUs = 1.2, kSumLaunchUs = 1.5;
 // Microseconds added where many large blocks keep the next kernel from starting early.
 constexpr double kAloneUs = 0.95;
 constexpr double kMemoryBytesPerUs = 3.2e6;
-// Constants of backward_weight: cycles of a step, of a tile, and of each stored slot (a tap and its
-// channels); bytes of dw stored per cycle, by blocks with all taps and by blocks with some adjacent
-// taps; time of one launch, and of two, where the second one adds the parts.
+// Constants of backward_weight. Cycles of a step, of a tile, and of each stored slot (a tap and its
+// channels). Bytes of dw stored per cycle, by blocks with all taps and by blocks with some adjacent
+// taps. Time of one launch, and of two, where the second one adds the parts.
 constexpr double kWeightStepCycles = 530, kWeightTileCycles = 3100, kSlotCycles = 330;
 constexpr double kStoreBytesPerCycle = 22, kPiecesBytesPerCycle = 10;
 constexpr double kDirectLaunchUs = 2.2, kTwoLaunchesUs = 2.9;

@@ -22,7 +22,8 @@ namespace convscope::device_time {
 inline double number(std::int64_t value) { return static_cast<double>(value); }
 inline double processors() { return cuda_device_facts().multiprocessors; }
 
-// Returns whether a problem's products run on tensor cores; peak_of() is their peak.
+// Returns whether the products of a problem run on tensor cores. peak_of() returns the peak of the
+// unit that computes them.
 inline bool on_tensor_cores(const Conv2dProblem& z) {
   return z.dtype != DType::f32 || z.math == MathMode::tf32;
 }

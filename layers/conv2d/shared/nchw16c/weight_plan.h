@@ -127,7 +127,7 @@ struct Nchw16cWeightTiling {
         }
       }
     }
-    // Cuts more parts for the threads, unless the images provide enough work.
+    // Cuts more parts to keep the threads busy, unless slices of the images provide enough chunks.
     const double flops = z.nominal_flops();
     while ((lane_step > 1 || (row_step > 1 && !planes)) && parts() * most_slices() < kChunks &&
            flops > kChunkFlops * static_cast<double>(2 * parts())) {
