@@ -254,8 +254,8 @@ struct FewChannelForwardPlan {
 };
 struct FewChannelBackwardPlan {
   FewChannelBackward a;
-  int parts = 1, chunks = 1;    // blocks that share a sample; groups of samples
-  int samples = 1;              // in a block at a time
+  int parts = 1, chunks = 1;  // blocks that share a sample; groups of samples
+  int samples = 1;            // in a block at a time
   // number of channels of dx, and of the first stage's y, that a block computes and keeps
   int slice = 1;
   int channels = 1;             // of dx in a thread: 1, 2 or 3

@@ -45,8 +45,8 @@ namespace {
 
 using namespace few_channel;
 
-// Writes one output's window into the dense tile of the gradient before pooling and activation: `g`
-// where `passes` is set, else 0.
+// Writes the window of one pooled output into the dense tile of the gradient before pooling and
+// activation: `g` where the bit of `passes` is set, else 0.
 __device__ inline void spread(const FewChannelStage& z, unsigned passes, float g, float* to,
                               int pitch) {
   if (!z.pools()) {

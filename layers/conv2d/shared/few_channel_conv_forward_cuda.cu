@@ -113,8 +113,8 @@ struct Share {
   int samples;
 };
 
-// Computes the block's share from tiles, w and b in shared memory. It has a barrier inside only
-// when the sums are split, and none at the end.
+// Computes the block's share of the outputs from tiles, w and b in shared memory. There is a
+// barrier inside only if the sums are split, and none at the end.
 template <int R, class Factor>
 __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const Deal& deal,
                               const DealDivisors& by, const FastDivisor& by_k_tiles, const float* x,

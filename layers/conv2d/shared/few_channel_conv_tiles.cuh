@@ -274,8 +274,8 @@ __device__ inline void finish_copies() {
   async_copy_wait<0>();
 }
 
-// Rounds shared memory in place, between two barriers of the caller. `to` is a multiple of 16
-// bytes, count a multiple of 4.
+// Rounds shared memory in place, between two barriers of the caller. `to` is 16-byte aligned,
+// `count` a multiple of 4.
 template <class Factor>
 __device__ inline void round_operands(float* to, int count) {
 #pragma unroll 1

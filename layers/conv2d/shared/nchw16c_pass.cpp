@@ -352,8 +352,8 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// Estimates the share of the peak with full tiles. Padded output channels count as work, too. A tap
-// with few channels also pays for its loop.
+// Estimates the share of the peak that full tiles reach. Padded output channels count as work, too.
+// The overhead of the loop over taps is larger where a tap has few channels.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   double share = 0.93;
   const auto filled = [](Index channels) {

@@ -86,7 +86,7 @@ struct Nchw16cWeightTile {
 };
 
 struct Nchw16cKernels {
-  int lanes = 0;   // of a vector
+  int lanes = 0;  // of a vector
   // most pixels of a tile of one or two vectors; tiles of four vectors have half as many
   int pixels = 0;
   // Runs tiles of `width` vectors of channels: 1, 2 or 4. A tile of at most 16 channels is inside

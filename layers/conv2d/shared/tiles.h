@@ -85,7 +85,7 @@ struct TileKernels {
   // Same as channels_to_lanes() below; null where no separate kernel exists.
   void (*to_lanes)(const float* from, std::int64_t from_row, std::int64_t channels,
                    std::int64_t count, std::int64_t width, float* to) = nullptr;
-  // Gathers columns of one parity: to[i] = from[i % step * from_step + i / step] for i < width.
+  // Interleaves `step` rows: to[i] = from[i % step * from_step + i / step] for i < width.
   void (*weave)(const float* from, std::int64_t from_step, std::int64_t width, std::int64_t step,
                 float* to) = nullptr;
 };

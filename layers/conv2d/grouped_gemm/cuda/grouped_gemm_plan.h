@@ -35,11 +35,11 @@ inline constexpr int kMaxTaps = 49;   // taps of a kernel
 inline constexpr int kMaxStride = 4;  // stride of backward_data; each remainder is a phase
 inline constexpr int kMaxPhases = kMaxStride * kMaxStride;
 inline constexpr int kMaxPositions = 1024;
-inline constexpr int kRows = 32;       // positions that a warp computes at once
-inline constexpr int kWarps = 8;       // warps of a block in forward and backward_data
+inline constexpr int kRows = 32;  // positions that a warp computes at once
+inline constexpr int kWarps = 8;  // warps of a block in forward and backward_data
 // pairs of slots that a warp multiplies in backward_weight; the 9 taps of an octet are 5 pairs
 inline constexpr int kChunkSteps = 5;
-inline constexpr int kMaxWarps = 16;   // of backward_weight
+inline constexpr int kMaxWarps = 16;  // of backward_weight
 
 struct Machine {
   int multiprocessors = 132;

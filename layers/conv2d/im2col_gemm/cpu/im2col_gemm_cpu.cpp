@@ -88,8 +88,8 @@ struct Im2colShape {
 
 // ---- forward -----------------------------------------------------------------------------------
 
-// Cuts the forward pass into runs of panels. A run has at least kChunkFlops FLOPs, unless that
-// would leave too few runs.
+// Cuts the forward pass into runs of panels. A run has at least kChunkFlops FLOPs, unless the
+// threads would then have too few runs.
 struct Im2colForwardTiling {
   Im2colForwardTiling(const Im2colShape& z, Index panel_width)
       : width(panel_width), panels(ceil_div(z.pixels, width)), panels_per_chunk(1), chunks(0) {
@@ -168,7 +168,8 @@ class Forward {
   }
 
  private:
-  // Destination of a panel's results: y itself when all its pixels are of one image.
+  // Destination of a panel's results: y itself if all pixels of the panel are of one image,
+  // otherwise a buffer.
   struct Target {
     float* c;
     Index row;

@@ -159,8 +159,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// The peak is that of SSE2 without FMA, 8 FLOPs in a cycle; AVX with FMA computes 32. Eigen's
-// product reaches about three quarters of the SSE2 peak.
+// Eigen's product uses SSE2 without FMA, 8 FLOPs in a cycle, and reaches about three quarters of
+// this rate. With AVX the peak is that of FMA, 32 FLOPs in a cycle.
 Conv2dCost cost(const Conv2dProblem& problem, Direction) {
   const double share = current_isa() == Isa::scalar ? 0.7 : 0.18;
   const double rows =

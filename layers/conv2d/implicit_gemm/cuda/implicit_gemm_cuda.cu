@@ -579,7 +579,7 @@ const Conv2dAlgorithm kAlgorithm{
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
     .prepares_for_one_call = prepares_for_one_call,
-    .error_growth = 32,  // growth 6 for high and low parts, 24 for sums of 256 terms, 2 for f32
+    .error_growth = 32,  // 3 x 2 (high and low parts), 16 x 1.5 (sums of 256 terms), 2 (f32)
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,

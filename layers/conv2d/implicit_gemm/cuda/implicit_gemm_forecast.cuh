@@ -50,7 +50,8 @@ inline double prepared_us(const ImplicitGemmTiling& plan) {
          (plan.splits > 1 ? kSummedUs : 0);
 }
 
-// Returns the bytes of the problem that are read or written. Packed tensors are read whole.
+// Returns the bytes of the tensors that the call reads or writes. Pixels of x that no tap reads do
+// not count, unless x is packed, because packing reads all of x.
 inline double seen_bytes(const ImplicitGemmTiling& plan, Direction direction) {
   const Conv2dProblem& z = plan.z;
   if (!plan.is_packed() || direction == Direction::backward_data) return z.nominal_bytes();

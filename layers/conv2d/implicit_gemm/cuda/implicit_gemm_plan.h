@@ -47,8 +47,8 @@ struct Grid {
 inline constexpr double kAloneSteps[] = {1, 1, 1.4, 1.75};
 
 // Returns the time of all full waves of blocks, plus that of the last wave. The last wave takes as
-// long as its fullest SM or its longest tile. The longest tile has its SM to itself, where each
-// step counts as `alone` steps.
+// long as its fullest SM or its longest tile, whichever is longer. The longest tile has its SM to
+// itself, where each step counts as `alone` steps.
 inline double grid_us(int processors, int blocks, const TileTime& tile, double alone,
                       const Grid& grid, int parts) {
   const double each = std::ceil(grid.steps / grid.tiles / parts) * tile.step;

@@ -514,7 +514,7 @@ struct WeightSearch {
               }
               if (images == last) continue;
               last = images;
-              // dy's box needs rows of zeros between images, which come from outside its tensor.
+              // Zeros between dy's images come from outside the tensor, so boxes have whole images.
               if (images > 1 && extents.h > 0 && height != out_h) continue;
               consider(i, sharing, extents, taps, width, height, images, apart);
             }

@@ -239,7 +239,8 @@ __global__ __launch_bounds__(kWeightThreads,
     int first_k_of[V::kSlots], first_c_of[V::kSlots];  // first channels of each slot, in the tile
     const int all_slots = z.k_blocks * z.c_blocks * z.tap_count;
     const int count = ceil_div(all_slots, kWeightGroups);
-    // Distributes slots round-robin, so that the warp groups have equally many (at most one more).
+    // Distributes slots round-robin, so that the slot counts of the warp groups differ by at most
+    // one.
 #pragma unroll
     for (int i = 0; i < V::kSlots; ++i) {
       const int slot = warp_group + i * kWeightGroups;

@@ -71,7 +71,7 @@ struct Int8Tile {
 };
 
 struct Int8Kernels {
-  int lanes = 0;         // of a vector of accumulators
+  int lanes = 0;  // of a vector of accumulators
   // most pixels of a tile of one or two vectors; tiles of four vectors have half as many
   int pixels = 0;
   int unit = 1;          // pixels stored at once: with short sums, tiles should be multiples

@@ -12,7 +12,7 @@
 
 namespace convscope {
 
-// Columns of a panel: 6 rows x 66 x 16 floats are 25 KiB of L1.
+// Most columns of a panel: 6 rows x 66 x 16 floats are 25 KiB of L1.
 inline constexpr int kMaxColumns = 66;
 
 // A view of L channels of an image [h, w]. `step` is the distance of two pixels in floats: L in a
