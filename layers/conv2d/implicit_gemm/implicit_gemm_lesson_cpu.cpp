@@ -54,8 +54,8 @@ void for_each_thread(auto visit) {
 }
 
 struct Lesson {
-  // Writes the R S elements of pixel j of the chunk for some channels of x, each into its row of
-  // columns.
+  // a_at(g, row, d) and b_at(g, d, column) read an element of A and of B; put(g, row, column, sum)
+  // writes an element of Y.
   static void product(const Size& size, auto a_at, auto b_at, auto put, auto& board) {
     const auto a = board.shared_array("a", kTile, kTile);  // [row, d]
     const auto b = board.shared_array("b", kTile, kTile);  // [d, column]
