@@ -3,8 +3,8 @@
 // instruction set: register tiles that read and write blocks of 16 channels in place
 // (layers/dispatch/activation_layout.h).
 //
-// `in` is x in forward and dy in backward_data, `out` is y or dx. A line is the pixels of one row
-// of `out` whose neighbours in `out` read neighbours in `in`.
+// `in` is x in forward and dy in backward_data, `out` is y or dx. A line is a sequence of pixels in
+// one row of `out` for which consecutive pixels read neighbouring pixels of `in`.
 #pragma once
 
 #include <cstdint>

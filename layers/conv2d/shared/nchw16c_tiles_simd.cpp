@@ -137,8 +137,8 @@ void add_chain(const Nchw16cTiles& tiles, const Nchw16cTile& tile, const Nchw16c
     const bool is_last = chain.block + chain.depth == tiles.depth && d == 1;
     const int channels = is_last ? tiles.last : kBlock;
     // A 1x1 kernel reads each line of `in` once for each tile. Lines are a plane apart, which the
-    // hardware prefetcher does not foresee. So each line prefetches the next one, and the last line
-    // prefetches the first line of the next tile.
+    // hardware prefetcher does not foresee. So the loop prefetches the next line, and after the
+    // last line the first line of the next tile.
     if (tile.taps == 1) {
       const float* const next =
           d > 1 ? in + tiles.in_block

@@ -321,9 +321,9 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// Cuts pixels into blocks; each is a part of one image or several whole images. Consecutive blocks
-// form a slice. A chunk computes the sums of one slice for one block of kernel rows. With several
-// slices each slice has its own copy of dw, and the copies are added in order.
+// Cuts pixels into blocks. A block is a part of one image, or several whole images. Consecutive
+// blocks form a slice. A chunk computes the sums of one slice for one block of kernel rows. With
+// several slices each slice has its own copy of dw, and the copies are added in order.
 struct Im2colWeightTiling {
   explicit Im2colWeightTiling(const Conv2dProblem& problem)
       : Im2colWeightTiling(problem, Im2colShape(problem)) {}
