@@ -24,8 +24,8 @@
 // (S. A. Alam et al. 2022, arXiv 2201.10369, on points c, -c, 1/c, -1/c; the inference library
 // ncnn uses the same points).
 //
-// M = 6: 0, +-1, +-2, +-1/2, infinity. Ten triples were tried. These points had the smallest
-// errors, four times those of M = 4.
+// M = 6: 0, +-1, +-2, +-1/2, infinity. Ten choices of the three pairs were tried. The points above
+// had the smallest errors, four times those of M = 4.
 //
 // Points come in pairs a, -a, in rows 2 i - 1 and 2 i. The two rows differ only in the sign of the
 // odd columns, so the sums over even and over odd columns are computed once for each pair.

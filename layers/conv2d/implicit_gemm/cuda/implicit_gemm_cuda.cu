@@ -399,7 +399,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
   pack_weights(plan, at, args.w, args.direction == Direction::backward_data);
 }
 
-// A single f32 call finds the maxima of both operands in one launch.
+// An f32 call without prepared weights finds the maxima of both operands in one launch.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return z.dtype != DType::f32; }
 
 // ---- the three directions ----------------------------------------------------------------------

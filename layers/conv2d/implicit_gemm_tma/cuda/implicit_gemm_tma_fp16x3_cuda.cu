@@ -148,7 +148,8 @@ std::byte* behind(void* memory, std::size_t bytes) {
 }
 
 // Workspace of forward and backward_data: the packed image and, unless prepared, the packed
-// weights. The maxima of both are then adjacent, so that one launch finds them.
+// weights. If both are in the workspace, their maxima are adjacent, so that one launch finds the
+// maxima.
 struct GatherWork {
   GatherWork(const Conv2dProblem& z, Direction direction, const void* prepared, void* memory)
       : image(image_in(z, direction, memory)),

@@ -26,9 +26,9 @@ inline constexpr Index kKernelsAtOnce = 32;  // taps in lanes: 32 x 9 x 64 B = 1
 
 // ---- forward and backward_data by blocks: U stays; V and M are made for each block --------------
 inline constexpr Index kPointsFloats = 160000;  // V and M of a block: 640 KB of L2
-// A block has at least two register tiles, so that an element of U loaded from L2 is used for both.
-// A block has at most eight register tiles: V of one point and 64 channels is then 28 KiB, and
-// stays in L1 for all panels of U.
+// A block has at least two register tiles, so that an element of U loaded from L2 is used for two
+// tiles. A block has at most eight register tiles: V of one point and 64 channels is then 28 KiB,
+// and stays in L1 for all panels of U.
 inline constexpr Index kLeastTiles = 2 * 14, kMaxTiles = 8 * 14;
 
 // ---- the same by panels: V stays; each thread makes M of some output channels -------------------
