@@ -27,7 +27,8 @@ PlanOp* only_reader(const PlanGraph& graph, const PlanOp& op) {
 }
 
 // Returns whether a chain of `algorithm` may replace the layer: in no needed direction does the
-// policy name another algorithm. When the policy is a list, its entry that was chosen is compared.
+// policy name another algorithm. When the policy is a list, only the list's entry that was chosen
+// counts.
 bool is_open(const Conv2dOp& conv, const char* algorithm) {
   return std::all_of(std::begin(kDirections), std::end(kDirections), [&](Direction direction) {
     const Conv2dChoice& choice = conv.choice(direction);
@@ -111,8 +112,8 @@ std::vector<std::unique_ptr<PlanOp>> replace_chain(PlanGraph& graph,
                                 op->all_layers.end());
     }
   }
-  // Weights of later links may be computed after the first link, so the chain takes the place of
-  // the last.
+  // Weights of later links may be computed after the first link. So the chain is placed where the
+  // last link was.
   const PlanOp* const last = replaced.back();
   std::vector<std::unique_ptr<PlanOp>> out, rest;
   for (std::unique_ptr<PlanOp>& op : graph.ops()) {

@@ -7,7 +7,7 @@
 //   few_channel_chains/cuda/few_channel_chain_plan.cpp   one kernel for two layers
 //
 // A chain replaces a layer when the layer's policy, in each direction that runs, is `auto` or the
-// chain's algorithm. When the policy is a list, its entry that was chosen is compared.
+// chain's algorithm. When the policy is a list, only the list's entry that was chosen counts.
 #pragma once
 
 #include <memory>
@@ -47,7 +47,8 @@ CONVSCOPE_API std::vector<ChainLink> chain_from(const PlanGraph& graph, PlanOp* 
 // first link; the other values that the links read follow. Returns the replaced operations.
 CONVSCOPE_API std::vector<std::unique_ptr<PlanOp>> replace_chain(
     PlanGraph& graph, const std::vector<ChainLink>& links, std::unique_ptr<PlanOp> joined);
-// Returns an entry for each layer of the chain: `name` and the layers, as "lanes_chain: c1+c2".
+// Returns one entry for each layer of the chain and each direction that runs. Each entry names the
+// chain and all its layers, as in "lanes_chain: c1+c2".
 CONVSCOPE_API std::vector<RanKernel> chain_kernels(const PlanGraph& graph, const std::string& name,
                                                    const std::vector<std::string>& layers,
                                                    bool wants_dx);

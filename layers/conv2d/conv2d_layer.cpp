@@ -180,8 +180,8 @@ Conv2dProblem Conv2d::problem(const Shape& input, DType dtype) const {
 
 namespace {
 
-// Adds the verdict on block_sparse to the verdicts on dense algorithms, for a layer that may
-// compute from blocks.
+// Adds the verdict on block_sparse to the verdicts on dense algorithms. Used for layers whose
+// compiled step may compute with the kept blocks only.
 class SparseUse final : public OperatorUse {
  public:
   SparseUse(std::unique_ptr<OperatorUse> dense, const Conv2dProblem& blocks)

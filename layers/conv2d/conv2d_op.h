@@ -34,8 +34,9 @@ Conv2dForm choose_form(Conv2dChoices& layer_choices, const SparseWeights* sparse
 // b are values of the graph: parameters, or the results of masks and quantisers.
 class CONVSCOPE_API Conv2dOp final : public PlanOp {
  public:
-  // Creates the op. `forms` are the choices for the problem in its layout; `layer_choices` are
-  // the layer's choices, which are read again when the layout of the images changes.
+  // Creates the op. `forms` has the chosen implementation of each direction for the problem in its
+  // layout. `layer_choices` are the layer's choices, which are read again when the layout of the
+  // images changes.
   Conv2dOp(const Conv2dProblem& problem, bool has_bias, Conv2dForms forms,
            Ref<Conv2dChoices> layer_choices = {}, WeightUse use = WeightUse::once,
            Ref<SparseWeights> sparse = {})
@@ -64,8 +65,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   // Records that dx and dw are both needed, so that one kernel may compute both.
   void want_both() { wants_both_ = true; }
 
-  // Returns the problem; for a layer in half precision it is fp16/bf16 in NHWC (README.md). Until
-  // the layouts are chosen, a chain may replace the operation.
+  // Returns the problem. A layer in half precision has a problem in fp16/bf16 and NHWC (README.md).
+  // A chain may still replace the operation until the layouts are chosen.
   const Conv2dProblem& problem() const { return problem_; }
   ValueId x() const { return inputs[0]; }
   ValueId weight() const { return inputs[1]; }

@@ -400,8 +400,8 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
   const bool half = is_half(problem.dtype);
   if (half) problem = with_nhwc(problem);
-  // The layer's own forward() runs when the policy compares two algorithms, and when no algorithm
-  // supports an fp16/bf16 layer in NHWC.
+  // The layer's own forward() runs instead of a compiled operation in two cases: the policy
+  // compares two algorithms, or no algorithm supports an fp16/bf16 layer in NHWC.
   const auto checks = [&](Direction direction) {
     return is_check(choices_->policy().of(direction)) &&
            (direction == Direction::forward || graph.training());

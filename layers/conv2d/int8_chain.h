@@ -33,8 +33,8 @@ class CONVSCOPE_API Int8Chain {
   // Returns the size in bytes of the 64-byte aligned buffer that prepare() writes and run() reads.
   std::size_t prepared_bytes() const;
   std::size_t workspace_bytes() const;
-  // Writes the part of stage i from args: codes of the weights, scales, bias and epilogue. Ignores
-  // x, y.
+  // Writes the data of stage i to `memory`: the codes of the weights, scales, bias and epilogue
+  // from `args`. Ignores args.x and args.y.
   void prepare(std::size_t i, const Conv2dForwardArgs& args, void* memory);
   // Computes y, the codes [N,K/16,P,Q,16] of the last max-pool, from f32 images [N,C,H,W].
   void run(const float* images, std::uint8_t* y, void* workspace) const;

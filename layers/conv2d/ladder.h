@@ -37,7 +37,7 @@ struct Conv2dRung {
 struct Conv2dLadder {
   const char* name = "";  // name of the folder
   DeviceType device = DeviceType::cpu;
-  const char* problem = "";       // at most about a second in the lesson; rungs differ in time
+  const char* problem = "";       // the lesson takes about a second or less; rungs differ in time
   std::vector<Conv2dRung> rungs;  // the lesson first, the fastest last
 };
 

@@ -19,8 +19,9 @@ namespace convscope {
 
 class CONVSCOPE_API SparseWeights : public RefCounted {
  public:
-  // Takes the f32 mask `keep` of the weight's shape; its values may change later. With
-  // `dense_gradient` the gradient of pruned weights is computed, too.
+  // Takes the f32 mask `keep`, which has the shape of the weight. The mask's values may change
+  // later; refresh() reads them again. With `dense_gradient` the gradient of pruned weights is
+  // computed, too.
   SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t block_columns,
                 bool dense_gradient);
 

@@ -166,7 +166,8 @@ const Conv2dAlgorithm kAlgorithm{
     .idea = "lesson: a matrix product whose columns are gathered into shared memory, tile by tile",
     .paper = "Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759",
     .supports = supports,
-    // An FMA needs two loads from shared memory; 16 x 256 products need 256 divisions.
+    // Each FMA loads two operands from shared memory. Gathering a tile takes 256 integer divisions
+    // for 16 x 256 products.
     .cost =
         [](const Conv2dProblem& z, Direction) {
           return Conv2dCost{

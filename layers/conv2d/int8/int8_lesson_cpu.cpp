@@ -5,8 +5,9 @@
 // Formula    A code q represents the real number s q, where s is the step of its array; w has one
 //            step for each output channel. Then
 //              y[n,k,p,q] = b[k] + sum s_x x s_w[k] w = b[k] + s_x s_w[k] (sum x w)
-//            The sum in brackets has integer terms, so it is exact in 32 bits. The next layer takes
-//            codes with another step s_y: round(y / s_y), clipped to the range of the bits.
+//            The sum in brackets has integer terms, so it is exact in 32 bits. The next layer reads
+//            codes with another step size s_y: round(y / s_y), clipped to the range of the code's
+//            type.
 // Textbook   for n, k, p, q:
 //              sum = 0
 //              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])

@@ -286,8 +286,9 @@ constexpr int kRight = 3;
 #endif
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
-// Returns a vector with the sums of four vectors, one in each lane. Each step adds quarters of two
-// vectors, so it halves the work. (_maskz_: GCC 12 warns about the other intrinsics.)
+// sum_each() returns the sums of the elements of four vectors. add_quarters() takes two vectors and
+// adds the quarters of each in pairs, so that the results fit into one vector. (_maskz_: GCC 12
+// warns about the other intrinsics.)
 CONVSCOPE_INLINE __m512 add_quarters(__m512 a, __m512 b) {
   return _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x88),
                        _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xdd));

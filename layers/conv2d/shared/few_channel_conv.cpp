@@ -39,7 +39,8 @@ constexpr int kMaxSharedBytes = 160 * 1024;
 // Limit for a block when an SM of 227 KB should hold two blocks.
 constexpr int kTwoBlocksFloats = 112 * 1024 / 4;
 
-// Returns how many channels of dx (the input channels of the first stage's dw) a thread computes.
+// Returns how many channels of dx a thread computes. In the first stage's dw, a thread computes as
+// many output channels.
 int channels_for(int slice, int r) {
   // Kernels of 7x7 leave no registers for three.
   return slice % 3 == 0 && r < 7 ? 3 : slice == 1 ? 1 : 2;
@@ -204,7 +205,8 @@ int few_channel_backward_parts(const FewChannelStage* stage, int stages, std::in
     if (stages == 2) {
       fits = fits && ceil_div(slice, channels_for(slice, z.r)) * stage[0].c * z.r <= kBlockThreads;
     }
-    // With 7x7 kernels a thread takes two channels, so an odd slice leaves one channel idle.
+    // With 7x7 kernels a thread takes two channels, so with an odd slice one thread has an idle
+    // channel.
     const bool even = z.r < 7 || slice % 2 == 0 || slice == 1;
     const std::int64_t most_parts = z.r < 7 ? wanted : wanted + 1;
     if (fits && (best == 0 || (even && parts <= most_parts))) best = parts;

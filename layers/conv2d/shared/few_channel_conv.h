@@ -211,7 +211,7 @@ struct FewChannelForward {
   BatchGather gather;  // with images: x is gathered from them, few_channel_gathers()
 };
 
-// Returns whether x can be gathered four bytes at a time, which must be in one row.
+// Returns whether x can be gathered four bytes at a time. The four pixels must be in one row.
 constexpr bool few_channel_gathers(const FewChannelStage& first) { return first.w % 4 == 0; }
 
 struct FewChannelBackward {
@@ -254,10 +254,10 @@ struct FewChannelForwardPlan {
 };
 struct FewChannelBackwardPlan {
   FewChannelBackward a;
-  int parts = 1, chunks = 1;    // blocks that share a sample; groups of samples
-  int samples = 1;              // in a block at a time
-  int slice = 1;                // channels of dx, and of the first stage's y, of one block: it
-                                // keeps no others
+  int parts = 1, chunks = 1;  // blocks that share a sample; groups of samples
+  int samples = 1;            // in a block at a time
+  // number of channels of dx, and of the first stage's y, that a block computes and keeps
+  int slice = 1;
   int channels = 1;             // of dx in a thread: 1, 2 or 3
   bool convolves_back = false;  // the last stage's dx is computed
   few_channel::XTile x_tile[2] = {};
@@ -278,7 +278,8 @@ CONVSCOPE_API FewChannelBackwardPlan few_channel_plan(const FewChannelBackward& 
 // Returns the number of blocks for each sample, so that each of about 132 SMs has one block or two.
 CONVSCOPE_API int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last,
                                             int blocks_each);
-// Returns the number of blocks for each sample, or 0 if dw has more accumulators than registers.
+// Returns the number of blocks for each sample, or 0 if the registers cannot hold the accumulators
+// of dw.
 CONVSCOPE_API int few_channel_backward_parts(const FewChannelStage* stage, int stages,
                                              std::int64_t batch);
 

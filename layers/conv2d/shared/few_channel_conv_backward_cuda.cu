@@ -45,8 +45,8 @@ namespace {
 
 using namespace few_channel;
 
-// Writes one output's window into the dense tile of the gradient before pooling and activation: `g`
-// where `passes` is set, else 0.
+// Writes the window of one pooled output into the dense tile of the gradient before pooling and
+// activation: `g` where the bit of `passes` is set, else 0.
 __device__ inline void spread(const FewChannelStage& z, unsigned passes, float g, float* to,
                               int pitch) {
   if (!z.pools()) {
@@ -75,7 +75,8 @@ __device__ inline PlaneShare share_of_plane(const FastDivisor& by_threads) {
   return {plane, static_cast<int>(threadIdx.x) - plane * by_threads.d, by_threads.d};
 }
 
-// Returns how many neighbouring threads share each of `jobs` sums of `parts` terms: a power of two.
+// Returns how many neighbouring threads add up one of `jobs` sums with `parts` terms each: a power
+// of two.
 __device__ inline int sharers_of(int jobs, int parts) {
   int sharers = 1;
   while (sharers < 32 && sharers < parts && 2 * sharers * jobs <= kBlockThreads) sharers *= 2;
@@ -244,7 +245,7 @@ __device__ void convolve_back(const FewChannelBackwardPlan& plan, const FewChann
     const int c = group * kChannels;
     const int k_begin = cut * z.k / deal.splits;
     const int k_end = (cut + 1) * z.k / deal.splits;
-    // The row of dy for the tile's first pixel and the first row of the flipped kernel.
+    // The row of dy that the first row of the flipped kernel reads for the tile's first pixel.
     const int row = tile_row * kTileRows - tile.frame;
     // A group beyond the end computes its first channel again.
     const int other = c + kChannels <= c_count ? weight_c(z) : 0;
@@ -331,7 +332,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int first_factor = first.pools() ? 2 : 1;
   auto* const first_passes = reinterpret_cast<std::uint8_t*>(shared + plan.passes_at);
   const float* const x_from = a.stages == 2 ? a.y[0] : a.x;  // x of the last stage
-  // The slope of the activation must be taken at the y that is not rounded.
+  // True if the gradient of the first stage needs its y, for the slope of the activation. The slope
+  // must be taken at y before y is rounded to operand_type.
   const bool slope_of_x = first.activation == FewChannelActivation::tanh || !first.pools();
   [[maybe_unused]] bool weights_wait = plan.convolves_back;  // to be rounded
   bool waited = false;

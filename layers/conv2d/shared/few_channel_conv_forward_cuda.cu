@@ -113,8 +113,8 @@ struct Share {
   int samples;
 };
 
-// Computes the block's share from tiles, w and b in shared memory. It has a barrier inside only
-// when the sums are split, and none at the end.
+// Computes the block's share of the outputs from tiles, w and b in shared memory. There is a
+// barrier inside only if the sums are split, and none at the end.
 template <int R, class Factor>
 __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const Deal& deal,
                               const DealDivisors& by, const FastDivisor& by_k_tiles, const float* x,
@@ -383,8 +383,9 @@ void forward(const FewChannelForward& a) {
     }
     return;
   }
-  // Two blocks for each SM split a sample further, and each part computes the first stage again.
-  // But one block for each SM would not spread evenly next to the previous kernel's blocks.
+  // With two blocks for each SM, a sample is divided into more parts, and each part computes the
+  // first stage again. The alternative, one block for each SM, would not spread evenly next to the
+  // blocks of the previous kernel.
   const int blocks_each = a.stages == 2 && a.batch >= alone ? 2 : 1;
   run(a, few_channel_forward_parts(a.batch, a.stage[a.stages - 1], blocks_each));
 }

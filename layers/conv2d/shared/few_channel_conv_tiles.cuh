@@ -44,8 +44,8 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
 // from the tile's first one, are zeros that are not in memory.
 //
 // Each row of x is loaded once and used for two kernel rows, each weight once for 8 products. For
-// 7x7 kernels the loop over rows is not unrolled: a block runs it only a few times, so fetching so
-// many instructions would take longer than the moves from row to row.
+// 7x7 kernels the loop over rows is not unrolled. A block runs it only a few times, so fetching the
+// unrolled instructions would take longer than the register moves that unrolling saves.
 template <int R, int kChannels, bool kRotated>
 __device__ inline void convolve_tile(const float* x, int pitch, int plane, int channels,
                                      const float* w, int w_in, int w_out, int row_begin,
@@ -143,8 +143,8 @@ __device__ inline float activation_slope(FewChannelActivation activation, float 
 }
 
 // Loads w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into
-// rows of weight_row(R) floats; memory suffices for all kernels. Its copies are still in flight
-// when it returns.
+// rows of weight_row(R) floats. `to` has space for all K kernels. The copies are still in flight
+// when the function returns.
 template <int R>
 __device__ inline void load_weights(const FewChannelStage& z, const FastDivisor& each,
                                     const float* w, int k_begin, int k_end, int c_begin,
@@ -274,8 +274,8 @@ __device__ inline void finish_copies() {
   async_copy_wait<0>();
 }
 
-// Rounds shared memory in place, between two barriers of the caller. `to` is a multiple of 16
-// bytes, count a multiple of 4.
+// Rounds shared memory in place, between two barriers of the caller. `to` is 16-byte aligned,
+// `count` a multiple of 4.
 template <class Factor>
 __device__ inline void round_operands(float* to, int count) {
 #pragma unroll 1

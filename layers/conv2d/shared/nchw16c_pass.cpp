@@ -130,9 +130,9 @@ class TileGroup {
   }
 
  private:
-  // Returns the prefetch distance. While a group reads the weights of a chain, it prefetches the
-  // weights of the next chain, which follow in memory. Each tile prefetches one line of each
-  // channel, the first tile the first line.
+  // Returns the distance from the weights that a tile reads to those that it prefetches. While a
+  // group of tiles reads the weights of one chain, it prefetches those of the next chain, which
+  // follow in memory. Tile i of the group prefetches cache line i of each channel.
   Index ahead_of(int tile) const {
     constexpr Index kLine = 16;
     if (tile >= width_ / kLine) return 0;
@@ -238,8 +238,8 @@ class Nchw16cPass {
       }
       return;
     }
-    // Tiles of a group must have equal chains, so the rows of one residue modulo the stride are
-    // computed in succession.
+    // All tiles of a group must have chains of the same length. So rows with the same remainder
+    // modulo the stride, which use the same taps, are computed one after another.
     for (Index row_part = 0; row_part < pass_.row_parts; ++row_part) {
       for (Index part = 0; part < pass_.parts; ++part) {
         group.start(pass_.taps_of(row_part, part));
@@ -352,8 +352,8 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// Estimates the share of the peak with full tiles. Padded output channels count as work, too. A tap
-// with few channels also pays for its loop.
+// Estimates the share of the peak that full tiles reach. Padded output channels count as work, too.
+// The overhead of the loop over taps is larger where a tap has few channels.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   double share = 0.93;
   const auto filled = [](Index channels) {

@@ -3,8 +3,8 @@
 // instruction set: register tiles that read and write blocks of 16 channels in place
 // (layers/dispatch/activation_layout.h).
 //
-// `in` is x in forward and dy in backward_data, `out` is y or dx. A line is the pixels of one row
-// of `out` whose neighbours in `out` read neighbours in `in`.
+// `in` is x in forward and dy in backward_data, `out` is y or dx. A line is a sequence of pixels in
+// one row of `out` for which consecutive pixels read neighbouring pixels of `in`.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,8 @@ struct Nchw16cChain {
   std::int64_t ahead;  // distance from the weights to those that are prefetched into L2
 };
 
-// A row of sums of backward_weight: the offsets of its channel in `in` and in `sums`.
+// A row of sums of backward_weight: the offset of its channel in `in`, and the offset of its sums
+// in `sums`.
 struct Nchw16cWeightRow {
   std::int64_t in, sums;
 };
@@ -73,8 +74,8 @@ struct Nchw16cWeightTile {
   std::int64_t images = 1, rows = 0, columns = 0;
   const float* in = nullptr;
   std::int64_t in_image = 0, in_row = 0, in_step = 0;
-  std::int64_t ahead = 0;  // from a pixel of `in` to the pixel needed after this tile
-  // Data for later tiles, prefetched while this tile multiplies: some floats for each pixel.
+  std::int64_t ahead = 0;  // distance from a pixel of `in` to the pixel that a later tile needs
+  // Data that later tiles read. With each pixel this tile prefetches `next_step` floats of them.
   const float* next = nullptr;
   std::int64_t next_step = 0;
   const float* beside = nullptr;
@@ -85,10 +86,11 @@ struct Nchw16cWeightTile {
 };
 
 struct Nchw16cKernels {
-  int lanes = 0;   // of a vector
-  int pixels = 0;  // most pixels of a tile of one or two vectors; half with four vectors
-  // Runs tiles of `width` vectors of channels: 1, 2 or 4. Up to 16 channels of a tile are in one
-  // block; more channels begin with a block.
+  int lanes = 0;  // of a vector
+  // most pixels of a tile of one or two vectors; tiles of four vectors have half as many
+  int pixels = 0;
+  // Runs tiles of `width` vectors of channels: 1, 2 or 4. A tile of at most 16 channels is inside
+  // one block. A wider tile begins at the first channel of a block.
   void (*tile)(const Nchw16cTiles& tiles, const Nchw16cTile& tile, const Nchw16cChain& chain,
                float* kept, int width) = nullptr;
   void (*weight_tile)(const Nchw16cWeightTile& tile, int width) = nullptr;  // 1 or 2 vectors

@@ -41,8 +41,8 @@ struct PartOfBlock {
   int channels;
 };
 
-// Adds the products of one tap and one block for pixels [First, End). If not All, only pixels that
-// are also in [first, end) count.
+// Adds the products of one tap and one block for pixels [First, End). Unless All is true, skips the
+// pixels outside of [first, end).
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, const float* w,
                               Index ahead, int first, int end, Vec (&sums)[Pixels][Vectors]) {
@@ -137,7 +137,8 @@ void add_chain(const Nchw16cTiles& tiles, const Nchw16cTile& tile, const Nchw16c
     const bool is_last = chain.block + chain.depth == tiles.depth && d == 1;
     const int channels = is_last ? tiles.last : kBlock;
     // A 1x1 kernel reads each line of `in` once for each tile. Lines are a plane apart, which the
-    // hardware prefetcher does not foresee. The next tile's first block follows the last block.
+    // hardware prefetcher does not foresee. So the loop prefetches the next line, and after the
+    // last line the first line of the next tile.
     if (tile.taps == 1) {
       const float* const next =
           d > 1 ? in + tiles.in_block

@@ -64,8 +64,8 @@ class WeightGradient {
   }
 
  private:
-  // A tensor in NCHW16c. Steps are in floats; `step` is the distance of the pixels that
-  // neighbouring pixels of dy read.
+  // A tensor in NCHW16c. Steps are in floats. `step` is the distance between the pixels that belong
+  // to neighbouring pixels of dy.
   struct Operand {
     const float* data;
     Index image, row, step, block;
@@ -74,8 +74,8 @@ class WeightGradient {
       return data + n * image + channel / kChannelBlock * block + channel % kChannelBlock;
     }
   };
-  // A part of a group: blocks of lanes [lane, lane_end), blocks of rows, and the channels of all
-  // rows.
+  // A part of a group's dw: blocks of lanes [lane, lane_end) and blocks of rows [row, row_end).
+  // Rows are channels; the part has `channels` of them, from channel `first` on.
   struct Part {
     Index g, lane, lane_end, row, row_end, first, channels;
   };
@@ -230,8 +230,8 @@ class WeightGradient {
     }
   }
 
-  // Returns true where a tile can write dw directly, because the sums of whole lanes of the only
-  // unit are the elements of dw.
+  // Returns true where a tile can write dw directly. With one unit and no empty lanes, the sums of
+  // the tile are the elements of dw.
   bool is_there(Index lane) const {
     return plan_.lanes_are_inputs && plan_.units == 1 && !accumulate_ &&
            lane_count(lane) == tile_width(lane);
@@ -296,8 +296,8 @@ class WeightGradient {
     }
   }
 
-  // A row of sums is a channel and a row of the kernel, for one s. A run lists some of these rows,
-  // once for all lanes and all s.
+  // A row of sums belongs to a channel, a kernel row r and a kernel column s. A run lists channels
+  // and kernel rows once; the list serves all lanes and all s.
   struct Run {
     Index p, p_end, r, r_end;
   };
@@ -355,8 +355,8 @@ class WeightGradient {
     }
   }
 
-  // Returns the width of a tile: one vector if the last channels fit into one, because a second
-  // vector may not exist.
+  // Returns the width of a tile. It is one vector if the last channels fit into one, because the
+  // tensor may have no second vector there.
   int tile_width(Index lane) const {
     return static_cast<int>(lane_count(lane) <= plan_.lanes ? plan_.lanes : plan_.width);
   }

@@ -78,14 +78,14 @@ struct TileKernels {
   void (*pixel_tile)(const SumTile& tile) = nullptr;
   void (*weight_tile)(const WeightTile& tile) = nullptr;
   void (*copy)(const RowCopy& copy, const float* from, float* to) = nullptr;
-  // Copies `runs` of each of `channels` planes. Step 1 is the fastest, step 2 the next.
+  // Copies `count` runs of each of `channels` planes. A step of 1 is fastest, then a step of 2.
   void (*copy_runs)(const float* from, std::int64_t from_step, std::int64_t channels,
                     const PixelRun* runs, std::int64_t count, std::int64_t step, float* to,
                     std::int64_t to_step) = nullptr;
   // Same as channels_to_lanes() below; null where no separate kernel exists.
   void (*to_lanes)(const float* from, std::int64_t from_row, std::int64_t channels,
                    std::int64_t count, std::int64_t width, float* to) = nullptr;
-  // Gathers columns of one parity: to[i] = from[i % step * from_step + i / step] for i < width.
+  // Interleaves `step` rows: to[i] = from[i % step * from_step + i / step] for i < width.
   void (*weave)(const float* from, std::int64_t from_step, std::int64_t width, std::int64_t step,
                 float* to) = nullptr;
 };

@@ -83,7 +83,7 @@ CONVSCOPE_INLINE void in_chains(const SumTile& tile, Run run) {
   const int taps = tile.taps < kSumChain ? tile.taps : kSumChain;
   const Index depth = tile.depth * taps > kSumChain ? kSumChain / taps : tile.depth;
   Index d = 0;
-  do {  // at least once: a row whose taps are all outside still needs its start
+  do {  // at least once, so that the sums are started even where all taps are outside
     const Index rest = tile.depth - d;
     int t = 0;
     do {

@@ -22,7 +22,8 @@ inline std::int64_t piece_floats(std::int64_t floats) {
   return static_cast<std::int64_t>(ScratchArena::round_up(bytes) / sizeof(float));
 }
 
-// The tiling of dw. Each algorithm adds how it reads x and dy, and how many slices it uses.
+// The tiling of dw that all algorithms share. Each algorithm adds its own way to read x and dy, and
+// the number of slices.
 struct WeightBlocks {
   explicit WeightBlocks(const Conv2dProblem& problem);
 

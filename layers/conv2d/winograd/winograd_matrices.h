@@ -2,11 +2,12 @@
 // winograd_matrices.h: the matrices of Winograd's convolution, and their derivation.
 //
 // A tile of M outputs of a kernel of 3 taps reads T = M + 2 inputs. Take the taps g as the
-// coefficients of a polynomial of degree 2, and the outputs' weights u as those of a polynomial of
-// degree M - 1. The product of the two polynomials has T coefficients. Values at T points determine
-// a polynomial of degree T - 1, and the value of a product is the product of the values. So T
-// multiplications replace the 3 M of the textbook's sums. The last "point" is infinity, which
-// stands for the highest coefficient. Evaluation at a point a is the row
+// coefficients of a polynomial of degree 2. Give each output a weight, and take these weights u as
+// the coefficients of a polynomial of degree M - 1. The product of the two polynomials has T
+// coefficients. Values at T points determine a polynomial of degree T - 1, and the value of a
+// product is the product of the values. So T multiplications replace the 3 M of the textbook's
+// sums. The last "point" is infinity, which stands for the highest coefficient. Evaluation at a
+// point a is the row
 //   A_a = (1, a, .., a^(M-1))        G_a = (1, a, a^2) / N_a       at infinity (0, .., 0, 1).
 // Interpolation assigns each point its Lagrange polynomial. Row a of B^T has the coefficients of
 //   product over points b != a of (z - b),     N_a = product over b != a of (a - b).
@@ -23,8 +24,8 @@
 // (S. A. Alam et al. 2022, arXiv 2201.10369, on points c, -c, 1/c, -1/c; the inference library
 // ncnn uses the same points).
 //
-// M = 6: 0, +-1, +-2, +-1/2, infinity. Ten triples were tried. These points had the smallest
-// errors, four times those of M = 4.
+// M = 6: 0, +-1, +-2, +-1/2, infinity. Ten choices of the three pairs were tried. The points above
+// had the smallest errors, four times those of M = 4.
 //
 // Points come in pairs a, -a, in rows 2 i - 1 and 2 i. The two rows differ only in the sign of the
 // odd columns, so the sums over even and over odd columns are computed once for each pair.

@@ -77,7 +77,8 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
 
 struct Packing {
   int groups, bundled;
-  int kernel;    // taps, including those that no phase uses (images shorter than the stride)
+  // taps of the kernel; those that no phase reads count too (images shorter than the stride)
+  int kernel;
   bool transposed;   // true: w is read as [in][out] of a group, for backward_data
   int products;  // MMAs of all octets of y together
   FastDivisor by_in_channels, by_out_channels;  // channels of a group on each side
@@ -181,8 +182,8 @@ void with_octets(int octets, const Body& body) {
       return body(Number<4>{});
   }
 }
-// Calls body(octets, bundles) for the supported pairs: 1 octet with 2 or 4 bundles, 2 octets with 1
-// or 2 bundles, 3 or 4 octets with 1 bundle.
+// Calls body(octets, bundles) with the pair as compile-time constants. The compiled pairs are 1
+// octet with 2 or 4 bundles, 2 octets with 1 or 2 bundles, 3 or 4 octets with 1 bundle.
 template <class Body>
 void with_octets_of_bundles(int octets, int bundles, const Body& body) {
   with_octets(octets, [&](auto known) {
@@ -234,7 +235,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   auto* const part = static_cast<float4*>(args.workspace);
   auto* const dw = static_cast<float*>(args.dw);
   const int quads = narrow(plan.quads());
-  // The more partial sums a quad has, the more threads share them.
+  // A quad is four accumulators of dw. The more parts each quad has, the more threads add them up.
   int rows_log2 = 0;
   while ((1 << rows_log2) < grouped::kMaxSumRows && 4 << rows_log2 <= plan.parts) ++rows_log2;
   const grouped::WeightSums sums{.groups = narrow(z.groups),

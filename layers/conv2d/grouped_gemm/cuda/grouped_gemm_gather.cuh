@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_gather.cuh: forward and backward_data of grouped_gemm. A warp multiplies positions
-// of a patch by the weights of a bundle, and each tap reads the same patch.
+// grouped_gemm_gather.cuh: forward and backward_data of grouped_gemm. A warp multiplies pixels of a
+// patch by the weights of a bundle of groups, and each tap reads the same patch
+// (grouped_gemm_plan.h defines patch and bundle).
 //
 // Formula    y[n,k,p,q] = relu(b[k] + residual + sum over c, r, s of w[k,c,r,s] x[n, c,
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w]), k and c
@@ -62,7 +63,8 @@ __device__ inline void transpose_quad(unsigned (&v)[4]) {
   }
 }
 
-// Computes kOctets octets of y that read the same octets of x, for kBundles bundles.
+// Computes the outputs of kBundles bundles at once, with kOctets octets (8 channels) of y in each
+// bundle. The octets of one bundle read the same octets of x.
 template <class T, int kOctets, int kBundles>
 __global__ void __launch_bounds__(kWarps * 32, 3)
     gather_kernel(const __grid_constant__ GroupedGemmParams z, const uint4* x, const uint4* weights,

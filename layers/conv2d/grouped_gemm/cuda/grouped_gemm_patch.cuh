@@ -38,15 +38,16 @@ __device__ inline Position position_of(const GroupedGemmParams& z, int i) {
   return {image, row - image * z.tile_h, i - row * z.tile_w};
 }
 
-// Returns the byte offset in the patch of the pixel that a position reads with tap (0, 0).
+// Returns the byte offset in the patch of the pixel that tap (0, 0) reads for output position `at`.
 __device__ inline int patch_offset(const GroupedGemmParams& z, const Position& at) {
   const int line = at.image * z.patch_h + at.h * z.step_h;
   return (line * z.columns * z.step_w + at.w) * z.pitch;
 }
 
 // Distributes an image row over the lanes of a warp. A pixel of the row has `pieces` units of 16
-// bytes. Each lane keeps one unit index and loops over pixels. The lane calls visit(pixel of the
-// row, pixel of the patch row); the plan describes the order of a patch row under Patch.
+// bytes. Each lane keeps one unit index, loops over pixels and calls visit(pixel of the row, pixel
+// of the patch row). The order of the pixels in a patch row is described in grouped_gemm_plan.h
+// ("Patch").
 struct Lanes {
   int side_by_side, first, piece;
 
@@ -101,8 +102,8 @@ __device__ inline void round_piece(unsigned char* at) {
   *piece = make_float4(to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w));
 }
 
-// Rounds the f32 elements that this thread has copied to tf32, in place, once for all taps. Must be
-// called after async_copy_wait().
+// Rounds the f32 elements that this thread has copied to tf32, in place, so that the taps need not
+// round them again. Must be called after async_copy_wait().
 template <class T>
 __device__ inline void round_patch(const GroupedGemmParams& z, const Lanes& lanes,
                                    unsigned char* patch) {
@@ -118,9 +119,9 @@ __device__ inline void round_patch(const GroupedGemmParams& z, const Lanes& lane
   }
 }
 
-// Returns the byte offset of slot `slot` of a phase relative to a position's offset. Octets vary
-// fastest, then taps. A slot that only fills up the last product has offset 0, and the kernel
-// ignores its values.
+// Returns the byte offset of slot `slot` of a phase, relative to the patch offset of a position.
+// Slots are ordered with octets fastest, then taps. A slot that only fills up the last MMA has
+// offset 0; the kernel ignores its values.
 template <class T>
 __device__ inline int slot_offset(const GroupedGemmParams& z, int phase, int slot) {
   const int tap = z.tap_begin[phase] + slot / z.bundle_in;

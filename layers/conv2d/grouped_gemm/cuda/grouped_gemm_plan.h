@@ -35,17 +35,18 @@ inline constexpr int kMaxTaps = 49;   // taps of a kernel
 inline constexpr int kMaxStride = 4;  // stride of backward_data; each remainder is a phase
 inline constexpr int kMaxPhases = kMaxStride * kMaxStride;
 inline constexpr int kMaxPositions = 1024;
-inline constexpr int kRows = 32;       // positions that a warp computes at once
-inline constexpr int kWarps = 8;       // warps of a block in forward and backward_data
-inline constexpr int kChunkSteps = 5;  // pairs of slots of a warp in backward_weight: 9 taps of an
-                                       // octet are 5 pairs
-inline constexpr int kMaxWarps = 16;   // of backward_weight
+inline constexpr int kRows = 32;  // positions that a warp computes at once
+inline constexpr int kWarps = 8;  // warps of a block in forward and backward_data
+// pairs of slots that a warp multiplies in backward_weight; the 9 taps of an octet are 5 pairs
+inline constexpr int kChunkSteps = 5;
+inline constexpr int kMaxWarps = 16;  // of backward_weight
 
 struct Machine {
   int multiprocessors = 132;
   int shared_bytes = 227 * 1024;  // shared memory that one block may use: all of an SM's
 
-  // Returns how many blocks an SM holds. Each block reserves another 1024 bytes.
+  // Returns how many blocks an SM holds. The hardware reserves 1024 bytes of shared memory for each
+  // block.
   double blocks_of(int bytes) const { return (shared_bytes + 1024.0) / (bytes + 1024.0); }
 };
 
@@ -89,8 +90,9 @@ struct GroupedGemmParams {
 // Returns the bytes that a pixel takes in shared memory: `bytes` rounded up to an odd number of
 // 16-byte units, which puts the same unit of eight neighbouring pixels into eight different banks.
 constexpr int odd_pieces(int bytes) { return (bytes / 16 | 1) * 16; }
-// Returns the bytes of a pixel for lanes that read single words (backward_weight of tf32), an odd
-// multiple of eight words. Lane l reads pixel l%4 and channel l/4.
+// Returns the bytes of a pixel in shared memory for lanes that read single words (backward_weight
+// of tf32): an odd multiple of eight words. Lane l reads channel l/4 of pixel l%4, and with this
+// pitch all lanes use different banks.
 constexpr int odd_eight_words(int bytes) { return (bytes / 32 | 1) * 32; }
 
 // Returns how many groups form a bundle.
@@ -100,7 +102,8 @@ inline int bundled(const Conv2dProblem& z) {
 }
 inline int octet_bytes(const Conv2dProblem& z) { return kOctet * (z.dtype == DType::f32 ? 4 : 2); }
 inline int slots_of_step(const Conv2dProblem& z) { return z.dtype == DType::f32 ? 1 : 2; }
-// Returns how many octets of y, all of one bundle, are computed from the same fragments of x.
+// Returns how many octets of y a warp computes from the same registers of x. The octets belong to
+// one bundle.
 constexpr int octets_at_once(int bundle_out) {
   for (int i = 4; i > 1; --i) {
     if (bundle_out % i == 0) return i;
@@ -271,10 +274,11 @@ struct Work {
   }
 };
 
-// Returns the bytes that memory transfers for `bytes` of a pixel: whole sectors of 32 bytes.
+// Returns the bytes that memory transfers when `bytes` of a pixel are read. Memory transfers whole
+// sectors of 32 bytes, and a pixel may begin inside a sector.
 constexpr double sectors(int bytes) { return bytes % 32 == 0 ? bytes : round_up(bytes, 32) + 16; }
-// Returns the instructions that copy `lines` rows of `pixels` with `pieces` 16-byte units each.
-// With `rounds` they include rounding to tf32.
+// Returns the number of instructions that copy `lines` rows of `pixels` pixels with `pieces`
+// 16-byte units each. If `rounds` is true, the number includes rounding to tf32.
 constexpr double copy_instructions(int lines, int pixels, int step, int pieces, bool rounds) {
   const int copies = ceil_div(ceil_div(pixels, step), 32 / pieces);
   return lines * (64.0 + step * (20.0 + copies * (rounds ? 52.0 : 16.0)));
@@ -361,7 +365,9 @@ struct GroupedWeightTiling {
   int dy_pieces = 0;             // 16-byte units of a pixel of dy
   int at_once = 1;               // octets of dy that a warp takes at once
   int pairs = 0, chunks = 0;     // pairs of slots, and the number of warps that share them
-  int jobs = 0, shares = 1;  // warps for octets of dy and chunks; warps that split the positions
+  // jobs: warps with different octets of dy or chunks of pairs; shares: warps that divide the
+  // positions of one job
+  int jobs = 0, shares = 1;
   int parts = 1;
   int stage_bytes = 0, shared_bytes = 0;
   double us = std::numeric_limits<double>::infinity();

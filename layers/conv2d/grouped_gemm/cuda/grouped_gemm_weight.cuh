@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_weight.cuh: backward_weight of grouped_gemm. The kernel reduces over pixels, and the
-// rows of a product are the channels of two slots.
+// grouped_gemm_weight.cuh: backward_weight of grouped_gemm. The kernel reduces over pixels. A
+// product has 16 rows: the channels of two slots, each an octet (8 channels) of x at one tap.
 //
 // Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], k and c of one group
@@ -66,8 +66,8 @@ __device__ inline void round_dy(const GroupedWeightTiling& plan, const Lanes& la
   }
 }
 
-// Adds a warp's share of a tile to its accumulators: every `shares`-th run of 32 positions. `rows`
-// has, for each position, its byte offset in the patch.
+// Adds a warp's share of a tile to its accumulators. A share is every `shares`-th run of 32
+// positions, from run `share` on. rows[p] is the byte offset of position p in the patch.
 template <class T, int kOctets>
 __device__ inline void add_tile(const GroupedWeightTiling& plan, unsigned char* x,
                                 unsigned char* dy, const int* rows,
@@ -126,7 +126,8 @@ __device__ inline void add_tile(const GroupedWeightTiling& plan, unsigned char* 
   }
 }
 
-// Kernel: block x is a part and a slice; a block has plan.jobs x plan.shares warps.
+// Kernel: blockIdx.x selects a part of the tiles and a slice of the channels. A block has plan.jobs
+// x plan.shares warps.
 template <class T, int kOctets>
 __global__ void __launch_bounds__(kMaxWarps * 32, 1)
     weight_kernel(const __grid_constant__ GroupedWeightTiling plan, const uint4* x, const uint4* dy,
@@ -168,7 +169,9 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
   const int octet = job / plan.chunks * kOctets;  // octet within the slice
   const int chunk = job % plan.chunks;
   const int bundle = octet / z.bundle_out;
-  int offset[kChunkSteps][2];  // for both slots; in fp16/bf16 twice that of the lane's row's slot
+  // Offsets of the slots of each pair. In f32 a lane reads both slots. In fp16/bf16 a lane provides
+  // the address of a row of one slot, and both elements hold that slot's offset.
+  int offset[kChunkSteps][2];
 #pragma unroll
   for (int k = 0; k < kChunkSteps; ++k) {
 #pragma unroll
@@ -244,7 +247,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1)
   }
 }
 
-// How the parts are stored, and which element of dw each sum belongs to.
+// Describes the array of parts, and the mapping from each sum to its element of dw.
 struct WeightSums {
   int groups, in_channels;  // groups, and input channels of one group
   int bundled, bundle_in, taps, parts;
@@ -253,8 +256,8 @@ struct WeightSums {
   FastDivisor by_in_channels, by_out_channels, by_bundle_in, by_bundle_out, by_pairs;
 };
 
-// The location in dw of a row of the sums (channel lane / 4 of the octet of a slot) or of a column
-// (a channel of an octet of dy). `group` is -1 if dw has no such element.
+// The location in dw of a row of the accumulators (channel lane / 4 of the octet of a slot) or of a
+// column (a channel of an octet of dy). `group` is -1 if dw has no such element.
 struct PlaceInWeights {
   int group;  // group within the bundle
   std::int64_t at;
@@ -284,8 +287,9 @@ __device__ inline void put(const WeightSums& z, const PlaceInWeights& x, const P
 inline constexpr int kSumQuads = 256, kMaxSumRows = 8;  // threads of a block; most threads that
                                                          // share the parts of a quad
 
-// Kernel: block x adds the parts of 256 / rows quads, a multiple of 32. Each of the `rows` threads
-// of a quad adds every `rows`-th part.
+// Kernel: adds the parts of each quad, which is four accumulators of dw. A block takes 256 / rows
+// quads, a multiple of 32. Each quad has `rows` threads, and each of these adds every `rows`-th
+// part.
 __global__ void __launch_bounds__(kSumQuads)
     sum_parts_kernel(const __grid_constant__ WeightSums z, const float4* part, float* dw) {
   __shared__ float4 shares[kSumQuads];

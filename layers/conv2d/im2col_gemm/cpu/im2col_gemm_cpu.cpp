@@ -88,8 +88,8 @@ struct Im2colShape {
 
 // ---- forward -----------------------------------------------------------------------------------
 
-// Cuts the forward pass into runs of panels. A run has at least kChunkFlops FLOPs, unless that
-// would leave too few runs.
+// Cuts the forward pass into runs of panels. A run has at least kChunkFlops FLOPs, unless the
+// threads would then have too few runs.
 struct Im2colForwardTiling {
   Im2colForwardTiling(const Im2colShape& z, Index panel_width)
       : width(panel_width), panels(ceil_div(z.pixels, width)), panels_per_chunk(1), chunks(0) {
@@ -168,7 +168,8 @@ class Forward {
   }
 
  private:
-  // Destination of a panel's results: y itself when all its pixels are of one image.
+  // Destination of a panel's results: y itself if all pixels of the panel are of one image,
+  // otherwise a buffer.
   struct Target {
     float* c;
     Index row;
@@ -265,8 +266,9 @@ void forward(const Conv2dForwardArgs& args) { Forward(args).run(); }
 
 // ---- backward_data -----------------------------------------------------------------------------
 
-// Returns how many channels of x a chunk has: as many as fit, but so few that one image has chunks
-// for several threads. Channels are independent, so the chunk size does not change any sum.
+// Returns how many channels of x a chunk has. The limits are the columns that fit into
+// kColumnFloats floats, and a size that gives several threads chunks even with one image. Channels
+// are independent, so the chunk size does not change any sum.
 Index channels_at_once(const Conv2dProblem& problem, const Im2colShape& z) {
   const Index fit = std::max<Index>(1, kColumnFloats / (z.taps * round_up(z.plane, 16)));
   const auto worth = static_cast<Index>(problem.nominal_flops() / kChunkFlops);
@@ -319,9 +321,9 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// Cuts pixels into blocks; each is a part of one image or several whole images. Consecutive blocks
-// form a slice. A chunk computes the sums of one slice for one block of kernel rows. With several
-// slices each slice has its own copy of dw, and the copies are added in order.
+// Cuts pixels into blocks. A block is a part of one image, or several whole images. Consecutive
+// blocks form a slice. A chunk computes the sums of one slice for one block of kernel rows. With
+// several slices each slice has its own copy of dw, and the copies are added in order.
 struct Im2colWeightTiling {
   explicit Im2colWeightTiling(const Conv2dProblem& problem)
       : Im2colWeightTiling(problem, Im2colShape(problem)) {}
@@ -446,12 +448,12 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Estimates the FMAs of K/G kernels, packing and memory traffic. Every direction packs vectors of
-// columns. backward_data also gathers them, which is slower with strides and when a channel's
-// columns exceed L2. A short plane leaves lanes empty. Each image reads w again and costs some
-// cycles for each tap and row. Half of the memory traffic is hidden. In backward_weight small
-// planes add the cost of sums across lanes. The constants fit measurements from cases of a
-// microsecond to VGG.
+// Estimates the FMAs of K/G kernels, the packing and the memory traffic. Every direction packs
+// vectors of columns. backward_data also adds columns back into dx, which is slower with strides
+// and when a channel's columns exceed L2. Planes that do not fill their last vector leave lanes
+// empty. Each image reads w again, and each tap of a row costs some cycles. Half of the memory
+// traffic is assumed to overlap with computation. In backward_weight, small planes add the cost of
+// sums across lanes. The constants fit measured cases from one microsecond to layers of VGG.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Im2colShape z(problem);
   const auto fmas = static_cast<double>(z.kernels);

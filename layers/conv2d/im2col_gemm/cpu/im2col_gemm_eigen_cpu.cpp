@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// im2col_gemm_eigen_cpu.cpp: the columns of im2col_gemm with Eigen's matrix product: the shortest
-// way to write a complete convolution.
+// im2col_gemm_eigen_cpu.cpp: im2col_gemm with Eigen's matrix product, the shortest complete
+// convolution.
 //
 // Formula    y[k,(n,p,q)] = b[k] + sum over (c,r,s) of w[k,(c,r,s)] col[(c,r,s),(n,p,q)],
 //            col[(c,r,s),(n,p,q)] = x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -159,8 +159,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// SSE2 without FMA computes 8 FLOPs in a cycle, AVX with FMA 32. Eigen's product reaches about
-// three quarters of the SSE2 rate.
+// Eigen's product uses SSE2 without FMA, 8 FLOPs in a cycle, and reaches about three quarters of
+// this rate. With AVX the peak is that of FMA, 32 FLOPs in a cycle.
 Conv2dCost cost(const Conv2dProblem& problem, Direction) {
   const double share = current_isa() == Isa::scalar ? 0.7 : 0.18;
   const double rows =

@@ -63,7 +63,8 @@ constexpr Index kSlotBytes = Index{256} << 20;
 constexpr Index kPixelStep = 64;  // chunks and slots are multiples of it, so rows are aligned
 constexpr Index kChannelsPerThread = 4;
 
-// Shape for the kernels; all fit into 32 bits, except the pixels of a whole tensor.
+// Sizes for the kernels. All of them fit into 32 bits, except the number of pixels of a whole
+// tensor.
 struct Geometry {
   explicit Geometry(const Conv2dProblem& z)
       : pixels(z.n * z.p() * z.q()),
@@ -94,7 +95,8 @@ struct Chunk {
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// Writes R S rows of columns for one pixel j of the chunk and some channels of x.
+// Writes the R S elements of pixel j of the chunk for some channels of x, each into its row of
+// columns.
 template <class T>
 __global__ void im2col_kernel(Geometry z, Chunk chunk, const T* x, T* columns) {
   const Index j = global_thread();
@@ -155,9 +157,9 @@ __global__ void in_place_kernel(Geometry z, Chunk chunk, const float* sums, cons
   }
 }
 
-// Computes each pixel of dx as the sum of its elements of `columns`, in the order of the taps.
-// `columns` [channels R S][pixels] holds `images` images from n on, and `channels` channels of each
-// of `groups` groups from c on.
+// Computes each pixel of dx as the sum of its elements of `columns`, in the order of the taps. The
+// matrix `columns` [channels R S][pixels] covers gridDim.z images, from image n on. It has
+// `channels` channels of each group, from channel c of the group on.
 template <class T>
 __global__ void col2im_kernel(Geometry z, Index n, int c, int channels, int group_channels,
                               int slot, const float* columns, T* dx) {
@@ -436,7 +438,8 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
              : Products{z.kernels, at_once, z.depth, z.groups, z.depth};
   const double us = number(chunks) * device_time::products_us(products, problem);
   const double sums = 4.0 * number(slots.slots) * number(problem.w_shape().numel());
-  // A thread writes the R S column elements of a pixel and channel one after the other.
+  // The time of one thread, which writes the R S column elements of a pixel and channel one after
+  // another.
   const double chain =
       number(z.taps) * (data ? 0.062 : 0.025 * number(std::min(kChannelsPerThread, problem.c)));
   const double half_cost =

@@ -113,9 +113,10 @@ std::int64_t stored_count(const Conv2dProblem& z, const Shape& images) {
   return stored_shape(images, z.layout).numel();
 }
 
-// Lays out the workspace, or only counts its bytes. In forward and backward_data the packed weights
-// `other` are in the prepared block. f32 weights that were not prepared are packed in the
-// workspace. Their maxima follow those of the image, so that one launch finds the maxima of both.
+// Lays out the workspace, or only counts its bytes. In forward and backward_data `other` points to
+// the packed weights, in the prepared block or, for f32 weights that were not prepared, in the
+// workspace. The maxima of these f32 weights follow those of the image, so that one launch finds
+// both.
 struct Layout {
   Layout(const ImplicitGemmTiling& plan, Direction direction, void* memory, const void* prepared) {
     const Conv2dProblem& z = plan.z;
@@ -182,7 +183,8 @@ LaunchShape sums_shape(std::int64_t count) {
   return shape;
 }
 
-// `writes_unscale` is true for the pass that runs when the maxima of both operands are known.
+// `writes_unscale` is true for the pass that also writes the factor that undoes both scales. It
+// runs when the maxima of both operands are known.
 PackPixels pack_of(const ImplicitGemmTiling& plan, const Layout& at, const void* from, int channels,
                    std::int64_t area, bool other, bool writes_unscale) {
   return {.from = from,
@@ -397,7 +399,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
   pack_weights(plan, at, args.w, args.direction == Direction::backward_data);
 }
 
-// A single f32 call finds the maxima of both operands in one launch.
+// An f32 call without prepared weights finds the maxima of both operands in one launch.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return z.dtype != DType::f32; }
 
 // ---- the three directions ----------------------------------------------------------------------
@@ -502,8 +504,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 }
 
 // Ratios of measured times on one H200 to the estimates, for forward, backward_data and
-// backward_weight. The ratios scale the time of the product, of launches that overlap with their
-// predecessor, of the bytes that products do not hide, and of the bytes of packing.
+// backward_weight. `product` scales the time of the product. `launches` scales launches, which
+// overlap with the previous kernel. `bytes` scales the traffic that products do not hide, `packing`
+// the traffic of packing.
 struct CostWeights {
   double product[3], launches[3], bytes[3], packing;
 };
@@ -576,7 +579,7 @@ const Conv2dAlgorithm kAlgorithm{
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
     .prepares_for_one_call = prepares_for_one_call,
-    .error_growth = 32,  // 3 x 2 for high and low parts, 16 x 1.5 for sums of 256 terms, 2 for f32
+    .error_growth = 32,  // 3 x 2 (high and low parts), 16 x 1.5 (sums of 256 terms), 2 (f32)
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,

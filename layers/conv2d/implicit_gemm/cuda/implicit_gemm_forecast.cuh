@@ -12,8 +12,9 @@
 namespace convscope::implicit_gemm {
 
 // Constants of backward_weight without packing. kLastGrid: ratio of the grid's measured time to its
-// estimate. kLastStoreUs: time to store an element with <= kTransposeTaps taps; kLastApartUs: with
-// more taps, whose elements are farther apart. A thread that adds parts reads sixteen at a time.
+// estimate. kLastStoreUs: time to store an element of dw if the kernel has at most kTransposeTaps
+// taps. kLastApartUs: the same with more taps, where the elements of a thread are farther apart.
+// kSixteenPartsUs: time for each 16 parts, which a thread reads at once.
 inline constexpr double kLastGrid = 0.87, kLastStoreUs = 8.4e-6, kLastApartUs = 12.5e-6;
 inline constexpr double kLastSumUs = 1.1, kSixteenPartsUs = 0.77;
 inline double last_weight_us(const ImplicitGemmTiling& plan) {
@@ -25,8 +26,8 @@ inline double last_weight_us(const ImplicitGemmTiling& plan) {
          kLastSumUs + kSixteenPartsUs * ceil_div(plan.splits, 16);
 }
 
-// Returns how many bytes of plain traffic take as long as packing one byte of w. The factor depends
-// on the number of taps, and on whether w is read in order or as single, distant elements.
+// Returns how many bytes a plain copy moves in the time in which one byte of w is packed. The
+// number depends on the taps, and on whether w is read in order or as single, distant elements.
 inline double pack_bytes(const ImplicitGemmTiling& plan, Direction direction) {
   const bool forward = direction == Direction::forward;
   const bool few = plan.z.r * plan.z.s <= kTransposeTaps;
@@ -34,10 +35,10 @@ inline double pack_bytes(const ImplicitGemmTiling& plan, Direction direction) {
   return !few ? 6 : forward && plan.z.w_shape().numel() >= kTransposeLeast ? 1.65 : 3.2;
 }
 
-// NHWC fp16/bf16: fitted to the forward times of two sets of random layers with 1, 8 and 32 images,
-// and checked on two other sets. Taps whose pixels are not adjacent are read with gaps, which is
-// slower. Prepared weights save the packing itself, and further time where some SMs have no block
-// and where parts are added.
+// Constants for NHWC fp16/bf16, fitted to the forward times of two sets of random layers with 1, 8
+// and 32 images and checked on two other sets. kGapsTimes: reading taps whose pixels are not
+// adjacent takes longer. Prepared weights save the packing itself. They also save kFewBlocksUs
+// where some SMs have no block, and kSummedUs where parts are added.
 inline constexpr double kGapsTimes = 1.09, kFewBlocksUs = 0.8, kSummedUs = 0.5;
 inline double gaps_times(const ImplicitGemmTiling& plan, Direction direction) {
   const Conv2dProblem& z = plan.z;
@@ -50,7 +51,8 @@ inline double prepared_us(const ImplicitGemmTiling& plan) {
          (plan.splits > 1 ? kSummedUs : 0);
 }
 
-// Returns the bytes of the problem that are read or written. Packed tensors are read whole.
+// Returns the bytes of the tensors that the call reads or writes. Pixels of x that no tap reads do
+// not count, unless x is packed, because packing reads all of x.
 inline double seen_bytes(const ImplicitGemmTiling& plan, Direction direction) {
   const Conv2dProblem& z = plan.z;
   if (!plan.is_packed() || direction == Direction::backward_data) return z.nominal_bytes();

@@ -37,8 +37,8 @@ inline Instance instance(TileTime gather_us, TileTime weight_us) {
 }
 
 // The pass that adds parts, measured on one H200: its microseconds, the bytes that it reads per
-// microsecond, and the elements that it stores per microsecond. It stores elements in pairs,
-// singly, to the scattered outputs of a phase, or to weights.
+// microsecond, and the elements that it stores per microsecond. The last rate depends on how it
+// stores: elements in pairs, single elements, the scattered outputs of a phase, or weights.
 inline constexpr double kPartsUs = 1.7, kPartBytesPerUs = 2.5e6;
 inline constexpr double kPairedPerUs = 2.5e6, kSinglePerUs = 0.37e6, kScatteredPerUs = 0.33e6;
 inline constexpr double kWeightPerUs = 0.17e6;

@@ -41,13 +41,14 @@ struct Grid {
   double tiles = 1, steps = 1;
   int longest = 1;
 };
-// How long a step takes, in steps at full speed, when a `gather` block is the only one on its SM
-// and waits for its own loads. The index is the number of blocks that can share an SM.
+// How much longer a step of the forward and backward_data kernel takes when its block is the only
+// one on its SM and waits for its own loads. The unit is a step at full speed. The index is the
+// number of blocks that can share an SM.
 inline constexpr double kAloneSteps[] = {1, 1, 1.4, 1.75};
 
 // Returns the time of all full waves of blocks, plus that of the last wave. The last wave takes as
-// long as its fullest SM or its longest tile. The longest tile has its SM to itself, where each
-// step counts as `alone` steps.
+// long as its fullest SM or its longest tile, whichever is longer. The longest tile has its SM to
+// itself, where each step counts as `alone` steps.
 inline double grid_us(int processors, int blocks, const TileTime& tile, double alone,
                       const Grid& grid, int parts) {
   const double each = std::ceil(grid.steps / grid.tiles / parts) * tile.step;

@@ -221,8 +221,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   const int steps = part_begin(z.steps, split + 1, z.splits) - first_step;
   const int pixels = z.images * z.high.outputs * z.wide.outputs;
 
-  // In each tile a thread copies one column of pieces. From piece to piece it advances by kRowStep
-  // (in the other tile kColumnStep) rows of the reduction.
+  // A thread copies one column of 16-byte pieces of each tile. Its next piece is kRowStep rows of
+  // the reduction further in the row tile, and kColumnStep rows further in the column tile.
   constexpr int kRowPieces = V::kTileRows / kPieceElements;
   constexpr int kColumnPieces = V::kTileColumns / kPieceElements;
   constexpr int kRowStep = V::kThreads / kRowPieces;
@@ -283,7 +283,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
         async_copy<16>(to + j * V::kColumnsBytes, at + j * z.pixels_plane, valid);
       }
     }
-    // Computes the rows of the next step. The load after the next barrier reads them.
+    // Computes the pixels of the rows of the next step. Threads load them after the next barrier.
     if (step >= V::kStages - 1 && thread < kBlockDepth) {
       depth_rows[(step + 1) % kRing * kBlockDepth + thread] =
           depth_row(z, first_pixel + kBlockDepth + thread);

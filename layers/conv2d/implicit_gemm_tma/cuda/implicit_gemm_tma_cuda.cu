@@ -79,9 +79,9 @@ struct Plans {
   Conv2dProblem as_run;
   GatherPlan gather;
   TmaWeightTiling weight;
-  // For f32 images: `from_f32` is a tiling that reads f32 directly, at half the rate of the tensor
-  // cores, without passes that make fp16 operands. `reads_f32` tells whether `from_f32` takes less
-  // time when the caller passes no fp16 operands.
+  // For f32 images: `from_f32` is a tiling whose kernels read f32 directly. Its products have half
+  // the rate of fp16 products, but no pass has to make fp16 operands. `reads_f32` tells whether
+  // `from_f32` takes less time when the caller passes no fp16 operands.
   GatherPlan from_f32;
   bool reads_f32 = false;
 };
@@ -140,8 +140,8 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 // call needs only one and makes it itself.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return !is_scaled(z); }
 
-// The workspace: parts of the sums; for f32 images also the fp16 operands of each image; in a
-// single call also the packed weights.
+// The workspace holds the parts of a split reduction and, for f32 images, the fp16 operands of each
+// image. In a call without prepared weights it also holds the packed weights.
 struct Work {
   float* parts = nullptr;
   void* x_block = nullptr;
@@ -217,8 +217,8 @@ void run_forward(const Conv2dForwardArgs& args, float* moments) {
   const Conv2dProblem& z = args.problem;
   const auto plans = plans_of(z, Direction::forward);
   const Work work = work_in(z, Direction::forward, *plans, args.workspace);
-  // The workspace of the statistics has the size for the tiling with fp16 operands. It may be too
-  // small for the tiling that reads f32.
+  // The workspace of the statistics is sized for the tiling with fp16 operands. It may be too small
+  // for the tiling that reads f32.
   CONVSCOPE_CHECK(moments == nullptr || !plans->reads_f32 || args.x_half.given(),
                   "implicit_gemm_tma",
                   "expected x in fp16 or bf16 where statistics of y are requested");
@@ -352,14 +352,15 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Time of packing the weights of forward and backward_data, as launches with few and with many
-// weights, and as bytes for each weight. f32 weights are transposed in tiles, which takes as long
-// as packing many weights. kPreparedTaps is the share of packing in the estimate of fp16/bf16 sums
-// over several taps.
+// Time of packing the weights of forward and backward_data: kFewLaunches or kPackLaunches (few or
+// many weights) times the time of a launch, plus the time of kPackBytes bytes for each weight.
+// Transposing f32 weights takes as long as packing many weights. kPreparedTaps is the share of the
+// estimate that prepared fp16/bf16 weights save in addition where the kernel has several taps.
 constexpr double kPreparedTaps = 0.07;
 constexpr double kFewLaunches = 0.6, kPackLaunches = 1.25, kPackBytes = 4;
-// Microseconds that a gradient by cuBLAS waits for the previous kernel. The reduction of such a
-// product is short, so its FMAs do not hide the reads and writes of the images.
+// Microseconds that a cuBLAS product waits for the previous kernel. one_product_us() adds the time
+// of the memory traffic to that of the FMAs: the reduction is short, so the FMAs do not hide the
+// traffic.
 constexpr double kProductAloneUs = 0.9;
 double one_product_us(const Conv2dProblem& z) {
   return device_time::products_us({z.c, z.n * z.h * z.w, z.k, 1, 8}, z) + kProductAloneUs +

@@ -148,7 +148,8 @@ std::byte* behind(void* memory, std::size_t bytes) {
 }
 
 // Workspace of forward and backward_data: the packed image and, unless prepared, the packed
-// weights. The maxima of both are then adjacent, so that one launch finds them.
+// weights. If both are in the workspace, their maxima are adjacent, so that one launch finds the
+// maxima.
 struct GatherWork {
   GatherWork(const Conv2dProblem& z, Direction direction, const void* prepared, void* memory)
       : image(image_in(z, direction, memory)),
@@ -350,22 +351,25 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 // The constants are fitted to 208 times of one H200: the layers of shapes/gpu_dense.txt with batch
 // 1 and 32, and 36 random layers with batch 1, 32 and in part 128. Before kAsOthers is applied,
-// half of the estimates are within 5 % (backward_weight: 7 % on average). The constants are the
-// microseconds of all launches, the bytes for each element of an image (read twice, written and
-// read as two planes) and the bytes for each weight.
+// half of the estimates are within 5 % (backward_weight: 7 % on average). kGatherCallUs is the time
+// of all launches in microseconds. kGatherPassBytes are the bytes for each element of an image,
+// which is read twice, written as two planes and read again. kPreparedBytes are the bytes for each
+// weight.
 constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
-// The estimates of other f32 algorithms are too short by this ratio, so this one is scaled, too.
+// The estimates of other f32 algorithms are too short by this ratio. The estimate of this algorithm
+// is multiplied by it, so that comparisons are fair.
 constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;
-// Times of backward_weight that the estimate of its tiling lacks. For example, the launch that adds
-// parts also waits for the packing passes.
+// Times of backward_weight that the estimate of its tiling does not include. For example, the
+// launch that adds parts also waits for the packing passes.
 constexpr double kWeightCallUs = 1.7, kWeightLaunchTimes = 2.3;
 constexpr double kWeightPassBytes = 14, kPartBytes = 3;
 // Microseconds by which a block's first boxes arrive later where TMA loads every second pixel.
 constexpr double kFirstSkipsUs = 1.5;
 // Time ratio of forward with a stride, where TMA loads every second pixel.
 constexpr double kSkipsTimes = 1.15;
-// For backward_data with a stride, whose phases have outputs that are not adjacent: a time ratio,
-// and the bytes for each output that leaves L2 before its neighbours are written.
+// For backward_data with a stride. The outputs of a phase are not adjacent in memory, so some leave
+// L2 before their neighbours are written. kPhasesTimes is a time ratio. kScatteredBytes is the
+// additional traffic for each byte of dx beyond the first kScatteredFrom bytes.
 constexpr double kPhasesTimes = 1.1, kScatteredBytes = 20, kScatteredFrom = 4e7;
 
 double launches_of(double us) { return us * 1e-6 / kUnmeasuredGpu.launch_seconds; }

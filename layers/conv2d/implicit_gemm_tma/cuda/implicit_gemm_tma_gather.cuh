@@ -48,11 +48,11 @@ struct GatherVariant {
   static constexpr int kWeightRow = kBackward_ ? 64 : kChunk_;
   static constexpr bool kBackward = kBackward_;
   static constexpr bool kMoments = kMoments_;
-  // kBeside, two planes with few columns: high and low weights are the columns of one product,
-  // which reads the patch once for both. Shared memory limits the speed of separate products. The
-  // third product has its own accumulators: the tensor cores start a product of another width in
-  // the same registers only after the previous product has ended. Wider tiles have no registers
-  // left for that.
+  // kBeside is for two planes with few columns. High and low weights are then the columns of one
+  // product, which reads the patch once for both, because the bandwidth of shared memory would
+  // limit separate products. The third product has its own accumulators: the tensor cores start a
+  // product of another width in the same registers only after the previous product has ended. Wider
+  // tiles have no registers left for a second set of accumulators.
   static constexpr bool kBeside = kPlanes_ == 2 && kColumns_ == 32;
   static_assert(!kBeside || kColumns_ * kChunk_ * 2 >= 1024);  // low weights follow high ones
   // 384 threads begin with 168 registers each, or with 80 when two blocks share an SM. The producer
@@ -87,7 +87,8 @@ struct Gather {
   int step_h = 1, step_w = 1;    // distance of the pixels read for two outputs
   int width = 1, height = 1, tile_images = 1;  // outputs of a tile
   int patch_bytes = 0, patch_stage_bytes = 0, patch_stages = 1, weight_stages = 1;
-  // If not 0, weights are loaded once: each tap and chunk has a stage, chunk resident_taps + tap.
+  // If not 0, all weights stay in shared memory and are loaded once. Stage chunk * resident_taps +
+  // t then holds tap t of a chunk of channels.
   int resident_taps = 0;
   bool zeros_behind = false;  // rows after a patch are read, and must be zero
   int splits = 1, tiles = 0, column_tiles = 1;
@@ -161,7 +162,8 @@ __device__ inline uint4 exchange_in_fours(const unsigned (&pair)[4], int lane) {
   const bool high = (lane & 2) != 0;
   const unsigned near0 = __shfl_xor_sync(kAllLanes, odd ? pair[0] : pair[1], 1);
   const unsigned near1 = __shfl_xor_sync(kAllLanes, odd ? pair[2] : pair[3], 1);
-  // a0, a1: block lane % 2; b0, b1: block 2 + lane % 2, each as pairs of two neighbouring lanes.
+  // a0 and a1 belong to block lane % 2, b0 and b1 to block 2 + lane % 2. Index 0 comes from the
+  // even lane of a pair of lanes, index 1 from the odd lane.
   const unsigned a0 = odd ? near0 : pair[0], a1 = odd ? pair[1] : near0;
   const unsigned b0 = odd ? near1 : pair[2], b1 = odd ? pair[3] : near1;
   const unsigned far0 = __shfl_xor_sync(kAllLanes, high ? a0 : b0, 2);

@@ -38,8 +38,9 @@ struct WarpMoments {
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// Keeps half of the first 2 kHalf columns, chosen by a bit of the lane number. Merges their moments
-// with those of the lane that differs in this bit.
+// Halves the columns of this lane: a bit of the lane number decides whether it keeps the first or
+// the last kHalf of its 2 kHalf columns. Merges the moments of the kept columns with those of the
+// lane that differs in this bit.
 template <int kHalf>
 __device__ inline void merge_lanes(float (&mean)[8], float (&squares)[8],
                                    const MomentShares& shares) {

@@ -123,7 +123,7 @@ struct ManyTapsShape {
   int blocks_of_channels() const { return ceil_div(channels, width); }
 };
 
-// Kernel: block x is some input channels, y is one output channel.
+// Kernel: blockIdx.x selects z.width input channels, blockIdx.y one output channel.
 template <class In, class Half>
 __global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
     const In* __restrict__ w, const __grid_constant__ ManyTapsShape z, Half* packed) {
@@ -141,7 +141,7 @@ __global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
     numbers[i] = i < real ? to_float(from[i]) : 0.0f;
   }
   __syncthreads();
-  // Each pair of 8-channel pieces of a tap is adjacent in memory and fills a whole sector.
+  // Two 8-channel pieces of a tap are adjacent in memory and together fill a whole sector.
   const int pieces = here / 8;
   for (int i = thread; i < ceil_div(pieces, 2) * 2 * z.kernel; i += kManyThreads) {
     const int pair = z.by_two_taps.divide(i);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_plan.cpp: the search for tiles. It tries every kernel, every sharing of
-// patches, and a few dozen boxes of pixels. Its time model counts the longer of two times, products
-// or bytes from L2, and the last wave like a full one.
+// patches, and a few dozen boxes of pixels. The time model takes the longer of two times, that of
+// the products and that of the bytes from L2. It counts the last wave of blocks as a full one.
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 
 #include <cmath>
@@ -30,12 +30,12 @@ double row_cycles(int channels, int chunk, int element_bytes = 2) {
   const double whole = chunk * element_bytes / kBytesPerCycle;
   return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
 }
-// Returns the share of row_cycles() that the algorithm's cost counts: only the last chunk is slow.
+// Returns the share of row_cycles() in the algorithm's cost, where only the last chunk is slow.
 double last_chunk_part(int channels, int chunk) {
   if (channels % chunk == 0) return 1;
   return (channels / chunk + 2.0) / (2.0 * ceil_div(channels, chunk));
 }
-// Constants for f32 as high and low planes. Ratios of products include adding to f32 sums.
+// Constants for f32 as high and low planes; time ratios of products include adding to f32 sums.
 constexpr double kThreeProducts = 3.2;
 constexpr double kNarrowProducts = 1.17;  // 32 columns: shared memory limits the speed
 constexpr double kStoreCyclesPlanes = 0.5;
@@ -43,27 +43,27 @@ constexpr double kGatherLaunchUs = 1.2, kSumLaunchUs = 1.5;
 // Microseconds added where many large blocks keep the next kernel from starting early.
 constexpr double kAloneUs = 0.95;
 constexpr double kMemoryBytesPerUs = 3.2e6;
-// backward_weight: cycles of a step, of a tile, of each slot (tap and channels) that is stored.
-// Then bytes of dw stored per cycle through shared memory, with all taps and with some adjacent
-// taps. Then the time of one launch, and of two launches, where the second adds the parts.
+// Constants of backward_weight. Cycles of a step, of a tile, and of each stored slot (a tap and its
+// channels). Bytes of dw stored per cycle, by blocks with all taps and by blocks with some adjacent
+// taps. Time of one launch, and of two, where the second one adds the parts.
 constexpr double kWeightStepCycles = 530, kWeightTileCycles = 3100, kSlotCycles = 330;
 constexpr double kStoreBytesPerCycle = 22, kPiecesBytesPerCycle = 10;
 constexpr double kDirectLaunchUs = 2.2, kTwoLaunchesUs = 2.9;
 // Time ratios of loading rows, indexed by Sharing: boxes of one tap load slowest.
 constexpr double kSlowerRows[] = {1.3, 1.1, 0.6};
-// For two planes: the same ratios, cycles of each box, and the time ratio of the products. Fitted
-// to 176 times of one H200, with every kernel and sharing of 13 layers, N = 1 and 32.
+// Constants of backward_weight for two planes: the same ratios, cycles of each box, time ratio of
+// products. Fitted to 176 times of one H200: every kernel and sharing of 13 layers, N = 1 and 32.
 constexpr double kRowsOfTwo[] = {0.87, 0.87, 1.3};
 constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;
-// Bytes stored per cycle, plus kMorePieces per adjacent tap: 2 for one of 25, 4.6 for five of 9.
+// Two planes, some taps: bytes of dw stored per cycle are kFirstPiece + kMorePieces per tap.
 constexpr double kFirstPiece = 1.35, kMorePieces = 0.65;
 
 // Constants of the cost that is compared with other algorithms; fitted to 200 bf16 layers.
 struct AlgorithmRates {
-  // 2-byte results are stored as fast as L2 takes them. Shared patches first wait for boxes.
+  // store_cycles: for 2-byte results. patch_cycles: a tile with a shared patch waits for boxes.
   double tile_cycles = 2000, store_cycles = 0.041, patch_cycles = 750;
   double launch_us = 0.35, split_us = 0.13;
-  // backward_weight: a block with only some of the taps writes dw in separate pieces.
+  // pieces_us: time per element of dw in backward_weight where a block has only some taps.
   double weight_step = 230, weight_tile = 3700, two_launches_us = 0.45, direct_us = -0.35;
   double weight_bytes_per_us = 3.8e6, pieces_us = 4.7e-6;
 };
@@ -438,7 +438,7 @@ struct WeightSearch {
                  around;
         };
         const double step_cycles = step_with(rows_of_dy + rows_of_x, kWeightStepCycles);
-        // Skips shapes whose lower bound, with all steps spread evenly over the SMs, is too slow.
+        // Skips shapes whose lower bound, all steps spread evenly, exceeds the best time so far.
         if (tiles * steps * step_cycles / machine.multiprocessors / kClock > best.us) continue;
         const double algorithm_step_cycles =
             step_with(rows_of_dy * last_chunk_part(k_channels, 64) +
@@ -514,7 +514,7 @@ struct WeightSearch {
               }
               if (images == last) continue;
               last = images;
-              // dy's box needs rows of zeros between images, which come from outside its tensor.
+              // Zeros between dy's images come from outside the tensor, so boxes have whole images.
               if (images > 1 && extents.h > 0 && height != out_h) continue;
               consider(i, sharing, extents, taps, width, height, images, apart);
             }
@@ -523,7 +523,7 @@ struct WeightSearch {
       }
     }
     best.taps = tap_sets(geometry, best.sharing, best.pitch);
-    // The largest sum_width for which there are enough blocks and a block has enough memory.
+    // Takes the largest sum_width with enough blocks, and sums that fit in a block.
     for (const int width : {16, 32, 64, 128, 256}) {
       const std::int64_t blocks = z.k * ceil_div(c_channels, width);
       if (width / 4 * narrow(z.r * z.s) > kSumFours || blocks < machine.multiprocessors) break;

@@ -94,7 +94,7 @@ struct TmaWeightTiling {
   int splits = 1;
   bool direct = false;  // no split: the blocks write dw themselves
   int store_pitch = 0;  // if direct: elements of an output channel in shared memory
-  int sum_width = 8;    // channels of one k that a block of the last pass sums
+  int sum_width = 8;    // input channels of one k that a block of the last pass sums
   std::size_t shared_bytes = 0;
   double us = 0, launch_us = 0;
   double algorithm_us = 0;

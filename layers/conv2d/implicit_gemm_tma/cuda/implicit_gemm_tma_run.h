@@ -80,7 +80,7 @@ void run_gather(const Conv2dProblem& problem, Direction direction, const GatherP
 
 struct WeightOperands {
   HalfOperands x, dy;  // as the kernels read them; scale null: not scaled
-  // For two planes: the low planes, and the factor that undoes their scales (float2).
+  // For two planes: the low planes, and the factor (float2) that undoes the scales of x and dy.
   const void* low_x = nullptr;
   const void* low_dy = nullptr;
   const void* unscale = nullptr;

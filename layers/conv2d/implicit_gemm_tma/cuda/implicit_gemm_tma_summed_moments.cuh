@@ -17,7 +17,8 @@ namespace convscope::implicit_gemm_tma {
 struct SummedPiece {
   uint4 stored;
   __device__ SummedPiece() = default;
-  // Adds the parts of four channels, `channel` and the next three: elements 4 at .. of y.
+  // Adds the parts of elements 4 at to 4 at + 3 of y, which are four channels from `channel` on.
+  // Then undoes the scale and adds the bias.
   __device__ SummedPiece(const Gather& z, std::int64_t at, int channel, int unscale) {
     constexpr int kLanes = kLanesOf<float>;
     float y[kLanes] = {};

@@ -45,7 +45,8 @@ inline Line forward_line(int outputs, int taps, int stride, int pad, int dilatio
   return line;
 }
 
-// Describes dx[h] = sum over r of dy[(h + pad - r dilation) / stride] w[r], for whole quotients.
+// Describes dx[h] = sum over r of dy[(h + pad - r dilation) / stride] w[r]. The sum has only the
+// taps r for which the quotient is an integer.
 inline Line backward_line(int phase, int size, int taps, int stride, int pad, int dilation) {
   Line line{.outputs = size > phase ? (size - phase - 1) / stride + 1 : 0,
             .first = phase,
@@ -149,11 +150,11 @@ inline Extents extents_of(const Geometry& g, Sharing sharing) {
   return out;
 }
 
-// Returns the pitch of a patch. For the horizontal line, that is the pixels from one patch row to
-// the next, when a row holds `length` outputs; for the vertical line, the rows from image to image.
-// `size` is the size of the image that is read. Where a patch holds whole rows, the zeros after a
-// row also precede the next row. So 7 pixels with one zero on each side take 8 pixels of a row, not
-// 9. Zeros must follow the last row, too.
+// Returns the pitch of a patch in one dimension. Horizontally that is the number of pixels from
+// one patch row to the next, vertically the number of rows from one image to the next. A patch row
+// has `length` outputs; `size` is the size of the image that is read. Where a patch holds whole
+// rows, the zeros after a row also precede the next row. So 7 pixels with a zero on each side take
+// 8 pixels of a row, not 9. The last row also needs zeros after it.
 //   . a b c d e f g | . h i j k l m n | .        ('.' zeros)
 inline int pitch_of(const Line& line, int phases, int size, int extent, int length) {
   if (extent == 0 || phases > 1 || line.step > 1 || length < line.outputs) return length + extent;
@@ -180,7 +181,8 @@ inline TapSets tap_sets(const Geometry& g, Sharing sharing, int pitch) {
              .first_w = wide.first,
              .first_h = high.first,
              .groups_begin = out.groups};
-    // Each pair of keys makes one group, represented by the first taps with these keys.
+    // Taps with the same two keys form a group, which reads one patch. The loops find the first tap
+    // of each group.
     for (int r = 0; r < high.taps; ++r) {
       const int key_h = key_of(high.offset[r], high.step, rows_share);
       const int base_h = base_of(high, key_h, rows_share);

@@ -231,14 +231,16 @@ __global__ __launch_bounds__(kWeightThreads,
     }
   } else {
     step::take_registers<V::kRegisters>();
-    // The slots of this warp group, as (k block a, c block b, tap) with the taps innermost.
+    // The slots of this warp group, each given by a block a of output channels, a block b of input
+    // channels and a tap. Taps vary fastest.
     const int warp_group = thread / 128;
     const int lane = thread % 32;
     int a_at[V::kSlots], b_at[V::kSlots], slot_tap[V::kSlots];
     int first_k_of[V::kSlots], first_c_of[V::kSlots];  // first channels of each slot, in the tile
     const int all_slots = z.k_blocks * z.c_blocks * z.tap_count;
     const int count = ceil_div(all_slots, kWeightGroups);
-    // Distributes slots round-robin, so that the warp groups have equally many (at most one more).
+    // Distributes slots round-robin, so that the slot counts of the warp groups differ by at most
+    // one.
 #pragma unroll
     for (int i = 0; i < V::kSlots; ++i) {
       const int slot = warp_group + i * kWeightGroups;
@@ -384,9 +386,10 @@ __global__ __launch_bounds__(kWeightThreads,
 
 constexpr int kSumThreads = 256;
 
-// Computes dw[k,c,r,s] = or += the sum of the parts. A block has one k and `width` channels, with
-// all taps. With few sums, several threads divide the parts of one sum: each adds its own parts in
-// order, then one thread adds the threads' results. Shared memory transposes [tap][c] to [c][tap].
+// Adds up the parts of dw[k,c,r,s], then assigns or adds the total. Each block has one k and
+// `width` channels, with all taps. With few elements several threads share one element: each thread
+// adds some of the parts in order, then one thread adds their results. Shared memory transposes
+// [tap][c] to [c][tap].
 template <class Out>
 __global__ void sum_weights_kernel(const float* parts, int splits, std::int64_t count, int channels,
                                    int real_channels, int kernel, int width, bool accumulate,

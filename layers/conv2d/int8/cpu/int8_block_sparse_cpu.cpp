@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_block_sparse_cpu.cpp: convolution on int8 values that skips pruned weights. Each block of 16
-// output channels has a list of the quads of input channels that at least one of them keeps.
+// output channels has a list of quads, four neighbouring input channels each. A quad is in the list
+// if at least one of the 16 output channels keeps a weight of it.
 //
 // Formula    as int8_direct, over the (c,r,s) that a block of row k holds
 // Textbook   for n, blocks of 16 kernels, p, q: sum[16] = 0
@@ -55,8 +56,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 Index columns_of(const Conv2dProblem& z) { return z.c_per_group() * z.r * z.s; }
 
-// Returns an upper bound of the number of list entries: a column of a stored block is in one quad,
-// in the list of each block of 16 output channels that the stored block touches.
+// Returns an upper bound of the number of list entries. A column of a stored block adds at most one
+// quad to the list of each block of 16 output channels that the stored block overlaps.
 Index most_entries(const Int8Plan& plan) {
   const WeightFormat& format = plan.z.weight_format;
   const Index touched = (format.block_rows + kChannelBlock - 2) / kChannelBlock + 1;

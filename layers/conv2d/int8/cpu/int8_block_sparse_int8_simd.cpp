@@ -28,8 +28,8 @@ struct Range {
   Index begin, end;
 };
 
-// Adds the products of the entries in `range` for pixels [First, End). If not All, only pixels that
-// are also in [first, end) count.
+// Adds the products of the entries in `range` for pixels [First, End). Unless All is true, skips
+// the pixels outside of [first, end).
 template <int First, int End, bool All, int Pixels>
 CONVSCOPE_INLINE void add_entries(const std::uint8_t* in, Index step, const Int8Entries& entries,
                                   Range range, int first, int end, Ints (&sums)[Pixels][kVectors]) {

@@ -36,8 +36,9 @@ struct Weight {
 };
 using Quad = std::array<Weight, kQuad>;
 
-// Returns how many quads one output pixel multiplies when the lanes hold columns. A quad is four
-// rows of one channel (row_quads), or four channels of one pixel (channel_quads).
+// Returns how many quads are multiplied for one output pixel when the lanes hold neighbouring
+// pixels (`columns`). A quad is four rows of one channel (row_quads), or four channels of one pixel
+// (channel_quads).
 Index row_quads(const Conv2dProblem& z) { return z.c * ceil_div(z.r, kQuad) * z.s; }
 Index channel_quads(const Conv2dProblem& z) { return ceil_div(z.c, kQuad) * z.r * z.s; }
 
@@ -67,7 +68,8 @@ struct Int8Chain::Stage {
   Index channels() const { return round_up(z.k, kChannelBlock) + kChannelBlock; }
   std::size_t x_bytes() const {
     Index bytes = z.c * z.h * z.w;
-    if (z.columns) {  // planes of quads consist of whole vectors and of rows without weights
+    // the kernel reads whole vectors of the planes of quads, and rows whose weights are 0
+    if (z.columns) {
       bytes = *std::ranges::max_element(plane_from) + (z.plane_rows - 1) * z.w + z.plane_pitch;
     }
     return ScratchArena::round_up(
@@ -183,8 +185,8 @@ void Int8Chain::Stage::pack(const std::int8_t* w, std::int8_t* to, std::int32_t*
     totals[k] += value;
     return value;
   };
-  // Layout [groups, quads, width, 4]. Spread weights are i16: each vector of `lanes` has the even
-  // inputs, then the odd inputs.
+  // Layout [groups, quads, width, 4]. Without VNNI, weights are spread to 16 bits: one vector has
+  // weights 0 and 2 of the quads of all `lanes` lanes, the next vector weights 1 and 3.
   const Index group = z.columns ? kernels.group : kernels.lanes;
   const Index padded = z.columns ? z.k : round_up(z.k, kChannelBlock);
   const Index lanes = z.columns ? 1 : kernels.lanes;

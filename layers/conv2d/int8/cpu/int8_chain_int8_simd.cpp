@@ -109,7 +109,8 @@ constexpr RunColumns columns_of() {
 constexpr RunColumns kRunColumns[6] = {columns_of<1>(), columns_of<2>(), columns_of<3>(),
                                        columns_of<4>(), columns_of<5>(), columns_of<6>()};
 
-// Stores `count` channels of a row: transposes lines of codes to pixels, `step` bytes apart.
+// Stores `count` channels of a row. A line holds the codes of one channel; they are transposed to
+// pixels, `step` bytes apart.
 void store_pixels(const Int8Stage& z, const std::uint8_t* line, Index count, Index step,
                   std::uint8_t* to) {
   std::uint8_t woven[4 * kBlock];

@@ -29,17 +29,18 @@ struct Int8Stage {
   std::int64_t c = 1, h = 1, w = 1;
   std::int64_t k = 1, r = 1, s = 1;
   std::int64_t p = 1, q = 1;  // size of pooled y: 2p x 2q sums
-  // Used with `columns`: planes of quads [planes, plane_rows, plane_pitch, 4], with the bytes that
-  // the taps read.
+  // Used with `columns`: the bytes that the taps read, gathered into planes of quads [planes,
+  // plane_rows, plane_pitch, 4].
   std::int64_t planes = 0, plane_rows = 0, plane_pitch = 0;
   const std::int64_t* plane_from = nullptr;  // [planes, 4]: offset in x of a plane's bytes
   const std::int64_t* tap = nullptr;         // [taps]: bytes from a pixel's quad
   std::int64_t taps = 0;                     // quads of a pixel
   std::int64_t row_quads = 0;                // channels: quads in a row of the kernel
-  // Pitch of the lines of codes; with `columns` the lines are [K in fours or blocks, line_pitch].
+  // Distance of two lines of codes. With `columns` the lines are [K rounded up to fours or blocks,
+  // line_pitch].
   std::int64_t line_pitch = 0;
-  // With `columns`: [groups of channels, taps, channels]; else [vectors of channels, R, row_quads,
-  // lanes].
+  // The packed weights. With `columns`: [groups of channels, taps, channels of a group]; else
+  // [vectors of channels, R, row_quads, lanes].
   const std::int8_t* weights = nullptr;
   const std::int32_t* start = nullptr;  // start of the sums, by channel
   const std::int32_t* falls = nullptr;  // -1 where a code falls with its sum; null: nowhere

@@ -7,9 +7,9 @@
 
 namespace convscope {
 
-// A window is 4 `groups` neighbouring pixels of x, from which `shared` neighbouring pixels of y are
-// computed. Pixel d of y multiplies byte b of the window by tap b - d step of the kernel row, and
-// by 0 where there is no such tap. The weights are w [rows, shared, groups, 16 channels, 4].
+// A window is 4 * groups neighbouring pixels of x, from which `shared` neighbouring pixels of y are
+// computed. For pixel d of y, byte b of the window is multiplied by tap b - d step of the kernel
+// row, or by 0 if there is no such tap. The weights are w [rows, shared, groups, 16 channels, 4].
 struct Int8Window {
   int shared = 1, groups = 1;
 };

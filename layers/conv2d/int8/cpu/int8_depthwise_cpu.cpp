@@ -107,7 +107,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const Int8DepthwiseTiling plan(z);
-  // Work of a pixel, in units of one vector product: the windows, and the epilogue.
+  // Cost of a pixel in units of one vector product: the products of its windows, plus the epilogue.
   const double pixel_products = static_cast<double>(z.r) * plan.window.groups *
                                     (3.0 + plan.window.shared) / plan.window.shared +
                                 9;

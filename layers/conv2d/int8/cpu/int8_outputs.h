@@ -29,8 +29,9 @@ inline std::uint8_t exact_code(const Int8Outputs& o, std::int64_t channel, std::
   return static_cast<std::uint8_t>(static_cast<int>((real + kShift) - kShift));
 }
 
-// Converts codes to bytes. The bounds are the same for all channels. The bias makes `high` the
-// largest byte, so high_halves() clips above `high`, and a saturating difference clips below `low`.
+// Converts codes to bytes, clipped to bounds that all channels share. `bias` shifts codes so that
+// `high` becomes 255. Then high_halves() clips codes above `high`, and a saturating difference
+// clips codes below `low`.
 class CodeBytes {
  public:
   CONVSCOPE_INLINE explicit CodeBytes(const Int8Outputs& o)
@@ -108,7 +109,8 @@ class ChannelOutputs {
     }
   }
 
-  // Returns whether one of a vector's residuals is too large for f32.
+  // Returns whether one of a vector's residuals is too large for f32, so that the vector is
+  // computed in double.
   CONVSCOPE_INLINE bool is_large(const void* residual, std::int64_t at) const {
     if constexpr (Kind::kResidual != Beside::floats) return false;
     return any_beyond(load(static_cast<const float*>(residual) + at), broadcast(o_.residual_sure));

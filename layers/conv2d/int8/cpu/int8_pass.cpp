@@ -44,7 +44,8 @@ void put_weight(const Int8Plan& plan, Index k, Index i, std::int8_t weight, std:
     to[kQuad * k + i] = weight;
     return;
   }
-  // Spread weights are i16: each vector has the even inputs of all lanes, then the odd inputs.
+  // Without VNNI, weights are spread to 16 bits: one vector has weights 0 and 2 of the quads of all
+  // lanes, the next vector weights 1 and 3.
   const Index vector = k / plan.lanes, lane = k % plan.lanes;
   const Index place = ((2 * vector + i % 2) * plan.lanes + lane) * 2 + i / 2;
   const std::int16_t wide = weight;

@@ -42,8 +42,8 @@ const std::int32_t* totals_of(const Int8Plan& plan, const std::int8_t* packed);
 void make_starts(const Int8Plan& plan, const std::int32_t* totals, std::int32_t offset,
                  std::int32_t* starts);
 
-// The indices in w of the weight for byte i of quad q of tap t and block d of x. place_of() returns
-// false where no such weight exists.
+// The position in w of one packed weight. place_of() finds it for byte `byte` of tap t and block d
+// of x, and returns false where no such weight exists.
 struct WeightPlace {
   Index c = 0, r = 0, s = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_sparse_tiles.h: register tiles of a convolution on int8 values with a list of weights: 16
-// output channels walk along the quads (four neighbouring bytes of x) that at least one of them
-// keeps.
+// int8_sparse_tiles.h: register tiles of a convolution on int8 values with pruned weights. 16
+// output channels share a list of quads, four neighbouring bytes of x each. A quad is in the list
+// if at least one of the 16 channels keeps a weight of it.
 #pragma once
 
 #include "layers/conv2d/int8/cpu/int8_tiles.h"

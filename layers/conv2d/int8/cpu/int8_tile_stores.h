@@ -61,8 +61,8 @@ void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t
   });
 }
 
-// Computes in double the codes of vector v of a tile without a residual, where f32 could not
-// decide.
+// Computes in double the codes of vector v of a tile without a residual, where the f32 result is
+// too close to a tie.
 void correct_codes(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t* kept, int v) {
   const ChannelOutputs<OutputKind<true, Int8Outputs::Residual::none>> channels(
       *tiles.outputs, tiles.channel + v * kLanes);

@@ -2,7 +2,8 @@
 // int8_tiles.h: the parts of convolution on int8 values that depend on the instruction set: tiles
 // of exact 32-bit accumulators, and the epilogue from accumulators to y.
 //
-// x holds bytes, 0..255. In a line, pixels that are neighbours in y read neighbours in x.
+// x holds bytes, 0..255. A line is a run of pixels of y in which neighbours read neighbouring
+// pixels of x.
 #pragma once
 
 #include <cstdint>
@@ -70,8 +71,9 @@ struct Int8Tile {
 };
 
 struct Int8Kernels {
-  int lanes = 0;         // of a vector of accumulators
-  int pixels = 0;        // most pixels of a tile of one or two vectors; half with four vectors
+  int lanes = 0;  // of a vector of accumulators
+  // most pixels of a tile of one or two vectors; tiles of four vectors have half as many
+  int pixels = 0;
   int unit = 1;          // pixels stored at once: with short sums, tiles should be multiples
   int weight_bytes = 0;  // bytes of four weights of one lane: 4, or 8 where weights are spread
   // Runs tiles of `width` vectors: 1, 2 or 4.

@@ -11,7 +11,8 @@
 //            call.
 // GCC 12 keeps an array on the stack if a loop that is not unrolled indexes it. So every loop over
 // accumulators has an unroll pragma. The loop over quads must stay a loop: in straight-line code
-// GCC copies half of the accumulators to other registers where the kinds of taps meet.
+// GCC copies half of the accumulators to other registers where the branches for different kinds of
+// taps join.
 // Read next  int8_tiles.h; int8_pass.cpp, which uses it
 #include "layers/conv2d/int8/cpu/int8_tile_stores.h"
 
@@ -34,8 +35,8 @@ struct PartOfBlock {
   int quads;
 };
 
-// Adds the products of one tap and one block for pixels [First, End). If not All, only pixels that
-// are also in [first, end) count.
+// Adds the products of one tap and one block for pixels [First, End). Unless All is true, skips the
+// pixels outside of [first, end).
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const std::uint8_t* in, Index step, const Block& block,
                               const std::int8_t* w, int first, int end,
@@ -89,7 +90,7 @@ CONVSCOPE_INLINE void begin_sums(const Int8Tiles& tiles, Ints (&sums)[Pixels][Ve
   }
 }
 
-// Computes tiles of a kernel with one tap that all pixels use. The sums of such tiles are short.
+// Computes tiles whose only tap is inside the image for all pixels, as with a 1x1 kernel.
 template <int Pixels, int Vectors>
 [[gnu::noinline]] void run_points(const Int8Tiles& tiles, Int8Tile tile) {
   const Index step = tiles.in_step;
@@ -100,8 +101,8 @@ template <int Pixels, int Vectors>
     const std::uint8_t* in = tile.in + tile.tap->in;
     const std::int8_t* w = tiles.w + tile.tap->w;
     for (Index d = 0; d < tiles.depth; ++d, in += tiles.in_block, w += tiles.w_block) {
-      // Each line of x is read once for each tile. Lines are a plane apart, which the hardware
-      // prefetcher does not foresee.
+      // Each tile reads each line of x once. Lines are a plane apart, which the hardware prefetcher
+      // does not foresee, so the next tile's pixels are prefetched here.
       const std::uint8_t* const next = in + Pixels * step;
 #pragma GCC unroll 16
       for (int j = 0; j < Pixels; j += 4) __builtin_prefetch(next + j * step);

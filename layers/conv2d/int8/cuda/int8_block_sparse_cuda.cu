@@ -17,9 +17,10 @@
 //               The copies run a segment of channels ahead of the products. In shared memory a tap
 //               is an offset, for every stride.
 //            3. A warp has one list and all pixels of the tile. Eight quads of 16 pixels are
-//               operand A of two MMAs: a load of 32 bits has four channels of a pixel. The quads
-//               may be at any distance, so the only multiplied zeros are those inside the blocks.
-//               A thread ends with four neighbouring channels of a pixel: one word of y.
+//               operand A of two MMAs: a load of 32 bits has four channels of a pixel. Each quad
+//               may have any tap and any channels, so the only zeros that are multiplied are those
+//               inside the stored blocks. A thread ends with four neighbouring channels of a pixel:
+//               one word of y.
 //            4. With few tiles, several warps share a list. Each warp takes every n-th pair of
 //               entries, and the warps add their sums in shared memory.
 //            A kernel of the image's size is a matrix product: the images are then the pixels of a

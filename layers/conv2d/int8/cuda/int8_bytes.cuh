@@ -12,7 +12,7 @@ __device__ inline int byte_of(unsigned word, int i, bool is_signed) {
   return is_signed ? static_cast<signed char>(byte) : byte;
 }
 
-// Returns sum + the four products of the bytes of two words.
+// Returns sum plus the four products of the bytes of two words.
 template <bool kSigned>
 __device__ inline int dot_bytes(unsigned x, unsigned w, int sum) {
 #if defined(CONVSCOPE_CUDA_EMULATED)

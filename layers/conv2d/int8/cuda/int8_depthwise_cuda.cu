@@ -81,7 +81,8 @@ __device__ inline void sum_strip(const DepthwiseBytes& z, const unsigned* plane,
   }
 }
 
-// Sums a strip of kStrip outputs, with rows of known size: each pixel is loaded once for all taps.
+// Sums a strip of kStrip outputs for kernel rows of known length. Each pixel is loaded once for all
+// taps.
 template <bool kSigned, int kTaps, int kStride>
 __device__ inline void sum_known_strip(const DepthwiseBytes& z, const unsigned* plane,
                                        const unsigned* kernel, int row, int first_q,

@@ -108,8 +108,9 @@ class Int8GemmTiling {
       const double bytes = 4.0 * static_cast<double>(part_size) * parts;
       if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMaxPartBytes)) break;
       const double each = ceil_div(steps, parts);
-      // `share` is the number of tiles of one SM, `waves` how many rounds of blocks they take. Up
-      // to three waves are rounded up; more waves overlap.
+      // `share` is the number of tiles of one SM. `waves` is the number of rounds in which an SM
+      // runs its blocks; up to three, a partial round counts as a whole one. More rounds overlap,
+      // so there the fraction counts.
       const double share = std::ceil(tiles * parts / cuda_device_facts().multiprocessors);
       double waves = share / candidate.blocks;
       if (waves <= 3) waves = std::ceil(waves);

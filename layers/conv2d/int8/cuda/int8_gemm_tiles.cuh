@@ -136,8 +136,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
   const int first_step = gather::part_begin(z.steps, split, z.splits);
   const int steps = gather::part_begin(z.steps, split + 1, z.splits) - first_step;
 
-  // The lanes of a warp copy one piece of 32 neighbouring pixels, which are adjacent in memory. A
-  // thread copies kTurns of the eight pieces, always from the same pixels.
+  // In each copy the 32 lanes of a warp take the same piece of 32 neighbouring pixels, which are
+  // adjacent in memory. A thread copies kTurns of the eight pieces, always from the same pixels.
   constexpr int kTurns = V::kWarps >= 8 ? 1 : 8 / V::kWarps;
   constexpr int kWarpsBeside = V::kWarps >= 8 ? V::kWarps / 8 : 1;
   constexpr int kRows = V::kPixels / 32 / kWarpsBeside;

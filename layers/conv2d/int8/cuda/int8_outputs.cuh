@@ -66,23 +66,24 @@ __device__ inline double scale_at(const double* scales, int at) {
   return scales == nullptr ? 1.0 : scales[at];
 }
 
-// Scales in units of y's step, for a tile of kCount channels, in shared memory.
+// The scales of a tile of kCount channels, in shared memory. Results are in units of y's step size.
 template <int kCount>
 struct Factors {
-  // real = scale * sum + shift (+ beside * residual). Its code, the nearest integer, is certain if
-  // it differs from real by at most `sure`.
+  // real = scale * sum + shift (+ beside * residual). Its code is the nearest integer. The code is
+  // certain if `real` is at most `sure` away from it.
   alignas(16) float scale[kCount], shift[kCount], sure[kCount];
   alignas(16) double exact_scale[kCount], exact_shift[kCount];
   double exact_beside;
   float beside, low, high;
 };
 
-// Returns the largest distance between a result and its code with which the code is certain. With u
-// = 2^-24 f32 rounds the sum (by u |product|), the factor (u |product|), the shift (u |shift|), the
-// residual's factor and the two sums (2 u |residual| + 2 u |real|). A code that is not clipped has
-// |real| <= top = the largest code + 1, so |product| <= top + |shift| + |residual|. The total is u
-// (4 top + 3 |shift| + 4 |residual|), plus 5 % for omitted terms. Where a sum could exceed the
-// range of this rounding, the result is -1: no code is certain.
+// Returns the largest distance of a result from the nearest integer at which this integer is
+// certainly the right code: 1/2 minus a bound of the error. With u = 2^-24, f32 rounds the sum (by
+// u |product|), the factor (u |product|), the shift (u |shift|), the residual's factor and the two
+// sums (2 u |residual| + 2 u |real|). A code that is not clipped has |real| <= top = the largest
+// code + 1, so |product| <= top + |shift| + |residual|. The bound is u (4 top + 3 |shift| + 4
+// |residual|), plus 5 % for omitted terms. Where a sum could exceed the range of this bound, the
+// result is -1: no code is certain.
 __device__ inline float sure_fraction(double top, double scale, double shift, double beside) {
   const double wrong = 1.05 * 0x1p-24 * (4 * top + 3 * fabs(shift) + 4 * beside);
   const double largest = fabs(scale) * 0x1p31 + fabs(shift) + beside;
@@ -183,8 +184,8 @@ __device__ inline void with_kind(const CudaOutputs& z, const F& f) {
   }
 }
 
-// Stores y of four channels. `local` is the index of the first one in the scales, first_channel +
-// local its channel in y, and `at` its element in y and in the residual.
+// Stores y of four channels. The first one has index `local` in the scales and is channel
+// first_channel + local of y. Its element in y and in the residual is `at`.
 template <Kind kKind, int kCount>
 __device__ inline void store_four(const CudaOutputs& z, const Factors<kCount>& by,
                                   int first_channel, int local, const int (&sums)[4],

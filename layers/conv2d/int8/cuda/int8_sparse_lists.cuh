@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_sparse_lists.cuh: block-sparse weights as one list for each 16 output channels: the quads of
-// input channels that at least one of its rows keeps, in the order of the multiplication.
+// int8_sparse_lists.cuh: block-sparse weights as one list for each 16 output channels. The list has
+// the quads (four input channels at one tap) of which at least one of the 16 channels keeps a
+// weight, in the order of the multiplication.
 //
 // Formula    list[k / 16] = the quads (c..c+3,r,s) in blocks of rows 16 (k / 16) .. + 15
 // Textbook   for each list: for each segment of channels: for each quad: if any of its 4 x 16
@@ -42,12 +43,14 @@ inline constexpr int kListThreads = 256;
 struct SparseLists {
   int* begin = nullptr;      // [lists], the first pair of each
   int* end = nullptr;        // [lists][segments], the end of each segment's pairs
-  int2* entries = nullptr;   // [pairs][4]: bytes in a stage; y -1: there is no second half
+  // [pairs][4]: byte offsets in a stage for first and second half; y -1: no second half
+  int2* entries = nullptr;
   uint4* weights = nullptr;  // [pairs][32]
 };
 
-// Returns the most quads that a stored block adds to a list. Neighbouring columns of w's matrix are
-// neighbouring channels, which share a quad, only in a 1x1 kernel.
+// Returns the most quads that a stored block adds to a list. In a 1x1 kernel, four neighbouring
+// columns of the weight matrix may share a quad, because they are neighbouring channels. In other
+// kernels each column is in another quad.
 inline std::int64_t quads_of_block(const Conv2dProblem& z) {
   const std::int64_t wide = z.weight_format.block_columns;
   if (z.r * z.s > 1) return wide;
@@ -96,7 +99,8 @@ struct MakeSparseLists {
   int segments = 1, segment_pieces = 1;
   bool merged = false;  // SparseView::merged
 
-  // For each quad 0..3 of a piece, one bit per piece and tap of a segment marks kept quads.
+  // Returns how many bits mark the kept quads of a segment that have the same number (0..3) in
+  // their 16 channels: one bit for each 16 channels and tap.
   __host__ __device__ int bits() const { return segment_pieces * (merged ? 1 : taps); }
   __host__ __device__ int words() const { return (bits() + 31) / 32; }
   std::size_t shared_bytes() const {
@@ -138,7 +142,7 @@ __device__ inline void for_each_block(const MakeSparseLists& z, int list, const 
   }
 }
 
-// The position of a column's quad: its bit, and the offset of the x that the quad reads.
+// A column's quad: the bit that marks it, and the offset of the word of x that it reads.
 struct QuadBit {
   int segment, quad;  // quad: within its block of 16 channels
   int bit;
@@ -161,7 +165,8 @@ __device__ inline QuadBit quad_bit(const MakeSparseLists& z, int column) {
           (piece * z.patch.slots + from) * kPiece + quad * kQuad};
 }
 
-// The position of entry `i` of a quad: which half of the segment, and which entry of this half.
+// The place of a quad in the halves of a segment: the half, and which of the half's four entries.
+// half_place() returns it for the i-th kept quad with number `quad`.
 struct HalfPlace {
   int half, entry;
 };

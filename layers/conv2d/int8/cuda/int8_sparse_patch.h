@@ -59,7 +59,8 @@ struct PatchLine {
 };
 
 // Parameters of a layer for the kernel: a convolution, and the distances of its pixels, in pieces
-// of 16 channels. A layer that is a matrix product is described with longer rows.
+// of 16 channels. For a matrix product (1x1, or a kernel that covers the image), all pixels of an
+// image or all images form one row.
 struct SparseView {
   int images = 1, pieces = 1;  // pieces of 16 input channels
   int h = 1, w = 1, p = 1, q = 1, taps_h = 1, taps_w = 1;

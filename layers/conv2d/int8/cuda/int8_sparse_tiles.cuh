@@ -71,7 +71,8 @@ __device__ inline int2 place_of_pixel(const SparseBytes& z, const TileOrigin& fi
                        : -1);
 }
 
-// What a lane needs of a pair (eight quads): the offsets of two entries, and its part of operand B.
+// The values that a lane loads for a pair (eight quads): the offsets of two entries, and its part
+// of operand B.
 struct SparsePair {
   int2 at;
   uint4 w;
@@ -213,7 +214,8 @@ __global__ __launch_bounds__(32 * kSparseWarps,
       for (int j = 0; j < kGroups; ++j) store_group(known, j, sums[j]);
     });
   } else {
-    // Each warp of a list finishes some of the list's groups of pixels.
+    // The warps of a list divide its groups of pixels. Each warp adds the sums of all warps for
+    // some groups and stores their y.
     int* const parts = reinterpret_cast<int*>(stages) + local_list * (kShare * kGroups * 8 * 32);
     __syncthreads();
 #pragma unroll

@@ -3,8 +3,8 @@
 // With small grids some SMs are idle; a share of the peak does not show that.
 //
 // The constants were fitted to times of one NVIDIA H200: half of the layers of the shapes lists and
-// half of a hundred random layers, batch 1, 32 and 128. The other layers tested them
-// (layers/conv2d/README.md). They are shares of an SM's peak, or microseconds.
+// half of a hundred random layers, batch 1, 32 and 128. The fit was tested on the other half of the
+// layers (layers/conv2d/README.md). The constants are shares of an SM's peak, or microseconds.
 // Read next  layers/dispatch/algorithm.h: Cost
 #pragma once
 
@@ -22,7 +22,8 @@ namespace convscope::device_time {
 inline double number(std::int64_t value) { return static_cast<double>(value); }
 inline double processors() { return cuda_device_facts().multiprocessors; }
 
-// Returns whether a problem's products run on tensor cores; peak_of() is their peak.
+// Returns whether the products of a problem run on tensor cores. peak_of() returns the peak of the
+// unit that computes them.
 inline bool on_tensor_cores(const Conv2dProblem& z) {
   return z.dtype != DType::f32 || z.math == MathMode::tf32;
 }

@@ -27,8 +27,9 @@ struct Variant {
   static constexpr int kColumns = kColumns_;  // columns of a warp group
   static constexpr int kStages = kStages_;
   static constexpr int kBlocks = kBlocks_;  // blocks that share an SM
-  // The number of steps whose product may still run when the next product is issued to the tensor
-  // cores. The stage of such a step is filled again one step later.
+  // The number of steps whose product may still be running when the next product is issued to the
+  // tensor cores. The stage of such a step is filled again one step later, when its product has
+  // ended.
   static constexpr int kUnderWay = kUnderWay_;
   static constexpr int kAhead = kStages - 1 - kUnderWay;  // steps that are copied in advance
   static constexpr int kDeep = 1;  // steps of 64 terms in a stage, between two barriers
@@ -51,7 +52,7 @@ struct NothingMore {
 };
 
 // Computes sums = the product of `steps` steps. load(step, stage) starts the copies of one step.
-// arrived(step) waits for the copies that are not counted as asynchronous copies.
+// arrived(step) waits for those copies that async_copy_wait() does not wait for.
 template <class V, bool kDepthOuter, class Load, class Arrived = NothingMore>
 __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages, int steps,
                                  const Load& load, const Arrived& arrived = {}) {

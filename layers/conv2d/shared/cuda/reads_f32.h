@@ -8,9 +8,10 @@
 
 namespace convscope {
 
-// Returns whether one call is faster without fp16 operands (layers/dispatch/layout/half_operands.h)
-// that have not been made yet. In inference an image is multiplied once, so a compiled step calls
-// this function. In training, batch norm writes the operands as a by-product.
+// Returns whether a call that reads the f32 image directly is faster than one that must make fp16
+// operands first (layers/dispatch/layout/half_operands.h). In inference an image is multiplied
+// once, so a compiled step calls this function. In training, batch norm writes the operands as a
+// by-product.
 extern CONVSCOPE_API KernelSlot<bool(const Conv2dProblem& problem, Direction direction)>
     conv2d_reads_f32_kernel;
 

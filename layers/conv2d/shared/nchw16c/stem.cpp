@@ -168,7 +168,8 @@ class Stem {
       }
     }
   }
-  // Returns how many channels of a block are written: the last tile may be wider than the output.
+  // Returns how many channels of a block are stored. A tile may have more channels than the last
+  // block of y.
   int width_of(Index block) const {
     const Index rest = round_up(plan_.kernels, kChannelBlock) - block * plan_.width;
     return static_cast<int>(std::min(plan_.width, rest));

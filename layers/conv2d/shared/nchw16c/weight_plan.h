@@ -70,7 +70,7 @@ struct Nchw16cWeightTiling {
   Index h, w, p, q, taps;
   bool planes;  // x is [N,C,H,W]
   bool lanes_are_inputs;
-  bool flat;  // pixels have no rows: each row of x and dy is used as one pixel
+  bool flat;  // 1x1 without stride and padding: each pixel of x and dy is treated as a row
   Index lane_channels, row_channels;  // sizes of a group
   Index lanes, width;                 // of a vector; of a tile, one vector or two
   Index lane_blocks, row_blocks;      // of a group: of `width` channels, of 16
@@ -110,7 +110,7 @@ struct Nchw16cWeightTiling {
       const Index sums = kChannelBlock * taps * width;  // one block by one block
       const Index strip = kChannelBlock * images * rows * (lanes_are_inputs ? q : z.stride_h * w);
       const Index dy = z.k_per_group() * p * q;
-      // A strided 1x1 kernel reads only some rows of x, and each row is one pixel.
+      // A 1x1 kernel with a stride reads only P Q pixels of each channel of x.
       const Index x = z.c_per_group() * (lanes_are_inputs ? p * q : h * w);
       const Index lane_side = lanes_are_inputs ? x : dy, row_side = lanes_are_inputs ? dy : x;
       Index least = 0;
@@ -127,7 +127,7 @@ struct Nchw16cWeightTiling {
         }
       }
     }
-    // Cuts more parts for the threads, unless the images provide enough work.
+    // Cuts more parts to keep the threads busy, unless slices of the images provide enough chunks.
     const double flops = z.nominal_flops();
     while ((lane_step > 1 || (row_step > 1 && !planes)) && parts() * most_slices() < kChunks &&
            flops > kChunkFlops * static_cast<double>(2 * parts())) {

@@ -228,8 +228,9 @@ class WinogradPass {
     }
   }
 
-  // Writes zeros after the last channel of an image. The transforms leave 0 times possible NaNs in
-  // the empty lanes of the last vector, and do not compute vectors without a channel.
+  // Writes zeros after the last channel of an image. In the empty lanes of the last vector the
+  // transforms leave the product of 0 and a value that may be NaN. Vectors without a channel are
+  // not computed at all.
   void clear_lanes(const Strip& at, float* block) const {
     const Index used = pass_.channels % kChannelBlock;
     if (used == 0) return;

@@ -12,7 +12,7 @@
 
 namespace convscope {
 
-// Columns of a panel: 6 rows x 66 x 16 floats are 25 KiB of L1.
+// Most columns of a panel: 6 rows x 66 x 16 floats are 25 KiB of L1.
 inline constexpr int kMaxColumns = 66;
 
 // A view of L channels of an image [h, w]. `step` is the distance of two pixels in floats: L in a
@@ -54,8 +54,8 @@ struct WinogradTransforms {
   // + i step]. reversed: taps are read backwards.
   void (*weights)(const float* taps, bool reversed, std::int64_t count, float* to,
                   std::int64_t step, std::int64_t point_step) = nullptr;
-  // Computes taps[count, 3, 3, L] = G^T m G of points m in that order. Adds to `taps` if
-  // `accumulate`.
+  // Computes taps[count, 3, 3, L] = G^T m G from points m, stored as in weights(): point p of
+  // kernel i is at from[p point_step + i step]. Adds to `taps` if `accumulate`.
   void (*weight_sums)(const float* from, std::int64_t step, std::int64_t point_step,
                       std::int64_t count, bool accumulate, float* taps) = nullptr;
 };

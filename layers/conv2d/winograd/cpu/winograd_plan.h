@@ -26,16 +26,16 @@ inline constexpr Index kKernelsAtOnce = 32;  // taps in lanes: 32 x 9 x 64 B = 1
 
 // ---- forward and backward_data by blocks: U stays; V and M are made for each block --------------
 inline constexpr Index kPointsFloats = 160000;  // V and M of a block: 640 KB of L2
-// A block has at least two register tiles, so that an element of U loaded from L2 is used for both.
-// A block has at most eight register tiles: V of one point and 64 channels is then 28 KiB, and
-// stays in L1 for all panels of U.
+// A block has at least two register tiles, so that an element of U loaded from L2 is used for two
+// tiles. A block has at most eight register tiles: V of one point and 64 channels is then 28 KiB,
+// and stays in L1 for all panels of U.
 inline constexpr Index kLeastTiles = 2 * 14, kMaxTiles = 8 * 14;
 
 // ---- the same by panels: V stays; each thread makes M of some output channels -------------------
 inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is used panel by panel
-// With few tiles, U is used panel by panel if it has 4 panels or more. Up to 100 tiles of 4x4 are
-// at most 4 blocks of kLeastTiles, so panels give the threads as many chunks. A larger tile counts
-// as several.
+// With few tiles, U is used panel by panel if it has 4 panels or more. Up to 100 tiles of 4x4 make
+// at most 4 blocks of kLeastTiles, so 4 panels give the threads as many chunks as blocks would. The
+// limit applies to the number of tiles times M.
 inline constexpr Index kManyPanels = 4, kFewTileRows = 100 * 4;
 inline constexpr Index kFewTiles = 16;           // see prepares
 inline constexpr Index kSharedFloats = 1 << 20;  // V that all panels read: 4 MiB of L3
@@ -113,8 +113,8 @@ struct WinogradTiling {
   Index scratch_floats() const {  // a panel of pixels, or taps
     return std::max(tiling.panel_floats(lanes), kKernelsAtOnce * 9 * lanes);
   }
-  // Returns how many parts U of one group has: one, or with by_panels one for each panel. U is
-  // prepared before the call, or each thread makes the panel that it needs.
+  // Returns how many parts U of one group has. With by_panels each panel is a part, otherwise there
+  // is one part. U is prepared before the call, or each thread makes the panel that it needs.
   Index u_pieces() const { return by_panels ? panels : 1; }
   Index prepared_floats() const { return prepares ? z.groups * u_pieces() * u_floats() : 0; }
   Index u_at(Index g, Index panel) const {

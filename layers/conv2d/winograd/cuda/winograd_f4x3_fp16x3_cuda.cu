@@ -98,8 +98,8 @@ Fp16x3Transform transform_of(const Fp16x3Plan& plan, const Planes& p, int side, 
                      reinterpret_cast<std::uintptr_t>(x) % 16 == 0};
 }
 
-// Describes an fp16 operand [2][36][lines][pitch] with `inner` elements of each line. When the
-// reduction is the outer dimension, boxes are 64 x 64.
+// Describes an fp16 operand [2][36][lines][pitch]; the first `inner` elements of each line are
+// used. If the reduction is the outer dimension, boxes are 64 x 64.
 TensorMap factor_map(const unsigned* factor, Index inner, Index lines, Index pitch, bool outer,
                      int tile) {
   TensorMapShape shape{.sizes = {inner, lines, kFp16x3Points, 2, 1},
@@ -255,8 +255,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 }
 
 // Fitted to times of twelve layers on one H200, with 64 to 512 channels and batch 1, 32 and 128.
-// The cost is the time of the products, of the bytes that the products read and write, and of the
-// passes.
+// The cost is the sum of the time of the products, the time of the bytes that the products read and
+// write, and the time of the passes.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const Fp16x3Plan plan(z, direction);
@@ -284,8 +284,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto bytes_of = [](const Shape& shape) { return 4 * number(shape.numel()); };
   const double x = bytes_of(z.x_shape()), y = bytes_of(z.y_shape());
   const double images = plan.for_dw ? 2 * (x + y) : plan.forward ? 2 * x + y : x + 2 * y;
-  // In a single call the weights are transformed, too, and this pass overlaps with other passes.
-  // With prepared weights no pass hides the launches, as networks with one image confirm.
+  // A call without prepared weights also transforms the weights, and this pass overlaps with other
+  // passes. With prepared weights no pass hides the launches; measured networks with one image
+  // confirm it.
   const double exposed = plan.for_dw ? 0 : 0.33 * 4;
   const Conv2dCost cost{
       .flops = flops,

@@ -48,8 +48,8 @@ struct ProductTile {
 struct Product {
   TensorMap a, b;        // [2][36][..][..], fp16: high, low
   float* out = nullptr;  // [parts][36][rows][pitch]
-  // Exponents of the scales. `exponent` is for both operands or only for B; `row_exponents`, if not
-  // null, is for the rows of A.
+  // Exponents of the scales. Without `row_exponents`, `exponent` is for both operands. With it,
+  // `exponent` is for B only, and each row of A has an element of `row_exponents`.
   const int* exponent = nullptr;
   const int* row_exponents = nullptr;
   int rows = 0, columns = 0, pitch = 0;  // columns <= pitch: both even, or equal

@@ -264,7 +264,8 @@ struct WinogradCudaTiling {
     }
   }
 
-  // Returns the least number of equal parts with at most kMaxSum terms, or 1 if there are none.
+  // Returns the least number of equal parts of at most kMaxSum terms each, or 1 if `sum` has no
+  // suitable divisor.
   static Index parts_of(Index sum) {
     for (Index n = ceil_div(sum, kMaxSum); n <= 2 * ceil_div(sum, kMaxSum); ++n) {
       if (sum % n == 0) return n;
@@ -456,7 +457,7 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
                      plan.kPoints * g * plan.parts};
   const double flops = 2 * points * tiles * number(plan.weights);
   const double peak = kUnmeasuredGpu.f32_flops;
-  // Ratio of a batch of products to one product of the same work, if the results fill a tile.
+  // Where the results fill a tile, a batch of products takes this multiple of the estimated time.
   const bool fills = std::max(products.m, products.n) > 16;
   const double times = !fills            ? 1.0
                        : plan.for_dw ? (M == 2 ? 0.75 : 0.87)
