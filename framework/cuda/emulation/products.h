@@ -24,9 +24,9 @@ struct Factor {
   alignas(64) float numbers[kDepths][kStride] = {};
   bool finite = true;  // no inf or NaN: zero times any element is zero
 
-  // Decodes 16-byte pieces of shared memory. A piece contains adjacent elements of K of one line,
-  // or with kOuter, adjacent lines of one element of K. place(line, k) returns the address of the
-  // piece whose first element is (line, k).
+  // Decodes 16-byte pieces of shared memory. The elements of a piece have one line and adjacent
+  // indices of K or, with kOuter, one index of K and adjacent lines. place(line, k) returns the
+  // address of the piece whose first element is (line, k).
   template <class Number, bool kOuter, class Place>
   void fill(const Place& place);
 };
