@@ -37,8 +37,9 @@ install_python() {  # the modules of Python that Debian packages separately
 }
 notebook_packages() { install_notebooks || { install_python && install_notebooks; }; }
 
-# Runs the test programs of a preset and prints the counts of their cases. Without FOLDER, runs all programs.
-# With folders, runs only theirs, and builds without experiments/.
+# Runs the test programs of a preset and prints the counts of their cases. Without FOLDER, runs all
+# programs. With folders, runs only the test programs of these folders, and builds without
+# experiments/.
 sanitized_tests() { # PRESET FILTER [FOLDER...]
   local preset=$1 filter=$2
   shift 2

@@ -40,8 +40,8 @@ class CONVSCOPE_API DeviceUpdate {
   // done in the optimiser. Later replays read the rates. Allocates nothing.
   void upload(const double* rates, int steps);
   // Queues the update of step `step` of the upload. For recordings: neither allocates nor waits.
-  // Weights and state do not change when the loss of `gate` is not finite, or when one of its flags
-  // is not 0.
+  // Weights and state do not change when the loss of `gate` is not finite, or when one of the flags
+  // of `gate` is not 0.
   void launch(int step, const UpdateGate& gate = {}) const;
   // Returns the update of step `step` for kernels that compute gradients and update the weights at
   // once. Returns null when a parameter is not f32, because such kernels support f32 only.

@@ -240,7 +240,8 @@ __global__ void __launch_bounds__(kThreads) square_kernel(const DeviceRows rows,
   if (threadIdx.x == 0) part[blockIdx.x] = total;
 }
 
-// norm[0], and factor[0]: the factor that scales gradients to a norm of at most max_norm.
+// Writes the joint norm of the gradients to norm[0], and the factor that scales the gradients to a
+// norm of at most max_norm to factor[0]. The factor is 1 if the norm is small enough or not finite.
 __global__ void norm_kernel(const double* part, unsigned count, double max_norm, double* norm,
                             double* factor) {
   __shared__ double scratch[32];

@@ -22,7 +22,7 @@ find_package(dnnl CONFIG QUIET)
 if(dnnl_FOUND)
   add_library(convscope_baseline_onednn MODULE
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/baselines/onednn_baseline.cpp)
-  # Sets the RPATH to oneDNN's folder, because CMake sets no RPATH for a folder below the project's.
+  # Sets the RPATH to oneDNN's folder, because CMake sets no RPATH for a folder below the project's folder.
   set_target_properties(convscope_baseline_onednn PROPERTIES
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$<TARGET_FILE_DIR:DNNL::dnnl>")

@@ -173,8 +173,8 @@ void ProcessGroup::Impl::tick() {
   if (life->failed_rank() >= 0) follow_failure();
   const int silent = life->silent_rank();
   if (silent >= 0) {
-    // Process 0 receives the messages of all processes. If process 0 is silent, process 1 reports
-    // for all.
+    // Process 0 receives the messages of all processes, so it reports a silent process. If process
+    // 0 is silent, process 1 reports this. All other processes exit without a message.
     if (group.rank() > 1) {
       std::this_thread::sleep_for(std::chrono::duration<double>(kGraceSeconds));
       _exit(kLostExitCode);
@@ -315,7 +315,8 @@ void ProcessGroup::Impl::finish_job() {
   changed.notify_all();
 }
 
-// Waits for a ticket. Meanwhile, the calling thread makes the MPI calls.
+// Waits until the request with this ticket is done. Meanwhile, the calling thread makes the MPI
+// calls.
 void ProcessGroup::Impl::wait_here(Ticket ticket) {
   is_waited_for = true;
   for (int looks = 0; done < ticket; ++looks) {
@@ -341,7 +342,8 @@ void ProcessGroup::Impl::say_goodbye() {
   mpi->finalize();
 }
 
-// Ends this process after its own failure. If all other processes fail, too, they leave in order.
+// Ends this process after its own failure. If all other processes fail or leave, too, each process
+// finalises MPI. Otherwise, this process aborts the whole group.
 void ProcessGroup::Impl::fail_together(const Failure& failure) {
   life->say(LifeSigns::kFailed, failure.exit_code, failure.sentence);
   const double start = now_s();
@@ -464,8 +466,8 @@ ProcessGroup::Ticket ProcessGroup::queue_sum(float* data, std::int64_t count, fl
       impl.exchange_tree(data, count);
     });
   }
-  // Sums blocks of kSumElements, because a sum that exceeds the caches runs at a quarter of the
-  // rate.
+  // Sums the array in blocks of kSumElements, because a sum that exceeds the caches runs at a
+  // quarter of the rate.
   const auto next = [&impl, scale, data, count, at = std::int64_t{0}]() mutable {
     if (at >= count) return false;
     const std::int64_t part = std::min(kSumElements, count - at);

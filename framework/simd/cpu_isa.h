@@ -75,8 +75,8 @@ class IsaTable {
   const void* vnni_[kIsaCount]{};  // null: one table serves both
 };
 
-// An entry of the section. Each *_simd.cpp file makes one: current_isa() stores `kernels` in
-// `slot`.
+// An entry of the section of tables. Each *_simd.cpp file defines one entry per table, and
+// current_isa() stores `kernels` in `slot`.
 struct IsaEntry {
   const void** slot;
   const void* kernels;
