@@ -10,8 +10,9 @@
 //           copied. A process computes the gradient of the mean loss over its images. The sum over
 //           all processes, weighted by their shares of the batch, is the gradient of the mean loss
 //           over all images.
-// Averages  Running statistics of batch norm, which each process computes from its images, become
-//           their weighted mean in each step. So all processes always have the same network.
+// Averages  Each process computes running statistics of batch norm from its images. In each step,
+//           they are replaced by their weighted mean over all processes. So all processes always
+//           have the same network.
 // Chunks    With SumOrder::tree, a process computes several chunks of a batch in sequence and adds
 //           them in tree order (process_group.h).
 //
@@ -62,7 +63,7 @@ class CONVSCOPE_API GradientExchange {
   void ready(const Variable& parameter);
   // Ends a chunk. A parameter for which ready() was not called has no gradient in this process.
   void end_backward();
-  // Sends zeros in this step; for a process that has no images.
+  // Sends zeros in this step. Call it in a process that has no images of the batch.
   void no_images();
   // Waits (on a device: queues the wait).
   void finish();

@@ -39,7 +39,8 @@ class CONVSCOPE_API UpdateTable {
  public:
   explicit UpdateTable(const std::vector<ParameterGroup>& groups);  // reserves the rows
   void clear();
-  // Adds a parameter and its gradient; returns null without a gradient. Set the row's other fields.
+  // Adds a parameter and its gradient; returns null if there is no gradient. The caller sets the
+  // other fields of the row.
   UpdateRow* add(const Variable& parameter);
   // Sets whether add() accepts gradients that zero_grad() has marked as empty. Needed when a step's
   // rows are added before the backward pass of the step has run (device_update.h).
@@ -75,8 +76,8 @@ extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, DeviceLossScale*)> reco
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double max_norm, double* norm)>
     recorded_clip_kernel;
 
-// One part of a row, which the f32 loops update: `count` elements, to whose beginning the pointers
-// point.
+// The elements of a row that one call of an f32 loop updates: `count` elements from each pointer
+// on.
 struct UpdateSpan {
   float* w;
   const float* dw;

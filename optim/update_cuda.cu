@@ -8,7 +8,7 @@
 //           run.
 // Numerics  The formulas are those of update_simd.cpp with the same fused multiply-adds. So the
 //           bits are those of the CPU with AVX2 or AVX-512, except where the compiler contracts
-//           other operations.
+//           other operations to FMAs.
 // Choices   kChunk = 2048: 8 elements per thread (256 threads), two 16-byte loads in flight for
 //           each operand. LeNet-5 is 36 blocks.
 #include <algorithm>

@@ -1,5 +1,5 @@
-# Plug-ins with which `convscope bench --baseline NAME` times another library as a baseline. Each is built when its library
-# is found. Nothing links against them: experiments/bench/baseline.h describes their use.
+# Plug-ins with which `convscope bench --baseline NAME` times another library as a baseline. Each plug-in is built when
+# the library that it times is found. Nothing links against them: experiments/bench/baseline.h describes their use.
 foreach(end "S" "S_DIR") # former names, accepted for one version
   if(DEFINED CONVSCOPE_PEER${end})
     message(WARNING "CONVSCOPE_PEER${end} is now called CONVSCOPE_BASELINE${end}")

@@ -33,8 +33,8 @@ if(NOT convscope_cuda_sources)
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  # Native code for H100 and H200 (90a has additional instructions), and PTX that the driver
-  # compiles for all other GPUs from 8.0 on at the first run.
+  # Builds native code for H100 and H200 (90a has additional instructions). Also builds PTX, which the driver compiles
+  # at the first run on any other GPU of compute capability 8.0 or higher.
   set(CMAKE_CUDA_ARCHITECTURES 90a-real 80-virtual CACHE STRING
     "GPU architectures to compile for")
 endif()

@@ -33,8 +33,9 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 28;     // per call: MPI c
 // leaves the core to other work in between.
 constexpr int kSpins = 20000;  // polls (some ms) before a waiting thread sleeps between polls
 constexpr int kLooksInARow = 16;
-// A process that has failed waits this long for process 0 to fail for the same reason. Processes
-// other than process 0 wait longer, because process 0 may have to report their failure.
+// All processes may fail for the same reason. So process 0 waits kGraceSeconds after its failure
+// for the failures of the others. Other processes wait kLongGraceSeconds after their failure,
+// because process 0 may have to report it.
 constexpr double kGraceSeconds = 1.5, kLongGraceSeconds = 5;
 
 std::atomic<ProcessGroup*> current_group{nullptr};

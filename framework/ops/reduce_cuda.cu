@@ -117,8 +117,8 @@ __device__ double sum_of_rows(const T* x, const Geometry& g, std::int64_t k, std
   return block_sum(total, scratch);
 }
 
-// Block (k, piece) sums one piece of output k. If the output has one piece, the block writes y.
-// Otherwise, it writes the sum to part[k][piece].
+// The block with index (k, piece) sums one piece of output k. If the output has one piece, the
+// block writes y. Otherwise, it writes the sum to part[k][piece].
 template <int kWidth, class T>
 __global__ void row_kernel(const T* x, Geometry g, std::int64_t piece_size, int pieces,
                            double* part, T* y, bool accumulate) {

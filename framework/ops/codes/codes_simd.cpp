@@ -97,7 +97,7 @@ void flip(const std::uint8_t* from, std::int64_t count, std::uint8_t* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] ^ 128;
 }
 
-// A code times the step is exact in double, and is rounded once when converted to f32.
+// A code times the step size is exact in double, and is rounded once when converted to f32.
 void real_numbers(const std::uint8_t* from, bool is_signed, double step, std::int64_t count,
                   float* to) {
   if (is_signed) {
