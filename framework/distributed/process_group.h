@@ -70,8 +70,8 @@ class CONVSCOPE_API ProcessGroup {
   std::string name_of(int rank) const;
   const std::string& host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
 
-  // broadcast() sends the bytes of process 0 to all processes. gather() collects the bytes of all
-  // processes by rank. sum() adds doubles in rank order. Each of these calls waits for its result.
+  // Sends the bytes of process 0 to all processes (broadcast), collects the bytes of all processes
+  // by rank (gather), or adds doubles in rank order (sum). Each call waits for its result.
   std::string broadcast(const std::string& bytes);
   std::vector<std::string> gather(const std::string& bytes);
   void sum(double* values, std::int64_t count);

@@ -128,8 +128,8 @@ CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, i
   for (int i = 0; i < count; ++i)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i * step), parts[i]);
 }
-// Each lane of the result holds, in its low 16 bits, the unsigned minimum of the low 16 bits of
-// `least` and `a`. A search for a minimum begins with least = set_ints(-1).
+// Returns, in the low 16 bits of each lane, the unsigned minimum of the low 16 bits of `least` and
+// `a`. A search for a minimum begins with least = set_ints(-1).
 CONVSCOPE_INLINE Ints least_low_halves(Ints least, Ints a) {
   return {_mm512_mask_min_epu16(least.v, 0x55555555, least.v, a.v)};
 }
@@ -190,7 +190,7 @@ CONVSCOPE_INLINE WeightQuad broadcast_weights(const std::int8_t* p) {
   return {_mm512_set1_epi32(four_bytes(bytes)), _mm512_set1_epi32(four_bytes(bytes + 4))};
 #endif
 }
-// Lane c gets the bytes of channel c of four pixels. Pixels are 16 bytes apart.
+// Loads the bytes of channel c of four pixels into each lane c. Pixels are 16 bytes apart.
 CONVSCOPE_INLINE Quad quads_of_pixels(const std::uint8_t* p) {
   const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i four_channels = _mm512_permutexvar_epi32(turn, _mm512_loadu_si512(p));
