@@ -14,7 +14,7 @@ if(NOT CONVSCOPE_BASELINES OR CONVSCOPE_SANITIZE)
   return()
 endif()
 
-# oneDNN 3.2 from CONVSCOPE_BASELINES_DIR, even if an earlier configuration has found Debian's 2.6.3.
+# Takes oneDNN 3.2 from CONVSCOPE_BASELINES_DIR, even if an earlier configuration has found Debian's oneDNN 2.6.3.
 if(EXISTS "${CONVSCOPE_BASELINES_DIR}/lib/cmake/dnnl/dnnl-config.cmake")
   set(dnnl_DIR "${CONVSCOPE_BASELINES_DIR}/lib/cmake/dnnl" CACHE PATH "oneDNN's CMake files" FORCE)
 endif()

@@ -54,7 +54,8 @@ add_library(convscope_cuda SHARED ${convscope_cuda_sources})
 add_library(convscope_cuda_ptx OBJECT EXCLUDE_FROM_ALL ${convscope_cuda_sources})
 set_target_properties(convscope_cuda_ptx PROPERTIES CUDA_PTX_COMPILATION ON CUDA_STANDARD_REQUIRED OFF)
 target_compile_options(convscope_cuda_ptx PRIVATE "SHELL:-Ofc mid")
-# CMake 3.25 does not know that nvcc 13 supports C++20 and ignores CUDA_STANDARD 20, so the flag is passed directly.
+# CMake 3.25 ignores CUDA_STANDARD 20, because it does not know that nvcc 13 supports C++20. So the flag is passed
+# directly.
 foreach(target convscope_cuda convscope_cuda_ptx)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-lineinfo>"

@@ -176,7 +176,7 @@ if(CONVSCOPE_ISAS STREQUAL "widest" AND convscope_widest_isa STREQUAL "avx512")
   list(REMOVE_ITEM convscope_isas avx2)
   list(APPEND convscope_isa_definitions CONVSCOPE_LACKS_AVX2=1)
 endif()
-# Files that multiply int8 values are compiled once more per instruction set that may have VNNI.
+# Files that multiply int8 values are compiled a second time, with VNNI, for each instruction set that may have VNNI.
 set(convscope_isa_flags_avx2_vnni ${convscope_isa_flags_avx2} -mavxvnni)
 set(convscope_isa_flags_avx512_vnni ${convscope_isa_flags_avx512} -mavx512vnni)
 set(convscope_int8_simd_sources ${convscope_simd_sources})
@@ -193,9 +193,10 @@ foreach(isa IN ITEMS avx2 avx512)
 endforeach()
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/framework/simd/cpu_isa.cpp
   PROPERTIES COMPILE_DEFINITIONS "${convscope_isa_definitions}")
-# The sanitizers add checks to each of the many inlined loads; clang even checks each lane of a masked load. So one file
-# takes minutes. Checking addresses by a function call takes a third of that time, and finds the errors that the checks
-# of null pointers, alignment and sizes would find here.
+# The sanitizers add checks to each of the many inlined loads; clang even checks each lane of a masked load. So
+# compiling one file takes minutes. If a function call checks each address, compiling takes a third of that time. These
+# calls find the errors that the checks of null pointers, alignment and sizes would find here, so those checks are
+# switched off.
 set(convscope_simd_optimize -O3)
 if(CONVSCOPE_SANITIZE)
   set(convscope_simd_optimize -O1)

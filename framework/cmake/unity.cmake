@@ -148,8 +148,9 @@ function(convscope_unite name sources_variable)
       set(files_${unit} ${PROJECT_BINARY_DIR}/units/${name}_${unit}${extension})
       file(CONFIGURE OUTPUT ${files_${unit}} CONTENT "${text}" @ONLY)
       # A local name may hide a name of another file in the unit (-Wshadow), and a class may contain types that only its
-      # file knows (-Wsubobject-linkage). With much inlining, GCC 12 reports out-of-bounds copies in std::string (GCC
-      # bug 105651). nvcc has neither these options nor these warnings.
+      # file knows (-Wsubobject-linkage). With much inlining, GCC 12 wrongly reports out-of-bounds copies in std::string
+      # (GCC bug 105651). So these warnings are switched off in units. nvcc has neither these options nor these
+      # warnings.
       if(NOT extension STREQUAL ".cu")
         set_source_files_properties(${files_${unit}} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;\
 $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-array-bounds>")

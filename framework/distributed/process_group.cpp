@@ -77,9 +77,10 @@ struct ProcessGroup::Impl {
     int exit_code = 1;
     std::string sentence;
   };
-  // A request of the caller. `begin` does all of its work, or starts the MPI operation `request`.
-  // Then the background thread or a waiting thread polls `request` until it completes, and calls
-  // `next`. `next` starts another MPI operation, or returns false to end the job.
+  // A job is a request of the caller. `begin` does all work of the job, or starts the MPI operation
+  // `request`. In the second case, the background thread or a waiting thread polls `request` until
+  // it completes, and calls `next`. `next` starts another MPI operation, or returns false to end
+  // the job.
   struct Job {
     std::function<void()> begin;
     std::function<bool()> next;  // null: begin() does it all

@@ -71,7 +71,8 @@ constexpr Field kFields[] = {
     {"dram_copy", &CpuPeaks::dram_copy},
 };
 
-// The int8 peak depends on VNNI, so a file holds each measured peak under a separate key.
+// The int8 peak depends on VNNI, so the file holds the peaks with and without VNNI under separate
+// keys.
 constexpr const char* kInt8 = "int8";
 constexpr const char* kInt8Vnni = "int8_vnni";
 const char* int8_name() { return uses_vnni() ? kInt8Vnni : kInt8; }

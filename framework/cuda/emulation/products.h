@@ -16,8 +16,8 @@ inline constexpr int kColumnsAtOnce = 16;
 // elements.
 inline constexpr int kMaxNumbers = 256 * 64;
 
-// An operand of kLines lines with kDepths elements of K each. A line is a row of A or a column of
-// B. Lines after the last line of the operand contain zeros.
+// An operand of kLines lines, each with kDepths elements along K. A line is a row of A or a column
+// of B. Lines after the last line of the operand contain zeros.
 template <int kLines, int kDepths>
 struct Factor {
   static constexpr int kStride = convscope::round_up(kLines, kColumnsAtOnce);
