@@ -12,8 +12,9 @@ install() {
     >>"$logs/apt.log" 2>&1 || echo "ci: could not install ${*:2} ($logs/apt.log)"
 }
 
-# The sanitizers and the fuzzers need clang 16. The other packages are optional, because tests skip what is missing:
-# pages in a browser, converters, shells, the reader of manual pages.
+# The sanitizers and the fuzzers need clang 16. The other packages are optional: a browser, a
+# converter of pictures, a reader of manual pages, shells, clang-repl and MPI. Tests that need a
+# missing package are skipped.
 install_tools() {
   install clang++-16 clang-16 libclang-rt-16-dev libomp-16-dev llvm-16 # llvm-symbolizer names lines
   install chromium chromium
@@ -37,8 +38,9 @@ install_python() {  # the modules of Python that Debian packages separately
 }
 notebook_packages() { install_notebooks || { install_python && install_notebooks; }; }
 
-# Runs the test programs of a preset and prints the counts of their cases. Without FOLDER, runs all programs.
-# With folders, runs only theirs, and builds without experiments/.
+# Runs the test programs of a preset and prints the counts of their cases. Without FOLDER, runs all
+# programs. With folders, runs only the test programs of these folders, and builds without
+# experiments/.
 sanitized_tests() { # PRESET FILTER [FOLDER...]
   local preset=$1 filter=$2
   shift 2

@@ -32,7 +32,8 @@ std::string cuda_library_path() {
 }
 
 DeviceStatus open_cuda() {
-  // A library that the user names may be the emulation, which needs no driver.
+  // Skips the driver check for a library that the user names, because the library may be the
+  // emulation, which needs no driver.
   if (std::getenv("CONVSCOPE_CUDA_LIBRARY") == nullptr &&
       dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
     return {false, "this machine has no NVIDIA driver (libcuda.so.1 was not found)"};

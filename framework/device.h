@@ -65,7 +65,7 @@ struct DeviceBackend {
   void (*free_pinned)(void* pointer) = nullptr;
 
   // Marks (CUDA events) in the queue, for waiting and timing. A mark that is set during a recording
-  // becomes part of the recording, and each replay sets it.
+  // (a CUDA graph capture) becomes part of the recording, and each replay sets the mark again.
   void* (*make_mark)(int index) = nullptr;
   void (*free_mark)(int index, void* mark) = nullptr;
   void (*set_mark)(int index, void* mark) = nullptr;

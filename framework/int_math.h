@@ -33,9 +33,10 @@ template <class A, class B>
 // Let 2^(s-1) < d <= 2^s, and let m be 2^(31+s) / d, rounded up. m has 32 bits, because
 // d > 2^(s-1). With 0 <= e < d <= 2^s, m d = 2^(31+s) + e, so
 //   n m / 2^(31+s) = n / d + (n / d) e / 2^(31+s).
-// The second summand is below (2^31 / d) 2^s / 2^(31+s) = 1 / d. This is too little to reach the
-// next integer, so rounding down gives the quotient. 2 n has 32 bits too, so (2 n) m / 2^32 is one
-// GPU instruction (the high half of a product), and a shift by s follows.
+// The second summand is below (2^31 / d) 2^s / 2^(31+s) = 1 / d. The fractional part of n / d is at
+// most 1 - 1 / d, so the sum stays below the next integer, and rounding down gives the quotient.
+// 2 n fits 32 bits too, so a GPU computes (2 n) m / 2^32 with one instruction (the high half of a
+// product). A shift by s follows.
 struct FastDivisor {
   int d = 1;
   std::uint32_t multiplier = 1u << 31;  // m

@@ -64,9 +64,9 @@ class ChunkLoop {
   std::exception_ptr error_;
 };
 
-// The threads of a parallel region, which wait for its loops. On a busy machine, a thread may
-// arrive at a loop late. The first thread waits only for threads that are inside the loop. A thread
-// that arrives later finds the loop closed and skips it.
+// The threads of a parallel region. Between the loops of the region, the threads wait. On a busy
+// machine, a thread may arrive at a loop late. The first thread waits only for threads that are
+// inside the loop. A thread that arrives later finds the loop closed and skips it.
 class Team {
  public:
   // Runs in each thread except the first, until the first thread calls close().

@@ -3,7 +3,8 @@
 //
 // Rule: where chunks compute partial sums of one result, the chunks depend only on the problem and
 // the cache sizes, and the partial sums are added in chunk order. So results are bit-identical for
-// any number of threads. Where no sum is divided, the chunks may depend on the number of threads.
+// any number of threads. Where each result is computed within one chunk, the chunks may depend on
+// the number of threads.
 #pragma once
 
 #include <cstdint>

@@ -54,8 +54,8 @@ To convert(From value) {
   } else if constexpr (kIsHalf<To>) {
     return To(static_cast<float>(value));
   } else if constexpr (std::is_integral_v<To>) {
-    // In C++, converting NaN or a number outside the range is undefined. So saturate, and map NaN
-    // to 0.
+    // In C++, converting NaN, or a number outside of the range of the integer type, is undefined.
+    // So saturate, and map NaN to 0.
     if (!(value == value)) return To{0};
     constexpr auto kLow = static_cast<double>(std::numeric_limits<To>::min());
     constexpr auto kHigh = static_cast<double>(std::numeric_limits<To>::max());

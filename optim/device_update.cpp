@@ -10,7 +10,8 @@
 namespace convscope {
 namespace {
 
-// Uploads that may still be pending while the host prepares the next one.
+// Number of pinned buffers for uploads. The host fills one buffer while the uploads of the others
+// may still be pending.
 constexpr int kBuffers = 4;
 
 constexpr const char* kName = "device_update";

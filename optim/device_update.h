@@ -26,8 +26,9 @@ struct DeviceLossScale;  // loss_scale.h
 
 class CONVSCOPE_API DeviceUpdate {
  public:
-  // Makes an update in which every step updates every parameter whose gradient is allocated now, so
-  // no step may skip a parameter. An upload holds at most `most_steps` steps.
+  // Makes an update of every parameter whose gradient is allocated now. Every step updates all of
+  // these parameters, so a step must not lack any of their gradients. An upload holds at most
+  // `most_steps` steps.
   DeviceUpdate(Optimizer& optimizer, Device device, int most_steps);
   ~DeviceUpdate();
   DeviceUpdate(const DeviceUpdate&) = delete;
@@ -39,9 +40,9 @@ class CONVSCOPE_API DeviceUpdate {
   // Queues the upload of the learning rates of the next `steps` steps, and counts these steps as
   // done in the optimiser. Later replays read the rates. Allocates nothing.
   void upload(const double* rates, int steps);
-  // Queues the update of step `step` of the upload. For recordings: neither allocates nor waits.
-  // Weights and state do not change when the loss of `gate` is not finite, or when one of its flags
-  // is not 0.
+  // Queues the update of step `step` of the upload. The call may be recorded, because it neither
+  // allocates nor waits. Weights and state do not change when the loss of `gate` is not finite, or
+  // when one of the flags of `gate` is not 0.
   void launch(int step, const UpdateGate& gate = {}) const;
   // Returns the update of step `step` for kernels that compute gradients and update the weights at
   // once. Returns null when a parameter is not f32, because such kernels support f32 only.

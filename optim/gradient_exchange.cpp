@@ -107,9 +107,9 @@ void GradientExchange::begin_backward(float weight) {
   send(packed_averages_, partial_averages_);
 }
 
-// Adds the gradients of the step's chunks in tree order, then sends the sum. The partial sums are
-// merged like carries in a binary counter: a chunk is added to the last chunk, their sum to the sum
-// of the two chunks before, and so on.
+// Adds the gradients of this process's chunks of the batch in tree order, then sends the sum. The
+// partial sums are merged like carries in a binary counter: chunk 1 is added to chunk 0, chunk 3 to
+// chunk 2, the sum of chunks 2 and 3 to the sum of chunks 0 and 1, and so on.
 void GradientExchange::send(const Tensor& data, std::vector<Tensor>& partial) {
   if (options_.order == SumOrder::any) return reducer_->sum(data, weight_);
   scale_kernel.get(data.device())(weight_, data, data);

@@ -6,12 +6,13 @@
 //           complete first. All gradients are in one block of memory, in the order in which they
 //           become complete, and the block is cut into buckets. A bucket is sent when its last
 //           gradient is complete. Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704
-// Gradients The block is the memory of the gradients (Variable::grad), so nothing is copied. A
-//           process computes the gradient of the mean loss over its images. The sum over all
-//           processes, weighted by their shares of the batch, is the gradient of the mean loss over
-//           all images.
-// Averages  Running statistics of batch norm, which each process computes from its images, become
-//           their weighted mean in each step. So all processes always have the same network.
+// Gradients The gradients of the variables (Variable::grad) are views of this block, so nothing is
+//           copied. A process computes the gradient of the mean loss over its images. The sum over
+//           all processes, weighted by their shares of the batch, is the gradient of the mean loss
+//           over all images.
+// Averages  Each process computes running statistics of batch norm from its images. In each step,
+//           they are replaced by their weighted mean over all processes. So all processes always
+//           have the same network.
 // Chunks    With SumOrder::tree, a process computes several chunks of a batch in sequence and adds
 //           them in tree order (process_group.h).
 //
@@ -57,11 +58,12 @@ class CONVSCOPE_API GradientExchange {
   // Begins to send the averages. Call this function after the forward pass of a chunk; `weight` is
   // the chunk's share of the whole batch.
   void begin_backward(float weight);
-  // Reports that a parameter's gradient is complete. Ignores parameters unknown to the constructor.
+  // Reports that a parameter's gradient is complete. Ignores parameters that were not passed to the
+  // constructor.
   void ready(const Variable& parameter);
-  // Ends a chunk. A parameter that was not ready has no gradient in this process.
+  // Ends a chunk. A parameter for which ready() was not called has no gradient in this process.
   void end_backward();
-  // Sends zeros in this step; for a process that has no images.
+  // Sends zeros in this step. Call it in a process that has no images of the batch.
   void no_images();
   // Waits (on a device: queues the wait).
   void finish();

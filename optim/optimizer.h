@@ -42,12 +42,13 @@ class CONVSCOPE_API Optimizer {
   // gradients accumulated since zero_grad(). A parameter without a gradient keeps its value and its
   // momentum.
   virtual void step(double lr) = 0;
-  // Describes the update that step(lr) would do, for recorded steps (device_update.h). Writes its
-  // rows into `table` and its common settings into `rule`. With `counts`, the step counts as done.
-  // Returns false when this optimiser does not support recorded steps.
+  // Describes the update that step(lr) would do, for recorded steps (device_update.h). Writes the
+  // rows of the update into `table`, and the settings that all rows share into `rule`. With
+  // `counts`, counts the step as done. Returns false when this optimiser does not support recorded
+  // steps.
   virtual bool list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule);
   // Returns the state for checkpoints: all tensors on which the next step depends, except the
-  // parameters. They are not copies; loading a checkpoint writes into them.
+  // parameters. The tensors are not copies; loading a checkpoint writes into them.
   virtual std::vector<OptimState> state() = 0;
   const std::vector<ParameterGroup>& groups() const { return groups_; }
 

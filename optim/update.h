@@ -39,10 +39,11 @@ class CONVSCOPE_API UpdateTable {
  public:
   explicit UpdateTable(const std::vector<ParameterGroup>& groups);  // reserves the rows
   void clear();
-  // Adds a parameter and its gradient; returns null without a gradient. Set the row's other fields.
+  // Adds a parameter and its gradient; returns null if there is no gradient. The caller sets the
+  // other fields of the row.
   UpdateRow* add(const Variable& parameter);
-  // Sets whether add() accepts gradients that zero_grad() has marked as empty. Needed for steps
-  // that are listed before their backward pass has run (device_update.h).
+  // Sets whether add() accepts gradients that zero_grad() has marked as empty. Needed when a step's
+  // rows are added before the backward pass of the step has run (device_update.h).
   void take_empty_gradients(bool on) { takes_empty_ = on; }
   const std::vector<UpdateRow>& rows() const { return rows_; }
   std::int64_t elements() const { return elements_; }
@@ -57,12 +58,13 @@ class CONVSCOPE_API UpdateTable {
 
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel;
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel;
-// Compute the joint L2 norm of all gradients in the table, and scale the gradients: dw *= factor.
+// The first kernel returns the joint L2 norm of all gradients in the table. The second kernel
+// scales the gradients: dw *= factor.
 extern CONVSCOPE_API KernelSlot<double(const UpdateTable&)> gradient_norm_kernel;
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double factor)> scale_gradients_kernel;
 
-// Make the same updates in recordings. Kernels read the values that change in each step from device
-// memory, `factors` [rows], when they run.
+// Makes the same updates in recordings. When the kernel runs, it reads the values that change in
+// each step from `factors`, an array in device memory with one element per row of the table.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const UpdateRule&,
                                      const UpdateFactors* factors, const UpdateGate& gate)>
     recorded_update_kernel;
@@ -74,7 +76,8 @@ extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, DeviceLossScale*)> reco
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double max_norm, double* norm)>
     recorded_clip_kernel;
 
-// The f32 loops for one part of a row: elements [0, count) from the row's offset.
+// The elements of a row that one call of an f32 loop updates: `count` elements from each pointer
+// on.
 struct UpdateSpan {
   float* w;
   const float* dw;

@@ -8,7 +8,7 @@
 //           run.
 // Numerics  The formulas are those of update_simd.cpp with the same fused multiply-adds. So the
 //           bits are those of the CPU with AVX2 or AVX-512, except where the compiler contracts
-//           other operations.
+//           other operations to FMAs.
 // Choices   kChunk = 2048: 8 elements per thread (256 threads), two 16-byte loads in flight for
 //           each operand. LeNet-5 is 36 blocks.
 #include <algorithm>
@@ -240,7 +240,8 @@ __global__ void __launch_bounds__(kThreads) square_kernel(const DeviceRows rows,
   if (threadIdx.x == 0) part[blockIdx.x] = total;
 }
 
-// norm[0], and factor[0]: the factor that scales gradients to a norm of at most max_norm.
+// Writes the joint norm of the gradients to norm[0], and the factor that scales the gradients to a
+// norm of at most max_norm to factor[0]. The factor is 1 if the norm is small enough or not finite.
 __global__ void norm_kernel(const double* part, unsigned count, double max_norm, double* norm,
                             double* factor) {
   __shared__ double scratch[32];

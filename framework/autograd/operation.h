@@ -80,19 +80,20 @@ class CONVSCOPE_API Operation : public RefCounted {
 
   // Returns true for an element-wise operation on x[0] with f(0) = 0 and at most one learned
   // scalar. On the CPU, such an operation may be run separately on ranges ("pieces") of the
-  // elements of x[0], in any layout. keeps().inputs must be set.
+  // elements of x[0], in any layout. The operation must keep its inputs (keeps().inputs).
   virtual bool runs_on_pieces() const { return false; }
   virtual void begin(const OperationForward&) const {}  // called before the first piece
   virtual void forward_piece(const OperationForward&, const float*, float*, std::int64_t) const {}
-  // Writes dv, the gradient of the range v of x[0]. A null dv is not needed; dv is never dy.
-  // Returns what the range contributes to the gradient of the scalar.
+  // Writes dv, the gradient of the range v of x[0]. dv is null if this gradient is not needed, and
+  // never aliases dy. Returns the range's term of the gradient of the scalar.
   virtual double backward_piece(const OperationBackward&, const float* dy, const float* v,
                                 float* dv, std::int64_t count) const;
   virtual void end(const OperationBackward&, double) const {}  // with the sum over all pieces
 
-  // Returns true when `other` may run in the same launch as this operation. Independent operations
-  // are merged where a kernel launch takes longer than the kernel's work. `all` and `a` have
-  // `count` elements. Each operation computes the result of its forward() or backward().
+  // Returns true when `other` may run in the same kernel launch as this operation. A compiled step
+  // merges independent operations where a launch takes longer than the kernel's work.
+  // forward_together() gives the results of all[i]->forward(a[i]) for i < count, and
+  // backward_together() those of all[i]->backward(a[i]).
   virtual bool runs_with(const Operation& /*other*/) const { return false; }
   virtual void forward_together(const Operation* const* all, const OperationForward* a,
                                 int count) const;

@@ -43,7 +43,7 @@ const Tensor& Variable::grad() const {
 
 Tensor& Variable::grad() {
   static_cast<const Variable*>(this)->grad();
-  // The caller may write into the tensor, so its gradient no longer counts as zero.
+  // The caller may write into the tensor, so clear the flag that says that the gradient is zero.
   if (state_->grad.defined()) state_->grad_is_zero = false;
   return state_->grad;
 }

@@ -1,5 +1,5 @@
-# Plug-ins with which `convscope bench --baseline NAME` times another library as a baseline. Each is built when its library
-# is found. Nothing links against them: experiments/bench/baseline.h describes their use.
+# Plug-ins with which `convscope bench --baseline NAME` times another library as a baseline. Each plug-in is built when
+# the library that it times is found. Nothing links against them: experiments/bench/baseline.h describes their use.
 foreach(end "S" "S_DIR") # former names, accepted for one version
   if(DEFINED CONVSCOPE_PEER${end})
     message(WARNING "CONVSCOPE_PEER${end} is now called CONVSCOPE_BASELINE${end}")
@@ -14,7 +14,7 @@ if(NOT CONVSCOPE_BASELINES OR CONVSCOPE_SANITIZE)
   return()
 endif()
 
-# oneDNN 3.2 from CONVSCOPE_BASELINES_DIR, even if an earlier configuration has found Debian's 2.6.3.
+# Takes oneDNN 3.2 from CONVSCOPE_BASELINES_DIR, even if an earlier configuration has found Debian's oneDNN 2.6.3.
 if(EXISTS "${CONVSCOPE_BASELINES_DIR}/lib/cmake/dnnl/dnnl-config.cmake")
   set(dnnl_DIR "${CONVSCOPE_BASELINES_DIR}/lib/cmake/dnnl" CACHE PATH "oneDNN's CMake files" FORCE)
 endif()
@@ -22,7 +22,7 @@ find_package(dnnl CONFIG QUIET)
 if(dnnl_FOUND)
   add_library(convscope_baseline_onednn MODULE
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/baselines/onednn_baseline.cpp)
-  # Sets the RPATH to oneDNN's folder, because CMake sets no RPATH for a folder below the project's.
+  # Sets the RPATH to oneDNN's folder, because CMake sets no RPATH for a folder below the project's folder.
   set_target_properties(convscope_baseline_onednn PROPERTIES
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$<TARGET_FILE_DIR:DNNL::dnnl>")

@@ -33,8 +33,8 @@ if(NOT convscope_cuda_sources)
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  # Native code for H100 and H200 (90a has additional instructions), and PTX that the driver
-  # compiles for all other GPUs from 8.0 on at the first run.
+  # Builds native code for H100 and H200 (90a has additional instructions). Also builds PTX, which the driver compiles
+  # at the first run on any other GPU of compute capability 8.0 or higher.
   set(CMAKE_CUDA_ARCHITECTURES 90a-real 80-virtual CACHE STRING
     "GPU architectures to compile for")
 endif()
@@ -54,7 +54,8 @@ add_library(convscope_cuda SHARED ${convscope_cuda_sources})
 add_library(convscope_cuda_ptx OBJECT EXCLUDE_FROM_ALL ${convscope_cuda_sources})
 set_target_properties(convscope_cuda_ptx PROPERTIES CUDA_PTX_COMPILATION ON CUDA_STANDARD_REQUIRED OFF)
 target_compile_options(convscope_cuda_ptx PRIVATE "SHELL:-Ofc mid")
-# CMake 3.25 does not know that nvcc 13 supports C++20 and ignores CUDA_STANDARD 20, so the flag is passed directly.
+# CMake 3.25 ignores CUDA_STANDARD 20, because it does not know that nvcc 13 supports C++20. So the flag is passed
+# directly.
 foreach(target convscope_cuda convscope_cuda_ptx)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-lineinfo>"

@@ -14,8 +14,8 @@ foreach(baseline IN ITEMS onednn)  # opened the same way
 endforeach()
 file(RELATIVE_PATH convscope_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 # The RPATH is relative to the program, in the build folder and in the installed tree. Without
-# BUILD_WITH_INSTALL_RPATH, CMake pads the shorter path of the build folder with ':', and an empty
-# entry means the current folder.
+# BUILD_WITH_INSTALL_RPATH, CMake pads the shorter path of the build folder with ':', and an empty entry would make the
+# loader search the current folder.
 set_target_properties(convscope_cli PROPERTIES BUILD_WITH_INSTALL_RPATH ON
   INSTALL_RPATH "$ORIGIN/${convscope_bin_to_lib};$ORIGIN/../lib")
 install(TARGETS convscope_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

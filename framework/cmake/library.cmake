@@ -21,8 +21,7 @@ set(convscope_simd_sources ${convscope_sources})
 list(FILTER convscope_simd_sources INCLUDE REGEX "_simd\\.cpp$")
 list(FILTER convscope_sources EXCLUDE REGEX "_simd\\.cpp$")
 
-# The drawn data must be the same on every machine, so no compiler may fuse a product and a sum into
-# one FMA.
+# Synthetic data sets must be the same on every machine, so no compiler may fuse a product and a sum into one FMA.
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/datasets/synthetic_digits.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/datasets/points/synthetic_shapes.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/datasets/points/shape_surfaces.cpp
@@ -68,7 +67,7 @@ CONVSCOPE_NOTEBOOKS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/notebooks\
 CONVSCOPE_INCLUDE_FROM_PROGRAM=\"${convscope_bin_to_include}\";\
 CONVSCOPE_NOTEBOOK_INCLUDE=\"${PROJECT_BINARY_DIR}/notebook/include\"")
 
-# Commands, configs, tables and plots wait for files and people, not for the CPU. So these files are compiled without
+# The code of commands, configs, tables and plots takes little CPU time. So these files are compiled without
 # optimisation, which saves more than half of the build time.
 set(convscope_quick_sources ${convscope_sources})
 list(FILTER convscope_quick_sources INCLUDE REGEX
@@ -81,17 +80,19 @@ function(convscope_compile_quickly)
   set_property(SOURCE ${ARGV} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 convscope_compile_quickly(${convscope_quick_sources})
-# Files with a large share of the time of a training step are compiled one by one.
+# Files whose code takes most of the time of a training step are compiled one by one, not in units of several files
+# (unity.cmake).
 set(convscope_kernel_sources ${convscope_sources})
 list(FILTER convscope_kernel_sources INCLUDE REGEX
   "(_cpu\\.cpp|/layers/((deform_)?conv2d|sparse_conv)/.+/.*|/framework/simd/.*)$")
 list(REMOVE_ITEM convscope_sources ${convscope_kernel_sources})
 convscope_unite(core convscope_sources)
-# Sanitizer checks multiply the code size. In a sanitizer build, most test time goes to the kernels, to drawing
-# digits, and above all to the references, whose loops of small calls are fast only at -O2.
+# Sanitizer checks multiply the code size. In a sanitizer build, the tests spend most time in kernels, in generating
+# synthetic digits, and above all in the reference implementations. The loops of a reference make many small calls,
+# which are fast only at -O2.
 if(CONVSCOPE_SANITIZE)
-  # The speed of these kernels does not matter in a sanitizer build. So they are compiled in units,
-  # too, except for the references.
+  # The speed of these kernels does not matter in a sanitizer build. So they are compiled in units of several files,
+  # too, except for the reference implementations.
   set(convscope_reference_sources ${convscope_kernel_sources})
   list(FILTER convscope_reference_sources INCLUDE REGEX "/reference/")
   list(REMOVE_ITEM convscope_kernel_sources ${convscope_reference_sources})
@@ -169,14 +170,13 @@ if(CONVSCOPE_ISAS MATCHES "here|widest" AND EXISTS /proc/cpuinfo)
   endforeach()
 endif()
 list(GET convscope_isas -1 convscope_widest_isa)
-# `widest` skips AVX2 on a machine with AVX-512: the AVX2 copy is the same source with other
-# vectors.
+# `widest` skips AVX2 on a machine with AVX-512: the AVX2 copy is compiled from the same source, with shorter vectors.
 set(convscope_isa_definitions CONVSCOPE_WIDEST_ISA=${convscope_widest_isa})
 if(CONVSCOPE_ISAS STREQUAL "widest" AND convscope_widest_isa STREQUAL "avx512")
   list(REMOVE_ITEM convscope_isas avx2)
   list(APPEND convscope_isa_definitions CONVSCOPE_LACKS_AVX2=1)
 endif()
-# Files that multiply int8 values are compiled once more per instruction set that may have VNNI.
+# Files that multiply int8 values are compiled a second time, with VNNI, for each instruction set that may have VNNI.
 set(convscope_isa_flags_avx2_vnni ${convscope_isa_flags_avx2} -mavxvnni)
 set(convscope_isa_flags_avx512_vnni ${convscope_isa_flags_avx512} -mavx512vnni)
 set(convscope_int8_simd_sources ${convscope_simd_sources})
@@ -193,9 +193,10 @@ foreach(isa IN ITEMS avx2 avx512)
 endforeach()
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/framework/simd/cpu_isa.cpp
   PROPERTIES COMPILE_DEFINITIONS "${convscope_isa_definitions}")
-# The sanitizers add checks to each of the many inlined loads; clang even checks each lane of a masked load. So one file
-# takes minutes. Checking addresses by a function call takes a third of that time, and finds the errors that the checks
-# of null pointers, alignment and sizes would find here.
+# The sanitizers add checks to each of the many inlined loads; clang even checks each lane of a masked load. So
+# compiling one file takes minutes. If a function call checks each address, compiling takes a third of that time. These
+# calls find the errors that the checks of null pointers, alignment and sizes would find here, so those checks are
+# switched off.
 set(convscope_simd_optimize -O3)
 if(CONVSCOPE_SANITIZE)
   set(convscope_simd_optimize -O1)

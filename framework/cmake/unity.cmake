@@ -21,9 +21,9 @@ endfunction()
 # Collects the names that a file declares at the outermost level. Declarations inside namespaces begin in column 1 too,
 # so the function takes every word of such a line that could be a name. A registration macro counts as a name, because
 # it declares the same name in each file; exempted macros make a new name from their arguments. `used` gets names that
-# two files may share, because they mean the same in each file. These are names imported with their full name (using
-# testing::Each), and names of standard types (using Ints = std::vector<int>), for which convscope_name_aliases() makes
-# such a full name.
+# two files may share, because a name means the same in both files. Such a name is imported with its full name (using
+# testing::Each), or is an alias of a standard type (using Ints = std::vector<int>). convscope_name_aliases() gives each
+# alias a full name, too.
 function(convscope_declared_names file out used)
   file(STRINGS ${file} lines REGEX "^[A-Za-z_]")
   list(FILTER lines EXCLUDE REGEX
@@ -45,10 +45,10 @@ function(convscope_declared_names file out used)
   set(${out} "${names}" PARENT_SCOPE)
 endfunction()
 
-# Collects the type names in headers. A file that defines a type of the same name could not be
-# compiled together with the header. `aliases` gets names of standard types, which the header and
-# the file may both define. Only kernels and the tests of their emulation include the headers of the
-# emulation and of kernels.
+# Collects the type names in headers. In a unit, a file that defines a type with a name from this list could conflict
+# with a header. `aliases` gets the aliases of standard types, which a header and a file may both define. The .cuh
+# headers and the headers of the emulation are read only if `for_kernels` is set, because only kernels and the
+# emulation's tests include them.
 function(convscope_header_types for_kernels out aliases)
   set(globs ${convscope_folders} tests)
   list(TRANSFORM globs APPEND /*.*h)  # .h, .cuh
@@ -148,8 +148,9 @@ function(convscope_unite name sources_variable)
       set(files_${unit} ${PROJECT_BINARY_DIR}/units/${name}_${unit}${extension})
       file(CONFIGURE OUTPUT ${files_${unit}} CONTENT "${text}" @ONLY)
       # A local name may hide a name of another file in the unit (-Wshadow), and a class may contain types that only its
-      # file knows (-Wsubobject-linkage). With much inlining, GCC 12 reports out-of-bounds copies in std::string (GCC
-      # bug 105651). nvcc has neither these options nor these warnings.
+      # file knows (-Wsubobject-linkage). With much inlining, GCC 12 wrongly reports out-of-bounds copies in std::string
+      # (GCC bug 105651). So these warnings are switched off in units. nvcc has neither these options nor these
+      # warnings.
       if(NOT extension STREQUAL ".cu")
         set_source_files_properties(${files_${unit}} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;\
 $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-array-bounds>")

@@ -79,8 +79,8 @@ __device__ inline void start_barrier(std::uint64_t* barrier) {
 #endif
 }
 
-// Sets the number of bytes that the barrier expects in this round; call it once, before the copies
-// of the round.
+// Sets the number of bytes that the barrier expects in its current phase. Call it once per phase,
+// before the copies.
 __device__ inline void expect_bytes(std::uint64_t* barrier, unsigned bytes) {
 #if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(barrier));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // carveout.cuh: sets how an SM divides its memory between L1 and shared memory.
 //
-// While blocks run on an SM, its division between L1 and shared memory is fixed. For each kernel,
-// the driver chooses the smallest sufficient shared memory. A kernel that needs more cannot start
-// on this SM: with programmatic dependent launch, it waits for an empty SM. So kernels that should
-// overlap all request the same division, the largest shared memory.
+// While blocks run on an SM, the SM's division between L1 and shared memory is fixed. For each
+// kernel, the driver chooses the division with the smallest sufficient shared memory. A kernel that
+// needs more shared memory cannot start on an SM where another kernel runs. With programmatic
+// dependent launch, it then waits for an empty SM. So kernels that should overlap all request the
+// same division, the largest shared memory.
 // Read next  launch.cuh
 #pragma once
 

@@ -8,17 +8,18 @@
 //             1  a shift, close to the elements
 //             2  the sum of (element - shift)
 //             3  the sum of (element - shift)^2
-//           A kernel that merges sets stores their mean as the shift, so entry 2 is 0.
+//           A kernel that merges sets stores the merged mean as the shift, so entry 2 is 0.
 // Merging   Two sets have counts m and n, means a and b, and sums of squared deviations A and B:
 //             mean = a + (b - a) n / (m + n),   squares = A + B + (b - a)^2 m n / (m + n)
 //           Only b - a subtracts numbers that an offset of the data makes large.
-// Numerics  Let u = 2^-24, M the largest magnitude, and L the number of merges between an element
-//           and its part. A mean has an error e <= (L + 2) u M. The sum of n squares about such a
-//           mean is too large by n e^2, and each merge uses the difference of two such means. So
-//           the error of a part's sum of squares S is at most (2 L + 4) u S + 4 e sqrt(n S) + n
-//           e^2. So for data with an offset of k standard deviations, the relative error of the
-//           standard deviation is about 2 (L + 2) k u; with sums of plain squares it is k^2 u. The
-//           parts are added in double, about the shift of the first part.
+// Numerics  Let u = 2^-24, M the largest magnitude of an element, and L the number of merges that
+//           lead from an element to the sums of its part. A mean has an error e <= (L + 2) u M. The
+//           sum of n squares about such a mean is too large by n e^2, and each merge uses the
+//           difference of two such means. So the error of a part's sum of squares S is at most
+//           (2 L + 4) u S + 4 e sqrt(n S) + n e^2. So for data with an offset of k standard
+//           deviations, the relative error of the standard deviation is about 2 (L + 2) k u; with
+//           sums of plain squares it is k^2 u. The parts are added in double, about the shift of
+//           the first part.
 // Paper     T. F. Chan, G. H. Golub, R. J. LeVeque: Updating Formulae and a Pairwise Algorithm for
 //           Computing Sample Variances, COMPSTAT 1982
 // Read next channel_sums.cuh
@@ -56,9 +57,10 @@ __device__ inline void merge_moments(float& mean, float& squares, float coming_m
   squares = ::fmaf(difference * difference, shares.squares, squares + coming_squares);
 }
 
-// Returns the shift of the first part, and the sums over all parts of this thread's channel
-// relative to this shift: sums[0] of differences, sums[1] of squares. For kernels with
-// walk.finish_shape(). All threads call it, and the thread with is_finisher() gets the sums.
+// Adds all parts of this thread's channel. Returns s, the shift of the first part. sums[0] is the
+// sum of (element - s), and sums[1] is the sum of (element - s)^2. Kernels that call this function
+// are launched with walk.finish_shape(). All threads call it; only threads with is_finisher() get
+// the sums.
 template <int kLanes>
 __device__ inline float add_moment_parts(const float* part, int parts,
                                          const PieceWalk<kLanes>& walk, double (&sums)[2]) {

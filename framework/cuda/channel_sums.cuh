@@ -7,9 +7,9 @@
 //           64 pixels (more only in tensors with billions of elements), with several loads in
 //           flight. The threads with the same piece add their sums. Each block writes its sums to
 //           an array of partial sums ("parts"), and a second, small launch adds the parts in order.
-// Numerics  A thread sums up to 64 elements in f32. The sums of threads are added pairwise in f32,
-//           and the parts in double. The division of work depends only on the sizes, so two runs
-//           give the same bits.
+// Numerics  A thread sums up to 64 elements in f32. The sums of the threads of a block are added
+//           pairwise in f32, and the partial sums of the blocks in double. The division of work
+//           depends only on the sizes, so two runs give the same bits.
 // Choices   About 528 blocks, which are 4 per SM of an H100 or H200. So a thread has enough pixels
 //           to amortise the sum over the block, and there are few parts. 32 threads per channel add
 //           the parts: each adds about ten, with all loads in flight.
@@ -57,7 +57,8 @@ struct PieceWalk {
             .block = dim3(kThreads),
             .overlaps_previous = true};
   }
-  // Returns the launch shape of kernels that add the parts; each block adds kFinishers channels.
+  // Returns the launch shape of kernels that add the blocks' partial sums (parts). Each block of
+  // such a kernel handles kFinishers channels.
   LaunchShape finish_shape() const {
     return {.grid = dim3(static_cast<unsigned>(ceil_div(lanes(), kFinishers))),
             .block = dim3(kThreads),
@@ -92,7 +93,8 @@ struct PieceWalk {
       }
     }
   }
-  // Calls use(index, load(index)) for every piece of this thread. `index` is its index in x.
+  // Calls use(index, load(index)) for every piece of this thread. `index` is the index of the piece
+  // in x.
   template <class Load, class Use>
   __device__ void run(const Load& load, const Use& use) const {
     const int own = piece();
@@ -101,7 +103,8 @@ struct PieceWalk {
                [&](std::int64_t pixel, const auto& value) { use(place(pixel), value); });
   }
 
-  // Writes the sums over this block's threads to part [split][sum][lane]. All threads call it.
+  // Adds `sums` over this block's threads, and writes the block's partial sums to part
+  // [split][sum][lane]. All threads call it.
   template <int kSums>
   __device__ void put_part(float (&sums)[kSums][kLanes], float* part) const {
     __shared__ float scratch[kThreads / 32][kSums][8 * kLanes];
@@ -137,7 +140,7 @@ struct PieceWalk {
   }
   // Returns true for the one thread per channel to which add_parts() returns the sums.
   __device__ static bool is_finisher() { return threadIdx.x < kFinishers; }
-  // Adds the parts of this thread's channel in double. All threads call it.
+  // Adds the blocks' partial sums of this thread's channel in double. All threads call it.
   template <int kSums>
   __device__ void add_parts(const float* part, double (&out)[kSums]) const {
     constexpr int kRows = kThreads / kFinishers;

@@ -17,8 +17,9 @@
 //   of other blocks ends with a barrier.
 // - Work that needs no other block can be placed between cluster_arrive() and cluster_wait().
 // - All threads of a warp call a cluster barrier together. Exited threads count as arrived.
-// - Cluster kernels use dynamic shared memory only. In the emulation, all blocks share one copy
-//   of a `__shared__` array, and the blocks of a cluster run in turns.
+// - Cluster kernels use dynamic shared memory only. In the emulation, all blocks share one copy of
+//   a `__shared__` array. The blocks of a cluster take turns, so they would overwrite each other's
+//   values.
 // Source: PTX ISA, "barrier.cluster", "mapa" and "ld"; CUDA C++ Programming Guide, "Thread Block
 // Clusters" and "Distributed Shared Memory"
 #pragma once

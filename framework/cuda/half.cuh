@@ -100,8 +100,8 @@ __device__ inline float rounded_to(DType operand_type, float value) {
   return value;
 }
 
-// Multiplies (or computes a b + c of) two packed pairs, element by element; each result is rounded
-// once.
+// multiply_half2() computes a b, and multiply_add_half2() computes a b + c, element by element, for
+// packed pairs of fp16 numbers. Each result is rounded once.
 __device__ inline unsigned multiply_half2(unsigned a, unsigned b) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   const float2 x = floats_from_pair<Float16>(a), y = floats_from_pair<Float16>(b);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // half_piece.cuh: loads and stores 16-byte pieces of NHWC images. A piece is eight adjacent
-// fp16/bf16 channels or four f32 channels, and takes one instruction. Also applies operations to
-// fp16/bf16 arrays: they compute in f32 and round once.
+// fp16/bf16 channels or four f32 channels, and takes one instruction. map_half() applies an
+// operation to fp16/bf16 arrays. The operation computes in f32, and its result is rounded once.
 #pragma once
 
 #include "framework/cuda/half.cuh"

@@ -65,7 +65,8 @@ void launch(void (*kernel)(Parameters...), const LaunchShape& shape, Arguments&&
   emulation::launch(kernel, shape.grid, shape.block, shape.shared_bytes, shape.cluster,
                     shape.overlaps_previous, static_cast<Parameters>(arguments)...);
 #else
-  // A block may use 48 KiB without opting in, including the kernel's __shared__ variables.
+  // Without opting in, a block may use 48 KiB of shared memory, including the kernel's __shared__
+  // variables. So opt in from 32 KiB of dynamic shared memory on.
   if (shape.shared_bytes > 32 * 1024) {
     CONVSCOPE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(shape.shared_bytes)));

@@ -23,8 +23,8 @@ struct TensorMapShape {
   std::int64_t sizes[kTensorMapRank] = {1, 1, 1, 1, 1};
   // Strides in elements, each a multiple of 8. The stride of dimension 0 is 1 and is ignored.
   std::int64_t strides[kTensorMapRank] = {1, 8, 8, 8, 8};
-  // Number of elements of the box per dimension, in a range of at most 256 elements. The innermost
-  // dimension has 64, 32 or 16.
+  // Number of elements of the box per dimension. With the skipped elements between them (steps),
+  // the box covers at most 256 elements of the tensor. A row has 128, 64 or 32 bytes.
   int box[kTensorMapRank] = {kTensorMapRow, 1, 1, 1, 1};
   int steps[kTensorMapRank] = {1, 1, 1, 1, 1};  // distance between elements of the box, 1..8
   bool f32 = false;                             // elements are f32 instead of fp16/bf16

@@ -75,8 +75,8 @@ TensorMap encode_tensor_map(const void* tensor, const TensorMapShape& shape) {
   for (int i = 0; i < kTensorMapRank; ++i) {
     sizes[i] = static_cast<cuuint64_t>(shape.sizes[i]);
     if (i > 0) strides[i - 1] = static_cast<cuuint64_t>(shape.strides[i] * element_bytes(shape));
-    // The box covers this many elements of the tensor, from the first to the last, skipped ones
-    // included.
+    // CUDA expects the number of elements from the first to the last of the box, including the
+    // elements that the steps skip.
     box[i] = static_cast<cuuint32_t>((shape.box[i] - 1) * shape.steps[i] + 1);
     steps[i] = static_cast<cuuint32_t>(shape.steps[i]);
   }

@@ -6,9 +6,9 @@
 //   one thread:  expect(&full, bytes); load_box(tile, map, &full, c, w, 0, h, n);
 //   all others:  wait_phase(&full, parity);       // parity 0, 1, 0, ... per round
 //                ... arrive(&empty) ...
-// A round of a barrier ends when all arrivals have been made (expect() is one) and all expected
-// bytes have arrived. In the emulation, a box arrives at once, and a waiting thread lets others
-// run.
+// A round (phase) of a barrier ends when all arrivals have been made (expect() is one) and all
+// expected bytes have arrived. In the emulation, a box arrives at once, and a waiting thread lets
+// others run.
 // Read next  tensor_map.h; matrix_tile.cuh: multiplies the boxes
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // update_step.cuh: updates one element of a weight w with its gradient dw, as an optimiser does. m
-// and v are the moments; an array that a method does not have is neither read nor written.
+// and v are the moments. If a method has no m or no v, the array is neither read nor written.
 // Read next  optim/update_cuda.cu
 #pragma once
 

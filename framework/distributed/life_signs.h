@@ -3,8 +3,8 @@
 // second. A message says that a process is alive, has received a signal, has failed, or leaves.
 //
 // Clocks  Each process measures the silence of others with its own clock, so clocks need not agree.
-//         A process that was suspended restarts its count, because it cannot know which process was
-//         silent meanwhile.
+//         A process that was suspended starts to measure all silences again, because it cannot know
+//         which process was silent while it was suspended.
 #pragma once
 
 #include <cstdint>

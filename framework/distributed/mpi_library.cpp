@@ -99,7 +99,8 @@ const MpiLibrary& open_mpi_library(const std::string& wanted) {
   if (!mpi.name.empty()) return mpi;
   std::string tried;
   for (const std::string& file : candidates(wanted)) {
-    // MPI opens plug-ins later, and they look up its symbols, so the symbols must be global.
+    // MPI opens plug-ins later. The plug-ins look up MPI's symbols, so these symbols must be
+    // global.
     void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     const std::string why = library == nullptr ? dlerror() : fill(mpi, library);
     if (why.empty()) return mpi;

@@ -33,8 +33,9 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 28;     // per call: MPI c
 // leaves the core to other work in between.
 constexpr int kSpins = 20000;  // polls (some ms) before a waiting thread sleeps between polls
 constexpr int kLooksInARow = 16;
-// A process that has failed waits this long for process 0 to fail for the same reason. Processes
-// other than process 0 wait longer, because process 0 may have to report their failure.
+// All processes may fail for the same reason. So process 0 waits kGraceSeconds after its failure
+// for the failures of the others. Other processes wait kLongGraceSeconds after their failure,
+// because process 0 may have to report it.
 constexpr double kGraceSeconds = 1.5, kLongGraceSeconds = 5;
 
 std::atomic<ProcessGroup*> current_group{nullptr};
@@ -76,9 +77,10 @@ struct ProcessGroup::Impl {
     int exit_code = 1;
     std::string sentence;
   };
-  // A request of the caller. `begin` does all of its work, or starts the MPI operation `request`.
-  // Then the background thread or a waiting thread polls `request` until it completes, and calls
-  // `next`. `next` starts another MPI operation, or returns false to end the job.
+  // A job is a request of the caller. `begin` does all work of the job, or starts the MPI operation
+  // `request`. In the second case, the background thread or a waiting thread polls `request` until
+  // it completes, and calls `next`. `next` starts another MPI operation, or returns false to end
+  // the job.
   struct Job {
     std::function<void()> begin;
     std::function<bool()> next;  // null: begin() does it all
@@ -173,8 +175,8 @@ void ProcessGroup::Impl::tick() {
   if (life->failed_rank() >= 0) follow_failure();
   const int silent = life->silent_rank();
   if (silent >= 0) {
-    // Process 0 receives the messages of all processes. If process 0 is silent, process 1 reports
-    // for all.
+    // Process 0 receives the messages of all processes, so it reports a silent process. If process
+    // 0 is silent, process 1 reports this. All other processes exit without a message.
     if (group.rank() > 1) {
       std::this_thread::sleep_for(std::chrono::duration<double>(kGraceSeconds));
       _exit(kLostExitCode);
@@ -315,7 +317,8 @@ void ProcessGroup::Impl::finish_job() {
   changed.notify_all();
 }
 
-// Waits for a ticket. Meanwhile, the calling thread makes the MPI calls.
+// Waits until the request with this ticket is done. Meanwhile, the calling thread makes the MPI
+// calls.
 void ProcessGroup::Impl::wait_here(Ticket ticket) {
   is_waited_for = true;
   for (int looks = 0; done < ticket; ++looks) {
@@ -341,7 +344,8 @@ void ProcessGroup::Impl::say_goodbye() {
   mpi->finalize();
 }
 
-// Ends this process after its own failure. If all other processes fail, too, they leave in order.
+// Ends this process after its own failure. If all other processes fail or leave, too, each process
+// finalises MPI. Otherwise, this process aborts the whole group.
 void ProcessGroup::Impl::fail_together(const Failure& failure) {
   life->say(LifeSigns::kFailed, failure.exit_code, failure.sentence);
   const double start = now_s();
@@ -464,8 +468,8 @@ ProcessGroup::Ticket ProcessGroup::queue_sum(float* data, std::int64_t count, fl
       impl.exchange_tree(data, count);
     });
   }
-  // Sums blocks of kSumElements, because a sum that exceeds the caches runs at a quarter of the
-  // rate.
+  // Sums the array in blocks of kSumElements, because a sum that exceeds the caches runs at a
+  // quarter of the rate.
   const auto next = [&impl, scale, data, count, at = std::int64_t{0}]() mutable {
     if (at >= count) return false;
     const std::int64_t part = std::min(kSumElements, count - at);

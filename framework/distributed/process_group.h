@@ -2,9 +2,10 @@
 // process_group.h: the processes that train one network together, and the communication between
 // them.
 //
-// Requests are executed in order: by a background thread while this thread computes, and by this
-// thread while it waits for a result. So a sum overlaps the rest of the backward pass, and a silent
-// process is detected regardless of what the others wait for.
+// Requests are executed in order. A background thread executes them while the calling thread
+// computes. While the calling thread waits for a result, it executes them itself. So a sum overlaps
+// the rest of the backward pass, and a silent process is detected regardless of what the others
+// wait for.
 //
 // Signs of life   Process 0 and every other process exchange a short message twice a second. A
 //                 process is lost if it is silent for kPatienceSeconds: it was stopped, or its host
@@ -69,8 +70,8 @@ class CONVSCOPE_API ProcessGroup {
   std::string name_of(int rank) const;
   const std::string& host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
 
-  // Sends the bytes of process 0 to all, gathers the bytes of all processes by rank, or sums
-  // doubles in rank order. Each of these calls waits for its result.
+  // Sends the bytes of process 0 to all processes (broadcast), collects the bytes of all processes
+  // by rank (gather), or adds doubles in rank order (sum). Each call waits for its result.
   std::string broadcast(const std::string& bytes);
   std::vector<std::string> gather(const std::string& bytes);
   void sum(double* values, std::int64_t count);

@@ -55,8 +55,8 @@ std::optional<RankEnvironment> rank_environment(const Get& given) {
     out.local_rank = number_of(get, "OMPI_COMM_WORLD_LOCAL_RANK");
     out.local_size = number_of(get, "OMPI_COMM_WORLD_LOCAL_SIZE");
   } else if (get("SLURM_STEP_ID") != nullptr && number_of(get, "SLURM_STEP_NUM_TASKS") >= 0) {
-    // The process runs in a step of srun. A batch script has some of these variables, too, but no
-    // step with several tasks.
+    // srun has started this process in a job step. A process that a batch script starts without
+    // srun has some of these variables, too, but its step has at most one task.
     out.launcher = "Slurm";
     out.mpi = get("PMIX_RANK") != nullptr ? "Open MPI" : get("PMI_FD") != nullptr ? "MPICH" : "";
     out.size = number_of(get, "SLURM_STEP_NUM_TASKS");

@@ -40,8 +40,8 @@ void StagedReducer::sum(const Tensor& data, float weight) {
     stage.bytes = bytes;
   }
   stage.data = data;
-  // The device executes its queue in order, so this copy starts after the last copy from
-  // stage.host.
+  // The device executes its queue in order. So this copy overwrites stage.host only after the
+  // previous copy from stage.host to the device has ended.
   backend_.queue_copy_to_host(device_.index, stage.host, data.raw_data(), bytes);
   backend_.set_mark(device_.index, stage.copied);
   group_.queue([this, mark = stage.copied] { backend_.wait_for_mark(device_.index, mark); });

@@ -131,7 +131,8 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (is_there && !S_ISREG(status.st_mode)) {  // never rename over /dev/null or a pipe
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    // During writing, the file must be closed to users who may not read the final file.
+    // A file that already exists may be private. So until the new file is complete, only its owner
+    // may read it.
     const mode_t mode = is_there ? 0600 : 0666;
     descriptor_ = open_nameless(path_, mode);
     if (descriptor_ < 0) descriptor_ = open_temporary(path_, mode, temporary_);

@@ -25,7 +25,8 @@ constexpr Renamed kWords[] = {
     {"blocked_y", "nchw16c_y"},
     {"channels_last", "nhwc"},
 };
-// Parts of files. Short words count only where they are a key or a value of a problem's text.
+// Former names inside the text of files. A short word is replaced only where it is a JSON key, or a
+// value in the text of a problem (layout=...).
 constexpr Renamed kFileTexts[] = {
     {"winograd_f4x3_halves", "winograd_f4x3_fp16x3"},
     {"implicit_gemm_tma_halves", "implicit_gemm_tma_fp16x3"},

@@ -20,8 +20,8 @@ CONVSCOPE_API std::string_view accepted_name(std::string_view word);
 // Warns on stderr, once for each former name, that `former` is now called `today`.
 CONVSCOPE_API void warn_of_former_name(std::string_view former, std::string_view today);
 
-// Replaces former names in the text of `file`, which an older version has written as JSON or CSV:
-// algorithms, columns and the layouts of problems. Warns on stderr, once in a process.
+// Replaces former names of algorithms, of columns and of the layouts of problems in the text of
+// `file`, which an older version has written as JSON or CSV. Warns on stderr, once in a process.
 CONVSCOPE_API std::string with_todays_names(std::string text, const std::string& file);
 
 }  // namespace convscope

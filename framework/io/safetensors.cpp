@@ -157,7 +157,7 @@ SafetensorsHeader parse_header(Bytes file, std::uint64_t file_bytes, const std::
       entries.push_back(parse_entry(key, value, name));
     }
   }
-  // Sorted by position, each tensor must begin where the previous tensor ends.
+  // In the order of their positions, each tensor must begin where the previous tensor ends.
   std::vector<std::size_t> order(entries.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {

@@ -71,7 +71,8 @@ constexpr Field kFields[] = {
     {"dram_copy", &CpuPeaks::dram_copy},
 };
 
-// The int8 peak depends on VNNI, so a file holds each measured peak under a separate key.
+// The int8 peak depends on VNNI, so the file holds the peaks with and without VNNI under separate
+// keys.
 constexpr const char* kInt8 = "int8";
 constexpr const char* kInt8Vnni = "int8_vnni";
 const char* int8_name() { return uses_vnni() ? kInt8Vnni : kInt8; }
@@ -243,8 +244,8 @@ MachinePeaks machine_peaks(DeviceType device) {
             .launch_seconds = believed(&GpuPeaks::launch_seconds)};
   }
   // Uses the peaks of one thread times the number of threads, although threads share the memory
-  // bandwidth. So the number of threads does not change which algorithm has the lowest estimate,
-  // nor the bits of a result.
+  // bandwidth. So the number of threads scales all estimates by the same factor. It changes neither
+  // which algorithm has the lowest estimate, nor the bits of a result.
   const auto measured = remembered_cpu_peaks();
   if (measured && believes_measured_peaks()) {
     return {.flops_per_second = measured->flops.one_thread * num_threads(),

@@ -96,10 +96,10 @@ CONVSCOPE_API void forget_cpu_peaks();
 // commands measure only on request.
 CONVSCOPE_API bool believes_measured_peaks();
 
-// The peaks of all threads together that `auto` assumes. They are set by the caller, or measured,
-// or else those of a modern server core times the number of threads. Peak arithmetic and bandwidth
-// are proportional to the number of threads, so that this number does not change the ranking of
-// algorithms.
+// The peaks that `auto` assumes for all threads together. The caller may set them. Otherwise, on a
+// CPU, they are the measured peaks of one thread, or built-in peaks of a server core, times the
+// number of threads. Peak arithmetic and bandwidth are then proportional to the number of threads,
+// so that this number does not change the ranking of algorithms.
 struct MachinePeaks {
   double flops_per_second = 0;
   double bytes_per_second = 0;

@@ -3,8 +3,8 @@
 // that are never alive at the same time share bytes.
 //
 // Finding the smallest block is NP-hard (dynamic storage allocation). This greedy rule places the
-// largest tensor first, each at the lowest gap that is free during its whole lifetime. On networks
-// the result is within a few percent of the lower bound.
+// tensors in order of decreasing size, each in the lowest gap that is free during the whole
+// lifetime of the tensor. On networks the result is within a few percent of the lower bound.
 // Source   Y. Pisarchyk, J. Lee: Efficient Memory Management for Deep Neural Net Inference, 2020,
 //          arXiv 2001.03288 ("greedy by size")
 #pragma once

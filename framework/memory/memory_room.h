@@ -18,8 +18,9 @@ struct MemoryRoom {
 };
 
 // The path of the file that lists the control group of this process, and the folder of all groups'
-// limits. Both versions of the interface are read: memory.max, and
-// memory/<group>/memory.limit_in_bytes. A group's limit also applies to the groups inside it.
+// limits. Both versions of cgroups are read: memory.max (version 2), and
+// memory/<group>/memory.limit_in_bytes (version 1). A group's limit also applies to the groups
+// inside it.
 struct ControlGroups {
   std::string own = "/proc/self/cgroup";
   std::string folder = "/sys/fs/cgroup";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// unbacked.h: tensors and workspace that have an address and a size, but no memory. With them, a
-// network is built and its steps are compiled to find out how much memory they need, without
-// allocating that memory.
+// unbacked.h: tensors and workspace that have an address and a size, but no memory. The program
+// builds a network and compiles its steps with such tensors, to find out how much memory the steps
+// need without allocating it.
 //
 //   UnbackedMemory nothing;                             // affects this thread while it exists
 //   auto model = build_model(config, shape, classes);   // weights are not initialised

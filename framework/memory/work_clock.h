@@ -30,7 +30,8 @@ class CONVSCOPE_API WorkClock {
   void start();                    // discards all marks; they are reused
   void begin(const void* worker);  // `worker` works from now on; null: no particular worker
 
-  // The time between two begin() calls, in order. Time after the last call does not count.
+  // The interval from one call of begin() to the next. shares() returns the intervals in order. The
+  // time after the last call of begin() does not count.
   struct Share {
     const void* worker;
     double seconds;

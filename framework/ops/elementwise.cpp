@@ -119,8 +119,8 @@ Variable add(const Variable& a, const Variable& b) {
   Tensor y = elementwise(BinaryOp::add, a.value(), b.value());
   return record("add", y, {a, b},
                 [shape_a = a.shape(), shape_b = b.shape()](const Tensor& dy, GradientSink& out) {
-                  // out.add() may modify its tensor later. So if both inputs need a gradient, only
-                  // one gets dy itself.
+                  // out.add() keeps the tensor, which may be modified later. So if both inputs need
+                  // a gradient, only one of them gets dy itself, and the other gets a copy.
                   const bool both = out.wants(0) && out.wants(1);
                   if (out.wants(0)) out.add(0, sum_to(dy, shape_a));
                   if (!out.wants(1)) return;

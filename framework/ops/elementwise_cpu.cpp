@@ -14,7 +14,8 @@ constinit IsaTable<ElementwiseKernels> elementwise_kernels;
 
 namespace {
 
-// 32 Ki elements are 128 KiB and take a few microseconds. Starting threads takes about one.
+// 32 Ki elements are 128 KiB and take a few microseconds. Starting threads takes about one
+// microsecond.
 constexpr std::int64_t kGrain = 1 << 15;
 
 template <class Op>

@@ -3,8 +3,8 @@
 //
 // Operands of one shape, or a tensor and a single element, use a plain map (map.cuh). For other
 // broadcasts, the kernel computes each operand's offset from the index of y, for four elements at a
-// time where the innermost axis permits. fp16/bf16 operands must have one shape; they are computed
-// in f32, and the result is rounded once.
+// time where the innermost axis permits. fp16/bf16 operands must have one shape. For these, the
+// kernel computes in f32 and rounds the result once.
 #include <cmath>
 
 #include "framework/cuda/half_piece.cuh"

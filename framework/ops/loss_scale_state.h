@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // loss_scale_state.h: the state of loss scaling (purpose: optim/loss_scale.h) and its update after
-// a step. The host uses the update, and so do kernels of steps that a device runs without the host.
+// a step. The host calls advance(). In recorded steps, which a device runs without the host, a
+// kernel calls it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pad_cpu.cpp: pads images on the CPU. Each output row is a row of x (or zeros) with left and right
-// margins. The row of x is one copy; the few pixels of the margins are looked up one by one.
+// margins. The row of x is copied as a whole; the few pixels of the margins are looked up one by
+// one.
 #include <algorithm>
 
 #include "framework/ops/pad.h"

@@ -27,8 +27,8 @@ class CONVSCOPE_API Axes {
 // Returns sums (and means) over axes. With keepdim, the summed axes remain, with size 1.
 CONVSCOPE_API Variable sum(const Variable& x, const Axes& axes = {}, bool keepdim = false);
 CONVSCOPE_API Variable mean(const Variable& x, const Axes& axes = {}, bool keepdim = false);
-// Returns the maxima over axes, of size at least 1. NaN counts as the largest value. The gradient
-// of a maximum goes to the first equal element in memory.
+// Returns the maxima over axes. Each of these axes has a size of at least 1. NaN counts as the
+// largest value. The gradient of a maximum goes to the first equal element in memory.
 CONVSCOPE_API Variable max(const Variable& x, const Axes& axes = {}, bool keepdim = false);
 
 // Does the same without a history.

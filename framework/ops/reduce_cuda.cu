@@ -91,7 +91,7 @@ __device__ void put(T* y, std::int64_t at, double sum, bool accumulate) {
 }
 
 // Sums elements [begin, end) of output k with the whole block; thread 0 gets the result. kWidth
-// neighbours of a row are first added in T.
+// neighbours of a row are first added in the element type T.
 template <int kWidth, class T>
 __device__ double sum_of_rows(const T* x, const Geometry& g, std::int64_t k, std::int64_t begin,
                               std::int64_t end, double* scratch) {
@@ -117,8 +117,8 @@ __device__ double sum_of_rows(const T* x, const Geometry& g, std::int64_t k, std
   return block_sum(total, scratch);
 }
 
-// Block (k, piece) sums one piece of output k. If the output has one piece, the block writes y.
-// Otherwise, it writes the sum to part[k][piece].
+// The block with index (k, piece) sums one piece of output k. If the output has one piece, the
+// block writes y. Otherwise, it writes the sum to part[k][piece].
 template <int kWidth, class T>
 __global__ void row_kernel(const T* x, Geometry g, std::int64_t piece_size, int pieces,
                            double* part, T* y, bool accumulate) {
@@ -137,7 +137,7 @@ __global__ void row_kernel(const T* x, Geometry g, std::int64_t piece_size, int 
   }
 }
 
-// One warp computes one output. For many outputs with few elements each.
+// One warp computes one output. Used for many outputs with few elements each.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     short_row_kernel(const T* x, Geometry g, T* y, bool accumulate) {
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kThreads)
   if (here && lane == 0) put(y, k, total, accumulate);
 }
 
-// A thread sums kWidth adjacent columns over all rows. For many columns.
+// A thread sums kWidth adjacent columns over all rows. Used for many columns.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     wide_column_kernel(const T* x, Geometry g, std::int64_t packs, T* y, bool accumulate) {
@@ -182,7 +182,8 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr unsigned kColumnWarps = 16;
 
-// Block (tile of 32 columns, k, piece) adds rows [begin, end) of the piece.
+// A block adds rows [begin, end) of one piece of the rows, for 32 adjacent columns and index k of
+// the kept axes.
 template <class T>
 __global__ void column_kernel(const T* x, Geometry g, std::int64_t tiles,
                               std::int64_t rows_of_piece, int pieces, double* part, T* y,

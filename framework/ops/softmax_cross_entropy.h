@@ -4,7 +4,7 @@
 //   loss = mean over n of ( log sum_k exp(x[n,k]) - x[n, label[n]] )
 //   dx[n,k] = (softmax(x[n])[k] - [k = label[n]]) / N * dloss
 //
-// The largest logit of a row is subtracted before exp, so no finite logits overflow.
+// The largest logit of a row is subtracted before exp, so exp does not overflow for finite logits.
 #pragma once
 
 #include "framework/autograd/variable.h"
@@ -23,7 +23,8 @@ CONVSCOPE_API Tensor argmax(const Tensor& logits);
 // Returns the number of rows whose largest entry is the entry of the label.
 CONVSCOPE_API std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
 
-// Computes y = softmax(x) by rows. `losses` [N] gets the loss of each row, unless it is undefined.
+// Computes y = softmax(x) by rows. `losses` [N] gets the loss of each row. If `losses` is
+// undefined, only y is computed.
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& x, const Tensor& labels, const Tensor& y, const Tensor& losses)>
         softmax_kernel;

@@ -46,7 +46,8 @@ npy x.npy 1,3,9,9
 npy w.npy 4,3,3,3
 "$program" op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy 2>op.log ||
   fail "op: $(cat op.log)"
-# x has 3 channels. 4 taps are inside the image at a corner, 6 at an edge.
+# All elements are 1, so y is the number of products: 3 channels times 4 taps that are inside the
+# image at a corner (12), or times 6 taps at an edge (18).
 expect op '^ +12 +18 +18 ' "$(od -A n -t f4 -j 128 -N 16 y.npy)"
 
 expect 'bench by the name of its shapes' ' direct ' "$("$program" bench conv2d --shapes lenet \

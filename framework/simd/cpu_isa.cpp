@@ -10,8 +10,8 @@
 
 #include "framework/error_phase.h"
 
-// The linker sets these symbols to the ends of the section. They are null when there is no kernel
-// file.
+// The linker sets these symbols to the beginning and the end of the section that holds the tables
+// of kernels (cpu_isa.h). They are null when there is no *_simd.cpp file.
 extern "C" {
 extern convscope::IsaEntry __start_convscope_isa[] __attribute__((weak, visibility("hidden")));
 extern convscope::IsaEntry __stop_convscope_isa[] __attribute__((weak, visibility("hidden")));

@@ -17,8 +17,8 @@
 // too, and would crash older CPUs at load time.
 //
 // Files named *_int8_simd.cpp multiply int8 values. For AVX2 and for AVX-512, they are compiled
-// without VNNI and with VNNI, whose instruction adds four int8 products. An IsaTable holds both
-// versions.
+// twice, without and with VNNI. A VNNI instruction adds four int8 products in each lane. An
+// IsaTable holds both versions.
 #pragma once
 
 #include <string>
@@ -75,8 +75,8 @@ class IsaTable {
   const void* vnni_[kIsaCount]{};  // null: one table serves both
 };
 
-// An entry of the section. Each *_simd.cpp file makes one: current_isa() stores `kernels` in
-// `slot`.
+// An entry of the section of tables. Each *_simd.cpp file defines one entry per table, and
+// current_isa() stores `kernels` in `slot`.
 struct IsaEntry {
   const void** slot;
   const void* kernels;

@@ -6,8 +6,8 @@
 //   Quad         four adjacent bytes x0 x1 x2 x3 of activations, 0..255, in every lane
 //   WeightQuad   four bytes of weights, -128..127, different in each lane
 //   dot(sums, x, w)   sums[l] + x0 w0[l] + x1 w1[l] + x2 w2[l] + x3 w3[l], exact
-// The operands may exchange roles: load_quads() loads different bytes into each lane, and
-// broadcast_weights() loads the same weights into all lanes.
+// Activations and weights may exchange their roles: load_quads() loads different activations into
+// each lane, and broadcast_weights() loads the same weights into all lanes.
 //
 // VNNI computes dot() with one instruction. Without VNNI, the instruction `vpmaddubsw` is
 // unsuitable, because it saturates: two products of 255 * 127 exceed 16 bits. So the bytes are
@@ -128,8 +128,8 @@ CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, i
   for (int i = 0; i < count; ++i)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i * step), parts[i]);
 }
-// Returns, in the low half of each lane, the minimum of `least` and the low half of a. `least` is
-// set_ints(-1) at the start.
+// Returns, in the low 16 bits of each lane, the unsigned minimum of the low 16 bits of `least` and
+// `a`. A search for a minimum begins with least = set_ints(-1).
 CONVSCOPE_INLINE Ints least_low_halves(Ints least, Ints a) {
   return {_mm512_mask_min_epu16(least.v, 0x55555555, least.v, a.v)};
 }
@@ -190,7 +190,7 @@ CONVSCOPE_INLINE WeightQuad broadcast_weights(const std::int8_t* p) {
   return {_mm512_set1_epi32(four_bytes(bytes)), _mm512_set1_epi32(four_bytes(bytes + 4))};
 #endif
 }
-// For each lane, loads the bytes of its channel in four pixels, which are 16 bytes apart.
+// Loads the bytes of channel c of four pixels into each lane c. Pixels are 16 bytes apart.
 CONVSCOPE_INLINE Quad quads_of_pixels(const std::uint8_t* p) {
   const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i four_channels = _mm512_permutexvar_epi32(turn, _mm512_loadu_si512(p));

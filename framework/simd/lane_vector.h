@@ -43,8 +43,10 @@ CONVSCOPE_INLINE WideMask passes_relu(Wide a) {
   return _mm512_cmp_ps_mask(a.v, _mm512_setzero_ps(), _CMP_NLE_UQ);
 }
 CONVSCOPE_INLINE Wide keep(WideMask mask, Wide a) { return {_mm512_maskz_mov_ps(mask, a.v)}; }
-// Stores, for each lane, the index of the largest pixel of a 2x2 window: below ? 2 + right_below :
-// right_above, or 4 if `passes` is not set.
+// Stores, for each lane, the index of the largest pixel of a 2x2 window: 0 and 1 for the upper row,
+// 2 and 3 for the lower row, from left to right. `below` says that the pixel is in the lower row.
+// right_above and right_below say whether the larger pixel of that row is the right one. If
+// `passes` is not set, stores 4.
 CONVSCOPE_INLINE void store_winners(std::uint8_t* to, WideMask below, WideMask right_above,
                                     WideMask right_below, WideMask passes) {
   const __m128i above = _mm_maskz_set1_epi8(right_above, 1);

@@ -17,8 +17,8 @@ inline constexpr int kRowLanes = 16;
 inline constexpr std::int64_t kFoldRows = 64;
 
 // Computes kSums sums over the rows for each of 16 columns. add(part, at, lane) adds one vector of
-// terms to each part[k], k < kSums. The vector begins at element at = 16 row + lane of the rows.
-// The total of sum k and column c is added to total[16 k + c].
+// terms to each part[k], k < kSums. The vector begins at column `lane` of a row. Its first element
+// has the index at = 16 row + lane. The total of sum k and column c is added to total[16 k + c].
 template <int kSums, class Add>
 CONVSCOPE_INLINE void fold_rows(std::int64_t rows, double* total, const Add& add) {
   constexpr int kVectors = kLanes == 1 ? 4 : kRowLanes / kLanes;  // vectors of a row, at once

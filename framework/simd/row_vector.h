@@ -160,8 +160,8 @@ struct OnePixel {
 
 #endif
 
-// Returns a mask of the lanes, at most `limit`, that are inside a row of `width` pixels, for a
-// vector at column `at`.
+// Returns a mask of the lanes that are inside a row of `width` pixels, for a vector that begins at
+// column `at`. Only the first `limit` lanes may be set.
 template <class L>
 CONVSCOPE_INLINE typename L::Mask lanes_inside(std::int64_t at, std::int64_t width,
                                                std::int64_t limit = L::kCount) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // simd_math.h: exp and tanh of a float without branches or tables, so that the compiler vectorises
-// loops over them. For *_simd.cpp files only (see simd.h).
+// loops that call them. For *_simd.cpp files only (see simd.h).
 //
 // exp: x = k ln2 + r with |r| <= ln2/2, exp(x) = 2^k exp(r). Adding 1.5 * 2^23 removes the fraction
 // and gives k. ln2 is split in two so that k times the first part is exact (Cody, Waite 1980). The

@@ -25,7 +25,8 @@
 
 #if defined(__x86_64__)
 extern "C" void convscope_emulation_switch(void** save_stack_pointer, void* load_stack_pointer);
-// Pushes the callee-saved registers, exchanges the stacks, and pops the same registers.
+// Pushes the callee-saved registers onto the old stack, switches to the new stack, and pops the
+// registers that the new fiber has pushed there.
 asm(R"(
 .text
 .p2align 4

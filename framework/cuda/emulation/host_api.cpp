@@ -42,11 +42,13 @@ cudaError_t error(cudaError_t status) {
   return status;
 }
 
-// The stream that this thread captures; one variable is enough for one stream.
+// The stream that this thread captures. One variable is enough, because a thread captures at most
+// one stream at a time.
 thread_local cudaStream_t capturing = nullptr;
 
-// Marks the capture of this thread as broken, because CUDA invalidates a capture that contains such
-// an operation. Returns false when there is no capture.
+// Marks the capture of this thread as broken. Operations that are forbidden during a capture call
+// this function, because CUDA invalidates a capture that contains one. Returns false when there is
+// no capture.
 bool breaks_capture() {
   if (capturing == nullptr) return false;
   capturing->broken = true;

@@ -37,8 +37,8 @@ bool on_in_environment() {
 
 struct Progress {
   bool on = on_in_environment();
-  // The memory before the oldest kernel that the next kernel may overlap; empty when all kernels
-  // have ended.
+  // A copy of the device memory from before the oldest kernel that the next kernel may overlap;
+  // empty when all kernels have ended.
   std::optional<Copy> oldest;
 
   // State of the running grid.
@@ -103,7 +103,8 @@ void show_before() {
     std::memcpy(change.at, change.before.data(), change.before.size());
   }
 }
-// Returns false when another kernel has meanwhile written to an address of a change.
+// Makes the writes of the earlier kernels visible. Returns false when this grid has already written
+// to one of their addresses.
 bool show_after() {
   bool untouched = true;
   for (const Change& change : state().changes) {

@@ -45,7 +45,7 @@ void settle();
 // Runs a library kernel, which does not overlap and does not let another kernel start early.
 void run_library(const std::function<void()>& work);
 
-// The launch of a grid. The destructor leaves the memory as the kernel has written it.
+// The launch of a grid. After the destructor, the device memory contains all writes of the kernel.
 class Grid {
  public:
   explicit Grid(bool overlaps);

@@ -16,17 +16,17 @@ inline constexpr int kColumnsAtOnce = 16;
 // elements.
 inline constexpr int kMaxNumbers = 256 * 64;
 
-// An operand of kLines lines with kDepths elements of K each. A line is a row of A or a column of
-// B. Lines after the last line of the operand contain zeros.
+// An operand of kLines lines, each with kDepths elements along K. A line is a row of A or a column
+// of B. Lines after the last line of the operand contain zeros.
 template <int kLines, int kDepths>
 struct Factor {
   static constexpr int kStride = convscope::round_up(kLines, kColumnsAtOnce);
   alignas(64) float numbers[kDepths][kStride] = {};
   bool finite = true;  // no inf or NaN: zero times any element is zero
 
-  // Decodes 16-byte pieces of shared memory. A piece contains adjacent elements of K of one line,
-  // or with kOuter, adjacent lines of one element of K. place(line, k) returns the address of the
-  // piece whose first element is (line, k).
+  // Decodes 16-byte pieces of shared memory. The elements of a piece have one line and adjacent
+  // indices of K or, with kOuter, one index of K and adjacent lines. place(line, k) returns the
+  // address of the piece whose first element is (line, k).
   template <class Number, bool kOuter, class Place>
   void fill(const Place& place);
 };

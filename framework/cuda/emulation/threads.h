@@ -63,7 +63,8 @@ int barrier(Barrier kind, bool predicate);
 void wait_for(const void* which, const char* name);
 void wake(const void* which);
 // Watches an object in shared memory that must not be overwritten. When the block ends, calls
-// whole(object, fact). If `whole` returns false, the launch ends with `sentence`.
+// whole(object, fact), which returns false if the object has been overwritten. Then the launch ends
+// with the error text `sentence`.
 void watch(const void* object, unsigned fact, bool (*whole)(const void*, unsigned),
            const char* sentence);
 // Waits until `threads` threads have reached this barrier (bar.sync).
@@ -87,7 +88,8 @@ struct Meeting {
   std::array<void*, 32> results{};
 };
 // Waits for the lanes of `mask` that exist. Returns null in all lanes except the last lane to
-// arrive. The last lane writes the results of all lanes, and then releases them with part().
+// arrive. The last lane writes the results of all lanes, and then calls part(), which lets the
+// waiting lanes continue.
 const Meeting* meet(unsigned mask, const void* which, const char* name, const void* argument,
                     void* result);
 void part(unsigned lanes);

@@ -8,8 +8,8 @@
 //            supplies the addresses of four pieces of row l % 16: piece 2 k + l / 16 is at[k] bytes
 //            after `base`.
 // Columns    B is stored as in matrix_tile.cuh, K-major.
-// Registers  D is stored, and begin, multiply, commit and wait are called, as in matrix_tile.cuh.
-//            The rows of A must not change before wait, either.
+// Registers  The layout of D and the order of the calls of begin, multiply, commit and wait are
+//            those of matrix_tile.cuh. The rows of A must not change before wait, either.
 #pragma once
 
 #include "framework/cuda/tensor_cores/matrix_tile.cuh"

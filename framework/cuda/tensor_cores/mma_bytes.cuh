@@ -15,9 +15,10 @@
 
 namespace convscope {
 
-// Computes d += A B of one warp. A is signed or unsigned, B is signed. d[0] and d[1] belong to row
-// l/4, and d[2] and d[3] belong to row l/4 + 8. a holds rows l/4 and l/4 + 8 for the first four k,
-// then the same rows for k + 16.
+// Computes d += A B of one warp. A is signed or unsigned, B is signed. In lane l, d[0] and d[1]
+// belong to row l/4, and d[2] and d[3] belong to row l/4 + 8. Each element of `a` holds four
+// adjacent bytes along K: a[0] of row l/4, a[1] of row l/4 + 8, and a[2] and a[3] of the same rows
+// 16 bytes later.
 template <bool kSigned>
 __device__ inline void mma_bytes(int* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
 #if defined(CONVSCOPE_CUDA_EMULATED)

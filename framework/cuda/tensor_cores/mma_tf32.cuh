@@ -7,7 +7,7 @@
 //                          of B [8 x 8]:  column l/4, the same k
 //                          of D [16 x 8]: rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}
 //
-// TF32 keeps 10 bits after the leading one; the unit ignores the other bits of a register.
+// TF32 keeps 10 bits after the leading one; tensor cores ignore the other bits of a register.
 // Source: PTX ISA, "Warp level matrix instructions"; H. Ootomo, R. Yokota 2022: Recovering single
 // precision accuracy from Tensor Cores, arXiv 2203.03341
 // Read next  mma.cuh: fp16/bf16 and bytes

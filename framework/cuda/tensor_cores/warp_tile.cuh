@@ -27,7 +27,7 @@ namespace convscope::warp_tile {
 inline constexpr int kRows = 16, kColumns = 8, kDepth = 16;
 
 // Returns the distance between rows in elements: `count` rounded up to whole K steps, then to an
-// odd number of 16-byte units.
+// odd number of 16-byte units, so that eight rows use all banks.
 constexpr int pitch_of(int count) { return round_up(count, kDepth) + 8; }
 
 template <class Half, bool kTransposed>

@@ -17,7 +17,7 @@ import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 WIDTH, HEIGHT = 1150, 720
-MOMENT = 2400  # of 7733 steps: it sums the first products of the first tile
+MOMENT = 2400  # look.svg shows this step of 7733, which sums the first tile's first products
 # This style hides the title and the remarks above the player.
 GO_THERE = f"""<style>header p, #played h2 {{ display: none }}</style>
 <script>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that mkdocs calls. They replace each mark in a page by the HTML that the generator has stored
-for the mark (outputs of cells, the manual page)."""
+"""Functions that mkdocs calls. They replace each placeholder in a page (MARK) by the HTML that the
+generator has stored for it (outputs of cells, the manual page)."""
 
 import json
 import pathlib

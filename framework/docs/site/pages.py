@@ -3,8 +3,8 @@
 
 The pages have the same folders as the repository, so links between documents work. A link to a file or
 folder that is not a document becomes a link to a page that shows the file. So does the name of a file in
-backticks. Such pages are made for every file that is named, and for every public header.
-"""
+backticks. A page that shows a file is made for every file that a document names, and for every
+public header. """
 
 import os
 import pathlib

@@ -28,7 +28,7 @@ inline Variable relu6(const Variable& x) { return bounded_relu(x, kRelu6Bound); 
 // may be undefined.
 CONVSCOPE_API Shape bounded_relu_scratch(Device device, std::int64_t elements, bool forward);
 
-// Kernels. They overwrite y and dx, which may be the same tensors as x and dy.
+// Kernels. They overwrite y and dx. y may be the same tensor as x, and dx the same tensor as dy.
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& x, double most, const Tensor& scratch, const Tensor& y)>
         bounded_relu_kernel;

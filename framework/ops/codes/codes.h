@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes.h: arrays of codes: bytes that represent real numbers as multiples of a step
+// codes.h: arrays of codes: bytes that represent real numbers as multiples of a step size
 // (layers/dispatch/elements.h). Rounds f32 to codes, converts codes to f32, and computes max
 // pooling of codes.
 //
 // Codes of images are in NCHW16c, [N,C/16,H,W,16]. Lanes after the last channel are 0. On a device,
-// every pointer below is a device pointer, also the pointer to the step. A kernel reads the step
-// when it runs, so a recording remains valid when the step changes.
+// every pointer below is a device pointer, also the pointer to the step size. A kernel reads the
+// step size when it runs, so a recording (a CUDA graph) remains valid when the step size changes.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct RoundedImages {
 };
 extern CONVSCOPE_API KernelSlot<void(const RoundedImages&)> round_images_kernel;
 
-// Converts codes to real numbers: step * code in double, rounded once.
+// Converts codes to real numbers: step size * code in double, rounded once.
 struct RealImages {
   std::int64_t images = 0, channels = 0, pixels = 0;
   bool in_nchw16c = false;  // `to` is NCHW16c; else [N,C,pixels]

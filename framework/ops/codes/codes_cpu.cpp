@@ -47,7 +47,7 @@ void round_planes(const RoundedRow& row, const RoundedImages& a) {
   });
 }
 
-// One pixel per row: rows [N,C] become [N,C rounded up to 16].
+// Rounds rows [N,C] to codes [N,C rounded up to 16]. The codes after the last channel are 0.
 void round_rows(const RoundedRow& row, std::int64_t rows, std::int64_t channels) {
   const CodeKernels kernels = code_kernels.get();
   const std::int64_t padded = round_up(channels, std::int64_t{kCodeBlock});

@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A code times the step is exact in double, and is rounded once when converted to f32.
+// A code times the step size is exact in double, and is rounded once when converted to f32.
 template <bool kSigned>
 __device__ float real_of(std::uint8_t code, double step) {
   const int value = kSigned ? static_cast<int>(static_cast<std::int8_t>(code)) : code;

@@ -11,7 +11,7 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// Computes the codes of up to kLanes numbers, plus the offset, as bytes 0..255.
+// Rounds up to kLanes numbers to codes, and adds row.offset. Each result is in 0..255.
 class Rounding {
  public:
   CONVSCOPE_INLINE explicit Rounding(const RoundedRow& row)
@@ -54,8 +54,8 @@ class Rounding {
   const Ints offset_;
 };
 
-// Stores pixels of `bytes` channels. A lane holds up to four bytes of a pixel, beginning with the
-// lowest byte.
+// Stores `bytes` channels, at most four, of `count` pixels. Lane j holds the channels of pixel j,
+// beginning in the lowest byte. Pixels are `pixel` bytes apart.
 CONVSCOPE_INLINE void store_pixels(const std::int32_t* lanes, int count, int bytes,
                                    std::int64_t pixel, std::uint8_t* to) {
   if (bytes == 4) {
@@ -97,7 +97,7 @@ void flip(const std::uint8_t* from, std::int64_t count, std::uint8_t* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] ^ 128;
 }
 
-// A code times the step is exact in double, and is rounded once when converted to f32.
+// A code times the step size is exact in double, and is rounded once when converted to f32.
 void real_numbers(const std::uint8_t* from, bool is_signed, double step, std::int64_t count,
                   float* to) {
   if (is_signed) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul.h: products of matrices. f32 uses the project's register-tiled product
-// (framework/ops/gemm/gemm.h) or, by name, Eigen's product; f64 is for gradient checks.
+// (framework/ops/gemm/gemm.h) or, if the caller names it, Eigen's product; f64 is for gradient
+// checks.
 #pragma once
 
 #include "framework/autograd/variable.h"

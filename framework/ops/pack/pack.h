@@ -12,7 +12,8 @@
 
 namespace convscope {
 
-// Concatenates f32 tensors on one device. `packed` [n] has the elements of all `parts` together.
+// Concatenates f32 tensors on one device. `packed` [n] gets the elements of all `parts`; n is their
+// total number.
 CONVSCOPE_API void pack(const std::vector<Tensor>& parts, const Tensor& packed);
 CONVSCOPE_API void unpack(const Tensor& packed, const std::vector<Tensor>& parts);
 
