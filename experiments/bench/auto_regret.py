@@ -15,8 +15,8 @@ loss of a case is the shortest time of the chosen algorithm / the shortest time 
     ... --device cuda --precision bf16 --layout nhwc  half precision in NHWC, as in compiled steps
     ... --from FOLDER                 times nothing: reads JSON files of `bench conv2d` from a folder
 
-The folder holds one JSON file per part of the measurement. Parts with a file are not timed again, so a stopped run
-continues. Remove the folder when the program has changed. The summary is printed and written to summary.json.
+The folder holds one JSON file per part of the measurement. A part whose file exists is not timed again, so a stopped
+run continues. Remove the folder when the program has changed. The summary is printed and written to summary.json.
 """
 import argparse
 import itertools

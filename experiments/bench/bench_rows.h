@@ -36,8 +36,9 @@ struct BenchSettings {
 struct BenchRow {
   std::string algorithm;
   bool auto_choice = false;  // `auto` would have chosen it
-  // Time of a whole call, which prepares the weights unless BenchSettings::weights is often.
-  // GFLOP/s and roofline refer to this time. It has no samples when the result is wrong.
+  // Time of a whole call. The call includes the preparation of the weights, unless
+  // BenchSettings::weights is often. GFLOP/s and roofline refer to this time. A wrong result has no
+  // samples.
   TimingSummary time;
   // Median time of preparing the weights, timed separately. 0 when the algorithm prepares none.
   double prepare_ms = 0;
@@ -68,15 +69,16 @@ struct BenchRefusal {
 
 using BenchProgress = std::function<void(const std::string&)>;
 
-// Checks contenders when they are added and times all of them at the end.
+// Checks each contender when it is added, and times all contenders in measured().
 class CONVSCOPE_API BenchRows {
  public:
-  // Compares times with the measured peak of the operand type `operand_type`. `least_bytes` are the
-  // bytes that every correct algorithm reads and writes; below 0, nominal_bytes are used.
+  // Compares times with the measured peak for operands of `operand_type`. `least_bytes` are the
+  // bytes that every correct algorithm reads and writes; a negative value stands for nominal_bytes.
   BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
             DType operand_type = DType::f32, double least_bytes = -1);
 
-  // Adds a contender; `check` compares its result and returns the seconds of its first run.
+  // Adds a contender. `check` compares its result with the expected one, and returns the seconds of
+  // its first run.
   void add(std::unique_ptr<BenchContender> one, const Cost& cost, bool auto_choice,
            const std::function<double(BenchContender&)>& check);
   // Adds something else to be timed in the same rounds.

@@ -48,7 +48,8 @@ struct CONVSCOPE_API BaselineBenchRows {
 struct Conv2dBenchGroup : BenchGroup<Conv2dProblem>, BaselineBenchRows {};
 
 // Returns the algorithms that `text` names: "all" (except the reference, which checks the others),
-// "auto" or names joined by commas. Throws an error of kind kUnavailable with the nearest name.
+// "auto", or names joined by commas. For an unknown name, throws an error of kind kUnavailable that
+// suggests the nearest name.
 CONVSCOPE_API std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text,
                                                                    Device device);
 
