@@ -24,7 +24,8 @@ except ImportError:
 
 
 def run_folders(*paths):
-    """Returns all folders at or below the paths that hold a run; links (latest) are not counted twice."""
+    """Returns all folders at or below the paths that hold a run. Symbolic links such as `latest` are not counted
+    again."""
     for path in map(pathlib.Path, paths):
         found = sorted(config.parent for config in path.rglob("config.yaml")
                        if not any(part.is_symlink() for part in [config.parent, *config.parents]))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// diagnosis.h: turns a fault that the matrix found into a sentence about its likely cause.
+// diagnosis.h: turns a fault that the test matrix (convolution_case.h) found into a sentence about
+// its likely cause.
 //
 // 1. Memory: does the algorithm leave the output unwritten, or add to it instead of assigning?
 //    Does it read the workspace before writing it, or memory outside an input? Each question is

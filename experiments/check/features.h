@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // features.h: the features of a convolution algorithm that a user can require: `check --require`.
 //
-// A feature such as "stride" has some problems. An algorithm supports it when it accepts all of
-// these problems in the forward pass and in each backward direction that it offers. A feature such
-// as "backward" is a set of directions, which the algorithm must offer.
+// A feature such as "stride" has a list of problems. An algorithm supports the feature when it
+// accepts all of these problems in the forward pass and in each backward direction that it offers.
+// A feature such as "backward" is a set of directions, which the algorithm must offer.
 #pragma once
 
 #include <string>

@@ -64,8 +64,9 @@ class TierNumbers {
   TierNumbers(Tier tier, Generator random)
       : tier_(tier), random_(random), one_(rounds_one_way(tier) ? 1 + random_.uniform() : 1) {}
 
-  // Returns the next number. In tiers whose terms have one sign, numbers are scaled by a power of
-  // two to about 2^-4, so that sums do not exceed 65504, the largest f16. This scaling is exact.
+  // Returns the next number. In tiers whose terms have one sign, sums of these numbers would exceed
+  // 65504, the largest f16. There, numbers are scaled by a power of two, which is exact, to about
+  // 2^-4.
   float next() {
     const std::int64_t at = at_++;
     switch (tier_) {
