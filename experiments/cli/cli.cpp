@@ -231,7 +231,8 @@ int parse_and_run(int argc, char** argv) {
     print_help(program);
     return 0;
   }
-  // With this variable, tests of documents check that the program accepts a command line.
+  // Tests of the documentation set this variable to check that the program accepts a command line;
+  // the command does not run.
   if (std::getenv("CONVSCOPE_PARSE_ONLY") != nullptr) return 0;
   if (globals.threads >= 0) set_num_threads(globals.threads);
   if (commands().get(command->name()).opens_plugins && !globals.plugins.empty()) {
@@ -243,7 +244,8 @@ int parse_and_run(int argc, char** argv) {
   return actions.at(command->name())();
 }
 
-// A full disk is noticed only when the last bytes are written.
+// A write error such as a full disk may appear only when the last bytes are written, so the streams
+// are flushed and checked.
 int flush_results(int code) {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0) return code;

@@ -31,7 +31,7 @@ struct Arguments {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// A progress bar on stderr, only on a terminal, redrawn at most ten times per second.
+// A progress bar on stderr. It is drawn only on a terminal, at most ten times per second.
 class ProgressBar {
  public:
   ~ProgressBar() { clear(); }

@@ -9,7 +9,8 @@
 namespace convscope {
 namespace {
 
-// Throws for a module inside which the shape of the image, and so the problems, cannot be derived.
+// Throws for a module that contains convolutions but hides which image shapes reach them, so that
+// their problems are unknown.
 [[noreturn]] void refuse(const std::string& name, const Module& around) {
   fail(ErrorKind::kUnavailable, "explain",
        cat("expected convolutions inside Sequential and Residual only, because the shape that "

@@ -17,7 +17,7 @@ struct LadderArguments {
   std::int64_t batch = 0;  // replaces the batch of a ladder's default problem; 0: unchanged
 };
 
-// Returns the exit code. Times the rungs with `settings`, in which it stores the measured peaks.
+// Times the rungs with `settings`, in which it stores the measured peaks. Returns the exit code.
 int bench_ladders(const LadderArguments& arguments, BenchFiles& files,
                   BenchReportSettings settings);
 
