@@ -134,7 +134,7 @@ def timed(args):
         run()
         if i >= 2 and time.perf_counter() > warm_until:
             break
-    # Some systems have threads of their own, so the CPU time of the whole process counts.
+    # Some systems start threads, so the CPU time of the whole process counts.
     now = time.process_time if args.clock == "cpu" else time.perf_counter
     times = []
     end = time.perf_counter() + args.seconds

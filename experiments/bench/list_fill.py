@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reports how many weights in the lists of `block_sparse` are unpruned, and whether another order of output channels
-would help.
+"""Reports the share of unpruned weights in the lists of `block_sparse`, and what another channel order would save.
 
 `block_sparse` has one list for each 16 output channels (rows of the weight matrix). The list has an entry for each
 column in which one of the 16 rows keeps a weight. An entry stores the weights of all 16 rows, so masks of single

@@ -22,8 +22,7 @@ namespace convscope {
 // One option, flag or positional argument. Every setter returns the option itself.
 class CommandOption {
  public:
-  // `names` are the names that the help prints. CLI11 may use another name for a positional
-  // argument.
+  // Keeps `names`, which the help prints. CLI11 may use another name for a positional argument.
   CommandOption(CLI::Option* option, std::string names)
       : option_(option), names_(std::move(names)) {}
 

@@ -17,7 +17,7 @@ struct LadderArguments {
   std::int64_t batch = 0;  // replaces the batch of a ladder's default problem; 0: unchanged
 };
 
-// Times the rungs with `settings`, in which it stores the measured peaks. Returns the exit code.
+// Returns the exit code. Times the rungs with `settings`, in which it stores the measured peaks.
 int bench_ladders(const LadderArguments& arguments, BenchFiles& files,
                   BenchReportSettings settings);
 

@@ -28,7 +28,7 @@ namespace {
 constexpr double kTolerance = 1e-5;  // relative to the largest output, or to 1
 
 // Turns the rounding of activations off (`on` is true) or on again. The outputs of the pruned and
-// of the smaller network are compared without this rounding: the two networks add in different
+// of the smaller network are compared without this rounding. The two networks add in different
 // orders, which may move a value across a rounding boundary and change the quantised value by one.
 // Weights stay masked and rounded; the step sizes of the activations are copied.
 void bypass_activations(Module& network, bool on) {
