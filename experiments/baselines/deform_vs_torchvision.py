@@ -366,7 +366,8 @@ def cases(args):
 
 
 def queued_us(run, calls=10, times=15):
-    """Returns the time of one of `calls` consecutive calls in microseconds: the median of `times` measurements."""
+    """Returns the microseconds of a call: the median of `times` measurements, each the mean of `calls` consecutive
+    calls."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()
@@ -402,7 +403,8 @@ def torchvision_us(problem, precision):
 
 
 def our_rows(args, precision, problems):
-    """Returns {direction: row of the bench} for each problem, for the choice of `auto` or --algorithm."""
+    """Returns for each problem {direction: row of `bench deform_conv2d`}, with the choice of `auto` or with
+    --algorithm."""
     with tempfile.TemporaryDirectory() as name:
         path = pathlib.Path(name) / "bench.json"
         command = [args.program, "bench", "deform_conv2d", "--device", args.device, "--algorithm",

@@ -55,7 +55,8 @@ def random_cifar(folder):
 
 
 def prepare(args, folder):
-    """Returns the trained run in both variants, its ONNX files, images and Convscope's logits for them."""
+    """Trains the network in int8 and in f32. Writes the runs, their ONNX files, images and Convscope's logits for
+    them."""
     random_cifar(folder / "data/cifar10")
     for form, more in (("int8", ["quant={w_bits: 8, a_bits: 8, execute: int8}"]), ("f32", [])):
         called([args.program, "run", f"cifar10_{args.net}", "data.root=data", "model.stem=imagenet",

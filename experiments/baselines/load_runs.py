@@ -33,7 +33,7 @@ def run_folders(*paths):
 
 
 def load_runs(*paths, table="epochs.csv"):
-    """Returns a DataFrame with the rows of this file of every run."""
+    """Returns a DataFrame with the rows that the file `table` has in the folders of all runs."""
     frames = []
     for folder in run_folders(*paths):
         try:

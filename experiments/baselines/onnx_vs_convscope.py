@@ -74,7 +74,7 @@ def theirs(path, images, optimised):
 
 
 def judged(want, got, layers, terms):
-    """Returns how two sets of logits agree: differences as shares of the largest logit."""
+    """Returns how well two sets of logits agree. Differences are divided by the largest logit."""
     eps = 2.0 ** -23
     scale = np.abs(want).max()
     tolerance = 16 * eps * layers * terms ** 0.5

@@ -4,8 +4,9 @@
 
 The cases are all shapes files and random layers with sizes typical of networks, which no cost function was fitted on.
 Every case (problem, direction, layout, threads) is timed by `convscope bench conv2d`, all algorithms interleaved. The
-loss of a case is the shortest time of the chosen algorithm / the shortest time of the fastest. A loss below the noise
-(two standard errors of the two medians over their blocks) counts as none.
+loss of a case is the shortest time of the chosen algorithm / the shortest time of the fastest algorithm. A loss that is
+smaller than the noise counts as no loss; the noise is two standard errors of the two medians, computed from their
+blocks of samples.
 
     python3 experiments/bench/auto_regret.py --program build/release/bin/convscope --out regret
     ... --quick                       every fifth problem of each list, ten random layers, short timings

@@ -3,7 +3,8 @@
 //
 // A baseline is a plug-in, libconvscope_baseline_<name>.so, stored next to libconvscope.so and
 // opened when `--baseline <name>` is given. Only the plug-in links against the other library. The
-// plug-in exports one function, convscope_baseline(), that returns a table like the one below.
+// plug-in exports one function, convscope_baseline(), which returns a table of functions
+// (ConvscopeBaseline, below).
 //
 // All tensors of this interface are row-major and on the host: x [N,C,H,W], w [K,C/G,R,S], y
 // [N,K,P,Q]. The plug-in chooses its internal layouts and device. In f32 problems, all tensors are

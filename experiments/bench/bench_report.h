@@ -30,7 +30,7 @@ struct BenchFact {
   double value = 0;
 };
 
-// The rows of one problem and direction, of any operator, as the reports read them.
+// The rows of one problem and direction, of any operator, in the form that the reports need.
 struct ReportedGroup : BaselineBenchRows {
   std::string problem;  // as text
   double nominal_flops = 0, nominal_bytes = 0;

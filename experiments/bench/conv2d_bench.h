@@ -53,8 +53,8 @@ struct Conv2dBenchGroup : BenchGroup<Conv2dProblem>, BaselineBenchRows {};
 CONVSCOPE_API std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text,
                                                                    Device device);
 
-// Throws unless the problem's elements are f32, or on cuda f16 or bf16 (with f32 weights in NHWC),
-// or integers with i8 weights.
+// Throws unless the elements of the problem have a type that can be timed. These are f32, integers
+// with i8 weights, and on cuda also f16 and bf16 (with f32 weights in NHWC).
 CONVSCOPE_API void check_can_be_timed(const Conv2dProblem& problem, Device device);
 
 // Calls `progress` with a short text before each step that may take a while.

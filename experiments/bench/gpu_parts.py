@@ -225,8 +225,8 @@ class Check:
             self.left.append(step.name)
 
     def peaks(self, something_to_time):
-        """Measures the peaks first, because `auto` uses them. The peaks are stored with the parts, so every call on the
-        same GPU model makes the same choices; another model has its own file."""
+        """Measures the peaks before anything else is timed, because `auto` uses them. The peaks are stored with the
+        parts, so every call on the same GPU model makes the same choices; another model has its own entry."""
         step = Step("peaks", "peaks", [self.convscope, "info", "--measure", "--json"], (0,))
         self.step(step)
         known = read_json(pathlib.Path(os.environ["CONVSCOPE_CACHE_DIR"]) / "peaks_cuda.json") or {}

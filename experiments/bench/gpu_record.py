@@ -3,10 +3,8 @@
 """Reads and writes the record of a GPU check: results, dates, GPU and sources.
 
     gpu_record.py hash                 the hash of today's device code
-    gpu_record.py write FOLDER         FOLDER's parts and stamps (gpu_check.sh leaves them there) -> a
-    record.
-          [--base FILE|none]           Parts that were not run are copied from this record; default: the
-          newest
+    gpu_record.py write FOLDER         writes a record of the parts and stamps in FOLDER (from gpu_check.sh)
+          [--base FILE|none]           record from which missing parts are copied; default: the newest
           [--out DIR]                  destination; default: experiments/bench/records
     gpu_record.py verify               exit code 1 when the newest record is not of today's sources,
                                        is incomplete, or contains a failure
@@ -101,7 +99,7 @@ KNOWN = ("format", "date", "sources_sha256", "source_files", "gpu", "nvcc", "mea
 
 
 def name_of_list(part):
-    """Returns the name of a list of convolutions; older lists have none."""
+    """Returns the name of a list of convolutions. For an older list without a name, derives it from the rows."""
     if "name" in part:
         return part["name"]
     problem = part["rows"][0]["problem"] if part["rows"] else ""

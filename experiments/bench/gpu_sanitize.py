@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests under compute-sanitizer in a GPU check: selects the tests of each tool and divides them.
+"""Runs tests under compute-sanitizer in a GPU check: selects the tests of each tool and divides them among processes.
 
 The tools make kernels a hundred times slower, so they run only tests of small problems. All three tools share one queue
 (gpu_tests.py): long tests come first, each in its own process; the other tests run in small groups.
@@ -25,8 +25,8 @@ Deform/SmallDeformOnCuda* DeformLayerOnCuda.MakesTheSteps*
 Int8OnCuda.*InEveryTile CodesOnCuda* BlockSparseOnCuda.*InEveryTile IntegerExecutionOnCuda.SmallNetworks*
 */SparseOnCuda.IsExact*/plane */SparseOnCuda.*/strided_two */SparseOnCuda.IsExact*/inverse_plane
 """
-# Large linear layers use cuBLAS, in which racecheck reports hazards. FILTER also omits the tiles of fft: fft reads
-# pairs of planes and discards the second plane of the last pair.
+# LEFT_OUT: large linear layers use cuBLAS, in which racecheck reports hazards. FILTER also leaves out the tests of
+# fft's tiles: fft reads pairs of planes and discards the second plane of the last pair.
 LEFT_OUT = "LinearFusedOnCuda.MakesHalfCopiesOfLargeLayers"
 LONG = ("*OnRandomProblems", "*InEveryTile", "Deform/SmallDeformOnCuda*", "RecordedSteps*", "*.SmallNetworks*")
 SHARES = {"*.AgreesWithTheReferenceOnRandomProblems": 8}  # racecheck takes over five minutes for all of them

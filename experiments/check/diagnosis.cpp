@@ -161,8 +161,8 @@ class Doctor {
                  : "";
   }
 
-  // For a fault with another layout or sparse weights, checks whether NCHW images and dense weights
-  // give correct results.
+  // For a fault with sparse weights, or with a layout other than NCHW, checks whether dense weights
+  // or NCHW images give correct results.
   std::string diagnose_format() const {
     Conv2dProblem plain = fault_.problem;
     const ActivationLayout layout = plain.layout;
@@ -297,7 +297,8 @@ class Doctor {
                number(bound(algorithm_)), ": error_growth is too small, or a sum loses digits");
   }
 
-  // Returns which elements differ from `right` by more than the algorithm's bound.
+  // Returns the elements that differ from `right` by more than 4 times the algorithm's bound, so
+  // that rounding errors do not explain the difference.
   std::vector<std::size_t> wrong_elements(ConvolutionCase& one, bool extra,
                                           const std::vector<float>& result,
                                           const std::vector<double>& right) {

@@ -3,9 +3,9 @@
 // if the algorithm ends the child process. A plug-in is opened only in the child process, so none
 // of its code runs in the process that writes the report.
 //
-// The check also finds mistakes of a plug-in that prints much, returns early or ends its process.
-// But the child process is not a sandbox: malicious code can change the memory of the check. To
-// grade untrusted code, run the check in a container, or as a user who has no other rights.
+// The check works whatever a plug-in prints, returns, or does to its process. But the child process
+// is not a sandbox: malicious code can change the memory of the check. To grade untrusted code, run
+// the check in a container, or as a user who has no other rights.
 #pragma once
 
 #include <functional>

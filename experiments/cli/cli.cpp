@@ -309,7 +309,7 @@ int report_failure(const std::exception_ptr& failure) {
     }
     return exit_code(error.kind());
   } catch (const std::filesystem::filesystem_error& error) {
-    // The path cannot be used in a system call: it is too long, or a folder is not readable.
+    // A system call with this path fails, because the path is too long or a folder is not readable.
     print_error(cat("expected to use the path '", error.path1().string(),
                     "', got: ", error.code().message()));
     return exit_code(ErrorKind::kIo);

@@ -89,7 +89,8 @@ class CommandLine {
   CommandOption* add_flag_function(const std::string& names,
                                    const std::function<void(std::int64_t)>& take,
                                    const std::string& description);
-  // Accepts the former name of an option: `former` sets `value` like `today`, and prints a warning.
+  // Accepts the former name of an option: the option `former` sets `value`, as the option `today`
+  // does, and prints a warning.
   void add_former_name(const std::string& former, const std::string& today, std::string& value);
   void set_help_flag(const std::string& names, const std::string& description);
   void set_version_flag(const std::string& names, const std::string& text,

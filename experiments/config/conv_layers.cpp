@@ -18,7 +18,8 @@ namespace {
            name, "' inside a ", around.kind()));
 }
 
-// Returns whether the weights have more than two axes (outputs and inputs), as a convolution's do.
+// Returns whether the weights have more than two axes. Convolutions have more; linear layers have
+// two (outputs and inputs).
 bool slides(const Module& module) {
   return module.weight().defined() && module.weight().shape().rank() > 2;
 }

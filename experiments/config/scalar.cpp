@@ -81,7 +81,8 @@ OptionValue typed_plain(const std::string& text) {
   return text;
 }
 
-// Returns whether YAML 1.1 (PyYAML) reads a boolean where our schema reads text.
+// Returns whether YAML 1.1 (PyYAML) reads the word as a boolean. In YAML 1.2, and here, the same
+// word is text.
 bool is_boolean_of_yaml_1_1(std::string_view text) {
   if (text.size() > 3) return false;
   std::string word;

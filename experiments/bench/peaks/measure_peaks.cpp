@@ -60,8 +60,8 @@ class StartLine {
 
   static constexpr int kNoMore = -1;  // a lap that means the end
 
-  // Called by thread 0. Starts lap number `lap` without waiting any longer for quick answers after
-  // `patience` seconds.
+  // Called by thread 0. Starts lap number `lap` when all answers come quickly, or after `patience`
+  // seconds.
   void start(int lap, double patience) {
     const Clock::time_point begin = Clock::now();
     for (;;) {

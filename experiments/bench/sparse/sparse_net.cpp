@@ -102,8 +102,8 @@ class NetContender {
   }
   void wait() const { backend_of(device_).synchronize(device_.index); }
 
-  // Runs all layers on poisoned memory. Checks one layer of each pair of channel counts, the first
-  // one.
+  // Runs all layers on poisoned memory. Among layers with equal channel counts, only the first is
+  // checked.
   void check(SparseNetRow& row) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       for (const Direction direction : kDirections) poison(tensors_.of(i, direction).out[0].values);

@@ -23,8 +23,8 @@ struct SparseNetBaseline {
   std::string name, device;
   std::vector<Row> rows;
 
-  // Returns the row of this algorithm in this precision. If there is none, returns the row of the
-  // precision with the shortest forward + backward time, or null without any row.
+  // Returns the row of this algorithm in this precision. If there is none, returns the fastest row
+  // (forward + backward) of this precision, or null if the precision has no row.
   const Row* beside(const std::string& precision, const std::string& algorithm) const;
 };
 // Throws an error when the file cannot be read (kIo), or has another format or another network
