@@ -166,8 +166,8 @@ void write_figures(const PlotArguments& arguments, const std::vector<std::string
   }
 }
 
-// Returns whether the page of all plots is written. If --kind selects some plots, the page is
-// written only with --html.
+// Returns whether the page of all plots is written. If --kind selects some plots, or -o names a
+// single file, the page is written only with --html.
 bool wants_page(const PlotArguments& arguments) {
   return !arguments.html.empty() || (!to_one_file(arguments) && arguments.kinds.empty());
 }

@@ -203,8 +203,8 @@ int launch(const Arguments& arguments, const std::vector<std::string>& rest) {
       [](const std::string& line) { std::fprintf(stderr, "%s\n", clean_text(line).c_str()); });
   child.read_lines(out, error);
   const int code = child.wait_code();
-  // After a stop, launchers end in different ways: with the exit code of the first process to end,
-  // with a report of a killed process, or by a signal.
+  // After a stop, launchers report different things: the exit code of the first process to end, a
+  // killed process, or only the end of the launcher.
   if (first_stop != 0 && code != 0) return 128 + first_stop;
   const std::string& killed = error.killed().empty() ? out.killed() : error.killed();
   if (!killed.empty()) {
