@@ -30,9 +30,9 @@ except ImportError as error:
 
 LIMIT = 1e-5
 
-# Convscope's name of a layer -> PyTorch's. The suffixes are the same in both: weight, bias, running_mean,
-# running_var. LeNet-5 is that of PyTorch's tutorials. ResNet-18 and MobileNet v2 are those of torchvision, with
-# the same names. MobileNet v1 is the single Sequential of its PyTorch ports.
+# Convscope's name of a layer -> PyTorch's. The suffixes weight, bias, running_mean and running_var are the same in
+# both. LeNet-5 is that of PyTorch's tutorials. ResNet-18 and MobileNet v2 are those of torchvision, with the same
+# names. MobileNet v1 is the single Sequential of its PyTorch ports.
 NAMES = {
     "lenet5": [(r"c(\d)", r"conv\1"), (r"f3", "fc1"), (r"f4", "fc2"), (r"f5", "fc3")],
     "resnet18": [],

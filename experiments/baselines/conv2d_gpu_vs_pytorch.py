@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times convolutions on a GPU, compared with PyTorch (cuDNN) in the same run.
 
-Each problem of the shape files is timed in each direction. `convscope bench conv2d --device cuda` checks the
-results of Convscope and times recorded graphs by events. PyTorch runs in NCHW and channels-last with
-cudnn.benchmark on: a captured graph of several runs is timed by events, and the median of many replays counts.
-f32 means f32 in both systems: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout
-nhwc Convscope runs in NHWC, too, and `auto` and `best` are compared with PyTorch's channels-last.
-PyTorch's weights are converted before the timing. Convscope's weights are prepared in each call, as in a step
-with f32 weights; with --weights often they are prepared before the timing, too.
+Each problem of the shape files is timed in each direction. `convscope bench conv2d --device cuda` checks the results of
+Convscope and times CUDA graphs by events. PyTorch runs in NCHW and channels-last with cudnn.benchmark on: several runs
+are captured in a CUDA graph, many replays of the graph are timed by events, and the median counts. f32 means f32 in
+both systems: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout nhwc Convscope runs in NHWC, too,
+and its rows `auto` and `best` are compared with PyTorch's channels-last. PyTorch's weights are converted before the
+timing. Convscope's weights are prepared in each call, as in a step with f32 weights; with --weights often they are
+prepared before the timing, too.
 
 A list is timed in portions, first by Convscope and then by PyTorch. The JSON file is written after each
 portion, so a stopped run loses at most one portion. --go-on skips the problems that the file holds. With

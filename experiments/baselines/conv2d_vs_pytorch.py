@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares `convscope op conv2d` with PyTorch on random problems with every option.
 
-Both programs get the same float32 numbers. Each result is compared with the sum in float64 (by PyTorch), within
-the bound of the project's tests:
+Both programs get the same float32 numbers. Each result is compared with the sum that PyTorch computes in float64. The
+bound is that of the project's tests:
 
     max |error| <= GROWTH * eps * max(conv(|x|, |w|)),   eps = 2^-23
 

@@ -2,35 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares `convscope op deform_conv2d` with torchvision.ops.deform_conv2d, results and times.
 
-Results. Both programs get the same numbers on random problems with every option. Sample positions are rounded
-to the type of the offsets, which is part of the definition. torchvision in float64 gets offsets that lead to
-exactly these positions, so its results are the expected ones. Each result of Convscope must satisfy
+Results. Both programs get the same numbers on random problems with every option. The operator's definition rounds
+sample positions to the type of the offsets. The expected results come from torchvision in float64, with offsets that
+lead to exactly these rounded positions. Each result of Convscope must satisfy
 
     max |error| <= growth * eps * max(M),   eps = 2^-23
 
-where M is the same sum over the absolute values of x, w, dy, the mask and the bias. In M of doffset, the
-derivatives of the four corners' weights are also replaced by their absolute values: at a position (v,u) they
-are the weights of samples at (floor v, u) and (floor v + 1, u). Files of float64 are compared as well. In
-float64 the bound includes torchvision's own error: up to one eps for each term of its longest sum, and 8 for
-the products in a term. The table also shows torchvision's float32 error.
+where M is the same sum with the absolute values of x, w, dy, the mask and the bias. The sum for doffset also contains
+derivatives of the weights of the four corners, and M contains their absolute values. At a position (v,u), the absolute
+values of the derivatives along v are the weights of samples at (floor v, u) and (floor v + 1, u), so the script
+computes M from such samples. Files of float64 are compared as well. In float64 the bound includes torchvision's own
+error: up to one eps for each term of its longest sum, and 8 for the products in a term. The table also shows
+torchvision's float32 error.
 
-Times on a CPU. On the cases of experiments/shapes/deform.txt, Convscope (in a new process) and torchvision
-(in this process) are timed in turn, `--turns` times, with the same number of threads. Convscope's time is the
-median of `bench deform_conv2d`, which checks the result before the timing. All cases take some minutes.
-Backward computes dx, doffset, dmask and dw; for Convscope it is the sum of both backward directions. The
-ratio is torchvision's median / Convscope's median: above 1, Convscope is faster.
+Times on a CPU. On the cases of experiments/shapes/deform.txt, Convscope (in a new process) and torchvision (in this
+process) are timed in turn, `--turns` times, with the same number of threads. Convscope's time is the median of `bench
+deform_conv2d`, which checks the result before the timing. All cases take some minutes. Backward computes dx, doffset,
+dmask and dw; Convscope's backward time is the sum of its two backward directions. The ratio is torchvision's median /
+Convscope's median: above 1, Convscope is faster.
 
-With --device cuda, the results of Convscope's GPU algorithms in f32 are checked. Times are measured once, in
-each type of --precision, on experiments/shapes/gpu_deform.txt. `bench deform_conv2d --device cuda` checks the
-results of Convscope, then times recorded graphs by events. The times include the preparation of the weights,
-except with `--weights often`. torchvision's time is the median of many measurements by events around ten
-consecutive calls, so that the GPU always has work. (A captured graph does not contain torchvision's sampling
-kernels: its replay takes a fraction of their time.) torchvision's backward also computes db. f32 means f32 in
-both programs: PyTorch's allow_tf32 is off, except for tf32. torchvision may lack kernels for a type. The file
-of --json is written after each case. --go-on skips the cases that the file holds. With --seconds N, no case
-begins after N seconds.
+With --device cuda, the results of Convscope's GPU algorithms in f32 are checked. Times are measured once, in each type
+of --precision, on experiments/shapes/gpu_deform.txt. `bench deform_conv2d --device cuda` checks the results of
+Convscope, then times CUDA graphs by events. The times include the preparation of the weights, except with `--weights
+often`. torchvision's time is the median of many measurements by events around ten consecutive calls, so that the GPU
+always has work. (CUDA graphs are not used for torchvision: a captured graph does not contain its sampling kernels, so a
+replay takes a fraction of the time.) torchvision's backward also computes db. f32 means f32 in both programs: PyTorch's
+allow_tf32 is off, except for tf32. torchvision may lack kernels for a type. The file of --json is written after each
+case. --go-on skips the cases that the file holds. With --seconds N, no case begins after N seconds.
 
-Exit code 1 when a result exceeds its bound, 75 when --seconds stopped it, 77 without torchvision.
+Exit code 1 when a result exceeds its bound, 75 when the time limit --seconds stopped the script, 77 without
+torchvision.
 
     build/baselines/bin/python experiments/baselines/deform_vs_torchvision.py --program build/release/bin/convscope
     ... --cases 0                        # results only
@@ -143,8 +144,8 @@ def torchvision_results(z, arrays):
 
 
 def expected(z, arrays):
-    """Returns the expected values at positions in the type of the arrays, and for each output the largest sum
-    over magnitudes."""
+    """Returns the expected results for positions that are rounded to the type of the arrays, and for each output the
+    largest sum over magnitudes (M)."""
     at = places(z, arrays["offset"])
     exact = {name: a.astype(np.float64) for name, a in arrays.items()}
     as_offset = lambda moved: (moved - bases(z)[None]).reshape(arrays["offset"].shape)
@@ -190,7 +191,8 @@ def longest_sum(z):
     """Returns the number of terms in the longest sum of any output."""
     taps, pixels = z["w"][2] * z["w"][3], output_size(z)[0] * output_size(z)[1]
     k = z["w"][0] // z["groups"]
-    # y; dw and db; doffset and dmask: four corners of each channel; dx: at most every tap of every pixel
+    # In this order: y; dw and db; doffset and dmask (four corners of each channel); dx (at most every tap of every
+    # pixel).
     return max(z["w"][1] * taps + 1, z["x"][0] * pixels, 4 * k * z["x"][1] // z["offset_groups"],
                4 * k * taps * pixels)
 
@@ -364,7 +366,8 @@ def cases(args):
 
 
 def queued_us(run, calls=10, times=15):
-    """Returns the time of one of `calls` consecutive calls in microseconds: the median of `times` measurements."""
+    """Returns the microseconds of a call: the median of `times` measurements, each the mean of `calls` consecutive
+    calls."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()
@@ -381,7 +384,7 @@ def queued_us(run, calls=10, times=15):
 
 
 def torchvision_us(problem, precision):
-    """Returns forward and backward times on the GPU, or None: torchvision has no kernel of this type."""
+    """Returns forward and backward times on the GPU, or None if torchvision has no kernel of this type."""
     z = sizes_of(problem)
     arrays = random_numbers(z, np.random.default_rng(1))
     t = {name: torch.from_numpy(a).cuda().to(CLASSES[precision]) for name, a in arrays.items()}
@@ -400,7 +403,8 @@ def torchvision_us(problem, precision):
 
 
 def our_rows(args, precision, problems):
-    """Returns {direction: row of the bench} for each problem, for the choice of `auto` or --algorithm."""
+    """Returns for each problem {direction: row of `bench deform_conv2d`}, with the choice of `auto` or with
+    --algorithm."""
     with tempfile.TemporaryDirectory() as name:
         path = pathlib.Path(name) / "bench.json"
         command = [args.program, "bench", "deform_conv2d", "--device", args.device, "--algorithm",
@@ -472,7 +476,8 @@ def main_on_gpu(args):
            "device": torch.cuda.get_device_name(), "algorithm": args.algorithm, "weights": args.weights,
            "random_problems": args.problems}
     done, rows = portions.rows_before(args, out)
-    # The first case is written after the results, so a case in the file means correct results.
+    # Cases are timed only after the results were found correct, so a file with cases proves that the results were
+    # checked.
     if args.problems > 0 and not done and not Results(args).run():
         return 1
     if args.cases > 0 and not gpu_times(args, deadline, out, done, rows):

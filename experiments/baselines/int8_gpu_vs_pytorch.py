@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times integer convolutions on a GPU, compared with Convscope's f32 and PyTorch's f16 (cuDNN) in the same run.
 
-For each problem, four times are measured: int8_gemm or int8_depthwise, Convscope's `auto` in f32 and in f16,
-and PyTorch's f16 channels-last without bias, with cudnn.benchmark on. The int8 algorithm multiplies u8 by i8
-and writes y as u8 with bias, ReLU and rounding; its weights are prepared in advance. All calls run in captured
-or recorded graphs and are timed by events; the table shows medians.
+For each problem, four times are measured: int8_gemm or int8_depthwise, Convscope's `auto` in f32 and in f16, and
+PyTorch's f16 channels-last without bias, with cudnn.benchmark on. The int8 algorithm multiplies u8 by i8 and writes y
+as u8 with bias, ReLU and rounding; its weights are prepared in advance. All calls run in CUDA graphs and are timed by
+events; the table shows medians.
 
     python3 experiments/baselines/int8_gpu_vs_pytorch.py --shapes experiments/shapes/resnet18.txt --batch 32
 
-With --density 0.2,0.1 the script times only pruned layers of Convscope: int8_block_sparse with random blocks of
-16x1, and of 16x4 in 1x1 layers, compared with int8_gemm on the dense codes of the same layer.
+With --density 0.2,0.1 the script times pruned layers of Convscope only: int8_block_sparse with random blocks of 16x1,
+and of 16x4 in 1x1 layers. It is compared with int8_gemm on the same layer without pruning.
 """
 import argparse
 import json
@@ -67,7 +67,7 @@ def blocks_of(line, density):
 
 
 def pruned(arguments, densities):
-    """Returns the rows of pruned layers, each with the time of int8_gemm on dense codes."""
+    """Returns the rows of pruned layers, each with the time of int8_gemm on the dense layer."""
     lines = [line.split("#")[0].strip() for file in arguments.shapes
              for line in pathlib.Path(file).read_text().splitlines()]
     lines = list(dict.fromkeys(line for line in lines if line and parse(line)["k"] % 16 == 0 and

@@ -9,17 +9,17 @@ writes of the same network. Convscope and OpenVINO are timed in f32, too.
     ... --quick                  one short turn of each
     ... --threads 1 --clock cpu  on a busy machine: CPU time instead of wall time
 
-The network is trained for two steps on random pixels, so that its batch norms have statistics and its
-quantisers have steps (8 bits). Weights and steps do not depend on the image size, so those from 32x32 images
-are used for 224x224 images.
+The network is trained for two steps on random pixels, so that its batch norms have statistics and its quantisers have
+step sizes (8 bits). Weights and step sizes do not depend on the image size, so those from 32x32 images are used for
+224x224 images.
 
-First the script compares the logits of the same images, from `convscope op net` and from every system, with
-those of ONNX Runtime without any optimisation. All systems round to the same grids, but another summation order
-may move a number on the border of two codes to either side, and later layers propagate the difference. So a
-system may differ by 2 percent of the logits' norm; a different network differs by far more. A system beyond the
-tolerance is not timed. Then the script times all systems in turn, `--repeats` times, every turn in a new
-process. The table shows the median over the turns and the shortest run. A ratio is a system's time / the time
-of Convscope's int8.
+First the script checks results. It compares the logits of the same images, from `convscope op net` and from every
+system, with those of ONNX Runtime without any optimisation. All systems quantise with the same scales. But another
+summation order may move a number across a rounding boundary, so that its quantised value differs by one, and later
+layers propagate the difference. So a system may differ by 2 percent of the logits' norm; a different network differs by
+far more. A system beyond the tolerance is not timed. Then the script times all systems in turn, `--repeats` times,
+every turn in a new process. The table shows the median over the turns and the shortest run. A ratio is a system's time
+/ the time of Convscope's int8.
 
 Exit code 1 when a result is wrong, 77 when no baseline is installed.
 """
@@ -55,7 +55,8 @@ def random_cifar(folder):
 
 
 def prepare(args, folder):
-    """Returns the trained run in both variants, its ONNX files, images and Convscope's logits for them."""
+    """Trains the network in int8 and in f32. Writes the runs, their ONNX files, images and Convscope's logits for
+    them."""
     random_cifar(folder / "data/cifar10")
     for form, more in (("int8", ["quant={w_bits: 8, a_bits: 8, execute: int8}"]), ("f32", [])):
         called([args.program, "run", f"cifar10_{args.net}", "data.root=data", "model.stem=imagenet",
@@ -86,8 +87,7 @@ def session_of(path, threads, optimised=True):
 
 
 def with_any_image(path):
-    """Removes the image size from the file. It is the size of the training images, and no operator depends on
-    it."""
+    """Removes the image size, which is that of the training images, from the file. No operator depends on it."""
     import onnx
     model = onnx.load(str(path))
     for place, dim in enumerate(model.graph.input[0].type.tensor_type.shape.dim):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times a training step of LeNet-5 on a GPU: Convscope's recorded step and PyTorch's.
+"""Times a training step of LeNet-5 on a GPU: Convscope's step, replayed as a CUDA graph, and PyTorch's variants.
 
-The step is forward, loss, backward and SGD with momentum on data in GPU memory. Convscope's step also
-gathers and normalises its next batch; PyTorch's variants compute the same batch repeatedly:
+The step is forward, loss, backward and SGD with momentum on data in GPU memory. Convscope's step also gathers and
+normalises its next batch. The variants of PyTorch use the same batch in every step:
 
     eager               as a plain program runs it
     CUDA graph          the eager step, captured

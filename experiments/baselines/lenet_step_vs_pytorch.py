@@ -80,8 +80,9 @@ def torch_memory(torch, model, loss_of, batch, target):
     """Returns the two memory columns of the report for one step: the growth in the forward, and the peak in the
     backward.
 
-    The values are computed from PyTorch's allocation events. Weights and the batch are allocated before the
-    profile starts, gradients during it. Therefore weights and batch are added to the peak, as in Convscope.
+    The values are computed from PyTorch's allocation events. Gradients are allocated while events are recorded, but
+    weights and the batch are allocated before. Their size is therefore added to the peak, as it counts in Convscope,
+    too.
     """
     from torch.profiler import ProfilerActivity, profile, record_function
 

@@ -24,7 +24,8 @@ except ImportError:
 
 
 def run_folders(*paths):
-    """Returns all folders at or below the paths that hold a run; links (latest) are not counted twice."""
+    """Returns all folders at or below the paths that hold a run. Symbolic links such as `latest` are not counted
+    again."""
     for path in map(pathlib.Path, paths):
         found = sorted(config.parent for config in path.rglob("config.yaml")
                        if not any(part.is_symlink() for part in [config.parent, *config.parents]))
@@ -32,7 +33,7 @@ def run_folders(*paths):
 
 
 def load_runs(*paths, table="epochs.csv"):
-    """Returns a DataFrame with the rows of this file of every run."""
+    """Returns a DataFrame with the rows that the file `table` has in the folders of all runs."""
     frames = []
     for folder in run_folders(*paths):
         try:

@@ -7,11 +7,11 @@ estimator is written with detach(), and autograd computes the gradients:
 
     s = grad_scale(s, g);  y = round_pass(clamp(v / s, -Qn, Qp)) * s
 
-y must agree exactly: in float32 the quotient could fall on the other side of a rounding boundary only if the
-two divisions differed, and both divisions are correctly rounded. PyTorch multiplies dy by s and divides by s
-again; Convscope copies dy. The difference is two roundings in float32, and none in float64, where s and dy have
-few digits. The gradient of a step is a sum of N terms, which PyTorch adds in float32, so it is compared with
-PyTorch's float64 gradient. Exit code 1 when a difference exceeds its bound, 77 without PyTorch.
+y must agree exactly. In float32 a quotient could fall on the other side of a rounding boundary only if the two
+divisions differed, but both are correctly rounded. For dx, PyTorch multiplies dy by s and divides by s again, while
+Convscope copies dy. The difference is two roundings in float32, and none in float64, where s and dy have few digits.
+The gradient of a step size is a sum of N terms. PyTorch's float32 sum has a rounding error, so the gradient is compared
+with PyTorch's float64 gradient. Exit code 1 when a difference exceeds its bound, 77 without PyTorch.
 
     python3 experiments/baselines/lsq_vs_pytorch.py --program build/release/bin/convscope
 """
@@ -76,8 +76,7 @@ def main():
                     high = 2 ** bits - 1 if unsigned else 2 ** (bits - 1) - 1
                     v = rng.standard_normal((6, 16, 5, 5))
                     dy = rng.standard_normal(v.shape)
-                    # The values include some beyond the grid, and the steps include some that are not powers of
-                    # two.
+                    # Some values are beyond the range of the quantiser, and some step sizes are not powers of two.
                     step = 2.0 / high * rng.uniform(0.5, 1.5, channels)
                     v, dy, step = (a.astype(np.float32).astype(np.float64) for a in (v, dy, step))
                     g = 1 / np.sqrt(v.size / channels * high)
@@ -86,8 +85,8 @@ def main():
                         arrays = [a.astype(dtype) for a in (v, step, dy)]
                         got = convscope(program, pathlib.Path(name), *arrays, bits, unsigned)
                         y, dv, _ = pytorch(*arrays, low, high, g)
-                        # The bound uses the sum of the magnitudes of the terms of a step's gradient. Each
-                        # quotient has an error of at most eps * |Qp|.
+                        # The bound uses the sum of the magnitudes of the terms of a step size's gradient. Each quotient
+                        # has an error of at most eps * |Qp|.
                         terms = g * np.abs(dy).sum() / channels * max(high, -low)
                         errors = {
                             "y": np.abs(got[0] - y).max() / (eps * np.abs(y).max()),

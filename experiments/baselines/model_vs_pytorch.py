@@ -75,7 +75,7 @@ def read_safetensors(path):
 
 
 def relative(got, want):
-    """Returns errors by name; got and want hold tensors of one kind."""
+    """Returns errors by name. `got` and `want` hold tensors of one kind, such as gradients."""
     want = {name: np.asarray(tensor, dtype=np.float64) for name, tensor in want.items()}
     least = max(1e-30, 1e-5 * max(np.linalg.norm(tensor) for tensor in want.values()))
     return {name: float(np.linalg.norm(np.asarray(got[name], dtype=np.float64) - tensor)

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times whole networks on a GPU, compared with PyTorch in captured graphs in the same run.
 
-Each case is a training step or an inference on random images in device memory. Convscope runs in
-`convscope bench net --device cuda` (a recorded step). PyTorch runs with cudnn.benchmark on, captured in a CUDA
-graph and timed by events, in NCHW and channels-last. In both programs a training step is forward, softmax
-cross-entropy, backward, and SGD with momentum 0.9. f32 means f32 in both (allow_tf32 off); tf32 sets
-allow_tf32; bf16 is autocast in PyTorch. `ratio` is the time of PyTorch's faster layout / Convscope's time.
+Each case is a training step or an inference on random images in device memory. Convscope runs in `convscope bench net
+--device cuda`, which replays the step as a CUDA graph. PyTorch runs with cudnn.benchmark on, captured in a CUDA graph
+and timed by events, in NCHW and channels-last. In both programs a training step is forward, softmax cross-entropy,
+backward, and SGD with momentum 0.9. f32 means f32 in both (allow_tf32 off); tf32 sets allow_tf32; bf16 is autocast in
+PyTorch. `ratio` is the time of PyTorch's faster layout / Convscope's time.
 
     python3 experiments/baselines/net_gpu_vs_pytorch.py --program build/cuda/bin/convscope --json out.json
     ... --only 'resnet18 224' --precision f32 bf16

@@ -6,7 +6,7 @@
     net_systems.py export FOLDER NET OPTIONS BATCHES     # y.npy in float64, BATCH.onnx, check of ours
     net_systems.py SYSTEM FOLDER NET OPTIONS BATCH ...   # checked, then timed
 
-The last line of stdout is JSON. {"skipped": sentence} when the system is not installed.
+The last line of stdout is JSON. It is {"skipped": sentence} when the system is not installed.
 """
 import argparse
 import json
@@ -73,8 +73,8 @@ def pytorch(args, x, channels_last=False, compiled=False):
         network = network.to(memory_format=torch.channels_last)
         images = images.contiguous(memory_format=torch.channels_last)
     if compiled:
-        # Weights become constants, as in the other systems, so that batch norm is folded and weights are
-        # packed.
+        # Weights become constants, so that the compiler folds batch norm and packs the weights, as the other systems
+        # do.
         torch._inductor.config.freezing = True
         network = torch.compile(network)
 
@@ -134,7 +134,7 @@ def timed(args):
         run()
         if i >= 2 and time.perf_counter() > warm_until:
             break
-    # Some systems use their own threads, so CPU time is that of the process.
+    # Some systems start threads, so the CPU time of the whole process counts.
     now = time.process_time if args.clock == "cpu" else time.perf_counter
     times = []
     end = time.perf_counter() + args.seconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic and the table of nets_vs_baselines.py. Uses only Python's standard library.
+"""Computes the medians and ratios of nets_vs_baselines.py, and its table. Uses only Python's standard library.
 
 A turn is the measurement of one process of one system: {"ms": [...], "min": ms, "process": bytes, "before":
 bytes}; `min` and `before` may be absent.

@@ -79,7 +79,7 @@ def torch_child(case, layout_name, threads, seconds, clock):
         run()
         if i >= 2 and time.perf_counter() > warm_until:
             break
-    # PyTorch's backward runs in a separate thread, so CPU time is that of the process.
+    # PyTorch's backward runs in a separate thread, so the CPU time of the whole process counts.
     now = time.process_time if clock == "cpu" else time.perf_counter
     times = []
     end = time.perf_counter() + seconds

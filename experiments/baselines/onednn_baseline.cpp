@@ -4,13 +4,13 @@
 // oneDNN's algorithms direct, winograd and auto have two variants each. "own layout" uses
 // format_tag::any for every tensor, so that oneDNN chooses its fastest layouts. Reorders into these
 // layouts, and the transform of Winograd's weights, are done in advance and are not timed. "plain"
-// has row-major inputs and a row-major result. Each run of "plain" includes the reorders, also
-// those of the weights, because weights change in training.
+// has row-major inputs and a row-major result. Each run of "plain" includes all reorders. Those of
+// the weights are included too, because weights change in training.
 //
-// With codes (u8 or s8 times s8), scales for each output channel, bias and ReLU are attributes of
-// the primitive, which writes codes, as in inference. If x is f32 (a first layer), each run begins
-// with a reorder that rounds x to s8 codes. Convscope's algorithms round x, too. Weights are
-// reordered in advance.
+// In a quantised problem (u8 or s8 times s8), the primitive has scales for each output channel,
+// bias and ReLU as attributes, and writes u8 or s8, as in inference. If x is f32 (a first layer),
+// each run begins with a reorder that rounds x to s8, because Convscope's algorithms round x in
+// each call, too. Weights are reordered in advance.
 //
 // The file compiles with oneDNN 3.x (experiments/baselines/setup.py fetches 3.2) and 2.x (Debian's
 // is 2.6.3). oneDNN 3.2 has no Winograd for x64.
@@ -69,8 +69,8 @@ ConvDims sizes_of(const ConvscopeBaselineProblem& z) {
   out.dilation = {z.dilation_h - 1, z.dilation_w - 1};  // oneDNN: 0 = dense
   out.pad_before = {z.pad_top, z.pad_left};
   out.pad_after = {z.pad_bottom, z.pad_right};
-  // oneDNN requires the padding that the output size implies. This padding omits the rows and
-  // columns that the stride does not reach.
+  // oneDNN requires the end padding that follows from the output size: it leaves out rows and
+  // columns at the end that the stride does not reach.
   out.pad_after[0] = (z.p - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1 - z.h - z.pad_top;
   out.pad_after[1] = (z.q - 1) * z.stride_w + (z.s - 1) * z.dilation_w + 1 - z.w - z.pad_left;
   return out;
@@ -105,8 +105,9 @@ void take_common(ConvPrimitive& to, const Description& description) {
 }
 
 // ---- The only differences between 2.x and 3.x ------------------------------------------------
-// Both functions describe an operation by the same arguments. oneDNN 3.x makes the description on
-// the engine, 2.x describes the operation first. In both, the hint of a backward pass comes last.
+// Both functions take the same arguments in both versions of oneDNN. Version 3.x makes the
+// primitive description on the engine; 2.x describes the operation first. In both versions, the
+// hint of a backward pass comes last.
 #if DNNL_VERSION_MAJOR >= 3
 template <class Operation, class... Arguments>
 typename Operation::primitive_desc description_of(const Arguments&... arguments) {
@@ -136,7 +137,8 @@ dnnl::convolution_forward::primitive_desc forward_description(const ConvDims& z,
                                                    z.dilation, z.pad_before, z.pad_after);
 }
 
-// The gradients need a forward pass as a hint; the forward pass may have another algorithm.
+// The description of a gradient needs that of a forward pass as a hint. The forward pass may have
+// another algorithm than the gradient.
 template <class Gradient>
 typename Gradient::primitive_desc gradient_description(const ConvDims& z, algorithm kind) {
   return hinted_description_of<Gradient>(forward_description(z, algorithm::convolution_direct),
@@ -298,7 +300,8 @@ struct ConvscopeBaselineCase {
     run_into(row_major(z.y, type_of(problem.y_type)), DNNL_ARG_DST, plain, std::move(arguments));
   }
 
-  // Runs the convolution. Reorders its output to `wanted` in each run (plain), or in read().
+  // Runs the convolution and reorders its output to `wanted`. The reorder is part of each run for
+  // "plain"; otherwise read() does it.
   void run_into(const memory::desc& wanted, int output_name, bool plain,
                 std::unordered_map<int, memory> arguments) {
     output_plain = memory(wanted, cpu());
@@ -309,7 +312,8 @@ struct ConvscopeBaselineCase {
     if (!as_it_is) (plain ? steps : finish).push_back(reorder_step(output, output_plain));
   }
 
-  // Returns `from` in the layout of the convolution. Converts `from` now, or in each run (plain).
+  // Returns `from` in the layout of the convolution. With `each_time` ("plain"), each run converts
+  // it; otherwise it is converted once, now.
   memory taken_over(const memory& from, const memory::desc& wanted, bool each_time) {
     if (wanted == from.get_desc()) return from;
     const memory to(wanted, cpu());

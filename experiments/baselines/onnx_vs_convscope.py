@@ -7,17 +7,17 @@
 Trains each network a little on built-in digits, exports it, and computes the logits of the same images
 twice: by `convscope op net` from the run's weights, and by ONNX Runtime from the file.
 
-Tolerance, f32: a sum of products has an error of at most 8 eps (eps = 2^-23) of the sum of the products'
-magnitudes in Convscope (experiments/check/matrix/convolution_case.h), and of the same size in ONNX Runtime. The
-sum of the magnitudes is at most sqrt(C R S) times as large as the outputs that decide the next layer (terms of
-random sign). The errors of L layers add up to 16 eps L sqrt(largest C R S) of the largest logit.
+Tolerance, f32: in Convscope, a sum of products has an error of at most 8 eps (eps = 2^-23) times the sum of the
+products' magnitudes (experiments/check/matrix/convolution_case.h); ONNX Runtime has an error of the same size. The
+products have random signs, so the sum of their magnitudes is at most sqrt(C R S) times as large as the outputs that
+decide the next layer. The errors of L layers add up to 16 eps L sqrt(largest C R S) of the largest logit.
 
-Quantised: both programs round the same numbers to the same grids, half to even. But a number within the above
-error of a rounding boundary may get the neighbouring code. The logits of such an image differ by steps, not by
-rounding errors. The column "own" shows how many such images Convscope itself has when another of its algorithms
-sums in another order. ONNX Runtime may have 3 times as many plus 2 percent of the images. The class of these
-images must stay the same wherever the two largest logits differ by more than twice the difference of the
-image's logits. LeNet-5 has few boundaries, so all its logits must agree.
+Quantised: both programs round the same numbers with the same scales, half to even. But the above error may move a
+number across a rounding boundary, so that its quantised value differs by one. The logits of such an image then differ
+by much more than rounding errors. The column "own" shows how many such images Convscope itself has when another of its
+algorithms adds in another order. ONNX Runtime may have 3 times as many, plus 2 percent of the images. On such an image
+the predicted class must still agree, unless the two largest logits are closer than twice the largest difference of the
+image's logits. LeNet-5 has so few quantised values near a boundary that all its logits must agree.
 
 Exit code 0: all networks agree; 1: a network does not.
 """
@@ -74,7 +74,7 @@ def theirs(path, images, optimised):
 
 
 def judged(want, got, layers, terms):
-    """Returns how two sets of logits agree: differences as shares of the largest logit."""
+    """Returns how well two sets of logits agree. Differences are divided by the largest logit."""
     eps = 2.0 ** -23
     scale = np.abs(want).max()
     tolerance = 16 * eps * layers * terms ** 0.5

@@ -37,7 +37,7 @@ def read(path):
 
 
 def rows_before(arguments, settings):
-    """Returns (finished problems, their rows) of a file with these settings, of this GPU and this library. Rows
+    """Returns (finished problems, their rows) from a file, if it has these settings, this GPU and this library. Rows
     measured under other conditions must not be mixed into one table."""
     found = read(arguments.json) if arguments.go_on and arguments.json else None
     if found is None:

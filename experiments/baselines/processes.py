@@ -11,8 +11,8 @@ def environment(threads):
 
 
 def on_cores(threads, pin):
-    """Returns a preexec_fn for subprocess that pins the process to the first `threads` cores it may use. Not
-    for a busy machine, where a pinned thread waits for its core while another core is free."""
+    """Returns a preexec_fn for subprocess that pins the process to the first `threads` cores it may use. It should not
+    be used on a busy machine, where a pinned thread waits for its core while another core is free."""
     cores = sorted(os.sched_getaffinity(0))[:threads]
     return (lambda: os.sched_setaffinity(0, cores)) if pin else None
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares training on several GPUs of one host with PyTorch's DistributedDataParallel.
 
-Each GPU has a batch of the same size, so P GPUs have P times the images in a step. The table shows for both
-systems the time of a step on one GPU and on P GPUs, and the ratio of images per second. Convscope gathers and
-normalises its batches from a data set of random images on the GPU; PyTorch computes the same batch repeatedly.
-Both systems exchange gradients by NCCL, in buckets, in parallel with the backward pass.
+Each GPU has a batch of the same size, so P GPUs have P times the images in a step. The table shows for both systems the
+time of a step on one GPU and on P GPUs, and the ratio of images per second. Convscope gathers and normalises its
+batches from a data set of random images on the GPU; PyTorch uses the same batch in every step. Both systems exchange
+gradients by NCCL, in buckets, in parallel with the backward pass.
 
     Convscope      recorded steps; `device` is measured by events around the launches, `wall` is the time of the
                    shortest epoch / its steps
@@ -162,7 +162,7 @@ def worker(cases, precision, graph, out):
         if rank == 0:
             pathlib.Path(out).write_text(json.dumps(results))
         dist.barrier()
-    # A captured graph with all-reduce sums would have to be freed before the process group.
+    # Skips the normal exit: captured graphs with all-reduce sums would have to be freed before the process group.
     sys.stdout.flush()
     os._exit(0)
 

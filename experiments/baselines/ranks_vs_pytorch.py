@@ -2,24 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares two processes of one thread with one process of two threads: Convscope and PyTorch DDP (gloo).
 
-Both systems train the same networks with SGD and momentum: LeNet-5 on images of 1x28x28, batch 256, and
-ResNet-18 with the small stem on 3x32x32, batch 64. The batch is that of all processes together; each of two
-processes takes half of it. Four variants run in turn, `--repeats` times, every turn in new processes:
+Both systems train the same networks with SGD and momentum: LeNet-5 on images of 1x28x28, batch 256, and ResNet-18 with
+the small stem on 3x32x32, batch 64. The batch size is the total of all processes; with two processes, each takes half
+of the batch. Four variants run in turn, `--repeats` times, every turn in new processes:
 
     ours, 1 process     convscope run ... threads=2
     ours, 2 processes   convscope launch -n 2 run ... threads=1
     PyTorch, 1 process  2 threads
     PyTorch, 2          DistributedDataParallel over gloo, 1 thread each
 
-A turn yields the mean time of its steps after the warm-up. Convscope's time includes the data loader; PyTorch's
-images are in memory. The table shows the median, the smallest and the largest value of the turns. `2 : 1` is
-the images per second of two processes / those of one in the same turn; the goal is at least 0.95.
+A turn yields the mean time of its steps after the warm-up. Convscope's time includes the data loader; PyTorch's images
+are in memory. The table shows the median, the smallest and the largest value of the turns. The column `2 : 1` is the
+images per second of two processes / the images per second of one process in the same turn; the goal is at least 0.95.
 
     build/baselines/bin/python experiments/baselines/ranks_vs_pytorch.py --program build/release/bin/convscope
     ... --quick            one turn of a few steps: does it work?
     ... --only lenet5 --repeats 7
 
-Exit code 77 without PyTorch or a program that starts processes (mpirun).
+Exit code 77 without PyTorch, or without a program that starts processes (mpirun).
 """
 import argparse
 import json

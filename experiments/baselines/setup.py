@@ -54,8 +54,8 @@ def installed(folder, run=subprocess.run):
 
 
 def missing(packages, there):
-    """Returns the packages that are absent or have another version. A local suffix (2.15.0+cpu) is the same
-    version."""
+    """Returns the packages that are absent or have another version. A version with a local suffix (2.15.0+cpu) counts
+    as the same version."""
     def is_there(package):
         name, version = package.split("==")
         return there.get(name, "").split("+")[0] == version

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what 2:4 weights could gain on sparse tensor cores, layer by layer.
 
-2:4 (two of four neighbouring weights are zero) is the only pattern that a GPU's sparse tensor cores support; it
-needs half of the products. This script times the vendor's library, through PyTorch's to_sparse_semi_structured.
-The library computes the matrix product of each layer, weights [k, c r s] times columns [c r s, n p q], dense
-and 2:4, in f16. A 1x1 layer is exactly that product. For larger kernels the columns are already in memory, and
-reading them is part of both times. A time is the median of captured graphs.
+2:4 sparsity (two of four neighbouring weights are zero) is the only pattern that a GPU's sparse tensor cores support;
+it needs half of the products. This script times the vendor's library, through PyTorch's to_sparse_semi_structured. The
+library computes the matrix product of each layer, weights [k, c r s] times columns [c r s, n p q], with dense and with
+2:4 weights, in f16. For a 1x1 layer the convolution is exactly this product. For larger kernels the columns are made in
+memory before the timing, and reading them is part of both times. A time is the median of many replays of a CUDA graph.
 
     python3 experiments/baselines/sparse_2of4_gpu.py --shapes experiments/shapes/resnet18.txt --batch 32
 """
@@ -53,7 +53,7 @@ def main():
     rows = []
     for problem in dict.fromkeys(line for line in lines if line):
         k, inner, columns = product_of(problem, arguments.batch)
-        # The library needs whole tiles: 32 rows, 32 elements along the sum, 8 columns.
+        # The library needs whole tiles: multiples of 32 rows, of 32 elements along the K dimension, and of 8 columns.
         if parse(problem)["groups"] != 1 or k % 32 or inner % 32 or columns % 8:
             continue
         dense, sparse, error = times_of(k, inner, columns)

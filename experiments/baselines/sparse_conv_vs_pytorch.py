@@ -10,11 +10,11 @@ convolution, so the script implements two variants with PyTorch's functions and 
     columns   all neighbours next to each other, with a row of zeros for missing ones; one mm
 
 Both variants get prepared lists of neighbours, int64 as PyTorch needs them; making the lists is not timed. For
-Convscope the script runs `op sparse_conv --repeats`, which also prints the times of its sites and its map; the
-preparation of the weights is timed. Both results are first compared with PyTorch in float64. Backward is dx and
-dw; PyTorch computes them by autograd of `taps` or `columns`. The ratio is PyTorch's time / Convscope's time;
-above 1, Convscope is faster. A turn is a process of Convscope, then PyTorch; there are --turns turns. Each turn
-yields the median of its runs, and the fastest turn of each system counts.
+Convscope the script runs `op sparse_conv --repeats`, which also prints the times for generating the sites and building
+the neighbour map; the preparation of the weights is timed. Both results are first compared with PyTorch in float64.
+Backward computes dx and dw; in PyTorch, autograd of the variants computes them. The ratio is PyTorch's time /
+Convscope's time; above 1, Convscope is faster. A turn is a process of Convscope, then PyTorch; there are --turns turns.
+Each turn yields the median of its runs, and the fastest turn of each system counts.
 
 Exit code 1 when results differ by more than 1e-5 of the largest number, 77 without PyTorch.
 

@@ -15,16 +15,16 @@ counts.
               from Python, and its users wait for the host between kernels, too. No TF32.
 
 On a GPU spconv has three algorithms, native, implicit_gemm and split_mask (Native, MaskImplicitGemm and
-MaskSplitImplicitGemm). On the CPU it has only native. On the CPU its backward first requests a CUDA stream,
-which fails without a driver; the script replaces that call, and the computation is unchanged.
+MaskSplitImplicitGemm). On the CPU spconv has only native, and its backward first requests a CUDA stream, which fails
+without a driver. The script replaces this request; the computation is unchanged.
 
 The ratio is spconv's time / Convscope's time; above 1, Convscope is faster. Backward is dx and dw. --net times
 the network of `bench sparse_net` in spconv and writes a file for the option --baseline of that command.
 
-Exit code 1 when a result of Convscope exceeds the bound, 77 without PyTorch or spconv. When spconv's results
-differ, a sentence says so, and its times are those of a wrong result. The CPU wheel of spconv 2.3.8 has wrong
-results with two threads: y and dx differ by up to half of the largest number, differently in each run. With one
-thread its results are right.
+Exit code 1 when a result of Convscope exceeds the bound, 77 without PyTorch or spconv. When spconv's results differ, a
+sentence says that its times are those of a wrong result. The CPU wheel of spconv 2.3.8 has wrong results with two
+threads: y and dx differ by up to half of the largest number, differently in each run. With one thread its results are
+right.
 
     build/baselines/bin/python experiments/baselines/sparse_conv_vs_spconv.py --program build/release/bin/convscope
     ... --threads 1 --clock cpu                    # on a busy machine
@@ -145,8 +145,8 @@ def median_ms(run, args):
 
 
 def time_layer(layer, x, dy, args):
-    """Returns {forward, backward, map: ms}. map is the time of the layer that makes its pairs minus the time of
-    the layer."""
+    """Returns {forward, backward, map: ms}. `map` is the time for making spconv's pairs of sites: the time of a layer
+    that makes its pairs minus the time of a layer that gets them."""
     with torch.no_grad():
         forward = median_ms(lambda: layer.forward(x), args)
         both = median_ms(lambda: layer.make_pairs(x), args)

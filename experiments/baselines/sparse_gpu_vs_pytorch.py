@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times block-sparse convolutions on a GPU, compared with dense ones of Convscope and PyTorch (cuDNN).
 
-Each problem of the shape files with 16 output channels or more is timed for each direction and density, all in
-the same run. The candidates are `block_sparse` with random blocks of 16 x 1, Convscope's dense f32 (`auto`),
-and PyTorch's dense f32 (allow_tf32 off, cudnn.benchmark on) in the faster of NCHW and channels-last. In the
-forward pass, Convscope's weights are prepared in advance, as in inference. For dx they are prepared in each
-call, as in training. dw of block_sparse builds the lists of blocks in each call. Recorded or captured graphs
-are timed by events; the table shows medians.
+Each problem of the shape files with 16 output channels or more is timed for each direction and density, all in the same
+run. The candidates are `block_sparse` with random blocks of 16 x 1, Convscope's dense f32 (`auto`), and PyTorch's dense
+f32 (allow_tf32 off, cudnn.benchmark on) in the faster of NCHW and channels-last. In the forward pass, Convscope's
+weights are prepared in advance, as in inference. For dx they are prepared in each call, as in training. For dw,
+block_sparse builds its lists of blocks in each call. All calls run in CUDA graphs and are timed by events; the table
+shows medians.
 
     python3 experiments/baselines/sparse_gpu_vs_pytorch.py --shapes experiments/shapes/resnet18.txt --batch 32
 """

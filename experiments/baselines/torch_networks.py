@@ -82,7 +82,8 @@ def conv_norm_relu6(channels, kernels, size=3, stride=1, groups=1):
 
 
 class InvertedResidual(nn.Module):
-    """The block of Sandler et al. 2018, which is wide in the middle and adds its narrow input and output."""
+    """The inverted residual block of Sandler et al. 2018: its middle is wide, and its narrow input is added to its
+    narrow output."""
 
     def __init__(self, channels, kernels, stride, expansion):
         super().__init__()

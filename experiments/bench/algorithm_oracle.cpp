@@ -24,14 +24,15 @@ Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
     const Quantisation meaning = operands.out[o].to(Device{}).quantisation();
     const double step = meaning.scales == nullptr ? 0 : 0.5 * meaning.scale(0);
     const double bound = allowed * expected.largest[o] + step;
-    // The expected value is clipped to the range of the output's codes.
+    // The expected value is clipped to the range of the quantised output.
     const CodeRange codes = code_range(specs.outputs[o].type, meaning);
     const auto within = [&](double real) {
       if (meaning.scales == nullptr) return real;
       return std::clamp(real, meaning.scale(0) * (codes.low - meaning.zero_point(0)),
                         meaning.scale(0) * (codes.high - meaning.zero_point(0)));
     };
-    // Only kept weights have a gradient: `got` is 0 at pruned weights.
+    // A sparse gradient has elements only for kept weights. At pruned weights, `got` is 0 and is
+    // not compared.
     const bool sparse = !specs.outputs[o].format.is_dense();
     for (std::int64_t i = 0; i < got.numel(); ++i) {
       const double error = std::abs(got.at(i) - within(right.at(i)));

@@ -3,7 +3,7 @@
 // operation in f64, from dense tensors of the real numbers that the operands represent. The bound
 // is that of the tests: |error| <= error_growth * eps * max(M), where M is the result of the same
 // operation on the absolute values of these numbers. For integer outputs, the expected values are
-// clipped to the range of the codes, and the bound is half a step larger.
+// clipped to the range of the quantised output, and the bound is half a step larger.
 //
 // The rounding of an input may be part of an operator's definition, as for the sample positions of
 // a deformable convolution. Such an operator defines Operator<Problem>::magnitudes. Its reference
@@ -66,7 +66,7 @@ class AlgorithmOracle {
   }
 
  private:
-  // Returns the inputs as real numbers, in the element type of `real`.
+  // Returns the inputs as real numbers (dequantised), stored in the element type of `real`.
   Operands numbers_of(const Problem& real, const Operands& operands) const {
     Operands out;
     for (std::size_t i = 0; i < specs_.inputs.size(); ++i) {

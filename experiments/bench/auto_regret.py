@@ -4,8 +4,9 @@
 
 The cases are all shapes files and random layers with sizes typical of networks, which no cost function was fitted on.
 Every case (problem, direction, layout, threads) is timed by `convscope bench conv2d`, all algorithms interleaved. The
-loss of a case is the shortest time of the chosen algorithm / the shortest time of the fastest. A loss below the noise
-(two standard errors of the two medians over their blocks) counts as none.
+loss of a case is the shortest time of the chosen algorithm / the shortest time of the fastest algorithm. A loss that is
+smaller than the noise counts as no loss; the noise is two standard errors of the two medians, computed from their
+blocks of samples.
 
     python3 experiments/bench/auto_regret.py --program build/release/bin/convscope --out regret
     ... --quick                       every fifth problem of each list, ten random layers, short timings
@@ -15,8 +16,8 @@ loss of a case is the shortest time of the chosen algorithm / the shortest time 
     ... --device cuda --precision bf16 --layout nhwc  half precision in NHWC, as in compiled steps
     ... --from FOLDER                 times nothing: reads JSON files of `bench conv2d` from a folder
 
-The folder holds one JSON file per part of the measurement. Parts with a file are not timed again, so a stopped run
-continues. Remove the folder when the program has changed. The summary is printed and written to summary.json.
+The folder holds one JSON file per part of the measurement. A part whose file exists is not timed again, so a stopped
+run continues. Remove the folder when the program has changed. The summary is printed and written to summary.json.
 """
 import argparse
 import itertools

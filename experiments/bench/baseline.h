@@ -3,17 +3,18 @@
 //
 // A baseline is a plug-in, libconvscope_baseline_<name>.so, stored next to libconvscope.so and
 // opened when `--baseline <name>` is given. Only the plug-in links against the other library. The
-// plug-in exports one function, convscope_baseline(), that returns a table like the one below.
+// plug-in exports one function, convscope_baseline(), which returns a table of functions
+// (ConvscopeBaseline, below).
 //
-// All tensors of this interface are row-major and on the host: x [N,C,H,W], w [K,C/G,R,S],
-// y [N,K,P,Q]. The plug-in chooses its internal layouts and device. Tensors are f32. In a forward
-// pass, w may be s8 codes, with x and y of type u8, s8 or f32. Then
+// All tensors of this interface are row-major and on the host: x [N,C,H,W], w [K,C/G,R,S], y
+// [N,K,P,Q]. The plug-in chooses its internal layouts and device. In f32 problems, all tensors are
+// f32. In a quantised forward pass, w is s8, and x and y are u8, s8 or f32. Then
 //
 //   real = x_scale w_scales[k] sum + bias[k], at least 0 with relu
 //   y    = clip(round(real / y_scale))
 //
-// where sum is the convolution of the codes. An x of f32 is the image of a first layer. The
-// baseline rounds it to s8 codes in every run: clip(round(x / x_scale)).
+// where sum is the convolution of the quantised values. An f32 x is the image of a first layer. The
+// baseline quantises it to s8 in every run: clip(round(x / x_scale)).
 #pragma once
 
 #include <stddef.h>

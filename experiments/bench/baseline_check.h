@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// baseline_check.h: checks that the table of a plug-in (baseline.h) is complete, that its texts are
-// terminated, and that its functions throw no exception.
+// baseline_check.h: checks that the table of a plug-in (baseline.h) is complete, that the strings
+// in it are terminated, and that its functions throw no exception.
 #pragma once
 
 #include <exception>
@@ -11,10 +11,11 @@
 
 namespace convscope {
 
-// Returns "" or what is wrong with a table, as the end of a sentence ("has no function run").
+// Returns "", or what is wrong with a table, worded as the end of a sentence ("has no function
+// run").
 CONVSCOPE_API std::string problem_of_baseline(const ConvscopeBaseline* baseline);
 
-// Returns name and version as shown in each of its rows: "onednn 3.2.0".
+// Returns the name and version of the baseline, as its rows show them: "onednn 3.2.0".
 inline std::string baseline_title(const ConvscopeBaseline& baseline) {
   return cat(baseline.name, " ", baseline.version);
 }

@@ -16,7 +16,8 @@
 namespace convscope {
 namespace {
 
-// How to install the plug-in, and the version that comparisons should use.
+// What an error message says about a baseline: how to install the plug-in, and which version
+// comparisons should use.
 struct KnownBaseline {
   const char* name;
   int major, minor;

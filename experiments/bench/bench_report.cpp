@@ -23,7 +23,8 @@ std::string gflops(double value) { return fmt::format("{:.{}f}", value, value < 
 
 using Cells = std::vector<std::string>;
 
-// Columns as wide as their longest cell; the first is left-aligned, the others right-aligned.
+// Returns a table with columns as wide as their longest cell. The first column is left-aligned, the
+// others are right-aligned.
 std::string aligned(const std::vector<Cells>& lines) {
   std::vector<std::size_t> widths;
   for (const Cells& cells : lines) {

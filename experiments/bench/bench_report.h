@@ -30,7 +30,7 @@ struct BenchFact {
   double value = 0;
 };
 
-// The rows of one problem and direction, of any operator, as the reports read them.
+// The rows of one problem and direction, of any operator, in the form that the reports need.
 struct ReportedGroup : BaselineBenchRows {
   std::string problem;  // as text
   double nominal_flops = 0, nominal_bytes = 0;
@@ -68,8 +68,9 @@ using ReportedGroups = std::vector<ReportedGroup>;
 
 // Returns the table of a problem and direction: algorithms, variants of the baseline, refusals.
 CONVSCOPE_API std::string bench_table(const ReportedGroup& group);
-// Returns for each direction the ratios to the baseline over all groups (geometric mean, least),
-// and how often `auto` chose well. "" when there is nothing to sum up.
+// Returns a summary for each direction: the geometric mean and the least of the ratios to the
+// baseline over all groups, and how often `auto` chose well. Returns "" without any ratio or
+// choice.
 CONVSCOPE_API std::string bench_summary(const ReportedGroups& groups);
 
 // Returns the report as JSON: machine, settings, rows, rows of the baseline, refusals.

@@ -36,8 +36,9 @@ struct BenchSettings {
 struct BenchRow {
   std::string algorithm;
   bool auto_choice = false;  // `auto` would have chosen it
-  // Time of a whole call, which prepares the weights unless BenchSettings::weights is often.
-  // GFLOP/s and roofline refer to this time. It has no samples when the result is wrong.
+  // Time of a whole call. The call includes the preparation of the weights, unless
+  // BenchSettings::weights is often. GFLOP/s and roofline refer to this time. A wrong result has no
+  // samples.
   TimingSummary time;
   // Median time of preparing the weights, timed separately. 0 when the algorithm prepares none.
   double prepare_ms = 0;
@@ -68,15 +69,16 @@ struct BenchRefusal {
 
 using BenchProgress = std::function<void(const std::string&)>;
 
-// Checks contenders when they are added and times all of them at the end.
+// Checks each contender when it is added, and times all contenders in measured().
 class CONVSCOPE_API BenchRows {
  public:
-  // Compares times with the measured peak of the operand type `operand_type`. `least_bytes` are the
-  // bytes that every correct algorithm reads and writes; below 0, nominal_bytes are used.
+  // Compares times with the measured peak for operands of `operand_type`. `least_bytes` are the
+  // bytes that every correct algorithm reads and writes; a negative value stands for nominal_bytes.
   BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
             DType operand_type = DType::f32, double least_bytes = -1);
 
-  // Adds a contender; `check` compares its result and returns the seconds of its first run.
+  // Adds a contender. `check` compares its result with the expected one, and returns the seconds of
+  // its first run.
   void add(std::unique_ptr<BenchContender> one, const Cost& cost, bool auto_choice,
            const std::function<double(BenchContender&)>& check);
   // Adds something else to be timed in the same rounds.
@@ -98,8 +100,8 @@ class CONVSCOPE_API BenchRows {
   std::vector<std::function<void(const std::vector<double>&)>> done_;  // parallel to things_
 };
 
-// Returns the roofline's time in seconds: the longer of the time of `flops` at the measured peak
-// and the time of moving `bytes` from the smallest memory level that holds all of them.
+// Returns the roofline's time in seconds, which is the longer of two times: that of `flops` at the
+// measured peak, and that of moving `bytes` from the smallest memory level that holds all of them.
 CONVSCOPE_API double roofline_seconds(const CpuPeaks& peaks, double flops, double bytes,
                                       int threads, bool cold, DType operand_type = DType::f32);
 
@@ -113,8 +115,8 @@ struct BenchGroup {
   std::string skipped;  // why nothing was run, or ""
 };
 
-// Returns the algorithm that `auto` chooses, or null when all refuse; adds the reasons to
-// `refusals`.
+// Returns the algorithm that `auto` chooses, or null when all algorithms refuse the problem. Adds
+// the reasons of those that refuse to `refusals`.
 template <class Problem>
 const Algorithm<Problem>* auto_choice_of(const Problem& problem, Direction direction, Device device,
                                          WeightUse use) {
@@ -127,8 +129,8 @@ inline Switches switches_of(const BenchSettings& settings) {
   return {.prepares_each_call = settings.weights == WeightUse::once};
 }
 
-// Returns the selected algorithms that accept the problem; adds the reasons of the other selected
-// algorithms to `refusals`.
+// Returns the selected algorithms that accept the problem. Adds the other selected algorithms, with
+// their reasons, to `refusals`.
 template <class Problem>
 std::vector<const Algorithm<Problem>*> accepting_algorithms(
     const std::vector<const Algorithm<Problem>*>& algorithms, const Problem& problem,
@@ -147,8 +149,9 @@ std::vector<const Algorithm<Problem>*> accepting_algorithms(
 }
 
 // Returns the names in `text`, which are joined by commas. "all" and "auto" stand for all names
-// except the reference, which checks the other algorithms, and the lessons, which take seconds.
-// Throws an error of kind kUnavailable with the nearest name when a name is not in `names`.
+// except the reference, which checks the other algorithms, and the lessons, which take seconds. For
+// a name that is not in `names`, throws an error of kind kUnavailable that suggests the nearest
+// name.
 CONVSCOPE_API std::vector<std::string> algorithms_in(const char* command, const std::string& text,
                                                      Device device,
                                                      const std::vector<std::string>& names);

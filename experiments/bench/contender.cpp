@@ -31,8 +31,8 @@ Tensor random_tensor(const Shape& shape, std::uint64_t stream, DType dtype) {
   return random_tensor(shape, stream).to(dtype).to(DType::f32);
 }
 
-// Returns the relative error of rounding an operand or the result once, divided by the eps of f32:
-// an algorithm's error_growth is in units of this eps.
+// Returns the relative error of one rounding to the problem's type, in units of the eps of f32.
+// Contender::check() multiplies error_growth, which counts these units, by this number.
 double rounding_factor(const Conv2dProblem& problem) {
   if (problem.dtype == DType::bf16) return 0x1p-7 / 0x1p-23;
   if (problem.dtype == DType::f16 || problem.math == MathMode::tf32) {
@@ -123,7 +123,7 @@ void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
   const Tensor bias = Tensor::empty({z.k}, DType::f64);
   Generator random(1, 9);
   for (std::int64_t k = 0; k < z.k; ++k) {
-    // The offsets are representable in f32, so that another library gets the same values.
+    // The bias values are representable in f32, so that another library gets the same values.
     bias.data<double>()[k] = static_cast<double>(
         static_cast<float>(middle + spread * static_cast<double>(random.normal())));
   }
@@ -134,7 +134,8 @@ void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
   bias_host_ = bias;
 }
 
-// Returns `dense` with 0 for pruned weights, and copies the kept weights into places_.
+// Returns `dense` with pruned weights set to 0. Copies the kept weights into places_, the operand
+// of the sparse algorithms.
 Tensor BenchData::weights_where_kept(const Conv2dProblem& problem, const Tensor& dense) const {
   if (problem.weight_format.is_dense()) return dense;
   const Tensor out = Tensor::zeros(dense.shape(), dense.dtype());
@@ -210,8 +211,9 @@ double Contender::check(const SampledReference& reference) {
   });
 }
 
-// M is the largest magnitude in the sample (sampled_reference.h). It is smaller in a smaller
-// sample, so this check allows twice the bound.
+// The bound contains M, the largest magnitude in the sample (sampled_reference.h). This sample is
+// smaller than that of the first check, so its M may be smaller. The bound is doubled to make up
+// for this.
 std::string Contender::look() {
   constexpr double kProducts = 1e6, kSlack = 2;
   const Conv2dProblem& z = problem();
@@ -232,8 +234,9 @@ std::string Contender::look() {
   return now.judge(data_.result(sparse), growth, in_blocks).wrong;
 }
 
-// Every byte is a valid code, so unwritten codes cannot be marked. Codes that differ between two
-// runs on differently filled memory were not written.
+// NaN cannot mark unwritten integers, because every byte is a valid value. The algorithm therefore
+// runs on memory filled with different bytes: an element that differs between two runs was not
+// written.
 std::string Contender::not_written() {
   const Tensor& output = data_.operands().out[0].values;
   const Tensor first = output.to(Device{}).clone();

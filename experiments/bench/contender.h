@@ -18,11 +18,11 @@ inline bool holds_codes(const Conv2dProblem& problem) {
 
 // The tensors of one problem and direction: on the host in f32, on the device in the problem's
 // types. Values are normally distributed, do not depend on the number of threads, and are exactly
-// representable in the problem's type. Integer problems have random codes with scales; the host
-// tensors hold the real numbers that the codes represent. Their forward pass has a bias, which
-// shifts the results to the middle of the range of y, and a ReLU where y is unsigned. Block-sparse
-// weights have random positions. Dense algorithms and baselines get the same weights with zeros
-// elsewhere.
+// representable in the problem's type. Integer problems have random integers with scales; their
+// host tensors hold the real numbers that the integers represent. Their forward pass has a bias,
+// which shifts the results to the middle of the range of y, and a ReLU if y is unsigned.
+// Block-sparse weights have random positions. Dense algorithms and baselines get the same weights,
+// with zeros at the pruned positions.
 class CONVSCOPE_API BenchData {
  public:
   BenchData(const Conv2dProblem& problem, Direction direction, Device device);
@@ -32,12 +32,13 @@ class CONVSCOPE_API BenchData {
     return {first_host_.data<float>(), second_host_.data<float>(), behind_};
   }
   Operands sparse_operands() const;  // of a problem with block-sparse weights
-  // Returns the result on the host, row-major, in f32; codes are converted to real numbers. With
+  // Returns the result on the host, row-major, in f32; quantised results are dequantised. With
   // `sparse`, returns the stored blocks of dw, and NaN elsewhere.
   const float* result(bool sparse = false) const;
   bool has_codes() const { return is_code(operands_.out[0].values.dtype()); }  // result is codes
 
-  // The inputs for a baseline: row-major on the host, as codes or f32; `output` takes its result.
+  // The inputs for a baseline, row-major on the host, quantised or f32. The baseline writes its
+  // result to `output`.
   struct Plain {
     Tensor first, second, output;
   };

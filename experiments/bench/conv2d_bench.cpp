@@ -140,7 +140,8 @@ class Measurement {
     if (sparse) check_algorithms(rows, dense, as_dense, all || as_dense != nullptr);
   }
 
-  // Checks the algorithms that accept `problem`: the group's problem, or its dense variant.
+  // Checks the algorithms that accept `problem`, which is the group's problem or its variant with
+  // dense weights.
   void check_algorithms(BenchRows& rows, const Conv2dProblem& problem,
                         const Conv2dAlgorithm* chosen, bool any) {
     if (!any) return;
@@ -158,7 +159,8 @@ class Measurement {
                [&](BenchContender& one) { return static_cast<Contender&>(one).check(expected); });
     }
     if (beside) return;
-    // An algorithm that ran on the dense variant need not be listed as refusing sparse weights.
+    // Algorithms for dense weights have run on the dense variant, so their refusal of sparse
+    // weights is not listed.
     std::erase_if(group_.refusals, [&](const BenchRefusal& one) {
       return !problem.weight_format.is_dense() && one.reason.starts_with("expects dense weights");
     });
@@ -200,7 +202,7 @@ class Measurement {
             .relu = data_.inputs().behind.relu ? 1 : 0};
   }
 
-  // Returns pointers to the inputs. For codes, bias and scales point into `scales`.
+  // Returns pointers to the inputs. For quantised problems, bias and scales point into `scales`.
   ConvscopeBaselineInputs baseline_inputs(BaselineScales& scales) const {
     const BenchData::Plain& plain = data_.plain();
     ConvscopeBaselineInputs out{};

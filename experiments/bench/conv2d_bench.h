@@ -48,12 +48,13 @@ struct CONVSCOPE_API BaselineBenchRows {
 struct Conv2dBenchGroup : BenchGroup<Conv2dProblem>, BaselineBenchRows {};
 
 // Returns the algorithms that `text` names: "all" (except the reference, which checks the others),
-// "auto" or names joined by commas. Throws an error of kind kUnavailable with the nearest name.
+// "auto", or names joined by commas. For an unknown name, throws an error of kind kUnavailable that
+// suggests the nearest name.
 CONVSCOPE_API std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text,
                                                                    Device device);
 
-// Throws unless the problem's elements are f32, or on cuda f16 or bf16 (with f32 weights in NHWC),
-// or integers with i8 weights.
+// Throws unless the elements of the problem have a type that can be timed. These are f32, integers
+// with i8 weights, and on cuda also f16 and bf16 (with f32 weights in NHWC).
 CONVSCOPE_API void check_can_be_timed(const Conv2dProblem& problem, Device device);
 
 // Calls `progress` with a short text before each step that may take a while.

@@ -12,7 +12,8 @@
 namespace convscope {
 namespace {
 
-// A sample is so long that the overhead of its two marks, about a microsecond, does not matter.
+// A sample lasts at least this long, so that the overhead of its two marks, about a microsecond,
+// does not matter.
 constexpr double kLongEnough = 500e-6;
 constexpr int kMaxRepeats = 64;
 
@@ -34,7 +35,8 @@ class Mark {
   void* mark_;
 };
 
-// Queues `repeats` consecutive runs, as a recording if the device supports recordings.
+// Queues `repeats` consecutive runs. They are captured as a CUDA graph if the device supports
+// recordings.
 class Burst {
  public:
   Burst(const DeviceBackend& backend, Device device, const TimedThing& thing, int repeats)
@@ -88,7 +90,7 @@ void time_on_device(std::vector<TimedThing>& things, Device device,
   std::vector<std::unique_ptr<Burst>> bursts;
   int rounds = 0;
   for (TimedThing& thing : things) {
-    // The caller's estimate includes host time, so three runs are timed between marks.
+    // The estimate of the caller includes host time, so the device time of three runs replaces it.
     thing.run();
     begin.set();
     for (int i = 0; i < 3; ++i) thing.run();

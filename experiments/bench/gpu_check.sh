@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks and measures the CUDA code on this machine's GPU and writes a record of it.
+# Checks and measures the CUDA code on this machine's GPU, and writes the results to a record.
 #
 #   experiments/bench/gpu_check.sh                  build, test, sanitize, benchmark, write a record
 #   experiments/bench/gpu_check.sh --programs DIR   the same with existing programs: a build folder, or what
@@ -10,15 +10,15 @@
 #                                                   deform, sparse, compressed
 #   experiments/bench/gpu_check.sh --seconds 540 --parts DIR   stops after 540 seconds. The same command
 #                                                   continues with the rest, on any machine that has DIR
-#   experiments/bench/gpu_check.sh --verify-record  needs no GPU: checks that the newest record has complete and clean
-#                                                   tests and sanitizers of today's sources
+#   experiments/bench/gpu_check.sh --verify-record  needs no GPU: checks that the newest record holds results of all tests
+#                                                   and sanitizers for today's sources, and no failure
 #
 # --jobs N: parallel test processes. --out DIR: folder of the record (default: experiments/bench/records). --base FILE:
-# the record that provides parts that were not run (default: the newest). Without --parts, the parts are in
-# build/gpu_check, which is emptied first. Exit code 1: something failed; 5: no GPU; 75: stopped, parts are left. The
-# baselines are PyTorch and torchvision: their rows need a python3 that has them. gpu_parts.py and gpu_sanitize.py list
-# the environment variables. framework/cuda/README.md, "On a machine that is lent for minutes", describes a check in
-# several short calls.
+# the results of parts that were not run are copied from this record (default: the newest record). Without --parts, the
+# results of the parts are stored in build/gpu_check, which is emptied first. Exit code 1: something failed; 5: no GPU;
+# 75: stopped, and some parts are not done. The baselines are PyTorch and torchvision: their rows need a python3 that
+# has them. gpu_parts.py and gpu_sanitize.py list the environment variables. framework/cuda/README.md, "On a machine
+# that is lent for minutes", describes a check in several short calls.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
@@ -74,7 +74,7 @@ if [[ -e $programs/lib/libconvscope_cuda.so ]]; then
   export CONVSCOPE_CUDA_LIBRARY=${CONVSCOPE_CUDA_LIBRARY:-$programs/lib/libconvscope_cuda.so}
 fi
 
-# The measured peaks of this GPU, which `auto` uses, are stored with the parts.
+# The folder of the parts also stores the measured peaks of this GPU, which `auto` uses.
 mkdir -p "$parts" || exit
 CONVSCOPE_CACHE_DIR=${CONVSCOPE_CACHE_DIR:-$(cd "$parts" && pwd)/cache}
 export CONVSCOPE_CACHE_DIR

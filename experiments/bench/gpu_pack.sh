@@ -5,7 +5,7 @@
 #   experiments/bench/gpu_pack.sh FILE.tar.xz [--build build/cuda]   one file, as small as xz makes it
 #   experiments/bench/gpu_pack.sh DIR         [--build build/cuda]   the same as a folder DIR/pack.tar.xz
 #
-# Contents: bin/convscope, bin/test_cuda, lib/libconvscope_cuda.so, and the shared libraries that they need and a bare
+# Contents: bin/convscope, bin/test_cuda, lib/libconvscope_cuda.so, and those of their shared libraries that a bare
 # machine lacks. All files are stripped. The file pack.json holds the hash of the sources and the release of nvcc.
 # cuBLAS is not packed: the programs use that of the toolkit or of pip (nvidia-cublas). On the other machine:
 #
@@ -39,7 +39,7 @@ for file in "${files[@]}"; do
     exit 1
   fi
 done
-# Without this check, pack.json could hold another hash than that of the code in the library.
+# Without this check, the hash in pack.json might not belong to the code in the library.
 newer=$(find framework layers optim quant sparsity datasets experiments \( -name '*.cu' -o -name '*.cuh' \) \
   -newer "$build/lib/libconvscope_cuda.so" -print -quit)
 if [[ -n $newer ]]; then
@@ -52,7 +52,8 @@ trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/bin" "$folder/lib"
 for file in "${files[@]}"; do cp -L "$build/$file" "$folder/$file"; done
 
-# Every machine with a driver has the C library and the driver's libraries; cuBLAS and similar ones are large.
+# The C library and the driver's libraries are on every machine with a driver. cuBLAS and similar libraries are too
+# large.
 theirs='^(libc|libm|libpthread|libdl|librt|libresolv|libutil|libcuda|libnvidia.*|libcu(blas|blasLt|dnn|fft|rand|solver|sparse|pti)[_a-z]*|libnvrtc.*|libnvJitLink|libnccl|ld-linux.*|linux-vdso)\.so'
 export LD_LIBRARY_PATH=$PWD/$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 if [[ $build == /* ]]; then LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH; fi

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the parts of a GPU check. gpu_check.sh builds the programs, sets the environment and calls this script.
 
-Tests and sanitizers run in parallel, because they are not timed. The other parts run one after the other.
-Each part leaves a stamp (gpu_stamp.py). A part that is complete for today's sources does not run again. An
-interrupted part continues if it supports this; otherwise it starts again.
+Tests and sanitizers run in parallel, because they are not timed. The other parts run one after the other. Each part
+writes a stamp (gpu_stamp.py). A part that is complete for today's sources does not run again. A part that was
+interrupted is continued if its script can continue (--go-on); otherwise it is repeated.
 
-Exit code 0: all parts are done; 1: something failed; 75: the time was up, the next call continues.
+Exit code 0: all parts are done; 1: something failed; 75: the time was up, and the next call continues.
 """
 import argparse
 import collections
@@ -31,7 +31,8 @@ HUGE = "*Beyond31Bits*"  # sequential: two of them exceed the memory of some GPU
 LONG = ("*OnRandomProblems", "*AtFullSize*", "*ShapesFile*")
 
 # Fields of a step. name: name of the stamp and of the JSON file. ends_with: exit codes of a complete run; 1 mostly
-# means that a result was wrong. goes_on: whether --go-on and --seconds exist. shown: which output lines are shown.
+# means that a result was wrong. goes_on: whether the command has the options --go-on and --seconds. shown: which output
+# lines are printed.
 PRINTED = ("peaks", "mnist_to_99")  # their output is kept; they have no --json
 Step = collections.namedtuple("Step", "part name command ends_with goes_on shown", defaults=((0, 1), False, None))
 
@@ -71,7 +72,8 @@ def network_steps(convscope):
                                              convscope, *kinds], (0,), True),
              Step("networks", "net_whole", [sys.executable, f"{BASELINES}/net_gpu_vs_pytorch.py", "--program",
                                             convscope], (0,), True)]
-    # The folder of the four MNIST files; time from start-up to 99 % of the test images.
+    # CONVSCOPE_MNIST is the folder of the four MNIST files. The step measures the time from start-up to 99 % of the
+    # test images.
     if os.environ.get("CONVSCOPE_MNIST"):
         steps.append(Step("networks", "mnist_to_99", [
             sys.executable, f"{BASELINES}/mnist_to_99.py", "--device", "cuda", "--program", convscope, "--data",
@@ -80,7 +82,7 @@ def network_steps(convscope):
 
 
 def sparse_steps(convscope):
-    # Times every algorithm on clouds, checked on a sample, and a network of six layers.
+    # Times every algorithm on point clouds, with results checked on a sample, and a network of six layers.
     steps = [Step("sparse", f"sparse_{precision}", [
         convscope, "bench", "sparse_conv", *shapes("sparse", "sparse_other"), "--device", "cuda", "--precision",
         precision, "--min-time", "0.02"], shown="last") for precision in ("f32", "f16")]
@@ -89,8 +91,8 @@ def sparse_steps(convscope):
 
 
 def compressed_steps(convscope):
-    """Returns the steps that compare integer and block-sparse execution with dense floating point: first layers, then
-    networks."""
+    """Returns the steps that compare integer and block-sparse execution with dense floating point: first single layers,
+    then networks."""
     int8 = [sys.executable, f"{BASELINES}/int8_gpu_vs_pytorch.py", "--program", convscope]
     steps = [Step("compressed", "compressed_int8", [*int8, *shapes("resnet18", "resnet50", "mobilenet_v2")]),
              Step("compressed", "compressed_int8_block_sparse",
@@ -116,7 +118,7 @@ def compressed_steps(convscope):
 
 
 def steps_of(convscope):
-    """Returns everything that runs alone, in order. The lists of convolutions take longest."""
+    """Returns the steps that are timed and therefore run one at a time, in order. The convolutions take longest."""
     deform = Step("deform", "deform", [  # results of every algorithm, then times in each type
         sys.executable, f"{BASELINES}/deform_vs_torchvision.py", "--program", convscope, "--device", "cuda",
         "--problems", "20"], goes_on=True)
@@ -146,8 +148,8 @@ class Check:
         print(f"gpu_check: {text}", flush=True)
 
     def tests(self):
-        """Runs tests and sanitizers in parallel. The tests spend their time in the double-precision
-        reference on the CPU, so one process for every two cores."""
+        """Runs tests and sanitizers in parallel. There is one process for every two cores, because the tests spend most
+        of their time in the double-precision reference on the CPU."""
         plain, runs = [], []
         try:
             for part, pattern, jobs, threads, size in (("tests", f"-{HUGE}", self.jobs, "2", 8),
@@ -212,7 +214,8 @@ class Check:
         came_to_its_end = not stopped and code in step.ends_with and found is not None
         if isinstance(found, dict) and found.get("complete") is False:
             came_to_its_end = False
-        # A step that the clock has stopped can continue later. Any other step that did not end well has failed.
+        # If the time limit has stopped a step, a later call continues it. Any other step without a proper end has
+        # failed.
         bad = not stopped and code != STOPPED and (code != 0 or not came_to_its_end)
         self.stamps.end(step.name, came_to_its_end, bad)
         if bad:
@@ -222,8 +225,8 @@ class Check:
             self.left.append(step.name)
 
     def peaks(self, something_to_time):
-        """Measures the peaks first, because `auto` uses them. The peaks are stored with the parts, so every call on the
-        same GPU model makes the same choices; another model has its own file."""
+        """Measures the peaks before anything else is timed, because `auto` uses them. The peaks are stored with the
+        parts, so every call on the same GPU model makes the same choices; another model has its own entry."""
         step = Step("peaks", "peaks", [self.convscope, "info", "--measure", "--json"], (0,))
         self.step(step)
         known = read_json(pathlib.Path(os.environ["CONVSCOPE_CACHE_DIR"]) / "peaks_cuda.json") or {}
@@ -233,8 +236,8 @@ class Check:
             run_until(self.clock, step.command, {}, subprocess.DEVNULL)
 
     def goes_on(self, step, path):
-        """Returns whether the file holds rows of today's sources and of this GPU model. Rows of another GPU model are
-        moved to another file until such a GPU is used again."""
+        """Returns whether the file holds rows of today's sources and of this GPU model, to which the step can add. Rows
+        of another GPU model are moved to another file, which is used again on such a GPU."""
         def kept(gpu):
             name = re.sub(r"[^A-Za-z0-9]+", "-", gpu.get("name", "unknown"))
             return self.folder / f"{step.name}.{name}.{self.stamps.sources[:8]}.kept"
@@ -252,7 +255,7 @@ class Check:
         return False
 
     def show(self, step, text):
-        """Prints the lines of the output that are shown. Stores the output of a step that writes no file."""
+        """Prints the selected lines of the output. Also stores the output of a step that writes no JSON file."""
         path = self.folder / f"{step.name}.json"
         if step.name == "peaks":  # JSON after the progress messages
             begin = re.search(r"^\{", text, re.MULTILINE)

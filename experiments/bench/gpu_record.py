@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a GPU check: what was measured, when, on which GPU, from which sources.
+"""Reads and writes the record of a GPU check: results, dates, GPU and sources.
 
     gpu_record.py hash                 the hash of today's device code
-    gpu_record.py write FOLDER         FOLDER's parts and stamps (gpu_check.sh leaves them there) -> a
-    record.
-          [--base FILE|none]           Parts that were not run are copied from this record; default: the
-          newest
+    gpu_record.py write FOLDER         writes a record of the parts and stamps in FOLDER (from gpu_check.sh)
+          [--base FILE|none]           record from which missing parts are copied; default: the newest
           [--out DIR]                  destination; default: experiments/bench/records
     gpu_record.py verify               exit code 1 when the newest record is not of today's sources,
                                        is incomplete, or contains a failure
@@ -15,12 +13,14 @@
                                        a test failed without any report
     gpu_record.py note "TEXT"          a remark
 
-CI has no GPU. So CI requires that the newest record in experiments/bench/records/ has the tests and
-sanitizers of the current sources. Comments and stated error bounds may differ. `write` needs no GPU.
+CI has no GPU, so CI requires that the newest record in experiments/bench/records/ holds results of the tests and
+sanitizers for the current sources. Changed comments and changed error bounds need no new record, because the hash of
+the sources leaves them out. `write` needs no GPU.
 
-The member `measured` of a record holds sources, date and GPU of each part, list and tool. Parts of older
-sources, and the members `later` and `incomplete`, are debts. `verify` prints the debts, and the next run on
-a GPU measures these parts again. Records without `measured` (older ones) can be read.
+The member `measured` of a record says for each item (a part, a list of convolutions or a sanitizer) from which sources,
+when and on which GPU it was measured. Results for older sources, and the members `later` and `incomplete`, are debts:
+`verify` prints them, and the next run on a GPU measures the items again. Records without `measured` (older ones) can be
+read.
 """
 import argparse
 import collections
@@ -57,11 +57,11 @@ def device_sources():
     return out
 
 
-# Matches a comment, or a literal, inside which nothing is a comment.
+# Matches comments. It also matches literals (the group), because a '//' inside a literal begins no comment.
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')", re.DOTALL)
 
 
-# The error bound that an algorithm states: used by the tests on the host, not by kernels.
+# The error bound that an algorithm states. The tests use it on the host; no kernel does.
 CLAIM = re.compile(r"^\s*\.error_growth = \d+,", re.MULTILINE)
 
 
@@ -99,7 +99,7 @@ KNOWN = ("format", "date", "sources_sha256", "source_files", "gpu", "nvcc", "mea
 
 
 def name_of_list(part):
-    """Returns the name of a list of convolutions; older lists have none."""
+    """Returns the name of a list of convolutions. For an older list without a name, derives it from the rows."""
     if "name" in part:
         return part["name"]
     problem = part["rows"][0]["problem"] if part["rows"] else ""
@@ -149,7 +149,7 @@ def members_of(items):
 
 
 def part_of(item):
-    """Returns the member of the record, and of `incomplete`, that an item belongs to."""
+    """Returns the member of the record to which an item belongs; `incomplete` uses the same names."""
     return next((group for group, prefix in {"conv2d": "conv2d_", **GROUPS}.items() if item.startswith(prefix)), item)
 
 
@@ -162,8 +162,8 @@ def device_of(value):
 
 
 def measured_of(record):
-    """Returns {item: where, when and from which sources}. A record without `measured` comes from one call, except for
-    the parts that its `incomplete` describes in words: the sources of these parts are unknown."""
+    """Returns {item: GPU, date and sources}. In a record without `measured`, all items were measured in one call,
+    except those with a remark in `incomplete`: their sources are unknown."""
     if "measured" in record:
         return record["measured"]
     out = {}
@@ -184,7 +184,7 @@ def taken_over(entry, base):
 
 
 def compose(folder, base):
-    """Returns the record of the folder's parts, and remarks about it. Missing parts come from the base."""
+    """Returns a record of the parts in the folder, and remarks about it. Missing parts are copied from `base`."""
     folder, remarks = pathlib.Path(folder), []
     stamps = {path.name[:-len(".stamp")]: read_json(path) for path in sorted(folder.glob("*.stamp"))}
     stamps = {item: stamp for item, stamp in stamps.items() if stamp}
@@ -205,7 +205,7 @@ def compose(folder, base):
             continue
         if value is None or (not stamp["complete"] and there and item not in (*CHECKS, "huge")
                              and not list(wrong_in(item, value))):
-            # A whole list of older sources is more useful than the first rows of a new one.
+            # A complete list for older sources is more useful than the first rows for new sources.
             cut = {"date": stamp["date"], "sources_sha256": stamp["sources_sha256"],
                    "rows": len(value["rows"] if isinstance(value, dict) and "rows" in value else value or [])}
             if there:
@@ -230,7 +230,7 @@ def compose(folder, base):
               "sources_sha256": measured.get("tests", first).get("sources_sha256"),
               "source_files": first.get("source_files"), "gpu": first["gpu"], "nvcc": first.get("nvcc"),
               **members_of(items), "measured": measured}
-    # A remark about a check is kept only while the record contains the same old check.
+    # A remark of the base is kept only if the check to which it refers was copied from the base, too.
     over = {item for item in (*CHECKS, "huge") if "taken_over_from" in measured.get(item, {})}
     said = {part: why for part, why in ((base or {}).get("incomplete") or {}).items() if part in over}
     if said:
@@ -267,7 +267,7 @@ def write(folder, base=None, out=None):
 # ---- verify -------------------------------------------------------------------------------------------
 
 def excuses(record, item, sha, today):
-    """Returns whether `later` states that measurements of this hash are valid for today's sources."""
+    """Returns whether `later` declares that results for sources with the hash `sha` are valid for today's sources."""
     later = record.get("later") or {}
     if later.get("sha256") != today:
         return False
@@ -285,8 +285,8 @@ def wrong_in(item, value):
 
 
 def fails_alone(result):
-    """Returns whether all errors under a tool are failed tests without a report of the tool. The tool's run then counts
-    as incomplete, and these tests must pass without the tool."""
+    """Returns whether the tests failed under a tool, but the tool reported no error. The tool's run then counts as
+    incomplete, and these tests must pass without the tool."""
     failed, reported = result.get("failed_tests") or [], result.get("reported_tests") or []
     return bool(failed) and not reported and len(failed) == result.get("errors")
 

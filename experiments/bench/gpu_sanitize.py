@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests under compute-sanitizer in a GPU check: selects the tests of each tool and divides them.
+"""Runs tests under compute-sanitizer in a GPU check: selects the tests of each tool and divides them among processes.
 
-The tools slow kernels down a hundredfold, so they run tests of small problems only. All three share one
-queue (gpu_tests.py): the long tests first, each in its own process, the others in small groups.
+The tools make kernels a hundred times slower, so they run only tests of small problems. All three tools share one queue
+(gpu_tests.py): long tests come first, each in its own process; the other tests run in small groups.
 
 Variables: CONVSCOPE_SANITIZER_FILTER (the tests), CONVSCOPE_SANITIZER_SECONDS (a deadline for this part),
 CONVSCOPE_SANITIZER_PROBLEMS (random problems), CONVSCOPE_SANITIZER_JOBS (parallel processes).
@@ -25,12 +25,13 @@ Deform/SmallDeformOnCuda* DeformLayerOnCuda.MakesTheSteps*
 Int8OnCuda.*InEveryTile CodesOnCuda* BlockSparseOnCuda.*InEveryTile IntegerExecutionOnCuda.SmallNetworks*
 */SparseOnCuda.IsExact*/plane */SparseOnCuda.*/strided_two */SparseOnCuda.IsExact*/inverse_plane
 """
-# Large linear layers use cuBLAS, in which racecheck reports hazards. FILTER also omits the tiles of fft: fft reads
-# pairs of planes and discards the second plane of the last pair.
+# LEFT_OUT: large linear layers use cuBLAS, in which racecheck reports hazards. FILTER also leaves out the tests of
+# fft's tiles: fft reads pairs of planes and discards the second plane of the last pair.
 LEFT_OUT = "LinearFusedOnCuda.MakesHalfCopiesOfLargeLayers"
 LONG = ("*OnRandomProblems", "*InEveryTile", "Deform/SmallDeformOnCuda*", "RecordedSteps*", "*.SmallNetworks*")
 SHARES = {"*.AgreesWithTheReferenceOnRandomProblems": 8}  # racecheck takes over five minutes for all of them
-# {tool: {tests: why their reports do not count}}. Such a test runs alone, and verify prints the sentence.
+# {tool: {tests: why the tool's reports on them do not count}}. Such a test runs in its own process, and verify prints
+# the sentence.
 SET_ASIDE = {"initcheck": {
     "ForwardMomentsPlanOnCuda.*":
         "col2im of im2col_gemm in bf16 reads columns that a product of cuBLAS has written before, of the "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stamps of a GPU check. A file NAME.stamp next to each part NAME.json records from which sources, when and on which
-GPU the part was measured, and whether it is complete. gpu_record.py makes the record from these files, even on a
-machine without a GPU."""
+GPU the part was measured, and whether it is complete. gpu_record.py combines these files to a record, even on a machine
+without a GPU."""
 import datetime
 import json
 import os
@@ -61,16 +61,17 @@ class Stamps:
         return stamp is not None and stamp.get("sources_sha256") == self.sources
 
     def is_done(self, name):
-        """Returns whether the part is complete and clean for the same sources, so that it need not run again."""
+        """Returns whether the part is complete and has no failure for the same sources, so that it need not run
+        again."""
         stamp = self.read(name)
         return self.is_of_today(name) and stamp["complete"] and not stamp["failed"]
 
     def begin(self, name):
-        """Writes a stamp before the part runs, so that a part has a stamp even if its machine disappears."""
+        """Writes a stamp before the part runs, so that the part has a stamp even if the machine is taken away."""
         self._write(name, self.gpu, complete=False, failed=False)
 
     def end(self, name, complete, failed):
-        """Writes the final stamp; its clocks are those of a GPU under load."""
+        """Writes the final stamp, with the clocks of the GPU under load."""
         self._write(name, gpu_facts() or self.gpu, complete=complete, failed=failed)
 
     def _write(self, name, gpu, complete, failed):

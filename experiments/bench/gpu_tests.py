@@ -3,8 +3,8 @@
 deadline.
 
 When the process of a group has ended, one line of JSON with the results is appended to PART.rows. The next call with
-the same sources and folder continues with the remaining tests; failed tests run once more. PART.json has the numbers of
-passed and failed tests, and the names of tests that are not done.
+the same sources and folder runs the remaining tests, and repeats failed tests once. PART.json has the numbers of passed
+and failed tests, and the names of tests that are not done.
 
 A test may be divided into shares, one per process (tests/support/random_share.h); it is done when all shares are. Under
 compute-sanitizer a process counts only if the tool has printed its summary, because a process that stopped earlier
@@ -100,7 +100,7 @@ def list_tests(program, pattern):
 
 
 def outcome(text, code, names, tool, stopped):
-    """Parses the output of a process: returns {name: {result, ms, errors}}, and the tests to run again."""
+    """Parses the output of a process. Returns {test: {result, ms, errors}}, and the names of tests to run again."""
     results, running, last, reports, errors = {}, None, names[0], collections.Counter(), None
     for line in text.splitlines():
         if found := RUN.search(line):
@@ -130,7 +130,7 @@ def outcome(text, code, names, tool, stopped):
     if code not in allowed or (code == 1 and not failed) or (code == TOOL_FOUND_ERRORS and not errors):
         results[names[-1]] = crash
     if errors:
-        # Reports are counted per test; the tools print only some of them.
+        # Reports are counted for each test. The tools print only some of them; the rest is added to one test.
         for name, count in reports.items():
             results[name]["errors"] = count
         most = reports.most_common(1)[0][0] if reports else names[0]
@@ -144,7 +144,7 @@ def is_bad(result):
 
 
 class TestRun:
-    """One part: the tests of a filter, plain or under a tool."""
+    """One part: the tests that match a filter, run directly or under a sanitizer."""
 
     def __init__(self, stamps, part, program, names, tool="", environment=None, shares=None, set_aside=None):
         self.stamps, self.part, self.program, self.tool = stamps, part, program, tool
@@ -180,7 +180,7 @@ class TestRun:
                      if fnmatch.fnmatchcase(unit.split()[0], pattern)), None)
 
     def tasks(self, size, long):
-        """Returns [(expected milliseconds, units)]: long tests in their own tasks, the others in groups."""
+        """Returns tasks, [(expected milliseconds, units)]. A long test is its own task; other tests are grouped."""
         def expected(unit):
             by_name = any(fnmatch.fnmatchcase(unit.split()[0], pattern) for pattern in long)
             return max(self.known_ms.get(unit, 0), 60000 if by_name else 0)
@@ -197,7 +197,8 @@ class TestRun:
         return out + ([(sum(map(expected, group)), group)] if group else [])
 
     def run(self, units, clock):
-        """Runs one process and returns the units that have to run again in this call."""
+        """Runs one process. Returns those of its units (tests or shares of a test) that have to run again in this
+        call."""
         names = [unit.split()[0] for unit in units]
         environment = dict(self.environment)
         if " " in units[0]:
@@ -232,7 +233,7 @@ class TestRun:
             return
         row = {"sources": self.stamps.sources, "exit": code, "tests": found}
         with open(self.rows, "a") as file:
-            # An incomplete line of an earlier call must not corrupt this one.
+            # An earlier call may have left an incomplete line, so each row begins on a new line.
             file.write(("\n" if file.tell() else "") + json.dumps(row))
             file.flush()
             os.fsync(file.fileno())

@@ -16,8 +16,8 @@ namespace convscope {
 namespace {
 
 constexpr double kShortestSample = 20e-6;  // seconds; a clock reading costs about 25 ns
-// A run that takes longer than this (seconds) needs no warm-up: filling 32 MiB of cache takes only
-// about a millisecond of it.
+// A run that takes longer than this (seconds) needs no warm-up, because filling 32 MiB of cache
+// takes only about a millisecond of the run.
 constexpr double kWarmUpPays = 0.05;
 
 // Flushing takes several milliseconds, however short the run.
@@ -101,7 +101,8 @@ void time_interleaved(std::vector<TimedThing>& things, const InterleaveOptions& 
   for (std::int64_t round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < things.size(); ++i) {
       const Part& part = parts[i];
-      // A thing takes part in some of the rounds: its turn t is in round floor(t rounds / turns).
+      // A thing with fewer turns than there are rounds skips some rounds: its turn t is in round
+      // floor(t rounds / turns).
       if ((round + 1) * part.turns() / rounds == round * part.turns() / rounds) continue;
       const BetweenRuns& between = things[i].between;
       if (between.turn) between.turn();

@@ -2,11 +2,11 @@
 // interleave.h: times several things in one process, interleaved, so that a disturbance of the
 // machine affects all of them.
 //
-// A measurement consists of rounds. Each thing takes part in enough rounds to fill its time budget,
-// and these rounds are spread evenly. With warm caches, a thing begins its turn with one uncounted
-// run, because other things have used the caches since its last turn; a few counted runs follow.
-// With cold caches, the caches are flushed before every run. A sample repeats a very short run
-// until the clock can resolve the total time.
+// A measurement consists of rounds. Each thing has a turn in as many rounds as fill its time
+// budget; these rounds are spread evenly. With warm caches, a turn begins with one uncounted run,
+// because other things have used the caches since the last turn; a few counted runs follow. With
+// cold caches, the caches are flushed before every run. If one run is too short for the clock, a
+// sample consists of several runs.
 #pragma once
 
 #include <functional>

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reports which share of the list entries of `block_sparse` holds unpruned weights, and whether another order of output
-channels would help.
+"""Reports the share of unpruned weights in the lists of `block_sparse`, and what another channel order would save.
 
 `block_sparse` has one list for each 16 output channels (rows of the weight matrix). The list has an entry for each
-column in which one of the 16 rows keeps a weight, so masks of single weights or of 4 x 1 blocks leave zeros in the
-entries. Rows with similar masks could share a list: this script groups them greedily (the next row is the one that adds
-the fewest new columns) and counts the entries before and after.
+column in which one of the 16 rows keeps a weight. An entry stores the weights of all 16 rows, so masks of single
+weights or of 4 x 1 blocks leave zeros in it. Rows with similar masks could share a list: this script groups them
+greedily (the next row is the one that adds the fewest new columns) and counts the entries before and after.
 
     python3 experiments/bench/list_fill.py runs/NAME/latest/ckpt/last.safetensors --rows 4
     python3 experiments/bench/list_fill.py --random 256x2304 --density 0.1 --rows 1
@@ -47,7 +46,7 @@ def entries(mask, lists):
 
 
 def by_similarity(mask, rows):
-    """Groups the rows into lists of LIST rows with similar masks; each run of `rows` neighbours stays in one list."""
+    """Returns lists of LIST rows with similar masks. Each block of `rows` neighbouring rows stays in one list."""
     units = mask.reshape(len(mask) // rows, rows, -1).any(1)
     left, lists = list(range(len(units))), []
     while left:

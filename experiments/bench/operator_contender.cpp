@@ -96,9 +96,9 @@ BetweenRuns between_runs_of(BenchContender& one, std::function<bool()> weights) 
 }  // namespace
 
 // Estimates the time of a run. The first run includes one-time costs, so a second run is timed
-// unless it would take long. For short runs the estimate is the shortest of several runs, because a
-// page fault makes a single run too long, and samples would then have too few runs for the clock.
-// The output is poisoned before each run, so a contender cannot reuse it.
+// unless it would take long. For short runs the estimate is the shortest of several runs. A page
+// fault can make a single run too long; with such an estimate, a sample would have too few runs for
+// the clock. The output is poisoned before each run, so a contender cannot reuse it.
 TimedThing timed(BenchContender& contender, double first_seconds, std::function<bool()> weights) {
   double estimate = first_seconds;
   for (int i = 0; i < (first_seconds > 1e-3 ? 1 : 8) && first_seconds <= 1; ++i) {

@@ -17,7 +17,7 @@
 
 namespace convscope {
 
-// Settings of one algorithm that replace the current settings while it runs.
+// Settings that replace the current settings while one algorithm runs.
 struct Switches {
   int isa = -1;                     // an Isa; -1: the current one
   int threads = 0;                  // 0: the current number
@@ -78,13 +78,14 @@ class CONVSCOPE_API BenchContender {
   std::string wrong_;
 };
 
-// Returns a contender as a thing for interleaved timing (interleave.h). One more run estimates its
-// time, unless the first run took long. The inputs change between runs. The result is checked after
-// some rounds and after the last; a contender with a wrong result is rejected. When the timing
-// begins, `weights` returns whether the weights change, too.
+// Returns a contender as a thing for interleaved timing (interleave.h). A few more runs estimate
+// its time, unless the first run took long. The inputs change between runs. The result is checked
+// after some rounds and after the last one; a contender with a wrong result is rejected. `weights`
+// is called during the timing and returns whether the weights change, too.
 CONVSCOPE_API TimedThing timed(BenchContender& contender, double first_seconds,
                                std::function<bool()> weights = {});
-// Returns whether the weights may change: no contender has prepared them in advance.
+// Returns whether the weights may change between runs: only if no contender in `sharing` has
+// prepared them in advance.
 CONVSCOPE_API bool weights_may_move(const std::vector<std::unique_ptr<BenchContender>>& sharing);
 
 template <class Problem>

@@ -12,7 +12,7 @@
 
 namespace convscope {
 
-// The head of a list; a line "# operator: NAME" names the operator of its problems.
+// The beginning of a list. Its line "# operator: NAME" names the operator of the problems.
 struct ListHead {
   std::string operation;      // "conv2d"; "" without that line
   std::string first_problem;  // as text; "" in a list without one

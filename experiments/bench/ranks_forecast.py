@@ -4,8 +4,9 @@
 
 For each network and each number of processes, three commands run one after the other. `bench exchange` measures latency
 and rate between the processes. `explain --ranks P --ranks-per-host P --inside ...` predicts the time of a step from
-them. `launch -n P run` trains. They are repeated `--repeats` times, and a Markdown table shows the medians. Every
-process has one thread. Do not use more processes than cores, because `explain` times steps in a single process.
+this latency and rate. `launch -n P run` trains. The three commands are repeated `--repeats` times, and a Markdown table
+shows the medians. Every process has one thread. Do not use more processes than cores, because `explain` times steps in
+a single process.
 
     python3 experiments/bench/ranks_forecast.py --program build/release/bin/convscope
     ... --quick --only lenet5
@@ -56,7 +57,7 @@ def measured_link(program, processes, folder):
 
 
 def foretold(program, words, processes, link, folder):
-    """Returns the predicted (milliseconds of a step, exposed milliseconds, milliseconds of all sums)."""
+    """Returns the prediction: milliseconds of a step, of waiting for sums, and of all sums."""
     text = called([program, "explain", *words, "--ranks", str(processes), "--ranks-per-host",
                    str(processes), "--inside", link, "--json"], folder)
     row = json.loads(text)["rows"][-1]
@@ -64,8 +65,8 @@ def foretold(program, words, processes, link, folder):
 
 
 def trained(program, words, processes, epochs, folder):
-    """Returns the measured (milliseconds of a step, milliseconds of waiting, cores used by other programs). With
-    several processes the third number is unknown, because each would count the others as other programs."""
+    """Returns what was measured: milliseconds of a step, milliseconds of waiting, cores used by other programs. The
+    third number is unknown with several processes, because each process would count the others as other programs."""
     with tempfile.TemporaryDirectory(dir=folder) as out:
         start = ["launch", "-n", str(processes)] if processes > 1 else []
         called([program, *start, "run", *words, "expect=null", f"train.epochs={epochs}", "-o", out],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sampled_reference.cpp: checks a convolution's result, exactly enough to reject a wrong kernel and
-// cheaply enough to run before every timing.
+// sampled_reference.cpp: compares a sample of a convolution's result with f64 dot products. The
+// check is exact enough to reject a wrong kernel and cheap enough to run before every timing.
 #include "experiments/bench/sampled_reference.h"
 
 #include <algorithm>
@@ -112,7 +112,7 @@ double products_per_element(const Conv2dProblem& z, Direction direction) {
   return std::max(1.0, static_cast<double>(count));
 }
 
-// Returns element indices. Every second element is at the border of each axis, or next to it.
+// Returns element indices. Every second element is, along each axis, at the border or next to it.
 std::vector<Index> sample(const Shape& shape, Index how_many, std::uint64_t seed) {
   Generator random(seed, 41);
   const auto coordinate = [&](Index size, bool border) {

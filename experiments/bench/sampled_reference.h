@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// sampled_reference.h: checks a convolution's result, exactly enough to reject a wrong kernel and
-// cheaply enough to run before every timing.
+// sampled_reference.h: compares a sample of a convolution's result with f64 dot products. The check
+// is exact enough to reject a wrong kernel and cheap enough to run before every timing.
 //
 // All elements of a small result are compared. For a large result, a random sample is compared, and
 // half of it is at the borders, where kernels fail first. The expected values are plain dot
-// products in f64. The tests have the same bound: |error| <= error_growth * eps * M, where M is the
-// largest element of conv(|x|,|w|) in the sample. For codes, the expected value is clipped to the
-// range of the codes, and the bound is half a step larger.
+// products in f64. The bound is that of the tests: |error| <= error_growth * eps * M, where M is
+// the largest element of conv(|x|,|w|) in the sample. For quantised results, the expected value is
+// clipped to the range of the integer type, and the bound is half a step larger.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@
 
 namespace convscope {
 
-// The epilogue of forward: out = clip(relu(sum + bias[k]), low, high), rounded to steps of y.
+// The epilogue of forward: out = clip(relu(sum + bias[k]), low, high), rounded to a multiple of the
+// step of y.
 struct Conv2dBehind {
   const double* bias = nullptr;  // [K], or null
   bool relu = false;
@@ -38,8 +39,8 @@ CONVSCOPE_API Shape output_shape(const Conv2dProblem& problem, Direction directi
 
 class CONVSCOPE_API SampledReference {
  public:
-  // Takes a sample of at least 64 elements. The sample is larger when about `most_products`
-  // products suffice for more elements. `seed` selects the elements.
+  // Takes a sample of at least 64 elements. The sample has more elements if they need at most about
+  // `most_products` products. `seed` selects the elements.
   SampledReference(const Conv2dProblem& problem, Direction direction, const Conv2dInputs& inputs,
                    double most_products = 2e7, std::uint64_t seed = 7);
 
@@ -53,7 +54,8 @@ class CONVSCOPE_API SampledReference {
 
   std::int64_t looked_at() const { return static_cast<std::int64_t>(index_.size()); }
   bool complete() const { return looked_at() == count_; }
-  // Returns the share of elements whose expected value is the smallest or largest code.
+  // Returns the share of elements whose expected value is at an end of the range of the integer
+  // type.
   double clipped() const { return clipped_; }
 
  private:

@@ -13,9 +13,9 @@ struct TimingSummary {
   double median_ms = 0;
   double p10_ms = 0, p90_ms = 0;  // the 10th and 90th percentiles
   double min_ms = 0;
-  // Medians of up to 32 blocks of consecutive samples. Tests compare these medians, not single
-  // samples, because they show the drift of the machine's speed (batch means: A. M. Law,
-  // Simulation Modeling and Analysis, section 9.5).
+  // Medians of up to 32 blocks of consecutive samples. Statistical tests compare these medians
+  // instead of single samples, because the medians show the drift of the machine's speed (batch
+  // means: A. M. Law, Simulation Modeling and Analysis, section 9.5).
   std::vector<double> block_medians_ms = {};
 };
 

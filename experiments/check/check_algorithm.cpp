@@ -126,8 +126,9 @@ class Run {
     for (const Tier tier : matrix::kAllTiers) directions(problem, tier, machines);
   }
 
-  // Checks a problem on small integers and on one kind of real numbers, which changes from call to
-  // call. Checks sparse weights, too.
+  // Checks a problem on small integers and on one kind of real numbers; the next call takes the
+  // next kind. If the algorithm accepts sparse weights, one format of sparse weights is checked,
+  // too.
   void in_turn(const Conv2dProblem& problem) {
     if (problem.is_empty() || failed()) return;
     std::vector<Conv2dProblem> forms = {problem};
@@ -155,7 +156,8 @@ class Run {
     }
   }
 
-  // The first case has one thread and one instruction set, because its errors are simplest to find.
+  // The first round uses one thread and one instruction set, because its faults are simplest to
+  // diagnose.
   void small() {
     for (const Machines& machines : {Machines{.each_isa = false, .threads = {1}}, Machines{}}) {
       for (const Conv2dProblem& problem : matrix::small_problems(3)) {
@@ -187,8 +189,9 @@ class Run {
     }
   }
 
-  // Returns whether the bits depend on the instruction set. If not, the algorithm has no kernels
-  // for single instruction sets.
+  // Returns whether the bits of results depend on the instruction set. If they do not, the
+  // algorithm has no kernels for particular instruction sets, and later parts check only one.
+  // NCHW16c kernels always count as dependent.
   bool differs_by_isa() const {
     const Isa best = current_isa();
     bool differs = false;
@@ -240,7 +243,7 @@ class Run {
     }
   }
 
-  // Checks 8-bit codes: each code must equal the result of f64 arithmetic.
+  // Checks 8-bit integers: each element of y must equal the result of f64 arithmetic.
   void on_codes(const Conv2dProblem& problem, const char* types) {
     if (failed()) return;
     const Conv2dProblem typed = matrix::with_types(problem, types);

@@ -48,7 +48,7 @@ struct CheckReport {
   std::vector<FeatureAnswer> unmet;
 };
 
-// Changes the instruction set and the number of threads, and does not restore them.
+// Changes the instruction set and the number of threads of the process, and does not restore them.
 CONVSCOPE_API CheckReport check_algorithm(const Conv2dAlgorithm& algorithm,
                                           const CheckOptions& options);
 

@@ -57,7 +57,8 @@ std::string takes_text(const CheckRow& row) {
   return cat(yes.empty() ? "nothing" : join(yes), "; not ", join(no));
 }
 
-// Marks lines of foreign text, so that none looks like our own output.
+// Puts a mark before each line that the algorithm printed, so that no line looks like output of
+// this program.
 std::string quoted(const CheckRow& row) {
   if (row.output_bytes == 0) return "";
   std::string out = cat("note   it wrote ", row.output_bytes, " bytes to stdout and stderr:\n");
@@ -154,7 +155,8 @@ std::string check_text(const CheckRow& row) {
         rest);
   }
   const std::string name = row.algorithm.empty() ? row.plugin : row.algorithm;
-  // The cause says how the algorithm failed; the table and the JSON name a status.
+  // The first word is only "wrong" for these two, because the cause says how the algorithm failed.
+  // The table and the JSON name the status.
   const bool never_judged = row.status == "ended" || row.status == "timeout";
   const std::string verdict = never_judged ? "wrong" : row.status;
   const std::string space(verdict.size() < 6 ? 7 - verdict.size() : 2, ' ');

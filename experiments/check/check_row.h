@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_row.h: the result of checking one algorithm, as a row: for people, as JSON, and from the
-// process that ran the check to the one that reports it.
+// check_row.h: the result of checking one algorithm. It is printed for people, written as JSON, and
+// sent from the process that ran the check to the process that reports it.
 #pragma once
 
 #include <cstdint>

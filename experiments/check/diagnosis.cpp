@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// diagnosis.cpp: turns a fault that the matrix found into a sentence about its likely cause.
+// diagnosis.cpp: turns a fault that the test matrix (convolution_case.h) found into a sentence
+// about its likely cause.
 #include "experiments/check/diagnosis.h"
 
 #include <algorithm>
@@ -20,8 +21,8 @@ using matrix::Fault;
 using matrix::Surroundings;
 using matrix::Tier;
 
-// Each of these problems has one special property and is small enough to try all mistakes. No image
-// is square.
+// Each of these problems has one special property, and is so small that all known mistakes can be
+// tried on it. No image is square.
 constexpr const char* kProbes[] = {
     "n=2,c=2,h=5,w=6,k=3,r=3,s=3",
     "n=1,c=1,h=4,w=7,k=2,r=3,s=3,pad=1",
@@ -40,7 +41,7 @@ constexpr const char* kProbes[] = {
     "n=2,c=2,h=4,w=5,k=6,r=1,s=1,groups=2",
     "n=1,c=6,h=4,w=5,k=2,r=3,s=3,pad=1,groups=2",
     "n=2,c=3,h=5,w=5,k=3,r=3,s=3,pad=1,groups=3",
-    // The channel counts 29 and 31 leave different remainders after blocks of 4, of 8 and of 16.
+    // 29 and 31 channels are not multiples of 4, 8 or 16, and leave different remainders.
     "n=3,c=29,h=3,w=4,k=31",
     "n=1,c=1,h=2,w=29,k=1,r=1,s=3,pad=0x1",
 };
@@ -106,7 +107,8 @@ class Doctor {
     return cat("it ", what);
   }
 
-  // Runs the same case with the number of threads of the fault, and with one thread.
+  // Runs the case again with one thread. If the fault occurred with one thread, repeats the case to
+  // see whether the fault depends on chance.
   std::string diagnose_threads() const {
     constexpr int kTimes = 5;
     if (fault_.threads == 1) {
@@ -123,8 +125,8 @@ class Doctor {
     return right && fault_.kind == Fault::Kind::values ? race() : "";
   }
 
-  // The comparison is by bits: the errors of a race may stay below the bound, but its bits differ
-  // from call to call.
+  // Compares bits: the errors of a race may stay below the bound, but its bits differ from call to
+  // call.
   std::string diagnose_bits() const {
     constexpr int kTimes = 20;
     if (fault_.threads == 1) {
@@ -159,8 +161,8 @@ class Doctor {
                  : "";
   }
 
-  // For NCHW16c images and sparse weights, checks whether NCHW and dense weights give correct
-  // results.
+  // For a fault with sparse weights, or with a layout other than NCHW, checks whether dense weights
+  // or NCHW images give correct results.
   std::string diagnose_format() const {
     Conv2dProblem plain = fault_.problem;
     const ActivationLayout layout = plain.layout;
@@ -257,7 +259,7 @@ class Doctor {
     return "";
   }
 
-  // Recognises an error that is only a rounding error above the bound.
+  // Recognises an error that is a rounding error somewhat above the bound.
   std::string diagnose_rounding() {
     ConvolutionCase one = case_of(fault_.problem);
     const auto terms = static_cast<double>(fault_.problem.sum_length(fault_.direction));
@@ -295,7 +297,8 @@ class Doctor {
                number(bound(algorithm_)), ": error_growth is too small, or a sum loses digits");
   }
 
-  // Returns which elements differ from `right` by more than the algorithm's bound.
+  // Returns the elements that differ from `right` by more than 4 times the algorithm's bound, so
+  // that rounding errors do not explain the difference.
   std::vector<std::size_t> wrong_elements(ConvolutionCase& one, bool extra,
                                           const std::vector<float>& result,
                                           const std::vector<double>& right) {
@@ -326,7 +329,8 @@ class Doctor {
     }
   }
 
-  // Returns whether loops with these mistakes explain what the algorithm computes, right or wrong.
+  // Returns whether loops with the planted mistakes give the algorithm's results on all probes. At
+  // least one of these results must be wrong.
   template <class Plant>
   bool explains(const Plant& plant) {
     bool matters = false;
@@ -357,7 +361,8 @@ class Doctor {
     for (const char* const text : kProbes) add_probe(Conv2dProblem::parse(text));
     std::string said = first_explanation(true);
     if (!said.empty()) return said;
-    // The mistake may show only in the problem of the fault, or several mistakes may be combined.
+    // The fault may show only in its own problem, or the algorithm may have several mistakes. So
+    // the known mistakes are tried on this problem only.
     Conv2dProblem own = fault_.problem;
     if (own.nominal_flops() > 2 * kMaxProducts) return "";
     own.layout = ActivationLayout::nchw;

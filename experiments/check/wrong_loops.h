@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// wrong_loops.h: the textbook loops with an intended mistake. If the result of an algorithm agrees
-// with these loops, the algorithm probably makes the same mistake.
+// wrong_loops.h: the textbook loops of a convolution, into which a known mistake can be put. If the
+// result of an algorithm agrees with these loops, the algorithm probably makes the same mistake.
 //
 //   y[n,k,p,q] += w[k,c,r,s] x[n, from, p stride_h - pad_top + r dilation_h, ...]
 //
-// All three directions are sums of the same products, so one mistake serves all directions.
+// All three directions are sums of the same products, so a mistake has to be described only once.
 #pragma once
 
 #include <cstdint>

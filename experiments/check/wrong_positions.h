@@ -9,7 +9,8 @@
 
 namespace convscope {
 
-// Returns "12 of 60 elements, all with q = 5 (the last)". `wrong` has a flag for each element.
+// Returns "12 of 60 elements, all with q = 5 (the last)". `wrong[i]` says whether element i is
+// wrong.
 CONVSCOPE_API std::string positions_text(const Conv2dProblem& problem, Direction direction,
                                          const std::vector<bool>& wrong);
 

@@ -231,7 +231,8 @@ int parse_and_run(int argc, char** argv) {
     print_help(program);
     return 0;
   }
-  // With this variable, tests of documents check that the program accepts a command line.
+  // Tests of the documentation set this variable to check that the program accepts a command line;
+  // the command does not run.
   if (std::getenv("CONVSCOPE_PARSE_ONLY") != nullptr) return 0;
   if (globals.threads >= 0) set_num_threads(globals.threads);
   if (commands().get(command->name()).opens_plugins && !globals.plugins.empty()) {
@@ -243,7 +244,8 @@ int parse_and_run(int argc, char** argv) {
   return actions.at(command->name())();
 }
 
-// A full disk is noticed only when the last bytes are written.
+// A write error such as a full disk may appear only when the last bytes are written, so the streams
+// are flushed and checked.
 int flush_results(int code) {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0) return code;
@@ -307,7 +309,7 @@ int report_failure(const std::exception_ptr& failure) {
     }
     return exit_code(error.kind());
   } catch (const std::filesystem::filesystem_error& error) {
-    // The path cannot be used in a system call: it is too long, or a folder is not readable.
+    // A system call with this path fails, because the path is too long or a folder is not readable.
     print_error(cat("expected to use the path '", error.path1().string(),
                     "', got: ", error.code().message()));
     return exit_code(ErrorKind::kIo);

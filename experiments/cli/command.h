@@ -14,8 +14,8 @@
 //                                       .declare = declare_data})
 //
 // A command prints results to stdout, progress and remarks to stderr, and throws convscope::Error;
-// the caller turns that into one line and an exit code. Threads and
-// plug-ins that global options name are in force when the closure runs.
+// the caller turns an error into one line and an exit code. When the returned closure runs, the
+// global options have taken effect: the number of threads is set, and plug-ins are open.
 #pragma once
 
 #include <exception>
@@ -34,10 +34,11 @@ struct Command {
   std::vector<std::string> examples;  // without the program's name
   int order = 100;                    // place in the list of commands; small comes first
   std::string group = "";             // heading in the list of commands; "": "More commands"
-  // Adds options, positionals and nested subcommands to `app` and returns the action. The values
-  // that the parser fills in must be in a shared_ptr that the returned closure holds.
+  // Adds options, positionals and nested subcommands to `app` and returns the action. The parser
+  // fills in values after this call, so they must be in a shared_ptr that the returned closure
+  // holds.
   std::function<std::function<int()>(CommandLine& app)> declare;
-  // False: the command does not open the plug-ins of --plugin in this process.
+  // If false, the plug-ins of --plugin are not opened in this process.
   bool opens_plugins = true;
 };
 CONVSCOPE_API Registry<Command>& commands();
@@ -69,7 +70,8 @@ CONVSCOPE_API void print_remark(std::string_view line);
 // Prints the exception as one line on stderr and returns its exit code.
 CONVSCOPE_API int report_failure(const std::exception_ptr& failure);
 
-// Throws the error of a wrong call: exit code 2, with a hint at `convscope <command> --help`.
+// Throws the error for a wrong command line: exit code 2, with a hint at `convscope <command>
+// --help`.
 [[noreturn]] CONVSCOPE_API void fail_usage(std::string_view command, std::string_view sentence);
 
 }  // namespace convscope

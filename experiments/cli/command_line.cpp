@@ -92,7 +92,8 @@ CommandOption* CommandOption::check(const std::function<std::string(const std::s
 }
 
 namespace {
-// Returns the placeholder in the help for an option without a type name.
+// Returns the placeholder that the help shows for an option's value. `type` is CLI11's name of the
+// type, or a name that the command has set.
 std::string type_of(const std::string& type, const std::vector<std::string>& choices) {
   if (type == "INT" || type == "UINT") return "N";
   if (type == "FLOAT") return "X";

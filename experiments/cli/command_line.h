@@ -22,7 +22,7 @@ namespace convscope {
 // One option, flag or positional argument. Every setter returns the option itself.
 class CommandOption {
  public:
-  // Keeps `names` as printed in the help; CLI11 may use another name for a positional argument.
+  // Keeps `names`, which the help prints. CLI11 may use another name for a positional argument.
   CommandOption(CLI::Option* option, std::string names)
       : option_(option), names_(std::move(names)) {}
 
@@ -37,7 +37,7 @@ class CommandOption {
   CommandOption* range(std::int64_t least, std::int64_t most);
   CommandOption* positive();     // above 0
   CommandOption* output_file();  // a text file to write; "-" is stdout
-  // Calls `wrong`, which returns an error sentence for a value, or "".
+  // Checks each value with `wrong`, which returns an error sentence, or "" for a valid value.
   CommandOption* check(const std::function<std::string(const std::string&)>& wrong);
 
   // Facts for the help.
@@ -89,7 +89,8 @@ class CommandLine {
   CommandOption* add_flag_function(const std::string& names,
                                    const std::function<void(std::int64_t)>& take,
                                    const std::string& description);
-  // Accepts `former` for the option `today` of the same value, with a warning.
+  // Accepts the former name of an option: the option `former` sets `value`, as the option `today`
+  // does, and prints a warning.
   void add_former_name(const std::string& former, const std::string& today, std::string& value);
   void set_help_flag(const std::string& names, const std::string& description);
   void set_version_flag(const std::string& names, const std::string& text,

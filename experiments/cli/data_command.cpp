@@ -31,7 +31,7 @@ struct Arguments {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// A progress bar on stderr, only on a terminal, redrawn at most ten times per second.
+// A progress bar on stderr. It is drawn only on a terminal, at most ten times per second.
 class ProgressBar {
  public:
   ~ProgressBar() { clear(); }
@@ -93,7 +93,8 @@ int run_fetch(const Arguments& arguments) {
 
 int run_check(const Arguments& arguments) {
   const PublishedSet& set = published_set(arguments.set);
-  // Returns the first folder in loading order that contains any file of the set.
+  // Checks the files in the first folder that contains any file of the set. The order of the
+  // folders is that of loading.
   const std::vector<std::string> folders = data_folders(set.name, arguments.root);
   for (const std::string& folder : folders) {
     const std::vector<FileReport> files = check_files(set, folder);

@@ -44,7 +44,8 @@ Target find_target(const EvalArguments& arguments) {
   const std::string run = resolve_run(arguments.target);
   Target target{load_config(run + "/config.yaml", overrides),
                 cat(run, "/ckpt/", arguments.weights, ".safetensors")};
-  // If pruned filters were removed before the checkpoint was written, it has a smaller network.
+  // If pruned filters were removed before the checkpoint was written, the network in the checkpoint
+  // is smaller than that of the run's config.
   if (target.config.sparsity.has("remove") && target.config.sparsity.flag("remove")) {
     target.config =
         parse_config_text(checkpoint_config(target.checkpoint), target.checkpoint, {}, overrides);

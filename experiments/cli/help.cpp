@@ -16,7 +16,7 @@ namespace {
 
 using Row = HelpRow;
 
-// Returns the width of the screen, or the usual width where stdout is a file.
+// Returns the width of the terminal, or a default width if stdout is not a terminal.
 std::size_t width_of_pages() {
   const std::size_t width = screen_width(STDOUT_FILENO);
   return width == 0 ? kUsualWidth : width;

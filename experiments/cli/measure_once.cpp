@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_once.cpp: the first command that uses `auto` on a machine measures its peaks.
+// measure_once.cpp: measures the peaks of a machine, when a command that uses `auto` runs on it for
+// the first time.
 #include "experiments/cli/measure_once.h"
 
 #include <fcntl.h>

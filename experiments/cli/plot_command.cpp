@@ -166,7 +166,8 @@ void write_figures(const PlotArguments& arguments, const std::vector<std::string
   }
 }
 
-// A page with only some kinds of plots is written only when requested.
+// Returns whether the page of all plots is written. If --kind selects some plots, or -o names a
+// single file, the page is written only with --html.
 bool wants_page(const PlotArguments& arguments) {
   return !arguments.html.empty() || (!to_one_file(arguments) && arguments.kinds.empty());
 }
@@ -256,7 +257,7 @@ int plot(PlotArguments arguments) {
                            arguments.output, ", got ", join(arguments.formats, ",")));
   }
   if (arguments.formats.empty()) arguments.formats = {own.empty() ? "svg" : own};
-  // Wrong options are refused before runs are read and before any file is written.
+  // Options are checked before runs are read and before any file is written.
   const bool converts = std::ranges::any_of(
       arguments.formats, [](const std::string& format) { return format != "svg"; });
   if (converts && svg_converter().empty()) {

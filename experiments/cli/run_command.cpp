@@ -46,7 +46,7 @@ ConfigWords sort_words(const RunArguments& arguments) {
   return request;
 }
 
-// Returns the run to continue, or none to start a new run.
+// Returns the run to continue, or nothing if a new run should start.
 std::optional<std::string> run_to_resume(const RunArguments& arguments,
                                          const std::optional<ExperimentConfig>& config) {
   if (arguments.resume.empty()) return std::nullopt;
@@ -72,8 +72,9 @@ void print_row(const Trainer& trainer, const RunFolder& folder) {
   print_screen(to_markdown({row}, core_columns()));
 }
 
-// Ends the group after a failure of this process, before the trainer is destroyed: the destructor
-// of the trainer could wait forever, for instance in a GPU sum with a process that has ended.
+// Ends all processes of the group after a failure of this process. This must happen before the
+// trainer is destroyed: its destructor could wait forever, for instance for an all-reduce on the
+// GPU with a process that has ended.
 [[noreturn]] void fail_group(ProcessGroup& group, const std::exception& failure) {
   const auto* const ours = dynamic_cast<const Error*>(&failure);
   if (group.rank() == 0) report_failure(std::current_exception());
@@ -141,7 +142,8 @@ TrainingSetup setup_run(const ExperimentConfig& config, std::int64_t epochs_limi
   return setup;
 }
 
-// Process 0 sends the other processes of the group the order that says what to run.
+// In process 0: sends the other processes of the group an order (RankOrder), which says what to
+// run.
 bool others_know = false;
 void tell_others(const ExperimentConfig& config, bool resumes, std::int64_t epochs_limit) {
   ProcessGroup* const group = process_group();
@@ -213,7 +215,7 @@ int run_first(const RunArguments& arguments) {
   return train(setup, folder, false);
 }
 
-// Runs as another process of a group: trains with process 0 and writes no lasting file.
+// Runs as process 1 or higher of a group: trains with process 0 and writes no lasting file.
 int run_other(ProcessGroup& group) {
   const RankOrder order = share_order(group, {});
   if (!order.trains) return 0;
@@ -256,7 +258,8 @@ int run(const RunArguments& arguments) {
   } catch (const std::exception& failure) {
     fail_group(*group, failure);
   }
-  // With nothing to train (--dry-run, a finished run), the other processes still wait for an order.
+  // If there is nothing to train (--dry-run, a finished run), process 0 has sent no order yet, but
+  // the other processes wait for one.
   if (is_first && !others_know) share_order(*group, {});
   group.reset();
   return code;

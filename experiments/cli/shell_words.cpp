@@ -50,7 +50,8 @@ std::string cut_at_spaces(const std::vector<std::string>& words) {
   return "";
 }
 
-// Returns "method: magnitude" for "sparsity=method:magnitude"; "" when the value is no such pair.
+// Returns "method: magnitude" for "sparsity=method:magnitude". Returns "" if the value is not a
+// pair with a colon.
 std::string pair_of(std::string_view word) {
   const std::string_view value = word.substr(word.find('=') + 1);
   const std::size_t colon = value.find(':');

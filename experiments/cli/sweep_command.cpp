@@ -110,7 +110,9 @@ int cancel(const Arguments& arguments) {
   return 0;
 }
 
-// Returns rows that this machine cannot run, although cluster nodes may be able to.
+// Returns the rows of the sweep that this machine cannot run. With `trains_elsewhere`, rows that
+// only lack a device here are not returned, because cluster nodes may have it; a warning names
+// them.
 std::vector<RefusedRow> refused_here(const SweepPlan& plan, bool trains_elsewhere) {
   std::vector<RefusedRow> refused = refused_rows(plan);
   if (!trains_elsewhere) return refused;

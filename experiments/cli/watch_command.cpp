@@ -44,8 +44,9 @@ int code_of(const RunStatus& status) {
   return std::max(0, status.exit_code);
 }
 
-// Calls `look`, which returns whether to go on, then `draw` for a frame or `tell` for new lines.
-// Returns false when a signal ended the loop.
+// Repeats until the end: calls `look`, which reads the run and returns whether to go on. Then shows
+// `draw` on a terminal, or else prints the new lines of `tell`. Returns false when a signal ended
+// the loop.
 template <class Look, class Draw, class Tell>
 bool watch_until_end(const WatchArguments& arguments, Look look, Draw draw, Tell tell) {
   const StopSignals signals;

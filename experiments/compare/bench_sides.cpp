@@ -46,7 +46,7 @@ double time_of(const Json& value) {
        cat("expected a file of `convscope bench ... --json`, got ", file, ", ", got));
 }
 
-// Returns the keys that name a row in every file of its kind.
+// Returns the fields whose values together identify a row, in files of this kind.
 Names keys_of(const std::string& kind) {
   if (kind == "net") return {"net", "mode", "batch", "image", "device", "threads"};
   if (kind == "sparse_net") {
@@ -99,8 +99,8 @@ class Reader {
     threads_ = count_of(child(machine, "threads"));
   }
 
-  // Keys that the row lacks are read from the enclosing object `around`, then from the settings of
-  // the file.
+  // Adds a row. A field of its key that `row` lacks is read from the enclosing object `around`, and
+  // otherwise from the settings of the file.
   void add(const Json& row, const Json& around, const Json& settings) {
     TimedRow out;
     for (const std::string& name : side_.key_names) {
@@ -130,7 +130,8 @@ class Reader {
   }
 
  private:
-  // Returns whether other programs disturbed the row or its ladder (older files: any row).
+  // Returns whether other programs disturbed the row. The load is that of the row, or else of its
+  // ladder; older files have only one load for all rows.
   bool disturbed(const Json& row, const Json& around, const Json& settings) const {
     const Json* device = &child(row, "device");
     if (device->is_null()) device = &child(settings, "device");
@@ -171,7 +172,8 @@ BenchSide side_of_file(const std::string& file) {
   return side;
 }
 
-// Adds another file to a side. Keeps only the rows that both have, with the medians of all files.
+// Adds another file to a side. Keeps only the rows that all files have, with the medians of all
+// files.
 void merge(BenchSide& side, const BenchSide& more) {
   if (more.kind != side.kind) {
     fail(ErrorKind::kInvalid, "compare",

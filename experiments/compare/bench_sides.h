@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_sides.h: the timed rows of a file of `bench conv2d`, `bench conv2d --ladder`, `bench
-// deform_conv2d`, `bench sparse_conv`, `bench net` or `bench sparse_net`. The key of a row finds
-// the same row in another file of the same kind.
+// deform_conv2d`, `bench sparse_conv`, `bench net` or `bench sparse_net`. Each row has a key, by
+// which the same row is found in another file of the same kind.
 #pragma once
 
 #include <string>

@@ -96,8 +96,8 @@ void judge(std::vector<BenchResult>& rows) {
 
 namespace {
 
-// Adds the rows that only one side has, first those of the first side. A row does not count when
-// only some files of a side have it.
+// Adds the rows that only one side has: first those of the first side, then those of the other
+// side. Rows in only some files of a side (`dropped`) are not compared, so they are added, too.
 void add_unmatched(CompareResult& out, const BenchSide& first, const BenchSide& other,
                    std::size_t side) {
   const auto add = [&](const BenchSide& mine, const BenchSide& its, bool only_first) {

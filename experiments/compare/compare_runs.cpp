@@ -37,7 +37,7 @@ constexpr Metric kMetrics[] = {{"acc", true},
                                {"avg_backward_mem", false},
                                {"peak_workspace", false},
                                {"weight_bytes", false}};
-// Facts about what ran, which follow from the config and the machine.
+// Values that were used in the run. They follow from the config and the machine.
 constexpr const char* kRan[] = {"execution", "step", "algorithm", "epochs", "params", "state"};
 
 std::string content_of(const std::string& path) {
@@ -66,8 +66,8 @@ Facts config_of(const RunSide& side) {
   return facts;
 }
 
-// Returns the default "0.3" of sparsity.drop_fraction, as config_of() writes it; "" without a
-// default.
+// Returns the default of a key as config_of() writes it: "0.3" for sparsity.drop_fraction. Returns
+// "" for a key without a default.
 std::string default_of(const std::string& key) {
   if (key.ends_with(".method") || key.ends_with(".type")) return "";  // they name the block
   const auto at = default_config().find(key);

@@ -23,7 +23,7 @@ enum class Outcome {
 };
 CONVSCOPE_API std::string text_of(Outcome outcome);
 
-// One side of a comparison: its letter ("A") and the argument that names it.
+// One side of a comparison: its letter ("A") and the argument that names the side.
 struct ComparedSide {
   std::string letter, given, text;  // text: "3 runs, seeds 1, 2, 3"
   std::vector<std::string> files;   // its runs, or its file
@@ -76,7 +76,7 @@ struct CompareResult {
 
 // The findings of `--fail-above`, one sentence each. A time is too long when it exceeds the first
 // side's time by more than the factor and by more than the noise. If the noise is unknown, only the
-// factor counts. For runs, the times of a step are compared.
+// factor matters. For runs, the times of a training step are compared.
 struct Gate {
   std::vector<std::string> slower;
   std::vector<std::string> undecided;  // slower, but the machine was busy on one side or both
@@ -84,8 +84,8 @@ struct Gate {
   // Returns 7 if something is slower or missing, else 9 if something is undecided, else 0.
   CONVSCOPE_API int exit_code() const;
 };
-// Returns the findings. Rows that only another side has count as missing with `both_ways`, and as
-// new otherwise.
+// Returns the findings. A row that only another side has is missing with `both_ways`; otherwise it
+// is new, which is not a finding.
 CONVSCOPE_API Gate gate_of(const CompareResult& comparison, double factor, bool both_ways = true);
 
 }  // namespace convscope

@@ -29,7 +29,8 @@ std::string values_of(const Facts& side, const std::string& key) {
   return join(words, " / ");
 }
 
-// These facts are not compared: they differ in every call, or are measured and never equal.
+// These facts are not compared: they differ in every call, or are measured values, which are never
+// equal.
 bool is_left_out(const std::string& path) {
   for (const char* key : {"started", "arguments", "cuda.reason", "project.path", "format"}) {
     if (path == key || path.starts_with(std::string(key) + ".")) return true;

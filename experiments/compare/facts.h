@@ -19,7 +19,8 @@ CONVSCOPE_API void add_fact(Facts& facts, const std::string& key, const std::str
 struct FactRow {
   std::string key;
   std::vector<std::string> values;
-  // Only some sides have the key, and with its default value, because only these have its block.
+  // True if every side that has the key has its default value. The other sides lack the key only
+  // because they lack its block.
   bool is_default = false;
 };
 // Returns the keys in which the sides differ, by name.

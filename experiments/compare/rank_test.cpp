@@ -20,7 +20,7 @@ const Values& rank_distribution(std::size_t n, std::size_t m) {
   static thread_local std::map<std::pair<std::size_t, std::size_t>, Values> known;
   Values& out = known[{n, m}];
   if (!out.empty()) return out;
-  // ways[k][u]: the number of sets of k of the first `rank` values whose statistic is u.
+  // ways[k][u] is the number of sets of k of the ranks 1 to `rank` for which the statistic U is u.
   std::vector<Values> ways(n + 1, Values(n * m + 1, 0));
   ways[0][0] = 1;
   for (std::size_t rank = 1; rank <= n + m; ++rank) {
@@ -36,7 +36,8 @@ const Values& rank_distribution(std::size_t n, std::size_t m) {
   return out;
 }
 
-// Returns the two-sided p, with the corrections for equal values and for continuity.
+// Returns the two-sided p of the normal approximation, with the corrections for equal values and
+// for continuity.
 double normal_p(const Values& a, const Values& b, double u) {
   Values all = a;
   all.insert(all.end(), b.begin(), b.end());
@@ -76,8 +77,8 @@ RankTest rank_test(const Values& a, const Values& b) {
   const double smaller = std::min(u, static_cast<double>(ratios.size()) - u);
   out.p =
       ties ? normal_p(a, b, u) : std::min(1.0, 2 * distribution[static_cast<std::size_t>(smaller)]);
-  // The interval ends at the k-th ratio from either end, for the largest k with P(U <= k - 1) <=
-  // 2.5 %.
+  // The ends of the interval are the k-th smallest and the k-th largest ratio, for the largest k
+  // with P(U <= k - 1) <= 2.5 %.
   const auto k = static_cast<std::size_t>(std::ranges::upper_bound(distribution, 0.025) -
                                           distribution.begin());
   if (k > 0) {

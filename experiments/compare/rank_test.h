@@ -13,14 +13,16 @@ namespace convscope {
 
 struct RankTest {
   double p = 1;  // two-sided; exact, or with equal values by the normal approximation
-  // 95 % confidence interval of the factor between b and a, from the ordered ratios of all pairs
-  // (Moses; Hollander and Wolfe, Nonparametric Statistical Methods, section 4.3); 0: too few values
+  // 95 % confidence interval of the factor b / a, from the ordered ratios of all pairs (Moses;
+  // Hollander and Wolfe, Nonparametric Statistical Methods, section 4.3). Both ends are 0 if there
+  // are too few values.
   double ratio_low = 0, ratio_high = 0;
 };
 // Takes values above 0, at least one on each side.
 CONVSCOPE_API RankTest rank_test(const std::vector<double>& a, const std::vector<double>& b);
 
-// Corrects the p values of a family of tests. NaN values are not tests and stay unchanged.
+// Returns the p values of several tests, corrected by Holm's method. A NaN stands for a missing
+// test: it stays NaN and does not count.
 CONVSCOPE_API std::vector<double> holm(const std::vector<double>& p);
 
 }  // namespace convscope

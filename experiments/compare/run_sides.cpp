@@ -116,8 +116,8 @@ RunSide read_run_side(const std::string& given, const std::string& root) {
          cat("expected at least one run with a summary in ", folder, ", got ",
              side.remarks.empty() ? "none" : side.remarks.front()));
   }
-  // The folders are sorted by name, which begins with the time, so the last is the newest. Finished
-  // runs are preferred.
+  // The folders are sorted by name, which begins with the time, so the last folder is the newest.
+  // The newest finished run is preferred to a newer unfinished one.
   const auto is_done = [](const RunRow& row) { return row.state == "DONE"; };
   auto newest = std::find_if(side.runs.rbegin(), side.runs.rend(), is_done);
   if (newest == side.runs.rend()) newest = side.runs.rbegin();

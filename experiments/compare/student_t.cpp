@@ -38,7 +38,7 @@ double incomplete_beta(double a, double b, double x) {
   if (x == 0 || x == 1) return x;
   const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) +
                                 a * std::log(x) + b * std::log1p(-x));
-  // I_x(a, b) = 1 - I_{1-x}(b, a): the code uses the fraction that converges fast.
+  // I_x(a, b) = 1 - I_{1-x}(b, a). The code uses the side whose continued fraction converges fast.
   return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a
                                    : 1 - front * beta_fraction(b, a, 1 - x) / b;
 }

@@ -114,9 +114,9 @@ void check_precision(const ExperimentConfig& config) {
 
 namespace {
 
-// Fails when quant.execute requests integer codes but the steps cannot use them. Only compiled
-// steps multiply codes. In half precision, a layer without an integer implementation would use
-// neither the trained f32 values nor codes.
+// Fails when quant.execute requests integer arithmetic but the network cannot use it. Only compiled
+// steps use integer arithmetic. Half precision is refused, because a layer without an integer
+// implementation would then compute in half precision: neither in the trained f32 nor in integers.
 void check_execution(const ExperimentConfig& config, bool has_rows) {
   if (config.quant->execute == QuantExecute::fake) return;
   if (has_rows) {
@@ -186,8 +186,8 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
                       .lr_scale = group.lr_scale,
                       .weight_decay = group.weight_decay.value_or(optim.weight_decay)});
   }
-  // Step sizes of quantisers have a separate learning rate and no weight decay, unless a group of
-  // the config matches them.
+  // Step sizes of quantisers get their own group, with another learning rate and no weight decay,
+  // unless a group of the config matches them.
   const std::size_t steps = groups.size();
   groups.push_back({.name = "quantiser steps",
                     .parameters = {},

@@ -22,13 +22,14 @@ CONVSCOPE_API std::shared_ptr<Module> build_model(const ExperimentConfig& config
                                                   const Shape& sample_shape, int classes);
 
 // Returns the optimiser of all parameters of `model`. Each parameter goes to the first group of
-// config.optim.groups whose `match` fits. Other parameters go to the default group, or to a group
-// with the rate of their layer (Module::scale_learning_rate). Fails when a group of the config
-// stays empty.
+// config.optim.groups whose `match` fits its name. Other parameters go to the default group, or, if
+// their layer requests another learning rate (Module::scale_learning_rate), to a group with that
+// rate. Fails when a group of the config stays empty.
 CONVSCOPE_API std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config,
                                                          const Module& model);
 
-// Returns the learning rate at a point of the run: batch size, schedule and warm-up of the config.
+// Returns the learning rate at a point of the run. It depends on the batch size, the schedule and
+// the warm-up of the config.
 CONVSCOPE_API double learning_rate(const ExperimentConfig& config, const SchedulePoint& point);
 
 // Shape [C,H,W] and number of classes of the config's data set. They come from the entry of the set

@@ -7,8 +7,9 @@
 
 namespace convscope {
 
-// Returns `config` with plan.kept[l].size() outputs of layer l, named `name`, without the block
-// `sparsity`. Fails with kConfig when the model has no options for widths.
+// Returns `config` for the smaller network: layer l has plan.kept[l].size() outputs, the name is
+// `name`, and the block `sparsity` is removed. Fails with kConfig when the model has no options for
+// widths.
 CONVSCOPE_API ExperimentConfig compact_config(const ExperimentConfig& config,
                                               const std::string& name,
                                               const PrunableNetwork& network,

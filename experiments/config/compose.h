@@ -12,13 +12,13 @@
 
 namespace convscope::config {
 
-// Returns the tree. `reader` returns the text of a file in `extends`; its path is relative to the
-// file that contains `extends`.
+// Returns the tree. `reader` returns the text of a file that `extends` names; its path is relative
+// to the file that contains `extends`.
 Node compose(std::string_view text, const std::string& file_name, const ConfigReader& reader,
              const std::vector<std::string>& overrides, Mistakes& mistakes);
 
-// Sets the value at a dotted path; maps are merged, and missing maps are created. A value replaces
-// values with a lower Origin::layer.
+// Sets the value at a dotted path. Maps are merged, and missing maps are created. Any other value
+// replaces the old one, unless the old one has a higher Origin::layer.
 void assign(Node& root, std::string_view dotted_path, const Origin& origin, Node value,
             Mistakes& mistakes);
 // Sets a value from the text "dotted.path=YAML value".

@@ -9,7 +9,8 @@
 namespace convscope {
 namespace {
 
-// Throws for a module inside which the shape of the image, and so the problems, cannot be derived.
+// Throws for a module that contains convolutions but hides which image shapes reach them, so that
+// their problems are unknown.
 [[noreturn]] void refuse(const std::string& name, const Module& around) {
   fail(ErrorKind::kUnavailable, "explain",
        cat("expected convolutions inside Sequential and Residual only, because the shape that "
@@ -17,7 +18,8 @@ namespace {
            name, "' inside a ", around.kind()));
 }
 
-// Returns whether the weights have more than two axes (outputs and inputs), as a convolution's do.
+// Returns whether the weights have more than two axes. Convolutions have more; linear layers have
+// two (outputs and inputs).
 bool slides(const Module& module) {
   return module.weight().defined() && module.weight().shape().rank() > 2;
 }

@@ -18,7 +18,7 @@ struct ConvLayer {
 };
 
 // Returns the layers in the order in which an image passes them; `input` is [N,C,H,W]. Fails when a
-// module with convolutions hides the shapes inside (Module::walk).
+// module that contains convolutions does not tell which shapes reach them (Module::walk).
 CONVSCOPE_API std::vector<ConvLayer> conv_layers(Module& network, const Shape& input);
 
 }  // namespace convscope

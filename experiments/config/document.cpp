@@ -225,7 +225,7 @@ bool move_to_tab(std::string_view text, Origin& place) {
   return false;
 }
 
-// The end of a flow value that begins a text, as flow_extent() finds it.
+// What flow_extent() finds about the flow value ([...], {...} or quotes) at the start of a text.
 struct FlowExtent {
   std::size_t end = std::string_view::npos;  // after the closing mark; npos: no closing mark
   bool has_comment = false;

@@ -92,7 +92,7 @@ std::string printable(std::string_view text);
 // Returns the text as a YAML scalar that YAML 1.1 and 1.2 read back unchanged, in block and flow
 // style; quoted only if necessary.
 std::string quoted_if_needed(const std::string& text);
-// Returns any value as YAML; the program writes all YAML with these two functions.
+// Returns any value as YAML. The program writes all YAML with yaml_text() and quoted_if_needed().
 std::string yaml_text(const OptionValue& value);
 
 }  // namespace convscope::config

@@ -22,8 +22,8 @@ std::string read_file(const std::string& path) {
   try {
     return read_text(path, config::kMaxTextBytes);
   } catch (const Error& failure) {
-    // A missing file is reported as a mistake in the config or its name; an unreadable file as an
-    // I/O error.
+    // A missing file is reported as an error of the config, because its name is probably wrong. A
+    // file that cannot be read is an I/O error.
     const std::filesystem::file_status status = std::filesystem::status(path, error);
     const bool is_there = status.type() == std::filesystem::file_type::regular ||
                           status.type() == std::filesystem::file_type::fifo ||
@@ -70,7 +70,8 @@ ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_
   config::Mistakes mistakes;
   const config::Node root =
       config::compose(yaml, std::string(file_name), reader, overrides, mistakes);
-  // Stops here, because a partly parsed tree would cause further, misleading errors.
+  // If the text could be parsed only partly, the errors are thrown here: a partial tree would cause
+  // further, misleading errors.
   if (!mistakes.all_harmless()) mistakes.throw_if_any();
   ExperimentConfig config = config::resolve(root, config::name_from_file(file_name), mistakes);
   mistakes.throw_if_any();

@@ -62,11 +62,12 @@ struct ConvConfig {
 struct ScheduleConfig {
   std::string type = "constant";  // a name in schedule_types()
   Options options;
-  double warmup_epochs = 0;  // linear from 0; at most one of the two is above 0
+  double warmup_epochs = 0;  // the rate rises linearly from 0; for a warm-up, set one of the two
   std::int64_t warmup_steps = 0;
 };
 
-// Parameters whose name matches `match` ("*.bias", "c?.weight"); the first matching group wins.
+// Settings for the parameters whose name matches `match` ("*.bias", "c?.weight"). If several groups
+// match, the first one wins.
 struct GroupConfig {
   std::string match;
   double lr_scale = 1.0;
@@ -164,8 +165,8 @@ CONVSCOPE_API ExperimentConfig parse_config_text(std::string_view yaml, std::str
                                                  const ConfigReader& reader = {},
                                                  const std::vector<std::string>& overrides = {});
 
-// Returns the resolved config as YAML that loads to the same config; with_origins adds a comment to
-// each value that is not a default.
+// Returns the resolved config as YAML that loads to the same config. With `with_origins`, a comment
+// after each value that is not a default says where the value comes from.
 CONVSCOPE_API std::string to_yaml(const ExperimentConfig& config, bool with_origins = false);
 
 // One line of `convscope config keys`.

@@ -39,7 +39,8 @@ Key<QuantConfig> number(const char* name, double QuantConfig::*member, const cha
           .get = [member](const QuantConfig& block) -> OptionValue { return block.*member; }};
 }
 
-// Returns a key with one word per value of T; `get` and `set` access the value in the block.
+// Returns a key whose value is a word, one word for each value of T. `member` returns the value in
+// the block.
 template <class T>
 Key<QuantConfig> word(const char* name, const char* doc,
                       std::vector<std::pair<std::string, T>> words,

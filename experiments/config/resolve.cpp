@@ -37,8 +37,8 @@ const OptionField* field_named(const std::vector<OptionField>& fields, std::stri
   return nullptr;
 }
 
-// Returns the origin to report for a sentence about a block: the origin of the latest value among
-// the keys that the sentence names. If it names no key, returns the origin of the block.
+// Returns the origin to report for an error sentence about a block. If the sentence names keys of
+// the block, returns the origin of their latest value; otherwise returns the origin of the block.
 const Origin& blamed(const Node& block, const std::string& sentence) {
   const auto names = [&](const std::string& key) {
     constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
@@ -85,7 +85,8 @@ class Resolver {
   }
 
  private:
-  // A map that is being read. The object tracks which entries were requested.
+  // A map that is being read. It keeps the names that the resolver has asked for, so that all other
+  // entries can be reported as unknown.
   class Map {
    public:
     Map(Resolver& owner, const Node& node, std::string path, std::set<std::string> reserved = {})
@@ -136,7 +137,8 @@ class Resolver {
     bool all_allowed_ = false;
   };
 
-  // Returns the types of a block that have such a key: "mnist" for "data[mnist].root".
+  // Returns the types for which the block has the key: "mnist" for block "data" and key "root",
+  // because of "data[mnist].root".
   static std::vector<std::string> types_with(const std::string& block, const std::string& key) {
     std::vector<std::string> out;
     for (const ConfigKey& known : config_keys()) {
@@ -376,7 +378,8 @@ class Resolver {
     }
   }
 
-  // Reads `algorithm` and the three directions; a later `algorithm` replaces earlier directions.
+  // Reads `algorithm`, which sets all three directions, and the keys of the directions. A key of a
+  // direction does not count if a later file or override sets `algorithm`.
   void read_policy(Map& map, Conv2dPolicy& policy) {
     const Node::Entry* all = map.take("algorithm");
     const auto word =
@@ -406,8 +409,9 @@ class Resolver {
     return words.empty() ? std::nullopt : std::optional<std::string>(join(words, ","));
   }
 
-  // Accepts algorithms of the config's device, or the selection words of policy_text.h. If the
-  // device is not available, any name is accepted here, and the run reports a wrong one.
+  // Accepts algorithms of the config's device, and the selection words of policy_text.h. If the
+  // device is not available here, any name is accepted, and a wrong name is reported when the run
+  // starts.
   std::optional<std::string> read_algorithm(const Node& node, const std::string& path) {
     const std::optional<std::string> given = read_words(node, path);
     if (!given || node.kind == Node::Kind::null) return std::nullopt;

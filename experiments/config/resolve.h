@@ -9,7 +9,8 @@ namespace convscope::config {
 
 ExperimentConfig resolve(const Node& root, const std::string& default_name, Mistakes& mistakes);
 
-// Returns the value of a node for a field; null when it does not fit, with the mistake noted.
+// Returns the value of a node for a field. If the value does not fit, notes the mistake and returns
+// nothing.
 std::optional<OptionValue> read_value(const Node& node, const OptionField& field,
                                       const std::string& path, Mistakes& mistakes);
 

@@ -81,7 +81,8 @@ OptionValue typed_plain(const std::string& text) {
   return text;
 }
 
-// Returns whether YAML 1.1 (PyYAML) reads a boolean where our schema reads text.
+// Returns whether YAML 1.1 (PyYAML) reads the word as a boolean. In YAML 1.2, and here, the same
+// word is text.
 bool is_boolean_of_yaml_1_1(std::string_view text) {
   if (text.size() > 3) return false;
   std::string word;
@@ -100,9 +101,9 @@ bool is_like_a_number(std::string_view text) {
          text.find_first_not_of("0123456789abcdefABCDEFxXoT_+-.:tZz ") == std::string_view::npos;
 }
 
-// Returns the byte length of a character at `i` that YAML readers treat as a line break, a mark or
-// no text: NEL and other control characters, U+2028, U+2029, U+FEFF, U+FFFE, U+FFFF. 0: another
-// character.
+// Returns the byte length of the character at `i` if YAML readers treat it as a line break, as a
+// byte order mark or as an invalid character: NEL and other control characters, U+2028, U+2029,
+// U+FEFF, U+FFFE, U+FFFF. Returns 0 for any other character.
 std::size_t unprintable_length(std::string_view text, std::size_t i) {
   const auto byte = [&](std::size_t k) {
     return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0;
@@ -137,7 +138,8 @@ std::string escaped(std::string_view character) {
 bool reads_as_text(const std::string& text) {
   if (text.empty() || !std::holds_alternative<std::string>(typed_plain(text))) return false;
   if (is_boolean_of_yaml_1_1(text) || is_like_a_number(text)) return false;
-  // These characters have a meaning somewhere in YAML. Unnecessary quotes do no harm.
+  // Text with any of these characters is quoted, because each has a meaning somewhere in YAML.
+  // Unnecessary quotes do no harm.
   if (text.find_first_of(":#\"'\\,[]{}&*!|>%@`<=") != std::string::npos) return false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (unprintable_length(text, i) > 0) return false;

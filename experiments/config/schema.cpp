@@ -69,7 +69,7 @@ OptionValue load(const T& member) {
 OptionValue load(const std::optional<std::int64_t>& member) {
   return member ? OptionValue(*member) : OptionValue();
 }
-// An empty list counts as no value, so that resolved configs do not contain it.
+// An empty list counts as a missing value, so that resolved configs do not contain it.
 OptionValue load(const std::vector<std::string>& member) {
   return member.empty() ? OptionValue() : OptionValue(member);
 }
@@ -82,7 +82,7 @@ struct Limits {
   bool required = false;
 };
 
-// The default of a key is the member's value in a new Block.
+// The default of a key is the value that its member has in a new Block.
 template <class Block, class T>
 Key<Block> key(const char* name, T Block::*member, const char* doc, Limits limits = {}) {
   Key<Block> out;

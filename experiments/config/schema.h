@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // schema.h: the keys of each block of a config: name, type, default, range, meaning, and the member
-// that holds the value. Reading, writing and `convscope config keys` use these tables. A new key
-// needs a member in experiment_config.h and a line in schema.cpp.
+// that holds the value. These tables are used to read configs, to write them, and for `convscope
+// config keys`. A new key needs a member in experiment_config.h and a line in schema.cpp.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,8 @@ const Keys<CheckpointConfig>& checkpoint_keys();
 const Keys<LogConfig>& log_keys();
 const Keys<EarlyStopConfig>& early_stop_keys();
 const Keys<ExpectConfig>& expect_keys();
-// Returns the keys of the three directions of a convolution; `algorithm` sets all of them.
+// Returns the keys of the three directions of a convolution. The key `algorithm`, which sets all
+// three, is not among them.
 const Keys<Conv2dPolicy>& policy_keys();
 const Keys<ConvConfig>& conv_keys();  // for all layers
 const OptionField& algorithm_field();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_block.cpp: combines the axes of a sweep to members with resolved configs.
+// sweep_block.cpp: combines the axes of a sweep into members, each with a resolved config.
 #include "experiments/config/sweep_block.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kMaxMembers = 10000;
 constexpr std::size_t kLongestName = 100;
-// The layer (Origin::layer) of a member's settings. They replace values of files, and overrides of
-// the command line replace them.
+// The values of Origin::layer for the settings of a member and for overrides of the command line. A
+// member's settings replace values of files, and overrides replace a member's settings.
 constexpr int kMemberLayer = 1000;
 constexpr int kOverrideLayer = 2000;
 
@@ -91,7 +91,8 @@ class Planner {
     std::vector<std::int64_t> seeds;  // empty: the config's own
   };
 
-  // Returns the text with a name that does not depend on the file's name.
+  // Returns the tree as text with a fixed name, because the default name would depend on the file's
+  // name.
   static std::string text_with_name(Node tree, const std::string& name) {
     std::erase_if(tree.entries, [](const Node::Entry& e) { return e.key == "name"; });
     return "name: " + quoted_if_needed(name) + "\n" + block_text(tree);
@@ -155,7 +156,7 @@ class Planner {
     }
   }
 
-  // Removes excluded choices from the row; returns false when nothing is left.
+  // Removes the excluded seeds of the row. Returns false when no member of the row is left.
   bool keep(Row& row, std::vector<bool>& used) {
     row.seeds = block_.seeds;
     bool all_gone = false;

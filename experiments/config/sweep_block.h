@@ -15,8 +15,9 @@
 //     seeds: [1, 2, 3]               # default: the config's seed
 //     slurm: {time: 30, at_once: 4}  # with --launcher slurm (slurm_settings.h)
 //
-// A row of the table combines one member, one index of zip and one point of grid; a member of the
-// sweep is a row with one seed. Every mistake is reported as in experiment_config.h.
+// A row of the table combines one member of the list, one index of zip and one point of grid. Each
+// row runs once for each seed; these runs are the members of the sweep. Every mistake is reported
+// as in experiment_config.h.
 #pragma once
 
 #include <map>

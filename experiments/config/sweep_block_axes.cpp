@@ -114,7 +114,7 @@ class BlockReader {
     return keys;
   }
 
-  // Refuses keys that a member cannot set, or for which a sweep has another setting.
+  // Refuses keys that may not differ between members, or for which a sweep has its own setting.
   bool refuse_own_key(const Node::Entry& entry, const std::string& path) {
     const std::string& key = entry.key;
     const char* instead = key == "seed"      ? "use sweep.seeds"
@@ -130,7 +130,7 @@ class BlockReader {
     return true;
   }
 
-  // Adds a key to the differing keys; each key may appear only once.
+  // Records that the list at `path` sets this key. Members, zip and grid may not set the same key.
   void claim(const Node::Entry& entry, const std::string& path) {
     const auto [old, is_first] = owners_.emplace(entry.key, path);
     if (is_first || old->second == path) return;
@@ -321,12 +321,13 @@ class BlockReader {
     choice.label += (choice.label.empty() ? "" : "--") + folder_name(name) + "-" +
                     folder_name(value_label(value));
     choice.origin = value.origin;
-    // Errors in a value are reported at the position of the value, errors in a key at the key.
+    // The setting has the position of the key, and value.origin has that of the value, so that each
+    // error is reported at the right place.
     choice.settings.push_back(setting(entry.key, entry.origin, value));
   }
 
-  // Makes the labels of an axis distinct: two values may differ only in characters that a folder
-  // name cannot contain.
+  // Makes the labels of an axis distinct. Two labels may be equal, because characters that a folder
+  // name cannot contain are replaced.
   static void make_labels_differ(std::vector<SweepChoice>& axis) {
     std::set<std::string> seen;
     for (SweepChoice& choice : axis) {

@@ -18,7 +18,7 @@ struct SweepSetting {
   Node value;
 };
 
-// One point of an axis: its settings and its part of the row's name.
+// One point of an axis: its settings, and its part of the name of a row.
 struct SweepChoice {
   std::string label;
   std::vector<SweepSetting> settings;
@@ -32,8 +32,8 @@ struct SweepExclude {
 };
 
 struct SweepBlock {
-  // The axes of a sweep: its members, the points of zip, and each key of grid. A row takes one
-  // choice of each axis.
+  // The axes of a sweep. The list of members is one axis, zip is one, and each key of grid is one.
+  // A row takes one choice of each axis.
   std::vector<std::vector<SweepChoice>> axes;
   std::vector<SweepExclude> excludes;
   std::vector<std::int64_t> seeds;            // empty: the config's own
@@ -47,7 +47,7 @@ SweepBlock read_sweep_block(const Node& node, Mistakes& mistakes);
 std::string flow_text(const Node& node);
 // Returns the tree as the text of a file.
 std::string block_text(const Node& node);
-// Returns whether two values are equal: 64 equals 64.0, but not "64".
+// Returns whether two values are equal. 64 equals 64.0, but the text "64" equals neither.
 bool same_value(const Node& a, const Node& b);
 
 }  // namespace convscope::config

@@ -43,7 +43,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
 }
 
 // Returns whether an ELF file is a shared library. A position-independent program has the same ELF
-// type as a library, but names a loader.
+// type as a library, but only the program names a loader.
 bool is_library(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
   return name.find(".so") != std::string::npos;

@@ -18,11 +18,11 @@ struct OtherBuild {
 // Returns this program.
 CONVSCOPE_API OtherBuild this_build();
 
-// Returns the build at the path `given`: another convscope program or a libconvscope.so. A library
-// runs in the program of the same build (bin/convscope next to the library's folder), or else in
-// this program. This program finds the library by LD_LIBRARY_PATH=`scratch`, a folder with a link
-// to the library, and the loader's choice is checked. Throws an error of kind kUnavailable when
-// `given` is neither a program nor a library, or cannot run.
+// Returns the build at the path `given`, which is another convscope program or a libconvscope.so. A
+// library runs in the program of the same build (bin/convscope next to the library's folder), or
+// else in this program. In the latter case LD_LIBRARY_PATH is `scratch`, a folder with a link to
+// the library, and the function checks which library the loader chooses. Throws an error of kind
+// kUnavailable when `given` is neither a program nor a library, or cannot run.
 CONVSCOPE_API OtherBuild find_other_build(const std::string& given, const std::string& scratch);
 
 }  // namespace convscope

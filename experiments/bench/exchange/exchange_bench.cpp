@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// exchange_bench.cpp: measures the time of a sum over processes for messages of several sizes.
+// exchange_bench.cpp: measures the time of an all-reduce sum over processes, for messages of
+// several sizes.
 #include "experiments/bench/exchange/exchange_bench.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ constexpr std::int64_t kLeastBytes = 64;
 using Clock = std::chrono::steady_clock;
 
 // Returns the time of a sum over all processes, in seconds. With `beside`, this thread computes
-// until the sum is complete, as the backward pass does; otherwise it waits.
+// during the sum, as the backward pass does; otherwise it waits.
 double seconds_of_sum(ProcessGroup& group, MpiReducer& reducer, const Tensor& data, bool beside) {
   group.most(0);  // all have arrived
   std::atomic<bool> is_there{false};

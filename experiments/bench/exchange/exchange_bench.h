@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// exchange_bench.h: measures the time of a sum over processes for messages of several sizes, and
-// fits the latency and bandwidth of the model of `convscope explain --ranks` to these times.
+// exchange_bench.h: measures the time of an all-reduce sum over processes, for messages of several
+// sizes. Fits the latency and bandwidth of the model of `convscope explain --ranks` to these times.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,17 @@ struct ExchangeRow {
   double beside_s = 0;             // the median while a thread of the process computes
 };
 
-// Measures sums of 64, 256, 1024, ... bytes up to most_bytes. Every process calls this function. A
-// time begins when all processes have arrived, and is the time of the slowest process. Each size is
-// timed twice: while the process waits, and while it computes. The exchanging thread is slower in
-// the second case: it may find no free core, and it sleeps between polls.
+// Measures sums of 64, 256, 1024, ... bytes up to most_bytes. Every process calls this function.
+// The clock starts when all processes have arrived, and the slowest process determines the time.
+// Each size is timed twice: while the main thread of the process waits, and while it computes. The
+// thread that exchanges data is slower in the second case: it may find no free core, and it sleeps
+// between polls.
 CONVSCOPE_API std::vector<ExchangeRow> bench_exchange(ProcessGroup& group,
                                                       const ExchangeBenchOptions& options);
 
 // Fits a line to the medians (least squares of the relative errors) and returns it as a link. The
-// intercept is the latency times log2(P). The slope is the time per byte of a ring, or the time per
-// byte times log2(P) of a tree.
+// intercept is the latency times log2(P). The slope of a ring is the time per byte; the slope of a
+// tree is the time per byte times log2(P).
 CONVSCOPE_API Link fitted_link(const std::vector<ExchangeRow>& rows, int processes, SumOrder order);
 
 // Returns a table, and the link in the format of `explain`. `one_host`: all processes run on one

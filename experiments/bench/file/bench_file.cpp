@@ -18,7 +18,7 @@
 namespace convscope {
 namespace {
 
-// A signal handler prints this text and may call nothing but write().
+// A signal handler prints this text, so it is ready-made: a handler may call nothing but write().
 std::array<char, 1024> last_words = {};
 volatile std::sig_atomic_t last_words_size = 0;
 
@@ -70,8 +70,8 @@ BenchFile::~BenchFile() {
 
 void BenchFile::keep(const std::string& text) {
   if (unfinished_.empty()) return;
-  // The file is registered for the signal handler before it exists, so that every file is
-  // announced.
+  // The file is registered for the signal handler before it exists, so that no signal can leave a
+  // file that is not announced.
   if (!std::exchange(kept_, true)) {
     set_last_words(clean_line(cat("bench: not finished; what was measured is in ", unfinished_)) +
                    "\n");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_file.h: a result file that grows during a benchmark. Finished rows are written to
 // "b.unfinished.json" at once, and "b.json" is written at the end. So b.json always has all cases,
-// and an interrupted benchmark does not change an older b.json.
+// and an interrupted benchmark leaves an older b.json unchanged.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace convscope {
 class CONVSCOPE_API BenchFile {
  public:
   // Opens `path` ("": writes no file). Throws an error of kind kIo when the file cannot be written.
-  // Afterwards, a signal that ends the process prints which file has the finished rows.
+  // From then on, a signal that ends the process also prints the name of the file with the finished
+  // rows.
   explicit BenchFile(std::string path);
   ~BenchFile();
   BenchFile(const BenchFile&) = delete;

@@ -19,7 +19,7 @@ std::uint64_t secret() {
   return std::uint64_t{device()} << 32 | device();
 }
 
-// Zeros stay in place: they may be padding lanes after the last channel.
+// Zeros are not swapped, because they may be the padding of a channel block after the last channel.
 bool is_zero(const unsigned char* at, std::size_t size) {
   return std::all_of(at, at + size, [](unsigned char byte) { return byte == 0; });
 }
@@ -40,13 +40,14 @@ MovingInputs::MovingInputs(const Operands& operands, const OperandSpecs& specs, 
   }
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
     const Operand& one = operands.out.at(i);
-    // Every byte is a valid code: NaN cannot be distinguished from a result.
+    // Every byte of an integer output is a valid value, so it cannot be marked as not written.
     if (!one.defined() || is_code(one.values.dtype())) continue;
     if (one.values.numel() > 0) outputs_.push_back(array_of(one));
   }
 }
 
-// splitmix64 (Steele, Lea, Flood 2014) takes a nanosecond; some of it is timed.
+// splitmix64 (Steele, Lea, Flood 2014) takes a nanosecond. A fast generator is needed, because
+// run() is inside the timed interval.
 std::int64_t MovingInputs::below(std::int64_t count) {
   std::uint64_t z = random_ += 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;

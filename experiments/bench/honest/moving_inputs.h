@@ -6,8 +6,9 @@
 // the address, sizes or contents of an input, or find its result in the output. So pairs of input
 // values are swapped, which keeps their distribution, and some output elements become NaN. Between
 // two runs, one pair and one output element change, which takes some nanoseconds. Between samples,
-// a few change. Between rounds, up to one input in 32 changes, so nearly every output changes. The
-// positions are random numbers of the operating system, which an algorithm cannot predict.
+// a few pairs and elements change. Between rounds, up to one input in 32 changes, so nearly every
+// output changes. The generator of the positions has a seed from the operating system, which an
+// algorithm cannot predict.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +21,15 @@ namespace convscope {
 
 class CONVSCOPE_API MovingInputs {
  public:
-  // Takes operands on the CPU; inputs on another device do not change. `weights`: the weights
-  // change, too; false when they were prepared before the timing.
+  // Takes operands on the CPU; inputs on another device do not change. `weights` says whether the
+  // weights change, too; it is false if they were prepared before the timing.
   MovingInputs(const Operands& operands, const OperandSpecs& specs, bool weights);
 
   void turn();
   void sample();
   void run();
-  // Returns "" when all elements poisoned since the last call were written, else a sentence.
+  // Returns "" if all elements that were set to NaN since the last call have been overwritten, else
+  // a sentence.
   std::string not_written();
 
  private:

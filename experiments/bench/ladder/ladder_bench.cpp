@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kOperation = "bench conv2d";
 
-// Returns the row of a rung: its name, and the settings with which it runs or the reason why it
-// cannot. If the CPU lacks the rung's instruction set, the best available one is used.
+// Returns the row of a rung: its name, its settings, or the reason why it cannot run. If the CPU
+// lacks the rung's instruction set, the best available one is used.
 LadderRow row_of(Conv2dRung rung, const LadderOptions& options) {
   const bool on_cpu = options.device.type == DeviceType::cpu;
   const bool asks = on_cpu && *rung.isa != '\0';
@@ -49,7 +49,8 @@ bool run_alike(const LadderRow& a, const LadderRow& b) {
          a.math == b.math && a.prepares_each_call == b.prepares_each_call;
 }
 
-// With one thread, for example, the rung "all threads" is the same as the rung below.
+// Two rungs can have equal settings on this machine. With one thread, for example, "all threads" is
+// the same as the rung below.
 std::string why_repeated(const LadderRow& row, const LadderRow& below) {
   if (row.isa == row.asked_isa) return cat("the same as ", below.rung, " in this run");
   return supports_isa(parse_isa(row.asked_isa))

@@ -46,8 +46,8 @@ struct LadderRow {
   bool wrong = false;         // it was not timed because its result is wrong
   TimingSummary time = {};
   double gflops_effective = 0, gflops_executed = 0;
-  double peak_percent = 0;      // gflops_executed of the peak of the rung's threads; 0: unknown
-  double factor = 0;            // time of the rung below / this one's; 0: no rung below was timed
+  double peak_percent = 0;      // gflops_executed / peak of the rung's threads; 0: unknown
+  double factor = 0;            // time of the rung below / time of this rung; 0: none below
   double error_ratio = 0;       // error / allowed error
   std::string impossible = {};  // why its time is too short for the work, or ""
 
@@ -67,8 +67,8 @@ struct CONVSCOPE_API LadderResult {
   double total_factor() const;       // time of the first / time of the fastest; 0 without a time
 };
 
-// Returns the ladders that `text` names for the device: "all" or names joined by commas. Throws an
-// error of kind kUnavailable that lists them.
+// Returns the ladders that `text` names for the device: "all", or names joined by commas. Throws an
+// error of kind kUnavailable that lists the ladders if a name is unknown.
 CONVSCOPE_API std::vector<const Conv2dLadder*> ladders_named(const std::string& text,
                                                              Device device);
 

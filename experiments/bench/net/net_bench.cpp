@@ -30,7 +30,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// This learning rate hardly changes the weights: every step does the same work on similar numbers.
+// This learning rate hardly changes the weights, so every step does the same work on similar
+// numbers.
 constexpr double kLearningRate = 1e-5;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
@@ -75,7 +76,7 @@ double flops_of(const Module& layer, const Shape& input) {
   return 2.0 * static_cast<double>(input[0]) * static_cast<double>(layer.weight().value().numel());
 }
 
-// Repeats `run` until there are enough samples; run returns the seconds that count.
+// Repeats `run`, which returns its time in seconds, until there are enough samples.
 std::vector<double> sampled(const NetBenchOptions& options, const std::function<double()>& run) {
   std::vector<double> seconds;
   double total = 0;

@@ -29,13 +29,14 @@ struct NetBenchOptions {
   int least_samples = 10;
   int most_samples = 5000;
   int warm_up = 3;  // uncounted runs
-  // Whether the CPU time of the process is measured instead of wall time, for one thread on a busy
-  // machine. The times of layers and of parts of a step remain wall times.
+  // Measures the CPU time of the process instead of wall time, for one thread on a busy machine.
+  // The times of layers and of parts of a step remain wall times.
   bool cpu_clock = false;
   std::uint64_t seed = 1;
   Pruner* pruner = nullptr;  // for a network with masks: sets pruned weights to 0 after each update
-  // The batch is the first samples of this set, repeated when it has fewer. Without a set it is
-  // normal random images; a network on points needs a set, because images have no positions.
+  // The batch is the first samples of this data set, repeated if the set has fewer. Without a set,
+  // the batch is images of normal random numbers. A network on points needs a set, because random
+  // numbers cannot be positions.
   const Dataset* samples = nullptr;
 };
 
@@ -76,7 +77,8 @@ CONVSCOPE_API NetBenchRow bench_net(const ExperimentConfig& config, Module& mode
                                     std::int64_t batch, const NetBenchOptions& options);
 
 // The times of a single layer on random numbers. Sparse layers are an error: the sites of their
-// input belong to a batch of the network, which a single layer does not have.
+// input belong to a batch of the whole network, and a layer that is timed separately has no such
+// batch.
 struct NetLayerRow {
   std::string layer, kind;
   Shape input, output;
@@ -88,16 +90,17 @@ struct NetLayerRow {
   std::string step;          // how that step runs: "planned", "recorded", "dynamic"
   double bytes_forward = 0;  // input and output, each once
 };
-// Measures layers; `step`: the kernels of a step of the whole network, which may differ.
+// Measures each layer separately. `step` holds the kernels of a step of the whole network, which
+// may differ.
 CONVSCOPE_API std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode mode,
                                                     Device device, const NetBenchOptions& options,
                                                     const StepKernels& step);
 
-// Throws the error for sparse layers of bench_layers(), before anything is timed.
+// Throws the error that bench_layers() has for sparse layers, but before anything is timed.
 CONVSCOPE_API void check_layers_alone(Module& model);
 
-// The median times of one operation of the compiled network, with its fused operations.
-// bench_operations() returns no rows when the network cannot be compiled.
+// The median times of one operation of the compiled network, including the operations fused into
+// it. bench_operations() returns no rows when the network cannot be compiled.
 struct NetOpRow {
   std::string layer, text;
   double forward_ms = 0, backward_ms = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// net_bench_recorded.cpp: times a whole network on a device that records its kernels. Marks in the
-// device's queue around several recorded runs give the time of one run without host delays.
+// net_bench_recorded.cpp: times a whole network on a device that can capture its kernels (CUDA: as
+// a graph). Marks in the device's queue around several replayed runs give the time of one run
+// without host delays.
 #include "experiments/bench/net/net_bench_recorded.h"
 
 #include <algorithm>
@@ -17,7 +18,8 @@ namespace {
 
 constexpr int kRuns = 20;  // inference runs per launch
 constexpr double kLearningRate = 1e-5;
-// A data set has enough batches for two launches of the largest size, fewer for large images.
+// The random data set has batches for two launches with kMaxSteps steps each. It has fewer batches
+// if the images are large.
 constexpr std::int64_t kBatches = 2 * RecordedSteps::kMaxSteps;
 constexpr std::int64_t kMaxBytes = std::int64_t{512} << 20;
 
@@ -118,7 +120,7 @@ std::string time_recorded_training(const ExperimentConfig& config, Module& model
                 "got ",
                 launch.outcomes[launch.steps - 1].loss));
       }
-      // The first epoch makes the recordings, and the second runs some of them for the first time.
+      // The first epoch captures the graphs, and the second runs some of them for the first time.
       if (epoch < 2 || launch.steps < most / 2) continue;
       seconds.push_back(launch.seconds / launch.steps);
       total += launch.seconds;

@@ -25,7 +25,7 @@ Tensor random_tensor(const Shape& shape, DType dtype, Device device, std::uint64
   return out.to(dtype).to(device);
 }
 
-// Returns the least of a few samples of a warm run, in seconds.
+// Returns the shortest of a few times of `run`, in seconds, after a warm-up.
 double seconds_of(Device device, std::function<void()> run) {
   std::vector<TimedThing> things(1);
   things[0].run = std::move(run);
@@ -78,7 +78,8 @@ GpuPeaks measure_gpu_peaks(double share) {
   out.copy_bytes = 2 * static_cast<double>(bytes) / seconds_of(device, [&] {
                      backend.copy_within(device.index, to.data(), from.data(), bytes);
                    });
-  // The algorithm runs three kernels: it gathers columns, multiplies, and writes pixels.
+  // The algorithm im2col_gemm runs three kernels: it gathers columns, multiplies, and writes
+  // pixels. The problem is so small that the launches take all the time.
   out.launch_seconds =
       seconds_of_forward("im2col_gemm", Conv2dProblem::parse("c=4,h=8,w=8,k=4,r=3,s=3,pad=1"),
                          device) /

@@ -8,7 +8,8 @@
 
 namespace convscope {
 
-// Needs about a second and 1.2 GiB of device memory. Tests set `share` below 1 to need less.
+// Needs about a second and 1.2 GiB of device memory. Tests set `share` below 1 to need less time
+// and memory.
 CONVSCOPE_API GpuPeaks measure_gpu_peaks(double share = 1);
 
 }  // namespace convscope

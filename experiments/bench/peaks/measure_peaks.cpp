@@ -35,7 +35,8 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-// On a busy machine two threads may share a core for a long time while another core is free.
+// Each thread gets its own core: on a busy machine two threads may share a core for a long time
+// while another core is free.
 void stay_on_core(int index) {
   cpu_set_t all, one;
   CPU_ZERO(&all);
@@ -49,16 +50,18 @@ void stay_on_core(int index) {
   }
 }
 
-// Starts all threads at the same moment. Thread 0 asks, and the other threads answer. If all
-// answers come within microseconds, every thread has a core, and thread 0 starts the lap. On a busy
-// machine, a plain barrier would start threads that have just lost their core.
+// Starts all threads at the same moment. Thread 0 asks all other threads for an answer. If all
+// answers come within microseconds, every thread is running on a core, and thread 0 starts the lap
+// (one try). A plain barrier is not enough: on a busy machine it would start threads that have just
+// lost their core.
 class StartLine {
  public:
   explicit StartLine(int threads) : others_(threads - 1) {}
 
   static constexpr int kNoMore = -1;  // a lap that means the end
 
-  // For thread 0; stops waiting for a common start after `patience` seconds.
+  // Called by thread 0. Starts lap number `lap` when all answers come quickly, or after `patience`
+  // seconds.
   void start(int lap, double patience) {
     const Clock::time_point begin = Clock::now();
     for (;;) {
@@ -73,8 +76,8 @@ class StartLine {
     lap_.store(lap, std::memory_order_release);
   }
 
-  // For all threads except 0. `answered` counts the thread's answers. Returns false after the last
-  // lap.
+  // Called by all threads except 0. `answered` counts the answers of the calling thread. Returns
+  // false after the last lap.
   bool wait(int lap, std::int64_t& answered) {
     for (;;) {
       const int now = lap_.load(std::memory_order_acquire);
@@ -120,8 +123,8 @@ struct Tries {
 };
 
 // Returns the highest rate of all tries, in units of work per second. `threads` threads start
-// together, each with its body from `make_body(thread)`. body(try) does `units` units of work. The
-// clock runs from the first start to the last end.
+// together. Each thread runs the function that `make_body(thread)` returns; it does `units` units
+// of work in each try. The clock runs from the first start to the last end.
 template <class MakeBody>
 double best_rate(int threads, const Tries& tries, double units, MakeBody&& make_body) {
   StartLine line(threads);
@@ -174,7 +177,7 @@ double best_rate(int threads, const Tries& tries, double units, MakeBody&& make_
 // The memory that a thread uses to measure the bandwidth of one level (a cache or DRAM).
 struct Level {
   std::size_t bytes = 0;
-  std::size_t slice_bytes = 0;  // read by one try: `bytes` in a cache; in DRAM the next slice
+  std::size_t slice_bytes = 0;  // used by one try: all `bytes` of a cache; one slice of DRAM
 };
 
 // Divides `all_bytes` of DRAM among the threads. A thread has at least two slices, and each slice
@@ -208,7 +211,7 @@ class Measuring {
         },
         out_.l2_read, out_.l2_copy);
     const auto cores = static_cast<std::size_t>(out_.cores);
-    // The size is clearly above that of L2 and clearly below that of L3.
+    // A buffer must be clearly larger than L2, and all buffers together clearly smaller than L3.
     const std::size_t each = std::min(4 * out_.l2_bytes, out_.l3_bytes / 2 / cores);
     if (each >= 2 * out_.l2_bytes) {
       bandwidth([&](int) { return Level{each, each}; }, out_.l3_read, out_.l3_copy);
@@ -228,8 +231,8 @@ class Measuring {
     return {one, out_.cores == 1 ? one : std::max(one, rate(out_.cores))};
   }
 
-  // With several threads a measurement gets more time: next to other programs, all threads rarely
-  // run at once.
+  // With several threads a measurement gets more time, because on a busy machine all threads rarely
+  // run at the same moment.
   Tries tries(int threads, bool warm) const {
     return {.most = std::max(3, static_cast<int>(300 * share_)),
             .seconds = (threads == 1 ? 0.25 : 0.5) * share_,
@@ -250,7 +253,8 @@ class Measuring {
   template <class LevelOf>
   void bandwidth(LevelOf&& level_of, Peak& read, Peak& copy) const {
     const auto with = [&](int threads) {
-      // The first touch of the memory takes longer than the measurement, so read and copy share it.
+      // The first touch of the memory takes longer than the measurement, so read and copy use the
+      // same memory.
       Memory memory(static_cast<std::size_t>(threads));
       const Level level = level_of(threads);
       const double read_rate = rate(level, memory, false);

@@ -2,10 +2,11 @@
 // peak_int8_simd.cpp: measures the int8 peak: a loop that only adds products of u8 and i8 to
 // i32 accumulators.
 //
-// A VNNI instruction takes 5 cycles and two start in each cycle, so 10 independent accumulators
-// keep the units busy. 10 accumulators (of 16 registers) or 24 (of 32) leave registers for the
-// operands. Without VNNI, four instructions replace it (int8_vector.h). The scalar copy of this
-// file uses SSE2 vectors, which every x86-64 has.
+// A VNNI instruction takes 5 cycles and two start in each cycle, so at least 10 independent
+// accumulators are needed to keep the units busy. The loop has 10 accumulators if there are 16
+// registers, and 24 if there are 32; the other registers hold operands. Without VNNI, four
+// instructions replace each VNNI instruction (int8_vector.h). The scalar copy of this file uses
+// SSE2 vectors, which every x86-64 has.
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif

@@ -22,7 +22,8 @@ extern IsaTable<PeakKernels> peak_kernels;
 
 // Int8 products, with VNNI and without it.
 struct BytePeakKernels {
-  // Runs independent chains; each step adds four products of u8 and i8 to each i32 lane.
+  // Runs independent chains of accumulators. Each step adds four products of u8 and i8 to each i32
+  // lane.
   void (*multiply_add)(std::int64_t rounds) = nullptr;
   std::int64_t flops_per_round = 0;
 };

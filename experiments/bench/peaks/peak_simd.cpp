@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // peak_simd.cpp: the loops that measure the arithmetic and bandwidth peaks.
 //
-// On current cores an FMA takes 4 cycles and two start in each cycle, so 8 independent chains keep
-// the units busy. 12 chains (of 16 registers) or 24 (of 32) leave some slack. The scalar copy of
-// this file has no FMA and uses SSE2 vectors, as the compiler does for plain loops.
+// On current cores an FMA takes 4 cycles and two start in each cycle, so at least 8 independent
+// chains are needed to keep the units busy. The loop has 12 chains if there are 16 registers, and
+// 24 if there are 32, so that there is some slack. The scalar copy of this file has no FMA and uses
+// SSE2 vectors, as the compiler does for plain loops.
 #include "experiments/bench/peaks/peak_kernels.h"
 #include "framework/simd/simd.h"
 

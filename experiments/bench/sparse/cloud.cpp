@@ -37,7 +37,8 @@ void keep_some(Keys& keys, std::int64_t wanted, Generator& random) {
   std::ranges::sort(keys);
 }
 
-// Generates a scene of `sites` sites: its grid, and one point after another.
+// A scene with about `sites` sites: the size of its grid, and a function that draws one random
+// point.
 class Scene {
  public:
   Scene() = default;
@@ -105,7 +106,8 @@ class Room : public Scene {
         static_cast<std::size_t>(std::ranges::upper_bound(up_to_, at) - up_to_.begin()),
         boxes_.size() - 1);
     const Box& box = boxes_[which];
-    // Draws a pair of faces by area, then one of the two, then a position on it.
+    // Draws one of the three pairs of opposite faces with a probability proportional to its area,
+    // then one face of the pair, then a position on this face.
     const std::array<double, 3> size = {box.dt, box.dh, box.dw};
     const double all = box.dt * box.dh + box.dt * box.dw + box.dh * box.dw;
     double face = uniform(random, 0, all);
@@ -170,7 +172,8 @@ class Lidar : public Scene {
   double per_metre_;
 };
 
-// A cube, shortened along t to as many positions as the density requires.
+// A cube, with its extent along t reduced so that the grid has as many positions as the density
+// requires.
 class Random : public Scene {
  public:
   Random(std::int64_t sites, double density) {
@@ -206,7 +209,8 @@ std::unique_ptr<Scene> scene_of(const DrawnCloud& cloud, std::int64_t sites, std
   }
 }
 
-// Draws positions of the scene until there are enough, then keeps some of them.
+// Draws positions of the scene until there are at least `sites` distinct ones, then keeps `sites`
+// of them at random.
 Keys drawn(const Scene& scene, const SiteGrid& grid, std::int64_t batch, std::int64_t sites,
            Generator& random) {
   const SparseSites keyed(Keys(), grid);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cloud.h: synthetic point clouds described by a few words, for benchmarks, tests and pictures. The
-// same words give the same sites.
+// same description always gives the same sites.
 //
 //   shell   the surface of a sphere with noise: one thin sheet without an edge
 //   room    floor, ceiling, walls and some boxes with noise: thicker sheets, and edges
@@ -10,7 +10,8 @@
 //   ink     strokes of a pen on images of 64x64 pixels; 2-D
 //
 // The number of neighbours per site determines the speed of a convolution. In shell, room and lidar
-// this number does not depend on the number of sites, because a larger cloud is a larger scene.
+// this number does not depend on the number of sites, because a cloud with more sites is a larger
+// scene at the same density.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ struct CONVSCOPE_API DrawnCloud {
   CloudShape shape = CloudShape::shell;
   std::int64_t sites = 10000;  // of all scenes together
   std::int64_t seed = 1;
-  std::int64_t batch = 1;  // scenes that share the sites; for ink as many images as needed
+  std::int64_t batch = 1;  // scenes, among which `sites` is divided; ink: set by `sites`
   double density = 0.05;   // of random only
 
   int rank() const { return shape == CloudShape::ink ? 2 : 3; }

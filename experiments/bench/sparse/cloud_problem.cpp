@@ -49,7 +49,8 @@ Number number_of(std::string_view text, std::string_view key, std::string_view v
   return out;
 }
 
-// Parses one number for all axes (3), or one for each (1x3x3). In 2-D to[0] stays unchanged.
+// Parses one number for all axes (3), or one for each axis (1x3x3). A 2-D text leaves to[0]
+// unchanged.
 void set_axes(std::string_view text, std::string_view key, std::string_view value, int rank,
               std::array<std::int64_t, 3>& to) {
   std::vector<std::int64_t> values;
@@ -100,7 +101,8 @@ CloudProblem CloudProblem::parse(std::string_view text) {
     const auto at = std::ranges::find(words, key, &Words::value_type::first);
     return at == words.end() ? nullptr : &at->second;
   };
-  // These keys have no defaults: a default could define another problem than intended.
+  // These keys have no defaults, because a forgotten key would then define another problem than
+  // intended.
   for (const char* key : {"cloud", "sites", "kernel", "c", "k"}) {
     if (find(key) == nullptr) refuse(text, cat("but '", key, "' has no default"));
   }

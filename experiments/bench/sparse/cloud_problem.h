@@ -5,7 +5,7 @@
 //   cloud=shell,sites=100000,seed=1,kernel=3x3x3,c=64,k=64
 //   cloud=random,sites=5000,density=0.1,batch=2,kind=strided,kernel=3x3x3,stride=2,pad=1,c=16,k=32
 //
-// Sizes along axes are one number for all axes, or one number per axis (TxHxW; for ink HxW).
+// A size is one number for all axes, or one number per axis (TxHxW; for ink HxW).
 #pragma once
 
 #include <string>

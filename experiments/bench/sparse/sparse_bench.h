@@ -29,8 +29,9 @@ struct CONVSCOPE_API CloudMap {
   std::string text() const;  // the facts in words
 };
 
-// Checks a sample of each result (sparse_oracle.h), then times the algorithms interleaved. The rows
-// contain the problem's text, by which `compare` finds the same problem in another file.
+// Checks a sample of each result (sparse_oracle.h), then times the algorithms interleaved. Each row
+// contains the problem's text, by which `compare` finds the row of the same problem in another
+// file.
 CONVSCOPE_API ReportedGroup bench_cloud(const BenchSettings& settings, const CloudProblem& problem,
                                         const CloudMap& on, Direction direction,
                                         const std::vector<const SparseConvAlgorithm*>& algorithms,

@@ -35,7 +35,8 @@ struct NetTensors {
       const bool first = values.empty();
       if (first) values.push_back(numbers(z.x_shape(), z.dtype, 1));
       values.push_back(Tensor::empty(z.y_shape(), z.dtype, device));
-      // The scale keeps the magnitude of the values from layer to layer, for half precision.
+      // This scale keeps the magnitude of the values about constant from layer to layer, so that
+      // half precision does not overflow.
       const double terms = z.nominal_flops() / 2 / static_cast<double>(z.y_shape().numel());
       w.push_back(numbers(z.w_shape(), z.dtype, 1 / std::sqrt(std::max(1.0, terms))));
       dw.push_back(Tensor::empty(z.w_shape(), z.dtype, device));
@@ -101,7 +102,8 @@ class NetContender {
   }
   void wait() const { backend_of(device_).synchronize(device_.index); }
 
-  // Runs all layers on poisoned memory. Checks one of the layers with equal channels, the first.
+  // Runs all layers on poisoned memory. Among layers with equal channel counts, only the first is
+  // checked.
   void check(SparseNetRow& row) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       for (const Direction direction : kDirections) poison(tensors_.of(i, direction).out[0].values);
@@ -153,8 +155,9 @@ class NetContender {
   std::unique_ptr<Workspace> workspace_, prepared_;
 };
 
-// The algorithms for a name or "auto", or the reason why there are none. If the named algorithm
-// cannot compute dw (halo), the choice of `auto` computes dw; the kernels of the row show this.
+// The algorithms of a row (a name or "auto"), or the reason why the row cannot run. If the named
+// algorithm cannot compute dw (halo), the choice of `auto` computes dw; the row lists the kernels
+// that ran.
 struct FoundAlgorithms {
   NetContender::Algorithms algorithms;
   std::string refusal;

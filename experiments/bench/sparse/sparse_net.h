@@ -4,8 +4,8 @@
 //
 // Layer i maps C[i] channels to C[i+1] with a 3x3x3 kernel, without bias and activation. Forward
 // runs all layers in order. Backward computes dw and dx of each layer, from the last to the first.
-// Weights are prepared in each call, as in training. On a GPU each network is recorded once and
-// replayed.
+// Weights are prepared in each call, as in training. On a GPU each network is captured once as a
+// CUDA graph and replayed.
 #pragma once
 
 #include <string>

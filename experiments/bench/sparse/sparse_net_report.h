@@ -23,11 +23,12 @@ struct SparseNetBaseline {
   std::string name, device;
   std::vector<Row> rows;
 
-  // Returns the row of this algorithm. If there is none, returns the row of the precision with the
-  // least forward + backward time, or null.
+  // Returns the row of this algorithm in this precision. If there is none, returns the fastest row
+  // (forward + backward) of this precision, or null if the precision has no row.
   const Row* beside(const std::string& precision, const std::string& algorithm) const;
 };
-// Throws an error when the file cannot be read (kIo), or has another format or network (kData).
+// Throws an error when the file cannot be read (kIo), or has another format or another network
+// (kData).
 CONVSCOPE_API SparseNetBaseline read_sparse_net_baseline(const std::string& file,
                                                          std::int64_t voxels,
                                                          const std::vector<std::int64_t>& channels);

@@ -16,8 +16,8 @@ using Index = std::int64_t;
 // Returns the values on the host, in f64.
 Tensor numbers_of(const Operand& operand) { return operand.values.to(Device{}).to(DType::f64); }
 
-// Returns `wanted` ascending indices below `all`. At least a quarter are the first ones, and at
-// least a quarter the last ones.
+// Returns `wanted` ascending indices below `all`. At least a quarter of them are at the start of
+// the range, and at least a quarter at its end.
 std::vector<Index> sample_of(Index all, Index wanted) {
   std::vector<Index> out;
   if (wanted >= all) {

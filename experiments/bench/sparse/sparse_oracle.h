@@ -5,7 +5,7 @@
 // of channels. No element of the whole result may be NaN or infinite.
 //
 // The expected values are sums in f64 of products of the real numbers that the operands represent.
-// The tests have the same bound: |error| <= growth * eps * M, where M is the largest sum of the
+// The bound is that of the tests: |error| <= growth * eps * M, where M is the largest sum of the
 // absolute values of the products.
 #pragma once
 
@@ -20,8 +20,8 @@ namespace convscope {
 
 class CONVSCOPE_API SparseOracle {
  public:
-  // Takes a sample of at least 64 sites. The sample is larger when about `most_products` products
-  // suffice for more sites.
+  // Takes a sample of at least 64 sites. The sample has more sites if they need at most about
+  // `most_products` products.
   SparseOracle(const SparseConvProblem& problem, Direction direction, const Operands& operands,
                double most_products = 5e7);
 

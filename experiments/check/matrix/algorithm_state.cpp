@@ -94,7 +94,7 @@ bool same(const Floats& a, const Floats& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// Returns the result of a call in new arrays with the inputs of `like`.
+// Returns the result of a call on new arrays, which hold copies of the inputs of `like`.
 Floats fresh(const Conv2dAlgorithm& algorithm, const Place& like) {
   const Place other(algorithm, like.problem, like.direction);
   other.first.copy(like.first);

@@ -15,7 +15,8 @@ double allowed_error(const Conv2dProblem& problem, double error_growth, double e
   if (problem.dtype == DType::bf16) return f32 + 0x1p-8 * std::abs(expected);
   // The spacing of f16 values is constant (2^-24) below 2^-14.
   if (problem.dtype == DType::f16) return f32 + 0x1p-11 * std::abs(expected) + 0x1p-24;
-  // TF32 rounds each operand by at most 2^-10 of its value, so a product errs by twice that.
+  // TF32 rounds each operand by at most 2^-10 of its value, so a product has at most twice this
+  // relative error.
   return problem.math == MathMode::tf32 ? f32 + 0x1p-9 * largest : f32;
 }
 

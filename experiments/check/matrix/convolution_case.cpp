@@ -22,7 +22,8 @@ void set_around(std::vector<float>& values, float around) {
   std::fill_n(values.end() - kAround, kAround, around);
 }
 
-// Returns the values of images as stored in memory, preceded by one element that breaks alignment.
+// Returns images as they are stored in the layout, with kAround elements of value `around` before
+// and after them. kAround is odd, so the images are not aligned.
 std::vector<float> stored(const Numbers& numbers, const Shape& shape, ActivationLayout layout,
                           float around) {
   std::vector<float> out = numbers.values;
@@ -93,7 +94,8 @@ std::vector<double> Numbers::doubles(bool magnitudes) const {
   return out;
 }
 
-// Host memory between canaries. The memory is filled with f32 NaN before a call.
+// Host memory with guard bytes (canaries) on both sides. The memory is filled with f32 NaN before a
+// call.
 struct ConvolutionCase::HostBlock {
   explicit HostBlock(std::size_t count)
       : bytes(count), memory({}, count + 2 * kCanaryBytes), all(pointer()) {
@@ -221,8 +223,8 @@ void ConvolutionCase::for_each_stored(const Visit& visit) const {
                                      static_cast<std::size_t>(at));
                              });
 }
-// Returns the stored elements of a tensor with w's shape, with the values around them. For dense
-// weights, all elements are stored.
+// Returns the stored elements of a tensor with w's shape (all elements for dense weights), with
+// kAround elements of value `around` before and after them.
 std::vector<float> ConvolutionCase::kept(const Numbers& numbers, float around) const {
   std::vector<float> out = numbers.values;
   if (is_sparse()) {
@@ -482,8 +484,8 @@ std::string ConvolutionCase::compare(const Conv2dAlgorithm& algorithm, Direction
          << ", expected " << right << ", error " << error << ", allowed " << bound << with;
     return text.str();
   }
-  // The L2 bound does not apply to few elements, or to rounding errors of one sign, which do not
-  // cancel.
+  // The L2 bound assumes many elements whose rounding errors have random signs. It does not apply
+  // to few elements, or to errors of one sign, which do not cancel.
   if (algorithm.device == DeviceType::cpu || tier_ == Tier::exact || rounds_one_way(tier_) ||
       result.size() < 32 || problem_.sum_length(direction) > 4608) {
     return "";

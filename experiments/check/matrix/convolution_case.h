@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // convolution_case.h: the one check that every convolution algorithm has to pass.
 //
-// Before an algorithm runs, its output is filled with NaN, output and workspace get guards, and all
+// Before an algorithm runs, its output is filled with NaN, and output and workspace get guards. All
 // pointers are one element off alignment. The result is compared with the f64 reference:
 //
 //   exact     small integers: every product and sum is exact in f32, so all bits must agree
@@ -13,12 +13,13 @@
 //   heavy     the same bound on N(0,1) / (0.1 + |N(0,1)|): few large numbers among many small ones;
 //   flat, alternating, one_large
 //             equal numbers, whose rounding errors have one sign: max|error| <= worst_growth * eps
-//             * max(conv(|x|,|w|)), which holds on any numbers. For transforms it is the largest of
-//             the first input times the largest sum over the second (Algorithm::errs_by_tile()).
+//             * M, a bound that holds on any numbers, with M = max(conv(|x|,|w|)). For transforms,
+//             M is the largest absolute value of the first input times the largest sum of absolute
+//             values of the second (Algorithm::errs_by_tile()).
 //
-// An algorithm that prepares its weights does so once, into a block with guards, and is then called
-// twice without w. Both calls must leave the block unchanged, and must give the same bits if the
-// algorithm is deterministic.
+// An algorithm that prepares its weights does so once, into a block of memory with guards. It is
+// then called twice without w. Both calls must leave the prepared weights unchanged, and must give
+// the same bits if the algorithm is deterministic.
 //
 // With block-sparse weights, the kept blocks are at random positions. At all other positions, the
 // reference has w = 0, and dw is not compared.
@@ -34,13 +35,14 @@
 //
 // The bound in each direction uses a sum of absolute values, called the magnitude. It is
 // conv(|x|,|w|) + |b| for y and conv^T(|dy|,|w|) for dx. For dw it is the sum of |x||dy| over all
-// pixels, plus the old |dw| when it accumulates. Rounding errors in m steps add up to at most m
-// eps/2 times that magnitude; rounding errors of random sign grow like sqrt(m) times the partial
-// sums. For numbers of random sign, partial sums grow like sqrt(m) and the magnitude like m, so the
-// error is about 1 eps for any length. For numbers of one sign, partial sums are as large as the
-// magnitude. The error of one chain then has a standard deviation of 0.126 sqrt(m) eps, and chains
-// of 160 terms stay below 8 eps (framework/simd/sum_chain.h, also for the bound on any numbers). A
-// result that lacks one average term of up to a million still exceeds the bound.
+// pixels, plus the old |dw| when dw accumulates. In a sum of m steps, rounding errors add up to at
+// most m eps/2 times the magnitude. Rounding errors of random sign grow like sqrt(m) times the
+// partial sums. If the terms have random signs, partial sums grow like sqrt(m) and the magnitude
+// grows like m, so the error is about 1 eps of the magnitude for any length. If the terms have one
+// sign, partial sums are as large as the magnitude. The error of a sum in one chain then has a
+// standard deviation of 0.126 sqrt(m) eps, and chains of 160 terms stay below 8 eps.
+// framework/simd/sum_chain.h derives this bound and the bound on any numbers. A result that lacks
+// one average term of up to a million terms still exceeds the bound.
 #pragma once
 
 #include <cmath>
@@ -71,7 +73,7 @@ struct CONVSCOPE_API Numbers {
   std::vector<double> doubles(bool magnitudes = false) const;
 };
 
-// Returns the allowed error of an output element; `largest` is the largest magnitude.
+// Returns the allowed error of an output element. `largest` is the largest magnitude in the output.
 CONVSCOPE_API double allowed_error(const Conv2dProblem& problem, double error_growth,
                                    double expected, double largest);
 // Returns the relative L2 error that an output on a device may have.
@@ -91,8 +93,8 @@ struct Expected {
   double largest_of_tile = -1;  // see ConvolutionCase::largest_of_tile(); below 0: unknown
 };
 
-// The contents of memory before a call. The check uses these values; the diagnosis of a fault
-// changes one of them and compares the results.
+// What memory holds before a call. The check uses these values. The diagnosis of a fault changes
+// one of them and compares the results.
 struct Surroundings {
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   float output = kNaN;                            // old elements of an output that is assigned
@@ -142,8 +144,8 @@ class CONVSCOPE_API ConvolutionCase {
   // Returns the fault of the last check.
   const Fault& fault() const { return fault_; }
 
-  // Makes one call on the CPU in the problem's layout. Returns "" or which memory was damaged, and
-  // the row-major output.
+  // Makes one call on the CPU in the problem's layout. Writes the row-major output to `result`.
+  // Returns "", or a sentence that says which memory was damaged.
   std::string run(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                   std::vector<float>& result, const Surroundings& around) const;
   // Returns the reference's result in f64, computed once for each direction.

@@ -20,8 +20,8 @@ inline float rounded_to(DType dtype, float value) {
 }
 
 // Holds `count` elements, `shift` elements off an aligned address, with `guard_bytes` of 0xff on
-// each side. The block is a separate allocation from the system without valid memory next to it, so
-// the address sanitizer or compute-sanitizer finds accesses beyond both ends.
+// each side. The system allocates each block separately, with no valid memory next to it, so the
+// address sanitizer or compute-sanitizer finds accesses beyond both ends.
 class GuardedBlock {
  public:
   // Copies `values`. If `values` is null, sets all bytes to 0xff, which is NaN in each

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_case.h: one convolution on integers with its epilogue, and its result in f64 arithmetic.
+// integer_case.h: one convolution on integers with its epilogue, and the expected result, computed
+// in f64 arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -97,7 +98,7 @@ class Int8Case {
   std::int64_t ties() const { return ties_; }
 
   // Runs each instruction set of this CPU, with and without VNNI, with one and two threads. All
-  // must give the same codes. Returns "" or what is wrong with y, and at which settings.
+  // runs must give the same integers. Returns "", or what is wrong with y and with which settings.
   std::string check_everywhere(const Conv2dAlgorithm& algorithm) {
     const Isa before = current_isa();
     const bool allowed = uses_vnni() || !supports_vnni(before);
@@ -130,7 +131,7 @@ class Int8Case {
     return wrong;
   }
 
-  // Checks y of an algorithm, [N,K,P,Q]; returns "" or what is wrong.
+  // Runs the algorithm and checks its y, [N,K,P,Q]. Returns "", or what is wrong.
   std::string check(const Conv2dAlgorithm& algorithm, std::vector<double>* values = nullptr) {
     const DType type = problem_.types->y;
     const Shape stored = stored_shape(problem_.y_shape(), layout_of_y(problem_.layout));
@@ -256,13 +257,14 @@ class Int8Case {
     return sum;
   }
 
-  // Returns the number that the residual adds to element i of y.
+  // Returns the real number that the residual adds to element i of y.
   double beside_of(std::int64_t i) const {
     if (!options_.residual) return 0;
     return residual_.at(i) * (*options_.residual == DType::f32 ? 1 : s_r_);
   }
 
-  // Brings values close to the boundary between two codes, on both sides.
+  // Moves some results of each channel close to a rounding boundary, alternately just above and
+  // just below it.
   void bring_near_ties() {
     for (std::int64_t k = 0; k < problem_.k; ++k) {
       const double product = s_x_ * s_w_.at(k) * static_cast<double>(sum_of(0, k, 0, 0));

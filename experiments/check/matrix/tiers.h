@@ -64,8 +64,10 @@ class TierNumbers {
   TierNumbers(Tier tier, Generator random)
       : tier_(tier), random_(random), one_(rounds_one_way(tier) ? 1 + random_.uniform() : 1) {}
 
-  // Returns the next number. In tiers whose terms have one sign, numbers are scaled by a power of
-  // two to about 2^-4, so that sums do not exceed 65504, the largest f16. This scaling is exact.
+  // Returns the next number. If all terms of a sum have one sign, the sum could exceed 65504, the
+  // largest f16. In such tiers, numbers are therefore scaled to about 2^-4, by a power of two,
+  // which is exact.
+  // 2^-4.
   float next() {
     const std::int64_t at = at_++;
     switch (tier_) {

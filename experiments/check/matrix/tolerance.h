@@ -2,12 +2,13 @@
 // tolerance.h: the largest error bound that a convolution algorithm may state for itself.
 //
 // An algorithm states error_growth (layers/dispatch/algorithm.h), and the checks require |error| <=
-// error_growth * eps * M, where M is the largest sum of the absolute values of the products. So the
-// error_growth that a plug-in may state must be limited.
+// error_growth * eps * M, where M is the largest sum of the absolute values of the products. A
+// plug-in could pass with any error if it stated a large error_growth, so there is a limit.
 //
-// kMaxErrorGrowth: of the transforms that are common in f32, those of Winograd's F(6x6, 3x3) have
-// the largest constants, and winograd_f6x3 states 128. Twice that is 2^8 * 2^-23 = 2^-15 of M: an
-// algorithm that needs more has lost more than a third of the digits of f32.
+// kMaxErrorGrowth: the limit is twice the largest value in use. Among the transforms that are
+// common in f32, those of Winograd's F(6x6, 3x3) have the largest constants, and winograd_f6x3
+// states 128. The limit is an error of 2^8 * 2^-23 = 2^-15 of M: an algorithm that needs more has
+// lost more than a third of the digits of f32.
 //
 // kMaxChainGrowth: the limit for an algorithm that states one_chain; its bound grows by sqrt(terms
 // / 160). The standard deviation of a chain of m terms of one sign is 0.126 sqrt(m) eps (N. J.

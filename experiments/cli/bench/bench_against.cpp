@@ -79,7 +79,7 @@ void add_rows(Side& side, BenchSide more, bool only_auto) {
   }
 }
 
-// Removes facts of a call, such as the load, that say nothing about the build.
+// Removes facts that describe a call instead of the build, such as the load.
 void forget_calls(Facts& environment) {
   for (const char* key : {"load", "cores_of_others"}) environment.erase(key);
   std::erase_if(environment, [](const auto& fact) { return fact.first.starts_with("variables."); });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_against.h: `convscope bench ... --against OTHER`: times this build and another one in
+// bench_against.h: `convscope bench ... --against OTHER`: times this build and another build in
 // turns, on the same problems.
 //
-// In each turn of a case, both programs are called as `PROGRAM bench ... --json FILE`, in
-// alternating order, so that a disturbance of the machine affects both. The other program may be
-// any version that has these options. The sample of a build consists of the medians of its calls,
-// as with several files per side in `convscope compare`.
+// In each turn of a case, both builds are called as `PROGRAM bench ... --json FILE`. Their order
+// alternates, so that a disturbance of the machine affects both. The other program may be any
+// version that has these options. The sample of a build consists of the medians of its calls, as
+// with several files per side in `convscope compare`.
 #pragma once
 
 #include <string>
@@ -58,8 +58,8 @@ std::vector<BenchWords> operator_cases(const char* layer, const std::vector<Prob
   return out;
 }
 
-// Prints the comparison, writes it to the files that `timing` names (the JSON of
-// `convscope compare`) and returns the exit code. The calls of a case share --min-time. With
+// Prints the comparison, writes it to the files that `timing` names (the JSON of `convscope
+// compare`) and returns the exit code. --min-time is divided among the calls of a case. With
 // `only_auto`, the rows that `auto` chose are compared, even if the two builds choose different
 // algorithms.
 int bench_against(const char* command, const AgainstOptions& options, const TimingArguments& timing,

@@ -89,9 +89,9 @@ OperandTypes parsed_types(const std::string& text) {
                                  text, "'"));
 }
 
-// Sets the operand types of the problems. Integer codes are stored in NCHWc blocks. On a CPU, a
-// layer with few input channels is treated as the first of a network: its images are NCHW f32, and
-// the kernel quantises them. Returns the number of such layers.
+// Sets the operand types of the problems. Quantised images are stored in NCHW16c. On a CPU, a layer
+// with few input channels is treated as the first of a network: its images are NCHW f32, and the
+// kernel quantises them. Returns the number of such layers.
 int set_types(OperandTypes types, Device device, std::vector<Conv2dProblem>& problems) {
   constexpr std::int64_t kMaxColours = 4;
   int first_layers = 0;
@@ -135,7 +135,8 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   return out;
 }
 
-// Integer problems run forward only, but a requested direction is tried anyway.
+// Integer problems run the forward direction by default. A direction that was requested is tried,
+// so that its refusal is shown.
 using Tasks = std::vector<std::pair<Conv2dProblem, Direction>>;
 Tasks tasks_of(const Conv2dBenchOptions& options, bool asked) {
   Tasks out;

@@ -89,8 +89,9 @@ std::string trained_file(const std::string& net) {
   return resolve_run(net) + "/ckpt/last.safetensors";
 }
 
-// Loads the weights of a trained network, so that its masks and step sizes are timed. Loads nothing
-// when KEY=VALUE words of the command have added or removed quantisers.
+// Loads the weights of a trained network, so that the network is timed with its own masks and step
+// sizes. Loads nothing when KEY=VALUE words of the command have added or removed quantisers,
+// because the checkpoint does not fit then.
 void take_weights(const Arguments& arguments, const ExperimentConfig& config, Module& model) {
   const std::string file = trained_file(arguments.net);
   if (file.empty()) return;

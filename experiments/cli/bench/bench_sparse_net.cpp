@@ -21,8 +21,8 @@ namespace convscope {
 namespace {
 
 constexpr const char* kCommand = "bench sparse_net";
-// The algorithms that other libraries have too, and those of Convscope. Algorithms that a device
-// lacks are reported.
+// The default rows: algorithms that other libraries have too, and those of Convscope. An algorithm
+// that the device lacks is reported.
 constexpr const char* kAlgorithms = "native,implicit_gemm,split_mask,halo,auto";
 
 struct SparseNetArguments {
@@ -71,7 +71,8 @@ std::vector<ComputePrecision> precisions_of(const std::string& text) {
   return out;
 }
 
-// A word that is neither an algorithm of a device nor a usual one is an error.
+// Returns the algorithms that `text` names. A name must be in kAlgorithms or be an algorithm of the
+// device.
 std::vector<std::string> algorithms_of(const std::string& text, Device device) {
   std::vector<std::string> known = split_commas(kAlgorithms);
   for (const std::string& name : sparse_conv_algorithms(device.type).names()) {

@@ -54,9 +54,9 @@ void check_timing(const char* command, const TimingArguments& arguments);
 BenchSettings bench_settings(const TimingArguments& arguments);
 BenchReportSettings report_settings(const BenchSettings& settings, const char* operation);
 
-// Throws unless channels, image size and number of outputs are given: their default 1 is never
-// meant. A missing kernel size means 1x1, as in experiments/shapes. Throws also when only one of
-// kernel height and width is given.
+// Throws unless channels, image size and number of outputs are given. They have the default 1,
+// which is hardly ever intended. A missing kernel size means 1x1, as in experiments/shapes. Throws
+// also when only one of kernel height and width is given.
 void require_sizes(const char* command, const std::string& text);
 
 // Returns the problems of the files, then the problems of the texts.
@@ -110,8 +110,8 @@ struct BenchTask {
   std::function<ReportedGroup(const BenchProgress&)> run;
 };
 
-// Runs all tasks: prints one table per task, updates `files` after each, then prints the summary
-// and `legend`. Returns the exit code; fails when every algorithm refuses every problem.
+// Runs all tasks: prints one table per task, updates `files` after each task, then prints the
+// summary and `legend`. Returns the exit code; fails when every algorithm refuses every problem.
 int run_bench_tasks(const char* command, const std::vector<BenchTask>& tasks, BenchFiles& files,
                     BenchReportSettings settings, const std::string& legend);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_command.cpp: `convscope export RUN`: a trained network in other formats: the smaller dense
-// network of pruning, integer codes, unpruned weights, ONNX.
+// export_command.cpp: `convscope export RUN`: writes a trained network in another format: the
+// smaller dense network of a pruned run, integer weights, only the unpruned weights, or ONNX.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -48,7 +48,8 @@ TrainedNetwork trained_network(const ExportArguments& arguments) {
   out.checkpoint =
       is_file ? arguments.run : cat(out.run, "/ckpt/", arguments.weights, ".safetensors");
   if (!is_file) out.config = load_config(out.run + "/config.yaml", global_overrides());
-  // If pruned filters were removed before the checkpoint was written, it has a smaller network.
+  // If pruned filters were removed before the checkpoint was written, the network in the checkpoint
+  // is smaller than that of the run's config.
   if (is_file || (out.config.sparsity.has("remove") && out.config.sparsity.flag("remove"))) {
     out.config = parse_config_text(checkpoint_config(out.checkpoint), out.checkpoint, {},
                                    global_overrides());

@@ -27,10 +27,10 @@ namespace {
 
 constexpr double kTolerance = 1e-5;  // relative to the largest output, or to 1
 
-// Turns the rounding of activations off (`on`) or on again. A different summation order may move a
-// value across a rounding boundary and change its code by one. The outputs of both networks are
-// therefore compared with unrounded activations. Weights stay masked and rounded; the step sizes of
-// the activations are copied.
+// Turns the rounding of activations off (`on` is true) or on again. The outputs of the pruned and
+// of the smaller network are compared without this rounding. The two networks add in different
+// orders, which may move a value across a rounding boundary and change the quantised value by one.
+// Weights stay masked and rounded; the step sizes of the activations are copied.
 void bypass_activations(Module& network, bool on) {
   for (const QuantizedTensor& tensor : quantized_tensors(network)) {
     if (!tensor.is_weight) tensor.quantizer->bypass(on);
@@ -90,8 +90,8 @@ Times measure(Module& a, Module& b, const Shape& batch, Device device) {
   return out;
 }
 
-// Returns median milliseconds of inference as executed, timed in turns; 0 if one of the networks is
-// not compiled.
+// Returns the median milliseconds of compiled inference of both networks, timed in turns. Returns 0
+// if one of the networks cannot be compiled.
 std::array<double, 2> inference_ms(Module& a, Module& b, const Shape& batch, Device device) {
   constexpr int kWarmup = 3, kRounds = 50;
   constexpr double kLimitSeconds = 2;
@@ -131,8 +131,8 @@ std::array<double, 2> inference_ms(Module& a, Module& b, const Shape& batch, Dev
   return out;
 }
 
-// Returns "c1 6 of 6 (4 alive), c2 8 of 16", as in the table of the run. Outputs that are kept but
-// not alive are constant; later layers need these constants.
+// Returns "c1 6 of 6 (4 alive), c2 8 of 16", as in the table of the run. An output that is kept but
+// not alive is constant; it is kept because later layers need the constant.
 std::string widths_text(const SparsityReport& report, const CompactPlan& plan) {
   std::string text;
   bool constants = false;

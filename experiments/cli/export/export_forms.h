@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_forms.h: the formats of `convscope export`, and the check of a written file.
+// export_forms.h: the formats of `convscope export`, and the comparison of networks that checks a
+// written file.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_quantised.cpp: `convscope export RUN --quantised OUT`: a quantised run as integer codes
-// and steps (quant/quantized_file.h), read back and compared.
+// export_quantised.cpp: `convscope export RUN --quantised OUT`: writes a quantised run as integer
+// weights and step sizes (quant/quantized_file.h), reads the file back and compares the outputs.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_sparse.cpp: `convscope export RUN --sparse OUT`: a pruned run without its pruned weights
-// (sparsity/file/sparse_file.h), read back and compared.
+// export_sparse.cpp: `convscope export RUN --sparse OUT`: writes a pruned run without its pruned
+// weights (sparsity/file/sparse_file.h), reads the file back and compares the outputs.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -38,7 +38,8 @@ const CommandLine* nested_named(const CommandLine& line, const std::string& word
   return found == line.nested().end() ? nullptr : &*found;
 }
 
-// Returns "optim.momentum" for "optim[sgd].momentum"; "" for keys with a number or a layer's name.
+// Returns "optim.momentum" for "optim[sgd].momentum". Returns "" for keys that contain an index or
+// the name of a layer.
 std::string plain_key(const std::string& path) {
   const std::size_t open = path.find('['), close = path.find(']');
   if (path.find('<') != std::string::npos || path == "extends") return "";

@@ -15,7 +15,7 @@ struct Candidates {
   struct One {
     std::string text, about;
   };
-  std::vector<One> words;  // all begin with the last word; a word that ends in '=' is continued
+  std::vector<One> words;  // all begin with the last word; no blank follows a final '='
   bool files = false;      // file and folder names fit too
   bool folders = false;    // folder names fit too
 };

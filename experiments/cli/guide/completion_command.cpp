@@ -100,8 +100,8 @@ complete -c convscope -f -a '(__convscope_candidates)'
 )";
 
 // Prints one line per completion: the word, a tab, its description. A line ":files" or ":folders"
-// follows where such names fit too. Each word of the command line has a ':' before it, so that no
-// word is empty or looks like an option.
+// follows if names of files or folders are possible, too. In the command line that the script
+// passes, each word begins with a ':', so that no word is empty or looks like an option.
 int print_words(const CommandLine& program, const std::vector<std::string>& marked) {
   std::vector<std::string> words;
   for (const std::string& word : marked) words.push_back(word.substr(word.starts_with(':')));

@@ -43,8 +43,8 @@ void ask_stop(int signal) {
 class Child {
  public:
   explicit Child(const std::vector<std::string>& words) {
-    int ends[2][2] = {{-1, -1}, {-1, -1}};  // for stdout and stderr: Open MPI reports an end on
-                                            // one, MPICH on the other
+    int ends[2][2] = {{-1, -1}, {-1, -1}};  // pipes for stdout and stderr: Open MPI reports the
+                                            // end of a process on one, MPICH on the other
     if (pipe2(ends[0], O_CLOEXEC) != 0 || pipe2(ends[1], O_CLOEXEC) != 0) {
       fail(ErrorKind::kRun, "launch", cat("expected a pipe, got: ", std::strerror(errno)));
     }
@@ -57,7 +57,8 @@ class Child {
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGUSR1);  // whatever ends this program, the processes stop properly
       if (getppid() != parent) _exit(1);
-      // The parent may ignore these signals, and exec keeps ignored signals ignored.
+      // The parent may have set these signals to be ignored, and an ignored signal stays ignored
+      // after exec.
       for (const int signal : {SIGUSR1, SIGUSR2}) std::signal(signal, SIG_DFL);
       setpgid(0, 0);  // Ctrl-C of the terminal reaches this program, which passes it on
       const int nothing = open("/dev/null", O_RDONLY);
@@ -84,9 +85,9 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // Copies the output lines until the launcher closes both streams. When this program gets a
-  // signal, it asks the processes to stop by SIGUSR1 or SIGUSR2, which every launcher forwards
-  // (trainer/signals.h); a second signal ends the launcher.
+  // Copies the output lines until the launcher closes both streams. When this program receives a
+  // signal, it sends SIGUSR1 or SIGUSR2 to the launcher, which forwards it to the processes; they
+  // then stop (trainer/signals.h). A second signal ends the launcher.
   void read_lines(LauncherOutput& out, LauncherOutput& error) {
     LauncherOutput* const outputs[2] = {&out, &error};
     std::string lines[2];
@@ -96,7 +97,7 @@ class Child {
       pollfd ready[2] = {{streams_[0], POLLIN, 0}, {streams_[1], POLLIN, 0}};
       // poll() has a timeout, because a signal may come just before the call.
       const int found = poll(ready, 2, 200);
-      // The request is repeated each second, because a launcher ignores a signal that comes before
+      // The signal is sent again each second, because a launcher ignores a signal that comes before
       // its processes begin.
       if (stops_asked > sent || (sent == 1 && Clock::now() - asked >= std::chrono::seconds(1))) {
         kill(pid_, stops_asked > 1 ? SIGTERM : first_stop == SIGINT ? SIGUSR2 : SIGUSR1);
@@ -202,8 +203,8 @@ int launch(const Arguments& arguments, const std::vector<std::string>& rest) {
       [](const std::string& line) { std::fprintf(stderr, "%s\n", clean_text(line).c_str()); });
   child.read_lines(out, error);
   const int code = child.wait_code();
-  // Launchers report a stop in different ways: by the exit code of the first process to end, by a
-  // killed process, or by their own end.
+  // After a stop, launchers report different things: the exit code of the first process to end, a
+  // killed process, or only the end of the launcher.
   if (first_stop != 0 && code != 0) return 128 + first_stop;
   const std::string& killed = error.killed().empty() ? out.killed() : error.killed();
   if (!killed.empty()) {

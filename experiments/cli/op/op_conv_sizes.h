@@ -28,8 +28,8 @@ void add_conv_sizes(CommandLine& app, OpConvSizes& sizes);
 // Returns the parameters. `command` is the caller's name for errors ("op conv2d").
 Conv2dParams conv_params(const char* command, const OpConvSizes& sizes);
 
-// Reads an array other than x from a file to a device. The array must have the expected shape and
-// type; `why` ends the error sentence ("that is y").
+// Reads an array from a file to the device of x. The array must have the expected shape and the
+// type of x; `why` ends the error sentence ("that is y").
 Tensor read_like(const char* command, const char* name, const std::string& path, const Shape& shape,
                  const Tensor& x, const char* why);
 

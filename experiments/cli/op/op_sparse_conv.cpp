@@ -2,8 +2,8 @@
 // op_sparse_conv.cpp: `convscope op sparse_conv`: sparse convolution and its gradients on NumPy
 // files.
 //
-// Rows of x, y and their gradients are in the order of their sites. These are the sites of --sites,
-// or of --out-sites for outputs whose sites the operation computes.
+// Rows of x, y and their gradients are in the order of their sites. The file --sites has the sites
+// of x, or with --inverse the sites of y. --out-sites writes the sites of y.
 #include "experiments/cli/op/op_sparse_conv.h"
 
 #include <algorithm>
@@ -175,7 +175,8 @@ Inputs read_inputs(const OpSparse& op, Device device) {
   return {z, t, type};
 }
 
-// Prints the median time of some runs after one warm-up run. `run` returns when its work is done.
+// Prints the median time of some runs after one warm-up run. `run` returns when all its work is
+// done.
 void print_ms(const OpSparse& op, const std::string& what, const std::function<void()>& run) {
   if (op.repeats <= 0) return;
   const auto now = [&] {

@@ -86,7 +86,7 @@ std::vector<std::int64_t> one_of_each_class(const Dataset& data, int count) {
   return out;
 }
 
-// Returns the grey of image n, 0 white to 1 black: the distance from the commonest shade.
+// Returns the grey of each pixel of image n, the mean of its channels: 0 is drawn white, 1 black.
 std::vector<double> shades_of(const Tensor& images, std::int64_t n) {
   const std::int64_t channels = images.dim(1), pixels = images.dim(2) * images.dim(3);
   const std::uint8_t* const from = images.data<std::uint8_t>() + n * channels * pixels;
@@ -104,7 +104,7 @@ struct Point {
   double h, w;
 };
 
-// Returns the mean position of the ink (dark pixels) in an image.
+// Returns the mean position of the ink (pixels with a large value, drawn dark) in an image.
 Point centre_of(const std::vector<double>& shades, std::int64_t width) {
   double sum = 1e-9, h = 0, w = 0;
   for (std::size_t i = 0; i < shades.size(); ++i) {

@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-// Keeps the text until it is flushed: the width of a table is known only when the table is
+// Keeps all text until a flush, because the width of a table is known only when the table is
 // complete.
 class FittingBuffer final : public std::streambuf {
  public:

@@ -65,7 +65,7 @@ SampleInfo sample_of_network(const std::string& name) {
 ExperimentConfig config_or_network(std::string_view command, const std::string& word,
                                    const std::vector<std::string>& overrides) {
   if (is_network_name(word) && !is_file(word)) {
-    // The config must name a data set, although no data are read.
+    // A config must name a data set, even if no data are read.
     const std::string yaml =
         cat("name: ", word, "\ndata: {set: cifar10, root: .}\n", "model: {type: ", word, "}\n",
             "optim: {type: sgd, lr: 0.01, momentum: 0.9}\n");

@@ -11,9 +11,9 @@
 
 namespace convscope {
 
-// CONFIG and KEY=VALUE in any order. A file whose name contains '=' is the config if it is the
-// first word, or if no other word can be the config. Without a config, `config` is empty; a second
-// file is a usage error of `command`.
+// A config and overrides KEY=VALUE from the words of a command line, in any order. A file whose
+// name contains '=' is the config if it is the first word, or if no other word can be the config.
+// Without a config, `config` is empty; a second file is a usage error of `command`.
 struct ConfigWords {
   std::string config;
   std::vector<std::string> overrides;
@@ -23,8 +23,9 @@ ConfigWords split_config_words(std::string_view command, const std::vector<std::
 // Returns "name=..." for --name; the text is quoted where YAML would read a number or a boolean.
 std::string name_override(const std::string& name);
 
-// Returns whether the word is the registered name of a network (resnet18). sample_of_network() then
-// returns its images: those of ImageNet, or of MNIST for lenet5.
+// Returns whether the word is the registered name of a network (resnet18). For such a name,
+// sample_of_network() returns the shape and the classes of the images: those of MNIST for lenet5,
+// and those of ImageNet otherwise.
 bool is_network_name(const std::string& word);
 SampleInfo sample_of_network(const std::string& name);
 

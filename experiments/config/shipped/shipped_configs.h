@@ -24,11 +24,11 @@ CONVSCOPE_API std::vector<ShippedConfig> shipped_configs();
 // when a bare name matches nothing; the error's sentence is ready to print.
 CONVSCOPE_API std::string find_config(const std::string& word);
 
-// Returns the folder of the shipped problems, experiments/shapes of the source tree. Fails with kIo
-// when it is missing.
+// Returns the folder of the shipped lists of problems, experiments/shapes of the source tree. Fails
+// with kIo when it is missing.
 CONVSCOPE_API std::string shipped_shapes();
 
-// Returns the file of problems that `word` names: a path, or else a shipped file with or without
+// Returns the list of problems that `word` names: a path, or else a shipped file with or without
 // .txt, also written as experiments/shapes/NAME.txt. Any other word is returned unchanged, and the
 // function that reads the file reports the error.
 CONVSCOPE_API std::string find_shapes(const std::string& word);

@@ -17,7 +17,8 @@
 
 namespace convscope {
 
-// A key of the block. Valid values are safe in a shell and in an #SBATCH line.
+// A key of the block `slurm`. `fits` accepts only values that are safe in a shell and in an #SBATCH
+// line.
 struct SlurmKey {
   std::string name;
   std::string doc;

@@ -15,7 +15,8 @@
 namespace convscope {
 namespace {
 
-// A key or a block of the text, in the order of config_keys().
+// A key or a block of the config. The keys and blocks inside a block are in the order of
+// config_keys().
 struct Entry {
   std::string name, path;
   const OptionField* field = nullptr;  // null: a block
@@ -75,8 +76,9 @@ Recipe recipe_for(const StarterRequest& request) {
   return out;
 }
 
-// Returns "optim.momentum" for "optim[sgd].momentum"; "" for keys of other types, of lists, and of
-// blocks that a starter config does not need.
+// Returns "optim.momentum" for "optim[sgd].momentum" if the recipe has this type. Returns "" for
+// keys of other types, for keys of entries of lists, and for blocks that a starter config does not
+// need.
 std::string plain_path(const std::string& path, const Recipe& recipe) {
   if (path == "extends" || path.starts_with("sweep.") || path.find('<') != std::string::npos) {
     return "";
@@ -90,7 +92,8 @@ std::string plain_path(const std::string& path, const Recipe& recipe) {
   return fits ? block + path.substr(close + 1) : "";
 }
 
-// Returns the names that a key may have: those of its table, or its choices.
+// Returns the values that a key may have: the names in the registry of types to which the key
+// refers, or else the choices of the field.
 std::vector<std::string> choices_of(const Entry& entry) {
   if (entry.path == "data.set") return dataset_types().names();
   if (entry.path == "model.type") return model_types().names();
@@ -114,7 +117,8 @@ class Writer {
     return std::ranges::any_of(entry.inner, [this](const Entry& one) { return is_chosen(one); });
   }
 
-  // Writes an entry. `mark`: column of the enclosing '#'; -1: outside of a comment.
+  // Writes an entry. `mark` is the column of the '#' before the enclosing block, or -1 if this
+  // block is not a comment.
   void write(const Entry& entry, int indent, int mark) {
     if (mark < 0 && !is_chosen(entry)) mark = indent;
     std::string line = mark < 0 ? std::string(static_cast<std::size_t>(indent), ' ')

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// starter_config.h: a starter config with every key for a data set and a network. Keys of the
-// recipe are active, the others are comments with their defaults. The text is made from the key
-// tables (config_keys()), so it always contains new keys.
+// starter_config.h: a starter config with every key for a data set and a network. The keys that the
+// recipe sets are active; all others are comments with their defaults. The text is made from the
+// key tables (config_keys()), so new keys appear in it automatically.
 #pragma once
 
 #include <string>
