@@ -68,7 +68,8 @@ std::string what_runs(const ExplainedLayer& layer, const ExplainedDirection& of)
                             : "nothing runs: an algorithm refuses another layer";
 }
 
-// Returns why a chain of layers runs instead of one of the algorithms, or "".
+// Explains that the layer runs inside a chain of layers and not by its own algorithm. Returns ""
+// when the layer is in no chain.
 std::string chain_text(const ExplainedDirection& of) {
   if (!of.ran || of.ran->kernel.find(": ") == std::string::npos) return "";
   return wrapped_text(

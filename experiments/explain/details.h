@@ -14,7 +14,8 @@ namespace convscope {
 CONVSCOPE_API std::string marks_text();
 CONVSCOPE_API std::string layer_text(const ExplainedLayer& layer);
 
-// Returns the facts about the layers in `layers`, and about all steps, as JSON.
+// Returns JSON with the facts about the layers in `layers`, and about the compiled training and
+// inference steps.
 CONVSCOPE_API std::string explanation_json(const Explanation& explanation,
                                            const std::vector<const ExplainedLayer*>& layers);
 

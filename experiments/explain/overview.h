@@ -14,7 +14,8 @@ CONVSCOPE_API std::string short_problem(const std::string& problem);
 
 CONVSCOPE_API std::string overview_text(const Explanation& explanation);
 
-// Returns how the steps of both modes run; with `operations`, also lists their operations.
+// Says for training and inference whether the step is compiled; with `operations`, also lists the
+// operations of each step.
 CONVSCOPE_API std::string steps_text(const Explanation& explanation, bool operations);
 
 }  // namespace convscope

@@ -67,9 +67,9 @@ class Walk {
     value_ = name;
   }
 
-  // Adds a layer with a weight. After quantised weights the bias is a separate Add
-  // (onnx_network.h). Its shape broadcasts to an output of `rank` axes, of which the second is the
-  // channels.
+  // Adds a layer with a weight. If the weight is quantised, a separate Add node adds the bias
+  // (onnx_network.h). The layer's output has `rank` axes with the channels second; the bias is
+  // reshaped to broadcast to it.
   void node_with_bias(const std::string& op, const std::string& name,
                       std::vector<std::string> inputs, std::vector<OnnxAttribute> attributes,
                       int rank) {

@@ -16,10 +16,11 @@
 // Quantised networks (QDQ): an activation quantiser becomes QuantizeLinear and DequantizeLinear,
 // with i8 or u8 and zero point 0. ONNX and Convscope both round half to even. For fewer than 8
 // bits, a Clip from -Qn s to Qp s comes first, because the ONNX integers have 8 bits (ONNX's 4-bit
-// integers begin with opset 21). A weight is a constant of i8 codes before DequantizeLinear, with
-// one step or one step per output channel. Biases and batch norm stay f32, as in the network. The
-// bias of a quantised layer is a separate Add. If it were an input of Conv or Gemm, ONNX Runtime
-// would round it to multiples of the product of both steps, which changes a network of few bits.
+// integers begin with opset 21). A weight is a constant of i8 codes before DequantizeLinear. Its
+// step size is one number, or one number per output channel. Biases and batch norm stay f32, as in
+// the network. The bias of a quantised layer is a separate Add. If the bias were an input of Conv
+// or Gemm, ONNX Runtime would round it to multiples of (weight step x activation step), which
+// visibly changes the output of networks with few bits.
 //
 // With reduce_range, weights have 7 bits. x64 CPUs without VNNI add two products of u8 and i8 codes
 // in saturating 16-bit arithmetic: 2 x 255 x 127 overflows, and 2 x 255 x 64 does not.

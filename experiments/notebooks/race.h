@@ -33,17 +33,17 @@ CONVSCOPE_API Tensor conv2d_by(const std::string& algorithm, const Conv2dProblem
 // Returns the largest |a - b|; throws an error when the shapes differ.
 CONVSCOPE_API double largest_difference(const Tensor& a, const Tensor& b);
 
-// Compares `own` with the algorithm `reference` on normal numbers of each problem and prints one
-// line. Throws a sentence unless |error| <= growth * eps * max(conv(|x|,|w|)), where growth
-// increases with the square root of the number of terms.
+// Compares `own` with the algorithm `reference` on each problem, with normally distributed inputs,
+// and prints one line. Throws an error unless |error| <= growth * eps * max(conv(|x|,|w|)). The
+// factor `growth` is scaled up with the square root of the number of terms.
 CONVSCOPE_API void check_conv2d(const std::string& name, const Conv2dFunction& own,
                                 const std::vector<std::string>& problems, double growth = 8,
                                 Direction direction = Direction::forward);
 
 // Throws an error with the sentence unless the condition holds.
 CONVSCOPE_API void expect(bool holds, const std::string& sentence);
-// Runs the checks of an exercise and prints "right" or "not yet" with the sentence that they threw.
-// Returns whether it was right; never throws, so that a notebook runs to its end.
+// Runs the checks of an exercise. Prints "right", or "not yet" with the message of the failed
+// check. Returns whether all checks passed. Never throws, so that a notebook runs to its end.
 CONVSCOPE_API bool exercise(const std::string& name, const std::function<void()>& checks);
 
 struct RaceOptions {

@@ -15,7 +15,8 @@
 
 namespace convscope {
 
-// Returns the elements as x(n, c, h, w), up to four axes; throws unless f32 on the CPU.
+// Returns a view of the elements as x(n, c, h, w), for up to four axes. Throws an error unless the
+// tensor is f32 and on the CPU.
 CONVSCOPE_API View<float*> view_of(const Tensor& tensor);
 
 // Returns normally distributed numbers with mean 0 and deviation 1. Equal shapes and seeds give

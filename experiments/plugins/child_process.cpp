@@ -65,7 +65,7 @@ std::string text_in(const char (&text)[N]) {
   dup2(output, 2);
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, 0);
-  // The work may fork; a copy of this process that the work has made ends here.
+  // If the work forks, its copy of this process must not continue here, so it ends.
   const pid_t self = getpid();
   const auto stop_copies = [self] {
     if (getpid() != self) _exit(1);

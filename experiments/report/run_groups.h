@@ -17,7 +17,7 @@ using Spread = MeanStd;
 CONVSCOPE_API Spread spread_of(const std::vector<double>& values);
 
 struct CONVSCOPE_API RunGroup {
-  std::string label;  // the runs' name, and the differences from other groups of this name
+  std::string label;  // the runs' name, and what distinguishes groups of this name
   std::vector<RunData> runs;
 
   Spread of(const std::function<double(const RunData&)>& value) const;

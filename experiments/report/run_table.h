@@ -23,7 +23,7 @@ struct RunRow {
 
 // Returns the row of one run folder; an unreadable run has a row with the reason.
 CONVSCOPE_API RunRow read_run_row(const std::string& folder);
-// Reads the keys of config.yaml. Returns what is wrong with the file, or "".
+// Adds the keys of config.yaml to the row. Returns what is wrong with the file, or "".
 CONVSCOPE_API std::string read_config(RunRow& row);
 
 // Returns "id", "name", "batch_size", ..., in the order of the table.

@@ -46,10 +46,10 @@ class CONVSCOPE_API LayerCosts {
   void add(Module& model);
 
   std::int64_t steps() const { return steps_; }
-  // Returns means over the sampled steps for the layers of `rows`. The times of a layer include its
-  // parts, such as its quantisers. Timed work outside of all layers has other names: "loss", "all
-  // layers" for GPU work on all weights in one launch, "stage1.0" for the addition of a residual
-  // block.
+  // Returns means over the sampled steps, by layer. The times of a layer in `rows` include its
+  // parts, such as its quantisers. Timed work that belongs to no layer has other names: "loss";
+  // "all layers" for a GPU kernel that handles all weights in one launch; "stage1.0" for the
+  // addition of a residual block.
   std::map<std::string, LayerCost> means(const std::set<std::string>& rows) const;
 
  private:

@@ -55,8 +55,8 @@ std::string text_of(const ClaimRecord& record) {
   return text + "\n";
 }
 
-// Returns the locked file, or -1 when another process holds the lock. `has_lock` becomes false
-// where the file system has no locks.
+// Returns the locked file, or -1 when another process holds the lock. If the file system does not
+// support locks, returns the unlocked file and sets `has_lock` to false.
 int lock_file(const std::string& folder, bool& has_lock) {
   const std::string path = folder + "/.lock";
   const int lock = open_own(path, O_RDWR | O_CREAT | O_NONBLOCK);

@@ -7,9 +7,9 @@
 //   metadata  "format", "config" (resolved YAML), "progress" (JSON: TrainingState), "version",
 //             "crc32" (checksum.h)
 //
-// The quantised model file (quant/quantized_file.h) has another "format" and the same metadata; its
-// config has no masks. load_checkpoint() and checkpoint_config() accept this file like a
-// checkpoint; defects of the file are errors of kind kData.
+// The quantised model file (quant/quantized_file.h) has a different "format" and the same metadata,
+// but its config has no masks. load_checkpoint() and checkpoint_config() accept this file like a
+// checkpoint. Defects of a model file are errors of kind kData.
 #pragma once
 
 #include <string>

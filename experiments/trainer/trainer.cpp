@@ -242,8 +242,8 @@ void Trainer::remove_when_due() {
   folder_.write("layers.csv", setup_.layers_csv);
   folder_.log(text);
   progress_.line(text);
-  // Starts the means again, because means over both the old and the smaller network would belong to
-  // neither.
+  // The network is smaller from now on. The means are started again, so that they do not mix times
+  // of the old and the smaller network.
   state_.run_steps = state_.warmup_steps = {};
   steps_in_process_ = 0;
 }

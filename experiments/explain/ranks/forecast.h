@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast.h: predicts the time of a training step on 1, 2, 4, ... processes. It measures a step
-// with one process's share of the batch, and models the exchange of gradients (sum_model.h).
+// forecast.h: predicts the time of a training step on 1, 2, 4, ... processes. It measures one
+// process's step on its share of the batch, and models the exchange of gradients (sum_model.h).
 //
 //   step time   = measured step of the share + the part of the exchange that does not overlap with
 //                 the backward pass
@@ -58,7 +58,8 @@ CONVSCOPE_API ForecastRow forecast_row(int processes, std::int64_t batch, const 
 // Sets `efficiency` relative to the first row, which is one process with the whole batch.
 CONVSCOPE_API void set_efficiency(std::vector<ForecastRow>& rows);
 
-// Measures the shares. Calls `say` with a line of text before each.
+// Measures the step for each share of the batch. Before each measurement, calls `say` with a
+// progress message.
 CONVSCOPE_API Forecast forecast(const ExperimentConfig& config, const ForecastQuestion& question,
                                 const std::function<void(const std::string&)>& say);
 

@@ -40,7 +40,8 @@ class CONVSCOPE_API ShareTimer {
   ShareTimer& operator=(const ShareTimer&) = delete;
 
   std::int64_t parameters() const;
-  // Measures the steps of a process that computes `images` images in `chunks` chunks.
+  // Measures the training steps of one process with a batch of `images` images, which the step
+  // splits into `chunks` chunks.
   ShareTimes measure(std::int64_t images, int chunks);
 
  private:

@@ -22,7 +22,7 @@ class SparseConvGradients(NamedTuple):
 
 
 def finds_sites(sites: Any, submanifold: bool, inverse: bool) -> bool:
-    """Returns whether the call determines the output sites, because the caller does not know them yet."""
+    """Returns whether the call computes the output sites, because the caller does not pass them."""
     return not (isinstance(sites, _native.SparseMap) or submanifold or inverse)
 
 

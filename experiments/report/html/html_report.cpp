@@ -180,7 +180,8 @@ std::string refusals(const BenchSet& set) {
              "</details>\n");
 }
 
-// Returns a sentence about the runs and the best config in some quantities.
+// Returns a sentence that counts the runs and names the best config by accuracy, time and other
+// quantities.
 std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   std::size_t undone = 0;
   for (const RunRow& row : rows) undone += row.state == "DONE" ? 0 : 1;

@@ -12,7 +12,7 @@
 
 namespace convscope {
 
-// Position of a row: before the checkpoint, after it, or unknown (a header, a damaged row).
+// Position of a row relative to the checkpoint. A header or a damaged row is unknown.
 enum class RowPlace { before, after, unknown };
 
 // Returns the position of a row of metrics.jsonl or epochs.csv for a checkpoint after `epochs`
