@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// details.h: the long answer of `convscope explain`: every algorithm of a convolution, in each
-// direction; and everything as JSON.
+// details.h: writes the long answer of `convscope explain`: every algorithm of a convolution, in
+// each direction. Also writes all facts of an explanation as JSON.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// overview.h: the short answer of `convscope explain`: one line per convolution, and how the steps
-// run.
+// overview.h: writes the short answer of `convscope explain`: one line per convolution, and how the
+// training and inference steps are executed.
 #pragma once
 
 #include <string>

@@ -67,7 +67,7 @@ Json arrays_of(const Look& look, const Recorder& recorder, const Operands& opera
   return out;
 }
 
-// Returns the positions of sparse weights' blocks in the matrix [K, C/G R S].
+// Returns the positions of the stored blocks of block-sparse weights in the matrix [K, C/G R S].
 Json blocks_of(const Look& look, const Operands& operands) {
   Json out = Json::array();
   if (look.problem.weight_format.is_dense()) return out;

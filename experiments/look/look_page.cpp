@@ -174,8 +174,8 @@ bool is_countable(const Conv2dProblem& problem) {
   return problem.nominal_flops() / 2 + problem.nominal_bytes() <= kMaxProducts;
 }
 
-// Returns a problem one step smaller: fewer images, then channels, down to two, then rows and
-// columns.
+// Returns a smaller problem, by one change: first one image, then fewer groups, then fewer channels
+// per group, then fewer rows and columns of y.
 Conv2dProblem smaller(Conv2dProblem z) {
   const std::int64_t c = z.c_per_group(), k = z.k_per_group();
   const auto half = [](std::int64_t size) { return std::max<std::int64_t>(1, size / 2); };

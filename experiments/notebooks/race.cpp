@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// race.cpp: compares a reader's own convolution with the algorithms: its results and its time.
+// race.cpp: compares the results and the time of a reader's convolution with those of the
+// algorithms.
 #include "experiments/notebooks/race.h"
 
 #include <fmt/format.h>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// race.h: compares a reader's own convolution with the algorithms: its results and its time.
+// race.h: compares the results and the time of a reader's convolution with those of the algorithms.
 //
 //   Tensor mine(const Conv2dProblem& z, const Tensor& x, const Tensor& w) { ...; return y; }
 //   check_conv2d("mine", mine, {"n=1,c=2,h=5,w=6,k=3,r=3,s=3,pad=1"});
 //   race("n=1,c=16,h=28,w=28,k=16,r=3,s=3,pad=1", {{"mine", mine}}, {"direct_lesson", "direct"});
 //
-// A direction argument selects a gradient: a function gets the inputs of that direction.
+// With a direction argument, check_conv2d() compares a gradient: its functions then get the inputs
+// of that direction.
 #pragma once
 
 #include <functional>
@@ -59,8 +60,8 @@ struct RaceRow {
   double error_ratio = 0;     // error / allowed error
   std::string left_out = {};  // why it was not timed, or ""
 };
-// Checks all entries, times the correct ones interleaved, shows bars, and returns a row per entry
-// in the order of the entries.
+// Checks the results of all entries. Times the correct entries alternately and shows their times as
+// bars. Returns a row per entry in the order of the entries.
 CONVSCOPE_API std::vector<RaceRow> race(
     const std::string& problem, const std::vector<std::pair<std::string, Conv2dFunction>>& own,
     const std::vector<std::string>& algorithms, const RaceOptions& options = {});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // show_tensor.h: shows a tensor as a picture, as a table of its numbers, or as a heat map.
 //
-// Tensors are f32 or f64, on the CPU. Axes before the last two are planes, in their order.
+// Tensors are f32 or f64, on the CPU. If a tensor has more than two axes, each index of the leading
+// axes selects a plane, and planes are shown in memory order.
 #pragma once
 
 #include <cstdint>

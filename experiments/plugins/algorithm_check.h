@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm_check.h: checks that the algorithm of a plug-in is complete, and that its functions
-// answer for small problems.
+// return valid values for small problems.
 #pragma once
 
 #include <string>

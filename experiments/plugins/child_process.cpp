@@ -31,7 +31,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxText = 4096, kMaxResult = 256 << 10;
 
-// Memory shared by both processes. Unlike a pipe, it still works when a plug-in closes all files.
+// Memory shared by this process and its child. Unlike a pipe, it still works when a plug-in closes
+// all files.
 struct Board {
   std::atomic<std::uint32_t> notes;
   std::atomic<bool> finished, threw;

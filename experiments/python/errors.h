@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// errors.h: converts errors of the library to Python exceptions with the same sentence.
+// errors.h: converts errors of the library to Python exceptions with the same message.
 #pragma once
 
 #include <nanobind/nanobind.h>

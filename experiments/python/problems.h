@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// problems.h: the problems of Python's algorithms() and explain(): a text or an object of a map.
+// problems.h: the problems that Python passes to algorithms() and explain(), either as a text or as
+// a map of a sparse convolution.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.cpp: the contents of files of `convscope bench conv2d --json`, `bench deform_conv2d
-// --json` and `bench sparse_conv --json`, for plots.
+// bench_data.cpp: reads files of `convscope bench conv2d --json`, `bench deform_conv2d --json` and
+// `bench sparse_conv --json` for plots.
 #include "experiments/report/bench_data.h"
 
 #include <algorithm>
@@ -302,8 +302,8 @@ std::string short_name(const BenchedProblem& z, bool with_batch) {
   return out;
 }
 
-// Returns short names of the problems. If two problems would have the same name, both get their
-// whole text.
+// Returns short names of the problems. If two problems would get the same short name, both get
+// their full text instead.
 std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
   const bool batch = std::ranges::any_of(
       problems, [&](const BenchedProblem& problem) { return problem.n != problems[0].n; });

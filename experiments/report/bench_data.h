@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.h: the contents of files of `convscope bench conv2d --json`, `bench deform_conv2d
-// --json` and `bench sparse_conv --json`, for plots. Several files form one set, measured with
-// different threads, instruction sets, caches or devices.
+// bench_data.h: reads files of `convscope bench conv2d --json`, `bench deform_conv2d --json` and
+// `bench sparse_conv --json` for plots. The files of one call form one set; they may differ in
+// threads, instruction sets, caches or devices.
 #pragma once
 
 #include <optional>
@@ -96,7 +96,8 @@ struct CONVSCOPE_API BenchSet {
                                      const std::string& algorithm) const;
   // Returns the fastest timed row, or null.
   const BenchedRow* fastest(const BenchPart& part, std::size_t problem) const;
-  // Returns the algorithms with a timed row. Those that accept most problems come first.
+  // Returns the algorithms that have a timed row, sorted by the number of problems that they
+  // accept, the largest number first.
   std::vector<std::string> algorithms() const;
   std::vector<BenchPart> parts() const;
   std::string baseline() const;  // all baselines of the rows; "" without one

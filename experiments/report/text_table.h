@@ -60,7 +60,8 @@ CONVSCOPE_API MeanStd mean_std(const std::vector<double>& values);
 // Returns "0.003614 ± 0.000012": the mean with `digits` significant digits (0: two decimals), and
 // the deviation with the same decimals.
 CONVSCOPE_API std::string mean_std_text(const MeanStd& value, int digits = 4);
-// Returns the value with median and median absolute deviation in place of mean and deviation.
+// Returns the value with its mean replaced by the median, and its deviation by the median absolute
+// deviation.
 CONVSCOPE_API MeanStd as_median(MeanStd value);
 
 }  // namespace convscope

@@ -46,9 +46,9 @@ bool is_parameter(const std::string& name) {
          name.find(".mask.") == std::string::npos && name.find("_quantizer.") == std::string::npos;
 }
 
-// Returns the number of unpruned weights that the checkpoint holds, at most `count`, for a layer
-// with `count` weights in the checkpoint. sparsity.csv also counts removed weights, which the file
-// lacks.
+// Returns the number of unpruned weights of a layer that has `count` weights in the checkpoint. The
+// result is limited to `count`, because sparsity.csv also counts weights of removed filters, which
+// are not in the checkpoint.
 double weights_left(const RunData& run, const std::string& layer, double count) {
   for (std::size_t row = run.sparsity.rows.size(); row-- > 0;) {
     if (run.sparsity.text(row, "layer") != layer) continue;

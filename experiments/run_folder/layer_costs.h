@@ -10,9 +10,9 @@
 //
 // A sampled step does the same work and gives the same bits as any other step. On the CPU each 8th
 // step is sampled, which costs a clock reading per operation. On a GPU, steps 16, 32, 64, .. 512
-// and then each 512th step are sampled. If such a step cannot be sampled, the next possible step
-// is. A sampled step of a recorded run is launched as single kernels with events between them.
-// These kernels cannot overlap, so the sum over the layers is larger than avg_step.
+// and then each 512th step are sampled. If such a step cannot be sampled, the next suitable step is
+// sampled instead. A sampled step of a recorded run is launched as single kernels with events
+// between them. These kernels cannot overlap, so the sum over the layers is larger than avg_step.
 #pragma once
 
 #include <map>

@@ -18,13 +18,13 @@ struct LayerTable {
 };
 
 // Returns the table of layers.csv. `input` is the shape of a batch. `kernels` and `costs` belong to
-// a training step, `inference` to the inference at the end of a run. Columns with a meaning that is
-// not obvious: `step` is planned, recorded or dynamic for each layer. forward_ms, backward_ms and
-// kept_mib come from `costs` and are empty if it is null. They are also empty for a layer that
-// another layer's kernels compute; `timed_with` names that other layer. `plugins` names the plug-in
-// file of a kernel. `inference` is empty if `inference` is null. `layout`, the last column, is the
-// image layout of the kernels in a training step. Timed work outside of layers, such as the loss,
-// has a row at the end.
+// a training step, `inference` to the inference at the end of a run. The column `step` is planned,
+// recorded or dynamic for each layer. forward_ms, backward_ms and kept_mib come from `costs` and
+// are empty if it is null. They are also empty for a layer that another layer's kernels compute;
+// `timed_with` names that other layer. `plugins` names the plug-in file of a kernel. The column
+// `inference` is empty if the argument `inference` is null. `layout`, the last column, is the image
+// layout of the kernels in a training step. Timed work outside of layers, such as the loss, has a
+// row at the end.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
                                      const LayerCosts* costs = nullptr,
                                      const StepKernels* inference = nullptr);

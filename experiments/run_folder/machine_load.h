@@ -14,7 +14,8 @@
 
 namespace convscope {
 
-// Stores the present counts. Called once at the start of the program; later calls do nothing.
+// Stores the core times at the start of the measurement. Called once at the start of the program;
+// later calls do nothing.
 CONVSCOPE_API void begin_load_watch();
 
 // Returns the mean number of cores that other programs have kept busy since begin_load_watch().

@@ -37,7 +37,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr double kHeartbeatLimitSeconds = 120;  // an older heartbeat means that the process is gone
-// A command that changes a file of a run, such as `note`, holds the lock for a moment.
+// Another command may hold the lock for a moment, while it changes a file of the run (`note`, for
+// example). So a lock is waited for this long.
 constexpr std::chrono::seconds kPatience{3};
 
 [[noreturn]] void fail_io(const std::string& sentence, int error) {
@@ -69,7 +70,8 @@ std::string time_text(double unix_seconds, const char* format) {
   return {text, std::strftime(text, sizeof text, format, &parts)};
 }
 
-// Locks the folder until the process ends in any way. Returns -1 when another process has the lock.
+// Locks the folder. The lock is released when the process ends, even if it is killed. Returns -1
+// when another process has the lock.
 int try_lock(const std::string& folder) {
   const std::string path = folder + "/.lock";
   const int lock = open_own(path, O_RDWR | O_CREAT | O_NONBLOCK);

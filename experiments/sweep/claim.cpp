@@ -127,8 +127,8 @@ struct Claim::Beat {
   bool ending = false;
   std::thread thread;
 
-  // An increment may fail on a full disk or without an answer of the file server. The process goes
-  // on, because the next increment may succeed.
+  // Incrementing the counter may fail, because a disk is full or the file server does not answer.
+  // The process continues, because the next increment may succeed.
   bool write() {
     const std::string text = text_of(record);
     return pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());

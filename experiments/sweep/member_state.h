@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// member_state.h: the progress of a member of a sweep, read from its run folders. No other file
-// counts, so a sweep that was killed at any moment can continue.
+// member_state.h: the progress of a member of a sweep, read only from its run folders. So a sweep
+// can continue after it was killed at any moment.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_table.cpp: the final table of a sweep: one row per row of the plan, with mean and standard
-// deviation over its seeds. In tables for people, times are medians.
+// sweep_table.cpp: the final table of a sweep: a row for each variant of the config, with mean and
+// standard deviation over its seeds. In tables for people, times are medians.
 #include "experiments/sweep/sweep_table.h"
 
 #include <algorithm>

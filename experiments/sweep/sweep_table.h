@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_table.h: the final table of a sweep: one row per row of the plan, with mean and standard
-// deviation over its seeds.
+// sweep_table.h: the final table of a sweep: a row for each variant of the config, with mean and
+// standard deviation over its seeds.
 #pragma once
 
 #include <string>

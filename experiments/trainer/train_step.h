@@ -74,7 +74,8 @@ class CONVSCOPE_API TrainStep {
   // Runs one step. Allocates nothing from the system once its shapes have been seen.
   StepResult run(const Batch& batch, double lr);
 
-  // Returns the last step's graph, or null with the reason for a dynamic graph.
+  // Returns the compiled graph of the last step. Returns null for a dynamic graph; why_dynamic()
+  // then has the reason.
   const StepPlan* plan() const { return plan_; }
   const std::string& why_dynamic() const { return why_dynamic_; }
   std::string text() const;  // one line for the log

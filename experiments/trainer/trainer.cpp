@@ -177,7 +177,7 @@ int Trainer::run_epochs() {
   if (setup_.tensorboard) {
     tensorboard_ = std::make_unique<TensorboardLog>(folder_.file(kTensorboardFile), state_.step);
   }
-  // Writes the known results, for readers before the first epoch is over.
+  // Writes summary.json already now, so that readers find it before the first epoch has ended.
   if (state_.step == 0) folder_.write("summary.json", to_json_text(summary()));
   if (setup_.pruner && setup_.share.group != nullptr) {
     setup_.pruner->use_gradients_of_all([this](const Tensor& gradient) {

@@ -60,8 +60,8 @@ bool Trainer::record_steps() {
   return may_record_;
 }
 
-// Returns how many of the epoch's next steps can run without the host, because no mask changes and
-// no quantiser calibrates or counts.
+// Returns how many of the epoch's next steps can run without the host, because in these steps no
+// mask changes and no quantiser calibrates or counts clipped values.
 std::int64_t Trainer::steps_without_host() const {
   const std::int64_t left = setup_.train->batches_per_epoch() - state_.batch;
   std::int64_t steps = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// share_times.h: measures, by training steps on random images, the time of one process for its
+// share_times.h: runs training steps on random images. Measures how long one process takes for its
 // share of a batch, and when in the backward pass each bucket of gradients is complete.
 #pragma once
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits a cell into pieces that the interpreter takes one at a time.
+"""Splits a cell into pieces that the interpreter can run one at a time.
 
 In one call, cling takes either statements or one function. A cell of a notebook may hold several functions,
 includes and classes, so split() cuts the cell at its top level. Every piece keeps the number of its first line,

@@ -105,7 +105,7 @@ std::vector<double> log_ticks(double low, double high, int wanted) {
       if (factor == 1.0 || parts) ticks.push_back(factor * std::pow(10.0, decade));
     }
   }
-  // The axis begins at the last tick below the data and ends at the first above.
+  // The axis begins at the last tick below the data and ends at the first tick above them.
   while (ticks.size() > 2 && ticks[1] <= low * (1 + 1e-9)) ticks.erase(ticks.begin());
   while (ticks.size() > 2 && ticks[ticks.size() - 2] >= high * (1 - 1e-9)) ticks.pop_back();
   return ticks;

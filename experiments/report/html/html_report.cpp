@@ -221,8 +221,8 @@ std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   return "<p>" + escape_markup(out) + ".</p>\n" + html_facts(facts);
 }
 
-// Returns the first part of a page of benchmarks: a sentence, warnings about the numbers, and time
-// and settings of each file.
+// Returns the first part of a page of benchmarks: a sentence about what was measured, warnings
+// about the numbers, and for each file the time of measurement and the settings.
 std::string lead_of(const std::vector<BenchHead>& heads, const std::string& sentence) {
   std::string out = "<p>" + escape_markup(sentence) + ".</p>\n";
   std::vector<std::string> warnings;

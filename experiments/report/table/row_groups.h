@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_groups.h: combines runs with the same values of some keys into one row: mean and standard
-// deviation.
+// row_groups.h: combines runs that have equal values of some keys into one row with mean and
+// standard deviation.
 #pragma once
 
 #include <string>

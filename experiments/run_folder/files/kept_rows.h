@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_rows.h: selects the rows of a file of lines that a run keeps when it resumes from a
+// kept_rows.h: selects which rows of a file such as epochs.csv a run keeps when it resumes from a
 // checkpoint.
 #pragma once
 
