@@ -32,7 +32,7 @@ Network network_of(const ExperimentConfig& config, const SampleInfo& sample) {
   for (const std::int64_t size : sample.shape) out.input.push_back(size);
   // The number of steps does not affect the kernels.
   out.pruner = build_pruner(config, *out.model, nullptr, sample.shape, /*total_steps=*/1000);
-  // A sparse kernel is chosen for the final masks, so prune to the end of the schedule first.
+  // Sparse kernels depend on the masks, so prune now as at the end of the schedule.
   if (out.pruner && parse_sparsity(config.sparsity).execute == SparseExecution::sparse) {
     out.pruner->prune_now();
   }

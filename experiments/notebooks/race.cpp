@@ -47,8 +47,8 @@ Conv2dProblem checked_problem(const std::string& text, const char* operation) {
   return z;
 }
 
-// The reference adds up at most kSumChain terms in a row. Beyond that, the error of a sum grows
-// with the square root of the number of terms, and so does the allowed error.
+// Up to kSumChain terms, the allowed error is constant. Beyond that, it grows with the square root
+// of the number of terms, as the error of a sum in a simple loop does.
 double growth_of(const Conv2dProblem& z, Direction direction, double growth) {
   const double terms =
       z.nominal_flops() / 2 / static_cast<double>(output_shape(z, direction).numel());

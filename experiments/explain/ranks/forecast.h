@@ -7,7 +7,7 @@
 //   images/s    = images of the whole batch / step time
 //   efficiency  = images/s / (processes * images/s of one process with the whole batch)
 // `network_efficiency` (JSON) divides the measured time of a step on the share, without exchange,
-// by the step time above. It shows only the cost
+// by the step time above. It shows only the cost of the exchange.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +46,9 @@ struct Forecast {
   std::string stopped = {};  // why there are fewer rows than requested; ""
 };
 
-// Returns those of the numbers 1, 2, 4, ... and `ranks` of processes that can train with this
-// batch. If some cannot, sets `stopped` to the reason. Throws an error of kind kConfig when none
-// can.
+// Returns the numbers of processes for the table: those out of 1, 2, 4, ... and `ranks` that can
+// train with this batch. If some cannot, sets `stopped` to the reason. Throws an error of kind
+// kConfig when none can.
 CONVSCOPE_API std::vector<int> forecast_processes(const ExperimentConfig& config,
                                                   const ForecastQuestion& question,
                                                   std::string& stopped);

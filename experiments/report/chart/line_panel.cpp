@@ -171,8 +171,8 @@ void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
 
 void draw_marks(std::string& svg, const Frame& frame, const Series& s) {
   const std::size_t points = points_of(s);
-  // A series without a line has a mark at each point. A line has marks only at some points. Where
-  // these are depends on the style, so that the marks of neighbouring lines do not coincide.
+  // A series without a line has a mark at each point. A line has marks only at some points. The
+  // style decides at which points, so that the marks of neighbouring lines do not coincide.
   const bool all = !s.line || static_cast<double>(points) <= kMarksOnLine * 2;
   const std::size_t stride =
       all ? 1 : static_cast<std::size_t>(static_cast<double>(points) / kMarksOnLine);
