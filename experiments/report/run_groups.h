@@ -21,7 +21,8 @@ struct CONVSCOPE_API RunGroup {
   std::vector<RunData> runs;
 
   Spread of(const std::function<double(const RunData&)>& value) const;
-  // Returns the spread of a quantity of the summary. Runs without a value do not count.
+  // Returns mean and deviation of a quantity of summary.json over the runs. Runs without a value do
+  // not count.
   Spread summary_spread(const std::function<double(const RunSummary&)>& value) const;
   // Returns the median and the median absolute deviation of a time. One disturbed run does not
   // change them.

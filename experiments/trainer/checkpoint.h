@@ -45,8 +45,8 @@ CONVSCOPE_API TrainingState load_checkpoint(const std::string& path, Module& mod
                                             Optimizer* optimizer, std::string* note = nullptr);
 
 // Fills weights and buffers of the network from a checkpoint, or from the last checkpoint of a run
-// folder, as the initial state of another run. Quantisers keep their state, so they calibrate
-// again.
+// folder, as the initial state of another run. The state of quantisers is not loaded, so they
+// calibrate again.
 CONVSCOPE_API void load_start_weights(const std::string& path, Module& model);
 
 // Returns the config of the training that wrote the checkpoint.
