@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// details.cpp: the long answer of `convscope explain`: every algorithm of a convolution, in each
-// direction.
+// details.cpp: writes the long answer of `convscope explain`: every algorithm of a convolution, in
+// each direction.
 #include "experiments/explain/details.h"
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// Returns the mark of an algorithm. A refusal comes first, then "runs", then "chosen".
+// Returns the mark of an algorithm: "!" if it refuses, else "*" if the step runs it, else "+" if
+// the config chooses it.
 const char* mark_of(const Verdict& verdict, const ExplainedDirection& of) {
   if (verdict.refused) return "!";
   const std::string ran = of.ran ? of.ran->kernel : "";
@@ -68,7 +69,8 @@ std::string what_runs(const ExplainedLayer& layer, const ExplainedDirection& of)
                             : "nothing runs: an algorithm refuses another layer";
 }
 
-// Returns why a chain of layers runs instead of one of the algorithms, or "".
+// Explains that the layer runs inside a chain of layers and not by its own algorithm. Returns ""
+// when the layer is in no chain.
 std::string chain_text(const ExplainedDirection& of) {
   if (!of.ran || of.ran->kernel.find(": ") == std::string::npos) return "";
   return wrapped_text(

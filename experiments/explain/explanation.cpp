@@ -19,19 +19,20 @@ struct Network {
   Shape input;
 };
 
-// Returns an allocator without memory, because nothing runs. Returns null for a config with masks,
-// which depend on the values of the weights.
+// Returns an allocator that reserves no memory, because nothing is run. For a config with pruning
+// masks, returns null (real memory), because masks depend on the values of the weights.
 std::unique_ptr<UnbackedMemory> no_memory(const ExperimentConfig& config) {
   return config.sparsity.values().empty() ? std::make_unique<UnbackedMemory>() : nullptr;
 }
 
-// Returns the network with the masks that training attaches, and with active quantisers.
+// Returns the network with the pruning masks that training attaches, and with its quantisers
+// switched on.
 Network network_of(const ExperimentConfig& config, const SampleInfo& sample) {
   Network out{build_model(config, sample.shape, sample.classes), nullptr, {config.data.batch_size}};
   for (const std::int64_t size : sample.shape) out.input.push_back(size);
   // The number of steps does not affect the kernels.
   out.pruner = build_pruner(config, *out.model, nullptr, sample.shape, /*total_steps=*/1000);
-  // The masks at the end of the schedule determine what is executed.
+  // Sparse kernels depend on the masks, so prune now as at the end of the schedule.
   if (out.pruner && parse_sparsity(config.sparsity).execute == SparseExecution::sparse) {
     out.pruner->prune_now();
   }
@@ -72,8 +73,8 @@ std::vector<ExplainedStep> steps_of(const ExperimentConfig& config, Module& mode
   return steps;
 }
 
-// Returns the kernels of the step if all algorithms were `auto`. Used for a config with an
-// algorithm that refuses its problem.
+// Returns the kernels that the step would have if every layer used `auto`. This answer is needed
+// when the config names an algorithm that refuses its problem.
 StepKernels kernels_with_auto(ExperimentConfig config, const SampleInfo& sample) {
   config.conv = {};
   for (LayerSpec& layer : config.model.layers) {

@@ -38,7 +38,7 @@ struct ExplainedLayer {
   bool is_refused() const;
 };
 
-// The compiled step of the network in one mode, and its kernels.
+// The compiled training or inference step of the network, and its kernels.
 struct ExplainedStep {
   const char* mode;
   std::unique_ptr<StepPlan> plan;  // null: kernels.why has the reason
@@ -55,14 +55,15 @@ struct Explanation {
 };
 
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config);
-// Returns the explanation of `config` for images like `sample` instead of the data set's.
+// Returns the explanation for images with the shape and classes of `sample`, instead of those of
+// the data set.
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sample);
 
-// Returns "accepted by a, b", with the algorithms that `auto` may choose.
+// Returns "accepted by a, b": the algorithms that accept the problem and that `auto` may choose.
 CONVSCOPE_API std::string acceptance_text(const ExplainedDirection& of);
 
-// Returns "forward", "forward, backward_weight"; "" if these are all directions that the layer
-// needs.
+// Returns the names of `directions`, such as "forward, backward_weight". Returns "" when
+// `directions` holds every direction that the layer needs.
 CONVSCOPE_API std::string directions_text(const ExplainedLayer& layer,
                                           const std::vector<Direction>& directions);
 

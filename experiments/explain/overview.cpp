@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// overview.cpp: the short answer of `convscope explain`: one line per convolution, and how the
-// steps run.
+// overview.cpp: writes the short answer of `convscope explain`: one line per convolution, and how
+// the training and inference steps are executed.
 #include "experiments/explain/overview.h"
 
 #include <algorithm>
@@ -19,8 +19,9 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 const std::string kChecked = " checked by ";
 
-// Returns "lanes_chain" for a chain of this layer only, or "lanes_chain: c1+c2" (a long chain shows
-// its ends), or "direct (checked)" for "direct checked by reference".
+// Shortens the name of a kernel for a table cell. A chain of this layer only becomes "lanes_chain".
+// A longer chain becomes "lanes_chain: c1+c2", or "lanes_chain: c1..c9" if the names are too long.
+// "direct checked by reference" becomes "direct (checked)".
 std::string short_kernel(const std::string& kernel, const std::string& layer) {
   constexpr std::size_t kMax = 24;
   const std::size_t checked = kernel.find(kChecked);
@@ -41,8 +42,8 @@ std::string cell(const ExplainedDirection& of, const std::string& layer) {
   return cat("+", of.decision.names.first, of.decision.names.second.empty() ? "" : " (checked)");
 }
 
-// Returns the estimated milliseconds of the directions that run. Below 0 there is no estimate: the
-// layer runs in a chain, or not at all.
+// Returns the sum of the estimated milliseconds of the directions that run. Returns -1 when there
+// is no estimate, because the layer runs in a chain or does not run.
 double estimated_ms(const ExplainedLayer& layer) {
   double sum = 0;
   for (const ExplainedDirection& of : layer.directions) {
@@ -100,7 +101,8 @@ std::string legend(const Contents& contents) {
   return wrapped_text(out, 0);
 }
 
-// Returns the layers whose forward kernel in inference differs from training, by kernel.
+// Lists the layers whose forward kernel differs between inference and training, grouped by the
+// inference kernel.
 std::string differences(const Explanation& explanation, const ExplainedStep& step) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const ExplainedLayer& layer : explanation.layers) {

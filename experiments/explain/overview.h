@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// overview.h: the short answer of `convscope explain`: one line per convolution, and how the steps
-// run.
+// overview.h: writes the short answer of `convscope explain`: one line per convolution, and how the
+// training and inference steps are executed.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ CONVSCOPE_API std::string short_problem(const std::string& problem);
 
 CONVSCOPE_API std::string overview_text(const Explanation& explanation);
 
-// Returns how the steps of both modes run; with `operations`, also lists their operations.
+// Says for training and inference whether the step is compiled; with `operations`, also lists the
+// operations of each step.
 CONVSCOPE_API std::string steps_text(const Explanation& explanation, bool operations);
 
 }  // namespace convscope

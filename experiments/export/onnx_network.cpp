@@ -67,9 +67,9 @@ class Walk {
     value_ = name;
   }
 
-  // Adds a layer with a weight. After quantised weights the bias is a separate Add
-  // (onnx_network.h). Its shape broadcasts to an output of `rank` axes, of which the second is the
-  // channels.
+  // Adds a layer with a weight. If the weight is quantised, a separate Add node adds the bias
+  // (onnx_network.h). The layer's output has `rank` axes with the channels second; the bias is
+  // reshaped to broadcast to it.
   void node_with_bias(const std::string& op, const std::string& name,
                       std::vector<std::string> inputs, std::vector<OnnxAttribute> attributes,
                       int rank) {
@@ -111,7 +111,8 @@ class Walk {
     node("DequantizeLinear", key, {value_, step, zero});
   }
 
-  // Halves the codes, rounding half to even, and clips the few results outside -64..63.
+  // Converts 8-bit weights to 7 bits: halves the integers (half to even), clips the few results
+  // outside -64..63, and doubles the step size.
   static void halve(QuantizedWeight& weight) {
     for (std::int8_t& q : weight.codes) {
       q = static_cast<std::int8_t>(std::clamp(std::nearbyint(q / 2.0), -64.0, 63.0));
@@ -218,7 +219,8 @@ class Walk {
     shape_ = after;
   }
 
-  // The codes of a quantised weight must not change, so such a batch norm is not folded.
+  // Folding would change the quantised integers, so a batch norm after a quantised weight is not
+  // folded.
   bool folds(Module& first, Module& second) const {
     return options_.fold_batch_norm && dynamic_cast<Conv2d*>(&first) != nullptr &&
            dynamic_cast<BatchNorm2d*>(&second) != nullptr &&

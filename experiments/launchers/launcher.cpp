@@ -68,8 +68,9 @@ std::vector<std::string> launcher_words(const Launcher& launcher, const LaunchRe
     case LauncherKind::open_mpi:
       // --bind-to none: without this option each process would be bound to one core.
       // --oversubscribe allows more processes than slots (by default one slot per core). With more
-      // processes than slots, Open MPI would yield the core at each poll, and other programs would
-      // keep it, so mpi_yield_when_idle is 0. The waits of ProcessGroup sleep
+      // processes than slots, Open MPI would yield the core whenever it polls, and other programs
+      // would keep the core. mpi_yield_when_idle 0 prevents this. ProcessGroup itself sleeps while
+      // it waits
       // (framework/distributed/process_group.cpp).
       add({"--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "0"});
       if (!request.hosts.empty()) {
@@ -133,7 +134,7 @@ void LauncherOutput::finish() {
   block_.clear();
 }
 
-// Returns whether the launcher's text only reports the end of a process.
+// Returns whether the text is only the launcher's report that a process has ended.
 bool LauncherOutput::is_news_of_an_end(const std::string& text) {
   int rank = 0, signal = 0, pid = 0;
   char host[256] = {}, name[128] = {};

@@ -103,7 +103,7 @@ OutsideAnswer ask_program(const std::vector<std::string>& words, const std::stri
          cat("expected to start ", words[0], ", got: ", std::strerror(errno)));
   }
   if (pid == 0) {   // system calls only
-    setpgid(0, 0);  // only the parent gets a Ctrl-C of the terminal; it then ends this child
+    setpgid(0, 0);  // only the parent gets a terminal's Ctrl-C; it then ends the child
     const int nothing = open("/dev/null", O_RDONLY);
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);
     dup2(out.ends[1], STDOUT_FILENO);

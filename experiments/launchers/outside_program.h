@@ -21,7 +21,7 @@ CONVSCOPE_API std::string need_program(const std::string& name, const std::strin
 struct OutsideAnswer {
   int exit_code = 0;  // 128 + signal if a signal ended it
   std::string out, err;
-  // Returns the last line of stderr, else of stdout, without control characters.
+  // Returns the last line of stderr, or of stdout if stderr is empty, without control characters.
   CONVSCOPE_API std::string last_words() const;
 };
 

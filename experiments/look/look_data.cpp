@@ -67,7 +67,7 @@ Json arrays_of(const Look& look, const Recorder& recorder, const Operands& opera
   return out;
 }
 
-// Returns the positions of sparse weights' blocks in the matrix [K, C/G R S].
+// Returns the positions of the stored blocks of block-sparse weights in the matrix [K, C/G R S].
 Json blocks_of(const Look& look, const Operands& operands) {
   Json out = Json::array();
   if (look.problem.weight_format.is_dense()) return out;
@@ -86,7 +86,8 @@ Json blocks_of(const Look& look, const Operands& operands) {
   return out;
 }
 
-// Appends the number of bytes that each event adds to a column.
+// Appends the count of the latest event, one byte: the counter `now` minus its value `before` that
+// event.
 void append_count(std::string& column, int now, int before) {
   CONVSCOPE_CHECK(now - before < 256, "look",
                   "expected fewer than 256 multiplications between two ", "events, got ",

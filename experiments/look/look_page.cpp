@@ -19,7 +19,8 @@ namespace convscope {
 namespace {
 
 constexpr std::string_view kEnding = "_lesson";
-// The most cells of a page: more cells do not fit on a screen, and an index has 16 bits.
+// The largest number of array elements on a page. More cells do not fit on a screen, and the page
+// stores element indices in 16 bits.
 constexpr std::int64_t kMaxCells = 6'000;
 // A problem with more products is refused without counting its events.
 constexpr double kMaxProducts = 5e6;
@@ -83,8 +84,9 @@ std::string lesson_named(const std::string& algorithm) {
            " (with a lesson: ", join(known), ")"));
 }
 
-// Sets the operand to small integers, so that a reader can follow the sums. Codes instead use most
-// of their range, because results are rounded to steps, and small codes would all give 0.
+// Fills the operand with small integers, so that a reader can follow the sums. Quantised operands
+// (u8, i8) get multiples of 30 or 40 instead, because small values would all round to 0 in the
+// result.
 void set_small_numbers(Operand& operand, const OperandSpec& spec, std::uint64_t stream) {
   const bool codes = spec.type == DType::u8 || spec.type == DType::i8;
   const std::int64_t most = spec.is_weights ? 2 : 3;
@@ -172,8 +174,8 @@ bool is_countable(const Conv2dProblem& problem) {
   return problem.nominal_flops() / 2 + problem.nominal_bytes() <= kMaxProducts;
 }
 
-// Returns a problem one step smaller: fewer images, then channels, down to two, then rows and
-// columns.
+// Returns a smaller problem, by one change: first one image, then fewer groups, then fewer channels
+// per group, then fewer rows and columns of y.
 Conv2dProblem smaller(Conv2dProblem z) {
   const std::int64_t c = z.c_per_group(), k = z.k_per_group();
   const auto half = [](std::int64_t size) { return std::max<std::int64_t>(1, size / 2); };

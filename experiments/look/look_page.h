@@ -39,7 +39,7 @@ struct Look {
   std::int64_t scalings = 0;      // multiplications by a constant (transforms, padding)
   std::int64_t textbook = 0;      // N K P Q C/G R S
   double largest_difference = 0;  // between the result and `reference` in f64
-  double step = 0;                // step of the codes of the result; 0: the result has no codes
+  double step = 0;                // quantisation step of the result; 0: it is not quantised
   std::string page;
 };
 

@@ -19,7 +19,8 @@ namespace convscope {
 // which is valid only during the call. A PNG comes as base64, as notebooks store it.
 using DisplaySink = void (*)(const char* mime, const char* data, std::size_t bytes);
 
-// Sets the destination of everything shown, and returns the previous one; null: lines on stdout.
+// Sets the destination of everything shown, and returns the previous destination. With null,
+// pictures become lines of text on stdout.
 CONVSCOPE_API DisplaySink set_display_sink(DisplaySink sink);
 
 // Sends `data` to the sink. Throws an error when the MIME type is empty.

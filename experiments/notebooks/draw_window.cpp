@@ -51,7 +51,7 @@ std::vector<std::int64_t> reads_of(const Conv2dProblem& z, const OutputTile& til
   return reads;
 }
 
-// Returns "0,2": the tap by which the single output of a tile multiplies this pixel.
+// Returns the tap that multiplies this pixel in the single output of a tile: "0,2".
 std::string tap_text(const Conv2dProblem& z, const OutputTile& tile, std::int64_t row,
                      std::int64_t column) {
   return cat((row - tile.p * z.stride_h) / z.dilation_h, ",",

@@ -17,7 +17,7 @@
 namespace convscope {
 namespace {
 
-// Returns nothing with CONVSCOPE_MEASURE=off, when results must not depend on the machine.
+// Returns nothing with CONVSCOPE_MEASURE=off, because results must then not depend on the machine.
 std::optional<CpuPeaks> peaks_of_notebook() {
   if (!believes_measured_peaks()) return std::nullopt;
   return cpu_peaks([] {

@@ -29,7 +29,8 @@ struct PlotLine {
 
 // Draws lines. Throws an error when a line's x and y differ in length.
 CONVSCOPE_API void line_plot(const PlotOptions& options, const std::vector<PlotLine>& lines);
-// Draws horizontal bars with their numbers, along options.x; log_x begins at a power of ten.
+// Draws horizontal bars, each with its number at the end. options.x describes their axis; with
+// options.log_x the axis begins at a power of ten.
 CONVSCOPE_API void bar_plot(const PlotOptions& options,
                             const std::vector<std::pair<std::string, double>>& bars);
 

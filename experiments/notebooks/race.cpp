@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// race.cpp: compares a reader's own convolution with the algorithms: its results and its time.
+// race.cpp: compares the results and the time of a reader's convolution with those of the
+// algorithms.
 #include "experiments/notebooks/race.h"
 
 #include <fmt/format.h>
@@ -46,8 +47,8 @@ Conv2dProblem checked_problem(const std::string& text, const char* operation) {
   return z;
 }
 
-// The error of a sum in one chain grows with the square root of the number of terms, and so does
-// the allowed error.
+// Up to kSumChain terms, the allowed error is constant. Beyond that, it grows with the square root
+// of the number of terms, as the error of a sum in a simple loop does.
 double growth_of(const Conv2dProblem& z, Direction direction, double growth) {
   const double terms =
       z.nominal_flops() / 2 / static_cast<double>(output_shape(z, direction).numel());

@@ -28,11 +28,11 @@ struct SitesOfLayer {
 
 struct SiteNetwork {
   std::int64_t kernel = 3, stride = 2;
-  int stages = 2;  // each a convolution that keeps the grid, and one with the stride
+  int stages = 2;  // a stage: a convolution that keeps the grid, then a strided one
 };
-// Computes the sites. With `keep`, the convolution that keeps the grid is submanifold. Without
-// `keep`, it is a plain convolution: outputs are wherever the kernel meets a site, and sites spread
-// from layer to layer.
+// Computes the sites after each layer. With `keep`, the convolutions that keep the grid are
+// submanifold. Without `keep`, they are plain convolutions: every position whose window contains a
+// site becomes a site, so sites spread from layer to layer.
 CONVSCOPE_API std::vector<SitesOfLayer> sites_through(const SharedSites& sites,
                                                       const SiteNetwork& network, bool keep);
 // Draws both networks, one above the other.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // show_tensor.h: shows a tensor as a picture, as a table of its numbers, or as a heat map.
 //
-// Tensors are f32 or f64, on the CPU. Axes before the last two are planes, in their order.
+// Tensors are f32 or f64, on the CPU. If a tensor has more than two axes, each index of the leading
+// axes selects a plane, and planes are shown in memory order.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 
 namespace convscope {
 
-// Returns the elements as x(n, c, h, w), up to four axes; throws unless f32 on the CPU.
+// Returns a view of the elements as x(n, c, h, w), for up to four axes. Throws an error unless the
+// tensor is f32 and on the CPU.
 CONVSCOPE_API View<float*> view_of(const Tensor& tensor);
 
 // Returns normally distributed numbers with mean 0 and deviation 1. Equal shapes and seeds give

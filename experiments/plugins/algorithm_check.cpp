@@ -17,7 +17,8 @@ namespace {
 constexpr std::size_t kLongestName = 40;
 constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
-// Calls one of the algorithm's functions; an exception becomes the end of a sentence.
+// Calls one of the algorithm's functions. Returns "", or what is wrong as the end of a sentence; an
+// exception counts as wrong, too.
 template <class Ask>
 std::string problem_of(const char* function, const Conv2dProblem& problem, Direction direction,
                        const Ask& ask) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm_check.h: checks that the algorithm of a plug-in is complete, and that its functions
-// answer for small problems.
+// return valid values for small problems.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace convscope {
 
-// Returns "", or what is wrong with the algorithm as the end of a sentence: "has no name".
-// `others`: names of the other algorithms.
+// Returns "" if the algorithm is complete. Otherwise returns what is wrong as the end of a
+// sentence, such as "has no name". `others` are the names of the other algorithms.
 CONVSCOPE_API std::string problem_of_algorithm(const Conv2dAlgorithm& algorithm,
                                                const std::vector<std::string>& others);
 CONVSCOPE_API std::string problem_of_ladder(const Conv2dLadder& ladder,

@@ -31,7 +31,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxText = 4096, kMaxResult = 256 << 10;
 
-// Memory shared by both processes. Unlike a pipe, it still works when a plug-in closes all files.
+// Memory shared by this process and its child. Unlike a pipe, it still works when a plug-in closes
+// all files.
 struct Board {
   std::atomic<std::uint32_t> notes;
   std::atomic<bool> finished, threw;
@@ -65,7 +66,7 @@ std::string text_in(const char (&text)[N]) {
   dup2(output, 2);
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, 0);
-  // The work may fork; a copy of this process that the work has made ends here.
+  // If the work forks, its copy of this process must not continue here, so it ends.
   const pid_t self = getpid();
   const auto stop_copies = [self] {
     if (getpid() != self) _exit(1);

@@ -17,7 +17,7 @@
 
 namespace convscope {
 
-// Reports what the child is about to do. A child that reports nothing for too long is ended.
+// Reports what the child is about to do. A child that makes no report for too long is ended.
 using ChildNote = std::function<void(const std::string& doing)>;
 
 struct ChildLimits {
@@ -53,7 +53,8 @@ struct ChildWork {
   ChildNote note;
   std::function<void(const std::string&)> hand_over;  // at most 256 KiB; the last one counts
 };
-// Runs work in a child. This process calls `watch` from time to time with the child's last note.
+// Runs `work` in a child process. While it runs, this process regularly calls `watch` with the
+// child's last report (ChildNote).
 CONVSCOPE_API ChildEnd run_in_child(const std::function<int(const ChildWork&)>& work,
                                     const ChildLimits& limits,
                                     const std::function<void(const std::string&)>& watch = {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm_functions.cpp: convscope.algorithms(): the algorithms of an operator, and their answers
-// for a problem.
+// algorithm_functions.cpp: convscope.algorithms(): the algorithms of an operator, and whether they
+// accept a problem.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -52,7 +52,8 @@ nb::list algorithms(const std::string& operation, const std::string& device) {
   return out;
 }
 
-// Returns each algorithm's answer for the problem, a row per direction, by estimated time.
+// Returns the answers of all algorithms for the problem: a row for each algorithm and direction,
+// sorted by estimated time.
 nb::list verdicts(const std::string& operation, const nb::object& problem,
                   const std::string& algorithm, const std::string& device_name) {
   const Device device = Device::parse(device_name);

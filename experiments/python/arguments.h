@@ -33,8 +33,8 @@ Device device_of(const nb::object& device, const Array& x);
 // Throws an error unless the device supports operands of this type.
 void check_device(DType dtype, ComputePrecision precision, Device device, const char* operation);
 
-// Throws an error unless x has a supported type. With `precision`, x must be f32, because only f32
-// arrays may be rounded to a shorter type.
+// Throws an error unless x has a supported type. With a precision other than f32, x must be f32,
+// because only f32 arrays may be rounded to a shorter type.
 void check_type(const Array& x, ComputePrecision precision, const char* operation);
 
 // Throws an error unless `array`, another input of the call, has the type and the device of x.
@@ -67,9 +67,9 @@ class DeviceTurn {
   std::unique_lock<std::mutex> lock_;
 };
 
-// Returns the algorithm that `algorithm` (a name or "auto") selects for the problem. Results are
-// cached per thread, because computing the costs of all algorithms takes longer than a small
-// convolution.
+// Returns the algorithm that `algorithm` (a name or a policy such as "auto") selects for the
+// problem. Each thread caches its choices, because computing the costs of all algorithms takes
+// longer than a small convolution.
 template <class Problem>
 const Choice<Problem>& chosen(const std::string& algorithm, const Problem& problem,
                               Direction direction, Device device) {

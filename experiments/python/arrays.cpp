@@ -40,8 +40,8 @@ ArrayClass class_of(nb::handle object) {
   return out;
 }
 
-// Returns the array class of an object. The results for the first classes are cached; the cache
-// keeps these classes alive. The caller must hold Python's lock.
+// Returns the array class of an object. The first four classes that occur are cached; the cache
+// keeps these Python classes alive. The caller must hold Python's lock.
 ArrayClass known_class_of(nb::handle object) {
   static std::array<ArrayClass, 4> known;
   PyTypeObject* const type = Py_TYPE(object.ptr());
@@ -266,8 +266,8 @@ nb::object to_python(const Tensor& tensor, ArrayLibrary library) {
 void wait_for_others(Device device) {
   if (device.type == DeviceType::cpu) return;
   backend_of(device).synchronize(device.index);  // makes the device's context that of this thread
-  // The streams of other libraries are separate, so the whole context is synchronised. The driver
-  // is loaded, because the device exists.
+  // Other libraries use streams that are not known here, so wait for the whole CUDA context.
+  // libcuda.so.1 is already loaded, because the device exists.
   using Wait = int (*)();
   static const Wait wait = [] {
     void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // arrays.h: converts Python's arrays to tensors, and tensors to Python's arrays.
 //
-// An input that is row-major and aligned is borrowed: kernels read the array's memory. Other inputs
-// are copied, and `why_copied` has the reason. An output is an array of the same library as the
-// input. The output refers to the memory of the tensor and keeps this memory alive.
+// If an input is row-major and aligned, kernels read the array's own memory. Any other input is
+// copied, and `why_copied` has the reason. An output is an array of the same library as the input;
+// it uses the memory of the result tensor and keeps this memory alive.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,10 +18,11 @@ namespace convscope::python {
 
 namespace nb = nanobind;
 
-// The library of an array. A result is an array of the library of its input.
+// The library that an array comes from. Results are arrays of the same library as the input.
 enum class ArrayLibrary { numpy, pytorch, other };
 
-// An array argument. It keeps the Python object alive, whose memory `tensor` may borrow.
+// An array argument. `tensor` may use the memory of the Python object, so `held` keeps that object
+// alive.
 struct Array {
   nb::ndarray<nb::ro> held;
   ArrayLibrary library = ArrayLibrary::numpy;
@@ -32,7 +33,7 @@ struct Array {
   Tensor tensor;           // row-major, on `device`
 };
 
-// The texts of the error for an array whose element type is not a tensor type (int64, bool).
+// Words for the error message about an element type that no tensor has (int64, bool).
 struct AskedTypes {
   const char* names = "f32, f64, f16 or bf16";
   const char* example = "float32";  // a name in NumPy and PyTorch

@@ -17,12 +17,12 @@ Conv2dProblem problem_of(const Array& x, const Array& w, const Conv2dParams& par
   return conv2d_problem(x.shape, w.shape, params, x.dtype);
 }
 
-// Copies an operand to the device, in the type of the operands.
+// Copies an array to the device and converts it to the problem's operand type.
 Tensor moved(const Array& array, const Conv2dProblem& problem, Device device) {
   return array.tensor.to(device).to(problem.dtype);
 }
 
-// Returns the result in the type and on the device of x.
+// Converts a result to the type and the device of x.
 Tensor answer(const Tensor& tensor, const Array& x) { return tensor.to(x.dtype).to(x.device); }
 
 nb::object conv2d(const nb::object& x_in, const nb::object& w_in, const nb::object& b_in,

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kOperation = "deform_conv2d";
 
-// The checked arrays of a call; `mask`, `b` and `dy` may be absent.
+// The checked array arguments of a call. `mask`, `b` and `dy` may be missing.
 struct Inputs {
   Array x, offset, w;
   std::optional<Array> mask, b, dy;

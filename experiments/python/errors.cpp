@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// errors.cpp: converts errors of the library to Python exceptions with the same sentence.
+// errors.cpp: converts errors of the library to Python exceptions with the same message.
 #include "experiments/python/errors.h"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// errors.h: converts errors of the library to Python exceptions with the same sentence.
+// errors.h: converts errors of the library to Python exceptions with the same message.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,7 +11,8 @@ namespace convscope::python {
 // Raises convscope.ArgumentError, which is a TypeError: the function does not accept the argument.
 [[noreturn]] void fail_type(const std::string& sentence);
 
-// Makes convscope::Error one of the classes of the module convscope._errors from now on.
+// From this call on, each convscope::Error is raised as the matching class of the Python module
+// convscope._errors.
 void translate_errors(nanobind::module_& module);
 
 }  // namespace convscope::python

@@ -62,8 +62,8 @@ class ThreadsOf {
   int before_ = num_threads();
 };
 
-// Returns the text of `convscope explain`. The text lists algorithms that refuse; they are not
-// errors.
+// Returns the text of `convscope explain`. An algorithm that refuses is listed in the text; it does
+// not raise an error.
 std::string explain_a_config(const std::string& config_name,
                              const std::vector<std::string>& overrides,
                              const std::vector<std::string>& layers, bool all, bool steps) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// problems.h: the problems of Python's algorithms() and explain(): a text or an object of a map.
+// problems.h: the problems that Python passes to algorithms() and explain(), either as a text or as
+// a map of a sparse convolution.
 #pragma once
 
 #include <memory>
@@ -10,12 +11,13 @@
 
 namespace convscope::python {
 
-// Returns the use of `algorithm` (a name or a policy such as "auto") for a problem. The problem is
-// a text ("n=8,c=64,...") or a Python object that holds a SparseConvProblem.
+// Returns the operator for a problem with the policy `algorithm` (a name, or a policy such as
+// "auto"). It can be asked which algorithms accept the problem. The problem is a text
+// ("n=8,c=64,...") or a Python object that holds a SparseConvProblem.
 std::shared_ptr<const OperatorUse> use_of(const std::string& operation, const nb::object& problem,
                                           const std::string& algorithm);
 
-// Returns the type of a name such as "f64"; f32 for an unknown name.
+// Returns the element type with this name ("f64"), or f32 for an unknown name.
 DType dtype_of_name(const std::string& name);
 
 }  // namespace convscope::python

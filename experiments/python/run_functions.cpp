@@ -39,7 +39,8 @@ Names run_folders(const Names& paths, const char* operation) {
   return out;
 }
 
-// Returns every column of a report and every config key as JSON, and the unreadable runs.
+// Returns two things: JSON with every report column and every config key of the runs, and the list
+// of unreadable runs.
 std::pair<std::string, Names> runs_json(const Names& paths) {
   const nb::gil_scoped_release without_lock;
   Names remarks;
@@ -86,7 +87,7 @@ Drawn drawn(const DrawnPlots& plots, Names remarks, int width) {
   return out;
 }
 
-// Returns (kind, SVG) of each figure, and why others are not drawn.
+// Returns each figure as (kind, SVG), and for each figure that cannot be drawn the reason.
 Drawn plots(const Names& paths, const Names& kinds, int width) {
   const nb::gil_scoped_release without_lock;
   for (const std::string& kind : kinds) plot_kinds().get(kind, ErrorKind::kInvalid);

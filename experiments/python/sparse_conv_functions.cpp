@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kOperation = "sparse_conv";
 
-// The checked arrays of a call; `b` and `dy` may be absent.
+// The checked array arguments of a call. `b` and `dy` may be missing.
 struct Inputs {
   Array x, w;
   std::optional<Array> b, dy;

@@ -16,7 +16,8 @@ namespace {
 
 constexpr const char* kOperation = "sparse_conv";
 
-// Converts an argument to sizes along T, H, W. In 2-D the first size is `otherwise`.
+// Converts an argument to sizes along T, H, W. A 2-D argument has no T, so its first size is
+// `otherwise`.
 std::array<std::int64_t, 3> per_axis(nb::handle given, const char* name, int rank,
                                      std::int64_t otherwise) {
   std::array<std::int64_t, 3> out = {otherwise, otherwise, otherwise};
@@ -28,7 +29,8 @@ std::array<std::int64_t, 3> per_axis(nb::handle given, const char* name, int ran
   return out;
 }
 
-// Sites from an array or from the output of another map, with the library and device of the array.
+// Sites, which the user passed as an array or as the output sites of another map. `library` and
+// `device` are those of that array or map.
 struct Given {
   SharedSites sites;
   ArrayLibrary library;
@@ -99,8 +101,9 @@ void check_unsaid(const MapWords& words, const SparseMap& map) {
                        name_of(map.kind()), ",", map.kernel().text(map.rank())));
 }
 
-// Returns an i32 tensor [n,2] on a GPU, which the map caches. Its row i is (j, 0): site i in key
-// order is row j in Python's order. Returns no tensor when both orders are equal.
+// Returns the order of the sites as an i32 tensor [n,2] on a GPU. Row i is (j, 0): the i-th site in
+// key order is row j of the user's arrays. The map caches this tensor. Returns an empty tensor when
+// the user's order is the key order.
 Tensor order_on(const SparseMap& map, const SparseSites& sites, Device device) {
   const std::string name =
       cat("rows of Python, ", static_cast<const void*>(&sites), ", ", device.str());
@@ -114,7 +117,8 @@ Tensor order_on(const SparseMap& map, const SparseSites& sites, Device device) {
   });
 }
 
-// Returns images of one pixel, in f32 or f64, which represent all half-precision values exactly.
+// Views rows of channels as images of one pixel, for the functions that copy images. The type is
+// f32 or f64; f32 represents all half-precision values exactly.
 Tensor images_of(const Tensor& rows, DType type) {
   return rows.to(type).reshape({rows.dim(0), rows.dim(1), 1});
 }
@@ -154,7 +158,8 @@ std::string text_of(const MapOfPython& self) {
 }  // namespace
 
 MapOfPython map_of_call(const nb::object& sites, nb::handle w, const MapWords& words) {
-  // Tensors with autograd history have a shape. Objects that have only DLPack are converted first.
+  // Read only the shape of w where possible, because a tensor with autograd history has a shape but
+  // cannot be exported. Objects that have only DLPack are converted to read their shape.
   const Shape shape =
       nb::hasattr(w, "shape") ? shape_of(w, kOperation, "w") : array_of(w, kOperation, "w").shape;
   if (nb::isinstance<MapOfPython>(sites)) {

@@ -14,8 +14,8 @@
 
 namespace convscope::python {
 
-// The cached choices of algorithms for the problems of a map. The cache belongs to the Python
-// object of the map, because each cached choice keeps the map alive.
+// Caches which algorithm runs for each problem on a map. The cache is stored in the Python object
+// and not in the map, because each cached choice keeps the map alive.
 struct MapChoices {
   std::mutex one_at_a_time;
   std::map<std::string, Ref<ChoiceCache<SparseConvProblem>>, std::less<>> by_algorithm;
@@ -26,8 +26,8 @@ struct MapOfPython {
   SharedMap map;
   ArrayLibrary library = ArrayLibrary::numpy;  // of the given sites, and their device
   Device device;
-  // The device of the last call. On this device, algorithms may have built the tables of the map,
-  // from which pairs are counted.
+  // The device of the last call. The algorithms have built the map's tables there, and the number
+  // of pairs is counted from these tables.
   mutable Device used = {};
   std::shared_ptr<MapChoices> choices = std::make_shared<MapChoices>();
 };
@@ -43,10 +43,11 @@ struct MapWords {
 // makes a map from the sites [n,1+D] and the kernel size of w.
 MapOfPython map_of_call(const nb::object& sites, nb::handle w, const MapWords& words);
 
+// Users pass rows in the order of their sites, and kernels need them in key order.
 // rows_in_key_order() returns the rows [n,...] of an array in key order, in the given type and on
 // the given device. rows_in_users_order() returns the rows of a result in the user's order, in the
-// type and on the device of `like`. `sites` are the input or output sites of the map. On a GPU the
-// map caches the order of its sites.
+// type and on the device of `like`. `sites` are the input or output sites of the map, whichever the
+// rows belong to. On a GPU the map caches the order.
 Tensor rows_in_key_order(const Array& rows, const SparseMap& map, const SparseSites& sites,
                          DType dtype, Device device);
 Tensor rows_in_users_order(const Tensor& rows, const SparseMap& map, const SparseSites& sites,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.cpp: the contents of files of `convscope bench conv2d --json`, `bench deform_conv2d
-// --json` and `bench sparse_conv --json`, for plots.
+// bench_data.cpp: reads files of `convscope bench conv2d --json`, `bench deform_conv2d --json` and
+// `bench sparse_conv --json` for plots.
 #include "experiments/report/bench_data.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ Peak peak_at(const Json& peaks, const char* key) {
   return {or_zero(positive_at(pair, "one_thread")), or_zero(positive_at(pair, "all_threads"))};
 }
 
-// Returns nothing without the peak of multiply-adds, because a roofline needs this peak.
+// Returns nothing if the peak multiply-add rate is missing, because a roofline needs it.
 std::optional<CpuPeaks> peaks_of(const Json& json) {
   CpuPeaks out;
   const double cores = number_at(json, "cores", 1);
@@ -164,8 +164,8 @@ class Reader {
       need(flops > 0 && bytes > 0, "nominal_flops and nominal_bytes");
       its.set_nominal(flops, bytes);
     }
-    // Rates follow from the time, so only executed FLOPs are unknown for an older file without
-    // rates.
+    // The effective rate follows from the time. The executed rate cannot be derived, so it stays
+    // unknown when an older file does not store it.
     out.gflops_effective = set_.problems[out.problem].nominal_flops() / (out.median_ms * 1e6);
     out.gflops_executed = positive_at(row, "gflops_executed");
     out.workspace_bytes = number_at(row, "workspace_bytes");
@@ -186,8 +186,8 @@ class Reader {
     return true;
   }
 
-  // Adds the reason why an algorithm refused a problem. A damaged entry is ignored; then only this
-  // text is missing in the plot.
+  // Adds the reason why an algorithm refused a problem. A damaged entry is skipped: the plot then
+  // lacks only this reason.
   void add_refusal(const Json& json, const Json& one) {
     const std::optional<Direction> direction = direction_named(text_at(one, "direction"));
     const double threads = number_at(child(json, "settings"), "threads", 1);
@@ -302,8 +302,8 @@ std::string short_name(const BenchedProblem& z, bool with_batch) {
   return out;
 }
 
-// Returns short names of the problems. If two problems would have the same name, both get their
-// whole text.
+// Returns short names of the problems. If two problems would get the same short name, both get
+// their full text instead.
 std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
   const bool batch = std::ranges::any_of(
       problems, [&](const BenchedProblem& problem) { return problem.n != problems[0].n; });
@@ -318,8 +318,8 @@ std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
 
 }  // namespace
 
-// The kind of a problem follows from its text: only that of a deformable convolution has offset
-// groups, and that of a cloud begins with "cloud".
+// The text tells the kind of the problem: only a deformable convolution has offset groups, and only
+// the text of a sparse convolution (a cloud of sites) begins with "cloud".
 BenchedProblem::BenchedProblem(const std::string& text) {
   if (text.starts_with("cloud=")) {
     cloud_ = CloudProblem::parse(text);

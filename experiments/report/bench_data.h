@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.h: the contents of files of `convscope bench conv2d --json`, `bench deform_conv2d
-// --json` and `bench sparse_conv --json`, for plots. Several files form one set, measured with
-// different threads, instruction sets, caches or devices.
+// bench_data.h: reads files of `convscope bench conv2d --json`, `bench deform_conv2d --json` and
+// `bench sparse_conv --json` for plots. The files of one call form one set; they may differ in
+// threads, instruction sets, caches or devices.
 #pragma once
 
 #include <optional>
@@ -23,8 +23,9 @@ struct BenchSetting {
   std::string label = {};  // "2 threads", and other differences from the set's other settings
 };
 
-// The problem of a convolution. A deformable convolution has additional sizes. The problem of a
-// sparse convolution has channels, kernel, type and cloud; its FLOPs and bytes are in its rows.
+// The problem of a convolution. A deformable convolution has additional sizes. A sparse convolution
+// has channels, kernel, type and the cloud of its sites; its FLOPs and bytes are read from the rows
+// of the file.
 class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
  public:
   // Parses the text of a row; fails when it is not a problem.
@@ -40,7 +41,8 @@ class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
            : deformable_ ? deformable_->nominal_bytes()
                          : Conv2dProblem::nominal_bytes();
   }
-  // Sets the cost of a sparse problem from its rows, so that its cloud need not be generated again.
+  // Sets the FLOPs and bytes of a sparse problem from the rows of the file, so that its cloud of
+  // sites need not be generated again.
   void set_nominal(double flops, double bytes) { flops_ = flops, bytes_ = bytes; }
   bool operator==(const BenchedProblem& other) const { return text() == other.text(); }
 
@@ -68,8 +70,8 @@ struct BenchedRefusal {
   std::string algorithm, reason;
 };
 
-// The content of one panel: the problems of one direction and one setting. Either all problems have
-// integer products, or none.
+// The content of one panel: the problems of one direction and one setting. A panel holds either
+// only problems with integer operands (`bytes`) or only the other problems.
 struct BenchPart {
   std::size_t setting = 0;
   Direction direction = Direction::forward;
@@ -94,7 +96,8 @@ struct CONVSCOPE_API BenchSet {
                                      const std::string& algorithm) const;
   // Returns the fastest timed row, or null.
   const BenchedRow* fastest(const BenchPart& part, std::size_t problem) const;
-  // Returns the algorithms with a timed row. Those that accept most problems come first.
+  // Returns the algorithms that have a timed row, sorted by the number of problems that they
+  // accept, the largest number first.
   std::vector<std::string> algorithms() const;
   std::vector<BenchPart> parts() const;
   std::string baseline() const;  // all baselines of the rows; "" without one

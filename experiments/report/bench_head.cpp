@@ -47,7 +47,7 @@ std::string settings_text(const Json& settings) {
   return join(out);
 }
 
-// Returns the different values in the order of the files: "1 and 2".
+// Joins the different values of all files, each value once, in the order of the files: "1 and 2".
 template <class Value>
 std::string each(const std::vector<BenchHead>& heads, Value&& value) {
   std::vector<std::string> words;

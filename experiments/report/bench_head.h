@@ -29,8 +29,8 @@ struct BenchHead {
   CONVSCOPE_API std::vector<std::string> warnings() const;
 };
 
-// Returns the head from the members "format", "complete", "machine" and "settings" of the file, the
-// last two as JSON texts; missing values stay empty.
+// Returns the head from the file's members "format", "complete", "machine" and "settings";
+// `machine` and `settings` are passed as JSON texts. Missing values stay empty.
 CONVSCOPE_API BenchHead bench_head(const std::string& file, const std::string& format,
                                    bool complete, const std::string& machine,
                                    const std::string& settings);

@@ -16,7 +16,7 @@ struct LadderRung {
   double median_ms = 0, gflops = 0, peak_percent = 0, factor = 0;
 };
 
-// One ladder on one problem in one direction, measured in one run.
+// One ladder, measured in one run on one problem and one direction.
 struct MeasuredLadder {
   std::string name, problem, direction;
   std::string measured_on;  // "cpu: Intel Xeon, 2 threads"

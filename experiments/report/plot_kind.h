@@ -29,7 +29,7 @@ struct Plot {
   std::vector<std::string> remarks = {};  // why groups were left out
 };
 
-// A kind is drawn from runs, from benchmarks or from ladders: one of the functions is set.
+// A kind of plot shows runs, benchmarks or ladders, so exactly one of the three functions is set.
 struct PlotKind {
   std::string summary;  // one line for the help
   int order = 100;      // place on the page; small comes first
@@ -49,8 +49,8 @@ struct DrawnPlots {
   std::vector<DrawnPlot> plots;
   std::vector<std::string> left_out;  // "sparsity: no run has a sparsity.csv"
 };
-// Draws the given kinds, or all of them. An unknown kind is an error that names the nearest one.
-// Kinds that need another sort of data are left out.
+// Draws the given kinds, or all kinds if none is given. An unknown kind is an error that names the
+// nearest one. Kinds that need data other than `set` are left out.
 CONVSCOPE_API DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds = {});
 CONVSCOPE_API DrawnPlots draw_plots(const BenchSet& set,
                                     const std::vector<std::string>& kinds = {});
@@ -63,7 +63,8 @@ std::string name_with_count(const RunGroup& group);  // "lenet (n=3)"
 std::string spread_text(const Spread& spread);
 // Returns a note on means, medians and error bars, or "" when each group is one run.
 std::string spread_note(const std::vector<const RunGroup*>& groups);
-// Returns name_with_count(), with an asterisk where a run was disturbed, for figures of times.
+// Returns name_with_count(). In figures of times, an asterisk marks a run during which other
+// programs used the cores.
 std::string name_with_load(const RunGroup& group);
 // Returns the meaning of the asterisk; "" without one.
 std::string load_note(const std::vector<const RunGroup*>& groups);

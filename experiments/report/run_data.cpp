@@ -18,7 +18,8 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Returns "" for a missing file, and for an unreadable file, which is added to the problems.
+// Returns the content of a file, or "" when the file is missing or unreadable. An unreadable file
+// is added to the run's problems.
 std::string content_of(RunData& run, const std::string& name) {
   const std::string path = run.path + "/" + name;
   std::error_code error;

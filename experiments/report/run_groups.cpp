@@ -30,7 +30,7 @@ std::string seed_of(const RunData& run) {
   return run.summary ? std::to_string(run.summary->seed) : "?";
 }
 
-// Returns the group's name; a seed in the run's name ("lenet-s3") is removed.
+// Returns the group's name: the name of its runs without the seed ("lenet-s3" becomes "lenet").
 std::string name_of(const RunData& run) {
   const std::string tail = "-s" + seed_of(run);
   const bool carries = run.name.size() > tail.size() && run.name.ends_with(tail);
@@ -82,8 +82,9 @@ bool is_default(const std::string& key, const std::string& value) {
   return is_number(value, a) && is_number(known->second, b) && a == b;
 }
 
-// Adds the differences to groups of the same name: "lenet data.batch_size=8". If only some groups
-// have a block, its values that are not defaults are added: "lenet" and "lenet quant.method=lsq
+// If several groups have the same name, adds their differences: "lenet data.batch_size=8". If only
+// some of them have a block, such as `quant`, adds the values in it that differ from the defaults:
+// "lenet" and "lenet quant.method=lsq
 // quant.w_bits=4".
 void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) {
   std::map<std::string, std::vector<std::size_t>> by_name;
@@ -168,7 +169,8 @@ RunSet group_runs(std::vector<RunData> runs) {
       members.push_back(std::move(run));
       continue;
     }
-    // A later run without results does not replace an earlier run with results.
+    // The later run replaces the earlier one, except when the later run has no results and the
+    // earlier one has.
     if (run.epochs.empty() && !twin->epochs.empty()) std::swap(run, *twin);
     set.remarks.push_back(cat(twin->path, ": left out, because ", run.path,
                               " has the same config and seed and replaces it"));

@@ -17,11 +17,12 @@ using Spread = MeanStd;
 CONVSCOPE_API Spread spread_of(const std::vector<double>& values);
 
 struct CONVSCOPE_API RunGroup {
-  std::string label;  // the runs' name, and the differences from other groups of this name
+  std::string label;  // the runs' name, and what distinguishes groups of this name
   std::vector<RunData> runs;
 
   Spread of(const std::function<double(const RunData&)>& value) const;
-  // Returns the spread of a quantity of the summary. Runs without a value do not count.
+  // Returns mean and deviation of a quantity of summary.json over the runs. Runs without a value do
+  // not count.
   Spread summary_spread(const std::function<double(const RunSummary&)>& value) const;
   // Returns the median and the median absolute deviation of a time. One disturbed run does not
   // change them.

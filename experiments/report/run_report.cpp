@@ -81,7 +81,7 @@ Names swept_keys(std::vector<RunRow>& rows) {
                      key.starts_with("expect.") || key.starts_with("log.") ||
                      key.starts_with("checkpoint.");
     const auto has = [&name = key](const RunRow& row) { return row.config.contains(name); };
-    // For a block that only some rows have, only its key `method` is shown.
+    // If only some rows have a block (such as `quant`), only its key `method` becomes a column.
     const bool differs =
         std::ranges::all_of(rows, has) ? found.size() > 1 : key.ends_with(".method");
     if (!own && differs) out.push_back(key);

@@ -22,9 +22,9 @@ struct ReportQuery {
   std::string format = "md";  // md, csv, json or latex
   std::string sort;           // a column or a config key
   bool descending = false;
-  // Width of the terminal in characters. With kAnyWidth, no column is dropped for lack of space,
-  // but columns in which all rows agree become a line below the table. 0: the table has every
-  // column.
+  // Width of the terminal in characters; columns that do not fit are dropped. With kAnyWidth, no
+  // column is dropped. In both cases, a column in which all rows agree becomes a line below the
+  // table. With 0, the table has every column.
   std::size_t width = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_table.cpp: runs as rows of a table: Markdown, CSV or JSON, sorted by any column.
+// run_table.cpp: builds a table with a row per run, in Markdown, CSV or JSON, sorted by any column.
 #include "experiments/report/run_table.h"
 
 #include <algorithm>

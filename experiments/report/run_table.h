@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_table.h: runs as rows of a table: Markdown, CSV or JSON, sorted by any column.
+// run_table.h: builds a table with a row per run, in Markdown, CSV or JSON, sorted by any column.
 // experiments/run_folder/run_summary.h explains the columns; table/run_columns.h lists them.
 #pragma once
 
@@ -23,7 +23,7 @@ struct RunRow {
 
 // Returns the row of one run folder; an unreadable run has a row with the reason.
 CONVSCOPE_API RunRow read_run_row(const std::string& folder);
-// Reads the keys of config.yaml. Returns what is wrong with the file, or "".
+// Adds the keys of config.yaml to the row. Returns what is wrong with the file, or "".
 CONVSCOPE_API std::string read_config(RunRow& row);
 
 // Returns "id", "name", "batch_size", ..., in the order of the table.
@@ -31,9 +31,10 @@ CONVSCOPE_API std::vector<std::string> all_columns();
 // Returns id, name, batch_size, avg_forward, avg_backward, avg_forward_mem, avg_backward_mem,
 // kernel_size, acc.
 CONVSCOPE_API std::vector<std::string> core_columns();
-// Returns the columns for people: the core columns, execution, algorithm, device, threads,
-// images_per_s. More columns appear when needed: avg_inference and weight_bytes if a run has them;
-// step if runs differ in it; busy if a run was disturbed; state and reason if a run is not done.
+// Returns the columns that people see by default: the core columns, execution, algorithm, device,
+// threads, images_per_s. More columns appear when needed: avg_inference and weight_bytes if a run
+// has them; step if runs differ in it; busy if a run was disturbed; state and reason if a run is
+// not done.
 CONVSCOPE_API std::vector<std::string> reading_columns(const std::vector<RunRow>& rows);
 
 // Sorts the rows stably; rows without a value come last. A column is one of all_columns() or a

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text_table.cpp: a table of anything as Markdown, CSV or JSON, and the mean of repeated
-// measurements.
+// text_table.cpp: prints any table as Markdown, CSV or JSON, and averages repeated measurements.
 #include "experiments/report/text_table.h"
 
 #include <fmt/format.h>
@@ -52,7 +51,8 @@ std::string csv_cell(const Cell& cell) {
   return out + "\"";
 }
 
-// Splits a column of means into two columns of numbers, for programs.
+// For output that programs read: replaces a column of "mean ± deviation" by separate columns of
+// numbers.
 TextTable with_numbers_apart(const TextTable& table) {
   TextTable out;
   for (const TextTable::Column& column : table.columns) {
@@ -207,7 +207,7 @@ MeanStd mean_std(const std::vector<double>& values) {
   std::vector<double> distances;
   for (const double value : values) distances.push_back(std::abs(value - out.median));
   out.mad = median_of(distances);
-  // Values are summed relative to the first value, so that equal values deviate by exactly 0.
+  // Sum the differences from the first value: for equal values, mean and deviation are then exact.
   for (double value : values) out.mean += value - values[0];
   out.mean = values[0] + out.mean / static_cast<double>(values.size());
   if (values.size() < 2) return out;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text_table.h: a table of anything as Markdown, CSV or JSON, and the mean of repeated
-// measurements.
+// text_table.h: prints any table as Markdown, CSV or JSON, and averages repeated measurements.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +50,8 @@ CONVSCOPE_API std::string to_json(const TextTable& table);
 CONVSCOPE_API std::string cell_text(const TableCell& cell, int digits);
 // Returns a cell for people; a mean of times becomes the median and the median absolute deviation.
 CONVSCOPE_API TableCell shown_cell(const TableCell& cell, const TextTable::Column& column);
-// Compares for sorting: by value; cells without a value come last in both directions.
+// Compares two cells by value, for sorting. Cells without a value come last, whether ascending or
+// descending.
 CONVSCOPE_API bool cell_before(const TableCell& a, const TableCell& b, bool descending);
 // Returns the number of terminal columns of UTF-8 text: its number of code points.
 CONVSCOPE_API std::size_t shown_width(const std::string& text);
@@ -60,7 +60,8 @@ CONVSCOPE_API MeanStd mean_std(const std::vector<double>& values);
 // Returns "0.003614 ± 0.000012": the mean with `digits` significant digits (0: two decimals), and
 // the deviation with the same decimals.
 CONVSCOPE_API std::string mean_std_text(const MeanStd& value, int digits = 4);
-// Returns the value with median and median absolute deviation in place of mean and deviation.
+// Returns the value with its mean replaced by the median, and its deviation by the median absolute
+// deviation.
 CONVSCOPE_API MeanStd as_median(MeanStd value);
 
 }  // namespace convscope

@@ -46,9 +46,9 @@ bool is_parameter(const std::string& name) {
          name.find(".mask.") == std::string::npos && name.find("_quantizer.") == std::string::npos;
 }
 
-// Returns the number of unpruned weights that the checkpoint holds, at most `count`, for a layer
-// with `count` weights in the checkpoint. sparsity.csv also counts removed weights, which the file
-// lacks.
+// Returns the number of unpruned weights of a layer that has `count` weights in the checkpoint. The
+// result is limited to `count`, because sparsity.csv also counts weights of removed filters, which
+// are not in the checkpoint.
 double weights_left(const RunData& run, const std::string& layer, double count) {
   for (std::size_t row = run.sparsity.rows.size(); row-- > 0;) {
     if (run.sparsity.text(row, "layer") != layer) continue;
@@ -66,8 +66,8 @@ double bits_of(const RunData& run, const std::string& layer) {
   return 32;
 }
 
-// Returns the size of a quantised or sparse model file: codes or kept weights, f32 parts, and the
-// header with the config. NaN: missing.
+// Returns the size of a quantised or sparse model file, which holds the quantised or unpruned
+// weights, f32 parameters, and a header with the config. Returns NaN for a missing file.
 double model_file_bytes(const RunData& run, const char* name) {
   const std::string path = cat(run.path, "/", name);
   if (!header_of(path).is_object()) return kUnknown;
@@ -88,7 +88,8 @@ WeightSize weight_size(const RunData& run) {
   WeightSize out{kUnknown, kUnknown};
   json header = header_of(run.path + "/ckpt/last.safetensors");
   if (!header.is_object()) header = header_of(run.path + "/ckpt/best.safetensors");
-  // The config quantises weights, but quant.csv, which holds the numbers of bits, is missing.
+  // True when the config quantises weights, but quant.csv, which has the bits per weight, is
+  // missing.
   const bool unknown_bits = run.config.contains("quant.w_bits") && run.quant.empty();
   if (header.is_object()) {
     double stored = 0, nominal = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_size.h: bytes of a trained network's parameters: as stored, and the nominal size, which
-// counts unpruned weights with their bits.
+// weight_size.h: bytes of a trained network's parameters, both as stored and as a nominal size. In
+// the nominal size, each unpruned weight takes its quantised bits.
 #pragma once
 
 #include "experiments/report/run_data.h"
@@ -13,8 +13,9 @@ struct WeightSize {
   // checkpoint, it is weight_bytes of summary.json, which was measured when the run ended. NaN
   // means unknown.
   double stored_bytes = 0;
-  // Bytes of the unpruned weights with the bits in quant.csv (without it 32), plus the bytes of all
-  // other parameters. Step sizes and indices of zeros are not counted. NaN means unknown.
+  // Bytes of the unpruned weights, each with its bits in quant.csv (32 bits if the file is
+  // missing), plus the bytes of all other parameters. Quantiser step sizes and the indices of
+  // sparse weights are not counted. NaN means unknown.
   double nominal_bytes = 0;
 };
 

@@ -35,7 +35,8 @@ void write_all(int descriptor, std::string_view text, const std::string& path) {
 }
 
 std::int64_t bytes_until_step(const std::string& path, std::int64_t step) {
-  // A file that is too long causes an error; otherwise it would be truncated like an empty file.
+  // Reading a file that is too long throws an error. If it returned "" instead, the caller would
+  // truncate the file.
   std::error_code error;
   const bool there = std::filesystem::is_regular_file(path, error);
   std::istringstream file(there ? read_text(path, kMaxTextBytes) : "");

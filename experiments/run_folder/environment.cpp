@@ -68,8 +68,8 @@ nlohmann::ordered_json cuda_devices() {
   return out;
 }
 
-// Returns the origin of the peaks that conv.algorithm: auto uses, because other peaks may lead to
-// other algorithms.
+// Returns whether the peaks that conv.algorithm: auto uses are built-in or measured, and their
+// values. Other peaks may lead to other algorithms.
 std::string peaks_origin() {
   const auto measured = remembered_cpu_peaks();
   if (!measured || !believes_measured_peaks()) return "built-in";

@@ -20,8 +20,8 @@ std::string name_of(const StepPlan::Work& work) {
   return work.layers.front().empty() ? kLoss : work.layers.front();
 }
 
-// Returns the row that counts the work of `name`: the row of this name, or the longest prefix of
-// the name that is a row.
+// Returns the row to which the work of module `name` is added. It is the row of this name, or else
+// the row with the longest name that is a prefix of `name`, such as "c1" for "c1.quantizer".
 std::string row_of(const std::string& name, const std::set<std::string>& rows) {
   for (std::size_t end = name.size(); end != std::string::npos && end > 0;
        end = name.rfind('.', end - 1)) {
@@ -99,8 +99,9 @@ std::map<std::string, LayerCost> LayerCosts::means(const std::set<std::string>& 
     const std::string with = sum.timed_with.empty() ? "" : row_of(sum.timed_with, rows);
     if (!with.empty() && with != row_of(name, rows)) mean.timed_with = with;
   }
-  // If one kernel computes several layers, other work of these layers, such as a quantiser, is
-  // added to the row of that kernel. So a row contains either all work of its layers, or nothing.
+  // If one kernel computes several layers, its time is in the row of one of them. The other work of
+  // these layers, such as a quantiser, is added to the same row. So a row contains either all work
+  // of its layers, or nothing.
   for (auto& [name, mean] : out) {
     if (mean.timed_with.empty() || !mean.timed) continue;
     LayerCost& whole = out[mean.timed_with];

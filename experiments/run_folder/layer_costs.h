@@ -10,9 +10,9 @@
 //
 // A sampled step does the same work and gives the same bits as any other step. On the CPU each 8th
 // step is sampled, which costs a clock reading per operation. On a GPU, steps 16, 32, 64, .. 512
-// and then each 512th step are sampled. If such a step cannot be sampled, the next possible step
-// is. A sampled step of a recorded run is launched as single kernels with events between them.
-// These kernels cannot overlap, so the sum over the layers is larger than avg_step.
+// and then each 512th step are sampled. If such a step cannot be sampled, the next suitable step is
+// sampled instead. A sampled step of a recorded run is launched as single kernels with events
+// between them. These kernels cannot overlap, so the sum over the layers is larger than avg_step.
 #pragma once
 
 #include <map>
@@ -46,10 +46,10 @@ class CONVSCOPE_API LayerCosts {
   void add(Module& model);
 
   std::int64_t steps() const { return steps_; }
-  // Returns means over the sampled steps for the layers of `rows`. The times of a layer include its
-  // parts, such as its quantisers. Timed work outside of all layers has other names: "loss", "all
-  // layers" for GPU work on all weights in one launch, "stage1.0" for the addition of a residual
-  // block.
+  // Returns means over the sampled steps, by layer. The times of a layer in `rows` include its
+  // parts, such as its quantisers. Timed work that belongs to no layer has other names: "loss";
+  // "all layers" for a GPU kernel that handles all weights in one launch; "stage1.0" for the
+  // addition of a residual block.
   std::map<std::string, LayerCost> means(const std::set<std::string>& rows) const;
 
  private:

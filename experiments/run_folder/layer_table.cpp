@@ -27,7 +27,7 @@ std::string sizes_text(const Shape& shape) {
   return text;
 }
 
-// Returns "lanes_chain" for "lanes_chain: c1+c2"; the row of the table names the layers.
+// Returns "lanes_chain" for "lanes_chain: c1+c2", because other columns name the layers.
 std::string short_name(const std::string& kernel) { return kernel.substr(0, kernel.find(':')); }
 
 struct Row {
@@ -98,7 +98,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
   std::vector<std::string> kernel_sizes, algorithms;
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
-  // If parts of a layer have separate rows, the row of the layer has only the remaining parameters.
+  // Parameters of parts that have separate rows are not counted again in the row of their layer.
   std::set<const Variable::State*> counted;
   const auto own_parameters = [&](const Module& layer) {
     std::int64_t count = 0;
@@ -111,8 +111,8 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
   model.walk(input, [&](Module& layer, const Shape& arrives) {
     const std::string& name = names.at(&layer);
     const std::vector<NamedModule> parts = layer.modules();
-    // A layer with a weight is one row. The modules around its weight and input are part of this
-    // row.
+    // A module with a weight is one row, together with its parts, such as the quantisers of its
+    // weight and input. A module without a weight has a row for each part.
     if (!layer.weight().defined() && parts.size() > 1) {  // its parts, with unknown shapes
       for (const NamedModule& part : parts) {
         if (part.module == &layer || part.module->modules().size() > 1) continue;

@@ -17,18 +17,19 @@ struct LayerTable {
   std::string algorithms;    // of the convolutions: "lanes_chain"; directions joined by '+'
 };
 
-// Returns the table. `input` is the shape of a batch; `kernels` are those of a training step. The
-// column `step` is planned, recorded or dynamic for each layer. `costs` are those of a training
-// step, or null if unknown; forward_ms, backward_ms and kept_mib are then empty. The three cells
-// are also empty for a layer that another layer's kernels compute; the column `timed_with` names
-// that layer. Timed work outside of layers, such as the loss, has a row at the end. The column
-// `plugins` names the plug-in file of a kernel. The last column, `layout`, is the image layout of
-// the kernels in a training step. `inference` has the kernels for the column `inference`; null if
-// unknown.
+// Returns the table of layers.csv. `input` is the shape of a batch. `kernels` and `costs` belong to
+// a training step, `inference` to the inference at the end of a run. The column `step` is planned,
+// recorded or dynamic for each layer. forward_ms, backward_ms and kept_mib come from `costs` and
+// are empty if it is null. They are also empty for a layer that another layer's kernels compute;
+// `timed_with` names that other layer. `plugins` names the plug-in file of a kernel. The column
+// `inference` is empty if the argument `inference` is null. `layout`, the last column, is the image
+// layout of the kernels in a training step. Timed work outside of layers, such as the loss, has a
+// row at the end.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
                                      const LayerCosts* costs = nullptr,
                                      const StepKernels* inference = nullptr);
-// Returns the table of a training step. With `plans` false, the step is a dynamic graph.
+// Returns the table of a training step that has not run. If `plans` is false, the step is a dynamic
+// graph.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device,
                                      bool plans = true);
 

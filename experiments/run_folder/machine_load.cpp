@@ -31,7 +31,8 @@ double seconds_of(Clock::time_point at) {
   return std::chrono::duration<double>(at.time_since_epoch()).count();
 }
 
-// The load would count processes of this group on this host as other programs.
+// Other processes of this training on this host would be counted as other programs, so the load is
+// unknown with such neighbours.
 bool has_neighbours() { return process_group() != nullptr && process_group()->local_size() > 1; }
 
 std::optional<Counts> counts_now() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // machine_load.h: the load of this machine by other programs, which makes measured times too long.
 //
-// The load average covers the last minute and includes the program's own work. Therefore the load
-// is the core time of all programs since this program started, minus the core time of this program
+// The load average of the system is not used, because it covers the last minute and includes this
+// program's own work. Here the load is the core time of all programs since this program started,
+// minus the core time of this program
 // (/proc/stat, times()).
 #pragma once
 
@@ -13,12 +14,14 @@
 
 namespace convscope {
 
-// Stores the present counts. Called once at the start of the program; later calls do nothing.
+// Stores the core times at the start of the measurement. Called once at the start of the program;
+// later calls do nothing.
 CONVSCOPE_API void begin_load_watch();
 
 // Returns the mean number of cores that other programs have kept busy since begin_load_watch().
-// Returns nothing if /proc/stat or times() fails, or if this process trains in a group that has
-// other processes on this host. Waits until 0.1 s have passed, because the counts are in 0.01 s.
+// Returns nothing if /proc/stat or times() fails, or if other processes on this host take part in
+// the same training. Waits until 0.1 s have passed, because the system counts core time in units of
+// 0.01 s.
 CONVSCOPE_API std::optional<double> cores_of_others();
 CONVSCOPE_API int cores_online();
 
@@ -32,8 +35,9 @@ class CONVSCOPE_API LoadSpan {
   double all_ = 0, own_ = 0, at_ = -1;  // seconds; unknown if at_ is below 0
 };
 
-// Returns whether other programs occupy so many (`others`) of `cores` cores that `threads` threads
-// cannot have one core each. If `cores` is 0 (unknown), half a core of others is enough.
+// Returns whether `others` cores are so busy with other programs that `threads` threads cannot have
+// a core each out of `cores` cores. If `cores` is 0 (unknown), returns true from half a busy core
+// on.
 CONVSCOPE_API bool is_disturbed(std::optional<double> others, int threads, int cores);
 
 // Returns the load as in files, rounded to two decimals.

@@ -22,7 +22,8 @@ namespace {
 constexpr int kMaxMs = 2000;
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
-// Reads until the end, the limit or the deadline; returns false before the end.
+// Reads until the end of the data, the size limit or the deadline. Returns false if the end was not
+// reached.
 bool read_all(int from, std::string& into) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kMaxMs);
   std::array<char, 4096> piece;

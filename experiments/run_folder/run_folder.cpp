@@ -37,7 +37,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr double kHeartbeatLimitSeconds = 120;  // an older heartbeat means that the process is gone
-// A command that changes a file of a run, such as `note`, holds the lock for a moment.
+// Another command may hold the lock for a moment, while it changes a file of the run (`note`, for
+// example). So a lock is waited for this long.
 constexpr std::chrono::seconds kPatience{3};
 
 [[noreturn]] void fail_io(const std::string& sentence, int error) {
@@ -69,7 +70,8 @@ std::string time_text(double unix_seconds, const char* format) {
   return {text, std::strftime(text, sizeof text, format, &parts)};
 }
 
-// Locks the folder until the process ends in any way. Returns -1 when another process has the lock.
+// Locks the folder. The lock is released when the process ends, even if it is killed. Returns -1
+// when another process has the lock.
 int try_lock(const std::string& folder) {
   const std::string path = folder + "/.lock";
   const int lock = open_own(path, O_RDWR | O_CREAT | O_NONBLOCK);
@@ -92,15 +94,15 @@ bool is_locked(const std::string& folder) {
 
 bool is_alive(const std::string& folder, const RunStatus& status, bool exactly = false) {
   if (is_locked(folder)) return true;
-  // Not every file system shows locks across hosts, so for a process on another host the heartbeat
-  // decides. On this host a free lock means that the process is gone, even if another process has
-  // its process id.
+  // Some file systems do not show locks of other hosts. So for a process on another host, the age
+  // of the heartbeat decides. For a process on this host, a free lock means that it is gone, even
+  // if another process now has its process id.
   if (status.state != "RUNNING" || status.host == host_name()) return false;
   return seconds_since_written(folder, "status.json", exactly) < kHeartbeatLimitSeconds;
 }
 
-// Returns the claiming process from its own record, "process 12 on a". Returns "" without a record,
-// or when the process is gone.
+// Returns the process that claimed the folder, as recorded there: "process 12 on a". Returns ""
+// when there is no record, or when that process is gone.
 std::string holder_text(const std::string& folder) {
   const std::string claim = cat(folder, "/.owner-", newest_owner(folder));
   std::istringstream text(text_if_there(claim, 4096).value_or(""));
@@ -111,7 +113,7 @@ std::string holder_text(const std::string& folder) {
   return cat("process ", static_cast<std::int64_t>(pid), " on ", clean_line(host));
 }
 
-// Returns text that says when a run of another host may be taken over.
+// Returns text that says when this process may take over a run of another host.
 std::string patience_text(const std::string& folder, const RunStatus& status) {
   if (is_locked(folder) || status.host == host_name()) return "";
   return cat("; its last sign of life is ",

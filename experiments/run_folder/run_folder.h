@@ -33,10 +33,10 @@ struct RunStatus {
   std::int64_t step = 0;      // finished steps
 };
 
-// Returns the status of a run folder; state "UNREADABLE" with the reason when there is none. A
-// RUNNING run whose process is gone (killed) is returned as KILLED. The age of a heartbeat from
-// another host is measured by the clock of this host, or with `exactly` by the clock of the file
-// system (run_owner.h).
+// Returns the status of a run folder. If there is none, the state is "UNREADABLE" with the reason.
+// A RUNNING run whose process is gone is returned as KILLED. On another host, a process counts as
+// gone when its heartbeat is too old; its age is measured by the clock of this host, or with
+// `exactly` by the clock of the file system (run_owner.h).
 CONVSCOPE_API RunStatus read_run_status(const std::string& folder, bool exactly = false);
 
 class CONVSCOPE_API RunFolder {

@@ -65,8 +65,8 @@ std::optional<std::string> newest_unfinished_run(
     const bool goes_on =
         status.state == "INTERRUPTED" || status.state == "KILLED" ||
         (fits && status.state == "RUNNING") ||
-        // The cause of the failure, such as a full disk, may be gone. A run that diverged or missed
-        // its gate (kRun) would fail again.
+        // The cause of a failure, such as a full disk, may be gone, so the run can be resumed. A
+        // run that diverged or missed a value of `expect` (kRun) would fail again.
         (status.state == "FAILED" && status.exit_code != exit_code(ErrorKind::kRun));
     if (!goes_on) continue;
     if (!fits || fits(run)) return run;

@@ -80,12 +80,13 @@ struct RunSummary {
   CONVSCOPE_API bool disturbed() const;
 };
 
-// Parts of execution_text(). "masked dense": zeros are multiplied like any number. "compact dense":
-// pruned outputs are removed. "block-sparse": convolutions skip pruned blocks where this is
+// Parts of execution_text(). "masked dense": pruned weights are multiplied as zeros. "compact
+// dense": pruned outputs are removed. "block-sparse": convolutions skip pruned blocks where this is
 // estimated to be faster (see layers.csv). "fake-quant f32": f32 arithmetic on rounded numbers.
-// "int8": evaluations multiply codes; training computes in f32 on rounded numbers. During a run,
-// the text follows from the config. After the end it says what ran: "masked dense" if no layer was
-// faster in blocks, "fake-quant f32" if no layer has an integer implementation.
+// "int8": evaluations use integer arithmetic; training computes in f32 on rounded numbers. During a
+// run, the text follows from the config. After the end it says what ran: "masked dense" if
+// block-sparse kernels were faster for no layer, "fake-quant f32" if no layer has an integer
+// implementation.
 enum class Form { dense, masked, compact, sparse };
 enum class Arithmetic { f32, fake_quant, int8 };
 CONVSCOPE_API std::string execution_text(Arithmetic arithmetic, Form form);

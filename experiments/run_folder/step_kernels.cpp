@@ -24,8 +24,9 @@ bool trains(const Module& layer) {
                              [](const NamedParameter& p) { return p.variable.requires_grad(); });
 }
 
-// Returns the layers that compute the gradient of their input, if the network can be compiled to a
-// static graph. In a static graph, each value knows whether its gradient is needed.
+// Returns the layers that compute the gradient of their input. They are read from the static graph,
+// in which each value knows whether its gradient is needed. Returns nothing if the network has no
+// static graph.
 std::optional<std::set<std::string>> layers_with_dx(Module& model, const Shape& input,
                                                     Device device, PlanMode mode) {
   PlanGraph graph(input, mode, device);

@@ -27,12 +27,13 @@ class CONVSCOPE_API StepKernels {
 
   void now_recorded();  // marks planned layers as recorded
   void add(const std::string& layer, Direction direction, const LayerKernel& kernel);
-  // Returns the kernel, or null when nothing runs: the first layer computes no gradient of the
-  // images, an inference computes no gradients, and layers without weights have no entry.
+  // Returns the kernel, or null when the step has none for this layer and direction. The first
+  // layer computes no gradient of the images, an inference computes no gradients, and layers
+  // without weights are not listed.
   const LayerKernel* find(const std::string& layer, Direction direction) const;
   // Returns the kernel's name, or "-".
   const std::string& name_of(const std::string& layer, Direction direction) const;
-  // Returns the execution of the layer; a step may have planned and dynamic layers.
+  // Returns how this layer is executed: one step may have both planned and dynamic layers.
   const std::string& execution_of(const std::string& layer) const;
   const auto& all() const { return kernels_; }
   // Returns whether a kernel's name contains `word`.
@@ -43,7 +44,8 @@ class CONVSCOPE_API StepKernels {
 };
 
 CONVSCOPE_API StepKernels planned_kernels(const StepPlan& plan, bool recorded = false);
-// Returns the kernels of a step that runs as a dynamic graph; `why` is the reason. Nothing is run.
+// Returns the kernels that a step would use as a dynamic graph, without running it. `why` says why
+// the step is not compiled.
 CONVSCOPE_API StepKernels dynamic_kernels(Module& model, const Shape& input, Device device,
                                           PlanMode mode, const std::string& why);
 

@@ -39,7 +39,7 @@ bool is_run_name(const std::string& name) {
   return name.find_first_not_of("0123456789-", kTime.size()) == std::string::npos;
 }
 
-// Without a lock file, the process was killed before it had a lock.
+// If there is no lock file, the process was killed before it could create one.
 bool is_free(const std::string& run) {
   const int lock = open((run + "/.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (lock < 0) return true;

@@ -55,8 +55,8 @@ std::string text_of(const ClaimRecord& record) {
   return text + "\n";
 }
 
-// Returns the locked file, or -1 when another process holds the lock. `has_lock` becomes false
-// where the file system has no locks.
+// Returns the locked file, or -1 when another process holds the lock. If the file system does not
+// support locks, returns the unlocked file and sets `has_lock` to false.
 int lock_file(const std::string& folder, bool& has_lock) {
   const std::string path = folder + "/.lock";
   const int lock = open_own(path, O_RDWR | O_CREAT | O_NONBLOCK);
@@ -127,8 +127,8 @@ struct Claim::Beat {
   bool ending = false;
   std::thread thread;
 
-  // An increment may fail on a full disk or without an answer of the file server. The process goes
-  // on, because the next increment may succeed.
+  // Incrementing the counter may fail, because a disk is full or the file server does not answer.
+  // The process continues, because the next increment may succeed.
   bool write() {
     const std::string text = text_of(record);
     return pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());

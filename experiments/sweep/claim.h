@@ -2,10 +2,10 @@
 // claim.h: a claim gives one process the right to work on a sweep or a member, on one host or on
 // several hosts that share a file system.
 //
-// A claim is a folder. Its holder has a lock on the file .lock in it, and a number: the file
-// .owner-<number> (run_folder/run_owner.h), in which the holder increments a counter every few
-// seconds. To take the claim, another process must know that the holder is gone. It asks three
-// questions:
+// A claim is a folder. Its holder locks the file .lock in it. The holder also owns a number, and
+// with it the file .owner-<number> (run_folder/run_owner.h), in which it increments a counter every
+// few seconds. Before another process takes the claim, it must find out whether the holder is gone.
+// It asks three questions:
 //   is the lock taken?                                  then the holder lives
 //   is the holder on this host, or did it release?      then a free lock means that it is gone
 //   does its counter not change for a minute?           then it is gone, too
@@ -43,8 +43,8 @@ struct ClaimRecord {
   int jobs = 1;            // members on its host at the same time, itself included
   std::string error = {};  // why it gave the member up, in this call
 };
-// Returns the newest record. The call is cheap, but only reads the file: the record of a killed
-// holder still says `held`.
+// Returns the newest record in the folder. The call is cheap because it only reads a file, so it
+// does not notice that a holder was killed: the record still says `held`.
 CONVSCOPE_API ClaimRecord read_claim(const std::string& folder);
 
 class CONVSCOPE_API Claim {
@@ -74,11 +74,11 @@ class CONVSCOPE_API ClaimWatch {
  public:
   explicit ClaimWatch(ClaimTimes times = {}) : times_(times) {}
 
-  // Returns the claim, or null when another process holds it or may hold it; the caller then tries
-  // again later. The number and counter of `self` are ignored. Throws when the folder is not
-  // writable.
+  // Takes the claim and returns it. Returns null when another process holds the claim or may hold
+  // it; the caller then tries again later. The claim sets number and counter of `self` itself.
+  // Throws when the folder is not writable.
   std::unique_ptr<Claim> try_take(const std::string& folder, const ClaimRecord& self);
-  // Returns whether the holder is known to live: the holder has the lock, or its counter has
+  // Returns whether the holder is certainly alive, because it has the lock or its counter has
   // changed.
   bool seen_alive(const std::string& folder) const;
 
@@ -96,8 +96,9 @@ class CONVSCOPE_API ClaimWatch {
   std::map<std::string, Seen> seen_;
 };
 
-// Returns whether a process works on the claimed member or sweep now. The function looks once and
-// writes nothing: a lock must be held, or the record of a holder on another host must say so.
+// Returns whether a process is working on the claimed member or sweep. It reads the folder once and
+// writes nothing. The answer is yes if the lock is held, or if the record of a holder on another
+// host says `held`.
 CONVSCOPE_API bool is_claimed(const std::string& folder);
 
 CONVSCOPE_API std::string name_of_this_host();

@@ -13,8 +13,8 @@
 
 namespace convscope {
 
-// Returns the arguments of `convscope` that train a member of the sweep in `folder`, or continue
-// `run`.
+// Returns the arguments of `convscope` for a child process. The child trains a member of the sweep
+// in `folder`; if `run` is not "", it resumes that run.
 CONVSCOPE_API std::vector<std::string> member_words(const std::string& folder,
                                                     const SweepMember& member,
                                                     const std::string& run, std::int64_t threads);

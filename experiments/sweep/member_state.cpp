@@ -61,8 +61,9 @@ MemberState state_of_run(const std::string& run) {
   return state;
 }
 
-// The times in the names of runs come from different hosts and do not tell which of two runs to
-// continue. So the progress decides: a failed run is followed by another run.
+// Several runs of a member may exist. Their names contain times of different hosts, so the newest
+// run cannot be told from the names, and the run with the most progress is chosen. A failed run
+// ranks lowest, because it was followed by another run.
 int rank_of(MemberProgress progress) {
   switch (progress) {
     case MemberProgress::missing:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// member_state.h: the progress of a member of a sweep, read from its run folders. No other file
-// counts, so a sweep that was killed at any moment can continue.
+// member_state.h: the progress of a member of a sweep, read only from its run folders. So a sweep
+// can continue after it was killed at any moment.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ enum class MemberProgress {
   missing,  // no run with this config
   partial,  // a run that can go on
   running,  // a run that another process works on
-  failed,   // a run that failed and would fail again: it diverged or missed its gate
+  failed,   // a run that would fail again: it diverged or missed a value of `expect`
   done,
 };
 CONVSCOPE_API std::string_view name_of(MemberProgress progress);
@@ -31,10 +31,10 @@ struct MemberState {
   std::optional<RunSummary> summary = {};  // over the finished epochs
 };
 
-// Returns the state of a member of the sweep in `folder` (runs/<sweep>). Among its runs with the
-// same resolved config, the one with the first of these states counts: done, running, partial,
-// failed. Among equal states, the newest counts. The number of threads is ignored, because it does
-// not change results, unless the sweep varies it.
+// Returns the state of a member of the sweep in `folder` (runs/<sweep>). The member may have
+// several runs with its resolved config. A done run is chosen first, then a running, a partial, and
+// a failed one; among equal states, the newest. The number of threads does not change results, so
+// configs that differ only in it count as the same, unless the sweep varies it (`threads_matter`).
 CONVSCOPE_API MemberState member_state(const std::string& folder, const SweepMember& member,
                                        bool threads_matter);
 

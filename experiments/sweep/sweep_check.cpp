@@ -20,8 +20,8 @@
 namespace convscope {
 namespace {
 
-// Asks the algorithms of a training step whether they accept their problems. "measure" is not
-// asked, because it would time some algorithms.
+// Asks the algorithms of a training step whether they accept their problems. The policy "measure"
+// is skipped, because it would time some algorithms.
 void check_algorithms(const ExperimentConfig& config, Module& model, const Shape& sample) {
   Shape input = {config.data.batch_size};
   for (const std::int64_t size : sample) input.push_back(size);
@@ -30,7 +30,8 @@ void check_algorithms(const ExperimentConfig& config, Module& model, const Shape
     const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives);
     if (heavy == nullptr) return;
     for (const Direction direction : kDirections) {
-      // The gradient of the images is not needed, so this direction is not checked.
+      // The first layer does not compute the gradient of the images, so its backward_data is
+      // skipped.
       if (is_first && direction == Direction::backward_data) continue;
       if (heavy->policy().of(direction) == "measure") continue;
       heavy->choose(direction, config.device, WeightUse::once);

@@ -16,9 +16,9 @@ struct RefusedRow {
 };
 
 // Returns the rows that cannot be trained. Builds network, optimiser and masks of each row and asks
-// its algorithms. So a kernel larger than its image, or a layer that its algorithm refuses, is
-// found before the first member trains. Data sets that must be read to know their shape are left
-// out.
+// its algorithms whether they accept their problems. So a kernel larger than its image, or a layer
+// that its algorithm refuses, is found before the first member trains. Rows whose data set must be
+// read to know the shape of its samples are not checked.
 CONVSCOPE_API std::vector<RefusedRow> refused_rows(const SweepPlan& plan);
 
 // Throws one Error with a line per refused row, if there is any. The kind is kConfig, or
@@ -28,9 +28,9 @@ CONVSCOPE_API void refuse(const std::vector<RefusedRow>& refused);
 // Calls refuse(refused_rows(plan)).
 CONVSCOPE_API void check_members(const SweepPlan& plan);
 
-// Loads the data of these members until one set is available. Throws the first error if none is
-// available, because then no member can be trained. Throws one Error of kind kConfig with a line
-// per row that asks for more images than its set has.
+// Tries to load the data sets of these members, one after the other, until one can be loaded. If
+// none can be loaded, no member can be trained, and the first error is thrown. Also throws one
+// Error of kind kConfig with a line for each row that needs more images than the loaded set has.
 CONVSCOPE_API void check_data(const SweepPlan& plan, const std::vector<std::size_t>& members);
 
 // Returns the members, one per line: name, seed, state ("to do" before training, "refused"), and

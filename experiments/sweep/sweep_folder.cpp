@@ -68,8 +68,9 @@ ClaimRecord this_process(const std::string& task) {
 
 std::string claim_of_sweep(const std::string& path) { return path + "/.sweep.claim"; }
 
-// Waits for a holder on another host, whose lock is not visible here, until its counter changes or
-// it is considered gone.
+// Takes the claim, or refuses if another process holds it. The lock of a holder on another host may
+// be invisible here. In this case waits until the holder's counter changes, or until the holder is
+// considered gone.
 std::unique_ptr<Claim> claim_or_refuse(const std::string& path, const SweepFolder::Say& say) {
   const std::string folder = claim_of_sweep(path);
   ClaimWatch watch;

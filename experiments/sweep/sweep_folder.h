@@ -29,7 +29,8 @@ class CONVSCOPE_API SweepFolder {
   // says so.
   SweepFolder(std::string path, const SweepPlan& plan, const std::vector<std::string>& overrides,
               const Say& say = {});
-  // Returns null if another process works on the sweep. Writes nothing but the claim of the folder.
+  // Opens the folder, or returns null if another process works on the sweep. Writes nothing but the
+  // claim.
   static std::unique_ptr<SweepFolder> open_if_free(const std::string& path);
   ~SweepFolder();
   SweepFolder(const SweepFolder&) = delete;
@@ -38,10 +39,10 @@ class CONVSCOPE_API SweepFolder {
   const std::string& path() const { return path_; }
   // Writes the config of a member; returns the path without ".yaml".
   std::string prepare(const SweepMember& member) const;
-  // Returns how many members an earlier call trained at the same time as this member, according to
-  // its note; 1 without a note.
+  // Returns how many members ran at the same time when an earlier call trained this member, as
+  // recorded in the state file. Returns 1 without such a record.
   int jobs_before(const SweepMember& member) const;
-  // Notes who trains the members: "slurm" and the number of its job.
+  // Sets the launcher ("slurm") and its job number, which write() stores in the state file.
   void set_launcher(const std::string& launcher, const std::string& job);
   // Writes state file and table. Throws when another process has taken the sweep over.
   void write(const std::string& state, const SweepPlan& plan,

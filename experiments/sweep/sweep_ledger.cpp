@@ -99,8 +99,8 @@ void SweepLedger::report_failure(std::size_t member, const std::string& sentence
 void SweepLedger::started(std::size_t member) { active_.try_emplace(member, Clock::now()); }
 void SweepLedger::stopped(std::size_t member) { active_.erase(member); }
 
-// The duration of a member is estimated by that of its row with another seed, else by the mean of
-// all finished members.
+// The duration of a member is estimated by the duration of the same row with another seed, else by
+// the mean of all finished members.
 double SweepLedger::seconds_left() const {
   std::map<std::string, std::vector<double>> rows;
   std::vector<double> all;

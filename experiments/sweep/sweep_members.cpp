@@ -33,8 +33,9 @@ bool is_row_name(const std::string& row) {
          row.find('\0') == std::string::npos;
 }
 
-// Reads the config as written when the member was prepared. The number of threads of a later call
-// is not in this file. For a member that is not prepared yet, only name, seed and epochs are known.
+// Reads the member's config file, which was written when the member was prepared, so it does not
+// have the number of threads of a later call. If the member has not been prepared, returns a config
+// with only its name, seed and epochs.
 ExperimentConfig config_of(const std::string& folder, const std::string& row, std::int64_t seed,
                            std::int64_t epochs) {
   try {

@@ -30,7 +30,7 @@ std::string text_in(const json& object, const char* key) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-// Watchers ask every second; this interval limits how often Slurm is asked.
+// `watch` asks every second. Slurm itself is asked less often, at this interval.
 bool is_in_slurm(const std::string& job) {
   struct Answer {
     Clock::time_point when{};
@@ -102,8 +102,8 @@ bool sweep_is_going(const std::string& folder) {
   if (is_here && pid.is_number_integer() && (kill(pid.get<pid_t>(), 0) == 0 || errno != ESRCH)) {
     return true;
   }
-  // The sweep may be trained by a command elsewhere, by workers without a command, or by an array
-  // that waits for nodes.
+  // The sweep may be in progress in three cases: a command elsewhere trains it, workers run without
+  // a command, or a Slurm job array waits for nodes.
   if (is_claimed(folder + "/.sweep.claim")) return true;
   const std::string job = text_in(state, "job");
   return !job.empty() && is_in_slurm(job);

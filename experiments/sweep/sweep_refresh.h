@@ -11,12 +11,14 @@
 
 namespace convscope {
 
-// Returns the outcome of each member from its folder, indexed like members.plan.members.
+// Reads the outcome (state and error) of each member from its folder. The result is indexed like
+// members.plan.members.
 CONVSCOPE_API std::vector<SweepOutcome> outcomes_in(const std::string& folder,
                                                     const SweepMembers& members);
 
-// Writes sweep.state.json and the table after a member has ended, unless a waiting command does so.
-// A full disk is not a failure.
+// Writes sweep.state.json and the table after a member has ended. Does nothing if a `convscope
+// sweep` command waits for the members, because that command writes them. Errors such as a full
+// disk are ignored.
 CONVSCOPE_API void refresh_sweep(const std::string& folder);
 
 // Returns whether a process trains members of the sweep, or Slurm will start such a process.

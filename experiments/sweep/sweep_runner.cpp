@@ -43,8 +43,8 @@ class Runner {
     ledger_.take_stock();
     const std::vector<std::size_t>& queue = ledger_.queue();
     if (!queue.empty()) check_data(plan_, queue);
-    // Before this line a signal ends the process at once: loading may take minutes, and nothing is
-    // lost.
+    // Signals are caught only from here on. Until now a signal ends the process at once, because
+    // loading the data may take minutes and there is nothing to save.
     const StopSignals signals;
     write_sweep_members(ledger_.path(), {plan_, "local", queue, ledger_.retried()});
     ledger_.write("RUNNING");
@@ -96,8 +96,8 @@ class Runner {
     ledger_.started(index);
   }
 
-  // Waits for the claim of a member. After a sweep was killed, its members still need a moment to
-  // stop. Returns null if the wait took too long, or after a signal.
+  // Waits for the claim of a member: after a sweep was killed, its members need a moment to stop.
+  // Returns null if the wait took too long, or after a signal.
   std::unique_ptr<Claim> wait_until_free(std::size_t index) {
     const SweepMember& member = plan_.members[index];
     SweepOutcome& outcome = ledger_.outcome(index);
@@ -150,8 +150,8 @@ class Runner {
     SweepOutcome& outcome = ledger_.outcome(ended.member);
     outcome.state = ledger_.look_at(ended.member);
     if (outcome.state.progress == MemberProgress::done) {
-      // The duration includes the start of the program, because it is also part of the time of the
-      // next members.
+      // The duration includes the start of the program, because it is used to estimate the time of
+      // the next members, which also have to start.
       ledger_.report_done(ended.member, seconds_since(ended.start));
     } else {
       const std::string failure = ended.process->failure();

@@ -14,7 +14,8 @@
 namespace convscope {
 namespace {
 
-// Returns nothing without Slurm. The status then comes from the files only.
+// Returns the unfinished tasks of the sweep's job array. Returns nothing if Slurm is not available;
+// the status then comes from the files only.
 std::map<std::size_t, SlurmTask> tasks_in(const std::string& folder, const SweepMembers& members,
                                           std::string& job) {
   if (read_slurm_note(folder).job.empty() || find_program("squeue").empty()) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_table.cpp: the final table of a sweep: one row per row of the plan, with mean and standard
-// deviation over its seeds. In tables for people, times are medians.
+// sweep_table.cpp: the final table of a sweep: a row for each variant of the config, with mean and
+// standard deviation over its seeds. In tables for people, times are medians.
 #include "experiments/sweep/sweep_table.h"
 
 #include <algorithm>
@@ -28,7 +28,8 @@ struct RowResult {
   bool has(const std::string& name) const { return numbers.at(name).count > 0; }
 };
 
-// A run that missed its gate has all its numbers, so it counts.
+// A run that missed a value of the config block `expect` has trained all its epochs, so its numbers
+// are complete.
 bool is_complete(const SweepOutcome& outcome) {
   const std::optional<RunSummary>& summary = outcome.state.summary;
   if (!summary) return false;
@@ -253,7 +254,8 @@ class TableBuilder {
       return at == settings_[i].end() ? TableCell() : at->second;
     });
   }
-  // A key that only some members set has no column; the member's name shows it.
+  // Adds a column for each key that all members set, unless they all set the same value. For a key
+  // that only some members set, the member's name shows the value.
   void add_axes() {
     for (const std::string& key : keys_) {
       const auto has = [&](const auto& settings) { return settings.contains(key); };
@@ -264,7 +266,7 @@ class TableBuilder {
       if (std::ranges::any_of(settings_, differs)) add_setting(key);
     }
   }
-  // Adds the reference column of a metric if a row has a reference for it.
+  // Adds a column with the reference values of a metric, if at least one row of the plan has one.
   void add_reference(const std::string& name) {
     const auto has = [&](const SweepRow& row) { return row.reference.contains(name); };
     if (std::none_of(plan_.rows.begin(), plan_.rows.end(), has)) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_table.h: the final table of a sweep: one row per row of the plan, with mean and standard
-// deviation over its seeds.
+// sweep_table.h: the final table of a sweep: a row for each variant of the config, with mean and
+// standard deviation over its seeds.
 #pragma once
 
 #include <string>
@@ -18,12 +18,12 @@ struct SweepOutcome {
   int jobs = 1;       // largest number of members trained at the same time
 };
 
-// Returns every column with one number per cell, for CSV and JSON. Keys that the rows set
-// (data.batch_size, ...) are the last columns. `outcomes` is indexed like plan.members.
+// Returns the table for programs (CSV and JSON): all columns, one number per cell. The last columns
+// are the keys that the rows set (data.batch_size, ...). `outcomes` is indexed like plan.members.
 CONVSCOPE_API TextTable sweep_table(const SweepPlan& plan,
                                     const std::vector<SweepOutcome>& outcomes);
-// Returns the table for people: every measurement as mean ± standard deviation, a column for each
-// key that all rows set differently, without empty columns.
+// Returns the table for people. Measurements are shown as mean ± standard deviation. A key has a
+// column if all rows set it and their values differ. Empty columns are left out.
 CONVSCOPE_API TextTable sweep_reading_table(const SweepPlan& plan,
                                             const std::vector<SweepOutcome>& outcomes);
 // Returns the table for people with notes below.

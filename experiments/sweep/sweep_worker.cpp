@@ -127,8 +127,8 @@ class Worker {
   Result try_member(std::size_t index) {
     const std::string folder = claim_folder(options_.folder, member(index));
     const ClaimRecord before = read_claim(folder);
-    // Another worker of this call has given the member up, for a reason that may apply here as
-    // well.
+    // Another worker of this call has given up on the member. The reason may apply to this worker
+    // as well.
     if (!options_.member && before.number > 0 && !before.held && !before.error.empty() &&
         before.call == members_.call) {
       return Result::failed;

@@ -19,9 +19,9 @@ struct WorkerOptions {
   ClaimTimes times = {};
 };
 
-// Returns 0. With `member`, returns 1 when the member failed. Returns 128 + signal when the worker
-// was stopped with a checkpoint. A Slurm task that is stopped because its time is up queues itself
-// again.
+// Returns 0, or with `options.member` 1 when this member failed. Returns 128 + signal number when a
+// signal stopped the worker after a checkpoint was written. A Slurm task that is stopped at its
+// time limit queues itself again.
 CONVSCOPE_API int work_on_sweep(const WorkerOptions& options);
 
 }  // namespace convscope

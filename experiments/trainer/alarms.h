@@ -20,8 +20,8 @@ class CONVSCOPE_API LossAlarm {
   explicit LossAlarm(int classes);
   Alarm observe(double loss);
 
-  // Checkpoints store this state, so that a resumed run raises the same alarms as an uninterrupted
-  // run.
+  // A checkpoint stores this state. A resumed run therefore raises the same alarms as an
+  // uninterrupted run.
   struct State {
     double window_sum = 0;
     std::int64_t window_steps = 0;

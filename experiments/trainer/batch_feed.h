@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_feed.h: sends the loader's batches to the training device.
 //
-// Two sets of buffers are used in turns; each set has pinned host memory and device memory. A batch
-// is copied to pinned memory, and its transfer is queued after earlier work, so the host can
-// prepare the next batch meanwhile. A set is reused when its transfer has arrived. The step that
-// reads the set's tensors has been queued by then, before the next transfer into the set. On the
-// CPU batches are passed unchanged.
+// Two sets of buffers are used alternately; each set has pinned host memory and device memory. A
+// batch is copied to pinned memory, and its transfer is queued after earlier work, so the host can
+// prepare the next batch meanwhile. A set is reused as soon as its last transfer has finished. The
+// step that reads its tensors may not have run yet, but it is queued before the next transfer into
+// the set, so it reads the right data. On the CPU batches are passed unchanged.
 #pragma once
 
 #include <array>
@@ -21,7 +21,8 @@ class CONVSCOPE_API BatchFeed {
   BatchFeed(const BatchFeed&) = delete;
   BatchFeed& operator=(const BatchFeed&) = delete;
 
-  // Returns the batch on the device; its tensors are valid until the next call but one.
+  // Returns the batch on the device. Its tensors are valid until send() has been called two more
+  // times.
   Batch send(const Batch& batch);
 
  private:

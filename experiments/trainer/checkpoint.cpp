@@ -108,7 +108,8 @@ std::string progress_text(const TrainingState& state) {
   fail(ErrorKind::kConfig, "checkpoint", cat(sentence, " (", path, ")"));
 }
 
-// Quantisers and masks belong to the new run; only weights are loaded.
+// Returns whether a tensor keeps its initial value when a new run starts from existing weights.
+// This holds for the state of quantisers and masks, which belong to the new run.
 bool starts_anew(const std::string& name) {
   return belongs_to_quantizer(name) || belongs_to_mask(name);
 }
@@ -118,7 +119,8 @@ bool is_model_file(const SafetensorsFile& file) {
   return is_quantized_file(file) || is_sparse_file(file);
 }
 
-// Returns whether the first bytes name a model file. A damaged file may have only these bytes.
+// Returns whether the beginning of the file names the format of a model file. This also works for a
+// damaged file.
 bool seems_model_file(const std::string& path) {
   constexpr std::size_t kMax = 1 << 20;
   std::error_code error;
@@ -131,8 +133,9 @@ bool seems_model_file(const std::string& path) {
          text.find(kSparseFormats) != std::string::npos;
 }
 
-// A damaged checkpoint is an unreadable file (exit code 6); a model file may come from others, so
-// its defects are bad data (exit code 4).
+// The exit code differs. A damaged checkpoint is one of the user's own files that cannot be read
+// (exit code 6). A model file may come from other people, so its defects are bad data (exit code
+// 4).
 [[noreturn]] void fail_reading(const std::string& path, const Error& error) {
   fail(seems_model_file(path) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint", error.what());
 }
@@ -178,8 +181,9 @@ SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
                           " because the config makes it so, got ", name_of(dtype), shape));
 }
 
-// Refuses a file with far more data than the network by its header, before the data are read. Other
-// files are read first, so that the checksum can tell a damaged header from another network.
+// Reads only the header, and refuses a file that has far more data than the network needs. Smaller
+// files are read as a whole before they are compared with the network. Then the checksum can show
+// whether a mismatch comes from a damaged header or from another network.
 void refuse_larger_network(const std::string& path, const Module& model) {
   constexpr std::int64_t kLittle = std::int64_t{16} << 20;
   std::map<std::string, Tensor> wanted;
@@ -213,7 +217,7 @@ void refuse_larger_network(const std::string& path, const Module& model) {
   }
 }
 
-// Copies the tensor `name` out of `found` and removes it from the list.
+// Copies the tensor `name` from `found` into `to`, and removes it from `found`.
 void restore(const std::string& path, std::map<std::string, Tensor>& found, const std::string& name,
              const Tensor& to) {
   const auto it = found.find(name);
@@ -253,15 +257,16 @@ void refuse_model_file(const SafetensorsFile& file, const std::string& path, boo
            " model file ", path));
 }
 
-// The codes already contain the masks, so the file needs no masks.
+// Removes the masks from the config of a quantised model file: pruned weights are stored as
+// quantised zeros, so the file needs no masks.
 std::string without_masks(const std::string& config_yaml) {
   ExperimentConfig config = parse_config_text(config_yaml, "config of the run");
   config.sparsity = {};
   return to_yaml(config);
 }
 
-// Returns the progress and results of a training for a model file, without times, which would
-// change the file's size for the same network.
+// Returns the progress and results of a training for a model file. Times are left out, so that
+// equal networks have files of equal size.
 TrainingState without_times(const TrainingState& state) {
   TrainingState out;
   out.epoch = state.epoch;
@@ -407,7 +412,8 @@ void load_start_weights(const std::string& path, Module& model) {
 }
 
 std::string checkpoint_config(const std::string& path) {
-  // Only the header of a large file is read, because loading the weights checks the data.
+  // For a large file only the header is read. The data are checked later, when the weights are
+  // loaded.
   constexpr std::uintmax_t kLarge = std::uintmax_t{64} << 20;
   std::error_code error;
   const bool large = std::filesystem::file_size(path, error) > kLarge && !error;

@@ -7,9 +7,9 @@
 //   metadata  "format", "config" (resolved YAML), "progress" (JSON: TrainingState), "version",
 //             "crc32" (checksum.h)
 //
-// The quantised model file (quant/quantized_file.h) has another "format" and the same metadata; its
-// config has no masks. load_checkpoint() and checkpoint_config() accept this file like a
-// checkpoint; defects of the file are errors of kind kData.
+// The quantised model file (quant/quantized_file.h) has a different "format" and the same metadata,
+// but its config has no masks. load_checkpoint() and checkpoint_config() accept this file like a
+// checkpoint. Defects of a model file are errors of kind kData.
 #pragma once
 
 #include <string>
@@ -45,8 +45,8 @@ CONVSCOPE_API TrainingState load_checkpoint(const std::string& path, Module& mod
                                             Optimizer* optimizer, std::string* note = nullptr);
 
 // Fills weights and buffers of the network from a checkpoint, or from the last checkpoint of a run
-// folder, as the initial state of another run. Quantisers keep their state, so they calibrate
-// again.
+// folder, as the initial state of another run. The state of quantisers is not loaded, so they
+// calibrate again.
 CONVSCOPE_API void load_start_weights(const std::string& path, Module& model);
 
 // Returns the config of the training that wrote the checkpoint.

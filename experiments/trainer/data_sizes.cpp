@@ -10,8 +10,8 @@
 namespace convscope {
 namespace {
 
-// Throws when a layer cannot train on `images` images, which are a share of a batch of `whole`
-// images.
+// Throws when a layer cannot train on `images` images. `images` is one process's share, or one
+// part, of a batch of `whole` images.
 void check_batch(const TrainingSetup& setup, std::int64_t images, std::int64_t whole) {
   if (images < 1) return;
   Shape input = {images};

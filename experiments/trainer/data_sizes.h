@@ -12,8 +12,8 @@ namespace convscope {
 CONVSCOPE_API void check_data_sizes(const DataConfig& data, std::int64_t training_images);
 
 struct TrainingSetup;
-// Throws (kRun) when a layer cannot train on one of the batches of an epoch; the last batch may be
-// smaller.
+// Throws (kRun) when a layer cannot train on a full batch, or on the last batch of an epoch, which
+// may be smaller.
 CONVSCOPE_API void check_batches(const TrainingSetup& setup);
 
 }  // namespace convscope

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // next_batch.h: the kernel between two recorded steps. It stores the results of the previous step,
-// and gathers and normalises the next batch without the host. The position of a batch follows from
-// its number in the launch and from LaunchStart, which is sent before the launch. With several
-// processes, each process gathers only its share of each batch.
+// and gathers and normalises the next batch without the host. The position of a batch in the epoch
+// is computed from its index within the launch and from LaunchStart, which the host sends before
+// the launch. With several processes, each process gathers only its share of each batch.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,8 @@ struct NextBatch {
   float* x = nullptr;                          // [batch][channels][plane]
   std::int32_t* labels = nullptr;              // [batch]
 
-  // Results of the previous step. `outcome` is null in the first step of a launch.
+  // Results of the previous step, which the kernel stores in `outcome`. In the first step of a
+  // launch there is no previous step, and `outcome` is null.
   const float* loss = nullptr;
   const std::int32_t* correct = nullptr;
   StepOutcome* outcome = nullptr;
@@ -48,8 +49,9 @@ struct NextBatch {
 };
 extern CONVSCOPE_API KernelSlot<void(const NextBatch&)> next_batch_kernel;
 
-// With several processes, stores this process's terms of the mean loss and of the number of correct
-// answers in facts [2] after the forward pass. facts is then summed over all processes.
+// For batches that several processes share. After the forward pass, a kernel stores two values of
+// this process in facts [2]: its terms of the mean loss and of the number of correct answers. Then
+// facts is summed over all processes.
 struct ShareFacts {
   const float* loss = nullptr;  // mean over the share; null: no images
   const std::int32_t* correct = nullptr;

@@ -31,7 +31,7 @@ __device__ void note(const NextBatch& a) {
   a.outcome->scale = a.loss_scale->state;
 }
 
-// `plane` is a multiple of 4, so the threads handle whole groups of four pixels.
+// Each thread handles whole groups of four pixels, because `plane` is a multiple of 4.
 __global__ void __launch_bounds__(kMaxThreads) gather_fours(const NextBatch a) {
   const std::int64_t size = a.channels * a.plane;
   const std::int32_t sample = a.order[a.start->position + a.offset + blockIdx.x];

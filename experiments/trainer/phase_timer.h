@@ -9,9 +9,9 @@
 //   timer.lap();   // ends phase 1
 //   timer.seconds(0), timer.seconds(1)
 //
-// Readings are marks in the device's work queue (framework/device.h): the host continues, and
-// seconds() waits for the mark. The CPU works synchronously, so a mark on the CPU is a clock
-// reading.
+// Readings are marks (events) in the device's work queue (framework/device.h). The host continues
+// after it has queued a mark, and seconds() waits for the mark. The CPU works synchronously, so a
+// mark on the CPU is a clock reading.
 #pragma once
 
 #include <array>

@@ -31,7 +31,7 @@ class CONVSCOPE_API Progress {
   explicit Progress(Mode mode) : mode_(mode) {}
   ~Progress();
   void start(std::int64_t steps_done, std::int64_t steps_in_all);
-  // Redraws the bar at most ten times per second; otherwise costs a clock reading.
+  // Redraws the bar at most ten times per second. All other calls only read the clock.
   void step(const ProgressPoint& point);
   void line(std::string_view text);  // a separate line; clears the bar first
   void clear();

@@ -27,8 +27,8 @@ T* as(const Tensor& bytes) {
   return static_cast<T*>(bytes.raw_data());
 }
 
-// Returns the first reason of any process, because either all processes record their steps, or
-// none.
+// Returns why steps cannot be recorded in this or another process, or "". Either all processes
+// record their steps or none, so one reason is enough.
 std::string agreed(const std::string& why) {
   ProcessGroup* const group = process_group();
   if (group == nullptr) return why;
@@ -239,12 +239,14 @@ BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
   return g;
 }
 
-// Returns the address of the loss over all processes; the value is valid after the sums.
+// Returns the address of the loss. With several processes, this is the loss of the whole batch,
+// which is valid after it has been summed over all processes.
 const float* RecordedSteps::loss_of(const Form& form) const {
   return exchange_ != nullptr ? facts_.data<float>() : form.plan->loss_tensor().data<float>();
 }
 
-// Queues the sums over all processes. Every process queues the same sums, with or without images.
+// Queues the backward pass and all sums over the processes. Every process queues the same sums,
+// even if it has no images of this batch.
 void RecordedSteps::queue_shared_backward(const Form& form) const {
   const float weight = static_cast<float>(form.batch) / static_cast<float>(form.whole);
   ShareFacts facts{.weight = weight, .facts = facts_.data<float>()};
@@ -265,18 +267,18 @@ void RecordedSteps::queue_shared_backward(const Form& form) const {
   exchange_->finish();
 }
 
-// Queues a backward pass that also updates the weights, or returns false. This is possible if
-// nothing changes the gradients between the backward pass and the update. With a loss scale, the
-// backward pass only divides the gradients by the scale, and the update follows after all gradients
-// were checked.
+// Queues a backward pass whose kernels also update the weights. Returns false if this is not
+// possible, because something changes the gradients between the backward pass and the update. With
+// a loss scale, the backward pass only divides the gradients by the scale; the update follows after
+// all gradients were checked.
 bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& gate,
                                  DeviceLossScale* scale) const {
   if (exchange_ != nullptr || (scale == nullptr && clip_norm_ > 0)) return false;
   const std::unique_ptr<JoinedUpdate> update = update_->joined(step, gate);
   if (!update || !form.plan->joins_update(*update)) return false;
   update->unscale = scale;
-  // The update may also write rounded copies of the weights, unless something changes the weights
-  // later.
+  // The update may also store half-precision copies of the weights for the next step, unless
+  // something changes the weights after the update.
   const bool copies = scale == nullptr && !after_update_ && form.plan->wants_copies(*update);
   form.plan->set_update(update.get());
   form.plan->backward();
@@ -286,7 +288,8 @@ bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& g
 }
 
 void RecordedSteps::queue_calls(Form& form, int steps) const {
-  // Rounded copies of weights from another launch may be outdated, so they are made again.
+  // Half-precision copies of weights from an earlier launch may be outdated, so the first step
+  // makes new ones.
   if (form.plan) form.plan->set_copies_are_there(false);
   for (int i = 0; i < steps; ++i) {
     const BatchGather gather = batch_gather(form, i);

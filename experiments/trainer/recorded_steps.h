@@ -39,8 +39,8 @@
 
 namespace convscope {
 
-// Facts that are known before the network exists. recording_obstacle() returns why they prevent the
-// recording of steps, or "".
+// Properties of a run that are known before the network is built. recording_obstacle() returns why
+// they make it impossible to record steps, or "".
 struct RecordingFacts {
   bool augments = false;  // images, on the host
 };
@@ -52,13 +52,13 @@ class CONVSCOPE_API RecordedSteps {
   // or a non-finite loss is noticed after two launches at the latest.
   static constexpr int kMaxSteps = 32;
 
-  // Returns the steps, or null when they cannot be recorded here or in another process; `why_not`
-  // says why. after_update: queues work after the update of each step, such as restoring pruned
-  // weights. optimizer null: evaluation. exchange: the processes that share the batches (the
-  // loader's options name the share of this process); null: single process. loss_scale: factor on
-  // the gradient of the loss; null: none. An epoch begins with the state of loss_scale, and
-  // collect() stores the state after the last step of a launch in it. exchange and loss_scale must
-  // outlive the steps.
+  // Returns the recorded steps. Returns null when steps cannot be recorded in this or another
+  // process; `why_not` then has the reason. `optimizer` is null for an evaluation. `after_update`
+  // queues work after the update of each step, such as restoring pruned weights. `exchange` is set
+  // if several processes share the batches; the loader's options name the share of this process.
+  // `loss_scale` multiplies the gradient of the loss; null means no scaling. An epoch begins with
+  // the state of `loss_scale`, and collect() updates this state to that after the last step of a
+  // launch. `exchange` and `loss_scale` must outlive the result.
   static std::unique_ptr<RecordedSteps> make(Module& model, Optimizer* optimizer, double clip_norm,
                                              const Loader& loader, Device device,
                                              std::string* why_not,
@@ -72,7 +72,8 @@ class CONVSCOPE_API RecordedSteps {
   // Returns false when weights or an optimiser's tensors have moved in memory. The caller must then
   // make new RecordedSteps.
   bool is_current() const;
-  // Begins an epoch; no launch may be in flight. `step`: updates before the first batch.
+  // Begins an epoch; no launch may be in flight. `step` is the number of updates before the first
+  // batch.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch, std::int64_t step);
 
   // Queues the next steps of the epoch, all of one batch size, at most kMaxSteps and at most
@@ -103,7 +104,7 @@ class CONVSCOPE_API RecordedSteps {
 
   const StepPlan& plan() const { return *full_.plan; }  // for a full batch
   std::int64_t data_bytes() const { return data_->bytes(); }
-  // Returns a description of the recordings. By default, recordings overlap adjacent kernels
+  // Returns a description of the recordings. By default, a recording lets adjacent kernels overlap
   // (programmatic dependent launch).
   std::string text() const;  // one line for the log
 

@@ -23,8 +23,8 @@ struct Splits {
   Dataset train, val, test;
 };
 
-// Checks that the config fits into memory, if possible before the data set is loaded. `memory`
-// becomes the line for the log.
+// Checks that the config fits into memory; where the sizes of the data set are known in advance,
+// before it is loaded. Sets `memory` to the line for the log. Returns the data set.
 DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, std::string& memory) {
   ExperimentConfig config = whole;  // as this process computes it
   config.data.batch_size = images_at_once(whole.data.batch_size, share);

@@ -26,8 +26,9 @@ extern "C" void remember_signal(int raised) {
     received_signal = number;
     return;
   }
-  // Output during the exit causes SIGPIPE again. `convscope launch` repeats its signal, because a
-  // launcher ignores a signal that comes before its processes begin.
+  // Some repeated signals are not a second request to stop. Output during the exit causes SIGPIPE
+  // again. `convscope launch` repeats SIGUSR1 and SIGUSR2, because a launcher ignores signals until
+  // it has started its processes.
   if (number == SIGPIPE || raised == SIGUSR1 || raised == SIGUSR2) return;
   // A killed sweep sends SIGTERM to its members once per thread (PR_SET_PDEATHSIG), and a closing
   // terminal sends SIGHUP twice. Such a repeated signal is not a second request.
@@ -55,7 +56,8 @@ StopSignals::StopSignals() {
 StopSignals::~StopSignals() {
   for (int i = 0; i < kCount; ++i) {
     sigaction(kSignals[i], &before_[i], nullptr);
-    // A launcher may repeat its signal, which must not end the remaining work.
+    // A launcher may repeat its signal. It is ignored from now on, so that it does not end the
+    // remaining work after a stop.
     const bool is_of_launchers = kSignals[i] == SIGUSR1 || kSignals[i] == SIGUSR2;
     if (is_of_launchers && received_signal != 0) std::signal(kSignals[i], SIG_IGN);
   }

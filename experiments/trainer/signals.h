@@ -16,7 +16,7 @@ namespace convscope {
 class CONVSCOPE_API StopSignals {
  public:
   StopSignals();
-  ~StopSignals();  // restores the earlier handlers; after a stop, signals of launchers are ignored
+  ~StopSignals();  // restores the earlier handlers; after a stop, ignores SIGUSR1 and SIGUSR2
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 

@@ -47,8 +47,8 @@ void TrainStep::choose_plan(const Shape& input) {
     if (plan->input() == input && plan->is_current()) plan_ = plan.get();
   }
   if (plan_ != nullptr) return;
-  // A compiled graph is kept when it no longer fits the network, because it may fit again: a
-  // quantiser that counts changes the network for one step only.
+  // A compiled graph that no longer fits the network is kept, because it may fit again: while a
+  // quantiser counts clipped values, the network differs for one step only.
   if (plans_.size() == kMaxPlans) {
     std::erase_if(plans_, [](const auto& plan) { return !plan->is_current(); });
   }
@@ -62,7 +62,7 @@ void TrainStep::choose_plan(const Shape& input) {
   plan_ = plans_.back().get();
 }
 
-// Returns the loss. If the step is a dynamic graph, loss_ keeps the graph.
+// Returns the loss. After a dynamic step, loss_ holds the graph for the backward pass.
 double TrainStep::forward(const Batch& batch, StepResult& result) {
   const MemoryStats before = memory_stats(device_);
   timer_.start();
@@ -111,8 +111,8 @@ void TrainStep::backward() {
     for (const OptimParameter& p : parameters_) before.push_back(p.variable.state()->grad);
   }
   backward_of_graph();
-  // Restores the gradient tensors whose addresses compiled steps hold: a dynamic graph may have
-  // replaced them.
+  // Compiled steps hold the addresses of the gradient tensors, and a dynamic graph may have
+  // replaced the tensors. So the new values are copied into the old tensors.
   for (std::size_t i = 0; i < before.size(); ++i) {
     Tensor& now = parameters_[i].variable.state()->grad;
     if (!before[i].defined() || now.raw_data() == before[i].raw_data()) continue;
@@ -128,7 +128,8 @@ std::string TrainStep::text() const {
              " bytes (at least ", memory.lower_bound_bytes, " are needed)");
 }
 
-// The next compiled step multiplies the gradient of the loss by this scale.
+// Copies the loss scale to the device. The next compiled step multiplies the gradient of the loss
+// by it.
 void TrainStep::send_scale() {
   if (loss_scale_ == nullptr) return;
   if (!scale_.defined()) scale_ = Tensor::empty({1}, DType::f64, device_);
@@ -136,8 +137,8 @@ void TrainStep::send_scale() {
   plan_->set_loss_scale(scale_.data<double>());
 }
 
-// Returns false when a gradient is not finite. In this case the update is skipped, but the step
-// counts.
+// Divides the gradients by the loss scale. Returns false when a gradient is not finite. In this
+// case the weights are not updated, but the step is counted.
 bool TrainStep::unscale(double lr) {
   if (loss_scale_ == nullptr || loss_scale_->unscale(parameters_)) return true;
   UpdateTable table(optimizer_.groups());

@@ -4,10 +4,10 @@
 //   forward   network and loss                        avg_forward, avg_forward_mem
 //   backward  gradients of the loss                   avg_backward, avg_backward_mem
 //   update    gradient clipping and the optimiser
-// Times are between marks in the device's work queue (phase_timer.h). Forward memory is the memory
-// in use after the forward minus the memory before it (what the graph keeps); backward memory is
-// the peak number of bytes in use during the backward. Both come from the framework's allocator and
-// contain tensors and workspace.
+// Times are measured between marks (events) in the device's work queue (phase_timer.h). Forward
+// memory is the memory in use after the forward minus the memory before it: what the graph keeps
+// for the backward. Backward memory is the peak number of bytes in use during the backward. Both
+// are counted by the framework's allocator and contain tensors and workspace.
 //
 // A step is compiled when its shapes are first seen, and then replayed (plan/step_plan.h). Steps in
 // which a quantiser calibrates or counts clipped values need the host and run as dynamic graphs. A
@@ -45,7 +45,8 @@ struct StepResult {
   bool planned = false;                   // compiled, run by the host: not dynamic or recorded
 };
 
-// Phases of a step for its timer. Between forward and backward the loss is read.
+// Phases of a step, which are timed separately. In kReadPhase, between forward and backward, the
+// host reads the loss.
 enum StepPhase : int { kForwardPhase, kReadPhase, kBackwardPhase, kUpdatePhase };
 
 class CONVSCOPE_API TrainStep {
@@ -73,7 +74,8 @@ class CONVSCOPE_API TrainStep {
   // Runs one step. Allocates nothing from the system once its shapes have been seen.
   StepResult run(const Batch& batch, double lr);
 
-  // Returns the last step's graph, or null with the reason for a dynamic graph.
+  // Returns the compiled graph of the last step. Returns null for a dynamic graph; why_dynamic()
+  // then has the reason.
   const StepPlan* plan() const { return plan_; }
   const std::string& why_dynamic() const { return why_dynamic_; }
   std::string text() const;  // one line for the log

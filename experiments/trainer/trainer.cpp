@@ -177,7 +177,7 @@ int Trainer::run_epochs() {
   if (setup_.tensorboard) {
     tensorboard_ = std::make_unique<TensorboardLog>(folder_.file(kTensorboardFile), state_.step);
   }
-  // Writes the known results, for readers before the first epoch is over.
+  // Writes summary.json already now, so that readers find it before the first epoch has ended.
   if (state_.step == 0) folder_.write("summary.json", to_json_text(summary()));
   if (setup_.pruner && setup_.share.group != nullptr) {
     setup_.pruner->use_gradients_of_all([this](const Tensor& gradient) {
@@ -242,8 +242,8 @@ void Trainer::remove_when_due() {
   folder_.write("layers.csv", setup_.layers_csv);
   folder_.log(text);
   progress_.line(text);
-  // Starts the means again, because means over both the old and the smaller network would belong to
-  // neither.
+  // The network is smaller from now on. The means are started again, so that they do not mix times
+  // of the old and the smaller network.
   state_.run_steps = state_.warmup_steps = {};
   steps_in_process_ = 0;
 }

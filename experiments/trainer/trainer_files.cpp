@@ -139,7 +139,8 @@ void Trainer::write_epoch_row(bool evaluated) {
   folder_.log(shown.text());
 }
 
-// Returns the execution that the config asks for. After the run, returns the execution that ran.
+// During a run, returns the execution that the config asks for. After the run, returns the
+// execution that the inference kernels show.
 std::string Trainer::execution() const {
   Arithmetic arithmetic = setup_.quant ? setup_.quant->arithmetic(state_.step) : Arithmetic::f32;
   Form form = setup_.form;
@@ -193,15 +194,16 @@ RunSummary Trainer::summary() const {
   return out;
 }
 
-// Measures the results of a run: its model file, the stored size of its weights, the time of an
-// inference.
+// Measures what is known only at the end of a run: writes its model file, and measures the stored
+// size of the weights and the time of an inference.
 void Trainer::measure_result() {
   const std::string codes = folder_.file(kQuantizedModel);
   if (setup_.quant && setup_.quant->has_begun(state_.step) && !std::filesystem::exists(codes)) {
     save_quantized_model(own_path(folder_.path(), kQuantizedModel), *setup_.model, state_,
                          setup_.config_yaml);
   }
-  // With quantisers, the codes contain the masks: pruned weights have code 0.
+  // A quantised model file already contains the masks, because pruned weights are stored as 0. So a
+  // sparse model file is written only for a network without quantisers.
   const std::string kept = folder_.file(kSparseModel);
   if (setup_.pruner && !setup_.quant && setup_.pruner->finished(state_.step) &&
       !std::filesystem::exists(kept)) {

@@ -43,7 +43,7 @@ void Trainer::prepare_steps() {
   if (!may_record_) folder_.log(cat("steps: not recorded, because ", why));
 }
 
-// Makes the recorded steps. Makes them again when masks or quantisers have changed a step.
+// Records the steps. Records them again when masks or quantisers have changed what a step computes.
 bool Trainer::record_steps() {
   if (recorded_ && recorded_->is_current()) return true;
   const bool is_first = recorded_ == nullptr;
@@ -60,8 +60,8 @@ bool Trainer::record_steps() {
   return may_record_;
 }
 
-// Returns how many of the epoch's next steps can run without the host, because no mask changes and
-// no quantiser calibrates or counts.
+// Returns how many of the epoch's next steps can run without the host, because in these steps no
+// mask changes and no quantiser calibrates or counts clipped values.
 std::int64_t Trainer::steps_without_host() const {
   const std::int64_t left = setup_.train->batches_per_epoch() - state_.batch;
   std::int64_t steps = 0;
@@ -74,9 +74,9 @@ std::int64_t Trainer::steps_without_host() const {
   return steps;
 }
 
-// Before the first step, layers.csv has the planned kernels. Once the kernels that run are known,
-// writes them to the file. Single steps that run in a slower way because of the host are not
-// reported.
+// Before the first step, layers.csv has the planned kernels. When the execution of steps is known
+// (dynamic, planned or recorded), this function writes the kernels that run. Single steps with a
+// slower execution, because they need the host, do not change the file.
 void Trainer::report_steps(const StepPlan* plan, Execution execution) {
   if (execution <= steps_reported_) return;
   steps_reported_ = execution;
@@ -92,7 +92,8 @@ void Trainer::report_steps(const StepPlan* plan, Execution execution) {
   write_layers(table);
 }
 
-// Samples a step only if it runs in the reported way and is not one of the first steps.
+// Samples a step only if it has the execution that layers.csv reports, and if it is not a warm-up
+// step.
 bool Trainer::looks_at(std::int64_t step, Execution execution) {
   return layer_costs_ != nullptr && execution == steps_reported_ && step > kTimingWarmupSteps &&
          layer_costs_->look(step);
@@ -203,8 +204,8 @@ bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
   }
 }
 
-// seconds: wall time since the previous step. by_device: the device ran this step, so no work for
-// masks and quantisers is left.
+// `seconds` is the wall time since the previous step. `by_device` is true for a recorded step: it
+// needs no work for masks or quantisers after it. For any other step, this function does that work.
 void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double waited_s, double lr,
                           double seconds, bool by_device) {
   const Alarm rings = alarm.observe(result.loss);

@@ -10,8 +10,8 @@
 
 namespace convscope {
 
-// Number of first steps per process that the averages leave out, because caches are cold, memory is
-// allocated and algorithms are chosen. A run that has only such steps averages them.
+// Number of first steps in each process that are left out of the averages, because caches are cold,
+// memory is allocated and algorithms are chosen. If a run has no other steps, it averages these.
 inline constexpr std::int64_t kTimingWarmupSteps = 5;
 
 // Sums over steps.

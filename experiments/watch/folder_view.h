@@ -16,12 +16,12 @@ class CONVSCOPE_API FolderReader {
   explicit FolderReader(std::string path) : path_(std::move(path)) {}
   void look();  // also finds new runs
 
-  // Returns whether one of the runs, or a sweep in the folder, is going on.
+  // Returns whether one of the runs, or a sweep in the folder, is still in progress.
   bool is_going() const;
   bool any_failed() const;  // whether a run that was going on at some look() failed
   std::size_t count() const { return runs_.size(); }
   std::vector<std::string> frame(const FrameLook& look) const;
-  // Returns a line for each run whose line has changed since the last call.
+  // Returns the new line of each run whose line has changed since the last call.
   std::vector<std::string> changes();
 
  private:

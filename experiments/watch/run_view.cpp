@@ -75,8 +75,8 @@ std::int64_t whole_number(const std::map<std::string, std::string>& settings, co
   return std::clamp<std::int64_t>(value, 0, kMaxSteps);
 }
 
-// Returns the expected number of steps per epoch, which is used until the first epoch has ended; 0
-// for data sets whose size is not in the config.
+// Returns the expected number of steps per epoch, which is shown until the first epoch has ended.
+// Returns 0 if the config does not tell the size of the data set.
 std::int64_t expected_steps_per_epoch(const std::map<std::string, std::string>& settings) {
   std::int64_t images = whole_number(settings, "data.train_size");
   const std::int64_t limit = whole_number(settings, "data.limit");
@@ -115,8 +115,8 @@ const RunView& RunReader::look() {
   return view_;
 }
 
-// A stopped run is read again only when its status is rewritten: the check whether its process
-// lives takes the run's lock for a moment.
+// The status of a stopped run is read again only when its file has changed. Reading it every time
+// would also test whether the process lives, and that test takes the run's lock for a moment.
 void RunReader::read_status() {
   std::error_code error;
   if (is_new(view_.path + "/status.json", status_time_) || view_.status.state == "RUNNING") {
@@ -140,7 +140,8 @@ void RunReader::read_metrics() {
     metrics_read_ = 0;
     view_.losses.clear();
   }
-  // Only the end of a long file is read; half a line at its beginning is not JSON.
+  // Only the end of a long file is read. The first line read may be incomplete; it is not valid
+  // JSON and is skipped.
   metrics_read_ = std::max(metrics_read_, size > kMetricsTail ? size - kMetricsTail : 0);
   metrics_read_ = for_each_line(path, metrics_read_, [&](std::string_view line, bool whole) {
     if (!whole) return;
@@ -185,8 +186,8 @@ void RunReader::read_epochs() {
 void RunReader::estimate() {
   view_.step = std::max(view_.step, view_.status.step);
   view_.epoch = std::max(view_.epoch, view_.status.epoch);
-  // The total is then unknown: the run had more epochs than its config says now, or the estimate
-  // was too low.
+  // Treat the total as unknown in these cases: the run had more epochs than its config has now, or
+  // the estimated number of steps per epoch was too low.
   if (__builtin_mul_overflow(steps_per_epoch_, view_.epochs, &view_.steps) ||
       view_.steps < view_.step) {
     view_.steps = 0;

@@ -45,7 +45,8 @@ Screen::~Screen() {
 
 void Screen::show(const std::vector<std::string>& lines) {
   last_ = lines;
-  // Clears first: after a letter in the last column, "clear to the end" would erase that letter.
+  // Clears the screen before writing: if a line fills the last column, a "clear to the end" after
+  // the line would erase its last letter.
   std::string text = "\033[H\033[J";
   for (std::size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "" : "\n") + lines[i];
   std::fputs(text.c_str(), stdout);

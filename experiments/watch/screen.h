@@ -17,7 +17,7 @@ struct TerminalSize {
 // Returns the size of the terminal on stdout; 80 x 24 without a terminal.
 CONVSCOPE_API TerminalSize terminal_size();
 
-// Waits this long, or until a signal comes: Ctrl-C, or a resize of the terminal.
+// Waits for `seconds`, or until a signal comes: Ctrl-C, or a resize of the terminal.
 CONVSCOPE_API void wait_for_next_frame(double seconds);
 
 class CONVSCOPE_API Screen {

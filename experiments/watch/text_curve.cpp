@@ -13,7 +13,8 @@ namespace {
 
 using Points = std::vector<std::pair<double, double>>;
 
-// Bits of a braille character's dots, U+2800 + bits: left column from above, right column.
+// A braille character is U+2800 plus one bit for each of its dots. These are the bits of the left
+// column from top to bottom, then those of the right column.
 constexpr unsigned kDots[2][4] = {{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}};
 
 struct Grid {
@@ -30,7 +31,8 @@ double share_of(double value, double low, double high) {
   return std::isnan(share) ? 0.5 : std::clamp(share, 0.0, 1.0);
 }
 
-// Returns the mean of the points in each dot column, interpolated linearly between points.
+// Returns the height of the curve in each column of dots: the mean of the column's points, or, in a
+// column without points, the value interpolated between its neighbours.
 std::vector<double> levels_of(const Points& points, int width) {
   const double first = points.front().first, last = points.back().first;
   std::vector<double> sum(static_cast<std::size_t>(width)), count(sum.size());

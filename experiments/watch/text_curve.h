@@ -25,7 +25,8 @@ CONVSCOPE_API std::vector<std::string> text_curve(
 // Returns `text` in at most `columns` columns. Control characters, which would affect the terminal,
 // become '?'.
 CONVSCOPE_API std::string fit_text(const std::string& text, int columns);
-// Returns the columns of a text without control characters, one per character.
+// Returns the width in columns of a text without control characters: each character takes one
+// column.
 CONVSCOPE_API int columns_of(const std::string& text);
 
 }  // namespace convscope

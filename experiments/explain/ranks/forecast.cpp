@@ -10,7 +10,8 @@
 namespace convscope {
 namespace {
 
-// After the forward pass, a step also sums losses and counts over the processes: a few bytes.
+// After the forward pass, a step also sums the loss and the number of correct answers over the
+// processes. This sum has only a few bytes.
 constexpr Departure kFacts = {.ready_s = 0, .bytes = 64};
 
 std::int64_t batch_of(const ExperimentConfig& config, const ForecastQuestion& question,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast.h: predicts the time of a training step on 1, 2, 4, ... processes. It measures a step
-// with one process's share of the batch, and models the exchange of gradients (sum_model.h).
+// forecast.h: predicts the time of a training step on 1, 2, 4, ... processes. It measures one
+// process's step on its share of the batch, and models the exchange of gradients (sum_model.h).
 //
 //   step time   = measured step of the share + the part of the exchange that does not overlap with
 //                 the backward pass
 //   images/s    = images of the whole batch / step time
 //   efficiency  = images/s / (processes * images/s of one process with the whole batch)
-// `network_efficiency` (JSON) is the measured step of the share / step time. It shows only the cost
-// of the exchange.
+// `network_efficiency` (JSON) divides the measured time of a step on the share, without exchange,
+// by the step time above. It shows only the cost of the exchange.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +46,9 @@ struct Forecast {
   std::string stopped = {};  // why there are fewer rows than requested; ""
 };
 
-// Returns the numbers of processes, out of 1, 2, 4, ... and `ranks`, that can train with this
-// batch. Sets `stopped` to the reason why some cannot. Throws an error of kind kConfig when none
-// can.
+// Returns the numbers of processes for the table: those out of 1, 2, 4, ... and `ranks` that can
+// train with this batch. If some cannot, sets `stopped` to the reason. Throws an error of kind
+// kConfig when none can.
 CONVSCOPE_API std::vector<int> forecast_processes(const ExperimentConfig& config,
                                                   const ForecastQuestion& question,
                                                   std::string& stopped);
@@ -58,7 +58,8 @@ CONVSCOPE_API ForecastRow forecast_row(int processes, std::int64_t batch, const 
 // Sets `efficiency` relative to the first row, which is one process with the whole batch.
 CONVSCOPE_API void set_efficiency(std::vector<ForecastRow>& rows);
 
-// Measures the shares. Calls `say` with a line of text before each.
+// Measures the step for each share of the batch. Before each measurement, calls `say` with a
+// progress message.
 CONVSCOPE_API Forecast forecast(const ExperimentConfig& config, const ForecastQuestion& question,
                                 const std::function<void(const std::string&)>& say);
 

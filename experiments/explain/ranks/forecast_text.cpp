@@ -79,8 +79,8 @@ std::string limit_text(const Forecast& forecast) {
     return cat(prefix, "computing is the limit: ", percent(last.network_efficiency),
                " of a step is computing, so more processes help.");
   }
-  // Which limit dominates: the exposed exchange, or the computing time beyond an equal part of one
-  // process's work.
+  // A step loses time by the exposed exchange, and by computing for longer than an equal part of
+  // one process's work. The larger of these times is reported as the limit.
   const double images = static_cast<double>(last.batch) / static_cast<double>(one.batch);
   const double ideal = one.compute_s * images / last.processes;
   if (last.exposed_s >= last.compute_s - ideal) {

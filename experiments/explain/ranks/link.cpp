@@ -24,7 +24,7 @@ struct Unit {
 constexpr Unit kRates[] = {{"Mb", 1e6 / 8}, {"Gb", 1e9 / 8}, {"Tb", 1e12 / 8},
                            {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
 constexpr Unit kTimes[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
-// An H100 has 18 links with 25 GB/s in each direction. The latency of NCCL is about 10 us.
+// NVLink: an H100 has 18 links with 25 GB/s in each direction. The latency of NCCL is about 10 us.
 constexpr Link kNvlink = {.bytes_per_s = 450e9, .latency_s = 10e-6};
 
 // Parses a number and its unit; false for anything else.

@@ -20,10 +20,12 @@
 namespace convscope {
 namespace {
 
-// This learning rate hardly changes the weights: every step does the same work on similar numbers.
+// With this small learning rate the weights hardly change, so that all timed steps do the same work
+// on similar numbers.
 constexpr double kLearningRate = 1e-5;
 
-// A reducer that sends nothing. It records in the device's queue when each bucket is complete.
+// A reducer that sends nothing. For each bucket it queues a time mark (an event) on the device when
+// the bucket is complete.
 class DepartureClock final : public Reducer {
  public:
   explicit DepartureClock(Device device) : device_(device), backend_(backend_of(device)) {}
@@ -43,7 +45,8 @@ class DepartureClock final : public Reducer {
 
   std::size_t size() const { return bytes_.size(); }
   double bytes(std::size_t i) const { return bytes_[i]; }
-  // Returns the seconds from bucket i to join(). Waits for the device.
+  // Returns the seconds from the completion of bucket i to the end of the backward pass (join()).
+  // Waits for the device.
   double seconds_before_end(std::size_t i) const {
     void* const end = marks_[bytes_.size()];
     backend_.wait_for_mark(device_.index, end);

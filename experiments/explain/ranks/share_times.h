@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// share_times.h: measures, by training steps on random images, the time of one process for its
+// share_times.h: runs training steps on random images. Measures how long one process takes for its
 // share of a batch, and when in the backward pass each bucket of gradients is complete.
 #pragma once
 
@@ -40,7 +40,8 @@ class CONVSCOPE_API ShareTimer {
   ShareTimer& operator=(const ShareTimer&) = delete;
 
   std::int64_t parameters() const;
-  // Measures the steps of a process that computes `images` images in `chunks` chunks.
+  // Measures the training steps of one process with a batch of `images` images, which the step
+  // splits into `chunks` chunks.
   ShareTimes measure(std::int64_t images, int chunks);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sum_model.cpp: predicts the time of sums over processes from latency and bandwidth, and how much
-// of it the backward pass hides.
+// of that time the backward pass hides.
 #include "experiments/explain/ranks/sum_model.h"
 
 #include <algorithm>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // sum_model.h: predicts the time of sums over processes from latency and bandwidth, and how much of
-// it the backward pass hides.
+// that time the backward pass hides.
 //
 //   ring      2 (P-1) steps, each one sends bytes / P        for long messages
 //   doubling  log2(P) steps, each one sends all bytes        for short messages
-//   A step takes latency + sent bytes / bandwidth. MPI uses the faster of both (SumOrder::any). The
-//   tree of train.deterministic_ranks takes as long as the doubling.
+//   Each step of an algorithm takes latency + sent bytes / bandwidth. MPI chooses the faster of the
+//   two algorithms (SumOrder::any). The tree of train.deterministic_ranks takes as long as the
+//   doubling.
 //
 // Source: Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective Communication Operations in
 //         MPICH", section 2: the same model, without the time of the additions
@@ -33,7 +34,8 @@ CONVSCOPE_API double doubling_seconds(double bytes, int processes, const Cluster
 CONVSCOPE_API double sum_seconds(double bytes, int processes, const Cluster& cluster,
                                  SumOrder order);
 
-// A bucket of gradients, and when it is complete: seconds after the backward pass begins.
+// A bucket of gradients. `ready_s` is the time from the start of the backward pass until the bucket
+// is complete.
 struct Departure {
   double ready_s = 0;
   double bytes = 0;

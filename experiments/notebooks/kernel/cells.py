@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits a cell into pieces that the interpreter takes one at a time.
+"""Splits a cell into pieces that the interpreter can run one at a time.
 
 In one call, cling takes either statements or one function. A cell of a notebook may hold several functions,
 includes and classes, so split() cuts the cell at its top level. Every piece keeps the number of its first line,
@@ -12,8 +12,8 @@ OPEN, CLOSE = "([{", ")]}"
 GOES_ON = re.compile(r"\s*(?:else|catch|while)\b")  # after a block: part of it
 CONTROL = re.compile(r"(?:if|for|while|do|switch|try|else)\b")
 BODY = re.compile(r'(?:inline\s+)?namespace\b|extern\s*"')
-# cling recognises a function by its first word, before it expands macros. These macros of emulated_gpu.h are
-# empty.
+# cling recognises a function by its first word and does not expand macros first, so these CUDA keywords are removed.
+# emulated_gpu.h defines them as empty macros.
 CUDA_WORDS = re.compile(r"(?:__(?:global|device|host|forceinline)__\s+)+")
 NAMED_TYPE = re.compile(r"(?:template\s*<.*>\s*)?(?:struct|class|union|enum)\b", re.DOTALL)
 

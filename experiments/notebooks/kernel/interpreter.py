@@ -198,8 +198,8 @@ class Interpreter:
         return text or None
 
     def _comment_of(self, name, owner):
-        """Returns the comment above the first declaration of a name, with the declaration. For a member,
-        returns those in the header that declares its class."""
+        """Returns the comment above the first declaration of a name, and the declaration itself. For a member,
+        searches only the header that declares its class."""
         declaration = re.compile(rf"^(?!\s*//)(?:[\w:<>&*,\[\]= ]*?[\s&*]|){name}\b\s*[({{:=;]")
         owner_pattern = re.compile(rf"\b(?:class|struct)\s+(?:CONVSCOPE_API\s+)?{re.escape(owner)}\b\s*[:{{]")
         for header in self._headers():

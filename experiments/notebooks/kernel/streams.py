@@ -20,7 +20,7 @@ THROWN = re.compile(r"^compilation failed(?:: (?P<what>.*)| with unknown error)$
 STARTS = ("cell ", "input_line_", "/", "<", "In file ", "     ", "compilation failed", "Error importing",
           "IncrementalExecutor::", "You are probably missing ")
 UNKNOWN = "an exception that is not a std::exception, so there is no text"
-TICK_S = 0.01    # a pause of this length ends a message to the front end
+TICK_S = 0.01    # text that arrives without a pause this long is sent as one message
 LONGEST_S = 0.1  # and this is the longest wait
 
 

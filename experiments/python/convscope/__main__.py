@@ -8,7 +8,8 @@ import sys
 
 
 def main() -> int:
-    """Replaces the process by the program in the package, which finds its library and configs next to it."""
+    """Replaces this Python process by the program `convscope` in the package. The program finds its library and
+    configs by relative paths."""
     program = pathlib.Path(__file__).parent / "bin" / "convscope"
     if not program.is_file():
         print(f"convscope: expected the program {program}, found none; the package was installed without "

@@ -32,7 +32,7 @@ class Algorithm:
 
 
 class Algorithms(list[Algorithm]):
-    """A list that prints as a table, and is indexed by name."""
+    """A list of algorithms. It prints as a table, and can be indexed by an algorithm's name."""
 
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, str):
@@ -79,7 +79,8 @@ def _type_of(x: Any) -> str:
 
 def _problem_of(what: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int,
                 precision: str) -> Any:
-    """Returns the text of the problem that arrays, sizes or a text describe, or the map itself."""
+    """Returns the problem as a text, which is made from arrays or sizes if necessary. Returns a SparseMap
+    unchanged."""
     if isinstance(what, str):
         return what
     if isinstance(what, _native.SparseMap):

@@ -42,7 +42,7 @@ def deform_conv2d_backward(dy: Any, x: Any, offset: Any, w: Any, mask: Any = Non
                            *, algorithm: str = "auto", device: str | None = None,
                            precision: str = "f32",
                            needs: Sequence[str] | None = None) -> DeformConv2dGradients:
-    """Returns the gradients of sum(dy * deform_conv2d(x, offset, w, mask, b)), each of its array's shape.
+    """Returns the gradients of sum(dy * deform_conv2d(x, offset, w, mask, b)), each with the shape of its array.
 
     needs=("dx", "doffset", "dmask", "dw", "db") names the requested ones. The other arguments are those of
     deform_conv2d().

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 class Text(str):
-    """A str that keeps its line breaks: in a terminal, and in Jupyter."""
+    """A str that is displayed with its line breaks, in a terminal and in Jupyter."""
 
     def __repr__(self) -> str:
         return str(self)

@@ -22,7 +22,7 @@ class SparseConvGradients(NamedTuple):
 
 
 def finds_sites(sites: Any, submanifold: bool, inverse: bool) -> bool:
-    """Returns whether the call determines the output sites, because the caller does not know them yet."""
+    """Returns whether the call computes the output sites, because the caller does not pass them."""
     return not (isinstance(sites, _native.SparseMap) or submanifold or inverse)
 
 
@@ -64,8 +64,8 @@ def sparse_conv_backward(dy: Any, x: Any, sites: Any, w: Any, stride: Any = 1, p
                          extent: Any = None, batch: int | None = None, algorithm: str = "auto",
                          device: str | None = None, precision: str = "f32",
                          needs: Sequence[str] | None = None) -> SparseConvGradients:
-    """Returns the gradients of sum(dy * y), where y is sparse_conv(x, sites, w, b): dx [n,C], dw (shape of w),
-    db [K].
+    """Returns the gradients of sum(dy * y) where y is sparse_conv(x, sites, w, b). They are dx [n,C], dw (shape of w)
+    and db [K].
 
     dy [m,K] is the gradient of y, with its rows in the order of y. The results are new arrays; nothing is
     accumulated. needs=("dw", "db") computes only these. The other arguments are those of sparse_conv().

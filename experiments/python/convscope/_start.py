@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the library with settings under which its threads neither spin nor hang.
+"""Loads the library so that its OpenMP threads neither spin for long nor hang after a fork.
 
 Threads of GCC's OpenMP wait for work by spinning, which takes the cores from NumPy and from other programs. So
 this module loads the library with a short spin, as the program `convscope` does. The user's settings of

@@ -12,7 +12,8 @@
 namespace convscope {
 namespace {
 
-// Beyond these limits, differences and quotients overflow; no plot needs such values.
+// Larger or smaller values are not drawn, because differences and quotients of them would overflow.
+// No plot needs them.
 constexpr double kLargest = 1e150, kSmallest = 1e-150;
 
 double round_step(double raw) {
@@ -28,7 +29,7 @@ double round_below(double value) {
   return power * (rest >= 4.9999 ? 5.0 : rest >= 1.9999 ? 2.0 : 1.0);
 }
 
-// Widens the axis if all values are equal or differ only by rounding.
+// Widens the range [low, high] if all values are equal or differ only by rounding.
 void widen(double& low, double& high) {
   if (high - low > 1e-9 * std::max(std::abs(low), std::abs(high))) return;
   const double pad = low == 0 && high == 0 ? 1.0 : std::max(std::abs(low), std::abs(high)) * 0.1;
@@ -36,7 +37,8 @@ void widen(double& low, double& high) {
   high += pad;
 }
 
-// Widens [low, high] to the least span, around the middle of the data, but inside the axis' limits.
+// Widens [low, high] around its middle to the smallest span that the axis allows, but not beyond
+// the limits of the axis.
 void widen_to_least(const AxisSpec& spec, bool log, double& low, double& high) {
   if (log) {
     const double missing = spec.least_ratio / (high / low);
@@ -89,8 +91,8 @@ std::vector<double> log_ticks(double low, double high, int wanted) {
     for (double tick : nice_ticks(low, high, wanted)) {
       if (tick > 0) ticks.push_back(tick);
     }
-    // The tick below the lowest one would be 0, which a logarithmic axis cannot show, so a round
-    // number replaces it.
+    // The next tick below would be 0, which a logarithmic axis cannot show. A round number below
+    // `low` replaces it.
     if (ticks.front() > low) ticks.insert(ticks.begin(), round_below(low));
     return ticks;
   }
@@ -103,7 +105,7 @@ std::vector<double> log_ticks(double low, double high, int wanted) {
       if (factor == 1.0 || parts) ticks.push_back(factor * std::pow(10.0, decade));
     }
   }
-  // The axis begins at the last tick below the data and ends at the first above.
+  // The axis begins at the last tick below the data and ends at the first tick above them.
   while (ticks.size() > 2 && ticks[1] <= low * (1 + 1e-9)) ticks.erase(ticks.begin());
   while (ticks.size() > 2 && ticks[ticks.size() - 2] >= high * (1 - 1e-9)) ticks.pop_back();
   return ticks;

@@ -15,8 +15,8 @@ struct AxisSpec {
   bool log = false;        // only if all values are above 0; otherwise the axis is linear
   bool from_zero = false;
   bool whole_numbers = false;  // for epochs: no ticks between them
-  // The smallest span of the axis, so that noise does not fill the panel. The span is the
-  // difference of the ends of a linear axis, and their quotient for a logarithmic axis.
+  // The smallest span of the axis, so that noise does not fill the panel. The span of a linear axis
+  // is the difference of its ends; the span of a logarithmic axis is their quotient.
   double least_span = 0, least_ratio = 1;
   std::vector<double> include = {};  // further values to show, for panels with the same axes
   // Limits of the axis, whatever the data are (for percent: 0 and 100).
@@ -45,7 +45,7 @@ class CONVSCOPE_API Axis {
  public:
   Axis(const AxisSpec& spec, Extent extent, int wanted_ticks, double from_pixel, double to_pixel);
 
-  // Returns the pixel; values beyond the ends are moved to the nearest end.
+  // Returns the pixel of a value. A value beyond an end of the axis gets the pixel of that end.
   double pixel(double value) const;
   bool can_show(double value) const;  // finite, and above 0 on a logarithmic axis
   bool log() const { return log_; }

@@ -35,7 +35,8 @@ std::string end_text(const BarSeries& s, std::size_t i) {
   return i < s.notes.size() && !s.notes[i].empty() ? text + " " + s.notes[i] : text;
 }
 
-// Returns the style of the mark between a bar and its number: that of the note or of the series.
+// Returns the style of the mark between a bar and its number. Some bars have a separate style for
+// the note at their end; all others use that of the series.
 int mark_style(const BarSeries& s, std::size_t i) {
   return i < s.note_styles.size() ? s.note_styles[i] : s.style;
 }
@@ -76,7 +77,7 @@ Layout layout_of(const BarPanel& panel, double width) {
     name_lines = 0;
     out.left = 12;  // for half of the first number below the axis
   }
-  // Long texts get a separate line where they would leave no space for the bars.
+  // If long texts would leave too little space for the bars, each gets a separate line.
   out.right = width - std::clamp(texts, 6.0, (out.above > 0 ? 0.6 : 0.45) * width) - 16;
   for (const std::string& caption : panel.captions) {
     out.captions.push_back(wrap_text(caption, kLetter, width - out.left - 5, 4));

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Temporary files next to the picture, which are removed at the end.
+// The names of temporary files next to the output file. They are removed at the end.
 struct TemporaryFiles {
   std::string svg, picture, errors;
   explicit TemporaryFiles(const std::string& file)

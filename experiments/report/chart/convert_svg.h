@@ -11,9 +11,9 @@ namespace convscope {
 // Returns the absolute path of rsvg-convert in a folder of PATH, or "".
 CONVSCOPE_API std::string svg_converter();
 
-// Writes `file`. The extension selects .png with this many pixels per inch (an SVG pixel is 1/96
-// inch), or .pdf of the same size. Fails with kIo without a converter, or with the converter's
-// message.
+// Writes `file`. The extension .png selects a picture with this many pixels per inch (an SVG pixel
+// is 1/96 inch); .pdf selects a page of the same size. Fails with kIo when rsvg-convert is missing,
+// or with its message.
 CONVSCOPE_API void convert_svg(const std::string& svg, const std::string& file, int dpi);
 
 }  // namespace convscope

@@ -18,8 +18,8 @@ namespace convscope {
 
 inline constexpr int kFigureWidth = 960;  // pixels; default width of a figure
 inline constexpr int kNarrowest = 320;
-// The width of one column of a two-column paper: 331 pixels on 85 mm print a font of 11 pixels in 8
-// points.
+// The width of one column of a two-column paper. A figure of 331 pixels, printed 85 mm wide, shows
+// a font of 11 pixels at a size of 8 points.
 inline constexpr int kPaperMillimetres = 85, kPaperWidth = 331;
 
 // A series of points, with or without a line. x and y have the same length; a NaN or infinity is a
@@ -68,14 +68,15 @@ struct BarPanel {
   std::vector<int> category_styles = {};   // mark next to each name; for one series its colour
   std::vector<BarSeries> series = {};
   bool dots = false;  // marks in the series' styles instead of bars, for many series
-  // Start of the bars on a logarithmic axis, marked by a line (1 for a ratio). Bars extend from it
-  // to the right or left. Requires x.log.
+  // The value at which bars begin on a logarithmic axis, where a line marks it (1 for a ratio).
+  // Larger values extend to the right, smaller ones to the left. Requires x.log.
   double log_base = 1;
 };
 
 struct HeatCell {
-  std::string text = {};  // text of the cell, so that no reader depends on the shade
-  // From 0 (white) to 1 (dark blue) or to -1 (dark brown). NaN: no value; the text is slanted.
+  std::string text = {};  // the number in the cell, so that readers need not rely on shades
+  // The shade goes from 0 (white) to 1 (dark blue) or to -1 (dark brown). NaN means that there is
+  // no value; the cell's text is then slanted.
   double shade = 0;
   std::string title = {};  // tooltip
   bool framed = false;
@@ -95,8 +96,8 @@ struct HeatPanel {
   bool one_table = false;  // a matrix: never split; texts that do not fit are left out
 };
 
-// A grey image with dots. A line connects each dot to the position that it would have without
-// offset.
+// A grey image with dots, which are sample positions. A line connects each dot to its position
+// without the learned offset.
 struct ImagePanel {
   struct Dot {
     double x = 0, y = 0, from_x = 0, from_y = 0;  // pixels; 0 is the centre of the first pixel
@@ -150,7 +151,8 @@ struct Figure {
 
 // Returns the SVG; the same figure gives the same text.
 CONVSCOPE_API std::string to_svg(const Figure& figure);
-// Returns title, subtitle and notes as sentences, which a paper's figure leaves out.
+// Returns title, subtitle and notes as sentences for the caption, because a paper's figure omits
+// them.
 CONVSCOPE_API std::string caption_of(const Figure& figure);
 
 }  // namespace convscope

@@ -34,8 +34,8 @@ std::vector<std::vector<const LegendEntry*>> legend_lines(const std::vector<Lege
   return lines;
 }
 
-// Returns the width of a tag, which is equal for "1" and "10", so that the signs after the tags are
-// aligned.
+// Returns the width reserved for a tag. It is the same for "1" and "10", so that the symbols after
+// the tags are aligned.
 double tag_width(const LegendEntry& entry) {
   return entry.tag.empty() ? 0 : std::max(text_width(entry.tag, kLetter), 16.0) + 6;
 }
@@ -93,7 +93,8 @@ std::vector<std::string> legend_name(const LegendEntry& entry, double most) {
   return wrap_text(entry.name, kLetter, most - tag_width(entry) - kSign + 4.5, 3);
 }
 
-// Returns the height below the first line of an entry that is `most` wide.
+// Returns how much a legend entry extends below its first line when it is wrapped to the width
+// `most`.
 double more_lines(const LegendEntry& entry, double most) {
   const auto lines = static_cast<double>(legend_name(entry, most).size());
   return kNameLine * std::max(0.0, lines - 1);
@@ -187,7 +188,7 @@ double draw_lines(std::string& svg, const std::string& text, double y, double li
 double draw_grid(std::string& svg, const Section& section, double y, const Place& place) {
   const double width = place.width;
   const auto wanted = static_cast<std::size_t>(std::max(1, section.columns));
-  // Two thirds of a panel's width on a usual page, so that labels fit.
+  // A panel is at least two thirds as wide as on a page of the usual width, so that its labels fit.
   const double usual = (kFigureWidth - 2 * Place().margin) / static_cast<double>(wanted) - kGap;
   const double least = std::max(210.0, 0.66 * usual);
   const std::size_t columns = std::clamp<std::size_t>(

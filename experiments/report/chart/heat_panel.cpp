@@ -24,7 +24,7 @@ constexpr double kNoteLine = 15;
 constexpr std::size_t kNoteLines = 12;
 
 struct Layout {
-  double left = 0, cell = 0;    // from the panel's left edge to the first cell; width of a cell
+  double left = 0, cell = 0;    // distance from the panel's left edge to the first cell; cell width
   double head = 0, row = kRow;  // heights of the columns' names and of a row
   std::size_t per_block = 1, blocks = 1;
   bool upright = false;
@@ -91,8 +91,8 @@ std::vector<std::string> note_lines(const HeatPanel& panel, double width) {
   return wrap_text(panel.note, kLetter, width, kNoteLines);
 }
 
-// Returns a colour from white over light blue to dark blue, darker with each step, also in grey
-// prints. Negative shades go over orange to brown.
+// Returns a colour from white over light blue to dark blue. A larger shade is also darker when
+// printed in grey. Negative shades go from white over orange to brown.
 std::string color_of(double shade) {
   constexpr double kBlue[][3] = {{255, 255, 255}, {158, 196, 226}, {8, 63, 122}};
   constexpr double kBrown[][3] = {{255, 255, 255}, {247, 184, 120}, {127, 59, 8}};

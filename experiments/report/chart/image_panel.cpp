@@ -62,7 +62,8 @@ void draw(std::string& svg, const ImagePanel& panel, const Cell& cell) {
                  "fill=\"none\" stroke=\"#999\"/>\n",
                  left, top, size * panel.columns, size * panel.rows);
 
-  // Converts a position to pixels of the figure, limited to the border.
+  // Converts a position to pixels of the figure. Positions beyond the border of the image are moved
+  // to it.
   const auto x_of = [&](double x) {
     return left + size * std::clamp(x + 0.5, -kBorder, panel.columns + kBorder);
   };

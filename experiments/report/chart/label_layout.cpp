@@ -122,7 +122,7 @@ std::optional<LabelPosition> LabelLayout::at_line(const Points& line, double wid
         };
         const LabelPosition place = at(away);
         const Corners label = corners_of(place, width, height);
-        // Other lines must be at least three times as far away as the label's own line.
+        // Other lines must be at least three times as far from the label as the label's own line.
         const Corners room = corners_of(at(away + side * kGap), width, height + 2 * kGap - 0.2);
         if (!free(label) || crossed(room)) continue;
         taken_.push_back(label);

@@ -35,7 +35,8 @@ bool shown(const Frame& frame, const Series& s, std::size_t i) {
   return frame.x.can_show(s.x[i]) && frame.y.can_show(s.y[i]);
 }
 
-// The lower edge of a band may be below 0; a logarithmic axis cuts the band at the axis' lower end.
+// Returns the y pixel of a value. A band may extend below 0, which a logarithmic axis cannot show;
+// such a value is drawn at the lower end of the axis.
 double y_pixel(const Frame& frame, double value) {
   return frame.y.pixel(frame.y.can_show(value) ? value : frame.y.low());
 }
@@ -158,7 +159,7 @@ void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
     for (const std::string& text : {label, label.substr(0, label.find(' '))}) {
       const auto place = label_layout.at_line(lines[k], width(text), kHeight);
       if (!place) continue;
-      // The left end of the baseline, from the middle of the text.
+      // Vector from the middle of the text to the left end of its baseline, before rotation.
       const double turn = place->degrees * std::numbers::pi / 180;
       const double right = -width(text) / 2 + 1, down = kHeight / 2 - 2.5;
       draw_label(svg, text, place->x + right * std::cos(turn) - down * std::sin(turn),
@@ -170,8 +171,8 @@ void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
 
 void draw_marks(std::string& svg, const Frame& frame, const Series& s) {
   const std::size_t points = points_of(s);
-  // In a series without a line, all points get marks. A line has marks at some points, shifted
-  // against the marks of neighbouring lines.
+  // A series without a line has a mark at each point. A line has marks only at some points. The
+  // style decides at which points, so that the marks of neighbouring lines do not coincide.
   const bool all = !s.line || static_cast<double>(points) <= kMarksOnLine * 2;
   const std::size_t stride =
       all ? 1 : static_cast<std::size_t>(static_cast<double>(points) / kMarksOnLine);

@@ -29,10 +29,11 @@ void draw(std::string& svg, const HeatPanel& panel, const Cell& cell);
 void draw(std::string& svg, const ImagePanel& panel, const Cell& cell);
 void draw(std::string& svg, const LegendPanel& panel, const Cell& cell);
 
-// Returns the width of an entry's sign and name in a legend of at most this width.
+// Returns the width of a legend entry: its symbol and its name, which is wrapped to the width
+// `most`.
 double legend_entry_width(const LegendEntry& entry, double most);
-// Draws an entry at (x, y). A name that is wider than `most` is wrapped. Returns the height of all
-// lines below the first.
+// Draws a legend entry at (x, y). A name that is wider than `most` is wrapped. Returns the total
+// height of all lines after the first.
 double draw_legend_entry(std::string& svg, const LegendEntry& entry, double x, double y,
                          double most);
 
@@ -46,7 +47,8 @@ inline constexpr double kTitleLine = 15;
 std::vector<std::string> title_lines(const std::string& title, double width);
 void draw_title(std::string& svg, const std::string& title, double x, const Cell& cell);
 
-// The fill and the outline of the bars of a series. They differ in lightness, too.
+// The fill and the outline of the bars of a series. Different series also differ in lightness, for
+// prints in grey.
 struct BarLook {
   const char* fill;
   const char* outline;

@@ -20,8 +20,8 @@ constexpr const char* kDashes[] = {"",    "7 3", "2 2",  "9 3 2 3",
                                    "4 2", "1 3", "12 4", "6 2 2 2 2 2"};
 constexpr int kShapes = 8;
 
-// The first eight names have fixed colours. Any other name gets a later style by the hash of its
-// letters.
+// The first eight names have fixed colours. For any other name, a hash of the name selects one of
+// the later styles.
 constexpr std::string_view kAlgorithms[] = {"direct",
                                             "im2col_gemm",
                                             "winograd_f4x3",

@@ -166,7 +166,7 @@ std::string measured_text(double value, double std) {
   if (!(std > 0) || !std::isfinite(std)) {
     return fmt::format("{:.{}f}", value, std::clamp(2 - place(size), 0, 9));
   }
-  // The value has at most six digits, even for a very small deviation.
+  // The value is printed with at most six digits, even if the deviation would justify more.
   const int decimals = std::clamp(std::min(1 - place(std), 5 - place(size)), 0, 9);
   return fmt::format("{:.{}f} \xC2\xB1 {:.{}f}", value, decimals, std, decimals);
 }

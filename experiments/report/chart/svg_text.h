@@ -22,14 +22,15 @@ CONVSCOPE_API double text_width(std::string_view text, double font_size);
 // are kept because names differ at both.
 CONVSCOPE_API std::string elide(std::string_view text, double font_size, double width);
 
-// Returns `text` in at most `most_lines` lines of at most `width`. Lines break at spaces, else
-// after one of . , _ = / - +, else anywhere; the last line is shortened if the rest does not fit.
-// "" has no lines.
+// Returns `text` in at most `most_lines` lines of at most `width`. A line breaks at a space; if
+// there is none, after one of . , _ = / - +; otherwise anywhere. The last line is shortened if the
+// rest does not fit. "" has no lines.
 CONVSCOPE_API std::vector<std::string> wrap_text(std::string_view text, double font_size,
                                                  double width, std::size_t most_lines);
 
-// Returns a measured number with three significant digits, "0.550". With a deviation, the decimals
-// are those of its two significant digits: "1.2903 ± 0.0043". Returns "-" for non-finite values.
+// Returns a measured number with three significant digits, "0.550". With a deviation, the deviation
+// has two significant digits, and the number as many decimals: "1.2903 ± 0.0043". Returns "-" for
+// non-finite values.
 CONVSCOPE_API std::string measured_text(double value, double std = 0);
 
 // Returns at most six significant digits: "0.5", "12000", "1e-07".

@@ -41,7 +41,8 @@ std::string list_text(const YAML::Node& node) {
   return "[" + out + "]";
 }
 
-// Returns the word that selects the keys of a block: "lenet5" for a model.
+// Returns the kind of a config block, which selects the keys that are valid in it: "lenet5" for a
+// model.
 std::string kind_of(const YAML::Node& block) {
   for (const char* name : {"type", "set", "method"}) {
     if (block[name] && block[name].IsScalar()) return block[name].Scalar();
@@ -80,7 +81,8 @@ void collect(const YAML::Node& node, const std::string& path, const std::string&
 
 using Defaults = std::map<std::string, const OptionField*>;
 
-// Returns each key twice: with the kind of the block ("data[mnist].root") and without
+// Returns all config keys. Each one appears twice: with the kind of its block ("data[mnist].root")
+// and without it
 // ("data.root").
 const std::vector<ConfigKey>& all_keys() {
   static const std::vector<ConfigKey> keys = config_keys();

@@ -180,7 +180,8 @@ std::string refusals(const BenchSet& set) {
              "</details>\n");
 }
 
-// Returns a sentence about the runs and the best config in some quantities.
+// Returns a sentence that counts the runs and names the best config by accuracy, time and other
+// quantities.
 std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   std::size_t undone = 0;
   for (const RunRow& row : rows) undone += row.state == "DONE" ? 0 : 1;
@@ -220,8 +221,8 @@ std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   return "<p>" + escape_markup(out) + ".</p>\n" + html_facts(facts);
 }
 
-// Returns the first part of a page of benchmarks: a sentence, warnings about the numbers, and time
-// and settings of each file.
+// Returns the first part of a page of benchmarks: a sentence about what was measured, warnings
+// about the numbers, and for each file the time of measurement and the settings.
 std::string lead_of(const std::vector<BenchHead>& heads, const std::string& sentence) {
   std::string out = "<p>" + escape_markup(sentence) + ".</p>\n";
   std::vector<std::string> warnings;

@@ -70,8 +70,9 @@ std::string plain_table(const CsvTable& layers) {
   return html_table(table);
 }
 
-// Returns a sentence that says why a step takes longer than the sum of its layers; "" for small
-// differences. In a compiled step with one thread there is no such difference.
+// Returns a sentence that explains by how much a step takes longer than the sum of its layers, and
+// why. Returns "" when the difference is small. A compiled step with one thread has no such
+// difference.
 std::string rest_sentence(const RunSummary& summary, const LayerTimes& times) {
   constexpr double kNoteworthy = 0.1;  // fraction of the step
   if (summary.timed_steps == 0 || summary.phases != "timed apart") return "";

@@ -16,8 +16,8 @@ std::string state_badge(const std::string& state);
 // Returns markup: state, a sentence, warnings, facts.
 std::string run_facts(const RunData& run);
 
-// Returns warnings as sentences: why the run ended early, warnings of its log, that the machine was
-// busy, that steps ran in a slow way, and which files are unreadable.
+// Returns the warnings about a run, one sentence each. Reasons: the run ended early, its log has
+// warnings, the machine was busy, steps ran on a slow path, or a file is unreadable.
 std::vector<std::string> run_warnings(const RunData& run);
 
 }  // namespace convscope

@@ -8,8 +8,9 @@
 
 namespace convscope {
 
-// Writes the page. A failure of kind kIo does not fail the run, because the page can be made later.
-// In this case returns a sentence with the reason and the command that makes the page; otherwise
+// Writes the page. If writing fails with kIo, the run does not fail, because the page can be made
+// later. In this case returns a sentence with the reason and the command that makes the page;
+// otherwise
 // "".
 CONVSCOPE_API std::string write_run_page(const RunFolder& folder);
 

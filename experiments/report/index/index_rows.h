@@ -31,7 +31,8 @@ struct RunIndex {
 };
 CONVSCOPE_API RunIndex read_run_index(const std::string& folder);
 
-// Returns plain values of a run's config.yaml ("optim.lr" -> "0.05") without lists of blocks.
+// Returns the settings in a run's config.yaml that have a single value ("optim.lr" -> "0.05").
+// Lists of blocks, such as layers, are left out.
 CONVSCOPE_API std::map<std::string, std::string> plain_settings(const std::string& yaml);
 
 }  // namespace convscope

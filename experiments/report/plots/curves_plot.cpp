@@ -23,7 +23,8 @@ AxisSpec accuracy_axis() {
 }
 AxisSpec epoch_axis() { return {.label = "epoch", .whole_numbers = true}; }
 
-// Returns a column of epochs.csv over the epochs: mean of the group's runs with a band.
+// Returns a column of epochs.csv as a series over the epochs: the mean of the group's runs, with a
+// band for their deviation.
 Series epoch_series(const RunGroup& group, const std::string& column) {
   std::map<double, std::vector<double>> by_epoch;
   for (const RunData& run : group.runs) {
@@ -48,7 +49,8 @@ Series epoch_series(const RunGroup& group, const std::string& column) {
   return s;
 }
 
-// Returns training loss or accuracy of one run inside its epochs, from metrics.jsonl.
+// Returns the training loss or accuracy of one run from metrics.jsonl, which has several values per
+// epoch.
 Series step_series(const RunData& run, double steps_per_unit, bool accuracy) {
   Series s;
   s.marks = false;

@@ -53,8 +53,8 @@ HeatCell cell_of(const BenchSet& set, const BenchPart& part, std::size_t problem
   return cell;
 }
 
-// Returns the baseline's fastest time relative to Convscope's; below 1, the baseline is faster than
-// every algorithm.
+// Returns a cell with the baseline's time divided by the time of Convscope's fastest algorithm.
+// Below 1, the baseline is faster than every algorithm.
 HeatCell baseline_cell(const BenchSet& set, const BenchPart& part, std::size_t problem,
                        const std::string& baseline) {
   const BenchedRow* best = set.fastest(part, problem);

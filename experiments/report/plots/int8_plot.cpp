@@ -14,7 +14,8 @@
 namespace convscope {
 namespace {
 
-// Returns the problem in f32 and NCHW, so that a layer can be found in any type and layout.
+// Returns the same sizes in f32 and NCHW. Two problems describe the same layer if this result is
+// equal, whatever their types and layouts.
 Conv2dProblem sizes_of(Conv2dProblem problem) {
   problem.dtype = DType::f32;
   problem.types.reset();
@@ -22,7 +23,8 @@ Conv2dProblem sizes_of(Conv2dProblem problem) {
   return problem;
 }
 
-// Returns the smallest `time` over rows of one direction and setting whose problem matches `is`.
+// Returns the smallest `time` among rows of this panel's direction and setting whose problem
+// satisfies `is`.
 double least(const BenchSet& set, const BenchPart& part,
              const std::function<bool(const Conv2dProblem&)>& is, double BenchedRow::*time) {
   double out = std::nan("");

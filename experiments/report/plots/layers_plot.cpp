@@ -37,8 +37,9 @@ bool is_measured(const CsvTable& table, std::size_t row) {
   });
 }
 
-// Adds the measured rows of a run. If a row has no times and names another row, its name is added
-// to the bar of that row. A row with times, such as a quantiser's, is a separate bar.
+// Adds the measured rows of a run. If a row has no times because another row's kernel computes its
+// layer (column `timed_with`), its name is added to the bar of that other row. A row with times,
+// such as a quantiser's, is a separate bar.
 void add_layers(const CsvTable& table, std::vector<TimedLayer>& layers) {
   std::map<std::string, std::string> names;
   for (std::size_t row = 0; row < table.rows.size(); ++row) {

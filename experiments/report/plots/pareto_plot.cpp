@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // pareto_plot.cpp: accuracy against cost: time of inference and of a training step per image, bytes
-// of the stored parameters, and nominal bytes. Stored bytes are those of the model file of a
-// quantised or sparse run. Nominal bytes are those that the unpruned weights would need with their
-// bits. The two sizes are separate panels, because nominal bytes are only a possible saving.
+// of the stored parameters, and nominal bytes. For a quantised or sparse run, the stored bytes are
+// the size of the model file. The nominal bytes are what the unpruned weights would need if each
+// took only its quantised bits. The two sizes are separate panels, because nominal bytes are only a
+// possible saving.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +18,8 @@ struct Point {
   Spread accuracy, cost;
 };
 
-// Returns the points that no other point beats in both cost and accuracy, from cheap to expensive.
+// Returns the Pareto front, from cheap to expensive: the points that no other point beats in both
+// cost and accuracy.
 std::vector<const Point*> front_of(const std::vector<Point>& points) {
   std::vector<const Point*> sorted;
   for (const Point& point : points) sorted.push_back(&point);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // roofline_plot.cpp: GFLOP/s against FLOPs per byte under the machine's measured peaks. Bytes are a
-// lower bound: each tensor of the direction is read or written once. Left: executed FLOPs, which
-// stay under the roof. Right: FLOPs of the textbook loops, where Winograd and FFT may be above the
-// roof. Williams, Waterman, Patterson 2009, doi 10.1145/1498765.1498785.
+// lower bound: each tensor of the direction is read or written once. The left panel shows executed
+// FLOPs, which stay under the roof. The right panel shows the FLOPs of the textbook loops, so
+// Winograd and FFT may be above the roof. Williams, Waterman, Patterson 2009, doi
+// 10.1145/1498765.1498785.
 #include <algorithm>
 #include <cmath>
 
@@ -24,14 +25,16 @@ constexpr Level kLevels[] = {{"L2", &CpuPeaks::l2_copy, 23},
                              {"L3", &CpuPeaks::l3_copy, 31},
                              {"DRAM", &CpuPeaks::dram_copy, 39}};
 
-// Returns the measured peak of a row's products. Returns 0 for integers in files without an int8
-// peak: an estimate made on this machine does not hold for another machine.
+// Returns the measured peak rate of multiply-adds, for int8 (`bytes`) or f32 operands. Returns 0
+// for int8 if the file has no int8 peak: an estimate from this machine would be wrong for the
+// machine that was measured.
 double peak_of(const BenchSetting& setting, bool bytes) {
   const CpuPeaks& c = *setting.peaks;
   return (bytes ? c.int8 : c.flops).with(std::min(setting.threads, c.cores), c.cores);
 }
 
-// Adds the line of the peak, and the line of each level's bandwidth from the left end to the peak.
+// Draws the roof: a horizontal line at the peak rate, and a slanted line up to it for the bandwidth
+// of each memory level.
 void add_roof(LinePanel& panel, const BenchSetting& setting, bool bytes, double from, double to) {
   if (!setting.peaks || !(peak_of(setting, bytes) > 0)) return;
   const CpuPeaks& c = *setting.peaks;

@@ -10,8 +10,8 @@
 namespace convscope {
 namespace {
 
-// Returns the algorithm's style if each config has a different algorithm. Otherwise the style is
-// the index of the config in the set.
+// Returns a style per config. If each config uses a different algorithm, these are the algorithms'
+// styles; otherwise the configs are numbered.
 std::vector<int> styles_of(const RunSet& set) {
   std::vector<int> styles, places;
   for (const RunGroup& group : set.groups) {
@@ -33,7 +33,8 @@ void add_once(std::vector<std::string>& lines, const std::vector<std::string>& m
   }
 }
 
-// Joins tables with different columns. The name of the part is the first column.
+// Appends a part's table to `data`. The tables may have different columns. A first column names the
+// part.
 void add_data(std::vector<std::vector<std::string>>& data, const std::string& part,
               const std::vector<std::vector<std::string>>& more) {
   if (more.empty()) return;

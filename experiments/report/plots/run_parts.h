@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_parts.h: runs that may share an axis. A kind of plot draws one part; with several parts
-// (different data sets or batch sizes) the figure has one section per part, named by the
-// difference.
+// run_parts.h: splits runs into parts whose runs may share an axis: one data set or one batch size
+// per part. A kind of plot draws one part. With several parts, the figure has one section per part,
+// named by the data set or batch size.
 #pragma once
 
 #include <functional>

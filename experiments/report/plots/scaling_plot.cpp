@@ -24,8 +24,9 @@ double value_of(Over over, const BenchSetting& setting, const Conv2dProblem& pro
                                                    : problem.r);
 }
 
-// Returns a text that is equal for rows that differ only in `over`. If `over` is the kernel size,
-// the padding may differ too, because a larger kernel needs more padding for the same output size.
+// Returns a text that is equal for all rows of one line in the plot: they differ only in `over`. If
+// `over` is the kernel size, the padding may differ too, because a larger kernel needs more padding
+// for the same output size.
 std::string rest_of(Over over, const BenchSetting& setting, BenchedProblem z) {
   std::string size = cat(z.r, "x", z.s);
   if (over == Over::batch) z.n = 0;
@@ -34,7 +35,8 @@ std::string rest_of(Over over, const BenchSetting& setting, BenchedProblem z) {
   }
   const std::string types = z.types ? z.types->text() : std::string(name_of(z.dtype));
   const auto& deformable = z.deformable();
-  // A cloud determines the whole problem, so it is drawn only over threads.
+  // The text of a sparse problem (its cloud of sites) includes all sizes. So the rows of one line
+  // have equal sizes and differ only in the number of threads.
   const std::string layer =
       z.cloud()    ? z.text()
       : deformable ? cat("deformable ", deformable->offset_groups, " ", deformable->mask)

@@ -11,7 +11,8 @@ namespace {
 constexpr std::size_t kMaxPoints = 400;  // per line
 constexpr std::size_t kMaxLines = 8;
 
-// Uses the group's first run: all seeds have the same schedule, and speed depends on the machine.
+// Draws only the group's first run: all seeds have the same schedule, and a mean of speeds could
+// mix different machines.
 Series series_of(const RunGroup& group, double TrainPoint::*value) {
   const std::vector<TrainPoint>& points = group.runs[0].train;
   Series s{.name = group.label};

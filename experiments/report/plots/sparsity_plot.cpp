@@ -25,7 +25,7 @@ std::vector<std::string> layers_of(const std::vector<const RunGroup*>& groups) {
   return names;
 }
 
-// Returns the percentage of the layer's weights after the last change of the masks.
+// Returns the percentage of a layer's weights that remain after the last change of the masks.
 double last_density(const RunData& run, const std::string& layer) {
   for (std::size_t row = run.sparsity.rows.size(); row-- > 0;) {
     if (run.sparsity.text(row, "layer") == layer) return 100 * run.sparsity.number(row, "density");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// workspace_plot.cpp: scratch memory of each algorithm on each problem, next to the tensors.
+// workspace_plot.cpp: scratch memory of each algorithm on each problem, compared with the memory of
+// the tensors.
 #include <algorithm>
 #include <cmath>
 

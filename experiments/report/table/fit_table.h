@@ -16,9 +16,9 @@ struct FittedTable {
   std::vector<std::string> left_out;  // names, in the order of the table
 };
 
-// Returns the table for lines of `width` characters. The columns in `order` may be left out,
-// beginning with the first; all other columns stay. The columns in `stay` stay even if all rows
-// agree.
+// Fits the table into lines of `width` characters. Columns in `order` may be dropped, the first one
+// first; all other columns are kept. A column with equal cells moves below the table, unless it is
+// in `stay`.
 CONVSCOPE_API FittedTable fit_table(const TextTable& table, std::size_t width,
                                     const std::vector<std::string>& order,
                                     const std::vector<std::string>& stay);

@@ -75,7 +75,7 @@ std::string wrapped(const std::string& line, std::size_t width) {
   return hanging_text(line.substr(0, begin), std::string_view(line).substr(begin), column, width);
 }
 
-// Splits tables with bars: "| a | b |"; a column begins after a bar.
+// Splits the lines of a table with bars, "| a | b |", into cells. Each bar begins a column.
 std::vector<Lines> cells_of_bars(const Lines& block) {
   std::vector<Lines> out;
   for (const std::string& line : block) {
@@ -211,8 +211,9 @@ std::string fitted_block(const Lines& block, std::size_t width) {
   return out;
 }
 
-// A table ends where the bars or the indentation of its lines change. A mark before a row, such as
-// `*` for what `auto` chooses, is part of the indentation.
+// Returns whether `line` continues the table of the line before it. A table ends where the bars or
+// the indentation change. A mark before a row, such as `*` for the choice of `auto`, counts as
+// indentation.
 bool goes_on(const std::string& before, const std::string& line) {
   if (before.empty() || line.empty()) return false;
   return before.starts_with('|') == line.starts_with('|') &&

@@ -22,8 +22,8 @@ inline constexpr std::size_t kUsualWidth = 80;
 // only at commas.
 CONVSCOPE_API std::string fit_text(std::string_view text, std::size_t width);
 
-// Returns a paragraph after `first`, the beginning of its first line. Further lines begin at
-// `column`, or after it when the line of the paragraph is indented.
+// Wraps a paragraph. Its first line begins with the text `first`. The other lines are indented to
+// `column`, or further if the paragraph's own lines are indented.
 CONVSCOPE_API std::string hanging_text(std::string first, std::string_view paragraph,
                                        std::size_t column, std::size_t width);
 

@@ -42,7 +42,8 @@ bool is_number(const TableCell& cell) {
          std::holds_alternative<MeanStd>(cell);
 }
 
-// "1.2e-05" becomes 1.2 times a power of ten; "-3" has a minus, not a hyphen.
+// Formats a number: "1.2e-05" becomes 1.2 times a power of ten; "-3" gets a minus sign instead of a
+// hyphen.
 std::string number_text(const std::string& text) {
   const std::size_t mark = std::min(text.find('e'), text.size());
   const std::optional<int> power =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_groups.cpp: combines runs with the same values of some keys into one row.
+// row_groups.cpp: combines runs that have equal values of some keys into one row.
 #include "experiments/report/table/row_groups.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_groups.h: combines runs with the same values of some keys into one row: mean and standard
-// deviation.
+// row_groups.h: combines runs that have equal values of some keys into one row with mean and
+// standard deviation.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ struct GroupedRuns {
   std::int64_t disturbed = 0;       // number of runs during which other programs used the cores
 };
 
-// Returns the columns `keys`, `n` (runs in the group) and `columns`. Measured columns are mean and
-// standard deviation over runs with a value (for people the median of times); others list the
-// different values. A last column `busy` counts disturbed runs. The keys of all configs must have
-// been read. Groups are in the order of their first runs.
+// Returns the columns `keys`, `n` (runs in the group) and `columns`. Measured columns have mean and
+// standard deviation over the runs with a value; people see the median for times. Other columns
+// list the different values. A last column `busy` counts disturbed runs. The keys of all configs
+// must have been read. Groups are in the order of their first runs.
 CONVSCOPE_API GroupedRuns group_rows(const std::vector<RunRow>& rows,
                                      const std::vector<std::string>& keys,
                                      const std::vector<std::string>& columns);

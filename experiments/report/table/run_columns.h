@@ -21,11 +21,12 @@ struct RunColumn {
   TableCell (*of)(const RunSummary&) = nullptr;  // null: not from the summary
 };
 
-// Returns the columns in the order of the table; finding another name returns null.
+// Returns all columns in the order of the table. find_run_column() returns null for an unknown
+// name.
 CONVSCOPE_API const std::vector<RunColumn>& run_columns();
 CONVSCOPE_API const RunColumn* find_run_column(const std::string& name);
 
-// Returns the run's value of a column or config key; empty when it has none.
+// Returns the run's value of a column or config key, or an empty cell when the run has no value.
 CONVSCOPE_API TableCell run_cell(const RunRow& row, const std::string& name);
 
 // Fails, naming the nearest column or config key, unless `name` is a column, a key of one of the
@@ -35,7 +36,7 @@ CONVSCOPE_API void check_run_column(const std::string& name, const std::vector<R
 // Returns the table head of the columns.
 CONVSCOPE_API TextTable::Column head_of(const std::string& name);
 
-// Returns one line per column that needs an explanation; "" when none does.
+// Returns the explanations of those columns whose names need one, a line each.
 CONVSCOPE_API std::string run_legend(const std::vector<std::string>& columns);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_rows.cpp: selects the rows of a file of lines that a run keeps when it resumes from a
+// kept_rows.cpp: selects which rows of a file such as epochs.csv a run keeps when it resumes from a
 // checkpoint.
 #include "experiments/run_folder/files/kept_rows.h"
 
@@ -24,7 +24,8 @@ std::string row_before(std::ifstream& file, std::int64_t end) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// Returns whether byte `counted` separates the rows before the checkpoint from those after it.
+// Returns whether all rows before byte `counted` belong to the time before the checkpoint, and all
+// rows after it to the time after the checkpoint.
 bool is_between_rows(std::ifstream& file, std::int64_t size, std::int64_t counted,
                      const std::function<RowPlace(std::string_view)>& place_of) {
   if (counted > size) return false;
@@ -72,7 +73,8 @@ KeptRows kept_rows(const std::string& path, std::int64_t counted,
   KeptRows out{.as_counted = false};
   for (std::string row; std::getline(file, row);) {
     const RowPlace place = place_of(row);
-    // The last row may have lost its line end in an editor; a truncated row is unknown.
+    // If the last row is complete but has no line end, an editor may have removed the line end. A
+    // truncated row counts as unknown.
     out.lacks_line_end = file.eof() && place == RowPlace::before;
     if (place == RowPlace::after || (file.eof() && !out.lacks_line_end)) break;
     out.bytes += static_cast<std::int64_t>(row.size()) + (out.lacks_line_end ? 0 : 1);

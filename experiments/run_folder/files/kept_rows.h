@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_rows.h: selects the rows of a file of lines that a run keeps when it resumes from a
+// kept_rows.h: selects which rows of a file such as epochs.csv a run keeps when it resumes from a
 // checkpoint.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace convscope {
 
-// Position of a row: before the checkpoint, after it, or unknown (a header, a damaged row).
+// Position of a row relative to the checkpoint. A header or a damaged row is unknown.
 enum class RowPlace { before, after, unknown };
 
 // Returns the position of a row of metrics.jsonl or epochs.csv for a checkpoint after `epochs`

@@ -138,8 +138,8 @@ std::string slurm_job_in(const std::string& folder, const std::string& sweep) {
 std::string submit_to_slurm(const std::string& folder, const std::string& script) {
   write_file(own_path(folder, kScriptFile), script);
   std::vector<std::string> words = {"sbatch", "--parsable"};
-  // Slurm also expands % in the folder, so the output path of such a folder is passed in plain
-  // form.
+  // Slurm interprets % and \ in the name of the folder, so the output path of such a folder is
+  // passed explicitly, with each % doubled.
   if (folder.find_first_of("%\\") != std::string::npos) {
     words.push_back("--output=" + plain_path(folder) + "/sweep.slurm-%a.log");
   }

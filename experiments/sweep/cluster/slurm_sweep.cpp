@@ -146,7 +146,8 @@ class SlurmSweep {
   }
 
  private:
-  // Waits for an array that is just ending, because such an array cannot be followed.
+  // Waits until a cancelled job array has ended. The command cannot continue it; it has to submit a
+  // new array.
   void wait_for_cancelled() {
     const SlurmNote note = read_slurm_note(ledger_.path());
     for (bool said = false; !job_.empty() && note.cancelled && note.job == job_; said = true) {

@@ -16,8 +16,9 @@ struct WorkerSurroundings {
 };
 CONVSCOPE_API WorkerSurroundings worker_surroundings();
 
-// Returns whether Slurm has signalled this task because its time is up. If another command
-// cancelled the task or queued it again, Slurm no longer reports it as running.
+// Returns whether Slurm has signalled this task because its time limit is reached. The signal may
+// also mean that another command cancelled or requeued the task; Slurm then no longer reports it as
+// running.
 CONVSCOPE_API bool time_is_up();
 // Returns "", or Slurm's message.
 CONVSCOPE_API std::string queue_this_task_again();

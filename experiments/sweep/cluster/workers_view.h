@@ -12,8 +12,8 @@ namespace convscope {
 
 class CONVSCOPE_API WorkersView {
  public:
-  // Uses `call` from sweep.members.json. Members that a worker of an earlier call gave up do not
-  // count.
+  // Shows the progress of the call with the id `call` (from sweep.members.json). If a worker of an
+  // earlier call gave up on a member, the member still counts as to do.
   WorkersView(SweepLedger& ledger, std::string call);
 
   // Reads the claims, and the run folders of members whose claims have changed. Prints a line for
@@ -22,9 +22,9 @@ class CONVSCOPE_API WorkersView {
   // Returns whether a member is at work or to do.
   bool is_left(std::size_t member) const { return left_.contains(member); }
   const std::set<std::size_t>& left() const { return left_; }
-  // Reads each member once more after the last worker has gone, whatever its claim says. Repeats
-  // the reads for some seconds, because file systems may show changes of another node late. Members
-  // that then are still unfinished have ended without a reason.
+  // Reads the remaining members once more after the last worker has gone, even if their claims have
+  // not changed. Repeats this for some seconds, because a file system may show changes of another
+  // node late. A member that is still unfinished afterwards has ended without giving a reason.
   void settle();
   void give_up(std::size_t member, const std::string& sentence);
   // Changes the call for which the remaining members are trained.

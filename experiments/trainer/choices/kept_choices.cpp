@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_choices.cpp: the measurements on which a run's choices of algorithms depend, in choices.json
-// of its folder.
+// kept_choices.cpp: stores, in choices.json of a run's folder, the measurements on which its
+// choices of algorithms depend.
 #include "experiments/trainer/choices/kept_choices.h"
 
 #include <filesystem>

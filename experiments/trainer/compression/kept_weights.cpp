@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_weights.cpp: tells the quantisers of pruned weights how many values their masks keep.
+// kept_weights.cpp: tells the quantisers of pruned weights how many weights the masks keep.
 #include "experiments/trainer/compression/kept_weights.h"
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 namespace convscope {
 namespace {
 
-// Returns the number of kept values per step size, averaged over the step sizes that have kept
-// values.
+// Returns how many kept weights share a step size, as a mean over the step sizes. A step size
+// without kept weights does not count.
 std::int64_t kept_for_each_step(const Tensor& mask, std::int64_t steps) {
   const Tensor keep = mask.to(Device{});
   const std::int64_t inner = keep.numel() / steps;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_weights.h: tells the quantisers of pruned weights how many values their masks keep, because
-// only kept values share a step size (Quantizer::set_kept).
+// kept_weights.h: tells the quantisers of pruned weights how many weights the masks keep. The
+// number is needed because only kept weights share a step size (Quantizer::set_kept).
 #pragma once
 
 #include <vector>

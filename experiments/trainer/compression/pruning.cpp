@@ -8,7 +8,8 @@ namespace convscope {
 Pruning::Pruning(Pruner& pruner, const RunFolder& folder, Progress& progress, std::int64_t steps)
     : pruner_(pruner), folder_(folder), progress_(progress) {
   const std::string path = folder.file("sparsity.csv");
-  // A resumed run without a checkpoint starts from the beginning and repeats the update at step 0.
+  // A run that resumes without a checkpoint starts from the beginning. It writes the rows of step 0
+  // again, so the file starts empty.
   csv_ = std::make_unique<AppendFile>(path, steps == 0 ? 0 : bytes_until_step(path, steps));
   if (csv_->size_bytes() == 0) csv_->append(sparsity_csv_header());
 }

@@ -44,8 +44,8 @@ bool Quantization::step_needs_host(std::int64_t steps, bool ends_epoch) const {
 void Quantization::after_step(std::int64_t steps, std::int64_t epoch) {
   if (!observing_) return;
   csv_->append(quant_csv_rows(tensors_, steps, epoch));
-  // Ends the counting of clipped values at once: while a quantiser counts, the network cannot be
-  // compiled, and later steps could not be recorded.
+  // Stop counting clipped values at once. While a quantiser counts, the network cannot be compiled
+  // and its steps cannot be recorded.
   observe(false);
 }
 

@@ -40,8 +40,8 @@ class CONVSCOPE_API Quantization {
   void count_kept() { convscope::count_kept(pruned_); }
   // Prepares step number `steps`. Returns true when it is the first quantised step.
   bool before_step(std::int64_t steps, bool ends_epoch);
-  // Returns whether quantisation begins, calibrates or counts in step number `steps`, so that the
-  // forward pass needs the host.
+  // Returns whether the forward pass of step number `steps` needs the host, because quantisation
+  // begins, a quantiser calibrates, or a quantiser counts clipped values.
   bool step_needs_host(std::int64_t steps, bool ends_epoch) const;
   void after_step(std::int64_t steps, std::int64_t epoch);
 

@@ -4,8 +4,8 @@
 
 namespace convscope {
 
-// Records the steps if the device can. Records them again when the network has changed how it
-// computes.
+// Records the evaluation steps if the device can. Records them again after a change of what the
+// network computes.
 void Evaluator::record() {
   if (recorded_ && !recorded_->is_current()) recorded_.reset();
   const bool may = plans_ && device_.type != DeviceType::cpu && why_not_recorded_.empty();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// inference_time.h: the time of inference of a trained network as executed (codes, blocks of
-// weights, a smaller dense network), and its kernels.
+// inference_time.h: measures the inference of a trained network and names its kernels. The network
+// is executed as it is deployed: in integers, with block-sparse kernels, or as a smaller dense
+// network.
 //
 //   time      that of one batch in the network only, without loss and loader. On a device that
 //             records steps (recorded_steps.h), that of a recorded evaluation step, which includes

@@ -35,7 +35,8 @@ void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNee
   const auto bytes = [&](std::int64_t images) { return bytes_of(images, data.sample); };
   const std::int64_t loaded = bytes(data.train + data.test);
   need.loading_bytes = loaded;
-  // Splitting and limiting a data set copy the images that are kept.
+  // A validation split and a limit both copy the images that are kept, so the loaded set and the
+  // copies are in memory at the same time.
   if (of.val_split > 0) need.loading_bytes = loaded + bytes(data.train);
   if (of.limit > 0) need.loading_bytes = std::max(need.loading_bytes, loaded + bytes(train));
   need.data_bytes = bytes(train + of.val_split + data.test);
@@ -45,8 +46,8 @@ void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNee
   }
 }
 
-// Adds the masks of the training. Returns the bytes of the values that the training keeps for
-// pruned weights.
+// Adds the pruning masks that the training uses. Returns the bytes for the values of pruned weights
+// that the training stores.
 std::int64_t add_masks(const ExperimentConfig& config, Module& model, const Shape& input) {
   if (config.sparsity.values().empty()) return 0;
   const SparsityOptions options = parse_sparsity(config.sparsity);
@@ -61,7 +62,8 @@ std::int64_t add_masks(const ExperimentConfig& config, Module& model, const Shap
   return held;
 }
 
-// The masks have no values here, so a layer that must compute from blocks counts as a dense layer.
+// The masks have no values here, so a layer that is set to block_sparse is counted as a dense
+// layer.
 ExperimentConfig without_blocks(ExperimentConfig config) {
   const auto dense = [](Conv2dPolicy& policy) {
     for (std::string* word : {&policy.forward, &policy.backward_data, &policy.backward_weight}) {
@@ -88,7 +90,8 @@ void count_network(const ExperimentConfig& given, const DataFacts& data, MemoryN
   const auto plan = StepPlan::make(*model, input, PlanMode::training, nullptr, {}, true);
   need.step_bytes = plan ? plan->memory().arena_bytes : 0;
   need.update_bytes = nothing.live_bytes(device) - need.step_bytes - (need.network_bytes - held);
-  // A device keeps the compiled steps of all splits; the CPU keeps one at a time.
+  // A GPU keeps the recorded steps of training and evaluation at the same time; the CPU keeps the
+  // compiled step of one of them.
   const bool records = device.type != DeviceType::cpu;
   model->eval();
   const auto evaluation = StepPlan::make(
@@ -145,7 +148,7 @@ std::int64_t MemoryNeed::host_bytes() const {
 }
 
 std::string MemoryNeed::text() const {
-  // The memory of a step that is not compiled is unknown before it runs.
+  // The memory of a dynamic step is unknown before the step runs.
   const auto planned = [](std::int64_t bytes) {
     return bytes > 0 ? size_text(bytes) : std::string("not counted (no plan)");
   };

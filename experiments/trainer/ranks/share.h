@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// share.h: the part of each batch that a process computes, and its number of chunks.
+// share.h: which part of each batch a process computes, and in how many chunks.
 //
 //   parts = processes * chunks        part p of a batch of n images: first_of_part(n, p, parts)
 //   a process computes `chunks` adjacent parts, one after the other
 //
-// A single process has one part. `train.deterministic_ranks` fixes the number of parts, so that the
-// sums over parts use the same tree for any number of processes.
+// Without `train.deterministic_ranks`, a process computes one part, and a single process the whole
+// batch. The key fixes the number of parts, so that the sums over parts use the same tree for any
+// number of processes.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,9 @@ struct Share {
   bool is_shared() const { return parts() > 1; }
 };
 
-// Returns the step number from which dropout draws its mask, so that different parts of a batch get
-// different masks. Part 0 keeps the number, so the masks of a single process are unchanged.
+// Returns a number that dropout uses instead of the step number to draw its mask. It differs
+// between the parts of a batch, so they get different masks. For part 0 it is the step number
+// itself, so training without parts is not changed.
 constexpr std::int64_t step_of_part(std::int64_t step, std::int64_t part) {
   return step + (part << 40);
 }

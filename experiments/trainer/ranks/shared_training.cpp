@@ -22,7 +22,7 @@ bool is_power_of_two(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
 [[noreturn]] void refuse(const std::string& sentence) { fail(ErrorKind::kConfig, kName, sentence); }
 
-// A single process that computes its batches in chunks sums over its chunks only.
+// The reducer of a single process that computes its batches in chunks. It exchanges nothing.
 class AloneReducer final : public Reducer {
  public:
   void sum(const Tensor&, float) override {}  // the terms already contain the weights
@@ -203,7 +203,7 @@ void average_quantizers(ProcessGroup& group, Module& model) {
   }
 }
 
-// If there are fewer batches than processes, each process evaluates all batches.
+// If there are fewer batches than processes, each process evaluates the whole data set.
 Dataset batches_of_rank(const Dataset& data, std::int64_t batch_size, const Share& share) {
   const std::int64_t batches = batches_of(data.size(), batch_size);
   if (share.size() == 1 || batches < share.size()) return data;
@@ -220,7 +220,7 @@ Evaluation combined_evaluation(ProcessGroup& group, const Evaluation& own,
                                std::int64_t whole_images, std::int64_t batch_size) {
   const std::int64_t batches = batches_of(whole_images, batch_size);
   const bool is_shared = batches >= group.size();
-  // The first elements are the loss sums by batch; the last three are the other sums of an
+  // The first elements are the loss sums of the batches; the last three are the sums of the whole
   // evaluation.
   std::vector<double> values(static_cast<std::size_t>(batches) + 3);
   for (std::size_t i = 0; i < batch_loss_sums.size(); ++i) {

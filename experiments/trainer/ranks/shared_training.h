@@ -14,16 +14,18 @@
 
 namespace convscope {
 
-// Returns how this process shares the batches of a config. Fails with kConfig when there are more
-// processes than images in a batch or parts of a deterministic sum. Fails also when quantisers or
-// masks need whole batches but the batch is computed in chunks.
+// Returns how this process shares the batches of a config. Fails with kConfig when a batch has
+// fewer images, or a deterministic sum has fewer parts, than there are processes. Also fails when
+// the batch is computed in chunks although quantisers or masks need whole batches.
 CONVSCOPE_API Share share_of(const ExperimentConfig& config, ProcessGroup* group);
 
-// Returns the largest number of images of a full batch that this process computes at once.
+// Returns how many images of a full batch this process computes at once: those of its largest
+// chunk.
 CONVSCOPE_API std::int64_t images_at_once(std::int64_t batch_size, const Share& share);
 
-// Returns the parameters and running statistics of a network, ready to be summed; null when batches
-// are not shared. Must be called before steps are compiled, because it moves the gradients.
+// Returns an object that sums gradients and running statistics over the processes. Returns null
+// when batches are not shared. Must be called before steps are compiled, because it moves the
+// gradients in memory.
 CONVSCOPE_API std::unique_ptr<GradientExchange> exchange_of(Module& model, Device device,
                                                             const Share& share);
 
@@ -45,9 +47,9 @@ CONVSCOPE_API std::string checksum_of(const Dataset& data);
 // which they calibrated on different images.
 CONVSCOPE_API void average_quantizers(ProcessGroup& group, Module& model);
 
-// Returns batches rank, rank + size, .. of a data set, as a data set for evaluation. The results of
-// all processes are joined in the order of the batches, so the bits of the joined results do not
-// depend on the number of processes.
+// Returns the batches rank, rank + size, .. of a data set, which this process evaluates.
+// combined_evaluation() joins the results of all processes in the order of the batches, so the bits
+// of the joined results do not depend on the number of processes.
 CONVSCOPE_API Dataset batches_of_rank(const Dataset& data, std::int64_t batch_size,
                                       const Share& share);
 CONVSCOPE_API Evaluation combined_evaluation(ProcessGroup& group, const Evaluation& own,

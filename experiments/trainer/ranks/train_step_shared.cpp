@@ -11,12 +11,13 @@
 namespace convscope {
 namespace {
 
-// Indices into facts_, whose first elements are the losses of the parts.
+// Positions in facts_, counted from the end of the losses: facts_ begins with one loss per part.
 enum Fact : std::size_t { kCorrect, kSignals, kSignalSum, kFacts };
 
 }  // namespace
 
-// The losses are known before the backward pass, so they are exchanged during the backward pass.
+// Queues the exchange of losses, counts and stop signals over the processes. They are known before
+// the backward pass, so they are exchanged while it runs.
 void TrainStep::queue_facts() {
   const auto parts = static_cast<std::size_t>(share_.parts());
   const int signal = signal_ != nullptr ? signal_() : 0;
@@ -39,8 +40,8 @@ void TrainStep::read_facts(StepResult& result) {
       signals > 0 ? static_cast<int>(std::lround(facts_[parts + kSignalSum] / signals)) : 0;
 }
 
-// Runs forward and backward of one chunk of this process. Returns false without images, or when the
-// loss is not finite.
+// Runs forward and backward of one of this process's chunks. Returns false if the chunk has no
+// images, or if the loss is not finite.
 bool TrainStep::run_part(const Batch& batch, int chunk, StepResult& result) {
   const auto part = static_cast<std::size_t>(share_.first_part() + chunk);
   const auto parts = static_cast<std::size_t>(share_.parts());
