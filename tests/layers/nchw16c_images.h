@@ -15,8 +15,8 @@ namespace convscope::testing {
 inline constexpr ActivationLayout kNchw16c = ActivationLayout::nchw16c;
 inline const Device kCpu{};
 
-// Kinds of test data. offset: the mean is a million standard deviations. ties: many equal numbers,
-// both zeros, and some NaN.
+// Kinds of test data. `offset`: the mean is a million standard deviations. `ties`: many equal
+// numbers, with +0, -0 and some NaN among them.
 enum class Numbers { normal, offset, heavy_tails, ties };
 inline constexpr Numbers kAllNumbers[] = {Numbers::normal, Numbers::offset, Numbers::heavy_tails,
                                           Numbers::ties};

@@ -48,8 +48,8 @@ std::vector<Conv2dProblem> in_some_types(const Conv2dProblem& problem, std::size
 }
 
 // Returns "" or an error report. On a GPU, where threads run in any order, a second run must have
-// the same bits. The emulation is slow, so an algorithm that is exact on integers runs only the
-// integer case and one of the other two cases.
+// the same bits. The emulation is slow: there an algorithm that is exact on integers runs the case
+// `exact`, and either `bounded` or `skewed`, alternating with `turn`.
 std::string check_algorithm(ConvolutionCase& exact, ConvolutionCase& bounded,
                             ConvolutionCase& skewed, const Conv2dAlgorithm& algorithm,
                             Direction direction, int turn) {
@@ -81,9 +81,9 @@ std::string check_algorithm(ConvolutionCase& exact, ConvolutionCase& bounded,
 bool every_one(std::size_t) { return true; }
 
 // Checks all algorithms that accept the problems, or only the algorithm `only`. Returns the number
-// of checks. Reports only the first failure for each algorithm, direction and type. Problems that
-// are not `mine` are counted but not checked, so that a problem has the same number in every
-// process.
+// of checks. Reports only the first failure for each algorithm, direction and type. A problem i for
+// which mine(i) is false belongs to another process: it is counted but not checked, so that a
+// problem has the same number in every process.
 int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nullptr,
               const std::function<bool(std::size_t)>& mine = every_one) {
   int checks = 0;
@@ -183,8 +183,8 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceOnRandomProblems) {
   EXPECT_GT(check_all(problems, nullptr, [&](std::size_t i) { return mine[i]; }), 0);
 }
 
-// The problems have more than one tile in each dimension, with a partial last tile, and divided
-// sums.
+// The problems have more than one tile in each dimension, a partial last tile, and sums that
+// several thread blocks share (split K).
 TEST_F(Conv2dOnCuda, AgreesWithTheReferenceAcrossTheTilesOfItsKernels) {
   const char* const kTexts[] = {
       "n=2,c=20,h=13,w=13,k=136,r=3,s=3,pad=1",  // K beyond a tile of 128

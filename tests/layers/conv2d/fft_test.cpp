@@ -85,8 +85,8 @@ void on_every_length(const Body& body) {
   }
 }
 
-// Returns the spectra [T / 2, rows, 2, L] of `rows` rows, of which only the first `columns` numbers
-// are read.
+// Transforms `rows` rows of `columns` numbers each, and returns their spectra [T / 2, rows, 2, L].
+// The numbers after the first `columns` count as 0.
 std::vector<float> spectra(const Machine& machine, const std::vector<float>& panel,
                            std::size_t rows, std::size_t columns, float scale = 1) {
   const std::size_t lanes = machine.lanes;

@@ -57,7 +57,7 @@ void expect_same_bits_twice(const DeformConv2dAlgorithm& algorithm, const Proble
 class DeformOnCuda : public CudaTest, public ::testing::WithParamInterface<const char*> {};
 
 // On a GPU, tests all kinds of numbers in all types. On the emulation, f32 runs with every second
-// kind, and each other type with one kind, in turn.
+// kind of numbers, and every other type runs with one kind. The kinds change from case to case.
 TEST_P(DeformOnCuda, EachAlgorithmAgreesWithTheReference) {
   const Problem problem = Problem::parse(GetParam());
   if (is_too_large(problem)) GTEST_SKIP() << "too large for the emulation";

@@ -35,8 +35,8 @@ inline constexpr const char* kDeformProblems[] = {
     "n=7,c=32,h=6,w=5,k=17,r=3,s=3,pad=1",
 };
 
-// Returns random numbers of a kind (tier). In f16, large numbers are divided by eight; otherwise a
-// product of three of them would exceed the range.
+// Returns random numbers of a tier (a kind of numbers). In f16, large numbers are divided by eight;
+// otherwise a product of three of them would exceed the range.
 inline Tensor deform_numbers(const Shape& shape, matrix::Tier tier, std::uint64_t stream,
                              DType dtype = DType::f32) {
   Tensor out = Tensor::empty(shape, DType::f32);
