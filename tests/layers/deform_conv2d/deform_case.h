@@ -265,8 +265,9 @@ inline void expect_as_reference(const DeformConv2dAlgorithm& algorithm,
   expect_as_reference(algorithm, z, direction, expected);
 }
 
-// Tests masks that contain NaN or infinite numbers. They must affect the same outputs as in the
-// reference, even if the sample is outside the image: its value is 0 times the mask.
+// Tests masks that contain NaN or infinities. They must affect the same outputs as in the
+// reference. This includes samples outside the image: such a sample has the value 0, and 0 times
+// NaN or infinity is NaN.
 inline void expect_masks_of_no_number(const DeformConv2dAlgorithm& algorithm,
                                       const DeformConv2dProblem& z) {
   DeformConv2dTensors t = deform_tensors(z, matrix::Tier::bounded);

@@ -72,8 +72,8 @@ TEST_P(DeformDerivatives, AreTheGradientsOfTheReference) {
                         .b = normal({z.k}, DType::f64, 4),
                         .dy = normal(z.y_shape(), DType::f64, 5)};
   if (z.mask) t.mask = normal(z.mask_shape(), DType::f64, 6);
-  // Moves each sample by whole pixels: the fractions stay in (0.2, 0.8), and some taps leave the
-  // image.
+  // Moves each sampling position by a whole number of pixels, so that its fractions stay in (0.2,
+  // 0.8). Some taps then leave the image.
   Generator random(9, 1);
   for (std::int64_t i = 0; i < t.offset.numel(); ++i) {
     t.offset.data<double>()[i] += static_cast<double>(random.below(5)) - 2;

@@ -162,9 +162,9 @@ struct Precision {
 constexpr Precision kPrecisions[] = {{ComputePrecision::bf16, 0x1p-8},
                                      {ComputePrecision::f16, 0x1p-11}};
 
-// About a dozen values are between images and loss, and as many gradients follow. Each is off by at
-// most one unit of its type, plus some units from the operands. An activation may switch for small
-// numbers, so the bound of gradients is eight times as large.
+// About a dozen layers follow each other in the forward pass, and as many in the backward pass.
+// Each rounds its output by at most one unit of the type, and its operands add some units more. An
+// activation may switch for small numbers, so the bound of gradients is eight times as large.
 TEST_F(HalfPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {
   for (const Network& network : {resnet(), mobilenet()}) {
     for (const auto& [precision, unit] : kPrecisions) {
