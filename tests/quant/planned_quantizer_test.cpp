@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planned_quantizer_test.cpp: tests networks with fake quantisers. Compiled and dynamic steps have
-// the same bits; in a chain with one sample per vector lane they agree up to the summation order.
+// the same bits. Only in a chain that holds one sample per vector lane, they differ by the
+// summation order.
 #include <gtest/gtest.h>
 
 #include <cmath>

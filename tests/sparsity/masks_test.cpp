@@ -115,8 +115,8 @@ TEST(Distribution, erk_keeps_small_layers_denser_and_none_above_one) {
 }
 
 TEST(Block, ranks_tiles_by_their_norm_and_drops_them_whole) {
-  // Ranked as single weights, all weights of the left tile except one would be dropped. Ranked as a
-  // tile, the left tile has the larger norm.
+  // A ranking of single weights would drop all weights of the left tile except one. A ranking of
+  // tiles must keep the left tile, because its norm is the larger one.
   LayerContext context;
   const auto model = build_layers({layer("linear", "f", 2)}, {1, 4}, context);
   const Tensor w = model->modules()[1].module->weight().value();

@@ -372,8 +372,8 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
   return out;
 }
 
-// RigL restores pruned weights by their gradients, so only the steps before an update of the masks
-// compute these gradients.
+// RigL grows pruned weights according to their gradients. Only the steps directly before an update
+// of the masks compute these gradients.
 TEST(SparseLinear, OfChangingMasksTrainsAsMaskedStepsDo) {
   for (const char* method : {"block", "rigl"}) {
     const std::vector<Tensor> sparse = trained(method, true), masked = trained(method, false);
