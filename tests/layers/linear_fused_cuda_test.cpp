@@ -19,9 +19,9 @@ using LinearFusedOnCuda = testing::CudaTest;
 struct LinearShape {
   std::int64_t n, i, o;
 };
-// The sizes are those of LeNet's layers, sizes near tiles of 16 and vectors of 4, two layers with
-// large tiles, two layers for which the kernel divides the images among blocks, and a layer without
-// inputs (an empty sum).
+// The sizes are those of LeNet's layers, sizes near tiles of 16 and vectors of 4, and two layers
+// with large tiles. For two more layers the kernel divides the images among blocks. The last layer
+// has no inputs, so its sums are empty.
 const LinearShape kSizes[] = {{4, 400, 120}, {20, 120, 84}, {3, 84, 10},  {1, 1, 1},
                               {2, 5, 3},     {17, 33, 18},  {16, 16, 16}, {33, 420, 20},
                               {544, 8, 512}, {544, 512, 8}, {700, 17, 3}, {300, 40, 12},

@@ -199,9 +199,9 @@ void expect_like_expected(const Tail& t) {
   }
 }
 
-// Cases: thread blocks of 1, 2, 4 and 8 images, each with a last block that is not full; so many
-// images that several blocks share the sum of dw; an input with more elements than a block has
-// threads.
+// Cases: thread blocks of 1, 2, 4 and 8 images, each with a last block that is not full. In some
+// cases several blocks share the sum of dw, because there are many images. In the last case an
+// input has more elements than a block has threads.
 TEST_F(LinearTailOnCuda, ComputesAllLayersAndTheirGradients) {
   expect_like_expected({5, {400, 120, 84, 10}});
   expect_like_expected({1, {144, 120, 84, 10}});
