@@ -4,8 +4,8 @@
 // dropped.
 //
 //   magnitude       a piece is one weight, its strength |w|
-//   block b1 x b2   a piece is a tile of [K, C R S], its strength ||tile||_2. Tiles at the lower and
-//                   the right edge may be smaller, and each counts as one tile
+//   block b1 x b2   a piece is a tile of [K, C R S], its strength ||tile||_2. Tiles at the lower
+//                   and right edge may be smaller, and each counts as one tile
 //   n_m             of each m neighbouring weights in a row, the n with the largest |w| stay. The
 //                   last group of a row may have only r < m weights; then min(n, r) stay
 //

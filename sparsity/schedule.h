@@ -7,8 +7,8 @@
 //           cubic      target (1 - (1 - t)^3): fast while much is redundant, slow near the end
 //           iterative  after round i of `rounds`: 1 - (1 - target)^(i / rounds): each round drops
 //                      the same share of the remaining weights, with fine-tuning between rounds
-//           cubic changes the masks at steps a, a + every_steps, ... and e; iterative changes them
-//           at the beginning of each round.
+//           Masks change at step a (one_shot), at the beginning of each round (iterative), or at
+//           a, a + every_steps, ... and e (cubic, and the method rigl).
 // Source    M. Zhu, S. Gupta: To prune, or not to prune, 2017, arXiv 1710.01878 (cubic);
 //           S. Han et al.: Learning both Weights and Connections, 2015, arXiv 1506.02626
 //           (iterative); U. Evci et al.: Rigging the Lottery, 2020, arXiv 1911.11134 (rigl)

@@ -13,10 +13,10 @@
 namespace convscope {
 namespace {
 
-// Returns the strength of each output of layer l. It is the norm of the output's row (method
-// filter), or of the columns of the next layer that read the output (method channel), divided by
-// the root mean square of these norms over the layer. Without the division a global ranking would
-// drop all outputs of a layer with small weights.
+// Returns the strength of each output of layer l. With the method filter it is the norm of the
+// output's row. With the method channel it is the norm of the columns of the next layer that read
+// the output. Each norm is divided by the root mean square of all these norms. Without the division
+// a global ranking would drop all outputs of a layer with small weights.
 std::vector<float> strengths(const PrunableNetwork& network, std::size_t l, PruneMethod method) {
   const PrunableLayer& layer = network.layers[method == PruneMethod::filter ? l : l + 1];
   const Tensor weight = layer.weight().to(Device{});

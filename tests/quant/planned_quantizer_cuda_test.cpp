@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planned_quantizer_cuda_test.cpp: tests that a compiled step on a GPU computes the masks of all
 // weights in one kernel launch, and the quantisers of all weights in another
-// (layers/plan/operation_group.cpp), and that the results stay the same.
+// (layers/plan/operation_group.cpp). The results must stay the same.
 #include <cmath>
 
 #include "framework/ops/softmax_cross_entropy.h"

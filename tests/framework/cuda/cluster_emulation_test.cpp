@@ -151,8 +151,8 @@ __global__ void one_block_works(int* out) {
 }
 
 // Threads 32 to 63 of each block exit before they arrive at the cluster barrier; with `arrive`,
-// they arrive but exit without waiting. All threads of block 1 exit immediately. Of the two orders
-// in which the emulation runs blocks, one runs block 1 last and the other runs it first.
+// they arrive but exit without waiting. All threads of block 1 exit immediately. The emulation runs
+// block 1 last in one order of blocks, and first in the other order.
 __global__ void some_leave(bool arrive, float* out) {
   auto* const mine = dynamic_shared<float4>();
   if (cluster_rank() == 1) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// former_names_test.cpp: former names are accepted with one warning, and files of older versions are
-// read.
+// former_names_test.cpp: tests that former names are accepted with one warning, and that files of
+// older versions can be read.
 #include "framework/io/former_names.h"
 
 #include <gtest/gtest.h>

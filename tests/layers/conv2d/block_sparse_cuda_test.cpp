@@ -24,8 +24,8 @@ const Conv2dAlgorithm& algorithm() {
 }
 
 // `shift` makes the pointers unaligned. The kernel then stores y one element at a time. An aligned
-// y with an even number of pixels per image is stored in pairs. The kernel reads dy in the same two
-// ways, or four elements at a time.
+// y with an even number of pixels per image is stored in pairs. The kernel reads one, two or four
+// elements of dy at a time.
 void check(const Conv2dProblem& problem, Tier tier, std::int64_t shift = 1) {
   ConvolutionCase one(problem, tier);
   one.set_shift(shift);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // cluster_gemm_cuda_test.cpp: compares the kernels of cluster_gemm, in all of their types, with the
 // reference in double. Cases: clusters of one to eight blocks, a last chunk of channels that is not
-// full, several warps that share a tile, strides (dx then has one phase for each remainder),
-// dilation, odd channel counts, several images in a tile. Also tests which pixels taps read,
-// epilogues, NaN, unaligned weights, CUDA graphs and refusals.
+// full, several warps that share a tile, several images in a tile. Other cases: strides (dx then
+// has one phase for each remainder), dilation, odd channel counts. Also tests which pixels taps
+// read, epilogues, NaN, unaligned weights, CUDA graphs and refusals.
 #include <gtest/gtest.h>
 
 #include <algorithm>
