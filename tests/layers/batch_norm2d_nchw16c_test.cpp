@@ -20,8 +20,8 @@ constexpr double kEps = 1e-5;
 // Roundings of a number in its sum (batch_norm2d_nchw16c_simd.cpp), plus 4 more.
 constexpr double kRoundings = 68;
 
-// The shapes have one or many channel blocks, with or without slices of the pixels, so that both
-// ways to divide the work among threads occur.
+// Kernels divide only the channel blocks among threads, or also cut the pixels of a block into
+// slices. The shapes have one or many channel blocks, so that both cases occur.
 std::vector<Shape> shapes() {
   return {{3, 1, 5, 7},    {2, 16, 1, 1},   {5, 17, 1, 1},    {2, 40, 7, 9},  {1, 17, 40, 40},
           {1, 40, 33, 32}, {7, 16, 13, 13}, {1, 257, 33, 32}, {2, 16, 50, 43}};

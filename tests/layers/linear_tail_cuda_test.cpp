@@ -369,8 +369,8 @@ TEST(LinearTail, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refuses(64, {16, 1000, 10}));
 }
 
-// The kernel runs in a compiled step, after layers that need its dx. The step is compared with the
-// dynamic graph.
+// The kernel is the last part of a compiled step. The layers before it need its dx. The step is
+// compared with the dynamic graph.
 TEST_F(LinearTailOnCuda, StandsAtTheEndOfAPlan) {
   const Shape input{9, 3, 4, 4};
   const auto network = [&](ComputePrecision precision, Device device) {

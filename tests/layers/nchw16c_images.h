@@ -39,7 +39,7 @@ inline Tensor plain(const Tensor& stored, const Shape& images) {
   return plain_images(stored, images, kNchw16c);
 }
 
-// Returns a tensor filled with bytes that no kernel writes: floats are NaN, bytes are 255.
+// Returns a tensor whose bytes are all 255, a value that no kernel writes. Floats then are NaN.
 inline Tensor dirty(const Shape& shape, DType dtype = DType::f32) {
   const Tensor out = Tensor::empty(shape, dtype);
   if (out.numel() > 0) {

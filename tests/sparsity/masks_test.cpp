@@ -335,7 +335,7 @@ TEST(Connectivity, each_group_of_a_convolution_reads_its_own_channels) {
   EXPECT_EQ(connectivity(network, masks).alive_count, (Integers{2, 2, 3}));
 }
 
-// A pruned weight gets no gradient. With the option `dense` it gets its full gradient.
+// A pruned weight gets no gradient, but with the option `dense` it gets its full gradient.
 TEST(Mask, decides_which_weights_get_a_gradient) {
   Variable w(Tensor::from({1, 2, 3, 4}, {2, 2}), true);
   Mask mask(w.value());

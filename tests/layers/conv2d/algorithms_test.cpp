@@ -112,8 +112,8 @@ TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {
   check_all(problems);
 }
 
-// In each direction, sums have hundreds to tens of thousands of terms of one sign. Added in a
-// single chain, such a sum would have an error of up to 56 eps.
+// In each direction, sums have hundreds to tens of thousands of terms of one sign. If one
+// accumulator added all terms of such a sum in sequence, the error could be as large as 56 eps.
 TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
   const MachineScope scope;
   for (const Conv2dProblem& dense : testing::long_sum_problems()) {

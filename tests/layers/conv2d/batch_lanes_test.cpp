@@ -129,7 +129,7 @@ void take_group(const Tensor& from, Index group, int lanes, const Guarded<float>
   EXPECT_TRUE(to.whole());
 }
 
-// Writes the samples of a group of lanes to their positions in [N, size].
+// Writes the samples that the lanes of a group hold to their positions in `to`, [N, size].
 template <class T>
 void put_group(const Guarded<T>& from, Index group, int lanes, Index n, Index size,
                std::vector<T>& to) {
@@ -286,8 +286,8 @@ TEST(BatchLanes, RandomProblemsGiveTheBitsOfTheSeparateOperations) {
   }
 }
 
-// A NaN in x must reach every pooling window that reads it, and must be the maximum there. Kernels
-// compare tiles that contain NaN in a different way.
+// A NaN in x must reach every pooling window that reads it, and must be the maximum there. For
+// tiles that contain NaN, the kernels find the maximum by a separate path.
 TEST(BatchLanes, ANaNInXWinsTheWindowsThatItReaches) {
   const MachineScope scope;
   for (const bool relu : {false, true}) {

@@ -129,7 +129,8 @@ TEST(Nchw16cY, KeepsLanesCleanBesideNaN) {
   }
 }
 
-// Tests groups, and images lower than the kernel. The shapes files have no such problem in NCHW16c.
+// Tests groups, and images with fewer rows than the kernel. The shapes files have no such problem
+// in NCHW16c.
 TEST(Nchw16cY, SumsGroupsAndLowImages) {
   for (const char* text : {"n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2,layout=nchw16c_y",
                            "n=3,c=3,h=2,w=9,k=18,r=7,s=5,stride=2,pad=3,layout=nchw16c_y"}) {

@@ -136,8 +136,8 @@ class GuardedTensor {
   Tensor values_;
 };
 
-// Runs the algorithm with a workspace that is filled with NaN and surrounded by guards. Undefined
-// output tensors are not computed.
+// Runs the algorithm with a workspace that is filled with NaN and surrounded by guards. If an
+// output tensor is undefined, the algorithm does not compute it.
 inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& algorithm,
                                    const DeformConv2dProblem& z, Direction direction,
                                    const Operands& operands) {
@@ -165,8 +165,8 @@ inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& algorithm,
   EXPECT_EQ(prepared->damage(), nullptr) << "prepared weights of " << z.text();
 }
 
-// Runs the algorithm on its device, as above. On devices other than the CPU the operands are
-// surrounded by guards, too.
+// Like run_in_guarded_scratch(), but on a device other than the CPU the operands are surrounded by
+// guards, too.
 inline void run_guarded(const DeformConv2dAlgorithm& algorithm, const DeformConv2dProblem& z,
                         Direction direction, const Operands& operands, std::int64_t shift = 0) {
   if (algorithm.device == DeviceType::cpu)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_definition_test.cpp: tests the definition of deformable convolution: the gradients of the
-// reference are its derivatives. For every algorithm, tests that sampling positions outside, at the
-// border, infinite or NaN behave as problem.h says.
+// deform_definition_test.cpp: tests the definition of deformable convolution. The gradients of the
+// reference must be the derivatives of its result. For every algorithm, sampling positions outside,
+// at the border, infinite or NaN must behave as problem.h says.
 #include "layers/dispatch/execute.h"
 #include "tests/layers/deform_conv2d/deform_case.h"
 #include "tests/support/expect_error.h"

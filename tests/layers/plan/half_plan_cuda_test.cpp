@@ -320,8 +320,8 @@ TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
           run(build(network, ComputePrecision::tf32, "nchw", "implicit_gemm"), nullptr, data);
       EXPECT_NEAR(got.loss, want.loss, 12 * kUnit * want.loss) << plan->text();
       EXPECT_LT(relative_distance(got, want), 12 * kUnit) << plan->text();
-      // If rounding makes a max-pool select another pixel, both tf32 results may differ more from
-      // the f32 gradients.
+      // If rounding makes a max-pool select another pixel, the results of both tf32 paths may
+      // differ more from the f32 gradients.
       const Result exact = run(build(network, ComputePrecision::f32), nullptr, data);
       EXPECT_NEAR(got.loss, exact.loss, 12 * kUnit * exact.loss);
       EXPECT_LT(relative_distance(got, exact), relative_distance(want, exact) + 12 * kUnit);

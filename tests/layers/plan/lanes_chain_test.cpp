@@ -56,8 +56,8 @@ double difference(const Tensor& a, const Tensor& b) {
 // difference would be of order 1 / terms.
 constexpr double kBound = 200 * 1.2e-7;
 
-// With slow memory, layout conversions are expensive. A chain has no conversions between its
-// layers.
+// If memory is slow, layout conversions are expensive. A chain needs no conversions between its
+// layers, so it is chosen.
 TEST(LanesChain, HoldsBothConvolutionsWhereMemoryIsSlow) {
   set_machine_peaks(
       {.flops_per_second = 177e9 * num_threads(), .bytes_per_second = 7e9 * num_threads()});

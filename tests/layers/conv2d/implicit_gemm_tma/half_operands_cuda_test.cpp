@@ -227,8 +227,8 @@ TEST_F(HalfOperandsOnCuda, AScaleOfALooseBoundGivesTheSameNumbers) {
 }
 
 TEST_F(HalfOperandsOnCuda, ScalesBeyondTheRangeOfOneFactorComeBack) {
-  // For operands of 2^-100 and 2^90, each scale is finite, and so is the product of the scales,
-  // 2^(13+100) 2^(13-90). For 2^-100 and 2^-20 the product overflows.
+  // If the operands have the magnitudes 2^-100 and 2^90, each scale is finite, and so is the
+  // product of the scales, 2^(13+100) 2^(13-90). For 2^-100 and 2^-20 this product overflows.
   for (const float size : {0x1p90f, 0x1p-20f}) {
     const Conv2dProblem z = tf32("n=1,c=8,h=4,w=4,k=8");
     Operands operands = operands_of(z, Direction::forward);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_moments_cuda_test.cpp: tests mean and variance of the channels, which the
-// forward pass of implicit_gemm_tma computes for a batch norm. Compares them with sums in double
-// over the stored y. Cases: every kernel, divided sums, partial tiles, data with an offset and with
-// heavy tails. Also compares a batch norm that receives them with one that reads the images itself.
+// forward pass of implicit_gemm_tma computes for a batch norm. Compares these moments with sums in
+// double over the stored y. Cases: every kernel, divided sums, partial tiles, data with an offset
+// and with heavy tails. Also compares a batch norm that receives the moments with a batch norm that
+// reads the images itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -129,8 +129,8 @@ TEST_F(AutoChoiceOnCuda, Planes) {
   });
 }
 
-// Problems with few pixels in tf32: a cuBLAS product has to wait for the previous kernel, which
-// takes much of the time.
+// Problems with few pixels in tf32: a cuBLAS product has to wait until the previous kernel has
+// ended, and this wait takes much of the time.
 TEST_F(AutoChoiceOnCuda, NhwcPoints) {
   expect_fastest({
       {"n=1,c=16,h=20,w=16,k=96,precision=tf32,layout=nhwc", kDx, "cluster_gemm"},
