@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_grid.h: the integers that represent real numbers, and the one function that rounds to
-// them. Fake quantisation (lsq.h), calibration and integer execution all call code_of(), so their
-// scale, clipping and rounding always agree.
+// integer_grid.h: the integer codes that represent real numbers, and the one function that rounds
+// to these codes. Fake quantisation (lsq.h), calibration and integer execution all call code_of(),
+// so their scale, clipping and rounding always agree.
 //
 //   code = round(clip(v / s, -Qn, Qp)),   value = s code
 //   signed, b bits:    Qn = 2^(b-1), Qp = 2^(b-1) - 1        (8 bits: -128..127)

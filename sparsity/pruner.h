@@ -9,13 +9,14 @@
 //   weights      A pruned weight keeps its value, bit for bit. If a later mask keeps the weight
 //                again, it returns with that value (rigl: a grown weight starts from 0, as in its
 //                paper).
-//   optimiser    The state of a pruned weight (momentum; Adam's two means) is 0, so it returns
-//                without momentum. With `gradient: dense` pruned weights continue to be trained, so
-//                neither rule applies.
-//   masks        are computed from |w| after the step after which they are due (schedule.h), and
-//                are buffers "<layer>.mask.keep". Masks, weights and the number of steps are the
-//                whole state: a run resumed from a checkpoint gives the same bits.
-//   refusals     unknown names in `exclude`; a layer that would lose everything; masks that leave
+//   optimiser    The state of a pruned weight (momentum; Adam's two means) is 0, so the weight
+//                returns without momentum. With `gradient: dense` pruned weights continue to be
+//                trained, so they neither keep their value nor have a state of 0.
+//   masks        An update of the masks that is due after a training step (schedule.h) reads |w|
+//                at the end of this step. Masks are buffers "<layer>.mask.keep". Masks, weights
+//                and the number of steps are the whole state: a run resumed from a checkpoint
+//                gives the same bits.
+//   refusals     unknown names in `exclude`; a layer that would lose all its weights; masks that leave
 //                no path from the image to the classes (the message names the layer).
 #pragma once
 

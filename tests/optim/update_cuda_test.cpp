@@ -110,7 +110,7 @@ TEST_F(UpdateOnCuda, TakesMoreParametersThanOneLaunchHolds) {
   expect_same_weights(*got, *want, bound_of(DType::f32));
 }
 
-// A recorded step reads the learning rate at each replay, so the rate may change. Each replay
+// A recorded update reads the learning rate at each replay, so the rate may change. Each replay
 // counts as a step of the optimiser.
 TEST_F(UpdateOnCuda, MakesTheSameStepsFromARecording) {
   const Device device = testing::cuda();

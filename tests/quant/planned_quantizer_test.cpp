@@ -129,8 +129,8 @@ TEST(PlannedQuantizer, rounds_inside_a_chain_of_the_lanes) {
   const double expected = dynamic_step(*dynamic, waves(input, 1), labels);
   EXPECT_NEAR(plan->forward(waves(input, 1), labels), expected, 1e-4);
   plan->backward();
-  // A sum near the edge between two codes may be rounded to either code. Then one value changes by
-  // one step.
+  // A sum near the border of two codes may round to either code. Then one value changes by one step
+  // size.
   EXPECT_LT(largest_difference(*planned, *dynamic), 2e-2);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_execution_cuda_test.cpp: tests compiled steps on `device cuda` that compute only from
-// unpruned blocks of weights. The numbers agree with masked dense steps, for every mask.
+// unpruned blocks of weights. For every mask the results agree with those of dense kernels on
+// masked weights.
 #include <cmath>
 #include <map>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_execution_test.cpp: tests compiled steps that compute only from unpruned blocks of
-// weights. The numbers agree with masked dense steps, for every mask, and a message says where
-// blocks cannot be used.
+// weights. For every mask the results agree with those of dense kernels on masked weights. A
+// message says where blocks cannot be used.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -155,9 +155,9 @@ TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
   EXPECT_NE(plan->text().find("c2 conv2d direct_batch_lanes"), std::string::npos) << plan->text();
 }
 
-// A sparse step needs the masked weight only while it gathers the blocks; afterwards images and the
-// next layer's weight reuse the memory. (A dense step keeps the masked weight, because its kernels
-// read it.)
+// With block-sparse kernels, the masked weight is needed only while the compiled step gathers the
+// blocks. Afterwards images and the next layer's weight reuse its memory. (Dense kernels read the
+// masked weight itself, so it has to stay.)
 TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
   const auto model = [](const std::string& word) {
     LayerContext context;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_linear_test.cpp: tests compiled steps whose linear layers compute only from unpruned
-// blocks of weights. The numbers agree with masked dense steps, and a message says where blocks
-// cannot be used or do not pay off.
+// blocks of weights. The results agree with those of dense kernels on masked weights. A message
+// says where blocks cannot be used or do not pay off.
 #include <gtest/gtest.h>
 
 #include <algorithm>
