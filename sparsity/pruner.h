@@ -16,8 +16,8 @@
 //                at the end of this step. Masks are buffers "<layer>.mask.keep". Masks, weights
 //                and the number of steps are the whole state: a run resumed from a checkpoint
 //                gives the same bits.
-//   refusals     unknown names in `exclude`; a layer that would lose all its weights; masks that leave
-//                no path from the image to the classes (the message names the layer).
+//   refusals     unknown names in `exclude`; a layer that would lose all its weights; masks that
+//                leave no path from the image to the classes (the message names the layer).
 #pragma once
 
 #include <functional>
