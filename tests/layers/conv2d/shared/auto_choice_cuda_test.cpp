@@ -139,8 +139,8 @@ TEST_F(AutoChoiceOnCuda, NhwcPoints) {
   });
 }
 
-// With a stride, TMA loads only every second pixel and takes longer for it. So algorithms without TMA
-// are the fastest for these problems.
+// With a stride, TMA loads only every second pixel and takes longer for it. So algorithms without
+// TMA are the fastest for these problems.
 TEST_F(AutoChoiceOnCuda, Strides) {
   expect_fastest({
       {"n=32,c=1280,h=40,w=40,k=224,stride=2,dtype=bf16,types=bf16:f32:f32:bf16,"
