@@ -60,7 +60,8 @@ double least_error_step(const Row& row) {
   return unit * static_cast<double>(best + 1);
 }
 
-// Returns the value below which `percent` of all magnitudes are, interpolated between neighbours.
+// Returns the value below which `percent` percent of all magnitudes are, interpolated between the
+// two nearest magnitudes.
 double percentile_of(const Row& row, double percent) {
   std::vector<double> sorted;
   sorted.reserve(static_cast<std::size_t>(row.count));
@@ -74,7 +75,7 @@ double percentile_of(const Row& row, double percent) {
   return std::lerp(sorted[below], sorted[above], at - static_cast<double>(below));
 }
 
-// Returns 0 when every value is 0 (for an unsigned grid: when none is positive).
+// Returns 0 if every value is 0 (on an unsigned grid: if no value is positive).
 double step_of(const Row& row, StepRule rule, double percentile) {
   const double qp = static_cast<double>(row.high);
   if (row.largest() == 0) return 0;
@@ -109,7 +110,7 @@ Tensor calibrated_step(const Tensor& given, const IntegerGrid& grid, StepRule ru
   const std::int64_t inner = v.numel() / rows;
   const Tensor out = Tensor::empty({rows});
   float* const steps = out.data<float>();
-  // The least step. As the smallest normal number it keeps v / s finite for subnormal v.
+  // The least step size is the smallest normal number. So v / s stays finite for subnormal v.
   constexpr double kLeast = 1.1754943508222875e-38;
   double largest = 0;
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_grid.cpp: the integers that represent real numbers, and the one function that rounds to
-// them.
+// integer_grid.cpp: the integer codes that represent real numbers, and the one function that rounds
+// to these codes.
 #include "quant/integer_grid.h"
 
 #include "framework/check.h"

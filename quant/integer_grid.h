@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_grid.h: the integers that represent real numbers, and the one function that rounds to
-// them. Fake quantisation (lsq.h), calibration and integer execution all call code_of(), so their
-// scale, clipping and rounding always agree.
+// integer_grid.h: the integer codes that represent real numbers, and the one function that rounds
+// to these codes. Fake quantisation (lsq.h), calibration and integer execution all call code_of(),
+// so their scale, clipping and rounding always agree.
 //
 //   code = round(clip(v / s, -Qn, Qp)),   value = s code
 //   signed, b bits:    Qn = 2^(b-1), Qp = 2^(b-1) - 1        (8 bits: -128..127)
@@ -26,8 +26,8 @@ struct IntegerGrid {
 
 CONVSCOPE_API IntegerGrid integer_grid(int bits, bool is_signed);
 
-// Returns u clipped to [low, high]. Like the functions below it is always inlined, so files for one
-// instruction set may use it (framework/simd/simd.h).
+// Returns u clipped to [low, high]. clip_to(), round_half_even() and code_of() are always inlined,
+// so a file that is compiled for one instruction set may use them (framework/simd/simd.h).
 template <class T>
 [[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline T clip_to(T u, T low, T high) {
   u = low > u ? low : u;  // written so that NaN passes
@@ -45,8 +45,8 @@ template <class T>
   return (u + kShift) - kShift;
 }
 
-// Returns the code of v as a whole number of type T; low = -Qn, high = Qp. v is divided by s, not
-// multiplied by 1 / s, which would round differently.
+// Returns the code of v, a whole number, in the type T of v; low = -Qn, high = Qp. v is divided by
+// s, because a product with 1 / s would round differently.
 template <class T>
 [[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline T code_of(T v, T s, T low, T high) {
   return round_half_even(clip_to(v / s, low, high));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq.cpp: learned step size quantisation: rounds to a grid of integers times a step, with
-// gradients for the input and for the step.
+// lsq.cpp: learned step size quantisation: rounds a value to integer multiples of a step size, with
+// gradients for the value and for the step size.
 #include "quant/lsq.h"
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq.h: learned step size quantisation: rounds to a grid of integers times a step, with gradients
-// for the input and for the step.
+// lsq.h: learned step size quantisation: rounds a value to integer multiples of a step size, with
+// gradients for the value and for the step size.
 //
 // Shapes      v any shape -> v_hat, the same; step [1], or [K] for v [K,...]: one step for each
 //             output channel. f32, or f64 by plain loops for checks.
@@ -31,17 +31,17 @@ namespace convscope {
 
 enum class StepForm { plain, log };
 
-// Whether inference computes with codes (quant/integer/) instead of rounding in f32: never, where
-// codes are estimated to be faster, or always where a kernel exists.
+// When inference computes with integer codes (quant/integer/) instead of rounding in f32: never,
+// where codes are estimated to be faster, or always where an integer kernel exists.
 enum class IntegerUse : unsigned char { never, where_faster, always };
 
 struct LsqRule {
   IntegerGrid grid;
   StepForm form = StepForm::plain;
   double g = 1.0;  // scale of the step's gradient
-  // Log variant: divides the gradient by the current mean of s^2. Without it dt = s ds moves s by
-  // s^2 ds: with s near 0.05, hundreds of times less than the paper's update of s. With it both
-  // variants change s equally, to first order.
+  // For the log variant: divides the gradient by the current mean of s^2. Without this division dt
+  // = s ds moves s by s^2 ds, which is hundreds of times less than the paper's update for s near
+  // 0.05. With the division both variants change s equally, to first order.
   bool log_rate = false;
   IntegerUse integers = IntegerUse::never;
 };
@@ -51,26 +51,29 @@ struct StepBounds {
   Tensor last, first;
 };
 
-// Returns the operation with inputs v and step. The operation bounds the step before use. A device
-// may store the bounded step as late as in the backward pass, before the optimiser reads the step.
+// Returns the operation with inputs v and step size. The operation puts the step size within its
+// bounds before it uses it. A device may delay storing the bounded step size until the backward
+// pass, because only the optimiser reads it afterwards.
 CONVSCOPE_API Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds);
 
-// The rule and bounds of an operation made by lsq_operation(); null for other operations.
+// lsq_parts() returns the rule and the bounds of an operation that lsq_operation() made, and null
+// for other operations.
 struct LsqParts {
   LsqRule rule;
   StepBounds bounds;
 };
 CONVSCOPE_API const LsqParts* lsq_parts(const Operation* operation);
 
-// Throws unless all steps (of the plain variant, on the CPU) are finite and above 0.
+// Throws unless all step sizes are finite and above 0. For the plain variant (whose parameter is
+// s), on the CPU.
 CONVSCOPE_API void check_steps(const Tensor& steps);
 
 CONVSCOPE_API double lsq_grad_scale(std::int64_t count, int qp);
 
 CONVSCOPE_API Variable lsq_quantize(const Variable& v, const Variable& step, const LsqRule& rule);
 
-// Kernels for several tensors at once: a device launches one kernel for all of them. An undefined
-// gradient is not computed.
+// Kernels for several tensors at once: a device launches one kernel for all of them. If a gradient
+// tensor is undefined, the kernel does not compute it.
 struct LsqForward {
   Tensor v, step;
   LsqRule rule;
@@ -85,7 +88,7 @@ struct LsqBackward {
 };
 extern CONVSCOPE_API KernelSlot<void(const LsqForward* all, int count)> lsq_kernel;
 extern CONVSCOPE_API KernelSlot<void(const LsqBackward* all, int count)> lsq_gradient_kernel;
-// Clamps the step to its bounds and copies it to `last`; on the CPU.
+// Puts the step size within its bounds and copies it to `last`, on the CPU.
 CONVSCOPE_API void put_into_bounds(const Tensor& step, const StepBounds& bounds, StepForm form);
 
 }  // namespace convscope

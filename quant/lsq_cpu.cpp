@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_cpu.cpp: splits v into parts that share a step (pieces). A task of a thread processes one
-// piece. The sums of the pieces are added in a fixed order.
+// lsq_cpu.cpp: learned step size quantisation on threads. Cuts values that share a step size into
+// pieces; a task of a thread processes one piece. The partial sums of the pieces are added in a
+// fixed order.
 #include <algorithm>
 #include <cmath>
 
@@ -48,8 +49,8 @@ const auto& loops() {
   }
 }
 
-// Splits [rows, inner] values: long rows into pieces, several short rows into a chunk. The split
-// depends on the sizes only.
+// Splits [rows, inner] values among tasks. A long row is cut into pieces; several short rows form
+// one task. The split depends only on the sizes, not on the number of threads.
 struct Cut {
   std::int64_t rows, inner, pieces, rows_per_chunk;
   Cut(const Tensor& v, const Tensor& step)

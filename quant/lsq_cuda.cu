@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_cuda.cu: learned step size quantisation of several tensors in one launch. A small network has
-// a dozen quantisers, and a launch takes longer than processing its values. v_hat and dv have the
-// same bits as on the CPU, because both call code_of(). In the backward pass a thread block sums
-// the gradient of a step over one part of the values (a piece), in double. The last block to finish
-// adds the pieces in order. This block also stores the bounded steps, after all other blocks have
-// read the old steps. In the forward pass each block bounds the step itself, because waiting for a
-// last block would double the time on a small tensor.
+// lsq_cuda.cu: learned step size quantisation of several tensors in one kernel launch. A small
+// network has a dozen quantisers, and a launch takes longer than the computation for one of them.
+// v_hat and dv have the same bits as on the CPU, because both call code_of(). In the backward pass
+// a thread block sums the gradient of a step size over one part of the values (a piece), in double.
+// The last block to finish adds the sums of all pieces in a fixed order. It also stores the bounded
+// step sizes, because by then all blocks have read the old ones. In the forward pass each block
+// bounds the step size itself, because waiting for a last block would double the time on a small
+// tensor.
 //
-// Small tensors are limited by latency. So the kernels start while the previous one ends, the first
-// loads are issued before exp(t) is computed, and a thread has only four values, so that all SMs
-// divide and convert. The last block processes all tensors in parallel.
+// Small tensors are limited by latency. So a kernel may start before the previous kernel has ended,
+// and issues its first loads before it computes exp(t). A thread has only four values, so that the
+// work is spread over all SMs. The last block to finish processes all tensors in parallel.
 #include <algorithm>
 #include <cmath>
 
@@ -24,7 +25,7 @@ namespace {
 // Tensors of one launch.
 constexpr int kMaxParts = 16;
 
-// The bounds of a step, as in put_into_bounds(). `last` null: no bounds.
+// The bounds of a step size, as in put_into_bounds(). If `last` is null, there are no bounds.
 struct Bounds {
   float* last;
   const float* first;
@@ -55,15 +56,15 @@ Bounds bounds_of(const StepBounds& bounds, StepForm form) {
           .ceiling = static_cast<float>(Quantizer::kCeiling)};
 }
 
-// A step as the kernels use it: the bounded parameter, and s.
+// A step size as the kernels use it: the parameter (s or log s) after bounding, and s.
 template <class T>
 struct Step {
   T parameter;
   double s;
 };
 
-// One tensor as [rows, inner] values. The values of a row share a step. A block processes one piece
-// of one row.
+// One tensor as [rows, inner] values. The values of a row share a step size. A block processes one
+// piece of one row.
 template <class T>
 struct Part {
   const T* v;
@@ -136,8 +137,8 @@ struct Parts {
 // Number of finished blocks; back at 0 when a launch ends.
 __device__ unsigned blocks_done = 0;
 
-// Returns true in the last block that calls it; there the earlier writes of the first threads of
-// all other blocks are visible. Call it after a barrier.
+// Returns true in the last block that calls this function. There, the earlier writes of the first
+// thread of every other block are visible. Call the function after a barrier.
 __device__ bool is_last_block() {
   if (gridDim.x == 1) return true;
   __shared__ bool is_last;
@@ -276,7 +277,8 @@ Part<T> part_of(const Tensor& v, const Tensor& step, const LsqRule& rule) {
   return p;
 }
 
-// Launches all tensors, kMaxParts at a time; fill(i) returns the part of tensor i.
+// Calls the kernel for all tensors, with up to kMaxParts tensors in each launch. fill(i) describes
+// tensor i.
 template <class T, class Fill>
 void launch_parts(void (*kernel)(const Parts<T>), int count, const Fill& fill) {
   for (int begin = 0; begin < count; begin += kMaxParts) {

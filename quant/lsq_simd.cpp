@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_simd.cpp: learned step size quantisation of one run of values that share a step.
+// lsq_simd.cpp: learned step size quantisation of contiguous values that share a step size.
 //
-// Every operation that leads to v_hat, dv and the slope of the step is a separate division,
-// comparison, sum or product. So no compiler can fuse two of them, and all instruction sets give
-// the same bits. The slope times dy is exact in double (24 + 24 bits), so it may be fused with the
-// sum. kChains independent sums are added in one fixed order.
+// v_hat, dv and d(v_hat)/ds are computed by single divisions, comparisons, sums and products, none
+// of which a compiler can fuse with another. So all instruction sets give the same bits. The
+// product of dy and d(v_hat)/ds is exact in double (24 + 24 bits), so a fused multiply-add gives
+// the same sum. kChains independent sums are added in one fixed order.
 //
-// The forward is a plain loop that the compiler vectorises. GCC 12 leaves the backward loop scalar,
-// with a branch for each of its two comparisons. So AVX2 and AVX-512 have explicit versions. The
-// plain loop next to them is the definition, and processes the remainder.
+// The forward loop is plain, and the compiler vectorises it. GCC 12 does not vectorise the backward
+// loop, because each of its two comparisons becomes a branch. So AVX2 and AVX-512 have explicit
+// versions. The plain backward loop next to them is the definition, and processes the remaining
+// values.
 #include "quant/lsq_simd.h"
 
 #include "framework/simd/lane_vector.h"
@@ -74,7 +75,8 @@ CONVSCOPE_INLINE void store_sums(double* to, const Sums& sums) {
 }
 #endif
 
-// Processes whole rounds of kChains values; returns how many values that were.
+// Processes kChains values at a time while so many are left; returns the number of processed
+// values.
 template <bool kWantsInput>
 CONVSCOPE_INLINE int64_t backward_rounds(const float* __restrict dy, const float* __restrict v,
                                          float s, float low, float high, float* __restrict dv,

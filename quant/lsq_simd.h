@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_simd.h: the f32 loops of lsq.h over values that share one step.
+// lsq_simd.h: the f32 loops of lsq.h over values that share one step size.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace convscope {
 struct LsqKernels {
   // Computes y = s code(v), codes in [low, high].
   void (*forward)(const float* v, float s, float low, float high, float* y, std::int64_t n);
-  // Computes dv (null: not needed); returns the sum of dy d(v_hat)/ds, without g.
+  // Computes dv, unless `dv` is null. Returns the sum of dy d(v_hat)/ds, not scaled by g.
   double (*backward)(const float* dy, const float* v, float s, float low, float high, float* dv,
                      std::int64_t n);
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_report.cpp: writes the rows of quant.csv, which describe how the last observed forward pass
-// rounded.
+// quant_report.cpp: writes the rows of quant.csv, which show the step sizes and the share of
+// clipped values in the last observed forward pass.
 #include "quant/quant_report.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_report.h: writes the rows of quant.csv, which describe how the last observed forward pass
-// rounded.
+// quant_report.h: writes the rows of quant.csv, which show the step sizes and the share of clipped
+// values in the last observed forward pass.
 //
 //   step, epoch        completed training steps; their epoch, from 1
 //   layer, tensor      "c1"; weight or input. For sums of residual blocks "layer2.0"; input or

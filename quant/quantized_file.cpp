@@ -144,7 +144,8 @@ void add_codes(const std::string& name, const QuantizedWeight& weight, int bits,
   out.tensors.push_back({name + ".codes", pack_codes(kept, bits, shape)});
 }
 
-// Returns the codes from either encoding; removes the tensors from the list.
+// Returns the codes from either encoding (all codes, or only those that `kept` marks), and removes
+// the tensors from the list.
 std::vector<std::int8_t> taken_codes(std::map<std::string, Tensor>& found, const std::string& path,
                                      const std::string& name, int bits, const Shape& shape) {
   std::vector<bool> is_kept(static_cast<std::size_t>(shape.numel()), true);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantized_file.h: a trained quantised network as integer codes and steps, in a safetensors file
-// (framework/io/safetensors.h). Weights are packed in their number of bits.
+// quantized_file.h: a trained quantised network as integer codes and step sizes, in a safetensors
+// file (framework/io/safetensors.h). Each weight is packed in its number of bits.
 //
 //   tensor                  type  shape
 //   "c1.weight.codes"       I8    shape of the weight: 5 to 8 bits, a code in each byte
@@ -40,7 +40,7 @@
 
 namespace convscope {
 
-// Packs codes of a signed grid as above. `shape` is the shape of the weight.
+// Packs the codes of a signed grid as described above. `shape` is the shape of the weight.
 CONVSCOPE_API Tensor pack_codes(const std::vector<std::int8_t>& codes, int bits,
                                 const Shape& shape);
 // Returns the `count` codes in `packed`. Throws kind kData when `packed` has another type or
@@ -48,8 +48,9 @@ CONVSCOPE_API Tensor pack_codes(const std::vector<std::int8_t>& codes, int bits,
 CONVSCOPE_API std::vector<std::int8_t> unpack_codes(const Tensor& packed, int bits,
                                                     const Shape& shape, const std::string& name);
 
-// The integer codes of a layer's weight, and their steps [1] or [K]. quantized_weight() throws kind
-// kConfig when the quantiser is not calibrated or a weight is not finite; messages contain `name`.
+// The integer codes of a layer's weight, and their step sizes [1] or [K]. quantized_weight() throws
+// an error of kind kConfig if the quantiser is not calibrated or a weight is not finite. The
+// message contains `name`.
 struct QuantizedWeight {
   std::vector<std::int8_t> codes;
   Tensor steps;
@@ -57,12 +58,13 @@ struct QuantizedWeight {
 };
 CONVSCOPE_API QuantizedWeight quantized_weight(Module& layer, const Quantizer& quantizer,
                                                const std::string& name);
-// Throws kind kConfig when the quantiser has not begun, or has no steps yet.
+// Throws an error of kind kConfig if the quantiser still waits for begin(), or has no step sizes
+// yet.
 CONVSCOPE_API void check_calibrated(const Quantizer& quantizer, const std::string& name);
 
-// Returns the tensors and the metadata "format" and "quantisers" of a network. Throws kind kConfig
-// when a quantiser has not begun or is not calibrated. Parameters and buffers for which `leave_out`
-// holds are omitted.
+// Returns the tensors of a network, and the metadata "format" and "quantisers". Throws an error of
+// kind kConfig if a quantiser still waits for begin() or is not calibrated. Omits parameters and
+// buffers for which leave_out(name) is true.
 CONVSCOPE_API SafetensorsFile
 to_quantized_file(Module& network, const std::function<bool(std::string_view)>& leave_out);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantizer.cpp: rounds a value to a grid of integers times a step.
+// quantizer.cpp: rounds a value to integer multiples of a step size.
 #include "quant/quantizer.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Quantizer::Quantizer(const QuantizerOptions& options)
 
 bool Quantizer::is_calibrated() const { return seen() > 0; }
 
-// Sets the step to the mean step of the batches so far, or to the largest one (minmax).
+// Sets the step size to the mean over the batches so far. With minmax, sets it to their maximum.
 void Quantizer::calibrate(const Tensor& x) {
   const StepRule rule = options_.method == QuantMethod::minmax       ? StepRule::max_abs
                         : options_.method == QuantMethod::percentile ? StepRule::percentile
@@ -143,9 +143,9 @@ void Quantizer::set_steps(const Tensor& steps) {
   for (std::int64_t i = 0; i < value.numel(); ++i) {
     float& s = value.data<float>()[i];
     CONVSCOPE_CHECK(std::isfinite(s) && s > 0, "quantizer", "expected steps above 0, got ", s);
-    // If s is the exponential of a float t, the float nearest to log s has the exponential s again.
-    // For |log s| >= 1 this float is t. Nearer to 0 the float may differ from t, because there
-    // several floats t have the same exponential.
+    // s may be the exponential of a float t. For |log s| >= 1, the float nearest to log s is t
+    // again. Nearer to 0 several floats have the same exponential, so the float nearest to log s
+    // may differ from t, but it also has the exponential s.
     if (form_ == StepForm::log) s = static_cast<float>(std::log(static_cast<double>(s)));
   }
   step_.value().copy_from(value);

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantizer.h: rounds a value to a grid of integers times a step. It is a transform between a layer
-// and its weight, or between a layer and its input (Module::add_weight_transform).
+// quantizer.h: rounds a value to integer multiples of a step size. It is a transform between a
+// layer and its weight, or between a layer and its input (Module::add_weight_transform).
 //
-// Shapes      x -> x_hat, the same shape; the step is [1], or [K] for a weight [K,...]
-// Formula     lsq.h; codes and steps: integer_grid.h
-// Methods     lsq         the step is a parameter and learns
-//             minmax      the step stays at its calibrated value: max|x| / Qp
+// Shapes      x -> x_hat, the same shape; the step size is [1], or [K] for a weight [K,...]
+// Formula     lsq.h; codes and step sizes: integer_grid.h
+// Methods     lsq         the step size is a parameter and learns
+//             minmax      the step size stays at its calibrated value: max|x| / Qp
 //             percentile  as minmax, with a percentile of |x|
-// Calibration the first `calibration_batches` forward passes in training set the step: the mean
-//             over the batches, or their maximum for minmax. An evaluation before calibration is an
-//             error. For lsq, `init` sets the step at which training starts.
+// Calibration uses the first `calibration_batches` batches in training. Each gives a step size; the
+//             result is their mean, or for minmax their maximum. An evaluation before calibration
+//             is an error. For lsq, `init` is the rule of the calibration, and learning starts from
+//             its result.
 // Step        log      learns t = log s, with the gradient scale divided by s^2 (log_rate). An
 //                      update changes s by a factor of at most kMaxChange, so one extreme
-//                      gradient cannot make the step useless.
+//                      gradient cannot make s useless.
 //             floored  learns s itself, as the paper does.
-//             Both forms keep s within [s0 / kFloor, s0 * kCeiling]; s0 is the calibrated step.
+//             Both variants keep s within [s0 / kFloor, s0 * kCeiling]; s0 is the calibrated s.
 // Waiting     with `waits`, x passes unchanged until begin(); then the quantiser calibrates on the
-//             trained network. With a calibrated step from a checkpoint it does not wait.
+//             trained network. With a calibrated s from a checkpoint the quantiser does not wait.
 // State       parameter log_step or step (lsq; else buffer step), buffers first_step, last_step,
 //             batches_seen: a run resumed from a checkpoint continues with the same bits.
 // Usage       conv.add_weight_transform("weight_quantizer",
@@ -58,8 +59,8 @@ class CONVSCOPE_API Quantizer final : public Module {
   std::string kind() const override { return "quantizer"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override { return input; }
-  // Adds no operation while the quantiser waits. Steps in which it calibrates or counts run as
-  // dynamic graphs.
+  // Adds no operation to the graph while the quantiser waits for begin(). A training step in which
+  // the quantiser calibrates or counts clipped values is not compiled, but runs as a dynamic graph.
   int describe(PlanGraph& graph, int x) override;
 
   const QuantizerOptions& options() const { return options_; }
@@ -72,14 +73,14 @@ class CONVSCOPE_API Quantizer final : public Module {
   IntegerUse integers() const { return integers_; }
   bool is_active() const { return !bypassed_ && (!waits_ || is_calibrated()); }
   Tensor steps() const;  // s, f32 [1] or [channels], a copy on the CPU
-  // Sets calibrated steps, without bounds. The log variant takes the nearest step that it can
-  // represent, which is s itself when s came from steps().
+  // Sets calibrated step sizes, without bounds. The log variant takes the nearest step size that it
+  // can represent. A step size from steps() is represented exactly.
   void set_steps(const Tensor& steps);
-  // Sets how many unmasked values of a pruned weight share a step. Only unmasked values contribute
-  // to the gradient of the step, so N of the gradient scale counts them only, and calibration skips
-  // zeros. 0: not pruned.
+  // Sets how many unmasked values of a pruned weight share a step size; 0 means that the weight is
+  // not pruned. Only unmasked values contribute to the gradient of the step size. So only they
+  // count in N of the gradient scale, and the calibration skips zeros.
   void set_kept(std::int64_t values) { kept_ = values; }
-  // Sets whether each forward counts the values outside the grid: v / s < -Qn or > Qp.
+  // Sets whether each forward pass counts the values outside the grid: v / s < -Qn or > Qp.
   void observe(bool on) { observing_ = on; }
   struct Observed {
     Tensor steps;                // s of the last observed forward pass; undefined: none yet

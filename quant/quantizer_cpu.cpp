@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantizer_cpu.cpp: keeps a step near its last value and within its range. The loops are plain,
-// because there are few steps.
+// quantizer_cpu.cpp: keeps a step size near its last value and within its range. The loops are
+// plain, because there are few step sizes.
 #include <algorithm>
 #include <cmath>
 
@@ -9,8 +9,8 @@
 namespace convscope {
 namespace {
 
-// NaN stays NaN, because std::max and std::min then return their first argument. So the loss shows
-// an error.
+// NaN stays NaN, because std::max and std::min return their first argument if it is NaN. So the
+// loss becomes NaN and shows the error.
 float bounded(float x, float low, float high) { return std::min(std::max(x, low), high); }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compact.cpp: a smaller dense network that computes the same as a masked one.
+// compact.cpp: builds a smaller dense network that computes the same as a masked network.
 #include "sparsity/compact.h"
 
 #include <algorithm>
@@ -25,7 +25,8 @@ Tensor selected_rows(const Tensor& from, const Indices& rows) {
   return out;
 }
 
-// Returns, as a flat array, the columns of a [K, C R S] weight that read the channels `inputs`.
+// Returns the columns of a weight [K, C R S] that read the channels `inputs`: first those of row 0,
+// then those of row 1, and so on.
 std::vector<float> selected_columns(const PrunableLayer& layer, const Tensor& weight,
                                     const Indices& rows, const Indices& inputs) {
   std::vector<float> out;
@@ -86,7 +87,7 @@ class Cutter {
   Cutter(Module& model, const PrunableNetwork& network, const std::vector<Tensor>& masks,
          const CompactPlan& plan)
       : network_(network), masks_(masks), plan_(plan) {
-    // Maps each layer to the pruned layer whose kept outputs it carries: "bn1" has the channels of
+    // Maps each layer to the pruned layer that computes its channels: "bn1" to "c1".
     // "c1".
     std::size_t next = 0;
     for (const NamedModule& part : model.modules()) {

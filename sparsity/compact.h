@@ -26,13 +26,13 @@ struct CompactPlan {
 // check_structured().
 CONVSCOPE_API CompactPlan compact_plan(const PrunableNetwork& network,
                                        const std::vector<Tensor>& masks);
-// Copies parameters and buffers of the masked model into `compact`, which has the same layers under
-// the same names with plan.kept[l].size() outputs each.
+// Copies parameters and buffers of the masked model into `compact`. Its layers have the same names,
+// and layer l has plan.kept[l].size() outputs.
 CONVSCOPE_API void copy_compact(Module& model, const PrunableNetwork& network,
                                 const std::vector<Tensor>& masks, const CompactPlan& plan,
                                 Module& compact);
-// Copies the state of the optimiser: tensors whose names end in a parameter's name
-// ("momentum.c1.weight") are cut in the same way as the parameter.
+// Copies the optimiser's state. A tensor whose name ends in a parameter's name
+// ("momentum.c1.weight") loses the same rows and columns as the parameter.
 CONVSCOPE_API void copy_compact_state(Module& model, const PrunableNetwork& network,
                                       const std::vector<Tensor>& masks, const CompactPlan& plan,
                                       const std::vector<NamedTensor>& from_state,

@@ -10,7 +10,8 @@ namespace {
 
 using Flags = std::vector<std::uint8_t>;
 
-// Calls f(k, input) for every output k and every input channel that a kept weight connects to it.
+// Calls f(k, input) for every output k and every input channel from which a kept weight leads to
+// output k.
 template <class F>
 void for_each_link(const PrunableLayer& layer, const Tensor& mask, F&& f) {
   const float* keep = mask.defined() ? mask.data<float>() : nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // connectivity.h: finds the outputs of a masked network that are on a path from the image to the
-// classes. A network without any such path trains only its last biases, and its loss stays at
-// ln(classes), so masks that disconnect it are refused.
+// classes. If there is no such path, only the biases after the cut are trained, and the loss stays
+// at ln(classes). So masks that disconnect a network are refused.
 //
 // Textbook    reached from the front: output k of layer l reads a reached output of layer l-1
 //             reaches the end: output k of layer l is read by an output of l+1 that reaches the end
@@ -21,8 +21,8 @@ struct Connectivity {
   std::string cut_at;  // "" or the name of the first layer that nothing passes through
 };
 
-// Returns the alive outputs. masks[l]: the mask of layer l, undefined for a dense layer. For layers
-// that do not form a sequence, an output is alive when its row keeps a weight.
+// Returns which outputs are on a path. masks[l] is the mask of layer l, undefined for a dense
+// layer. If the layers do not form a sequence, an output counts as alive if its row keeps a weight.
 CONVSCOPE_API Connectivity connectivity(const PrunableNetwork& network,
                                         const std::vector<Tensor>& masks);
 

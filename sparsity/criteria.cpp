@@ -13,7 +13,8 @@
 namespace convscope {
 namespace {
 
-// NaN counts as strongest: it is kept, so the loss shows it.
+// A weight that is NaN counts as the strongest, so it is kept, and the loss becomes NaN and shows
+// the error.
 float strength_of(float value) {
   return std::isnan(value) ? std::numeric_limits<float>::infinity() : std::fabs(value);
 }
@@ -40,7 +41,8 @@ Tensor expand_tiles(const PrunableLayer& layer, const Tile& tile, const std::uin
   return mask;
 }
 
-// Returns how many of m stay: a schedule keeps m-1 of m, m-2 of m, ... until it reaches n of m.
+// Returns how many of m neighbouring weights stay at this sparsity. As the sparsity grows, m-1,
+// m-2, ... of m stay, and finally n of m.
 std::int64_t kept_of_m(const SparsityOptions& options, double sparsity) {
   const auto gone = std::floor(sparsity * static_cast<double>(options.m) + 1e-9);
   return std::max(options.n, options.m - static_cast<std::int64_t>(gone));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// criteria.h: selects the weights that are pruned. A layer's weights are divided into pieces; a
-// piece is kept or dropped as a whole, and the weakest pieces are dropped.
+// criteria.h: selects the weights that are pruned. The method divides a layer's weights into pieces
+// (single weights or blocks). A piece is kept or dropped as a whole, and the weakest pieces are
+// dropped.
 //
 //   magnitude       a piece is one weight, its strength |w|
-//   block b1 x b2   a tile of [K, C R S], strength ||tile||_2. Sizes that do not divide are padded:
-//                   tiles at the lower and right edge are cut short, and count as one tile
+//   block b1 x b2   a piece is a tile of [K, C R S], its strength ||tile||_2. Tiles at the lower
+//                   and right edge may be smaller, and each counts as one tile
 //   n_m             of each m neighbouring weights in a row, the n with the largest |w| stay. The
 //                   last group of a row may have only r < m weights; then min(n, r) stay
 //
@@ -25,7 +26,7 @@
 
 namespace convscope {
 
-// The strength of each piece of each layer. `sizes` holds the number of elements of each piece.
+// The strength and the number of elements (`sizes`) of each piece of a layer.
 struct PieceScores {
   std::vector<float> strength;
   std::vector<std::int64_t> sizes;
@@ -41,7 +42,8 @@ CONVSCOPE_API std::vector<std::uint8_t> drop_weakest(const std::vector<float>& s
 // sparsity, for the methods magnitude, block and n_m.
 CONVSCOPE_API std::vector<Tensor> weakest_masks(const std::vector<const PrunableLayer*>& layers,
                                                 const SparsityOptions& options, double sparsity);
-// Throws an error if one of the layers is a single piece, so that pruning cannot keep a part of it.
+// Throws an error if the weight of one of the layers is a single piece, because pruning could then
+// only keep or drop the whole layer.
 CONVSCOPE_API void check_pieces(const std::vector<const PrunableLayer*>& layers,
                                 const SparsityOptions& options);
 

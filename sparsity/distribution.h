@@ -4,9 +4,10 @@
 // Formula   uniform zeros_l = s n_l: every layer has the same share
 //           erk      density_l = e (K + C + R + S) / (K C R S): small layers stay denser. A layer
 //                    whose density would exceed 1 stays dense, and the other layers lose more
-//           global   one ranking over all layers, without shares
-//           Shares are rounded so that every layer is within one weight of its share and the total
-//           within one weight of s n (cumulated shares are rounded, then subtracted).
+//           global   one ranking over all layers: the layers have no fixed shares
+//           Shares are rounded to whole weights. Every layer is within one weight of its share, and
+//           the total is within one weight of s n. To this end the sum of the shares up to each
+//           layer is rounded, and a layer gets the difference of two such sums.
 // Source    T. Mocanu et al.: Scalable training with adaptive sparse connectivity, 2018, and
 //           U. Evci et al.: Rigging the Lottery, 2020, arXiv 1911.11134 (ERK)
 #pragma once

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// hold.h: keeps pruned weights constant. An optimiser moves every parameter, because momentum and
-// weight decay act without a gradient. So after each step pruned weights are restored and their
-// optimiser state is cleared; a weight that returns has its old value and no momentum.
+// hold.h: keeps pruned weights constant. An optimiser changes every parameter, because momentum and
+// weight decay act without a gradient. So after each training step the pruned weights are set back
+// to their old values, and their optimiser state is cleared. A weight that returns has its old
+// value and no momentum.
 #pragma once
 
 #include "framework/kernel_slot.h"

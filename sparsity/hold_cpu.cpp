@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// hold_cpu.cpp: restores pruned weights in one pass over the elements; memory-bound. The current
-// and the held value are both loaded before one is selected. A load that depends on the mask would
-// need a branch for each element, and one branch in ten would be mispredicted.
+// hold_cpu.cpp: sets pruned weights back to their held values in one pass over the elements;
+// memory-bound. The loop loads both the current and the held value and then selects one. A load
+// that depends on the mask would need a branch for each element, and one branch in ten would be
+// mispredicted.
 #include "framework/parallel.h"
 #include "sparsity/hold.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hold_cuda.cu: restores the pruned weights of all tensors in one launch with one pass;
-// memory-bound.
+// hold_cuda.cu: sets the pruned weights of all tensors back to their held values, in one kernel
+// launch with one pass over the elements; memory-bound.
 #include "framework/cuda/map_rows.cuh"
 #include "sparsity/hold.h"
 

@@ -94,7 +94,7 @@ Ref<const Operation> Mask::operation() const {
 
 Variable Mask::forward(const Variable& w) { return apply(operation(), {w}); }
 
-// Masks change in place, so a compiled step sees the new mask.
+// Masks change in place, so a compiled step that was built earlier reads the new mask.
 int Mask::describe(PlanGraph& graph, int w) {
   graph.valid_while(
       [this, keep = keep_.raw_data(), dense = dense_gradient_, observing = observing_] {

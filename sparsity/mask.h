@@ -31,8 +31,8 @@ class CONVSCOPE_API Mask final : public Module {
   void set_keep(const Tensor& keep) const { keep_.copy_from(keep); }
 
   void set_dense_gradient(bool dense) { dense_gradient_ = dense; }
-  // Sets whether each backward stores dy, the gradient without the mask, in observed_gradient().
-  // RigL uses it to choose the weights that grow.
+  // Sets whether each backward pass stores the gradient before the mask is applied to it, in
+  // observed_gradient(). RigL uses this gradient to choose the weights that grow.
   void observe_gradient(bool on);
   const Tensor& observed_gradient() const { return observed_; }
 

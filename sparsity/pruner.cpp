@@ -14,8 +14,8 @@
 namespace convscope {
 namespace {
 
-// Lets a convolution or linear layer compute from the blocks that its mask keeps; masks of single
-// weights have blocks of 1x1. Returns null for other layers.
+// Lets a convolution or linear layer compute only from the blocks that its mask keeps. If the
+// method prunes single weights, the blocks have the size 1x1. Returns null for other layers.
 Ref<SparseWeights> execute_sparse(Module& layer, const Mask& mask, const SparsityOptions& options) {
   auto* const conv = dynamic_cast<Conv2d*>(&layer);
   auto* const linear = dynamic_cast<Linear*>(&layer);
@@ -43,8 +43,8 @@ Pruner::Pruner(Module& model, const Shape& input, const SparsityOptions& options
   check_pieces(pruned_layers(), options_);
   check_counts();
   for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-    // With a structured method even an excluded layer gets a mask: all its outputs are kept, but
-    // inputs that no layer computes any longer are removed.
+    // With a structured method even an excluded layer gets a mask. It keeps all outputs of the
+    // layer, but removes the inputs that no layer computes any longer.
     if (excluded_[l] && !options.structured()) continue;
     PrunableLayer& layer = network_.layers[l];
     auto mask = std::make_shared<Mask>(layer.weight());
@@ -178,8 +178,8 @@ bool Pruner::before_step(std::int64_t steps) {
 }
 
 bool Pruner::after_step(std::int64_t steps) {
-  // Weight decay may have changed the optimiser's state, and a returning weight must start with a
-  // cleared state.
+  // Sets pruned weights back to their old values. Weight decay may have changed their optimiser
+  // state, which must be clear when a weight returns.
   rest();
   if (!schedule_.update_due(steps)) return false;
   update(steps);
@@ -233,8 +233,8 @@ void Pruner::set_mask(const Masked& masked, const Tensor& keep) {
   if (masked.sparse) masked.sparse->mask_changed();
 }
 
-// Returns the first masks. If they apply from the first step on, random weights are dropped; after
-// a dense start the weakest weights are dropped.
+// Returns the first masks of RigL. If they apply from the first training step on, random weights
+// are dropped. If the network was trained dense before, the weakest weights are dropped.
 std::vector<Tensor> Pruner::first_rigl_masks(std::int64_t steps) const {
   const std::vector<const PrunableLayer*> layers = pruned_layers();
   SparsityOptions plain = options_;

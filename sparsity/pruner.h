@@ -9,14 +9,15 @@
 //   weights      A pruned weight keeps its value, bit for bit. If a later mask keeps the weight
 //                again, it returns with that value (rigl: a grown weight starts from 0, as in its
 //                paper).
-//   optimiser    The state of a pruned weight (momentum; Adam's two means) is 0, so it returns
-//                without momentum. With `gradient: dense` pruned weights continue to be trained, so
-//                neither rule applies.
-//   masks        are computed from |w| after the step after which they are due (schedule.h), and
-//                are buffers "<layer>.mask.keep". Masks, weights and the number of steps are the
-//                whole state: a run resumed from a checkpoint gives the same bits.
-//   refusals     unknown names in `exclude`; a layer that would lose everything; masks that leave
-//                no path from the image to the classes (the message names the layer).
+//   optimiser    The state of a pruned weight (momentum; Adam's two means) is 0, so the weight
+//                returns without momentum. With `gradient: dense` pruned weights continue to be
+//                trained, so they neither keep their value nor have a state of 0.
+//   masks        An update of the masks that is due after a training step (schedule.h) reads |w|
+//                at the end of this step. Masks are buffers "<layer>.mask.keep". Masks, weights
+//                and the number of steps are the whole state: a run resumed from a checkpoint
+//                gives the same bits.
+//   refusals     unknown names in `exclude`; a layer that would lose all its weights; masks that
+//                leave no path from the image to the classes (the message names the layer).
 #pragma once
 
 #include <functional>
@@ -35,8 +36,8 @@ namespace convscope {
 
 class CONVSCOPE_API Pruner {
  public:
-  // Adds the masks. `input` is the shape of a batch, `total_steps` the steps of the whole run (0:
-  // no training).
+  // Adds the masks. `input` is the shape of a batch. `total_steps` is the number of training steps
+  // of the whole run, or 0 if the network is not trained.
   Pruner(Module& model, const Shape& input, const SparsityOptions& options,
          std::int64_t total_steps, std::uint64_t seed);
 
@@ -48,20 +49,21 @@ class CONVSCOPE_API Pruner {
   // trained.
   void prune_now();
 
-  // Updates the masks if that is due; returns whether they have changed. `steps` is the number of
-  // completed training steps. Allocates only when masks change.
+  // Updates the masks if an update is due, and returns whether they have changed. `steps` is the
+  // number of completed training steps. Allocates memory only when masks change.
   bool before_step(std::int64_t steps);
   bool after_step(std::int64_t steps);
 
   // Returns whether before_step(steps) or after_step(steps + 1) does more than rest().
   bool step_needs_host(std::int64_t steps) const;
-  // Restores pruned weights and clears their optimiser state, as after_step() does. It only queues
-  // kernels, for a device that runs steps without the host.
+  // Sets pruned weights back to their old values and clears their optimiser state, as after_step()
+  // does. rest() only queues kernels, so a device may run it as a part of recorded steps, without
+  // the host.
   void rest() const { rest(rested_.size()); }
 
-  // Sets a function for training on several processes. The function replaces the gradient (f32, on
-  // the CPU) of this process's images by the gradient of the images of all processes. Method rigl
-  // calls it.
+  // Sets a function for training on several processes. Method rigl calls the function with the
+  // gradient (f32, on the CPU) of this process's images. The function must replace this gradient by
+  // the gradient of the images of all processes.
   void use_gradients_of_all(std::function<void(const Tensor&)> sum) {
     sum_gradient_ = std::move(sum);
   }

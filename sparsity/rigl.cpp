@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rigl.cpp: RigL, which trains a sparse network from the first step. The number of kept weights of
-// each layer is constant, their positions change.
+// rigl.cpp: RigL, which trains a sparse network from the first training step. The number of kept
+// weights of each layer is constant, but updates change which weights are kept.
 #include "sparsity/rigl.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rigl.h: RigL, which trains a sparse network from the first step. The number of kept weights of
-// each layer is constant, their positions change.
+// rigl.h: RigL, which trains a sparse network from the first training step. The number of kept
+// weights of each layer is constant, but updates change which weights are kept.
 //
 // Textbook    drop the d weakest |w| of the kept weights
 //             grow the d with the largest |dL/dw| among all others, including those just dropped
@@ -16,13 +16,15 @@
 
 namespace convscope {
 
-// Changes `keep` and `w` in place; `gradient` is the gradient of all weights, without the mask. All
-// tensors are f32 on the CPU and have the same size. Exchanges `count` weights, or fewer if fewer
-// are kept or pruned. Returns the indices of weights that were pruned before and are kept now.
+// Changes `keep` and `w` in place. `gradient` is the gradient of all weights, also of pruned ones.
+// All tensors are f32 on the CPU and have the same size. Drops `count` weights and grows as many,
+// or fewer if there are fewer kept or fewer pruned weights. Returns the indices of the weights that
+// were pruned before and are kept now.
 CONVSCOPE_API std::vector<std::int64_t> drop_and_grow(const Tensor& keep, const Tensor& w,
                                                       const Tensor& gradient, std::int64_t count);
 
-// Returns random strengths: one uniform number for each weight, from (seed, layer).
+// Returns random strengths for `count` weights: uniform numbers that depend only on `seed` and
+// `layer`.
 CONVSCOPE_API std::vector<float> random_strengths(std::int64_t count, std::uint64_t seed,
                                                   std::uint64_t layer);
 

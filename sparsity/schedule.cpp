@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// schedule.cpp: how sparse the network is after a number of training steps.
+// schedule.cpp: the share of pruned weights after a number of training steps.
 #include "sparsity/schedule.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparsity_report.cpp: counts what the masks really leave, layer by layer, as opposed to the target
-// of the schedule.
+// sparsity_report.cpp: counts the weights that the masks really leave, layer by layer. The schedule
+// only has a target.
 #include "sparsity/sparsity_report.h"
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparsity_report.h: counts what the masks really leave, layer by layer, as opposed to the target
-// of the schedule.
+// sparsity_report.h: counts the weights that the masks really leave, layer by layer. The schedule
+// only has a target.
 //
 //   zeros         pruned weights
 //   alive         outputs (filters, units) on a path from the image to the classes
@@ -36,8 +36,8 @@ struct SparsityReport {
   std::string cut_at;    // layer that nothing passes through; "" when the network is connected
 };
 
-// Counts what is left. An undefined masks[l] means a dense layer. pruned[l] is false for excluded
-// layers.
+// Counts what the masks leave. If masks[l] is undefined, layer l is dense. pruned[l] is false if
+// layer l is excluded from pruning.
 CONVSCOPE_API SparsityReport sparsity_report(const PrunableNetwork& network,
                                              const std::vector<Tensor>& masks,
                                              const std::vector<bool>& pruned, std::int64_t step,

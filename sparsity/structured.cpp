@@ -13,9 +13,10 @@
 namespace convscope {
 namespace {
 
-// Returns the strength of each output of layer l: the norm of its row (filter), or of the columns
-// of the next layer that read it (channel), divided by the root mean square of these norms. Without
-// the division a layer with small weights would lose everything in a global ranking.
+// Returns the strength of each output of layer l. With the method filter it is the norm of the
+// output's row. With the method channel it is the norm of the columns of the next layer that read
+// the output. Each norm is divided by the root mean square of all these norms. Without the division
+// a global ranking would drop all outputs of a layer with small weights.
 std::vector<float> strengths(const PrunableNetwork& network, std::size_t l, PruneMethod method) {
   const PrunableLayer& layer = network.layers[method == PruneMethod::filter ? l : l + 1];
   const Tensor weight = layer.weight().to(Device{});

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // structured.h: filter and channel pruning: removes whole outputs of a layer, and the columns of
-// the next layer that read them. Cutting output k of layer l drops row k of its matrix and group k
-// of the columns of layer l+1 (the H W columns of that channel when a flatten layer is between). So
-// the masked network computes exactly the same as the smaller network without this row and these
-// columns.
+// the next layer that read them. Cutting output k of layer l drops row k of the matrix of layer l,
+// and column group k of the matrix of layer l+1. (If a flatten layer is between them, the group has
+// the H W columns of channel k.) So the masked network computes exactly the same as a smaller
+// network without this row and these columns.
 //
-//   filter   strength of output k: ||row k of layer l||_2           (its producer)
-//   channel  strength of output k: ||column group k of layer l+1||_2 (its reader)
+//   filter   strength of output k: ||row k of layer l||_2, the layer that computes the output
+//   channel  strength of output k: ||column group k of layer l+1||_2, the layer that reads it
 //
-// In a global ranking strengths are divided by their layer's root mean square.
-// The inputs of the first layer and the outputs of the last one (the classes) are never cut; an
-// excluded layer loses none of its outputs (filter) or inputs (channel).
+// In a global ranking each strength is divided by the root mean square of its layer's strengths.
+// The inputs of the first layer and the outputs of the last one (the classes) are never cut. An
+// excluded layer keeps all of its outputs (method filter) or all of its inputs (method channel).
 // Why tied     masks chosen layer by layer may keep filters that no layer reads, and channels that
 //              no layer computes. Then no gradient passes, and only the last biases train
 // Source       H. Li et al.: Pruning Filters for Efficient ConvNets, 2017, arXiv 1608.08710;
@@ -25,8 +25,8 @@
 
 namespace convscope {
 
-// Returns kept[l][k]: whether output k of layer l stays; for every layer of the network.
-// `excluded[l]` as in the options. Throws when a layer would lose all its outputs.
+// Returns kept[l][k] for every layer l of the network: whether output k stays. excluded[l] says
+// whether the options exclude layer l. Throws an error if a layer would lose all its outputs.
 CONVSCOPE_API std::vector<std::vector<std::uint8_t>> kept_outputs(const PrunableNetwork& network,
                                                                   const std::vector<bool>& excluded,
                                                                   const SparsityOptions& options,

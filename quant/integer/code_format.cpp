@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// code_format.cpp: the codes of a value in a graph, and the step that makes them real numbers.
+// code_format.cpp: describes the integer codes of a quantised value in a graph, and the step size
+// that converts them to real numbers.
 #include "quant/integer/code_format.h"
 
 #include <cmath>
@@ -16,8 +17,8 @@ const LsqParts* integer_parts(const PlanOp* op) {
 Tensor on_host(const Tensor& tensor) { return tensor.defined() ? tensor.to(Device{}) : tensor; }
 
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq) {
-  // On a GPU this clamps only a host copy of the step; the kernels that read the step on the GPU
-  // clamp it themselves.
+  // On a GPU this function bounds only a copy of the step size on the host. The kernels that read
+  // the step size on the GPU bound it themselves.
   const Tensor host = on_host(step);
   put_into_bounds(host, {.last = on_host(lsq.bounds.last), .first = on_host(lsq.bounds.first)},
                   lsq.rule.form);

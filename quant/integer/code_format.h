@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// code_format.h: describes the codes (integers) of a quantised value in a graph: their range, and
-// the value of the graph that holds the step, which converts codes to real numbers. Rule, step and
-// rounding are the same as in the fake quantiser (lsq.h).
+// code_format.h: describes the integer codes of a quantised value in a graph. A CodeFormat has the
+// range of the codes, and the value of the graph that holds the step size, which converts codes to
+// real numbers. Rule, step size and rounding are the same as in the fake quantiser (lsq.h).
 #pragma once
 
 #include "layers/plan/operation_op.h"
@@ -18,15 +18,16 @@ struct CodeFormat {
   std::int32_t high() const { return lsq.rule.grid.qp; }
 };
 
-// Returns the parts of an operation that may be computed with codes; null for other operations.
+// Returns the rule and the bounds of a quantiser operation that inference may compute with codes,
+// and null for all other operations.
 CONVSCOPE_API const LsqParts* integer_parts(const PlanOp* op);
 
-// Returns a copy on the host, for short computations in a prologue; waits for the device. Kernels
-// read steps on the device.
+// Returns a copy on the host, for short computations in a prologue. The call waits for the device.
+// Kernels on the device read the step sizes there instead.
 Tensor on_host(const Tensor& tensor);  // itself on the CPU; may be undefined
 
-// Emits calls that write s, bounded as in the fake quantiser, to the returned slot, f64 [steps].
-// Call it in PlanBuilder::prologue().
+// Emits calls that write the step sizes s to the returned slot, f64 [number of step sizes], bounded
+// as in the fake quantiser. Call it in PlanBuilder::prologue().
 Slot emit_steps(PlanBuilder& builder, const CodeFormat& format);
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// code_ops.cpp: rounds f32 to codes, converts codes back, takes the largest code of each window.
+// code_ops.cpp: operations on integer codes: rounds f32 to codes, converts codes back to f32, and
+// takes the largest code of each pooling window.
 #include "quant/integer/code_ops.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // code_ops.h: the operations of an integer graph that are not products: rounding f32 to codes,
-// converting codes back, and max-pools on codes.
+// converting codes back to f32, and max-pools on codes.
 #pragma once
 
 #include "layers/pool2d/pool2d.h"
@@ -10,10 +10,12 @@ namespace convscope {
 
 // Returns whether the pool has 2x2 windows at stride 2 without padding.
 bool halves(const Pool2dWindow& window);
-// Returns the only operation that reads `value`; null: no or several readers.
+// Returns the only operation that reads `value`, or null if no operation or several operations read
+// it.
 const PlanOp* only_reader(const PlanGraph& graph, ValueId value);
 
-// Returns the shape of the codes: images are NCHW16c, inputs [N,F] of a linear layer [N,F,1,1].
+// Returns the shape of the codes. Images have NCHW16c codes; the inputs [N,F] of a linear layer
+// have codes [N,F,1,1].
 CONVSCOPE_API Shape code_shape(const Shape& shape);
 
 // inputs: f32 in any layout, the step.
@@ -30,7 +32,7 @@ class QuantizeOp final : public PlanOp {
   CodeFormat format_;
 };
 
-// inputs: codes, the step. The output has the shape of the fake quantiser's.
+// Inputs: codes, step size. The output has the same shape as that of the fake quantiser.
 class DequantizeOp final : public PlanOp {
  public:
   explicit DequantizeOp(const CodeFormat& format) : format_(format) {}
@@ -46,7 +48,8 @@ class DequantizeOp final : public PlanOp {
   CodeFormat format_;
 };
 
-// inputs: codes. max(codes) is the code of the maximum, because rounding keeps the order.
+// Input: codes. Rounding keeps the order of numbers, so the largest code is the code of the
+// maximum.
 class CodesPoolOp final : public PlanOp {
  public:
   CodesPoolOp(const Pool2dWindow& window, DType type) : window_(window), type_(type) {}

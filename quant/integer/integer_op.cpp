@@ -57,7 +57,8 @@ std::vector<RanKernel> IntegerOp::kernels(const PlanGraph&) const {
            .layout = it_.problem.layout}};
 }
 
-// Writes s_w times the batch norm's factor to `scales`; returns b with the batch norm folded in.
+// Writes the scale of each channel to `scales`: the step size of the weight times the factor of the
+// batch norm. Returns the slot of the bias b, which includes the shift of the batch norm.
 Slot IntegerOp::emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot scales) const {
   const std::int64_t channels = it_.problem.k;
   const bool has_b = it_.b != kNoValue || it_.norm.has_value();
@@ -92,7 +93,8 @@ void IntegerOp::emit_block_codes(PlanBuilder& builder, const Scales& scales, Slo
                 codes = builder.use(codes)] { run(w, steps, grid, sparse->view(nullptr), codes); });
 }
 
-// Emits the codes in the form that the algorithm reads: packed or unchanged.
+// Emits calls that round the weights to codes, in the memory order that the algorithm reads:
+// prepared, or the order of w.
 void IntegerOp::emit_weights(PlanBuilder& builder, Constants& out) const {
   const auto bytes = it_.algorithm->prepared_size(it_.problem, Direction::forward);
   if (bytes == 0) {
@@ -141,7 +143,8 @@ IntegerOp::Constants IntegerOp::emit_constants(PlanBuilder& builder) const {
   return out;
 }
 
-// Returns the residual: codes, or f32, converted to NCHW16c if needed; may be undefined.
+// Returns the residual as codes or as f32, in NCHW16c if the algorithm needs that layout. Returns
+// an undefined tensor if there is no residual.
 Tensor IntegerOp::nchw16c_residual(PlanBuilder& builder) const {
   if (it_.residual == kNoValue) return {};
   const PlanGraph& graph = builder.graph();
@@ -161,7 +164,7 @@ void IntegerOp::forward(PlanBuilder& builder) {
   const bool from_images = it_.x == PlanGraph::input();
   const Tensor x = from_images ? Tensor() : builder.value(it_.x);
   const Tensor y = builder.value(output);
-  // Logits of a linear layer are contiguous, without lanes after the last one.
+  // The logits of a linear layer are contiguous: no unused lanes follow the last one.
   const std::int64_t padded = round_up(it_.problem.k, kChannelBlock);
   const bool packs = !it_.y_format && y.rank() == 2 && padded != it_.problem.k;
   const Shape logits{it_.problem.n, it_.problem.k, 1, 1};

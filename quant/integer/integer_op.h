@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // integer_op.h: an integer convolution or linear layer in an inference graph. It multiplies codes
-// by codes, then applies batch norm, residual, activation and the rounding of the next quantiser to
-// the accumulators.
+// by codes. Then it applies batch norm, residual, activation and the rounding of the next quantiser
+// to the accumulators.
 #pragma once
 
 #include <limits>
@@ -29,7 +29,7 @@ struct IntegerLayer {
   float most = std::numeric_limits<float>::infinity();
   bool is_named = false;  // its policy names the algorithm, so chains must not replace it
   // The kept blocks of a pruned layer. problem.weight_format says whether the algorithm reads only
-  // these blocks; if not, why_dense says why.
+  // these blocks. If it reads all weights, why_dense is the reason.
   Ref<SparseWeights> sparse = {};
   std::string why_dense = {};
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // integer_plan.cpp: rewrites the inference graph of a fake-quantised network so that it computes
-// with the codes.
+// with integer codes.
 //
 //   images -> quantise -> conv (w quantised) -> relu -> max-pool -> flatten -> quantise -> linear
 //   -> conv on integers [rounds images on the way in, y to the linear layer's codes on the way out]
@@ -12,8 +12,9 @@
 //            with other readers stays f32, and a separate operation rounds it.
 // Same       steps, grids and rounding are those of the fake quantiser: the codes are those that it
 // numbers    would give in double arithmetic (layers/conv2d/int8).
-// Algorithm  the integer one that the layer's policy names ("int8_lesson,auto"), else the fastest
-//            by estimate. A policy that selects another name leaves the layer unchanged.
+// Algorithm  the integer algorithm that the layer's policy names ("int8_lesson,auto"), else the one
+//            with the lowest estimated time. If the policy selects an algorithm that is not for
+//            integers, the layer stays unchanged.
 // On a GPU   a separate operation rounds the images. If the last layer had absorbed the loss of an
 //            evaluation, the loss becomes an operation again.
 // f32        without VNNI (int8 multiplication), a CPU uses f32 for a network whose integer layers
@@ -55,8 +56,9 @@ IntegerPolicy integer_policy(const Conv2dOp& conv) {
   return out;
 }
 
-// Returns the first algorithm that the policy names and that supports the integer problem, else the
-// one with the lowest estimated time. Returns null if no algorithm supports the problem.
+// Returns the first algorithm that the policy names and that supports the integer problem. If there
+// is none, and the policy also allows a choice by estimate (finds_itself), returns the supporting
+// algorithm with the lowest estimated time. Otherwise returns null.
 const Conv2dAlgorithm* integer_algorithm(const Conv2dProblem& problem, DeviceType device,
                                          const IntegerPolicy& policy) {
   const auto takes = [&](const Conv2dAlgorithm& algorithm) {
@@ -120,7 +122,7 @@ class IntegerRewrite {
     return at == producers_.end() ? nullptr : at->second;
   }
 
-  // Returns the quantiser's value if `value` comes from an activation's quantiser, else null.
+  // If an activation's quantiser produces `value`, returns its description, else null.
   const Quantised* quantised(ValueId value) const {
     const auto at = quantised_.find(value);
     return at == quantised_.end() ? nullptr : &at->second;
@@ -152,7 +154,8 @@ class IntegerRewrite {
            graph_.shape(op.inputs[0]).rank() == 4;
   }
 
-  // Reads a weight after a quantiser: its f32 value and the format of its codes.
+  // Sets the fields of `parts` for a quantised weight: its f32 value and the format of its codes.
+  // Returns false if `value` is not a quantised weight.
   bool take_weight(ValueId value, IntegerLayer& parts) const {
     const PlanOp* const op = producer(value);
     const LsqParts* const lsq = integer_parts(op);
@@ -162,7 +165,8 @@ class IntegerRewrite {
     return true;
   }
 
-  // Returns the shape of the image whose codes a layer reads: before the flatten, after max-pools.
+  // Returns the shape of the image whose codes a layer reads: after the max-pools, but before a
+  // flatten layer.
   Shape image_of(const Quantised& x) const {
     Shape image = graph_.shape(x.from);
     for (const PlanOp* op : x.past) {
@@ -238,8 +242,8 @@ class IntegerRewrite {
     return integer_algorithm(layer.parts.problem, graph_.device().type, layer.policy);
   }
 
-  // Returns whether the layer is a first layer with few channels, which rounds the images itself on
-  // a CPU.
+  // Returns whether this is a first layer with few channels on a CPU. The integer kernel of such a
+  // layer reads f32 images and rounds them itself.
   bool reads_images(const Layer& layer) const {
     return graph_.device().type == DeviceType::cpu && layer.x.from == PlanGraph::input() &&
            layer.x.past.empty() && graph_.readers(layer.x.op->output) == 1 &&
@@ -255,7 +259,8 @@ class IntegerRewrite {
     z.layout = layer.from_images ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
   }
 
-  // Returns false if the layer reads no images, or an algorithm in its policy accepts codes only.
+  // Returns false if the layer does not read the images, or if its policy names an algorithm that
+  // accepts only codes.
   bool takes_images(Layer& layer) const {
     if (!reads_images(layer)) return false;
     set_types(layer, DType::f32);
@@ -278,7 +283,8 @@ class IntegerRewrite {
     std::erase_if(layers_, [&](const auto& one) { return algorithm_of(one.second) == nullptr; });
   }
 
-  // Absorbs a bounded ReLU, which f32 kernels of a GPU do not absorb (activation_op.h).
+  // Lets the layer absorb a following ReLU with an upper bound. f32 kernels of a GPU do not absorb
+  // it (activation_op.h), so it still is a separate operation here.
   void take_activation(Layer& layer) {
     if (layer.parts.relu || layer.with_loss || graph_.readers(layer.old_output) != 1) return;
     for (const auto& op : graph_.ops()) {
@@ -291,7 +297,8 @@ class IntegerRewrite {
     }
   }
 
-  // Selects the quantiser after a layer, if it is the only reader of the layer's result.
+  // Finds the quantiser that rounds the layer's result. If it is the only reader, the layer
+  // performs this rounding itself.
   void choose_output(Layer& layer) {
     if (graph_.readers(layer.old_output) == 1 && !layer.with_loss) {
       for (const auto& other : graph_.ops()) {
@@ -342,7 +349,8 @@ class IntegerRewrite {
     return least;
   }
 
-  // Returns the milliseconds of a pass that rounds in f32: it reads, divides and writes a value.
+  // Returns the milliseconds of a separate pass that rounds a value to f32 multiples of the step
+  // size: it reads, divides and writes each number.
   static double rounding_ms(std::int64_t elements) {
     const auto count = static_cast<double>(elements);
     return estimated_ms(Cost{.flops = 16 * count, .bytes = 8 * count, .peak_share = 0.5},
@@ -440,7 +448,8 @@ class IntegerRewrite {
         continue;
       }
       if (gone_.contains(op.get())) continue;
-      // Other operations read f32. Their inputs that are codes now are converted back.
+      // All other operations read f32. If the rewrite has replaced one of their inputs by codes,
+      // the codes are converted back.
       for (const ValueId input : op->inputs) dequantize(input);
       new_ops_.push_back(std::move(op));
     }
@@ -450,7 +459,8 @@ class IntegerRewrite {
 
   static ValueId weight_of(const PlanOp& op) { return op.inputs[1]; }
 
-  // If `value` was the output of a removed quantiser, restores its f32 numbers from the codes.
+  // If the rewrite has removed the quantiser that produced `value`, adds an operation that computes
+  // these f32 numbers from the codes.
   void dequantize(ValueId value) {
     const Quantised* const known = quantised(value);
     if (known == nullptr || !gone_.contains(known->op) || dequantized_.contains(value)) return;
@@ -511,7 +521,8 @@ void compute_on_integers(PlanGraph& graph) {
   if (!graph.training()) IntegerRewrite(graph).run();
 }
 
-// Runs before all rewrites that create chains, which would take the fake quantisers.
+// This rewrite runs before all rewrites that create chains, because a chain would absorb the fake
+// quantisers.
 bool register_for(DeviceType device) {
   return register_plan_rewrite(
       {.name = "integers", .device = device, .goes_first = true, .run = compute_on_integers});

@@ -21,7 +21,8 @@ namespace {
 
 int small(std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 1 << 20)); }
 
-// Sets sizes and bounds in z, but no pointers. Returns false if the layer cannot be a stage.
+// Sets the sizes and bounds of a stage in z, but no pointers. Returns false if the layer cannot be
+// a stage of the kernel.
 bool describe_stage(const IntegerLayer& layer, SmallNetStage& z) {
   const Conv2dProblem& problem = layer.problem;
   if (layer.is_named || layer.residual != kNoValue || problem.groups != 1) return false;
@@ -131,7 +132,8 @@ class SmallNetOp final : public PlanOp {
   std::vector<std::unique_ptr<PlanOp>> ops_;  // IntegerOps
 };
 
-// The operations of a graph that make up a small network, from a quantiser of images on.
+// The operations of a graph that make up a small network. The first one is the quantiser of the
+// images.
 struct Found {
   SmallNet net;
   std::vector<const PlanOp*> ops;     // all of them

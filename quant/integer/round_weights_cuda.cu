@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // round_weights_cuda.cu: rounds all weights, or the weights of some blocks, to codes on a GPU. It
-// runs only when weights have changed, so each thread processes one number at a time.
+// runs only when weights have changed, so it is simple: a thread processes one number at a time.
 #include "framework/cuda/launch.cuh"
 #include "quant/integer/round_weights.h"
 

@@ -49,8 +49,8 @@ Grid grid_of(const Shape& shape) {
   return {.rows = rows, .columns = rows > 0 ? shape.numel() / rows : 0};
 }
 
-// Returns for each piece whether the mask keeps all of it. Returns nullopt if the mask keeps only
-// some elements of a piece.
+// Returns for each piece whether the mask keeps it. Returns nullopt if the mask keeps some elements
+// of a piece and prunes others.
 std::optional<std::vector<bool>> kept_pieces(const Grid& grid, const float* keep) {
   std::vector<bool> out(static_cast<std::size_t>(grid.pieces()));
   for (std::int64_t piece = 0; piece < grid.pieces(); ++piece) {
@@ -76,7 +76,8 @@ struct SparseForm {
   std::int64_t bytes = 0;  // of values and index
 };
 
-// Candidates are the shapes that methods prune: single weights, groups of outputs, whole rows.
+// The candidates for the piece size include those of all pruning methods: single weights, groups of
+// outputs, whole rows.
 SparseForm smallest_form(const Shape& shape, const float* keep) {
   SparseForm best;
   best.grid = grid_of(shape);

@@ -37,8 +37,8 @@
 
 namespace convscope {
 
-// Returns the tensors and the metadata "format" and "sparse" of a network with masks. Masks are not
-// stored.
+// Returns the tensors of a network with masks, and the metadata "format" and "sparse". The masks
+// themselves are not stored.
 CONVSCOPE_API SafetensorsFile to_sparse_file(Module& network);
 
 // Returns whether `file` is a sparse network, of any version.

@@ -43,8 +43,8 @@ TEST(ArenaPlan, fills_a_gap_between_two_that_stay) {
 }
 
 TEST(ArenaPlan, what_is_large_is_placed_first) {
-  // A planner that places tensors by start time would put the second tensor above the first one,
-  // and the large tensor above both, which wastes memory.
+  // A planner that places tensors in the order of their start times would put the second tensor
+  // above the first one, and the large tensor above both. That wastes memory.
   const ArenaPlan plan = plan_arena({{.bytes = kLine, .first = 0, .last = 1},
                                      {.bytes = kLine, .first = 1, .last = 2},
                                      {.bytes = 7 * kLine, .first = 2, .last = 3}});

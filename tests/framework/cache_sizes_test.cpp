@@ -11,8 +11,8 @@
 namespace convscope {
 namespace {
 
-// The variable CONVSCOPE_CACHE_SIZES sets the two cache sizes. A text that is not two sizes has no
-// effect.
+// The variable CONVSCOPE_CACHE_SIZES sets the two cache sizes. A text that does not consist of two
+// sizes has no effect.
 TEST(CacheSizes, AreGivenByTheEnvironment) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process reads them again
   const auto exits_with = [](const char* given, std::size_t l1, std::size_t l2) {

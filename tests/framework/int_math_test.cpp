@@ -47,9 +47,9 @@ void expect_exact_at_steps(int d, const std::initializer_list<std::int64_t>& quo
   ASSERT_EQ(by.divide(0x7fffffff), 0x7fffffff / d) << d;
 }
 
-// The error of the fast division grows with n, so the largest quotients of n < 2^31 decide. The
-// test covers all divisors up to 2^16, and divisors near each power of two and near each 2^31 / i,
-// which have few quotients.
+// For one divisor, the error of the fast division grows with n, so the largest n < 2^31 are the
+// critical ones. The test covers all divisors up to 2^16, the divisors near each power of two, and
+// those near each 2^31 / i, for which there are few quotients.
 TEST(IntMath, FastDivisionIsExactAtTheEdges) {
   const auto all_edges = [](std::int64_t d) {
     if (d < 1 || d > 0x7fffffff || HasFatalFailure()) return;

@@ -20,8 +20,8 @@ constexpr double kEps = 1e-5;
 // Roundings of a number in its sum (batch_norm2d_nchw16c_simd.cpp), plus 4 more.
 constexpr double kRoundings = 68;
 
-// The shapes have one or many channel blocks, with or without slices of the pixels, so that both
-// ways to divide the work among threads occur.
+// Kernels divide only the channel blocks among threads, or also cut the pixels of a block into
+// slices. The shapes have one or many channel blocks, so that both cases occur.
 std::vector<Shape> shapes() {
   return {{3, 1, 5, 7},    {2, 16, 1, 1},   {5, 17, 1, 1},    {2, 40, 7, 9},  {1, 17, 40, 40},
           {1, 40, 33, 32}, {7, 16, 13, 13}, {1, 257, 33, 32}, {2, 16, 50, 43}};
@@ -30,8 +30,8 @@ std::vector<Shape> shapes() {
 bool skips(const Shape& shape, Numbers kind, int variant) {
   return shape.numel() > 50000 && (kind != Numbers::normal || variant != 3);
 }
-// The kind `ties` contains NaN and few other numbers. Batch norm of such numbers is not meaningful,
-// so it is left out.
+// Batch norm has no meaningful result for the kind `ties`, whose images contain NaN and only a few
+// different numbers. So `ties` is left out.
 constexpr Numbers kKinds[] = {Numbers::normal, Numbers::offset, Numbers::heavy_tails};
 
 // Calls body(i) for all numbers of channel c of images.
@@ -229,7 +229,8 @@ struct Gradients {
       size += std::abs(gradient(i));
       size_x += std::abs(gradient(i) * away(i));
     });
-    // The kernel rounds the mean to f32 first; the sums and dx use the rounded mean.
+    // The kernel first rounds the mean to f32. It uses the rounded mean in dx and in the sum of dy
+    // (x - mean).
     const double off = kUnit * std::abs(at.mean), s_off = kRoundings * kUnit * size;
     const double sx_off = kRoundings * kUnit * (size_x + off * size) + off * s_off;
     const double i2 = at.inverse * at.inverse, factor = weight * at.inverse;

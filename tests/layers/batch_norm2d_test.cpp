@@ -63,9 +63,9 @@ TEST(BatchNorm2d, FloatMatchesDoubleInEveryDirection) {
   };
   for (int which = 0; which < 4; ++which) {
     const Tensor want = run(DType::f64, which);
-    // Results are numbers below 16 after a few roundings. dw and db are sums of 16 x
-    // 11 x 13 numbers of magnitude 1, in which each number is rounded at most 14
-    // times (batch_norm2d_simd.cpp).
+    // y and dx have values below 16 and pass through a few roundings. dw and db are sums of 16 x 11
+    // x 13 terms of magnitude 1, and the sum rounds each term at most 14 times
+    // (batch_norm2d_simd.cpp).
     const double bound = which >= 2 ? 14 * kEps * 16 * 11 * 13 : 16 * 4 * kEps;
     on_every_machine(
         [&] { return run(DType::f32, which); },

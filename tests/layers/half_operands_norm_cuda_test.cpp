@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_operands_norm_cuda_test.cpp: tests a batch norm on f32 NHWC images that writes y and dx as
-// fp16 operands as well. These are the f32 numbers times a power of two, which follows from a bound
-// on the numbers, rounded to fp16.
+// half_operands_norm_cuda_test.cpp: tests a batch norm on f32 NHWC images that writes y and dx also
+// as fp16 operands. An fp16 operand is the f32 number times a scale, rounded to fp16. The scale is
+// a power of two that follows from an upper bound on the f32 numbers.
 #include "framework/precision.h"
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/batch_norm2d/batch_norm2d_half.h"
@@ -106,8 +106,8 @@ struct Norm {
   BatchNormHalfArgs args;
 };
 
-// Tests every layout and type: (x - mean) factor + bias must not contain a rounding error of x
-// factor.
+// If x is constant, x - mean is 0, so y must be exactly the bias. A kernel that computed x factor
+// separately would leave the rounding error of this product in y. The test covers every type.
 TEST_F(OperandsOfNormOnCuda, AConstantChannelBecomesItsBias) {
   const Shape shape{2, 9, 4, 5};
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -133,7 +133,8 @@ TEST_F(OperandsOfNormOnCuda, AConstantChannelBecomesItsBias) {
   }
 }
 
-// If squares overflow f32, the kernel must notice. With an infinite variance every y would be 0.
+// The squares of x overflow f32 here. The kernel must return NaN, because with an infinite variance
+// every y would silently be 0.
 TEST_F(OperandsOfNormOnCuda, SquaresBeyondF32AreSeen) {
   const Shape shape{3, 5, 4, 6};
   Norm norm(shape, Data::normal, /*residual=*/false);

@@ -19,8 +19,9 @@ using LinearFusedOnCuda = testing::CudaTest;
 struct LinearShape {
   std::int64_t n, i, o;
 };
-// The sizes are those of LeNet's layers, sizes near tiles of 16 and vectors of 4, two layers with
-// large tiles, two whose images are divided among blocks, and an empty sum.
+// The sizes are those of LeNet's layers, sizes near tiles of 16 and vectors of 4, and two layers
+// with large tiles. For two more layers the kernel divides the images among blocks. The last layer
+// has no inputs, so its sums are empty.
 const LinearShape kSizes[] = {{4, 400, 120}, {20, 120, 84}, {3, 84, 10},  {1, 1, 1},
                               {2, 5, 3},     {17, 33, 18},  {16, 16, 16}, {33, 420, 20},
                               {544, 8, 512}, {544, 512, 8}, {700, 17, 3}, {300, 40, 12},
@@ -215,8 +216,8 @@ TEST_F(LinearFusedOnCuda, ComputesTheLossItsGradientAndTheRightAnswers) {
   }
 }
 
-// The layer has more products than the tiled kernels accept, so fp16 copies are multiplied by
-// cuBLAS. The operands are integers, so all bits must agree.
+// The layer has more products than the limit of the tiled kernels. So the operation converts the
+// operands to fp16 or bf16 and calls cuBLAS. The operands are integers, so all bits must agree.
 TEST_F(LinearFusedOnCuda, MakesHalfCopiesOfLargeLayers) {
   const LinearShape s{8, 4096,
                       3200};  // forward: more than 3 * 2^25; backward: more than 45 million
@@ -296,8 +297,9 @@ TEST_F(LinearFusedOnCuda, PlansLayersOfHalfPrecision) {
     const Tensor labels = Tensor::from<std::int32_t>(values, {9}).to(cuda());
     const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels);
     loss.backward();
-    // Another summation order may round a value to the other neighbour. Then one operand of a later
-    // sum, whose terms are at most 1, is off by one unit of the type.
+    // Compiled and dynamic steps sum in different orders, so the same value may round to two
+    // different fp16/bf16 numbers. Then one operand of a later sum, whose terms are at most 1, is
+    // off by one unit of the type.
     const double unit = precision == ComputePrecision::bf16 ? 0x1p-9 : 0x1p-12;
     EXPECT_NEAR(plan->forward(x, labels), loss.value().item(), 1e-5 + unit / 10);
     plan->backward();

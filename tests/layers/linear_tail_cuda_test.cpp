@@ -55,7 +55,7 @@ struct Tail {
     }
     return t;
   }
-  // Returns |b| plus the sums over |x| |w|, for the first layer.
+  // Returns |b| + sum |x| |w| for each output of the first layer.
   Tensor magnitudes() const {
     const auto absolute = [](Tensor t) {
       for (std::int64_t i = 0; i < t.numel(); ++i) {
@@ -174,14 +174,14 @@ std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
 }
 
 // In f32, sums of up to 600 terms near 1 have an error of about 1e-6. In half precision, another
-// summation order may round an operand to the other neighbour, which changes it by one unit of the
-// type.
+// summation order may round an operand to the next fp16/bf16 number, which changes the operand by
+// one unit of the type.
 double bound_of(DType operand_type) {
   return operand_type == DType::f32 ? 4e-6 : operand_type == DType::bf16 ? 2.5e-3 : 4e-4;
 }
 
-// Returns the relative error of values that are stored as operands: another summation order may
-// round a value to the other neighbour.
+// Returns the relative error of values that are stored in `operand_type`: if the kernel sums in
+// another order, the value may round to the next number of that type.
 double unit_of(DType operand_type) {
   return operand_type == DType::f32 ? 0 : operand_type == DType::bf16 ? 0x1p-7 : 0x1p-10;
 }
@@ -199,8 +199,9 @@ void expect_like_expected(const Tail& t) {
   }
 }
 
-// Cases: thread blocks of 1, 2, 4 and 8 images, each with a partial last block; images of dw
-// divided among blocks; a row with more elements than a block has threads.
+// Cases: thread blocks of 1, 2, 4 and 8 images, each with a last block that is not full. In some
+// cases several blocks share the sum of dw, because there are many images. In the last case an
+// input has more elements than a block has threads.
 TEST_F(LinearTailOnCuda, ComputesAllLayersAndTheirGradients) {
   expect_like_expected({5, {400, 120, 84, 10}});
   expect_like_expected({1, {144, 120, 84, 10}});
@@ -225,8 +226,8 @@ TEST_F(LinearTailOnCuda, RoundsOperands) {
   }
 }
 
-// If the operands already are fp16/bf16 copies, the kernel does not round them again, so the bits
-// are the same.
+// With copies, the caller passes weights that already are fp16/bf16. The kernel need not round
+// them, and the results must have the same bits as when it rounds f32 weights itself.
 TEST_F(LinearTailOnCuda, MultipliesHalfPrecisionCopies) {
   const std::vector<Tail> cases{
       {5, {400, 120, 84, 10}}, {3, {1200, 24, 5}}, {133, {20, 52, 3}}, {530, {36, 268, 12}}};
@@ -250,9 +251,9 @@ TEST_F(LinearTailOnCuda, MultipliesHalfPrecisionCopies) {
   }
 }
 
-// Tensor cores multiply fp16/bf16 operands if the operands fit, with four or eight images per
-// block. Cases: row counts and K dimensions that end within a tile, at its end, and after it; no
-// bias, no ReLU, no dx; more weights than fit.
+// The kernel multiplies fp16/bf16 operands on tensor cores, with four or eight images per block, if
+// the weights fit into shared memory. Cases: row counts and K dimensions that end within a tile, at
+// its end, and after it; no bias, no ReLU, no dx; weights that do not fit.
 TEST_F(LinearTailOnCuda, MultipliesHalfPrecisionInTiles) {
   std::size_t turn = 0;
   for (const DType half : {DType::bf16, DType::f16}) {
@@ -266,8 +267,8 @@ TEST_F(LinearTailOnCuda, MultipliesHalfPrecisionInTiles) {
   }
 }
 
-// Operands are small integers, so nothing is rounded. The values' gradients are integer multiples
-// of the softmax gradients; the values of the hidden layer must have the same bits.
+// Operands are small integers, so the outputs of the hidden layer are exact and must have the same
+// bits as the expected ones.
 TEST_F(LinearTailOnCuda, HasTheHiddenValuesOfIntegersExactly) {
   for (const DType half : {DType::bf16, DType::f16}) {
     for (const std::int64_t images : {7, 270, 532}) {
@@ -290,8 +291,8 @@ TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
       const std::vector<Tensor> want = expected(t), got = on_device(t);
       const Tensor magnitudes = t.magnitudes();
       for (std::int64_t i = 0; i < got[0].numel(); ++i) {
-        // A value is a sum of 120 exact products in any order. Tensor cores truncate sums instead
-        // of rounding them.
+        // Each value is a sum of 120 exact products, added in any order. The bound also covers
+        // tensor cores, which truncate sums instead of rounding them.
         const double bound =
             16 * 6e-8 * magnitudes.at(i) + unit_of(operand_type) * std::abs(want[0].at(i));
         ASSERT_NEAR(got[0].at(i), want[0].at(i), bound)
@@ -311,7 +312,8 @@ TEST_F(LinearTailOnCuda, AddsToGradientsThatAreThere) {
   }
 }
 
-// Whether the gate allows the update or not, the copy must equal the weight afterwards.
+// The kernel stores a half-precision copy of each updated weight. After the call the copy must
+// equal the weight, whether the update gate was open or closed.
 TEST_F(LinearTailOnCuda, LeavesCopiesOfTheWeights) {
   const Tail t{5, {20, 12, 7}};
   for (const bool open : {true, false}) {
@@ -367,8 +369,8 @@ TEST(LinearTail, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refuses(64, {16, 1000, 10}));
 }
 
-// The kernel runs in a compiled step, after layers that need its dx. The step is compared with the
-// dynamic graph.
+// The kernel is the last part of a compiled step. The layers before it need its dx. The step is
+// compared with the dynamic graph.
 TEST_F(LinearTailOnCuda, StandsAtTheEndOfAPlan) {
   const Shape input{9, 3, 4, 4};
   const auto network = [&](ComputePrecision precision, Device device) {

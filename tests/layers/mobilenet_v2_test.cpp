@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mobilenet_v2_test.cpp: tests MobileNet v2: numbers, names and shapes of its parameters, and its
-// compiled steps.
+// mobilenet_v2_test.cpp: tests MobileNet v2: the number, the names and the shapes of its
+// parameters, and its compiled steps.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -15,8 +15,8 @@ namespace convscope::testing {
 inline constexpr ActivationLayout kNchw16c = ActivationLayout::nchw16c;
 inline const Device kCpu{};
 
-// Kinds of test data. offset: the mean is a million standard deviations. ties: many equal numbers,
-// both zeros, and some NaN.
+// Kinds of test data. `offset`: the mean is a million standard deviations. `ties`: many equal
+// numbers, with +0, -0 and some NaN among them.
 enum class Numbers { normal, offset, heavy_tails, ties };
 inline constexpr Numbers kAllNumbers[] = {Numbers::normal, Numbers::offset, Numbers::heavy_tails,
                                           Numbers::ties};
@@ -39,7 +39,7 @@ inline Tensor plain(const Tensor& stored, const Shape& images) {
   return plain_images(stored, images, kNchw16c);
 }
 
-// Returns a tensor filled with bytes that no kernel writes: floats are NaN, bytes are 255.
+// Returns a tensor whose bytes are all 255, a value that no kernel writes. Floats then are NaN.
 inline Tensor dirty(const Shape& shape, DType dtype = DType::f32) {
   const Tensor out = Tensor::empty(shape, dtype);
   if (out.numel() > 0) {

@@ -18,8 +18,8 @@ using NhwcOnCuda = testing::CudaTest;
 
 constexpr ActivationLayout kLast = ActivationLayout::nhwc;
 
-// The problems cover one tile and several tiles, a divided K dimension, groups, strides, and
-// channels that leave lanes unused.
+// The problems cover one tile and several tiles, sums that several thread blocks share (split K),
+// groups, strides, and channels that leave lanes unused.
 constexpr const char* kTexts[] = {"n=2,c=3,h=9,w=7,k=12,r=3,s=3,pad=1",
                                   "n=1,c=64,h=4,w=4,k=40,r=3,s=3,pad=1",
                                   "n=3,c=24,h=8,w=8,k=70,r=1,s=1,stride=2",

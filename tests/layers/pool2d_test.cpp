@@ -128,8 +128,8 @@ TEST(Pool2d, FloatKernelsMatchDoubleInBothDirections) {
         y.backward(dy.to(dtype));
         return v.grad();
       };
-      // Both directions sum at most R S numbers of normal size. A max-pool without overlapping
-      // windows has no sums.
+      // Forward and backward pass sum at most R S numbers of normal size. A max-pool whose windows
+      // do not overlap sums nothing.
       const double bound =
           pool == max_pool2d && c.window.kernel_h <= c.window.stride_h &&
                   c.window.kernel_w <= c.window.stride_w

@@ -168,8 +168,8 @@ TEST(Relu6, ABatchNormAloneTakesItInInference) {
   EXPECT_TRUE(same_bits(plan->infer(x), net->forward(Variable(x)).value()));
 }
 
-// The chain for few channels supports only a relu without an upper bound, so convolutions with
-// relu6 do not join it.
+// The fused chain of convolutions with few channels supports only a relu without an upper bound. So
+// convolutions with relu6 do not join such a chain.
 TEST(Relu6, IsNoPartOfAChainOfFewChannels) {
   const Shape input{16, 1, 12, 12};
   for (const char* const activation : {"relu", "relu6"}) {

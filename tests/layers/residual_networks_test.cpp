@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // residual_networks_test.cpp: tests the residual block, ResNet-18 and MobileNet v1 (shapes, names,
-// sums, gradients), and the gradients of MobileNet v2 (mobilenet_v2_test.cpp tests the rest).
+// numbers of parameters, gradients), and the gradients of MobileNet v2. mobilenet_v2_test.cpp tests
+// MobileNet v2 in other respects.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -55,8 +55,8 @@ struct Network {
 TEST(GradientBuckets, GoFromTheLastParameterToTheFirst) {
   const Network net({1000, 10, 1000, 10});
   const auto buckets = gradient_buckets(net.parameters, 4000);
-  // In a bucket, each gradient takes a multiple of 16 elements. So p3 and p2 fill a bucket of 4000
-  // bytes.
+  // A bucket reserves a multiple of 16 elements for each gradient. So p3 and p2 together fill a
+  // bucket of 4000 bytes.
   ASSERT_EQ(buckets.size(), 2u);
   EXPECT_EQ(buckets[0], (std::vector<std::size_t>{3, 2}));
   EXPECT_EQ(buckets[1], (std::vector<std::size_t>{1, 0}));

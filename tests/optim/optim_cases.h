@@ -11,8 +11,8 @@
 
 namespace convscope::optim_test {
 
-// The sizes are near multiples of the vector widths, 0, and one beyond 64 Ki elements, the chunk of
-// a thread.
+// The sizes are: multiples of the vector widths and their neighbours, 0, and 66000, which exceeds
+// the 64 Ki elements that a thread processes at a time.
 inline const std::vector<std::int64_t> kSizes = {1, 7, 8, 9, 15, 16, 17, 0, 31, 66000, 33};
 
 // Returns a value in [-1, 1) that depends only on the arguments.

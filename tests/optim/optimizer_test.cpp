@@ -217,8 +217,8 @@ TEST(Optimizer, GivesPyTorchsValues) {
       set_gradient(group.parameters[0].variable, dw);
       optimizer->step(0.1);
     }
-    // Both sides round to float for four steps, so they differ by a few units in the last place
-    // of 2.
+    // The expected values and the optimiser round to float in four steps, so they differ by a few
+    // units in the last place of 2.
     for (std::int64_t i = 0; i < 3; ++i) {
       EXPECT_NEAR(w.at(i), golden.w[static_cast<std::size_t>(i)], 1e-6) << golden.name;
     }

@@ -13,8 +13,8 @@ namespace {
 using testing::normal;
 using UpdateOnCuda = testing::CudaTest;
 
-// Returns parameters whose sizes are near a 16-byte vector and near the chunk of a thread block, an
-// empty parameter, and more parameters than one launch handles.
+// Returns `rows` parameters: more than one kernel launch handles. Their sizes are near 4 (a 16-byte
+// vector) and near 2048 (the chunk of a thread block), and one parameter is empty.
 std::vector<ParameterGroup> groups_on(Device device, DType dtype, int rows) {
   const std::int64_t sizes[] = {1, 3, 4, 5, 0, 2047, 2048, 2049, 4099, 17};
   std::vector<ParameterGroup> groups(2);
@@ -110,8 +110,8 @@ TEST_F(UpdateOnCuda, TakesMoreParametersThanOneLaunchHolds) {
   expect_same_weights(*got, *want, bound_of(DType::f32));
 }
 
-// A recorded step reads the learning rate at each replay, and each replay counts as a step of the
-// optimiser.
+// A recorded update reads the learning rate at each replay, so the rate may change. Each replay
+// counts as a step of the optimiser.
 TEST_F(UpdateOnCuda, MakesTheSameStepsFromARecording) {
   const Device device = testing::cuda();
   const DeviceBackend& backend = backend_of(device);

@@ -77,8 +77,8 @@ int count(const std::string& text, const std::string& word) {
 
 constexpr const char* kOnIntegers = ":i8:i32:";  // part of each layer's types, "u8:i8:i32:f32"
 
-// Expects that as many layers as on the CPU run on integers, and that no
-// layer rounds in f32 (fake quantisation).
+// Expects that as many layers run on integers as on the CPU, and that no layer uses fake
+// quantisation (rounding in f32).
 void expect_like_cpu(Module& network, const Tensor& x, double bound) {
   const Result want = infer(network, x, {}), got = infer(network, x, cuda());
   EXPECT_EQ(count(got.text, kOnIntegers), count(want.text, kOnIntegers)) << got.text << want.text;
@@ -175,10 +175,10 @@ Options small_resnet(const char* stem) {
   return out;
 }
 
-// Lesson algorithms compute y in double on both devices. So f32 values between them have the same
-// bits on both devices, unless a GPU fuses a product and a sum. (Such values occur with
-// residual_bits 0, and in the mean before the last layer.) Other algorithms sum in another order,
-// so a code near the edge may become its neighbour.
+// Lesson algorithms compute y in double on both devices. So f32 values between layers have the same
+// bits on both devices, unless a GPU fuses a product and a sum. (f32 values between layers occur
+// with residual_bits 0, and in the mean before the last layer.) Other algorithms sum in another
+// order, so a value near the border of two codes may round to the other code.
 TEST_F(IntegerExecutionOnCuda, ResidualNetworksGiveTheLogitsOfTheCpu) {
   for (const std::int64_t residual_bits : {8, 0}) {
     for (const char* stem : {"cifar", "imagenet"}) {  // the second one has a max-pool
@@ -209,7 +209,8 @@ TEST_F(IntegerExecutionOnCuda, DepthwiseLayersGiveTheLogitsOfTheCpu) {
   }
 }
 
-// The recording reads the step sizes from memory, so it remains right when they change.
+// A recorded CUDA graph reads the step sizes from device memory. So a replay uses the current step
+// sizes, and its results stay right when they change.
 TEST_F(IntegerExecutionOnCuda, ARecordingStaysRightWhenStepsChange) {
   const DeviceBackend& backend = backend_of(cuda());
   if (backend.begin_recording == nullptr) GTEST_SKIP() << "this device records nothing";
@@ -238,8 +239,8 @@ TEST_F(IntegerExecutionOnCuda, ARecordingStaysRightWhenStepsChange) {
   EXPECT_TRUE(testing::same_bits(after, infer(*network, x, cuda()).logits));
 }
 
-// In an f32 graph the last layer absorbs the loss. On integers, the loss becomes a separate
-// operation again.
+// In an f32 graph the last layer computes the loss, too. In an integer graph, the loss becomes a
+// separate operation again.
 TEST_F(IntegerExecutionOnCuda, EvaluationsComputeTheLossBehindTheLastLayer) {
   const Shape shape{4, 1, 28, 28};
   const auto network = model("lenet5", shape);
@@ -274,8 +275,8 @@ Dataset noise(std::int64_t count) {
   return data;
 }
 
-// Evaluates four batches of 4 images and one of 2, each recorded. The step sizes change between two
-// rounds.
+// Evaluates five batches, four of 4 images and one of 2, in each of two rounds. The evaluator
+// records each batch size as a CUDA graph. The step sizes change between the rounds.
 TEST_F(IntegerExecutionOnCuda, RecordedEvaluationsAreThoseOfTheCpu) {
   const auto network = model("lenet5", {4, 1, 28, 28});
   calibrate(*network, bits(8, 8), normal({4, 1, 28, 28}, DType::f32, 9));

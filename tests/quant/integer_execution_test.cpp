@@ -26,8 +26,8 @@ std::shared_ptr<Module> model(const char* name, const Shape& input, const Option
   return type.build(complete_options(type.fields, given, name), input, 10, context);
 }
 
-// Calibrates the quantisers on one batch. The step sizes are stored as plain numbers, which are
-// equal in f32 and f64.
+// Calibrates the quantisers on one batch. bits() selects the variant `floored`, whose parameter is
+// s itself, so networks in f32 and in f64 have equal step sizes.
 void calibrate(Module& network, const QuantConfig& config, const Tensor& x) {
   apply_quantization(network, config, {});
   network.train();

@@ -39,8 +39,9 @@ struct Masked {
   }
 };
 
-// Returns a quantised and calibrated network on the GPU: convolutions c1 48 -> 160 and c2 -> 64,
-// then 5 classes. The masks keep one block in `every`. With `sparse`, it computes from 16x1 blocks.
+// Returns a quantised and calibrated network on the GPU: convolution c1 with 48 -> 160 channels,
+// convolution c2 with 160 -> 64, then 5 classes. The masks keep one of `every` blocks. With
+// `sparse`, the network computes only from kept 16x1 blocks.
 Masked network(bool sparse, std::int64_t every, const std::string& policy = "auto") {
   LayerContext context;
   context.seed = 7;
@@ -127,7 +128,8 @@ TEST_F(IntegerSparseOnCuda, ANamedAlgorithmIsAnOrder) {
   EXPECT_TRUE(testing::same_bits(logits(*plan), logits(*dense)));
 }
 
-// The recording reads the lists of blocks from memory, so it remains right when step sizes change.
+// A recorded CUDA graph reads the blocks of weights and their codes from device memory. So its
+// results stay right when the step sizes, and with them the codes, change.
 TEST_F(IntegerSparseOnCuda, ARecordingStaysRightWhenStepsChange) {
   const DeviceBackend& backend = backend_of(cuda());
   if (backend.begin_recording == nullptr) GTEST_SKIP() << "this device records nothing";
@@ -154,7 +156,8 @@ TEST_F(IntegerSparseOnCuda, ARecordingStaysRightWhenStepsChange) {
   EXPECT_TRUE(testing::same_bits(after, logits(*plan_of(dense))));
 }
 
-// After a mask has changed, a compiled step with the lists of the old mask is not current.
+// A compiled step contains the lists of the blocks that its mask keeps. After the mask has changed,
+// is_current() must be false for the old step.
 TEST_F(IntegerSparseOnCuda, FollowsTheMask) {
   Masked sparse = network(true, 60), dense = network(false, 60);
   const auto old = plan_of(sparse);

@@ -19,9 +19,10 @@ struct Masked {
   std::vector<std::shared_ptr<Mask>> masks;
 };
 
-// Returns a quantised and calibrated network: convolutions c1 48 -> 64 and c2 -> 32, linear layer
-// f3 -> 64, then 5 classes. All layers except the last keep one block of 16 rows in `every`. With
-// `sparse`, the network computes from 16x1 blocks.
+// Returns a quantised and calibrated network: convolution c1 with 48 -> 64 channels, convolution c2
+// with 64 -> 32, linear layer f3 with 64 outputs, then 5 classes. The masks of all layers except
+// the last keep one of `every` blocks of 16 rows. With `sparse`, the network computes only from
+// kept 16x1 blocks.
 Masked network(bool sparse, std::int64_t every, const std::string& policy = "auto") {
   LayerContext context;
   context.seed = 7;
@@ -84,8 +85,8 @@ int count(const std::string& text, const std::string& word) {
 
 TEST(IntegerSparse, BlocksGiveTheLogitsOfDenseCodes) {
   for (const std::int64_t every : {10, 30}) {
-    // The policy forces block-sparse convolutions. For the linear layer the cost estimate decides:
-    // it selects blocks where a vector holds a whole block (AVX-512).
+    // The policy forces block-sparse convolutions. For the linear layer the cost estimate decides.
+    // With AVX-512 a vector holds a whole block, so the estimate selects the block-sparse kernel.
     const Result sparse = infer(network(true, every, "int8_block_sparse,auto"));
     const Result dense = infer(network(false, every));
     EXPECT_EQ(count(sparse.text, "conv2d int8_block_sparse"), 2) << sparse.text;
@@ -119,7 +120,8 @@ TEST(IntegerSparse, ANamedAlgorithmIsAnOrder) {
   EXPECT_EQ(count(direct.text, "dense, because the config says so"), 2) << direct.text;
 }
 
-// After the mask has changed, a compiled step with the old list of blocks is not current.
+// A compiled step contains the list of the blocks that its mask keeps. After the mask has changed,
+// is_current() must be false for the old step.
 TEST(IntegerSparse, OfAnOldMaskIsNotCurrent) {
   const Masked masked = network(true, 30);
   const auto plan = StepPlan::make(*masked.model, kInput, PlanMode::inference, nullptr);

@@ -40,9 +40,9 @@ TEST_F(LsqOnCuda, RoundsToTheCodesOfTheCpu) {
   }
 }
 
-// Quantises several tensors in one call. For each tensor, t holds four tensors: v, the step size,
-// and the last and first value of the step size. Returns y, step size, last value, dstep and dv for
-// each tensor; the second tensor has no dv.
+// Quantises several tensors in one call. `t` holds four tensors for each of them: v, the step size,
+// its previous value (`last`) and its calibrated value (`first`). Returns y, step size, previous
+// value, dstep and dv for each tensor, but no dv for the second one.
 std::vector<Tensor> several(const std::vector<Tensor>& t, StepForm form) {
   std::vector<LsqForward> forward;
   std::vector<LsqBackward> backward;
@@ -77,8 +77,8 @@ TEST_F(LsqOnCuda, RoundsSeveralTensorsAtOnceWithStepsInTheirBounds) {
   for (const StepForm form : {StepForm::plain, StepForm::log}) {
     const bool log = form == StepForm::log;
     std::vector<Tensor> t;
-    // There are more tensors than one launch handles. The first two are so large that several
-    // blocks divide each.
+    // There are more tensors than one kernel launch handles. The first two tensors are so large
+    // that several thread blocks share each of them.
     for (std::uint64_t i = 0; i < 19; ++i) {
       const Shape shape = i == 0 ? Shape{4, 5003} : i == 1 ? Shape{2, 9000} : Shape{5, 7};
       const std::int64_t steps = i % 3 == 2 ? 1 : shape[0];

@@ -81,8 +81,8 @@ TEST(Lsq, InFloatFollowsThePaperOnEveryMachine) {
 
 TEST(Lsq, GivesTheSameBitsOnEveryInstructionSet) {
   const MachineScope scope;
-  // The tensor is so long that its sum has several parts and an odd remainder. The step size is not
-  // a power of two.
+  // The tensor is so long that the kernel sums it in several parts, and that its length is not
+  // a multiple of a vector. The step size is not a power of two.
   const Tensor v = normal({3, 20011}, DType::f32), dy = normal({3, 20011}, DType::f32, 2);
   for (const Tensor& step :
        {Tensor::from({0.07f}, {1}), Tensor::from({0.3f, 0.07f, 0.011f}, {3})}) {

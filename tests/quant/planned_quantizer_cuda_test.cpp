@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planned_quantizer_cuda_test.cpp: tests that a compiled step on a GPU computes the masks of all
-// weights in one launch, and the quantisers of all weights in another
-// (layers/plan/operation_group.cpp). The numbers do not change.
+// weights in one kernel launch, and the quantisers of all weights in another
+// (layers/plan/operation_group.cpp). The results must stay the same.
 #include <cmath>
 
 #include "framework/ops/softmax_cross_entropy.h"
@@ -42,8 +42,8 @@ std::shared_ptr<Module> network(const Compression& how) {
                                   kInput, context);
   for (const NamedModule& part : model->modules()) {
     if (!part.module->weight().defined()) continue;
-    // Only weights are quantised. The compiled step uses other kernels, so a quantised activation
-    // near the edge between two codes could become the neighbouring code.
+    // Only weights are quantised. The compiled step uses other kernels than the dynamic graph, so
+    // the value of an activation near the border of two codes could round to the other code.
     if (how.rounds) {
       part.module->add_weight_transform(
           "weight_quantizer", std::make_shared<Quantizer>(QuantizerOptions{
@@ -95,8 +95,9 @@ TEST_F(PlannedQuantizerOnCuda, runs_the_weights_of_all_layers_together) {
     const auto a = planned->parameters(), b = dynamic->parameters();
     for (std::size_t i = 0; i < a.size(); ++i) {
       SCOPED_TRACE(a[i].name);
-      // Three layers sum at most 108 products each, in another order. The error is 3 * 108 * 2^-24
-      // of the sum over magnitudes, which is up to ten times a sum that is not near 0.
+      // In each of three layers, up to 108 products are summed in another order. So the error is 3
+      // * 108 * 2^-24 of the sum over magnitudes, which is up to ten times as large as the sum
+      // itself if the sum is not near 0.
       EXPECT_TRUE(testing::near(a[i].variable.grad().to(Device{}),
                                 b[i].variable.grad().to(Device{}), 2e-4, 2e-4));
     }

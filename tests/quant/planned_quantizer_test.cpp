@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planned_quantizer_test.cpp: tests networks with fake quantisers. Compiled and dynamic steps have
-// the same bits; in a chain with one sample per vector lane they agree up to the summation order.
+// the same bits. Only in a chain that holds one sample per vector lane, they differ by the
+// summation order.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -128,8 +129,8 @@ TEST(PlannedQuantizer, rounds_inside_a_chain_of_the_lanes) {
   const double expected = dynamic_step(*dynamic, waves(input, 1), labels);
   EXPECT_NEAR(plan->forward(waves(input, 1), labels), expected, 1e-4);
   plan->backward();
-  // A sum near the edge between two codes may be rounded to either code. Then one value changes by
-  // one step.
+  // A sum near the border of two codes may round to either code. Then one value changes by one step
+  // size.
   EXPECT_LT(largest_difference(*planned, *dynamic), 2e-2);
 }
 

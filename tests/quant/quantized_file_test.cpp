@@ -80,8 +80,8 @@ TEST(QuantizedFile, GivesTheSameBitsForEveryNumberOfBits) {
     for (const bool per_channel : {false, true}) {
       for (const QuantStep step : {QuantStep::log, QuantStep::floored}) {
         for (const QuantMethod method : {QuantMethod::lsq, QuantMethod::minmax}) {
-          // The sums of residual blocks have another number of bits than the layers, so both are
-          // rounded.
+          // The blocks use another number of bits for their sums than for their layers. So the
+          // input of a block is rounded twice, once for the sum and once for the layers.
           const QuantConfig config{.method = method,
                                    .w_bits = bits,
                                    .a_bits = bits,

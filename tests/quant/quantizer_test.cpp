@@ -91,8 +91,8 @@ Tensor step_gradient(const QuantizerOptions& options, const Tensor& x) {
   return quantizer.parameters().front().variable.grad();
 }
 
-// The gradient is scaled by g = 1 / sqrt(N Qp). N counts the values of one sample of an activation,
-// or the weights that share a step size.
+// The gradient is scaled by g = 1 / sqrt(N Qp). For an activation, N counts the values of one
+// sample; for a weight, it counts the weights that share a step size.
 TEST(Quantizer, ScalesTheGradientOfTheStepByTheValuesThatShareIt) {
   const QuantizerOptions plain{
       .bits = 4, .step = QuantStep::floored, .init = StepRule::max_abs, .is_weight = false};
@@ -105,7 +105,7 @@ TEST(Quantizer, ScalesTheGradientOfTheStepByTheValuesThatShareIt) {
 
   QuantizerOptions weight = plain;
   weight.is_weight = true;
-  // If the two samples are one weight, twice as many numbers share the step size.
+  // If the two samples are one weight instead of two activations, N counts the values of both.
   EXPECT_NEAR(step_gradient(weight, twice).at(0), std::sqrt(2.0) * one_gradient,
               1e-6 * std::abs(one_gradient));
   weight.channels = 2;
@@ -168,8 +168,9 @@ TEST(Quantizer, ThatWaitsLetsEverythingThroughUntilItBegins) {
 }
 
 TEST(Quantizer, OfAPrunedWeightCountsOnlyWhatIsLeft) {
-  // Zeros keep code 0 and add nothing to the gradient of the step size. So a weight with three
-  // quarters pruned learns like a weight of a quarter of the size.
+  // Zeros keep code 0 and add nothing to the gradient of the step size. So the step size of a
+  // weight of which three quarters are pruned learns like that of a weight with a quarter of the
+  // elements.
   QuantizerOptions options = kWeight4;
   options.init = StepRule::mean_abs;
   Quantizer small(options), pruned(options);

@@ -71,8 +71,8 @@ Result run(Device device, bool planned) {
   return out;
 }
 
-// A sum near the edge between two codes may get either code. This happens to one 8-bit code in some
-// hundred values.
+// A sum near the border of two codes may round to either code. With 8 bits this happens to one of
+// some hundred values.
 TEST_F(ResidualQuantizersOnCuda, TrainAsOnTheCpuDynamicAndPlanned) {
   const Result want = run(Device{}, false);
   for (const bool planned : {false, true}) {

@@ -115,8 +115,8 @@ TEST(Distribution, erk_keeps_small_layers_denser_and_none_above_one) {
 }
 
 TEST(Block, ranks_tiles_by_their_norm_and_drops_them_whole) {
-  // Ranked as single weights, all weights of the left tile except one would be dropped. Ranked as a
-  // tile, the left tile has the larger norm.
+  // A ranking of single weights would drop all weights of the left tile except one. A ranking of
+  // tiles must keep the left tile, because its norm is the larger one.
   LayerContext context;
   const auto model = build_layers({layer("linear", "f", 2)}, {1, 4}, context);
   const Tensor w = model->modules()[1].module->weight().value();
@@ -335,7 +335,7 @@ TEST(Connectivity, each_group_of_a_convolution_reads_its_own_channels) {
   EXPECT_EQ(connectivity(network, masks).alive_count, (Integers{2, 2, 3}));
 }
 
-// A pruned weight gets no gradient. With the option `dense` it gets its full gradient.
+// A pruned weight gets no gradient, but with the option `dense` it gets its full gradient.
 TEST(Mask, decides_which_weights_get_a_gradient) {
   Variable w(Tensor::from({1, 2, 3, 4}, {2, 2}), true);
   Mask mask(w.value());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruner_test.cpp: tests pruning during training: weights and optimiser state of pruned weights,
-// and of weights that are restored.
+// pruner_test.cpp: tests pruning during training: the values and the optimiser state of weights
+// while they are pruned, and after they return.
 #include "sparsity/pruner.h"
 
 #include <cmath>
@@ -102,7 +102,8 @@ TEST(Pruner, a_weight_that_returns_has_its_old_value) {
   const float* momentum = training.state("momentum.f3.weight").data<float>();
   const std::vector<float> keep = values_of(training.keep(2));
   const std::vector<float> values = values_of(training.weight(2));
-  // The test makes all kept weights tiny. Then all pruned weights are larger and must be restored.
+  // The test makes all kept weights tiny. Then all pruned weights have larger magnitudes, so the
+  // next update of the mask must keep them again.
   float* w = training.weight(2).data<float>();
   for (std::size_t i = 0; i < keep.size(); ++i) {
     if (keep[i] != 0) w[i] = 1e-7f * static_cast<float>(i + 1);
@@ -289,15 +290,16 @@ TEST(Rigl, drops_the_weakest_and_grows_the_largest_gradients_from_zero) {
 }
 
 TEST(Rigl, grows_where_the_gradient_is_largest_and_keeps_what_it_takes_back) {
-  // The kept weights are 5, 1 and 4, so 1 is dropped. The pruned weights still hold old values, 9.
+  // The kept weights are 5, 1 and 4, so the update drops the 1. The three pruned weights still hold
+  // their old value, 9.
   const Tensor keep = Tensor::from({1, 1, 1, 0, 0, 0}, {6});
   const Tensor w = Tensor::from({5, 1, 4, 9, 9, 9}, {6});
   EXPECT_EQ(drop_and_grow(keep, w, Tensor::from({0, 0.5f, 0, 1, -3, 2}, {6}), 1),
             (std::vector<std::int64_t>{4}));
   EXPECT_EQ(values_of(keep), (std::vector<float>{1, 0, 1, 0, 1, 0}));
   EXPECT_EQ(values_of(w), (std::vector<float>{5, 1, 4, 9, 0, 9}));
-  // The weight that has just grown is now the smallest, but its gradient is the largest. So it is
-  // kept.
+  // Weight 4, which the first update has grown, is now the smallest and is dropped. But its
+  // gradient is the largest, so the same update grows it again, and the mask stays the same.
   w.data<float>()[4] = 0.25f;
   EXPECT_TRUE(drop_and_grow(keep, w, Tensor::from({0, 0.5f, 0, 1, -3, 2}, {6}), 1).empty());
   EXPECT_EQ(values_of(keep), (std::vector<float>{1, 0, 1, 0, 1, 0}));
@@ -324,8 +326,8 @@ TEST(Rigl, replaces_the_share_that_the_schedule_says) {
     in += before[i] != 0 ? 1 : 0;
     dropped += before[i] != 0 && now[i] == 0 ? 1 : 0;
   }
-  // A weight that is dropped and restored at once is not counted, so the count is at most the
-  // share.
+  // An update may drop a weight and grow it again at once. Such a weight is not counted here, so
+  // the count is at most the share.
   EXPECT_GT(dropped, 0);
   EXPECT_LE(dropped,
             std::llround(training.pruner.schedule().replaced(3) * static_cast<double>(in)));
@@ -340,7 +342,8 @@ TEST(Pruner, the_same_steps_give_the_same_bits_and_a_copy_of_the_state_goes_on_w
     Training whole(given, 20), first(given, 20), rest(given, 20);
     for (int i = 0; i < 20; ++i) whole.step();
     for (int i = 0; i < 9; ++i) first.step();
-    // Holds the contents of a checkpoint: parameters, buffers, optimiser state, number of steps.
+    // The test copies what a checkpoint contains: parameters, buffers, optimiser state, number of
+    // steps.
     const auto from = first.model->parameters(), to = rest.model->parameters();
     for (std::size_t i = 0; i < from.size(); ++i) {
       to[i].variable.value().copy_from(from[i].variable.value());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_execution_cuda_test.cpp: tests compiled steps on `device cuda` that compute only from
-// unpruned blocks of weights. The numbers agree with masked dense steps, for every mask.
+// unpruned blocks of weights. For every mask the results agree with those of dense kernels on
+// masked weights.
 #include <cmath>
 #include <map>
 
@@ -26,8 +27,8 @@ struct Masked {
   std::vector<std::shared_ptr<Mask>> masks;
   std::vector<Ref<SparseWeights>> blocks;
 
-  // Keeps one block of 16 kernels in `every`. With 0, keeps only blocks of the first 16 kernels, so
-  // that one list of blocks is longer than all others.
+  // Keeps one of `every` blocks of 16 kernels. With 0, keeps only blocks of the first 16 kernels,
+  // so that their list of blocks is longer than those of all other kernels.
   void prune_every(std::int64_t every) {
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const Tensor keep = Tensor::zeros(masks[m]->keep().shape());
@@ -79,7 +80,8 @@ Masked network(bool sparse) {
                 sparse);
 }
 
-// A module that applies an inner module twice, so the gradients of the inner weights are added.
+// A module that applies an inner module twice. So the weights of the inner module get two
+// gradients, which are added.
 class Twice final : public Module {
  public:
   explicit Twice(std::shared_ptr<Module> inside) : inside_(add_child("inside", inside)) {}

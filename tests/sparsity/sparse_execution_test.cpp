@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_execution_test.cpp: tests compiled steps that compute only from unpruned blocks of
-// weights. The numbers agree with masked dense steps, for every mask, and a message says where
-// blocks cannot be used.
+// weights. For every mask the results agree with those of dense kernels on masked weights. A
+// message says where blocks cannot be used.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -155,9 +155,9 @@ TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
   EXPECT_NE(plan->text().find("c2 conv2d direct_batch_lanes"), std::string::npos) << plan->text();
 }
 
-// A sparse step needs the masked weight only while it gathers the blocks; afterwards images and the
-// next layer's weight reuse the memory. (A dense step keeps the masked weight, because its kernels
-// read it.)
+// With block-sparse kernels, the masked weight is needed only while the compiled step gathers the
+// blocks. Afterwards images and the next layer's weight reuse its memory. (Dense kernels read the
+// masked weight itself, so it has to stay.)
 TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
   const auto model = [](const std::string& word) {
     LayerContext context;
@@ -185,14 +185,14 @@ TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
   const auto plan = StepPlan::make(*sparse.model, {1, 256, 8, 8}, PlanMode::inference, nullptr);
   ASSERT_NE(plan, nullptr);
   EXPECT_EQ(count_of(*plan, "conv2d block_sparse"), 3) << plan->text();
-  // The memory holds one masked weight at a time (c1, then c2), some images, and a twentieth of the
-  // weights.
+  // The arena holds one masked weight at a time (first that of c1, then that of c2), some images,
+  // and the kept blocks, which are a twentieth of the weights.
   constexpr std::size_t kWeight = sizeof(float) * 256 * 256 * 9;
   EXPECT_LT(plan->arena()->bytes, kWeight + kWeight / 2);
 }
 
-// Another compiled step has read the new mask. The lists of the first compiled step are outdated
-// nevertheless.
+// The lists of blocks of the first compiled step are outdated after the mask has changed. The step
+// must not count as current because another compiled step has built lists for the new mask.
 TEST(SparseExecution, OfAnOldMaskIsNotCurrentWhenAnotherPlanHasReadTheNewOne) {
   const Masked sparse = network("block_sparse", true);
   prune_every(sparse, 3);
@@ -316,8 +316,8 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
   return out;
 }
 
-// RigL restores pruned weights with a large gradient, so some steps need the gradients of pruned
-// weights. These steps compute a dense dw.
+// RigL grows pruned weights whose gradient is large. So the steps before such an update need the
+// gradients of pruned weights, and compute a dense dw.
 TEST(SparseExecution, OfChangingMasksTrainsAsMaskedStepsDo) {
   for (const char* method : {"magnitude", "n_m", "rigl"}) {
     const std::vector<Tensor> sparse = trained(method, true), masked = trained(method, false);

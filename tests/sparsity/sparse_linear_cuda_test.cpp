@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_linear_cuda_test.cpp: tests compiled steps on `device cuda` whose linear layers compute
-// only from unpruned blocks of weights. The numbers agree with masked dense steps, and dense layers
-// keep their fused kernels.
+// only from unpruned blocks of weights. The results agree with those of dense kernels on masked
+// weights, and dense layers keep their fused kernels.
 #include <algorithm>
 #include <cmath>
 
@@ -104,8 +104,8 @@ void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
 TEST_F(SparseLinearOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
   const Tensor x = testing::random_tensor(kInput, 3).to(cuda());
   const Tensor labels = Tensor::zeros({kBatch}, DType::i32).to(cuda());
-  // Three cases: the last layer is dense; it is pruned, too; or all weights need their full
-  // gradient.
+  // Three cases: only the last layer is dense; all layers are pruned; all layers are pruned and all
+  // weights, even pruned ones, need their gradients.
   for (const int form : {0, 1, 2}) {
     const std::size_t pruned = form == 0 ? 2 : 3;
     Network sparse = perceptron(true, 16, pruned, form == 2);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_linear_test.cpp: tests compiled steps whose linear layers compute only from unpruned
-// blocks of weights. The numbers agree with masked dense steps, and a message says where blocks
-// cannot be used or do not pay off.
+// blocks of weights. The results agree with those of dense kernels on masked weights. A message
+// says where blocks cannot be used or do not pay off.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -372,8 +372,8 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
   return out;
 }
 
-// RigL restores pruned weights by their gradients, so only the steps before an update of the masks
-// compute these gradients.
+// RigL grows pruned weights according to their gradients. Only the steps directly before an update
+// of the masks compute these gradients.
 TEST(SparseLinear, OfChangingMasksTrainsAsMaskedStepsDo) {
   for (const char* method : {"block", "rigl"}) {
     const std::vector<Tensor> sparse = trained(method, true), masked = trained(method, false);

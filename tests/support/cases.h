@@ -20,8 +20,8 @@ inline std::int64_t number_from_environment(const char* name, std::int64_t other
   return text == nullptr || *text == '\0' ? otherwise : std::atoll(text);
 }
 
-// Returns the folder of the repository. On another machine, the environment variable names the
-// folder.
+// Returns the folder of the repository: the value of the environment variable CONVSCOPE_SOURCE_DIR,
+// or the folder from which the tests were built.
 inline std::string source_folder() {
   const char* text = std::getenv("CONVSCOPE_SOURCE_DIR");
   return text == nullptr ? CONVSCOPE_SOURCE_DIR : text;

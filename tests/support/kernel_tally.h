@@ -11,8 +11,9 @@ namespace convscope::testing {
 
 using KernelTally = std::map<KernelRun, std::int64_t>;
 
-// Counts kernel runs. A chain counts under its kernel, as in "lanes_chain: c1+c2"; "a checked by b"
-// counts for both a and b.
+// Adds `times` runs of a kernel to the tally. The text may name a chain, as in "lanes_chain:
+// c1+c2", which counts as its kernel "lanes_chain". A text "a checked by b" counts for both a and
+// b.
 inline void add_said(KernelTally& tally, std::string kernel, const std::string& direction,
                      const std::string& problem, std::int64_t times) {
   static const std::string kChecked = " checked by ";
@@ -24,8 +25,8 @@ inline void add_said(KernelTally& tally, std::string kernel, const std::string& 
   tally[{kernel.substr(0, kernel.find(':')), direction, problem}] += times;
 }
 
-// Returns one sentence for each kernel that was announced but did not run, or that ran without
-// being announced.
+// Compares the announced kernel runs `said` with the counted runs `ran`. Returns one sentence for
+// each kernel whose numbers of runs differ.
 inline std::vector<std::string> differences(const KernelTally& said, const KernelTally& ran) {
   std::vector<std::string> out;
   const auto sentence = [&](const KernelRun& run, std::int64_t times, std::int64_t really) {

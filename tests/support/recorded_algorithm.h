@@ -11,7 +11,8 @@
 
 namespace convscope::testing {
 
-// Records a call, overwrites its result and replays the recording. Expects the bits of the call.
+// Records a call as a CUDA graph, overwrites its result, and replays the graph. The replay must
+// restore the bits of the call.
 inline void expect_replayed(const Conv2dAlgorithm& algorithm, const Conv2dProblem& z,
                             Direction direction) {
   const Operands operands = random_operands(z.operands(direction), cuda());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// some_peaks.h: invented measured peaks for tests, of a machine with two cores and without L3.
+// some_peaks.h: invented values in place of measured peaks, for tests. The machine has two cores
+// and no L3.
 #pragma once
 
 #include "framework/machine/peaks.h"

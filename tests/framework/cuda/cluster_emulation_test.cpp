@@ -101,7 +101,8 @@ __global__ void early_and_late(Meets meets, int* out) {
   __syncthreads();
   cluster_arrive();
   if (meets == Meets::warp) {
-    // In blocks of even and of odd rank, opposite half-warps of warp 0 arrive early.
+    // In blocks of even rank, one half of warp 0 arrives early; in blocks of odd rank, the other
+    // half.
     if (thread >= 32) {
       cluster_wait();
       if (thread == 32) tma::arrive(phases);
@@ -150,8 +151,8 @@ __global__ void one_block_works(int* out) {
 }
 
 // Threads 32 to 63 of each block exit before they arrive at the cluster barrier; with `arrive`,
-// they arrive and exit before they wait. All threads of block 1 exit at once. The emulation runs
-// block 1 last in one order and first in the other.
+// they arrive but exit without waiting. All threads of block 1 exit immediately. The emulation runs
+// block 1 last in one order of blocks, and first in the other order.
 __global__ void some_leave(bool arrive, float* out) {
   auto* const mine = dynamic_shared<float4>();
   if (cluster_rank() == 1) return;
@@ -198,8 +199,8 @@ enum class Wrong {
   traps,
   throws,
 };
-// Block 1 of each cluster makes a mistake: in thread 5 if one thread is enough, else in all
-// threads.
+// Block 1 of each cluster makes the mistake `wrong`. If one wrong thread is enough, it is thread 5;
+// otherwise all threads of the block take part.
 __global__ void goes_wrong(Wrong wrong, float* out) {
   auto* const mine = dynamic_shared<float4>();  // 32 values, then an mbarrier
   auto* const phases = reinterpret_cast<std::uint64_t*>(mine + 32);

@@ -161,8 +161,9 @@ TEST_F(EmulatedOverlap, BlocksOfAClusterWaitTogether) {
   expect_seen(-1, 2);
 }
 
-// Until they wait, all blocks of a kernel read the memory as it was before the previous kernel.
-// Data that earlier blocks wrote after their wait must not be lost.
+// While its blocks have not yet waited, a kernel reads the memory as it was before the previous
+// kernel. What earlier blocks of the kernel write after their wait must not be lost when a later
+// block starts.
 TEST_F(EmulatedOverlap, EachBlockLooksBeforeTheOthersHaveWritten) {
   launch(add_one, kPlain, Order::waits_first, x.data(), y.data());
   launch(look_and_change, kOverlaps, y.data(), out.data());

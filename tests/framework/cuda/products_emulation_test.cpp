@@ -79,7 +79,8 @@ TEST(EmulatedProducts, DecodeFloats) {
   }
 }
 
-// The emulation skips rows and columns of zeros, unless the other operand has infinities or NaN.
+// The emulation skips rows and columns that are all zeros, unless the other operand has infinities
+// or NaN.
 template <int kRows, int kColumns, int kDepths>
 void compare_sums(float in_a, float in_b, int row) {
   using A = emulation::Factor<kRows, kDepths>;

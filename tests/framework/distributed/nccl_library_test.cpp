@@ -16,7 +16,8 @@ namespace convscope {
 namespace {
 
 #if defined(CONVSCOPE_HAS_NCCL_H)
-// Returns whether a call passes both types alike. Handles count as pointers, enumerations as ints.
+// Returns whether types A and B are passed alike in a call: all pointers count as equal, and an
+// enumeration counts as an int.
 template <class A, class B>
 constexpr bool kSameForm =
     sizeof(A) == sizeof(B) && alignof(A) == alignof(B) &&

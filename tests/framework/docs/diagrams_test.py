@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the diagrams in the documents equal those that the script makes from the sources:
-diagrams_test.py"""
+"""Tests that the diagrams in the documents equal those that the script makes from the sources.
+
+Usage: diagrams_test.py"""
 
 import pathlib
 import sys

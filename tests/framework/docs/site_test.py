@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the documentation site without mkdocs, and tests that the site's checks can fail:
-site_test.py PROGRAM"""
+"""Tests the documentation site without mkdocs, and tests that the site's checks can fail.
+
+Usage: site_test.py PROGRAM"""
 
 import pathlib
 import subprocess

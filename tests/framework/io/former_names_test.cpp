@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// former_names_test.cpp: former names are accepted with one warning, and files of older versions
-// are read.
+// former_names_test.cpp: tests that former names are accepted with one warning, and that files of
+// older versions can be read.
 #include "framework/io/former_names.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(FormerNames, OfAlgorithmsFindTodaysAlgorithm) {
   EXPECT_EQ(table.get("depthwise_channels_last"), 3);
   const std::string warnings = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::ranges::count(warnings, '\n'), 3) << warnings;
-  // Without today's algorithm, a former name is as unknown as any other word.
+  // If today's algorithm is not registered, its former name is unknown, too.
   EXPECT_EQ(Registry<int>("algorithm").find("winograd_f4x3_halves"), nullptr);
 }
 

@@ -21,7 +21,7 @@ class Npz : public ::testing::Test {
   static NamedTensors parse(const std::string& file) {
     return parse_npz({reinterpret_cast<const std::uint8_t*>(file.data()), file.size()}, "t.npz");
   }
-  // Parses the archive after one byte, in its directory or in a header, has been changed.
+  // Changes one byte of the archive, in its directory or in a header, and parses the result.
   NamedTensors parse_with(std::size_t at, char value) const {
     std::string file = file_;
     file[at] = value;

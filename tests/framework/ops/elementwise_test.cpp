@@ -134,8 +134,8 @@ TEST(Elementwise, FloatGradientsOfUnaryOperationsMatchDouble) {
       return v.grad();
     };
     const Tensor want = gradient(DType::f64);
-    // The gradients 1 - y^2 and y (1 - y) cancel where y is near 1. There an error of y by a few
-    // eps is an absolute error of the gradient.
+    // The gradients are 1 - y^2 and y (1 - y). Where y is near 1, these differences cancel, so an
+    // error of a few eps in y becomes an absolute error of the gradient.
     on_every_machine(
         [&] { return gradient(DType::f32); },
         [&](const Tensor& dx) { EXPECT_TRUE(near(dx, want, 64 * kEps, 16 * kEps)) << c.name; });

@@ -124,7 +124,7 @@ class GemmOnEachIsa : public ::testing::TestWithParam<Isa> {
 TEST_P(GemmOnEachIsa, MatchesTheDoubleSumForEveryTranspose) {
   for (const GemmShape& sizes : kSizes) {
     for (int bits = 0; bits < 8 * static_cast<int>(std::size(testing::kAllTiers)); ++bits) {
-      // Two of the kinds of numbers are enough to test how the operands are packed.
+      // Tests of how the operands are packed need only two kinds of numbers.
       if (bits >= 16 && bits % 8 != 7 && (bits >= 32 || bits % 8 != 0)) continue;
       const Case one(sizes, bits & 1, bits & 2, bits & 4, testing::kAllTiers[bits / 8]);
       one.check(one.run(gemm), "gemm");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack_cuda_test.cpp: tests concatenating and splitting many tensors on a GPU, also in a recording,
-// and tests a second stream (side queue).
+// pack_cuda_test.cpp: tests concatenating and splitting many tensors on a GPU, also in a recorded
+// CUDA graph, and tests a second stream (side queue).
 #include <gtest/gtest.h>
 
 #include "framework/device_side_queue.h"
@@ -60,7 +60,8 @@ TEST_F(PackOnCuda, TheSizesMustFit) {
   EXPECT_THROW(pack(parts, Tensor::zeros({3})), Error);
 }
 
-// A recording may contain work on a second stream (side queue); each replay repeats this work.
+// A recorded CUDA graph may contain work on a second stream (side queue). Each replay repeats this
+// work.
 TEST_F(PackOnCuda, IsRecordedBesideASideQueue) {
   const SideQueues& queues = side_queues_kernel.get(cuda())();
   EXPECT_EQ(queues.is_emulated, testing::is_emulated());

@@ -39,8 +39,8 @@ std::vector<Conv2dProblem> in_all_types(const Conv2dProblem& problem) {
   return out;
 }
 
-// On a GPU, returns the problem in all types. On the emulation, returns f32 and one other type,
-// which changes with `turn`.
+// On a GPU, returns the problem in all types. The emulation is slow, so there the function returns
+// the problem in f32 and in one other type, which `turn` selects.
 std::vector<Conv2dProblem> in_some_types(const Conv2dProblem& problem, std::size_t turn) {
   const std::vector<Conv2dProblem> all = in_all_types(problem);
   if (!testing::is_emulated()) return all;
@@ -48,8 +48,8 @@ std::vector<Conv2dProblem> in_some_types(const Conv2dProblem& problem, std::size
 }
 
 // Returns "" or an error report. On a GPU, where threads run in any order, a second run must have
-// the same bits. The emulation is slow, so an algorithm that is exact on integers runs only the
-// integer case and one of the other two cases.
+// the same bits. The emulation is slow: there an algorithm that is exact on integers runs the case
+// `exact`, and either `bounded` or `skewed`, alternating with `turn`.
 std::string check_algorithm(ConvolutionCase& exact, ConvolutionCase& bounded,
                             ConvolutionCase& skewed, const Conv2dAlgorithm& algorithm,
                             Direction direction, int turn) {
@@ -81,9 +81,9 @@ std::string check_algorithm(ConvolutionCase& exact, ConvolutionCase& bounded,
 bool every_one(std::size_t) { return true; }
 
 // Checks all algorithms that accept the problems, or only the algorithm `only`. Returns the number
-// of checks. Reports only the first failure for each algorithm, direction and type. Problems that
-// are not `mine` are counted but not checked, so that a problem has the same number in every
-// process.
+// of checks. Reports only the first failure for each algorithm, direction and type. A problem i for
+// which mine(i) is false belongs to another process: it is counted but not checked, so that a
+// problem has the same number in every process.
 int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nullptr,
               const std::function<bool(std::size_t)>& mine = every_one) {
   int checks = 0;
@@ -124,7 +124,7 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
   return checks;
 }
 
-// Returns the largest number of FLOPs of a problem; a larger problem is shrunk.
+// Returns the largest number of FLOPs that a problem may have. Problems with more FLOPs are shrunk.
 double most_flops() {
   return static_cast<double>(testing::number_from_environment(
       "CONVSCOPE_TEST_FLOPS", testing::is_emulated() ? 30000 : 300000));
@@ -183,8 +183,8 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceOnRandomProblems) {
   EXPECT_GT(check_all(problems, nullptr, [&](std::size_t i) { return mine[i]; }), 0);
 }
 
-// The problems have more than one tile in each dimension, with a partial last tile, and divided
-// sums.
+// The problems have more than one tile in each dimension, a partial last tile, and sums that
+// several thread blocks share (split K).
 TEST_F(Conv2dOnCuda, AgreesWithTheReferenceAcrossTheTilesOfItsKernels) {
   const char* const kTexts[] = {
       "n=2,c=20,h=13,w=13,k=136,r=3,s=3,pad=1",  // K beyond a tile of 128
@@ -343,8 +343,8 @@ TEST_F(Conv2dOnCuda, AFusedEpilogueHasTheBitsOfTheSeparatePass) {
 enum class Mistake { none, one_sum, one_element, behind, in_front, workspace, unwritten, input };
 Mistake mistake = Mistake::none;
 
-// Runs im2col_gemm and then makes one mistake in y. A device copy makes the mistake, because the
-// host cannot write to device memory.
+// Runs im2col_gemm and then makes one mistake in y. y is in device memory, so the wrong value is
+// copied to the device.
 void wrong_forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& problem = args.problem;
   const Conv2dAlgorithm right = algorithms().get("im2col_gemm");
@@ -437,8 +437,8 @@ TEST_F(Conv2dOnCuda, TheCheckCatchesProductsInTf32ThatShouldBeF32) {
   EXPECT_NE(one.check(rounded, Direction::forward), "");
 }
 
-// Each problem belongs to exactly one share. An invalid value of the variable is an error and does
-// not mean all shares.
+// Each problem belongs to exactly one share. An invalid value of CONVSCOPE_TEST_RANDOM_SHARE must
+// be an error, not a selection of all shares.
 TEST(RandomShare, HasEachProblemOnce) {
   constexpr const char* kName = "CONVSCOPE_TEST_RANDOM_SHARE";
   std::vector<int> taken(25, 0);

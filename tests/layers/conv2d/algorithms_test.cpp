@@ -112,8 +112,8 @@ TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {
   check_all(problems);
 }
 
-// In each direction, sums have hundreds to tens of thousands of terms of one sign. Added in a
-// single chain, such a sum would have an error of up to 56 eps.
+// In each direction, sums have hundreds to tens of thousands of terms of one sign. If one
+// accumulator added all terms of such a sum in sequence, the error could be as large as 56 eps.
 TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
   const MachineScope scope;
   for (const Conv2dProblem& dense : testing::long_sum_problems()) {
@@ -169,9 +169,9 @@ TEST(Conv2dAlgorithms, AgreeWhereACheckSeesEqualNumbers) {
   }
 }
 
-// Winograd multiplies transformed weights U. If U exceeds 4 MiB and there are many tiles or only a
-// single call, U is not prepared: each thread transforms its part during the call. Both kinds of U
-// must be equal.
+// Winograd multiplies transformed weights U. If U exceeds 4 MiB, and there are many tiles or only
+// one call, the algorithm does not prepare U before the call. Instead each thread transforms its
+// part of U during the call. The results must have the same bits as with a prepared U.
 TEST(Conv2dAlgorithms, WinogradTransformsManyWeightsInTheCall) {
   const Conv2dAlgorithm& algorithm = algorithms().get("winograd_f4x3");
   const Conv2dProblem problem = Conv2dProblem::parse("c=176,h=17,w=17,k=176,r=3,s=3,pad=1");

@@ -129,7 +129,7 @@ void take_group(const Tensor& from, Index group, int lanes, const Guarded<float>
   EXPECT_TRUE(to.whole());
 }
 
-// Writes the samples of a group of lanes to their positions in [N, size].
+// Writes the samples that the lanes of a group hold to their positions in `to`, [N, size].
 template <class T>
 void put_group(const Guarded<T>& from, Index group, int lanes, Index n, Index size,
                std::vector<T>& to) {
@@ -189,8 +189,9 @@ void check_layer(const Layer& layer, int lanes) {
     kernels.backward_data(z, dz, packed_backward.data(), gdx.data(), data_scratch.data());
     put_group(gdx, group, lanes, n, z.x_floats / lanes, dx);
     kernels.backward_weight(z, gx.data(), dz, chunk, weight_scratch.data());
-    // One call for the whole backward pass gives the same dx and the same sums, also if only one of
-    // them is requested.
+    // kernels.backward() computes the whole backward pass in one call. Its dx and its sums (dw and
+    // db) must have the same bits as those of the separate calls, also if the caller requests only
+    // dx or only the sums.
     const Guarded<float> again(z.x_floats), alone(z.x_floats);
     const Guarded<float> all_scratch(z.backward_scratch_floats);
     const auto backward = [&](float* to_dx, float* to_sums) {
@@ -285,8 +286,8 @@ TEST(BatchLanes, RandomProblemsGiveTheBitsOfTheSeparateOperations) {
   }
 }
 
-// A NaN in x must reach every pooling window that reads it, and must be the maximum there. Kernels
-// compare tiles that contain NaN in a different way.
+// A NaN in x must reach every pooling window that reads it, and must be the maximum there. For
+// tiles that contain NaN, the kernels find the maximum by a separate path.
 TEST(BatchLanes, ANaNInXWinsTheWindowsThatItReaches) {
   const MachineScope scope;
   for (const bool relu : {false, true}) {
@@ -335,8 +336,8 @@ void check_windows(const std::vector<Window>& windows, Index first, Index count,
                    bool relu) {
   SCOPED_TRACE(cat(name_of(current_isa()), ", ", lanes, " lanes", relu ? ", relu" : "", ", ", count,
                    " windows from ", first));
-  // The sizes are odd, so the last row and column belong to no pooling window. Each lane l has the
-  // same windows, rotated by l.
+  // The image has odd sides, so no pooling window contains its last row and column. All lanes have
+  // the same list of windows, but lane l starts l windows later.
   const Index h = 3, w = 2 * count + 1;
   const LanesConv z(Conv2dProblem::parse(cat("n=", lanes, ",c=1,h=", h, ",w=", w, ",k=1,r=1,s=1")),
                     lanes, relu, true);

@@ -23,9 +23,9 @@ const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cuda).get("block_sparse");
 }
 
-// `shift` makes the pointers unaligned. The kernel stores an unaligned y one element at a time, and
-// an aligned y in pairs if images have an even size. It reads dy in the same way, or four elements
-// at a time.
+// `shift` makes the pointers unaligned. The kernel then stores y one element at a time. An aligned
+// y with an even number of pixels per image is stored in pairs. The kernel reads one, two or four
+// elements of dy at a time.
 void check(const Conv2dProblem& problem, Tier tier, std::int64_t shift = 1) {
   ConvolutionCase one(problem, tier);
   one.set_shift(shift);
@@ -65,8 +65,8 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReference) {
   }
 }
 
-// The problems differ so much in pixels and channels that, in each direction, each tile is the
-// cheapest choice for one of them.
+// The problems differ in pixels and channels, so that in each direction every tile shape is the one
+// with the lowest estimated time for some problem.
 TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceInEveryTile) {
   for (const char* text : {
            "n=1,c=4,h=100,w=90,k=32,r=3,s=3,pad=1,weights=blocks16x1:20",
@@ -107,8 +107,8 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceOnRandomProblems) {
   EXPECT_GT(checks, count / 2);
 }
 
-// A CUDA graph does not contain the lengths of the lists of blocks. The kernels read these lengths
-// from device memory.
+// The kernels read the lengths of the lists of blocks from device memory. So a recorded CUDA graph
+// does not fix these lengths.
 TEST_F(BlockSparseOnCuda, CanBeRecordedAndReplayed) {
   for (const char* text : {"n=2,c=20,h=9,w=10,k=40,r=3,s=3,pad=1,weights=blocks4x1:400",
                            "n=2,c=24,h=9,w=10,k=32,weights=blocks16x1:20"}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_test.cpp: tests the algorithm block_sparse on problems that are rare in the tests of
-// all algorithms: many output channels, every block shape, divided sums, borders, strides and
-// groups.
+// all algorithms: many output channels, every block shape, sums that are computed in several parts,
+// borders, strides and groups.
 #include <gtest/gtest.h>
 
 #include "tests/support/cases.h"
@@ -20,7 +20,7 @@ const Conv2dAlgorithm& algorithm() {
 }
 
 // Checks every direction with each instruction set. One and two threads must compute the same bits.
-// A first layer has only a forward pass.
+// Problems in the layout nchw16c_y (first layers) have only a forward pass.
 void check(const Conv2dProblem& problem, Tier tier) {
   ConvolutionCase one(problem, tier);
   for (const Direction direction : kDirections) {

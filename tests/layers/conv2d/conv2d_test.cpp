@@ -68,8 +68,8 @@ TEST(Conv2d, WeightGradientsAccumulateUntilZeroGrad) {
   const Tensor once = v[1].grad().clone();
   const Tensor bias_once = v[2].grad().clone();
   conv2d(v[0], v[1], v[2]).backward(dy);
-  // The gradient is added twice. The summation order differs, and the second addition rounds once
-  // more.
+  // The second backward pass adds the gradient again, so the result is twice the first gradient. It
+  // is summed in another order and rounded once more.
   for (std::int64_t i = 0; i < once.numel(); ++i) {
     EXPECT_NEAR(v[1].grad().at(i), 2 * once.at(i), 1e-5);
   }

@@ -314,8 +314,8 @@ TEST_F(DepthwiseOnCuda, HalfPrecisionIsRoundedOnce) {
 }
 
 TEST_F(DepthwiseOnCuda, WhatIsNotANumberStaysWhereItBelongs) {
-  // There is no padding, so only taps with s = 0 read the first column of x. All other elements of
-  // dw must be finite.
+  // The first column of x is NaN. There is no padding, so only taps with s = 0 read that column,
+  // and all other elements of dw must be finite.
   for (const char* text :
        {"n=1,c=1,h=9,w=9,k=1,groups=1,r=3,s=3", "n=1,c=1,h=9,w=14,k=1,groups=1,r=3,s=3,stride=2",
         "n=1,c=1,h=13,w=14,k=1,groups=1,r=9,s=9", "n=1,c=1,h=13,w=23,k=1,groups=1,r=9,s=10",

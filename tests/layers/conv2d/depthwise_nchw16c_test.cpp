@@ -33,8 +33,8 @@ Conv2dProblem nchw16c(std::string_view text) {
   return problem;
 }
 
-// Rows have every width up to 45. A row is a single tile, which touches one border of the image,
-// both or none.
+// Rows have every width up to 45. The kernel divides a row into tiles, so the widths cover tiles at
+// the left border of the image, at the right border, at both, and at neither.
 TEST(DepthwiseNchw16c, AgreesOnRowsOfEveryWidth) {
   const MachineScope scope;
   for (const std::int64_t kernel : {3, 5, 7}) {
@@ -119,7 +119,7 @@ TEST(DepthwiseNchw16c, AgreesOnRandomProblems) {
   }
 }
 
-// All terms of a sum have one sign; dw sums 25,000 and more pixels in one block of channels.
+// All terms of a sum have one sign, and some elements of dw are sums over more than 25,000 pixels.
 TEST(DepthwiseNchw16c, HoldsItsBoundOnLongSums) {
   const MachineScope scope;
   for (const char* text :

@@ -182,9 +182,10 @@ struct Chain {
   std::vector<Shape> y;
 };
 
-// y sums up to 784 products, scaled to a variance of about 1; dw sums 64 x 576. The bound is the
-// random-walk growth of rounding errors, sqrt(36864) eps / 2, relative to the largest element. If a
-// rounding error moved a maximum within a pooling window, the difference would be about 0.01.
+// y sums up to 784 products, scaled to a variance of about 1, and dw sums 64 x 576 products. The
+// bound is the random-walk growth of rounding errors, sqrt(36864) eps / 2, relative to the largest
+// element. If a rounding error made a pooling window select another pixel, the difference would be
+// about 0.01.
 constexpr double kBound = 4e-6;
 
 void expect_equal(const Chain& chain, double bound) {
@@ -231,8 +232,9 @@ TEST_F(FewChannelConvOnCuda, a_tanh_matches) {
   expect_equal(Chain(lenet(1, 28, 5, FewChannelActivation::tanh), 2, false, false), kBound);
 }
 
-// Another summation order may change one operand of one product by one unit. In a sum of 25 to 2400
-// products, the effect is far smaller than that of an operand which is not rounded at all.
+// With another summation order, one operand of one product may round to the next fp16/bf16 number.
+// In a sum of 25 to 2400 products this changes the result far less than an operand that is not
+// rounded at all.
 TEST_F(FewChannelConvOnCuda, operands_are_rounded_where_they_are_multiplied) {
   for (const DType half : {DType::bf16, DType::f16}) {
     SCOPED_TRACE(name_of(half));

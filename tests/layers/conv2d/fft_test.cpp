@@ -43,8 +43,8 @@ double tolerance(const Numbers& x) {
   return std::numeric_limits<float>::epsilon() * std::log2(static_cast<double>(x.size())) * norm(x);
 }
 
-// The transforms of one length for one instruction set, and test numbers in the layouts that they
-// read. The numbers are 64-byte aligned and differ between lanes.
+// The transforms of one length for one instruction set, and test numbers in the layouts that the
+// transforms read. The numbers are 64-byte aligned and differ between lanes.
 struct Machine {
   Machine(Isa isa, int which)
       : lanes(isa == Isa::avx512 ? 16
@@ -85,8 +85,8 @@ void on_every_length(const Body& body) {
   }
 }
 
-// Returns the spectra [T / 2, rows, 2, L] of `rows` rows, of which only the first `columns` numbers
-// are read.
+// Transforms `rows` rows of `columns` numbers each, and returns their spectra [T / 2, rows, 2, L].
+// The numbers after the first `columns` count as 0.
 std::vector<float> spectra(const Machine& machine, const std::vector<float>& panel,
                            std::size_t rows, std::size_t columns, float scale = 1) {
   const std::size_t lanes = machine.lanes;
@@ -347,9 +347,9 @@ const Conv2dAlgorithm& algorithm() { return conv2d_algorithms(DeviceType::cpu).g
 TEST(Fft, OutputsOneBelowAndAboveATileAgreeWithTheReference) {
   const testing::MachineScope scope;
   set_num_threads(2);
-  // For these sizes of y, a transform of length 16, 20 or 64 is just long enough, or y is one
-  // element smaller or larger. One axis is long and the other short, so that the two lengths
-  // differ.
+  // A transform of length 16, 20 or 64 is just long enough for some of these sizes of y. Other
+  // sizes are one element smaller or larger. One axis is long and the other short, so that the two
+  // lengths differ.
   for (const char* kernel : {"r=5,s=7,pad=1x2x3x4", "r=2,s=15", "r=16,s=1", "r=17,s=33,pad=8x16"}) {
     for (const int outputs : {1, 9, 10, 11, 12, 13, 16, 17, 58, 60, 61}) {
       const std::string text = cat("n=2,c=3,k=2,", kernel);

@@ -22,8 +22,8 @@ namespace {
 
 constexpr Index kThreads = kTile * kTile;
 
-// The elements of a and b that each thread stored in each round; elements outside of the matrices
-// are 0.
+// The elements of the matrices a and b that each thread stored in shared memory in each step of the
+// loop over the K dimension. Elements outside of the matrices are 0.
 struct Loads {
   std::vector<float> a, b;
   void resize(Index rounds) {

@@ -36,8 +36,8 @@ Conv2dProblem nchw16c(std::string_view text, std::int64_t groups, std::int64_t c
   return problem;
 }
 
-// Each row is a single tile. The tile has every width, and touches one border of the image, both or
-// none.
+// Rows have every width up to 33. So the tiles of a row touch the left border of the image, the
+// right one, both, or neither.
 TEST(Nchw16cGroups, AgreeOnRowsOfEveryWidth) {
   const MachineScope scope;
   for (const std::int64_t channels : {2, 4, 8}) {
@@ -95,7 +95,8 @@ TEST(Nchw16cGroups, AgreeWhereBlocksKernelsAndBordersEnd) {
   std::int64_t turn = 0;
   for (const char* text : kTexts) {
     for (const std::int64_t channels : {2, 4, 8}) {
-      // The last block of 16 channels is partly full, full, or preceded by a full block.
+      // The channels leave lanes of the only block unused, fill one block of 16 channels, or need
+      // more than one block.
       const std::int64_t groups =
           std::initializer_list<std::int64_t>{3, 16 / channels, 9}.begin()[turn++ % 3];
       for (const Tier tier : {Tier::exact, Tier::bounded}) {

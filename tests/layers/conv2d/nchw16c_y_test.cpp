@@ -66,8 +66,9 @@ TEST(Nchw16cY, IsTakenInTheTwoDirectionsOfAFirstLayer) {
             "expects NCHW16c dx where dy is NCHW16c, got layout nchw16c_y");
 }
 
-// NaNs follow the last number of x: a tap of 3 channels must not read a fourth number. Both layouts
-// add the same products in the same order, so their bits are equal.
+// x is followed by NaN in memory. A kernel that loads a fourth number for a tap of 3 channels would
+// read this NaN. The layouts nchw16c_y and nchw16c add the same products in the same order, so
+// their results have the same bits.
 TEST(Nchw16cY, GivesTheBitsOfNchw16cImagesAndReadsNothingBehindX) {
   for (const char* text :
        {"n=2,c=3,h=15,w=30,k=20,r=7,s=7,stride=2,pad=3", "n=1,c=3,h=9,w=11,k=40,r=3,s=3,pad=1",
@@ -128,7 +129,8 @@ TEST(Nchw16cY, KeepsLanesCleanBesideNaN) {
   }
 }
 
-// Tests groups, and images lower than the kernel. The shapes files have no such problem in NCHW16c.
+// Tests groups, and images with fewer rows than the kernel. The shapes files have no such problem
+// in NCHW16c.
 TEST(Nchw16cY, SumsGroupsAndLowImages) {
   for (const char* text : {"n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2,layout=nchw16c_y",
                            "n=3,c=3,h=2,w=9,k=18,r=7,s=5,stride=2,pad=3,layout=nchw16c_y"}) {

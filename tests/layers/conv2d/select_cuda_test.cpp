@@ -269,8 +269,8 @@ TEST_F(SelectionOnCuda, MeasuredPeaksAreRememberedAndBelieved) {
   const auto again = remembered_gpu_peaks();
   ASSERT_TRUE(again);
   EXPECT_EQ(again->half_flops, 600e12);
-  // Costs are scaled by the ratio of the machine's peaks to the built-in peaks. The test expects
-  // that this ratio equals the ratio between this machine's measurement and that of an H200.
+  // machine_peaks() scales the built-in peaks, which the costs use. The test expects the scale to
+  // be the ratio of this machine's measurement to the measurement of an H200.
   const MachinePeaks believed = machine_peaks(DeviceType::cuda);
   EXPECT_DOUBLE_EQ(believed.bytes_per_second / kUnmeasuredGpu.copy_bytes,
                    3e12 / kMeasuredH200.copy_bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // transforms_cuda_test.cpp: tests winograd and fft on CUDA with cases that the tests of all
-// algorithms lack.
+// algorithms do not contain.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -65,16 +65,17 @@ TEST_F(TransformsOnCuda, LongSumsOfWinogradStayF32Grade) {
   expect_f32_grade("winograd_f2x3", "n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1");
 }
 
-// The problems have many tiles with partial tiles at all borders, and dw with few weights and with
-// many.
+// One problem has many tiles, with partial tiles at all borders of the image, and few weights. The
+// other has few tiles and many weights.
 TEST_F(TransformsOnCuda, TilesAtAllEndsOfWinogradStayF32Grade) {
   expect_f32_grade("winograd_f4x3", "n=3,c=4,h=41,w=47,k=6,r=3,s=3,pad=1");
   expect_f32_grade("winograd_f4x3", "n=1,c=256,h=3,w=5,k=256,r=3,s=3,pad=1");
 }
 
 // The problems use every compiled tile of the matrix products: more and fewer than 64 rows and
-// columns, sums in one chain and in two, and dw in several parts. Tensor cores truncate sums, while
-// the emulation rounds. If the products with the low fp16 parts were lost, the error would be 1e-3.
+// columns, sums in one accumulator and in two, and dw in several partial sums. Tensor cores
+// truncate sums, while the emulation rounds. Without the products of the low fp16 parts, the error
+// would be 1e-3.
 TEST_F(TransformsOnCuda, Fp16x3WinogradStaysF32Grade) {
   for (const char* text :
        {"n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1", "n=1,c=70,h=12,w=8,k=140,r=3,s=3,pad=1",

@@ -57,7 +57,7 @@ void expect_same_bits_twice(const DeformConv2dAlgorithm& algorithm, const Proble
 class DeformOnCuda : public CudaTest, public ::testing::WithParamInterface<const char*> {};
 
 // On a GPU, tests all kinds of numbers in all types. On the emulation, f32 runs with every second
-// kind, and each other type with one kind, in turn.
+// kind of numbers, and every other type runs with one kind. The kinds change from case to case.
 TEST_P(DeformOnCuda, EachAlgorithmAgreesWithTheReference) {
   const Problem problem = Problem::parse(GetParam());
   if (is_too_large(problem)) GTEST_SKIP() << "too large for the emulation";
@@ -200,7 +200,7 @@ TEST_P(SmallDeformOnCuda, GradientsThatNobodyAsksForChangeNoOther) {
   }
 }
 
-// Each replay of a recording must have the bits of a call without a recording.
+// Each replay of a recorded CUDA graph must have the bits of a direct call.
 TEST_P(SmallDeformOnCuda, EachAlgorithmCanBeRecordedAndReplayed) {
   for (const OperandKind& operand_kind : kOperandKinds) {
     const Problem z = with(Problem::parse(GetParam()), operand_kind);
@@ -244,8 +244,8 @@ TEST_P(SmallDeformOnCuda, EachAlgorithmCanBeRecordedAndReplayed) {
 INSTANTIATE_TEST_SUITE_P(Deform, SmallDeformOnCuda, ::testing::ValuesIn(kSmall),
                          [](const auto& name) { return "problem" + std::to_string(name.index); });
 
-// The partial sums of dw for all images, with so many weights, exceed the workspace, so the images
-// are processed in chunks.
+// The partial sums of dw for all images exceed the workspace, because there are so many weights. So
+// the algorithms process the images in chunks.
 TEST_F(DeformOnCuda, SumsOfManyImagesAndWeightsAreAddedUp) {
   if (is_emulated() && is_sanitized()) GTEST_SKIP() << "too large for the sanitizers";
   const Problem z = Problem::parse("n=17,c=2048,h=1,w=1,k=2048");

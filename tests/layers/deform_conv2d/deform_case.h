@@ -35,8 +35,8 @@ inline constexpr const char* kDeformProblems[] = {
     "n=7,c=32,h=6,w=5,k=17,r=3,s=3,pad=1",
 };
 
-// Returns random numbers of a kind (tier). In f16, large numbers are divided by eight; otherwise a
-// product of three of them would exceed the range.
+// Returns random numbers of a tier (a kind of numbers). In f16, large numbers are divided by eight;
+// otherwise a product of three of them would exceed the range.
 inline Tensor deform_numbers(const Shape& shape, matrix::Tier tier, std::uint64_t stream,
                              DType dtype = DType::f32) {
   Tensor out = Tensor::empty(shape, DType::f32);
@@ -136,8 +136,8 @@ class GuardedTensor {
   Tensor values_;
 };
 
-// Runs the algorithm with a workspace that is filled with NaN and surrounded by guards. Undefined
-// output tensors are not computed.
+// Runs the algorithm with a workspace that is filled with NaN and surrounded by guards. If an
+// output tensor is undefined, the algorithm does not compute it.
 inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& algorithm,
                                    const DeformConv2dProblem& z, Direction direction,
                                    const Operands& operands) {
@@ -165,8 +165,8 @@ inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& algorithm,
   EXPECT_EQ(prepared->damage(), nullptr) << "prepared weights of " << z.text();
 }
 
-// Runs the algorithm on its device, as above. On devices other than the CPU the operands are
-// surrounded by guards, too.
+// Like run_in_guarded_scratch(), but on a device other than the CPU the operands are surrounded by
+// guards, too.
 inline void run_guarded(const DeformConv2dAlgorithm& algorithm, const DeformConv2dProblem& z,
                         Direction direction, const Operands& operands, std::int64_t shift = 0) {
   if (algorithm.device == DeviceType::cpu)
@@ -265,8 +265,9 @@ inline void expect_as_reference(const DeformConv2dAlgorithm& algorithm,
   expect_as_reference(algorithm, z, direction, expected);
 }
 
-// Tests masks that contain NaN or infinite numbers. They must affect the same outputs as in the
-// reference, even if the sample is outside the image: its value is 0 times the mask.
+// Tests masks that contain NaN or infinities. They must affect the same outputs as in the
+// reference. This includes samples outside the image: such a sample has the value 0, and 0 times
+// NaN or infinity is NaN.
 inline void expect_masks_of_no_number(const DeformConv2dAlgorithm& algorithm,
                                       const DeformConv2dProblem& z) {
   DeformConv2dTensors t = deform_tensors(z, matrix::Tier::bounded);

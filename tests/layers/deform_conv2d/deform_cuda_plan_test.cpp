@@ -64,8 +64,8 @@ TEST(DeformCudaPlan, TheForwardSumTakesEachPieceOnce) {
   }
 }
 
-// A unit of loading consists of contiguous elements of one tap and one run of channels. The code
-// that samples the image relies on this property.
+// The code that samples the image loads s.unit neighbouring elements of the K dimension together.
+// It relies on them having the same tap and the same run of channels.
 TEST(DeformCudaPlan, AUnitReadsOnePlace) {
   const DeformShape s = sizes(72, 24, 3, 4);
   ASSERT_EQ(s.unit, 4);

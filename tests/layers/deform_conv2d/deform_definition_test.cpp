@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_definition_test.cpp: tests the definition of deformable convolution: the gradients of the
-// reference are its derivatives. For every algorithm, tests that sampling positions outside, at the
-// border, infinite or NaN behave as problem.h says.
+// deform_definition_test.cpp: tests the definition of deformable convolution. The gradients of the
+// reference must be the derivatives of its result. For every algorithm, sampling positions outside,
+// at the border, infinite or NaN must behave as problem.h says.
 #include "layers/dispatch/execute.h"
 #include "tests/layers/deform_conv2d/deform_case.h"
 #include "tests/support/expect_error.h"
@@ -72,8 +72,8 @@ TEST_P(DeformDerivatives, AreTheGradientsOfTheReference) {
                         .b = normal({z.k}, DType::f64, 4),
                         .dy = normal(z.y_shape(), DType::f64, 5)};
   if (z.mask) t.mask = normal(z.mask_shape(), DType::f64, 6);
-  // Moves each sample by whole pixels: the fractions stay in (0.2, 0.8), and some taps leave the
-  // image.
+  // Moves each sampling position by a whole number of pixels, so that its fractions stay in (0.2,
+  // 0.8). Some taps then leave the image.
   Generator random(9, 1);
   for (std::int64_t i = 0; i < t.offset.numel(); ++i) {
     t.offset.data<double>()[i] += static_cast<double>(random.below(5)) - 2;

@@ -13,7 +13,8 @@ namespace {
 using namespace testing;  // NOLINT(google-build-using-namespace): as the other tests of blocks
 using ConvertLayoutOnCuda = CudaTest;
 
-// Compares two tensors bit by bit, except NaN: a GPU returns the same NaN for every sum with a NaN.
+// Compares two tensors bit by bit. NaN only has to match NaN, because on a GPU the sum of a NaN and
+// any number is always the same NaN.
 bool same_numbers(const Tensor& a, const Tensor& b) {
   bool same = a.shape() == b.shape();
   for (std::int64_t i = 0; same && i < a.numel(); ++i) {

@@ -284,8 +284,8 @@ TEST(Cost, BytesHaveTheirOwnPeak) {
   problem.types->x = problem.dtype = DType::f32;
   EXPECT_EQ(operand_type_of(problem), DType::i8);
   EXPECT_EQ(operand_type_of(kProblem), DType::f32);
-  // Equal numbers of cycles take equal times in f32 and in int8, although each peak share is
-  // relative to the peak of its type.
+  // A kernel that takes the same number of cycles in f32 and in int8 must get the same estimated
+  // time, although its peak share is relative to a different peak for each type.
   EXPECT_NEAR(1e4 * peak_of_bytes() / share_with_overhead(1e4 * peak_of_bytes(), 1, 500, DType::i8),
               peak_of_bytes() * 1e4 / share_with_overhead(1e4, 1, 500), 1e-6);
 }

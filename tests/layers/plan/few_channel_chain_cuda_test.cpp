@@ -95,9 +95,10 @@ TEST_F(FewChannelChainPlan, joins_both_convolutions_of_a_lenet) {
                          3, {2, 17, 19}, text);
 }
 
-// Compares half precision with f32. Rounding makes some ReLUs and pool maxima switch, and the share
-// of these grows with the unit of the type. Each switch changes a gradient by a fixed part, so the
-// norm of the difference grows with the root of the unit.
+// Compares half precision with f32. Rounding makes some ReLUs and some pooling windows choose
+// differently, and the share of such switches grows with the unit of the type. All switches change
+// a gradient by about the same amount, so the norm of the difference grows with the root of the
+// unit.
 TEST_F(FewChannelChainPlan, joins_them_in_half_precision_too) {
   const Shape input{5, 1, 28, 28};
   const Tensor x = testing::normal(input, DType::f32);

@@ -39,8 +39,9 @@ LayerSpec conv(const char* name, std::int64_t channels, std::int64_t kernel = 3,
                 {"bias", bias}});
 }
 
-// Builds a network in which three convolutions are wide enough and precede a batch norm. One of
-// them precedes a residual, and one has a bias. c4 is followed by a ReLU, d5 has groups.
+// Builds a network in which three convolutions are wide enough to compute moments, and are followed
+// by a batch norm. One of the three is followed by a residual sum, and one has a bias. c4 (followed
+// by a ReLU) and d5 (with groups) must not compute moments.
 std::shared_ptr<Module> build(ComputePrecision precision, const char* layout,
                               bool residual = true) {
   LayerContext context;
@@ -133,7 +134,7 @@ constexpr Precision kPrecisions[] = {{ComputePrecision::bf16, "auto", 0x1p-8, 0}
                                      {ComputePrecision::f16, "auto", 0x1p-11, 0},
                                      {ComputePrecision::tf32, "nchw16c", 0x1p-11, 3}};
 
-// About eight values lie between images and loss, each off by at most one unit of its type.
+// About eight layers follow each other, and each rounds its output by at most one unit of the type.
 // Gradients pass through as many layers again, and a few ReLUs may switch. Running statistics
 // depend only on the forward pass.
 TEST_F(ForwardMomentsPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {

@@ -162,9 +162,9 @@ struct Precision {
 constexpr Precision kPrecisions[] = {{ComputePrecision::bf16, 0x1p-8},
                                      {ComputePrecision::f16, 0x1p-11}};
 
-// About a dozen values are between images and loss, and as many gradients follow. Each is off by at
-// most one unit of its type, plus some units from the operands. An activation may switch for small
-// numbers, so the bound of gradients is eight times as large.
+// About a dozen layers follow each other in the forward pass, and as many in the backward pass.
+// Each rounds its output by at most one unit of the type, and its operands add some units more. An
+// activation may switch for small numbers, so the bound of gradients is eight times as large.
 TEST_F(HalfPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {
   for (const Network& network : {resnet(), mobilenet()}) {
     for (const auto& [precision, unit] : kPrecisions) {
@@ -320,8 +320,8 @@ TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
           run(build(network, ComputePrecision::tf32, "nchw", "implicit_gemm"), nullptr, data);
       EXPECT_NEAR(got.loss, want.loss, 12 * kUnit * want.loss) << plan->text();
       EXPECT_LT(relative_distance(got, want), 12 * kUnit) << plan->text();
-      // If rounding makes a max-pool select another pixel, both tf32 results may differ more from
-      // the f32 gradients.
+      // If rounding makes a max-pool select another pixel, the results of both tf32 paths may
+      // differ more from the f32 gradients.
       const Result exact = run(build(network, ComputePrecision::f32), nullptr, data);
       EXPECT_NEAR(got.loss, exact.loss, 12 * kUnit * exact.loss);
       EXPECT_LT(relative_distance(got, exact), relative_distance(want, exact) + 12 * kUnit);

@@ -56,8 +56,8 @@ double difference(const Tensor& a, const Tensor& b) {
 // difference would be of order 1 / terms.
 constexpr double kBound = 200 * 1.2e-7;
 
-// With slow memory, layout conversions are expensive. A chain has no conversions between its
-// layers.
+// If memory is slow, layout conversions are expensive. A chain needs no conversions between its
+// layers, so it is chosen.
 TEST(LanesChain, HoldsBothConvolutionsWhereMemoryIsSlow) {
   set_machine_peaks(
       {.flops_per_second = 177e9 * num_threads(), .bytes_per_second = 7e9 * num_threads()});
@@ -197,8 +197,9 @@ TEST(LanesChain, leaves_wide_layers_and_named_algorithms_alone) {
   EXPECT_EQ(plan->text().find("in the layout"), std::string::npos) << plan->text();
 }
 
-// If a policy is a list, the algorithm that is selected from it decides about the chain. Winograd
-// refuses 5x5 kernels, so the next name in the list counts.
+// A policy may be a list of algorithms. The algorithm that is selected from the list decides
+// whether the layer joins the chain. Winograd refuses 5x5 kernels, so here it is the next one in
+// the list.
 TEST(LanesChain, follows_the_chosen_algorithm_of_a_list) {
   const Shape input{8, 1, 28, 28};
   const auto is_chain = [&](const char* policy, PlanMode mode) {

@@ -29,8 +29,8 @@ class FakeOp : public PlanOp {
   Costs costs_;
 };
 
-// An operation that needs its input image as an fp16 operand in the forward pass, and image and
-// gradient as operands for dw.
+// An operation that would read fp16 operands: its input image in the forward pass, and for dw the
+// image and the gradient.
 class Product final : public FakeOp {
  public:
   using FakeOp::FakeOp;
@@ -63,8 +63,8 @@ struct Net {
   ValueId add_product(ValueId from, double gain) { return add<Product>({from}, {gain, 0}); }
   double copy_there() const { return conversion_ms(graph, PlanGraph::input(), nhwc); }
   double copies_of_both() const { return 2 * copy_there(); }
-  // Returns a gain in ms that just pays for converting the images, for converting the result and
-  // its gradient, and for `passes` passes that make operands.
+  // Returns the gain in ms at which NHWC costs as much as NCHW: the layout conversions of the
+  // image, of the result and of its gradient, plus `passes` passes that make fp16 operands.
   double between_copies(double passes) const {
     return copy_there() + copies_of_both() + passes * pass();
   }

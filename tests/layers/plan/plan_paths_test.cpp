@@ -287,7 +287,8 @@ class Tell final : public Module {
 };
 
 // The first kernels of a recorded step read the loss and the number of correct images of the
-// previous step. So no other value of the step may use this memory, in an inference either.
+// previous step. So no other value may use the memory of these two results, neither in a training
+// step nor in an inference.
 TEST(PlanPaths, TheLossStaysUntilTheNextOneIsThere) {
   for (const PlanMode mode : {PlanMode::evaluation, PlanMode::training}) {
     LayerContext context;

@@ -132,7 +132,8 @@ TEST(StepPlan, conv_relu_pool_and_linear_layers_give_the_bits_of_the_dynamic_gra
                     kImages);
 }
 
-// Compiling a training step fails with the same message as forward(). An inference can be compiled.
+// A batch norm over a single value cannot be trained. Compiling a training step fails with the same
+// message as forward(), while an inference can be compiled.
 TEST(StepPlan, batch_norm_of_one_value_is_refused_by_every_path) {
   const Shape one{1, 20, 3, 3};
   const auto net = network(ending({conv("c1", 24, 3), layer("batch_norm2d", "b1")}), one);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_algorithms_cuda_test.cpp: compares every algorithm of sparse convolution on CUDA with sums
-// over pairs that the test finds by coordinates. Covers all directions and types, exact integers,
-// accumulated gradients, equal bits in two runs, empty clouds, and the tables that are made from a
-// map.
+// over (output site, input site, tap) pairs that the test finds by coordinates. Covers all
+// directions and types, exact integers, accumulated gradients, equal bits in two runs, and inputs
+// without sites. Also tests the tables that a map of pairs is converted to.
 #include <algorithm>
 
 #include "layers/dispatch/select.h"
@@ -166,8 +166,8 @@ TEST_P(SparseOnCuda, AddsToWeightGradientsAndNeedsNoBias) {
   }
 }
 
-// In each type, an algorithm reports at least as many executed FLOPs as the pairs need. An
-// algorithm on lists of pairs reports exactly as many.
+// For each type, every algorithm must report at least as many executed FLOPs as the pairs of the
+// map need. An algorithm that works on lists of pairs must report exactly as many.
 TEST_P(SparseOnCuda, ExecutesWhatCounts) {
   const Problem problem = problem_of(GetParam());
   for (const OperandKind& operand_kind : kOperandKinds) {
@@ -183,7 +183,8 @@ TEST_P(SparseOnCuda, ExecutesWhatCounts) {
   }
 }
 
-// The device counts the pairs of the map. The count must equal that of a table made on the host.
+// The device counts the pairs of its map. The count must equal the number of pairs that the host
+// finds.
 TEST_P(SparseOnCuda, MapsOfTheDeviceHaveThePairsOfTheHost) {
   const Problem z = problem_of(GetParam());
   const SparseConvAlgorithm& algorithm = algorithms().get("implicit_gemm");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_algorithms_test.cpp: compares every algorithm of sparse convolution with sums over pairs
-// that the test finds by coordinates.
+// sparse_algorithms_test.cpp: compares every algorithm of sparse convolution with sums over (output
+// site, input site, tap) pairs that the test finds by coordinates.
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
 #include "tests/layers/sparse_conv/sparse_case.h"
@@ -177,7 +177,7 @@ TEST_P(SparseConv, HasTheGradientsOfDifferences) {
   expect(sparse_result(algorithm, z, Direction::backward_weight, tensors), &SparseConvTensors::w);
 }
 
-// Algorithm selection works without code for sites, because each problem carries its map.
+// Algorithm selection contains no code for sites: each problem carries the map of its sites.
 TEST_P(SparseConv, IsChosenCheckedAndExplained) {
   const Problem z = problem_of(GetParam());
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // cluster_gemm_cuda_test.cpp: compares the kernels of cluster_gemm, in all of their types, with the
-// reference in double. Cases: clusters of one to eight blocks, partial chunks of channels, several
-// warps for one unit of work, strides with phases, dilation, odd channel counts, several images in
-// a tile. Also tests which pixels taps read, epilogues, NaN, unaligned weights, CUDA graphs and
-// refusals.
+// reference in double. Cases: clusters of one to eight blocks, a last chunk of channels that is not
+// full, several warps that share a tile, several images in a tile. Other cases: strides (dx then
+// has one phase for each remainder), dilation, odd channel counts. Also tests which pixels taps
+// read, epilogues, NaN, unaligned weights, CUDA graphs and refusals.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -95,8 +95,8 @@ TEST(ClusterGemm, EveryKernelIsChosen) {
   for (const auto& both : {several_images, full, cut}) EXPECT_EQ(both.size(), 2u);
 }
 
-// In every tiling, each tap reads the right pixel in shared memory. The blocks of a cluster share
-// the input channels: together they cover all channels, and no block is without work.
+// In every tiling, each tap reads the right pixel in shared memory. The blocks of a cluster divide
+// the input channels among them: together they cover all channels, and no block is without work.
 TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
   for (const Conv2dProblem& z : problems()) {
     for (const Direction direction : kBoth) {
@@ -221,8 +221,8 @@ TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   }
 }
 
-// TF32 keeps 10 bits after the leading one. Three quarters of the last kept bit must round up to
-// one bit.
+// TF32 keeps 10 bits after the leading one. A remainder of three quarters of the last kept bit must
+// round up.
 TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
   const float between = 1 + 0.75f * 0x1p-10f, nearest = 1 + 0x1p-10f;
   const Conv2dProblem z = nhwc_problem("n=1,c=8,h=4,w=4,k=8", DType::f32);
@@ -239,7 +239,7 @@ TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
   }
 }
 
-// Moves the weights by one float, so that no four weights are aligned to 16 bytes.
+// Moves the weights by one float, so that no vector of four weights is aligned to 16 bytes.
 TEST_F(ClusterGemmOnCuda, WeightsMayBeginAnywhere) {
   for (const char* text :
        {"n=1,c=64,h=7,w=7,k=32,r=3,s=3,pad=1", "n=1,c=32,h=6,w=5,k=16,r=3,s=3,stride=2,pad=1"}) {

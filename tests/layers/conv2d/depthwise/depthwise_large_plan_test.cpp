@@ -30,8 +30,9 @@ constexpr Row kRows[] = {{14, 9, 1, 4, 4},    {14, 9, 2, 4, 4},    {15, 13, 3, 6
                          {12, 9, 2, 0, 0},    {11, 7, 3, 12, 1},   {5, 1, 3, 0, 0},
                          {8, 2, 3, 1, 2},     {20, 10, 2, 3, 0}};
 
-// For each result, the products (tap, source element) that its sum contains. The test computes them
-// twice: from the plan's lines and from the indices in memory.
+// For each result, the products (tap, source element) that its sum contains. The test lists them
+// twice and compares: once from the `Line`s of the tiling, once from the indices with which the
+// kernel addresses memory.
 using Products = std::vector<std::multiset<std::pair<int, int>>>;
 
 Products by_lines(const Axis& axis, int results) {
@@ -42,7 +43,7 @@ Products by_lines(const Axis& axis, int results) {
       for (int p = 0; p < line.taps; ++p) {
         const int source = line.start + o + p;
         if (source < 0 || source >= line.source_size) continue;
-        // Finds the tap that line_of_tap and `rotated` map to position p of the line.
+        // Finds the tap at position p of the line, which line_of_tap and `rotated` determine.
         int tap = -1;
         for (int t = 0; t < 200; ++t) {
           const int place = t / axis.tap_step;
@@ -146,8 +147,8 @@ TEST(DepthwiseLargePlan, PlansFitTheDeviceAndCoverTheResult) {
               const Line& line = t.columns.lines[i];
               EXPECT_EQ((line.left + line.start) % tile.unit, 0);
               EXPECT_GE(line.left + line.start, 0);
-              // Neither the reads of the last group nor the source elements extend beyond a row in
-              // shared memory.
+              // The last group of columns reads nothing beyond the end of a row in shared memory,
+              // and the row has room for all source elements.
               EXPECT_LE(line.left + line.start + t.groups * tile.columns + line.taps, t.pitch);
               EXPECT_LE(line.left + line.source_size, t.pitch);
             }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // few_pixels_cuda_test.cpp: compares every kernel of few_pixels, with every tiling of the pixels,
-// with the reference in double. Cases: strides, dilation, padding, partial tiles and products. Also
-// tests which pixels taps read, aligned copies, NaN, accumulated gradients, CUDA graphs and
-// refusals.
+// with the reference in double. Cases: strides, dilation, padding, partial tiles, and matrix
+// products that are not full. Also tests which pixels taps read, aligned copies, NaN, accumulated
+// gradients, CUDA graphs and refusals.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -221,8 +221,8 @@ TEST_F(FewPixelsOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
 }
 
 // A NaN in x must affect only the taps of dw that read it. The last matrix product has one pixel
-// and 7 unused rows, which must not contain the NaN; neither may other channels of the tile. With
-// 63x63 pixels, the last part of an image has fewer rows, so its buffer is partly unused.
+// and 7 unused rows. The NaN must reach neither these rows nor the other channels of the tile. With
+// 63x63 pixels, the last piece of an image has fewer rows, so its buffer is partly unused.
 TEST_F(FewPixelsOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   for (const int side : {7, 63}) {
     const Conv2dProblem z =

@@ -137,8 +137,8 @@ TEST_F(HalfOperandsOnCuda, GivenOperandsHaveTheNumbersOfOwnOnes) {
       run_algorithm(algorithm(), z, direction, operands);
       const std::vector<float> own = floats_of(operands.out[0].values);
       const int images = direction == Direction::backward_weight ? 2 : 1;
-      // Passes the fp16 operands of all images. For dw, also passes those of x or of dy only, so
-      // that the algorithm makes the missing operand.
+      // Passes fp16 operands for all images that the direction reads. For dw, also passes only the
+      // operand of x or only that of dy, so that the algorithm has to make the other one.
       for (int given = 1; given < 1 << images; ++given) {
         Operands with = operands;
         std::vector<Tensor> blocks;
@@ -154,9 +154,10 @@ TEST_F(HalfOperandsOnCuda, GivenOperandsHaveTheNumbersOfOwnOnes) {
         run_algorithm(algorithm(), z, direction, with);
         const std::vector<float> from_half = floats_of(with.out[0].values);
         const std::string what = cat(z.text(), ", ", name_of(direction), ", given ", given);
-        // Without given operands, the algorithm reads f32 where this is faster. Numbers are then
-        // rounded to as many bits but not scaled, and the summation order differs. In both cases an
-        // operand is off by at most 2^-12 of itself, and a product by 2^-11.
+        // If the caller passes no fp16 operands, the algorithm may read f32, where that is faster.
+        // It then rounds numbers to as many bits as fp16 has, but does not scale them, and sums in
+        // another order. With fp16 or with f32, an operand is off by at most 2^-12 of itself, and a
+        // product by 2^-11.
         if (direction == Direction::backward_weight && z.r > 1) {
           EXPECT_TRUE(from_half == own) << what;
         } else {
@@ -226,8 +227,8 @@ TEST_F(HalfOperandsOnCuda, AScaleOfALooseBoundGivesTheSameNumbers) {
 }
 
 TEST_F(HalfOperandsOnCuda, ScalesBeyondTheRangeOfOneFactorComeBack) {
-  // For operands of 2^-100 and 2^90, each scale is finite, and so is the product of the scales,
-  // 2^(13+100) 2^(13-90). For 2^-100 and 2^-20 the product overflows.
+  // If the operands have the magnitudes 2^-100 and 2^90, each scale is finite, and so is the
+  // product of the scales, 2^(13+100) 2^(13-90). For 2^-100 and 2^-20 this product overflows.
   for (const float size : {0x1p90f, 0x1p-20f}) {
     const Conv2dProblem z = tf32("n=1,c=8,h=4,w=4,k=8");
     Operands operands = operands_of(z, Direction::forward);

@@ -289,8 +289,8 @@ TEST_F(ImplicitGemmTmaOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   }
 }
 
-// If the sum is not divided, the blocks store dw themselves: as whole rows, unaligned rows, or
-// parts of rows. The last problem has a divided sum.
+// If one block computes the whole sum of an element, it stores dw itself: as whole rows, unaligned
+// rows, or parts of rows. In the last problem several blocks share each sum.
 TEST_F(ImplicitGemmTmaOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
   std::size_t turn = 0;
   for (const char* text :

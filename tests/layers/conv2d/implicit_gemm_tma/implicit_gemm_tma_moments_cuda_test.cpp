@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_moments_cuda_test.cpp: tests mean and variance of the channels, which the
-// forward pass of implicit_gemm_tma computes for a batch norm. Compares them with sums in double
-// over the stored y. Cases: every kernel, divided sums, partial tiles, data with an offset and with
-// heavy tails. Also compares a batch norm that receives them with one that reads the images itself.
+// forward pass of implicit_gemm_tma computes for a batch norm. Compares these moments with sums in
+// double over the stored y. Cases: every kernel, divided sums, partial tiles, data with an offset
+// and with heavy tails. Also compares a batch norm that receives the moments with a batch norm that
+// reads the images itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -146,7 +147,7 @@ class Call {
 };
 
 // Moments of one channel: the count, the mean, the sum of squares about the mean, and the largest
-// magnitude. `held` is the sum that the partial results hold.
+// magnitude. `held` is the sum of squared differences that the partial results contain.
 struct Moments {
   double count = 0, mean = 0, squares = 0, largest = 0, held = 0;
 };
@@ -188,9 +189,9 @@ Moments part_moments(const Tensor& moments, std::int64_t channel) {
 }
 
 // Checks the error bounds of channel_moments.cuh. `merges` counts the merges of partial moments:
-// three between lanes, eight between warps, and one per tile of a block. If sums are divided, a
-// thread adds up to 64 differences from a shift, and a block adds 32 such sums; the parts hold the
-// sum of their squares.
+// three between lanes, eight between warps, and one per tile of a block. With `in_parts` the sums
+// are shared by several blocks: a thread adds up to 64 differences from a shift, and a block adds
+// 32 such sums.
 void check(const Moments& got, const Moments& want, double merges, bool in_parts,
            const std::string& where) {
   EXPECT_EQ(got.count, want.count) << where;
@@ -257,8 +258,9 @@ struct Norm {
   Tensor y, mean, inverse, running_mean, running_variance;
 };
 
-// If the mean is off by e and the deviation by e plus a small fraction of itself, a normalised
-// number is off by about e / deviation. Few merges occur here, so e is small.
+// The batch norm receives a mean that may be off by e, and a deviation that may be off by e plus a
+// small fraction of itself. So a normalised number may be off by about e / deviation. Few moments
+// are merged here, so e is small.
 TEST_F(ForwardMomentsOnCuda, ABatchNormThatIsGivenThemDoesWhatItDoesAlone) {
   for (const Data data : {Data::normal, Data::offset, Data::heavy_tails}) {
     const Conv2dProblem z = problem_of("n=4,c=16,h=13,w=11,k=40,r=3,s=3,pad=1");

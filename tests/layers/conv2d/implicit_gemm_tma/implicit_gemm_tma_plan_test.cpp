@@ -38,8 +38,8 @@ std::vector<Conv2dProblem> problems() {
 
 std::vector<Machine> machines() { return {kEmulated, Machine{}}; }
 
-// For each output of a phase of dx or y, the taps that it needs and the input pixels that they
-// read, along one axis.
+// The products along one axis. For each output of y, or of a phase of dx, the set holds the taps
+// that the output needs and the input pixel that each tap reads.
 using Products = std::set<std::tuple<int, int, int>>;  // output, tap, pixel that is read
 
 Products products_of(const Line& line) {
@@ -112,8 +112,8 @@ void check_taps(const TapSets& taps, const Geometry& g, int pitch) {
   }
 }
 
-// Taps read beyond the end of a row in shared memory. The pixels there must be the zeros of the
-// padding.
+// The last taps of a row read beyond the end of this row in shared memory. The pixels there must be
+// the zeros of the padding.
 TEST(ImplicitGemmTmaPlan, WholeLinesShareTheZerosBetweenThem) {
   int shared = 0;
   for (const int size : {1, 2, 5, 7, 14}) {
@@ -206,8 +206,9 @@ TEST(ImplicitGemmTmaPlan, BoxesOfBackwardWeightHoldEachPixelOnce) {
         EXPECT_EQ(plan.tiles_w, ceil_div(static_cast<int>(z.q()), plan.width));
         EXPECT_EQ(plan.tiles_h, ceil_div(static_cast<int>(z.p()), plan.height));
         EXPECT_EQ(plan.tiles_n, ceil_div(static_cast<int>(z.n), plan.images));
-        // A TMA box may extend beyond its pixels of dy. The additional elements must be outside of
-        // the tensor (zeros), else they would count twice.
+        // A TMA box may load more elements of dy than the tile has pixels. The additional elements
+        // must be outside of the tensor, where TMA loads zeros; otherwise other tiles would count
+        // them, too.
         if (plan.errors_w > plan.width) {
           EXPECT_TRUE(plan.columns_apart ? z.q() % plan.width == 0 : plan.width == z.q());
         }

@@ -90,8 +90,8 @@ TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticOnLayersOfNetworks) {
   }
 }
 
-// The weights have every block shape. The problems are random, so that different tiles are the
-// cheapest.
+// The weights have every block shape. The problems are random, so the tile with the lowest
+// estimated time changes from problem to problem.
 TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmetic) {
   const bool small = testing::is_emulated();
   int run = 0;
@@ -112,8 +112,9 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmetic) {
   EXPECT_GT(run, small ? 20 : 200);
 }
 
-// For each tile there is a problem for which it is the cheapest. The problems also cover several
-// segments of pixels, several images, whole and partial rows, and 1x1 kernels (matrix products).
+// Each tile shape has the lowest estimated time for one of the problems. The problems also cover
+// several segments of pixels, several images, whole and partial rows, and 1x1 kernels (matrix
+// products).
 TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmeticInEveryTile) {
   std::uint64_t i = 0;
   for (const char* text :

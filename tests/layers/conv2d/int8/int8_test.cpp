@@ -77,8 +77,8 @@ TEST_F(Int8, BlockSparseGroups) {
   }
 }
 
-// Rows have fewer pixels than a tile, as many, or more; the channels need one row of blocks, or
-// several.
+// Rows have fewer pixels than a tile, as many, or more. The weights have one row of 16 output
+// channels, or several.
 TEST_F(Int8, BlockSparseTilesOfEveryWidth) {
   for (int width = 1; width <= 60; ++width) {
     for (const char* rest :
@@ -190,8 +190,8 @@ TEST_F(Int8, TiesRoundToEven) {
   }
 }
 
-// Close to a tie, f32 arithmetic may choose the wrong code. f32 also rounds sums of 2^24 and more,
-// and large scaled sums from which a residual is then subtracted.
+// Close to a tie, f32 arithmetic may choose the wrong code. f32 arithmetic also rounds sums of 2^24
+// and more, and it loses digits if a residual is subtracted from a large scaled sum.
 TEST_F(Int8, CodesNextToTiesAreThoseOfDoubleArithmetic) {
   for (const char* text : {"c=64,k=502,h=1,w=3", "c=1040,k=251,h=1,w=1",
                            "c=502,k=502,groups=502,h=3,w=3,r=3,s=3,pad=1"}) {
@@ -205,8 +205,8 @@ TEST_F(Int8, CodesNextToTiesAreThoseOfDoubleArithmetic) {
           if (turn++ % 3 == 1) options.residual = DType::f32;
           if (turn % 3 == 1) options.residual = DType::u8;
           options.bias = options.residual != DType::f32;
-          // The step size has many digits. With a round step size, exact ties would occur, which
-          // the last bit of a double would decide.
+          // The step size has many digits. A round step size would make exact ties, and then the
+          // last bit of a double would decide which code is right.
           if (!options.bias) options.step = extreme ? 4.7713113713 : 1.0371137e-3;
           Int8Case one(with_types(Conv2dProblem::parse(text), types), options, 9);
           EXPECT_GE(check_everywhere(one), 1);
@@ -234,8 +234,8 @@ TEST_F(Int8, WhatDoesNotFitIsClipped) {
   }
 }
 
-// Tiles with the same taps run in one call. Rows have every width; memory next to them must stay
-// untouched.
+// One kernel call computes all tiles that have the same taps. Rows have every width, and the call
+// must not write to the memory next to them.
 TEST_F(Int8, LinesOfEveryWidth) {
   std::uint64_t turn = 0;
   for (int width = 1; width <= 130; width += width < 30 ? 1 : 7) {
@@ -291,8 +291,8 @@ TEST_F(Int8, BiasesThatAreNoNumbers) {
   }
 }
 
-// The peak share in a cost estimate is relative to the peak of int8 products, so no share
-// exceeds 1.
+// The `peak_share` of a cost estimate is relative to the peak of int8 products, so it never exceeds
+// 1.
 TEST_F(Int8, CostsAreShareOfThePeakOfBytes) {
   for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
     for (const char* file : {"resnet18", "mobilenet_v2", "edge_cases"}) {

@@ -129,8 +129,8 @@ TEST_F(AutoChoiceOnCuda, Planes) {
   });
 }
 
-// Problems with few pixels in tf32: a cuBLAS product has to wait for the previous kernel, which
-// takes much of the time.
+// Problems with few pixels in tf32: a cuBLAS product has to wait until the previous kernel has
+// ended, and this wait takes much of the time.
 TEST_F(AutoChoiceOnCuda, NhwcPoints) {
   expect_fastest({
       {"n=1,c=16,h=20,w=16,k=96,precision=tf32,layout=nhwc", kDx, "cluster_gemm"},
@@ -139,8 +139,8 @@ TEST_F(AutoChoiceOnCuda, NhwcPoints) {
   });
 }
 
-// With strides that skip pixels, TMA loads only the needed pixels, while threads that load pixels
-// wait for skipped ones.
+// With a stride, TMA loads only every second pixel and takes longer for it. So algorithms without
+// TMA are the fastest for these problems.
 TEST_F(AutoChoiceOnCuda, Strides) {
   expect_fastest({
       {"n=32,c=1280,h=40,w=40,k=224,stride=2,dtype=bf16,types=bf16:f32:f32:bf16,"

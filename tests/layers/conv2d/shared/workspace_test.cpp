@@ -40,7 +40,8 @@ constexpr const char* kExtremes[] = {
     "n=2,c=64,h=9,w=9,k=64,r=9,s=9,stride=1x2147483647,pad=4",
 };
 
-// Each thread may have panels of up to some hundred KiB, whatever the size of the operands.
+// Bounds on the workspace. The part for the threads does not depend on the size of the operands:
+// each thread may have panels of up to some hundred KiB.
 constexpr double kForThreads = 48 << 20;
 constexpr double kTimesOperands = 64;
 
