@@ -246,7 +246,7 @@ TEST(ConfigMistakes, OfNumbersThatNoFormatHolds) {
   EXPECT_EQ(mistakes_of(cat(kRest, "optim: {lr: 1e-40}\n")), "");
 }
 
-// If two keys conflict, the message points to the place of the key that its sentence names.
+// If two keys conflict, the reported position is that of the key which the error sentence names.
 TEST(ConfigMistakes, OfKeysAtOddsNameTheOneThatIsMeant) {
   const std::string text =
       mistakes_of(kRest, {"sparsity.exclude=[c1]", "sparsity.method=n_m", "sparsity.n=4"});

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests benchmark files: the file that an interrupted benchmark leaves; `compare` on files that are from a
-busy machine, unfinished, of another format or incomplete; and two builds called alternately:
-bench_files_test.py PROGRAM"""
+"""Tests benchmark files: the file that an interrupted benchmark leaves, and `compare` on files that are from a busy
+machine, unfinished, of another format or incomplete. Also tests a benchmark that calls two builds alternately.
+Call: bench_files_test.py PROGRAM"""
 import json
 import os
 import pathlib
@@ -103,7 +103,8 @@ class Compared(Case):
         self.assertIn("is in B and not in A", self.call("compare", b, a, "--require-all", code=7).stderr)
         self.call("compare", a, b, "--fail-above", "1.5", "--no-require-all")
         self.call("compare", a, b, "--require-all", "--no-require-all", code=2)
-        # If each side has several files, `compare` reports a row that is missing in one of them.
+        # If both sides of a comparison have several files, `compare` reports a row that one of the
+        # files lacks.
         many = self.call("compare", f"{a},{b}", f"{a},{a}", "--fail-above", "1.5", code=7)
         self.assertEqual(many.stderr.count("missing: "), 2)
 
@@ -204,8 +205,8 @@ class InTurns(Case):
         for row in compared["results"]:
             self.assertTrue(row["ratio_low"] < row["ratio"] < row["ratio_high"], row)
         self.assertIn("95 % interval", done.stdout)
-        # If --against names a shared library, this program runs a second time, with that library. Here the name is a
-        # link to this build's library.
+        # If --against names a shared library, the benchmark also runs this program with that library. Here the
+        # library is a link to this build's library.
         copy = self.path("old.so")
         copy.symlink_to(library.resolve())
         self.call("bench", "net", "lenet5", "--batch", "1", "--mode", "inference", "--min-time", "0.01", "--rounds",

@@ -48,7 +48,7 @@ TEST(SparseExport, IsEvaluatedLikeTheRun) {
     ASSERT_EQ(file_result.code, 0) << file_result.err;
     EXPECT_EQ(file_result.out, run_result.out);
     EXPECT_NE(file_result.out.find("accuracy"), std::string::npos);
-    // At its end the run has written the same file and reported the file's size.
+    // The run had already written the same file when it ended, and had reported the file's size.
     EXPECT_EQ(text_of(folder.path() + "/s.safetensors"), text_of(run + "/" + kSparseModel));
     const auto size = static_cast<double>(std::filesystem::file_size(run + "/" + kSparseModel));
     EXPECT_EQ(weight_size(read_run(run)).stored_bytes, size);
