@@ -103,9 +103,9 @@ std::string refusal(const char* algorithm, const std::string& problem) {
 }
 
 TEST(Look, AProblemThatIsTooLargeIsToldItsCountAndOneThatFits) {
-  // Number of events: the lesson initialises 36 pixels of each of 32 kernels. Each pixel takes 32 *
-  // 9 products, and each product reads three elements and writes one. The start of each of two
-  // steps is an event, too.
+  // The expected number of events has three terms. The lesson initialises 36 pixels of each of 32
+  // output channels. Each output element takes 32 * 9 products, and each product reads three
+  // elements and writes one. The starts of two steps count as two events.
   const std::string all = refusal("direct", "n=1,c=32,h=8,w=8,k=32,r=3,s=3");
   EXPECT_NE(all.find(cat("got ", 36 * 32 + 4 * 36 * 32 * 32 * 9 + 2, " of ")), std::string::npos)
       << all;

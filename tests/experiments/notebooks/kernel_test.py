@@ -185,8 +185,8 @@ class Interrupt(Kernel):
     INCLUDES = "#include <cstdio>\n#include <cstdlib>\n#include <unistd.h>\n"
 
     def interrupted(self, code):
-        """Runs `code`, a single statement, and interrupts it. READY in the code stands for a print of
-        the text that triggers the interrupt."""
+        """Runs `code`, a single statement, and interrupts it. The word READY in the code is replaced by a statement
+        that prints the text at which the cell is interrupted."""
         ready = 'puts("ready"); fflush(stdout);'
         text = self.fails(self.INCLUDES + code.replace("READY", ready), "interrupted", interrupt_when="ready")
         self.assertRegex(text, r"^the cell was interrupted (in|below) line \d+( or below)?$")
