@@ -89,8 +89,8 @@ def names_in(run):
 
 
 def snapshot(folder, without=()):
-    """Returns path and content of all files below a folder, except `without`: relative paths that a
-    call is allowed to write."""
+    """Returns the SHA-256 of each file below a folder, by relative path. Leaves out the paths in
+    `without`, which a call is allowed to write."""
     found = {}
     for base, below, names in os.walk(folder):
         below[:] = sorted(name for name in below if not name.startswith(".call-"))

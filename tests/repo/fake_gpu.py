@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stub of the programs that a GPU check calls: nvidia-smi, compute-sanitizer, test_cuda and convscope. Each stub
-is a copy of this file under the program's name. fake.json next to the tree says what fails:
+"""Replaces the programs that a GPU check calls: nvidia-smi, compute-sanitizer, test_cuda and convscope. A copy of
+this file under the name of each program acts as its stub. fake.json next to the tree says which calls fail:
 
     fail, crash, slow: [tests]; report: {tool: [tests]}; wrong, slow: [problems]; gpu: its name
 

@@ -318,8 +318,8 @@ class Display(Kernel):
 
 
 class EmulatedGpu(Kernel):
-    """The kernel runs cells on separate stacks. An exception must nevertheless reach the cell's
-    output."""
+    """Tests GPU kernels in the cells of a notebook. The emulation runs each GPU thread on a
+    separate stack. An exception must nevertheless reach the cell's output."""
 
     def setUp(self):
         self.ok('#include <convscope/notebook.h>\nusing namespace convscope;\n'
