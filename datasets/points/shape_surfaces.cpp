@@ -202,7 +202,8 @@ std::vector<SpacePoint> scan(int count, Generator& random) {
   }
   const int lasers = 10 + static_cast<int>(random.below(7));
   std::vector<SpacePoint> out;
-  // A ray that hits nothing in range is drawn again, up to a limit.
+  // A ray that hits nothing in range is replaced by another random ray; the number of tries is
+  // limited.
   for (int tries = 0; static_cast<int>(out.size()) < count && tries < 20 * count; ++tries) {
     const double laser = static_cast<double>(random.below(static_cast<std::uint32_t>(lasers)));
     const double slope = 0.15 - 1.4 * laser / lasers;

@@ -274,8 +274,8 @@ TEST(ConfigMistakes, InAnExtendedFileNameThatFile) {
             "a.yaml:2:7: error: seed: expected an integer, got 'x'");
 }
 
-// If two files define a block together, a missing key is reported at the end of the block in the
-// later file.
+// If two files each define keys of one block, a missing key is reported at the end of the block in
+// the later file.
 TEST(ConfigMistakes, OfAMergedBlockNameTheLaterFile) {
   const std::string text =
       mistakes_of("extends: a.yaml\nname: x\nmodel: {type: lenet5}\ndata: {batch_size: 4}\n", {},

@@ -128,8 +128,8 @@ class Compared(Case):
         self.call("compare", b, b, "--fail-above", "1.1")  # nothing is slower
         quiet = self.write("quiet.json", {"direct": 2, "fft": 1}, others=0.3)
         self.assertIn("regression: ", self.call("compare", a, quiet, "--fail-above", "1.1", code=7).stderr)
-        # `compare` uses the load during each row, not the average load of the file. A row that ran
-        # on a quiet machine counts, even in a busy file.
+        # `compare` uses the load during each row, not the average load while the file was made. A
+        # row that ran on a quiet machine counts, even if other rows of its file ran on a busy one.
         rows = self.write("rows.json", {"direct": 2, "fft": 1}, others=1.2, cores_of_others=0.1)
         self.call("compare", a, rows, "--fail-above", "1.1", code=7)
         busy = self.write("busy.json", {"direct": 2, "fft": 1}, others=0, cores_of_others=0.9)

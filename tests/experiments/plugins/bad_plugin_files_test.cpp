@@ -128,8 +128,8 @@ TEST(PluginFacts, AreFoundInBytesAndNothingIsReadBehindThem) {
 
 // ---- what the loader would call ----------------------------------------------------------------
 
-// Returns a copy of a plug-in with one changed value: an entry of the dynamic table, or the array
-// to which the entry points.
+// Returns a copy of a plug-in in which one value is changed: an entry of the ELF dynamic section,
+// or the array to which this entry points.
 std::string with_entry(const TemporaryFolder& folder, Elf64_Sxword tag, Elf64_Xword value) {
   std::string bytes = text_of(kPlanted);
   Elf64_Ehdr head;
