@@ -11,7 +11,8 @@
 namespace convscope {
 namespace {
 
-// Random-number streams of the run's seed. Only the data use them; weights and dropout have others.
+// Random-number streams for shuffling, augmentation and balanced subsets. They use the run's seed
+// and differ from the streams of weights and dropout.
 constexpr std::uint64_t kShuffleStream = 0xda7a'0001'0000'0000u;
 constexpr std::uint64_t kAugmentStream = 0xda7a'0002'0000'0000u;
 constexpr std::uint64_t kBalanceStream = 0xda7a'0003'0000'0000u;

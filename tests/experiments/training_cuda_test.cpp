@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// training_cuda_test.cpp: tests training on `device cuda`: the losses of the CPU, the same bits in
-// two runs, checkpoints that move between devices, and resuming after failures.
+// training_cuda_test.cpp: tests training on `device cuda`: the losses are those of the CPU, two
+// runs have the same bits, checkpoints move between devices, and a run resumes after failures.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>

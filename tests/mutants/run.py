@@ -115,8 +115,8 @@ class Runner:
         return {"status": status, "by": by, "seconds": round(time.monotonic() - start, 1)}
 
     def noticed(self, mutant, first_only, folder):
-        """Returns the test that notices the mutant: first its listed tests run, then those of related
-        folders."""
+        """Returns the status of the mutant and the test that notices it. First runs the mutant's listed tests, then
+        the test programs of related folders."""
         made = self.build.plant(mutant, folder)
         if not made:
             raise planted_build.BuildError(f"no library or program holds {mutant.file}")

@@ -63,7 +63,7 @@ TEST(Look, EveryLessonMakesAPageInEachOfItsDirections) {
       EXPECT_NE(look.page.find("\"file\":\"" + name), std::string::npos);
       EXPECT_EQ(look.page.find("\"text\":\"\""), std::string::npos);
       EXPECT_EQ(look.page.find("://"), std::string::npos);  // no network
-      // The page must contain the values of both input arrays of the direction.
+      // The page must contain the values of the two arrays that the direction reads.
       const std::size_t first = look.page.find("\"values\":[");
       ASSERT_NE(first, std::string::npos);
       EXPECT_NE(look.page.find("\"values\":[", first + 1), std::string::npos);
