@@ -98,8 +98,8 @@ KernelTally said_by(const Json& explained, const char* mode, std::int64_t times)
   return without_sites(tally);
 }
 
-// A LeNet whose two convolutions run as one chain. The config names the chain, because `auto` may
-// choose another algorithm on another CPU.
+// A LeNet whose two convolutions run as one fused chain. The config names the chain, because `auto`
+// may choose another algorithm on another CPU.
 ExperimentConfig config_with_a_chain() {
   ExperimentConfig config = config_of(kConfigs / "quickstart.yaml");
   const char* const lanes = "direct_batch_lanes";

@@ -37,7 +37,7 @@ def read_json(path):
 
 
 def bits(run):
-    """Returns the content of a run folder that depends only on the config."""
+    """Returns the part of a run folder's content that depends only on the config."""
     tensors, metadata = read_checkpoint(run / "ckpt/last.safetensors")
     found = {f"tensor {name}": value for name, value in tensors.items()}
     progress = json.loads(metadata["progress"])
@@ -105,8 +105,8 @@ def snapshot(folder, without=()):
 
 
 def lost(before, after):
-    """Returns a sentence about the first older file that is missing or changed, or "" if all are
-    intact."""
+    """Returns a sentence about the first file that existed before and is now missing or changed, or
+    "" if all files are intact."""
     for name, digest in before.items():
         if name not in after:
             return f"{name} is gone"

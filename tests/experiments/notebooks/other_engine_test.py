@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the notebooks and their headers in clang-repl 19: other_engine_test.py ROOT INCLUDE LIBRARY
 
-Among the C++ interpreters in Debian, clang-repl (clang-tools-19) is the closest to xeus-cpp: no name may be
-declared twice, and a cell is one translation unit. The test runs every third notebook, which takes half a
+Among the C++ interpreters in Debian, clang-repl (clang-tools-19) is the closest to xeus-cpp: with both, no name may
+be declared twice, and a cell is one translation unit. The test runs every third notebook, which takes half a
 minute, or all with CONVSCOPE_TEST_NOTEBOOKS=all. Without clang-repl the test is skipped (77).
 """
 import json

@@ -98,8 +98,8 @@ TEST(BenchPlots, the_roofline_has_the_peaks_of_the_threads_that_were_used) {
   ASSERT_EQ(drawn.plots.size(), 1u);
   const auto& panel = std::get<LinePanel>(figure_of(drawn).panels.at(0));
   ASSERT_EQ(panel.series.size(), 3u);
-  // The expected intensity is the FLOPs that 10 GFLOP/s compute in 2 ms, divided by the
-  // bytes of x, w and y.
+  // The expected intensity is the number of FLOPs that are executed in 2 ms at 10 GFLOP/s, divided
+  // by the bytes of x, w and y.
   const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9);
   EXPECT_NEAR(panel.series[0].x.at(0), 2e7 / bytes, 1e-9);
   EXPECT_EQ(panel.series[0].y.at(0), 10);
@@ -187,8 +187,8 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   EXPECT_NEAR(f32_panel.series[0].values.back(), std::sqrt(1.5 * 2), 1e-12);
   const auto& bytes_panel = std::get<BarPanel>(figure_of(speedup).panels.at(1));
   EXPECT_NEAR(bytes_panel.series[0].values.back(), 1.5, 1e-12);
-  // The int8 plot has two bars: our int8 speedup over our fastest f32 algorithm in any layout, and
-  // the baseline's int8 speedup over its f32 time.
+  // The int8 plot has two bars: the int8 speedup of Convscope over its fastest f32 algorithm in any
+  // layout, and the int8 speedup of the baseline over its f32 time.
   const DrawnPlots int8 = draw_plots(set, {"int8"});
   ASSERT_EQ(int8.plots.size(), 1u);
   const auto& panel = std::get<BarPanel>(figure_of(int8).panels.at(0));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast_test.cpp: tests the table of `explain --ranks`, its efficiency and its sentence, first
-// with invented times per process, then with measured times.
+// forecast_test.cpp: tests the output of `explain --ranks`: the table, the efficiency, and the
+// sentence about what limits the speed. The times per process are invented in the first tests and
+// measured in the last.
 #include "experiments/explain/ranks/forecast.h"
 
 #include <gtest/gtest.h>
