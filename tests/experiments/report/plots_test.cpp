@@ -208,7 +208,7 @@ TEST(Plots, OtherDataSetsGoToPanelsOfTheirOwn) {
       const std::string other = own == "mnist" ? "cifar10" : "mnist";
       EXPECT_TRUE(section.title.starts_with(own)) << section.title;
       EXPECT_NE(plot.svg.find(">" + section.title + "<"), std::string::npos) << section.title;
-      // Each panel contains only the runs of its own section.
+      // Each panel contains only the runs of the panel's section.
       const std::string alone =
           to_svg({.title = "t", .panels = section.panels, .legend = section.legend});
       EXPECT_NE(alone.find("_" + own), std::string::npos);
