@@ -50,7 +50,7 @@ const std::vector<PublishedSet>& published_sets() {
 
 namespace {
 
-// Returns a remark for `data` commands on a set without files; "" for other sets.
+// Returns a remark for `data` commands on a set without published files; "" for other sets.
 const char* remark_on(const std::string& name) {
   if (name == "mnist_points") return "; that set reads the files of mnist";
   const bool drawn =

@@ -21,7 +21,8 @@ struct PublishedSet {
   std::string name;
   std::vector<std::string> mirrors;  // each file is at <mirror>/<name>
   std::vector<PublishedFile> files;
-  // A .tar.gz whose members are kept instead of the archive; empty: the files are kept as they are.
+  // Names the members of a .tar.gz that are unpacked and kept instead of the archive. If it is
+  // empty, the files are kept as they are.
   std::vector<std::string> members;
   std::vector<std::string> optional_members = {};
   // Sizes of the whole set, checked after unpacking. 0 = unknown.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cifar10.cpp: the binary version of CIFAR-10: records of one label byte and 3072 bytes, 32x32 red,
-// then green, then blue.
+// cifar10.cpp: the binary version of CIFAR-10. A record has one label byte and an image of 32x32
+// pixels in 3072 bytes: all red values, then all green ones, then all blue ones.
 #include "datasets/cifar10.h"
 
 #include <cstring>

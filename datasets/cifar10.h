@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cifar10.h: the binary version of CIFAR-10: records of one label byte and 3072 bytes, 32x32 red,
-// then green, then blue. Files data_batch_1..5.bin and test_batch.bin; batches.meta.txt (class
-// names) may be missing.
+// cifar10.h: the binary version of CIFAR-10. A record has one label byte and an image of 32x32
+// pixels in 3072 bytes: all red values, then all green ones, then all blue ones. The
+// files are data_batch_1..5.bin and test_batch.bin; batches.meta.txt (class names) may be missing.
 // Source: A. Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009.
 #pragma once
 

@@ -51,7 +51,8 @@ void set_channel_statistics(Dataset& dataset) {
     const double variance = squares / total - mean * mean;
     const auto at = static_cast<std::size_t>(c);
     dataset.mean[at] = mean;
-    // A channel with a single value carries no information; std = 1 keeps the quotient finite.
+    // If all pixels of a channel are equal, their standard deviation is 0; std = 1 keeps the
+    // quotient finite.
     dataset.std[at] = variance > 1e-12 ? std::sqrt(variance) : 1.0;
   }
 }

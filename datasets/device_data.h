@@ -23,7 +23,8 @@ class CONVSCOPE_API DeviceData {
   DeviceData(const DeviceData&) = delete;
   DeviceData& operator=(const DeviceData&) = delete;
 
-  // Uploads the order of an epoch, queued after the device's pending work.
+  // Uploads the order of the samples in an epoch. The upload is queued after the device's pending
+  // work.
   void start_epoch(std::int64_t epoch);
 
   const Tensor& images() const { return images_; }  // u8 [N,C,H,W]

@@ -33,7 +33,8 @@ struct Batch {
   std::int64_t whole = 0;  // samples of all parts
 };
 
-// Returns the first sample of part `part` of `parts` of n samples.
+// Returns the index of the first sample of part `part`, if n samples are divided into `parts`
+// parts.
 constexpr std::int64_t first_of_part(std::int64_t n, std::int64_t part, std::int64_t parts) {
   return n * part / parts;
 }
@@ -69,7 +70,8 @@ CONVSCOPE_API std::int64_t loader_bytes(std::int64_t samples, const Shape& sampl
 
 // Returns a part of the samples, in the given order.
 CONVSCOPE_API Dataset subset(const Dataset& from, const std::vector<std::int64_t>& indices);
-// Returns the first `limit` samples of a seeded shuffle that keeps the classes balanced; 0 = all.
+// Returns the first `limit` samples of a seeded shuffle that keeps the classes balanced. If `limit`
+// is 0, returns all samples.
 CONVSCOPE_API Dataset limited(const Dataset& from, std::int64_t limit, std::uint64_t seed);
 // Returns {rest, validation} with `count` samples for validation (seeded, balanced).
 CONVSCOPE_API std::pair<Dataset, Dataset> split(const Dataset& from, std::int64_t count,

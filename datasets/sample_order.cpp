@@ -11,7 +11,8 @@
 namespace convscope {
 namespace {
 
-// Streams of the run's seed for the data, distinct from those of weights and dropout.
+// Random-number streams for shuffling, augmentation and balanced subsets. They use the run's seed
+// and differ from the streams of weights and dropout.
 constexpr std::uint64_t kShuffleStream = 0xda7a'0001'0000'0000u;
 constexpr std::uint64_t kAugmentStream = 0xda7a'0002'0000'0000u;
 constexpr std::uint64_t kBalanceStream = 0xda7a'0003'0000'0000u;
@@ -51,7 +52,9 @@ std::vector<std::int64_t> balanced_order(const std::int32_t* labels, std::int64_
                     classes, ", got ", labels[i], " at index ", i);
     by_class[static_cast<std::size_t>(labels[i])].push_back(i);
   }
-  // Samples are sorted by a fraction: the r-th of n samples of a class has (r + 1/2) / n.
+  // The r-th of the n shuffled samples of a class gets the fraction (r + 1/2) / n. All samples are
+  // then sorted by their fractions, so every prefix has about the class proportions of the whole
+  // set.
   struct Place {
     std::int64_t odd, twice;  // 2r + 1 and 2n: compared as fractions, without rounding
     std::int64_t index;

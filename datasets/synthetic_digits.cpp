@@ -32,7 +32,7 @@ struct Wave {
   double push_x, push_y;
 };
 
-// An affine map about the centre of the image, stronger than handwriting.
+// An affine map about the centre of the image. It distorts more than differences of handwriting do.
 class Warp {
  public:
   Warp() = default;
@@ -187,7 +187,8 @@ void draw(std::uint8_t* pixels, std::int64_t size, int digit, Generator random, 
   }
   for (std::int64_t i = 0; i < size * size; ++i) {
     const double distance = std::sqrt(squared_distance[static_cast<std::size_t>(i)]);
-    // The cover falls from 1 inside of the pen to 0 outside, over a distance of twice the softness.
+    // `cover` is the share of the pixel that the pen covers. It falls from 1 inside of the pen to 0
+    // outside, over a distance of twice the softness.
     const double cover = std::clamp((reach - distance) / (2 * hand.softness), 0.0, 1.0);
     const double level = cover * hand.ink + hand.noise * static_cast<double>(random.normal());
     pixels[i] = static_cast<std::uint8_t>(std::clamp(level, 0.0, 1.0) * 255.0 + 0.5);

@@ -25,7 +25,8 @@ CONVSCOPE_API std::string find_data_folder(const std::string& set, const std::st
 CONVSCOPE_API std::string find_data_file(const std::string& set, const std::string& folder,
                                          const std::vector<std::string>& spellings);
 
-// Returns the option `root`; the second function returns its value, or "".
+// Returns the option `root`. The second function, root_of(), returns the value of this option, or
+// "" if it is not set.
 CONVSCOPE_API OptionField root_field();
 CONVSCOPE_API std::string root_of(const Options& options);
 

@@ -157,8 +157,8 @@ CURLcode transfer_once(const std::string& url, const std::string& part, Transfer
   if (transfer.write_error != 0) fail_writing(part, transfer.write_error);
   if (code == CURLE_HTTP_RETURNED_ERROR) {
     reason = cat("the server answered ", static_cast<int>(answer));
-    // The server answers 416 when `part` is as long as the file, or longer. libcurl usually treats
-    // 416 as success.
+    // The server answers 416 when the partial file `part` is at least as long as the published
+    // file. libcurl usually treats 416 as success.
     return answer == 416 ? CURLE_RANGE_ERROR : code;
   }
   if (transfer.too_large) {

@@ -66,7 +66,8 @@ std::string md5_of(Bytes file) {
   return sum.hex();
 }
 
-// Returns the matching checksum, or throws kData. `as_published`: the file has not been unpacked.
+// Returns a text that names the matching checksum, or "" if there is none to compare. Throws kData
+// if a checksum differs. `as_published`: the file has not been unpacked.
 std::string check_sum(const PublishedFile& file, Bytes bytes, const std::string& path,
                       bool as_published) {
   const auto compare = [&](const std::string& kind, const std::string& expected,

@@ -18,7 +18,8 @@ void check(bool condition, const std::string& name, const Words&... words) {
   if (!condition) fail(ErrorKind::kData, "idx", cat(name, ": ", words...));
 }
 
-// Returns axes and sizes; `header` holds the first 4 + 4 * kMaxAxes bytes, or the whole file.
+// Returns the sizes of all axes. `header` holds the first 4 + 4 * kMaxAxes bytes, or the whole
+// file.
 Shape parse_header(Bytes header, const std::string& name) {
   check(header.size() >= 4, name, "expected an IDX header, got only ", header.size(), " bytes");
   check(header[0] == 0 && header[1] == 0, name, "expected the IDX magic 0 0 8 r, got ", +header[0],
@@ -40,7 +41,7 @@ Shape parse_header(Bytes header, const std::string& name) {
   return shape;
 }
 
-// Returns the number of data bytes that the header claims; at most `most`.
+// Returns the number of data bytes that the header claims. Throws kData if it exceeds `most`.
 std::size_t claimed_bytes(const Shape& shape, std::uint64_t most, const std::string& name) {
   std::int64_t bytes = 1;
   bool fits = true;

@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-// Both algorithms process blocks of 64 bytes; `rest` holds the incomplete block.
+// SHA-256 and MD5 process blocks of 64 bytes; `rest` holds the incomplete block.
 template <class Block>
 void add_blocks(Bytes bytes, std::array<std::uint8_t, 64>& rest, std::uint64_t& length,
                 Block&& block) {

@@ -61,7 +61,8 @@ void read_tar(const ByteSource& source, const std::string& name, std::uint64_t l
     const std::uint64_t bytes = octal(block, 124, 12, name);
     const bool is_file = block[156] == '0' || block[156] == 0;
     check(bytes <= largest, name, "expected files of at most ", largest, " bytes, got ", bytes);
-    // Grows with the received data, so that a wrong size reserves no memory.
+    // `content` grows with the received data, so that a wrong size in the header reserves no
+    // memory.
     std::vector<std::uint8_t> content;
     while (content.size() < bytes) {
       const std::size_t have = content.size();

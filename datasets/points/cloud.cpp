@@ -31,7 +31,8 @@ void check_box(const VoxelBox& box, int axes) {
              box.grid.size()));
 }
 
-// Sets the voxel of a point along each axis, x first; returns false outside of the box.
+// Computes the indices of the voxel that contains a point, x first. Returns false for a point
+// outside of the box.
 bool voxel_of(const Cloud& cloud, const VoxelBox& box, std::int64_t point,
               std::array<std::int64_t, 3>& out) {
   bool inside = true;

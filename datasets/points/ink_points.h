@@ -6,8 +6,9 @@
 
 namespace convscope {
 
-// Returns a point for each pixel above `threshold` (0 to 254) of images u8 [N,1,H,W]; its only
-// feature is the pixel / 255. Keeps labels and class names; the set is called `name`.
+// Returns a data set of points, with one point for each pixel above `threshold` (0 to 254) of the
+// images u8 [N,1,H,W]. The only feature of a point is the pixel / 255. Keeps labels and class
+// names; the set is called `name`.
 CONVSCOPE_API Dataset ink_points(const Dataset& images, std::int64_t threshold,
                                  const std::string& name);
 // Returns the option `threshold`.

@@ -16,7 +16,8 @@
 namespace convscope {
 
 CONVSCOPE_API Cloud read_npz_cloud(const std::string& path);
-// Throws kData with `name`, the array and its shape. Features are called f0, f1, ...
+// Parses the bytes of an npz file. Throws kData with `name`, the array and its shape. The features
+// are called f0, f1, ...
 CONVSCOPE_API Cloud parse_npz_cloud(Bytes file, const std::string& name);
 
 }  // namespace convscope

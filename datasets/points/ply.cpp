@@ -46,7 +46,7 @@ struct Element {
   std::uint64_t rows = 0;
   std::vector<Property> properties = {};
 
-  // Returns the minimum size of a row: exact if there is no list.
+  // Returns the minimum size of a row in bytes. The size is exact if no property is a list.
   std::uint64_t least_bytes() const {
     std::uint64_t out = 0;
     for (const Property& p : properties) out += size_of(p.count ? *p.count : p.type);

@@ -41,7 +41,8 @@ struct Panel {
   }
 };
 
-// The sides of a box. A box that rests on something has no bottom side.
+// An axis-parallel box, given by two opposite corners. A box that rests on something has no bottom
+// side.
 struct Block {
   SpacePoint low, high;
 };
@@ -107,8 +108,8 @@ std::vector<SpacePoint> cone(int count, Generator& random) {
       out.push_back(on_disc(random, r, -half));
       continue;
     }
-    // The distance from the tip of the cone. Its square is uniform, because there is little area
-    // near the tip.
+    // t is the distance from the tip of the cone, relative to the whole side. t^2 is uniform,
+    // because there is little area near the tip.
     const double t = std::sqrt(between(random, 0, 1));
     const Direction2 d = any_turn(random);
     out.push_back({t * r * d.c, t * r * d.s, half - 2 * half * t});
@@ -201,7 +202,8 @@ std::vector<SpacePoint> scan(int count, Generator& random) {
   }
   const int lasers = 10 + static_cast<int>(random.below(7));
   std::vector<SpacePoint> out;
-  // A ray that hits nothing in range is drawn again, up to a limit.
+  // A ray that hits nothing in range is replaced by another random ray; the number of tries is
+  // limited.
   for (int tries = 0; static_cast<int>(out.size()) < count && tries < 20 * count; ++tries) {
     const double laser = static_cast<double>(random.below(static_cast<std::uint32_t>(lasers)));
     const double slope = 0.15 - 1.4 * laser / lasers;

@@ -23,7 +23,8 @@ std::vector<std::int32_t> draw(int shape, const SyntheticShapesOptions& options,
   };
   const auto size = static_cast<double>(options.size);
   std::vector<SpacePoint> points = points_of_shape(shape, static_cast<int>(options.points), random);
-  // The object fills the grid up to a border or is up to a third smaller; its position is random.
+  // The extent of the object is a random fraction of the grid's, from 0.6 to 0.9. Its position in
+  // the grid is random.
   const double scale = 0.5 * size * between(0.6, 0.9);
   const double room = 0.5 * size - scale;
   const double x = 0.5 * size + between(-room, room), y = 0.5 * size + between(-room, room);

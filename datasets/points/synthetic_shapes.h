@@ -7,10 +7,10 @@
 //   7 scan    a rotating laser scanner's view of ground, boxes and posts: rings with shadows
 //
 // A sample is made of points on a surface with normally distributed errors, plus some random
-// points. They are in a grid of size^3 voxels (z up, along the axis T). The only feature is 1.
-// Points in the same voxel count once, so a sample has at most as many sites as points. Sample i of
-// a part is a pure function of (seed, part, i, size, points, noise): the same places on any
-// machine, with any number of threads.
+// points. The points are in a grid of size^3 voxels (z is up, along the axis T). The only feature
+// is 1. Points in the same voxel count once, so a sample has at most as many sites as points.
+// Sample i of a part is a pure function of (seed, part, i, size, points, noise): its points are in
+// the same voxels on any machine, with any number of threads.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,8 @@ using testing::FuzzTarget;
 class HostileBytes : public ::testing::TestWithParam<FuzzTarget> {
  protected:
   // Returns the distance between the tested positions of an input. Testing all positions of a long
-  // input would take too long: one test takes about 1 ms for a config, and several ms for a folder.
+  // input would take too long: one test takes about 1 ms for a config, and several ms for a run
+  // folder.
   static std::size_t step(const std::string& seed) {
     const std::string_view name = GetParam().name;
     const bool is_folder = name.ends_with("_folder") || name == "bench" || name == "checkpoint";

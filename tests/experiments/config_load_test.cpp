@@ -278,7 +278,7 @@ TEST(ConfigKeys, AreDocumentedAndDoNotCollide) {
       EXPECT_FALSE(key.field.doc.empty()) << key.path;
     }
     // A key of one data set, model or layer must not have the name of a key that all data sets,
-    // models or layers share: it would hide the shared key.
+    // models or layers share, because it would hide the shared key.
     const std::size_t open = key.path.find('['), close = key.path.find("].");
     if (open == std::string::npos || close == open + 1 || close == std::string::npos) continue;
     const std::string block = key.path.substr(0, open);

@@ -246,7 +246,7 @@ TEST(ConfigMistakes, OfNumbersThatNoFormatHolds) {
   EXPECT_EQ(mistakes_of(cat(kRest, "optim: {lr: 1e-40}\n")), "");
 }
 
-// If two keys conflict, the message points to the place of the key that its sentence names.
+// If two keys conflict, the reported position is that of the key which the error sentence names.
 TEST(ConfigMistakes, OfKeysAtOddsNameTheOneThatIsMeant) {
   const std::string text =
       mistakes_of(kRest, {"sparsity.exclude=[c1]", "sparsity.method=n_m", "sparsity.n=4"});
@@ -274,8 +274,8 @@ TEST(ConfigMistakes, InAnExtendedFileNameThatFile) {
             "a.yaml:2:7: error: seed: expected an integer, got 'x'");
 }
 
-// If two files define a block together, a missing key is reported at the end of the block in the
-// later file.
+// If two files each define keys of one block, a missing key is reported at the end of the block in
+// the later file.
 TEST(ConfigMistakes, OfAMergedBlockNameTheLaterFile) {
   const std::string text =
       mistakes_of("extends: a.yaml\nname: x\nmodel: {type: lenet5}\ndata: {batch_size: 4}\n", {},

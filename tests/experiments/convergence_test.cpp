@@ -46,11 +46,11 @@ Learned train(const std::string& conv, bool plan) {
   return out;
 }
 
-// At first the runs differ only by rounding. Another order of f32 sums matters little; Winograd
-// F(6,3) is off by up to a hundred eps, 1e-5 of the gradients. So after ten steps at rate 0.05
-// the losses agree within 1e-3. Later, training amplifies every difference, as it does for
-// different seeds. At the end, every run must recognise nearly all digits, and the accuracies
-// must agree within 2 points (16 of 800 images).
+// At first the runs differ only by rounding. A different summation order in f32 changes little.
+// Winograd F(6,3) has an error of up to a hundred eps, which is 1e-5 of the gradients. So after ten
+// steps at rate 0.05 the losses agree within 1e-3. Later, training amplifies every difference, as
+// it does for different seeds. At the end, every run must recognise nearly all digits, and the
+// accuracies must agree within 2 points (16 of 800 images).
 void expect_same(const Learned& a, const Learned& b, const std::string& name) {
   EXPECT_NEAR(a.first_loss, b.first_loss, 1e-3) << name;
   EXPECT_LT(a.last_loss, 0.2 * a.first_loss) << name;

@@ -58,8 +58,9 @@ Tensor behind_a_step(const std::string& optimizer, const char* scale, const std:
   return parameter(*model, name).value();
 }
 
-// The weights of the offset branch start at 0, so after one step they equal rate times direction,
-// rounded once. The two rates differ by a factor of 1/4, which is exact in f32.
+// The weights of the offset branch start at 0. So after one step each weight equals the learning
+// rate times the step's direction, rounded once. The test compares the rates 1 and 0.25; their
+// ratio of 1/4 is exact in f32.
 TEST(DeformConfig, TheBranchLearnsAtItsOwnRate) {
   for (const char* optimizer : {"sgd", "adam"}) {
     SCOPED_TRACE(optimizer);

@@ -38,7 +38,7 @@ TEST(ConvLayers, FollowTheShapesThroughTheNetwork) {
             "n=8,c=4,h=13,w=13,k=6,r=3,s=3,stride=1,pad=0,dilation=1,groups=1");
 }
 
-// A module that contains a convolution but does not report which shape the convolution's input has.
+// This module contains a convolution, but does not report the shape of the convolution's input.
 class Hiding final : public Module {
  public:
   explicit Hiding(const std::shared_ptr<Module>& inside) { add_child("inside", inside); }

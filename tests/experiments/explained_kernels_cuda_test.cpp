@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // explained_kernels_cuda_test.cpp: tests that on `device cuda` a step runs exactly the kernels that
-// `explain` names: algorithms, chains, and dynamic graphs.
+// `explain` names. The cases have single algorithms, chains of layers, and dynamic graphs.
 #include <algorithm>
 
 #include "experiments/config/build.h"

@@ -57,8 +57,8 @@ std::string in_layout(std::string problem, const std::string& layout) {
   return problem.insert(others, ",layout=" + layout);
 }
 
-// Removes the site counts from the text of a sparse problem. `explain` knows no sites, while each
-// batch has different ones, so `auto` may choose another algorithm in the run
+// Removes the site counts from the text of a sparse problem. `explain` cannot know the sites, which
+// differ from batch to batch, so `auto` may choose another algorithm in the run
 // (sparse_config_test.cpp compares named algorithms). The remaining text has direction, kind,
 // kernel size and channels.
 std::string without_sites(const std::string& problem) {
@@ -98,8 +98,8 @@ KernelTally said_by(const Json& explained, const char* mode, std::int64_t times)
   return without_sites(tally);
 }
 
-// A LeNet whose two convolutions run as one chain. The config names the chain, because `auto` may
-// choose another algorithm on another CPU.
+// A LeNet whose two convolutions run as one fused chain. The config names the chain, because `auto`
+// may choose another algorithm on another CPU.
 ExperimentConfig config_with_a_chain() {
   ExperimentConfig config = config_of(kConfigs / "quickstart.yaml");
   const char* const lanes = "direct_batch_lanes";
@@ -174,8 +174,8 @@ Ran run_steps(const ExperimentConfig& config) {
   TrainStep step(*model, *optimizer, 0, config.device, 0, config.train.plan);
   Ran out;
   KernelCounter counter;
-  // The first step is not counted: it compiles the graph, and the policy "measure" times its
-  // candidates in it.
+  // The first step is not counted, because kernels run in it for other reasons: it compiles the
+  // graph, and the policy "measure" times candidate algorithms.
   for (const bool counted : {false, true}) {
     counter.forget();
     loader.start_epoch(0);
@@ -220,8 +220,8 @@ TEST(ExplainedKernels, EveryConfigRunsWhatExplainSays) {
   EXPECT_GE(count, 20);
 }
 
-// The comparison must fail for a wrong explanation. The test makes three: one names a wrong kernel,
-// one names a direction that does not run, and one lacks a layer.
+// The comparison must fail for a wrong explanation. The test makes three wrong explanations: one
+// names a wrong kernel, one names a direction that does not run, and one lacks a layer.
 TEST(ExplainedKernels, ALieIsFound) {
   const ExperimentConfig config = config_with_a_chain();
   const Json honest = explained(config);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that report and plots of a fresh run contain every line of its files: fresh_run.py PROGRAM
-ROOT
+"""Tests that the report and the plots of a new run contain every line of the run's files:
+fresh_run.py PROGRAM ROOT
 
 Trains a run that writes every kind of file (validation, pruning and quantisers) in a temporary
 folder, then compares its tables with the report and the SVG files.

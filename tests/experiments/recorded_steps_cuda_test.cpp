@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorded_steps_cuda_test.cpp: tests that training steps which the device replays from a recording
-// equal the steps that the host launches one by one.
+// recorded_steps_cuda_test.cpp: tests recorded training steps, which the device replays as a CUDA
+// graph. They must equal the steps that the host launches one by one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -117,8 +117,8 @@ Loader loader_of(std::int64_t count = kImages) {
 
 double rate(std::int64_t step) { return 0.05 / static_cast<double>(1 + step); }
 
-// Trains recorded steps from `step` to the end of `epochs` epochs, with at most `most` steps per
-// launch.
+// Trains with recorded steps from `step` to the end of `epochs` epochs. One launch of the recording
+// replays at most `most` steps.
 std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, std::int64_t epochs,
                                         int most, double clip_norm = 0,
                                         LossScale* scale = nullptr) {
@@ -146,8 +146,8 @@ std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, s
   return out;
 }
 
-// Trains like train_recorded(), but takes batches from the loader, launches one step at a time, and
-// stops before step `until`.
+// Trains like train_recorded(), but takes batches from the loader and runs one step at a time.
+// Stops before step `until`.
 std::vector<StepResult> train_stepwise(const Network& net, Device device, std::int64_t until,
                                        bool plans, double clip_norm = 0,
                                        LossScale* scale = nullptr) {
@@ -206,9 +206,9 @@ TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-5);
 }
 
-// The kernels named here allow the next kernel to start before they have waited for the previous
-// one. They run between the two kernels of the linear layers, and between the update and the first
-// linear kernel.
+// The convolution kernels named here let the next kernel start early, before they themselves have
+// waited for the previous kernel. A step runs them between the two kernels of the linear layers,
+// and between the update and the first kernel of a linear layer.
 TEST_F(RecordedStepsOnCuda, follow_the_cpu_where_kernels_let_the_next_one_start_at_once) {
   for (const char* algorithm : {"implicit_gemm", "implicit_gemm_tma_fp16x3", "direct"}) {
     SCOPED_TRACE(algorithm);
@@ -317,8 +317,8 @@ bool same_state(const LossScale& a, const LossScale& b) {
          a.state().skipped == b.state().skipped;
 }
 
-// The loss scale starts beyond the range of f32. Each of the first steps overflows, so it is
-// skipped and halves the scale.
+// The loss scale starts beyond the range of f32. The gradients of the first steps overflow; the
+// trainer skips each such step and halves the scale.
 TEST_F(RecordedStepsOnCuda, scale_the_loss_as_the_host_does) {
   for (const char* optimizer : {"sgd", "adam"}) {
     SCOPED_TRACE(optimizer);
@@ -453,8 +453,8 @@ TEST_F(RecordedStepsOnCuda, say_why_they_are_not_recorded) {
   EXPECT_EQ(why, "cpu records no kernels");
 }
 
-// Tests the gather kernel by itself: its batches have the bits of the loader's batches. Image sizes
-// are multiples of four pixels, and others.
+// Tests the gather kernel by itself: its batches have the bits of the loader's batches. Some images
+// have a multiple of four pixels, the others do not.
 TEST_F(RecordedStepsOnCuda, see_the_batches_of_the_loader) {
   for (const std::int64_t side : {5, 6, 40}) {
     Dataset data;

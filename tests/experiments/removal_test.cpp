@@ -70,8 +70,8 @@ TEST(Removal, goes_on_as_the_masked_network_would_with_half_the_filters) {
     for (std::size_t i = 0; i < masked.weights.size(); ++i) {
       EXPECT_NEAR(removed.weights[i], masked.weights[i], 1e-5f) << optim << " " << i;
     }
-    // The summary holds times and memory of the small network only, from two epochs without warm-up
-    // steps.
+    // The summary holds times and memory of the small network only. They come from the last two
+    // epochs, without warm-up steps.
     EXPECT_EQ(removed.summary.timed_steps, 40 - kTimingWarmupSteps);
     EXPECT_LT(removed.summary.avg_backward_mem, masked.summary.avg_backward_mem);
     EXPECT_NE(text_of(folder.file("layers.csv")).find("c1"), std::string::npos);

@@ -96,8 +96,8 @@ TEST(Trainer, keeps_the_last_good_checkpoint_when_a_later_epoch_diverges) {
   setup.learning_rate = [](const SchedulePoint& point) { return point.step < 20 ? 0.05 : 1e30; };
   RunFolder folder = RunFolder::create(root.path(), "nan", 1);
   error_of([&] { run_quietly(setup, folder); }, ErrorKind::kRun);
-  // The trainer does not write files after each of such short epochs, so these results come from
-  // the end of the run.
+  // These epochs are too short for the trainer to write files after each of them, so the results
+  // checked here come from the end of the run.
   EXPECT_EQ(parse_summary(text_of(folder.file("summary.json"))).epochs, 1);
   TrainingSetup again = small_setup(2);
   RunFolder same = std::move(folder);
@@ -261,8 +261,8 @@ TEST(Trainer, weighs_the_memory_of_a_step) {
   setup.train->start_epoch(0);
   ASSERT_TRUE(setup.train->next(batch));
   const StepResult first = step.run(batch, 0.05);
-  // Lower bound: the backward pass needs the hidden layer (before or after the ReLU) and the
-  // probabilities. Upper bound: a few copies of all values.
+  // The lower bound of the memory holds because the backward pass needs the hidden layer (before or
+  // after the ReLU) and the probabilities. The upper bound allows a few copies of all values.
   const std::int64_t hidden_bytes = 16 * 16 * 4;
   const std::int64_t logits_bytes = 16 * 4 * 4;
   EXPECT_GE(first.forward_bytes, hidden_bytes + logits_bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// training_cuda_test.cpp: tests training on `device cuda`: the losses of the CPU, the same bits in
-// two runs, checkpoints that move between devices, and resuming after failures.
+// training_cuda_test.cpp: tests training on `device cuda`: the losses are those of the CPU, two
+// runs have the same bits, checkpoints move between devices, and a run resumes after failures.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -245,8 +245,8 @@ TEST_F(NetworksOnCuda, TrainInEachPrecisionLikeInF32) {
     const Curve rounded = curve_of(
         config_of(kLenet, {"train.plan=false", cat("precision=", one.precision)}, cuda()), steps);
     for (int s = 0; s < steps; ++s) {
-      // The rounding errors of the operands nearly cancel in a sum. The remaining error grows with
-      // the number of steps.
+      // The operands have independent rounding errors, most of which cancel in a sum. The remaining
+      // error grows with the number of steps.
       EXPECT_NEAR(rounded.losses[static_cast<std::size_t>(s)],
                   exact.losses[static_cast<std::size_t>(s)], 4 * one.unit * (1 + s))
           << "step " << s;
@@ -360,7 +360,8 @@ TEST_F(TrainingOnCuda, EndsNearTheWeightsOfTheCpuAndWithTheSameBitsTwice) {
   const Ended second = whole_run(cuda());
   EXPECT_EQ(first.code, 0);
   EXPECT_EQ(first.weights, second.weights);
-  // With momentum, each of the 39 steps adds a difference of about 1e-6 of the update.
+  // In each of the 39 steps, CPU and GPU differ by about 1e-6 of the update. Momentum accumulates
+  // these differences.
   EXPECT_LT(distance(first.weights, on_cpu.weights), 1e-4);
   EXPECT_NEAR(*first.summary.acc, *on_cpu.summary.acc, 2.01);  // one of 50 images
   EXPECT_EQ(first.summary.phases, "timed apart");
@@ -398,9 +399,10 @@ TEST_F(TrainingOnCuda, AStoppedRunGoesOnWithTheSameBits) {
 }
 
 // Tests quantisers (per tensor and per channel, from the first step or later), changing masks, and
-// filters that are removed during training. The calibrations mse and minmax are excluded for step
-// sizes stored as exp(t). They may put the largest value exactly on the last code, and the last bit
-// of exp would decide whether this value counts as clipped.
+// filters that are removed during training. Where a step size is stored as exp(t), the calibrations
+// mse and minmax are not tested. They may place the largest value exactly on the largest integer
+// code. The last bit of exp, which differs between the devices, would then decide whether this
+// value counts as clipped.
 TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
   const std::vector<std::vector<std::string>> ways = {
       {"quant={w_bits: 4, a_bits: 4, first_last_bits: 8, init: mean_abs}"},
@@ -424,9 +426,9 @@ TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
     const Ended on_cuda = trained(cuda());
     EXPECT_EQ(on_cuda.code, 0);
     EXPECT_EQ(on_cuda.summary.params, on_cpu.summary.params);
-    // CPU and GPU may round a value halfway between two codes differently, or prune different
-    // weights of nearly equal size. In a layer of 16 values, one changed 4-bit code changes the
-    // result by some percent.
+    // CPU and GPU may round a value halfway between two integer codes differently, or prune
+    // different weights of nearly equal size. In a layer of 16 values, one changed 4-bit code
+    // changes the result by some percent.
     EXPECT_LT(distance(on_cuda.weights, on_cpu.weights), 0.05);
     if (way[0] == ways[0][0]) {
       EXPECT_EQ(trained(cuda()).weights, on_cuda.weights);
@@ -434,8 +436,9 @@ TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
   }
 }
 
-// The last step of an epoch counts clipped values, so it runs unrecorded. Later steps are recorded
-// again, also after a change of the masks.
+// The last step of an epoch counts clipped values, which needs the host, so this step is not
+// replayed from the recording. The later steps must be recorded again, also after a change of the
+// masks.
 TEST_F(TrainingOnCuda, CompressedStepsStayRecordedFromEpochToEpoch) {
   for (const char* way :
        {"quant={w_bits: 4, a_bits: 4}",
@@ -453,8 +456,8 @@ TEST_F(TrainingOnCuda, CompressedStepsStayRecordedFromEpochToEpoch) {
   }
 }
 
-// The config names an algorithm, so this algorithm runs instead of the chain. Its images are
-// fp16/bf16 in NHWC.
+// The config names an algorithm for the convolutions, so they run separately and not as one fused
+// chain. The algorithm reads fp16/bf16 images in NHWC.
 TEST_F(TrainingOnCuda, HalfPrecisionIsRecordedAndNamesItsLayout) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "half", 3);
@@ -487,7 +490,8 @@ TEST_F(TrainingOnCuda, TheEnvironmentNamesTheDevice) {
 
 // ---- failures ----
 
-// From the n-th copy on, all copies from the device to the host fail, as if the driver had crashed.
+// The first `good` copies from the device to the host succeed. All later ones fail, as if the
+// driver had crashed.
 class FailingCopies {
  public:
   explicit FailingCopies(int good) : before_(backend_of(cuda())) {

@@ -34,7 +34,8 @@ class Outcome:
 
 class Call:
     """A running call. Its output goes to files, so that the call never waits for a reader. If the
-    size of files is limited, the output goes to pipes, which hold 64 KiB."""
+    size of files is limited, the limit would also apply to such a file, so the output goes to
+    pipes, which hold 64 KiB."""
     number = 0
 
     def __init__(self, words, folder, cwd=None, memory=MEMORY_BYTES, file_bytes=None, streams="",

@@ -29,8 +29,8 @@ def kill_at_random(stage, random, folder, whole, words):
 
 
 def kill_some(stage, random, folder, config, words, times):
-    """Kills a call, and again the calls that resume it. If possible, at least one kill comes before
-    the end of the run."""
+    """Kills a call at a random moment, and then the calls that resume it. If possible, at least one
+    kill comes before the end of the run."""
     for attempt in range(1, 11):
         killed = 0
         while killed < times and kill_at_random(stage, random, folder,

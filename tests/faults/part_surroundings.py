@@ -82,8 +82,8 @@ def run(stage, number, folder):
 
 
 def read_only(stage, place, words):
-    """Returns a shell command that calls the program with `place` mounted read-only, and then
-    exits."""
+    """Returns a shell command that mounts `place` read-only, calls the program, and exits with the
+    program's exit code."""
     call = shlex.join([str(stage.program), *words])
     script = (f"mount --bind {place} {place} && mount -o remount,bind,ro {place} && cd . || "
               f"exit {NO_MOUNT}; {call}")

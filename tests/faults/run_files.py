@@ -37,7 +37,7 @@ def read_json(path):
 
 
 def bits(run):
-    """Returns the content of a run folder that depends only on the config."""
+    """Returns the part of a run folder's content that depends only on the config."""
     tensors, metadata = read_checkpoint(run / "ckpt/last.safetensors")
     found = {f"tensor {name}": value for name, value in tensors.items()}
     progress = json.loads(metadata["progress"])
@@ -89,8 +89,8 @@ def names_in(run):
 
 
 def snapshot(folder, without=()):
-    """Returns path and content of all files below a folder, except `without`: relative paths that a
-    call is allowed to write."""
+    """Returns the SHA-256 of each file below a folder, by relative path. Leaves out the paths in
+    `without`, which a call is allowed to write."""
     found = {}
     for base, below, names in os.walk(folder):
         below[:] = sorted(name for name in below if not name.startswith(".call-"))
@@ -105,8 +105,8 @@ def snapshot(folder, without=()):
 
 
 def lost(before, after):
-    """Returns a sentence about the first older file that is missing or changed, or "" if all are
-    intact."""
+    """Returns a sentence about the first file that existed before and is now missing or changed, or
+    "" if all files are intact."""
     for name, digest in before.items():
         if name not in after:
             return f"{name} is gone"

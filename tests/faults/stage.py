@@ -82,8 +82,8 @@ NO_MOUNT = 77  # exit code of a script that is not allowed to mount
 
 
 def namespace_words():
-    """Returns the words of a command that runs a program with private mounts, which end with the
-    program."""
+    """Returns the words that begin a command. The program that follows them runs in a namespace
+    with private mounts, which disappear when the program ends."""
     return ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
 
 

@@ -96,8 +96,8 @@ def write_cifar(folder):
 
 
 def cifar_archive():
-    """Returns an archive like that of a download server, but with another checksum than the
-    published one."""
+    """Returns an archive like that of a download server. Its checksum differs from the published
+    one."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:

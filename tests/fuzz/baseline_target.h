@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // baseline_target.h: a fuzz target in the form of a plug-in (experiments/bench/baseline.h). The
-// fuzzer's bytes determine the plug-in's table, texts, numbers and results. Writes beyond its
-// buffers are not simulated, because the program cannot prevent them.
+// fuzzer's bytes determine the plug-in's table, texts, numbers and results. The plug-in never
+// writes beyond a buffer, because the program could not prevent such a write.
 // tests/experiments/bench/bad_plugins_test.cpp covers other defects.
 #pragma once
 

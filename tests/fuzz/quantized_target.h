@@ -10,7 +10,7 @@
 
 namespace convscope::testing {
 
-// The network has a residual block and a linear layer, with codes of 2 to 8 bits.
+// The network has a residual block and a linear layer, which are quantised to 2 to 8 bits.
 inline Module& quantized_network() {
   static const std::shared_ptr<Module> network = [] {
     LayerContext context;

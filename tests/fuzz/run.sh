@@ -25,8 +25,8 @@ run_target() {
   target=$1
   mkdir -p $build/corpus/$target $build/findings
   log=$build/fuzz_$target.log
-  # Inputs stay small. So a parser that allocates the size which a header claims exceeds the memory
-  # limit.
+  # Inputs are small. So only a parser that allocates the size which a header claims exceeds the
+  # memory limit.
   if $build/bin/fuzz_$target -max_total_time="$seconds" -rss_limit_mb=2048 -malloc_limit_mb=512 \
     -timeout=20 -max_len=16384 -print_final_stats=1 -artifact_prefix=$build/findings/$target- \
     $build/corpus/$target $build/seeds/$target >$log 2>&1; then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # in_clean_root.sh WAY: the commands of clean_root.sh that run as root inside the minimal system.
+# WAY is the method of installation.
 set -euo pipefail
 way=$1
 export DEBIAN_FRONTEND=noninteractive HOME=/root

@@ -14,7 +14,8 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/prefix)
-# The test moves the prefix. So any path into the build folder or into the first prefix would fail.
+# The test moves the installed tree. So any stored path into the build folder or to the original
+# prefix would fail.
 file(RENAME ${work}/prefix ${work}/moved)
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/consumer -G ${GENERATOR}
   -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_PREFIX_PATH=${work}/moved)
@@ -103,7 +104,7 @@ run(${CXX} -std=c++20 -I${work}/moved/include -I${work}/moved/include/convscope
 run(${work}/notebook_user)
 message(STATUS "notebook: ${output}")
 
-# Tests Convscope as a subfolder of another project: CMake's configuration fails if names of targets
-# clash.
+# Tests Convscope as a subfolder of another CMake project. Configuration fails if the two projects
+# define targets of the same name.
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/subfolder -G ${GENERATOR}
   -DCMAKE_CXX_COMPILER=${CXX} -DCONSUMER_SUBFOLDER=${SOURCE_DIR} -DCONVSCOPE_CUDA=OFF)

@@ -51,7 +51,7 @@ class Mutant:
 
 
 def read_list(path):
-    """Returns the mutants of one file, whose lines are 'key: value'; 'mutant' begins a mutant.
+    """Returns the mutants of one list. Its lines are 'key: value'; the key 'mutant' begins a mutant.
 
     A repeated 'test' adds a test; any other repeated key adds a line to its value.
     """

@@ -24,8 +24,8 @@ def without_launcher(command):
 
 
 class FinishedBuild:
-    """Knows which objects contain a file, and which libraries and programs contain those
-    objects."""
+    """Knows which objects of the build contain a source file, and which libraries and programs
+    contain those objects."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).resolve()
@@ -104,8 +104,9 @@ class FinishedBuild:
         return [o for o in self.dependents.get(path, []) if o in self.compile]
 
     def is_wanted(self, output, mutant):
-        """Tells whether an object is needed: of the test programs, only those with the first
-        tests are."""
+        """Tells whether an object must be compiled. An object of a test program is needed only if
+        its sources contain a word of the mutant's test filters; any other object is always
+        needed."""
         program = re.match(r"tests/CMakeFiles/test_(\w+)\.dir/", output)
         if not program:
             return True
@@ -116,7 +117,7 @@ class FinishedBuild:
         return any(w in sources for w in words)
 
     def plant(self, mutant, into):
-        """Compiles and links everything that the mutant changes, into a folder. Returns {target:
+        """Compiles and links all targets that the mutant changes, into a folder. Returns {target:
         new path}."""
         file = mutant.file
         objects = self.objects(mutant)

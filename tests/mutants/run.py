@@ -18,7 +18,8 @@ import time
 import mutant_list
 import planted_build
 
-# Test programs that can notice a mistake in a folder, nearest first (by includes).
+# For each folder, the test programs that can notice a mistake in it. Programs whose includes lead
+# to the folder most directly come first.
 NOTICED_BY = {
     "framework": ("framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments"),
     "layers": ("layers", "quant", "sparsity", "experiments"),
@@ -45,7 +46,8 @@ class Runner:
         self.stopping = False
 
     def run(self, program, gtest_filter, made, folder, limit, environment=()):
-        """Runs one program against the libraries in `made`. Returns (status, what, output, seconds)."""
+        """Runs one test program with the new libraries and programs in `made`. Returns (status, what, output,
+        seconds). `what` names the failed test or the exit status; it is "" for a pass."""
         path = self.build.folder / "bin" / f"test_{program}"
         path = made.get(f"bin/test_{program}", path)
         env = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="2",
@@ -87,7 +89,8 @@ class Runner:
         return "killed", f"{running[-1] if running else program}: exit status {code}", text, seconds
 
     def baseline(self, program, gtest_filter):
-        """Returns what is wrong with a filter when nothing is planted, or ''."""
+        """Runs the tests of a filter without a mutant. Returns an error message if they fail or if
+        the filter matches no test, else ""."""
         with tempfile.TemporaryDirectory(prefix="mutants-") as name:
             status, what, text, seconds = self.run(program, gtest_filter, {}, pathlib.Path(name),
                                                    600)
@@ -112,8 +115,8 @@ class Runner:
         return {"status": status, "by": by, "seconds": round(time.monotonic() - start, 1)}
 
     def noticed(self, mutant, first_only, folder):
-        """Returns the test that notices the mutant: first its listed tests run, then those of related
-        folders."""
+        """Returns the status of the mutant and the test that notices it. First runs the mutant's listed tests, then
+        the test programs of related folders."""
         made = self.build.plant(mutant, folder)
         if not made:
             raise planted_build.BuildError(f"no library or program holds {mutant.file}")

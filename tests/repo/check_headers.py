@@ -17,8 +17,9 @@ ALGORITHM = re.compile(r"^CONVSCOPE_(REGISTER_)?(CONV2D|CONV|ALGORITHM)(?!\w*_(L
                   re.MULTILINE)
 NOT_IN_PUBLIC = re.compile(r"^(fmt|Eigen|yaml-cpp|nlohmann|curl|CLI|cuda\w*|cublas\w*|cudnn\w*)(/|$)"
                            r"|^(omp|zlib|cuda\w*|immintrin|x86intrin|arm_neon)\.h")
-# Standard headers with templates or inline functions. Their code would be compiled for one
-# instruction set, and the linker would merge it with that of other files.
+# Standard headers with templates or inline functions. A file that is compiled for one instruction
+# set must not include them. The linker keeps one copy of such a function for the whole program,
+# possibly the copy for AVX-512.
 NOT_IN_SIMD = re.compile(r"^(algorithm|array|cmath|deque|fstream|functional|iostream|list|map|memory"
                          r"|numeric|optional|set|span|sstream|string|string_view|tuple|type_traits"
                          r"|unordered_\w+|utility|variant|vector)$|^(Eigen|fmt|nlohmann)/")

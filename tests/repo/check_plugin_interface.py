@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recorded number of the plug-in interface matches its headers.
 
-A plug-in is built with the current headers, and a later program opens it. The program compares sizes
-and offsets, but cannot detect that a member has a new meaning. So if the code of these headers changes
-(comments do not count) such that older plug-ins would be wrong, raise kPluginInterface. After any
-change, copy the line that this check prints into plugin_interface.txt.
+A plug-in is built with the current headers, and a later program opens it. The program compares sizes and offsets,
+but cannot detect that a member has a new meaning. If a change of the code of these headers breaks older plug-ins,
+raise kPluginInterface; changes of comments do not count. After any change, copy the line that this check prints
+into plugin_interface.txt.
 """
 import hashlib
 import re

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """No program or library searches for libraries in the current folder.
 
-The argument is a build folder or an installed tree. An empty RUNPATH entry means the current folder,
-as does every entry that does not begin with / or $ORIGIN. A file with a library's name in such a
-folder could then run its code in the program.
+The argument is a build folder or an installed tree. An empty RUNPATH entry means the current folder, as does every
+entry that does not begin with / or $ORIGIN. If the current folder then contained a file with the name of a library,
+the program would load the file and run its code.
 """
 import re
 import subprocess

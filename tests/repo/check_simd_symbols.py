@@ -3,9 +3,9 @@
 """Checks that objects compiled for AVX2 or AVX-512 contain no code that runs on a CPU without these
 instructions.
 
-Two kinds of symbols are refused. A weak symbol outside the namespace of the instruction set: the
-linker keeps one copy, possibly compiled for AVX-512, for all CPUs. A start-up function: it runs when
-the library is loaded, on any CPU. The argument is the build folder.
+Two kinds of symbols are refused. The first is a weak symbol outside the namespace of the instruction set. The
+linker keeps one copy of it for all CPUs, possibly the copy that is compiled for AVX-512. The second is a start-up
+function, because it runs on any CPU when the library is loaded. The argument is the build folder.
 """
 import re
 import subprocess

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stub of the programs that a GPU check calls: nvidia-smi, compute-sanitizer, test_cuda and convscope. Each stub
-is a copy of this file under the program's name. fake.json next to the tree says what fails:
+"""Replaces the programs that a GPU check calls: nvidia-smi, compute-sanitizer, test_cuda and convscope. A copy of
+this file under the name of each program acts as its stub. fake.json next to the tree says which calls fail:
 
-    fail, crash, slow: [tests]; report: {tool: [tests]}; wrong, slow: [problems]; gpu: its name
+`fail`, `crash` and `slow` list tests, and `report` lists tests for each tool of compute-sanitizer. `wrong` and `slow`
+list problems of the benchmark. `gpu` is the name of the GPU.
 
 A test or problem in `slow` sleeps until it is killed. calls.log gets one line for each test and
 each problem.

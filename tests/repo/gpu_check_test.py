@@ -20,7 +20,7 @@ import gpu_tests
 class WholeCheck(Tree):
     def test_cut_off_gone_on_composed_verified(self):
         self.environment["CONVSCOPE_SANITIZER_FILTER"] = f"{RANDOM}:{FEW}"
-        # At first one test hangs, in a process that has already finished two other tests.
+        # At first one test hangs. Two other tests have already finished in the same process.
         self.fake(slow=["FewChannelOnCuda.Three"])
         out = self.stopped_when(lambda: all(self.rows(tool) == 8 for tool in TOOLS) and self.rows("huge") == 1
                                 and all(["FewChannelOnCuda.Three"] in self.calls(key) for key in ("plain", *TOOLS)))

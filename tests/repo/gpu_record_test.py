@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the records of a GPU check, and the lists in these records, without a GPU (gpu_tree.py)."""
+"""Tests the records of a GPU check, and the lists of measured problems in them, without a GPU
+(gpu_tree.py)."""
 import json
 import shutil
 import subprocess
@@ -58,8 +59,8 @@ class Records(Tree):
         self.record("verify", code=1)
         self.record("later", "c is better still")
         self.assertIn("b is the better name; c is better still", self.record("verify"))
-        # Only the tests run again. The sanitizers' results remain valid, because the sources have not
-        # changed.
+        # Only the part `tests` of the check runs again. The sources have not changed, so the sanitizers' results
+        # remain valid.
         self.check("--only", "tests")
         self.record("write", str(self.root / "parts"))
         self.assertIn("not measured in their present form", self.record("verify"))

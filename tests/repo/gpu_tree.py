@@ -106,8 +106,8 @@ class Tree(unittest.TestCase):
         return done.stdout
 
     def stopped_when(self, enough, *words):
-        """Starts a check and stops it by a signal when enough() is true, as when the time on a machine is
-        over. Returns its output."""
+        """Starts a check and stops it by a signal when enough() is true, as at the end of the time on a rented
+        machine. Returns the output of the check."""
         process = subprocess.Popen(self.command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    env=self.environment)
         end = time.monotonic() + 120

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests experiments/baselines without the systems that it compares: the packages that setup.py requests
-from pip, the arithmetic of the table, and nets_vs_baselines.py with a stub program and stub systems.
+"""Tests experiments/baselines without the systems that it compares with Convscope. Checks which packages setup.py
+requests from pip, how the table is computed, and nets_vs_baselines.py with stubs of the program and of the systems.
 Nothing is downloaded."""
 import contextlib
 import io
@@ -126,7 +126,7 @@ class Setup(unittest.TestCase):
 
 @unittest.skipIf(shutil.which("cmake") is None, "cmake is not installed")
 class CMake(unittest.TestCase):
-    """Tests baselines.cmake in a separate project, whose stub files only report which oneDNN CMake has
+    """Tests baselines.cmake in a separate project. Stub package files report which installation of oneDNN CMake has
     found."""
 
     def add(self, prefix, version):

@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 const ConvscopeBaselineVariant kVariants[] = {{"direct", CONVSCOPE_BASELINE_OWN_LAYOUT, 4}};
 
-// Returns a complete table of plug-in functions. Every answer in the table is wrong, but no call
+// Returns a complete table of plug-in functions. Each function returns a wrong result, but none
 // crashes.
 ConvscopeBaseline odd_baseline() {
   ConvscopeBaseline baseline{};

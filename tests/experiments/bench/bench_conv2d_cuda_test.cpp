@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_conv2d_cuda_test.cpp: tests `convscope bench conv2d` on a GPU. It checks block-sparse
-// weights and their dense variants in every direction. In half precision with NHWC, it times the
-// kernels that a training step runs.
+// bench_conv2d_cuda_test.cpp: tests `convscope bench conv2d` on a GPU. For block-sparse weights, it
+// checks the results of a sparse and of a dense algorithm in every direction. For half precision in
+// NHWC, it checks that the benchmark times the kernels that a training step runs.
 #include "experiments/bench/conv2d_bench.h"
 #include "layers/dispatch/half_problem.h"
 #include "tests/support/cuda.h"

@@ -57,8 +57,9 @@ TEST(BenchDeform, TimesEveryAlgorithmThatIsRight) {
   }
 }
 
-// Returns the error ratio that the oracle finds after `change`. The oracle computes the reference
-// in f32 with double accumulators, at the sampling positions of the problem.
+// Runs the reference, applies `change` to its operands, and returns the error ratio that the oracle
+// then finds. The oracle computes the expected result in f32 with double accumulators, at the
+// sampling positions of the problem.
 double ratio_with(const Problem& problem, Direction direction, const Operands& operands,
                   const std::function<void(const Operands&)>& change) {
   const AlgorithmOracle<Problem> oracle(problem, direction, operands);
@@ -93,7 +94,7 @@ TEST(BenchDeform, TheOracleHasThePlacesOfTheProblem) {
   EXPECT_EQ(oracle.judge(operands, 1e-6).wrong, "");
 }
 
-// The allowed error of each output is proportional to the same sum over the magnitudes of its
+// The allowed error of an output is proportional to the sum of the magnitudes of the output's
 // terms.
 TEST(BenchDeform, TheOracleMeasuresByMagnitudes) {
   const Problem problem = Problem::parse(kDeform);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests benchmark files: the file that an interrupted benchmark leaves; `compare` on files that are from a
-busy machine, unfinished, of another format or incomplete; and two builds called alternately:
-bench_files_test.py PROGRAM"""
+"""Tests benchmark files: the file that an interrupted benchmark leaves, and `compare` on files that are from a busy
+machine, unfinished, of another format or incomplete. Also tests a benchmark that calls two builds alternately.
+Call: bench_files_test.py PROGRAM"""
 import json
 import os
 import pathlib
@@ -103,7 +103,8 @@ class Compared(Case):
         self.assertIn("is in B and not in A", self.call("compare", b, a, "--require-all", code=7).stderr)
         self.call("compare", a, b, "--fail-above", "1.5", "--no-require-all")
         self.call("compare", a, b, "--require-all", "--no-require-all", code=2)
-        # If each side has several files, `compare` reports a row that is missing in one of them.
+        # If both sides of a comparison have several files, `compare` reports a row that one of the
+        # files lacks.
         many = self.call("compare", f"{a},{b}", f"{a},{a}", "--fail-above", "1.5", code=7)
         self.assertEqual(many.stderr.count("missing: "), 2)
 
@@ -127,8 +128,8 @@ class Compared(Case):
         self.call("compare", b, b, "--fail-above", "1.1")  # nothing is slower
         quiet = self.write("quiet.json", {"direct": 2, "fft": 1}, others=0.3)
         self.assertIn("regression: ", self.call("compare", a, quiet, "--fail-above", "1.1", code=7).stderr)
-        # `compare` uses the load during each row, not the average load of the file. A row that ran
-        # on a quiet machine counts, even in a busy file.
+        # `compare` uses the load during each row, not the average load while the file was made. A
+        # row that ran on a quiet machine counts, even if other rows of its file ran on a busy one.
         rows = self.write("rows.json", {"direct": 2, "fft": 1}, others=1.2, cores_of_others=0.1)
         self.call("compare", a, rows, "--fail-above", "1.1", code=7)
         busy = self.write("busy.json", {"direct": 2, "fft": 1}, others=0, cores_of_others=0.9)
@@ -204,8 +205,8 @@ class InTurns(Case):
         for row in compared["results"]:
             self.assertTrue(row["ratio_low"] < row["ratio"] < row["ratio_high"], row)
         self.assertIn("95 % interval", done.stdout)
-        # If --against names a shared library, this program runs a second time, with that library. Here the name is a
-        # link to this build's library.
+        # If --against names a shared library, the benchmark also runs this program with that library. Here the
+        # library is a link to this build's library.
         copy = self.path("old.so")
         copy.symlink_to(library.resolve())
         self.call("bench", "net", "lenet5", "--batch", "1", "--mode", "inference", "--min-time", "0.01", "--rounds",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_integers_test.cpp: tests `convscope bench conv2d` on integers. Few results exceed the range
-// of the codes, a wrong code is found, a baseline gets the same inputs, and --types works.
+// bench_integers_test.cpp: tests `convscope bench conv2d` with integer operands. Few of the random
+// results are clipped to the integer range, a wrong integer is found, a baseline gets the same
+// inputs, and the option --types is accepted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,8 +51,8 @@ Conv2dBenchGroup measured(const Conv2dAlgorithm& algorithm, const Conv2dProblem&
   return bench_conv2d(options, problem, Direction::forward, [](const std::string&) {});
 }
 
-// The codes of y must spread over their range. If all codes were clipped to one bound, wrong
-// accumulators would give the right codes.
+// The integers in y must spread over their range. If all of them were clipped to one bound, wrong
+// accumulators would still give the right y.
 TEST(BenchIntegers, RandomSumsLieWithinTheCodesOfY) {
   for (const char* file : {"resnet18", "mobilenet_v1", "mobilenet_v2", "lenet"}) {
     for (const Conv2dProblem& large : testing::shapes_of(file)) {
@@ -97,8 +98,8 @@ TEST(BenchIntegers, ACodeThatIsOneOffIsFound) {
   };
   const auto group = measured(wrong, kBytes);
   ASSERT_EQ(group.rows.size(), 1u);
-  // The check allows an error of half a step between two codes. A code that is rounded to the wrong
-  // side has an error of up to one and a half steps.
+  // The check allows an error of half a quantisation step. A result that is rounded to the wrong
+  // integer has an error of up to one and a half steps.
   EXPECT_NE(group.rows[0].wrong, "");
   EXPECT_GT(group.rows[0].error_ratio, 1);
   EXPECT_LT(group.rows[0].error_ratio, 3.1);
@@ -134,8 +135,8 @@ TEST(BenchIntegers, WhatLiesBeyondTheCodesIsTheLastOfThem) {
   EXPECT_EQ(reference.clipped(), 0.5);  // only 8: the ReLU is not an end of the codes
 }
 
-// AlgorithmOracle, which the benchmarks of other operators use, clips codes as well. Without a
-// bias, the accumulators of this problem exceed the range of the codes.
+// AlgorithmOracle, which the benchmarks of other operators use, clips to the integer range as well.
+// Without a bias, the accumulators of this problem exceed this range.
 TEST(BenchIntegers, TheAlgorithmOracleClips) {
   const Operands operands = random_operands(kBytes.operands(Direction::forward), Device{});
   const AlgorithmOracle<Conv2dProblem> oracle(kBytes, Direction::forward, operands);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_net_cuda_test.cpp: tests that `convscope bench net` on a GPU times the recorded step, also
-// for quantised and masked networks.
+// bench_net_cuda_test.cpp: tests that `convscope bench net` on a GPU times the recorded step (a
+// CUDA graph), also for quantised and masked networks.
 #include "experiments/bench/net/net_bench.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"

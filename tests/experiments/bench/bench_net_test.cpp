@@ -196,8 +196,8 @@ TEST(BenchNet, TimesTheOperationsOfThePlan) {
   EXPECT_GT(backward, 0);
 }
 
-// The benchmark never times a step in which quantisers calibrate, whenever calibration begins and
-// however many steps it takes.
+// The benchmark never times a step in which quantisers calibrate. The cases differ in when
+// calibration begins and in how many steps it takes.
 TEST(BenchNet, CalibratesQuantisersBeforeItTimesAnything) {
   for (const NetMode mode : {NetMode::inference, NetMode::train}) {
     for (const char* begin : {"0", "0.5"}) {

@@ -94,8 +94,9 @@ TEST(BenchTiming, ThingsTakeTurnsAndFillTheirBudget) {
   time_interleaved(things, {.min_seconds = 0.4, .least_samples = 3});
   EXPECT_EQ(things[0].seconds.size(), 40u);
   EXPECT_EQ(things[1].seconds.size(), 10u);
-  // Functions a and b take turns; a turn has one uncounted and two counted runs. The turns of b,
-  // which is slower, are spread over all rounds.
+  // time_interleaved() lets the functions a and b take turns. In a turn, one function runs once
+  // uncounted and twice counted. Function b is slower and has fewer turns, which are spread over
+  // the whole measurement.
   EXPECT_EQ(calls.substr(0, 15), "aaaaaaaaaaaabbb");
   EXPECT_TRUE(calls.ends_with("bbb"));
   EXPECT_EQ(std::ranges::count(calls, 'b'), 15);

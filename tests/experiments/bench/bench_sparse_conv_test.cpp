@@ -70,8 +70,9 @@ TEST(Clouds, HaveTheNeighboursThatTheirNamePromises) {
     EXPECT_NEAR(pairs_per_site({.shape = CloudShape::room, .sites = sites}), 17.3, 1.0);
   }
   EXPECT_NEAR(pairs_per_site({.shape = CloudShape::lidar, .sites = 100000}), 4.6, 0.3);
-  // A site pairs with itself, and with each position around it with probability `density`. Sites at
-  // the faces of the cube have fewer positions around them.
+  // A pair is an output site and an input site in its window. Each site forms a pair with itself.
+  // Each position around it is a site with probability `density` and then forms a pair, too. Sites
+  // at the faces of the cube have fewer positions around them.
   for (const double density : {0.1, 0.5}) {
     const DrawnCloud cloud{.shape = CloudShape::random, .sites = 20000, .density = density};
     const SharedSites sites = cloud_sites(cloud);

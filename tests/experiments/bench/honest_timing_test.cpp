@@ -17,7 +17,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The problem is small: one sample contains many calls, and the textbook loops finish quickly.
+// The problem is small, so each timed sample contains many calls and the textbook loops finish
+// quickly.
 constexpr const char* kBench =
     "bench conv2d --problem n=1,c=3,h=8,w=8,k=4,r=3,s=3,pad=1 --algorithm cheat --direction "
     "forward --min-time 0.02 --plugin '";

@@ -55,8 +55,8 @@ TEST(LadderBench, TimesEveryRungAndSetsItAgainstTheOneBelow) {
       EXPECT_EQ(row.left_out, "");
       EXPECT_GE(row.time.samples, 2);
       EXPECT_LE(row.error_ratio, 1);
-      // The share of the peak is the rate of executed FLOPs, divided by the number of threads of
-      // the rung times 100 GFLOP/s.
+      // The share of the peak is the rate of executed FLOPs divided by the peak of the rung's
+      // threads. quick() sets a peak of 100 GFLOP/s per thread.
       EXPECT_DOUBLE_EQ(row.peak_percent, row.gflops_executed / std::min(row.threads, 4));
     }
     EXPECT_EQ(result.rows[0].factor, 0);

@@ -52,8 +52,8 @@ TEST(Peaks, AreMeasuredForEachInstructionSet) {
   }
 }
 
-// A single thread reads its memory in slices. With 12 threads, each thread has less memory than one
-// such slice.
+// The measurement with one thread reads DRAM in slices. With 12 threads, the memory of each thread
+// is smaller than such a slice.
 TEST(Peaks, AreMeasuredWithManyCores) {
   const CpuPeaks measured = measure_cpu_peaks(/*share=*/0.001, /*cores=*/12);
   EXPECT_EQ(measured.cores, 12);

@@ -173,8 +173,8 @@ def replay_problems(page):
 
 
 def counted(page, events, arrays, at, size, ways):
-    """Returns misses and hits after `at` events of a cache with lines of 64 bytes that evicts the
-    least recent line."""
+    """Returns misses and hits after the first `at` events, for a cache with lines of 64 bytes that
+    evicts the least recently used line."""
     lines = size // 64
     ways = min(ways or lines, lines)
     first, address = [], 0

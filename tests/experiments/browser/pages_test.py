@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the pages that the program writes in a real browser: pages_test.py PROGRAM ROOT
 
-Opens report.html of a fresh run and of two configs, and the index page. Each must have an empty
-console, visible curves, and a layout that fits a telephone and a dark screen; search and sorting
-must work. The last class damages pages on purpose, to show that the checks notice. Without chromium
-the test is skipped (77)."""
+Opens three pages: report.html of one run, the report of the runs of two configs, and the index of
+all runs. Each must have an empty console, visible curves, and a layout that fits a telephone and a
+dark screen; search and sorting must work. The last class damages pages on purpose, to show that the
+checks notice. Without chromium the test is skipped (77)."""
 import pathlib
 import subprocess
 import sys

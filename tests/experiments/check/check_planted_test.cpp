@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_planted_test.cpp: tests that `convscope check` reports each planted mistake of a plug-in in
-// the right sentence.
+// check_planted_test.cpp: tests `convscope check` on a plug-in in which each algorithm has one
+// deliberate mistake. The command must report the mistake in a fitting sentence.
 #include <gtest/gtest.h>
 
 #include "tests/experiments/plugins/plugin_paths.h"

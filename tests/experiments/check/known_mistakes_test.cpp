@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// known_mistakes_test.cpp: plants known mistakes in the textbook loops. Tests that `check`
-// diagnoses each mistake in every direction that it affects.
+// known_mistakes_test.cpp: puts known mistakes into the textbook loops, one at a time. Tests that
+// `check` diagnoses each mistake in every direction that it affects.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -25,7 +25,8 @@ using testing::Called;
 constexpr const char* kRun =
     "run quickstart train.epochs=2 data.train_size=4000 data.test_size=1000 data.batch_size=32 "
     "expect=null threads=1 \"quant={w_bits: 8, a_bits: 8, begin: 0.6, execute: int8_always}\" ";
-// After the removal, the numbers of channels are odd, so the kernels pad blocks of 16 channels.
+// After filters are removed, the numbers of channels are odd, so the kernels pad blocks of 16
+// channels.
 const std::string kFilters =
     "\"sparsity={method: filter, target: 0.4, start: 0, end: 0.4, every_steps: 1, exclude: [f5]";
 

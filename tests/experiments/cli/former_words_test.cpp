@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// former_words_test.cpp: the program accepts former options, layouts and environment variables,
-// with one warning, and reads files of older versions.
+// former_words_test.cpp: tests that the program accepts former options, layouts and environment
+// variables, with one warning, and reads files of older versions.
 #include <gtest/gtest.h>
 
 #include <fstream>

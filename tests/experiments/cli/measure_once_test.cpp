@@ -121,7 +121,8 @@ TEST(MeasureThisMachineOnce, ComesBehindTheChecks) {
     const testing::Called answer = testing::call_program(
         words, folder.path(), "CONVSCOPE_MEASURE= CONVSCOPE_CACHE_DIR=" + folder.path());
     EXPECT_EQ(answer.err.find("measuring"), std::string::npos) << words << "\n" << answer.err;
-    // On a busy machine a process that measures prints nothing, but creates this lock file.
+    // On a busy machine a measuring process prints nothing, but it creates this lock file. So the
+    // absence of the file shows that the process has not begun to measure.
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/peaks_cpu.json.measuring")) << words;
     EXPECT_EQ(answer.code == 0, std::string(words).ends_with("--dry-run")) << words;
   }

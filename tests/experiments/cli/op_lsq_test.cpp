@@ -55,7 +55,7 @@ TEST_F(OpLsqCommand, WritesRoundedValuesAndBothGradients) {
 TEST_F(OpLsqCommand, TakesThePapersScaleOfTheStepsGradient) {
   ASSERT_EQ(run({"--bits", "4", "--dy", at("dy.npy"), "--out-dstep", at("own.npy")}), 0);
   // The expected gradient scale is g = 1 / sqrt(N Qp) with N = 12 elements per step size and the
-  // largest code Qp = 7.
+  // largest quantised value Qp = 7.
   ASSERT_EQ(run({"--bits", "4", "--g", std::to_string(1 / std::sqrt(12 * 7.0)), "--dy",
                  at("dy.npy"), "--out-dstep", at("given.npy")}),
             0);

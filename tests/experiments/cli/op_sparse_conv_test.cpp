@@ -175,8 +175,8 @@ TEST_F(OpSparseCommand, ExplainsWhatEachAlgorithmCosts) {
     EXPECT_NE(output_.find(cat(" ", verdicts.front().limit, " ")), std::string::npos) << output_;
   }
   EXPECT_NE(output_.find(" 1.00x "), std::string::npos) << output_;
-  // In half precision every algorithm is refused with a reason. This list of reasons needs no
-  // output file.
+  // In half precision every algorithm is refused. `--explain` lists the reasons and needs no output
+  // file.
   write_npy(at("x.npy"), read_npy(at("x.npy")).to(DType::f16));
   write_npy(at("w.npy"), read_npy(at("w.npy")).to(DType::f16));
   ASSERT_EQ(run({"--explain", "--algorithm", "native,auto"}, sizes_), 0) << errors_;

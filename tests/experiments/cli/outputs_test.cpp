@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // outputs_test.cpp: tests that the program reports an unwritable output before it starts to work.
-// In these cases the work would fail for another reason, so the order of the two errors is visible.
+// In these cases the work would fail as well. The reported error therefore shows whether the output
+// was checked first.
 #include <gtest/gtest.h>
 
 #include "tests/experiments/report/run_folders.h"

@@ -44,8 +44,8 @@ TEST(Places, AreDrawnOnTestImages) {
   EXPECT_EQ(first.out, "d1.svg\n");
   const std::string svg = text_of(folder / "d1.svg");
   EXPECT_NE(svg.find("Where d1 reads, two"), std::string::npos);
-  // Each of three images has nine samples. All samples have offset 0 (the positions of a plain
-  // convolution) and mask 0.5.
+  // The figure shows three images with nine sampling positions each. All of these have offset 0
+  // (the positions of a plain convolution) and mask 0.5.
   EXPECT_EQ(count_of(svg, "offset 0.00,0.00, mask 0.50"), 27u);
   const Called last = call_program("places runs/two -n 1", folder.path());  // the last layer
   ASSERT_EQ(last.code, 0) << last.err;

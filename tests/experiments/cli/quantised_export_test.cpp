@@ -34,8 +34,8 @@ std::string run_in(const testing::TemporaryFolder& folder, const std::string& mo
 }
 
 TEST(QuantisedExport, IsEvaluatedLikeTheRun) {
-  // Exports two networks: a residual network with one step size per channel, and a pruned network.
-  // The file of the pruned network contains no masks.
+  // Exports two networks: a residual network with one step size per channel, and a pruned network,
+  // whose file contains no masks.
   for (const char* more :
        {"\"model={type: resnet18, stem: cifar, widths: [2, 3, 4, 4]}\" optim.lr=0.01 "
         "\"quant={w_bits: 3, a_bits: 4, per_channel: true, begin: 0.3}\"",
@@ -62,8 +62,8 @@ TEST(QuantisedExport, IsTheSizeThatTheReportShows) {
   const std::string run = run_in(folder, "\"quant={w_bits: 4, a_bits: 4}\"");
   const auto size = static_cast<double>(std::filesystem::file_size(run + "/" + kQuantizedModel));
   EXPECT_EQ(weight_size(read_run(run)).stored_bytes, size);
-  // The file stores weights as 4-bit codes, or 8-bit codes in the first and last layer. Step sizes,
-  // biases and the header are added to these bytes.
+  // The file stores 4-bit integers for most weights, and 8-bit integers for those of the first and
+  // last layer. Step sizes, biases and the header are added to these bytes.
   const double codes = 150 + (2400 + 30720 + 10080) / 2.0 + 840;
   EXPECT_GT(size, codes);
   const SafetensorsFile file = read_safetensors(run + "/" + kQuantizedModel);

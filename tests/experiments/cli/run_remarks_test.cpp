@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_remarks_test.cpp: tests the remarks in which `convscope run` qualifies its results: gates,
-// the choice of the best weights, masks and quantisers, a busy machine.
+// run_remarks_test.cpp: tests the remarks in which `convscope run` qualifies its results. They
+// concern missed limits of `expect`, the choice of the best weights, masks and quantisers, and a
+// busy machine.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -78,7 +79,8 @@ TEST(RunRemarks, AnExportCountsInTheWordsOfTheRun) {
   const Called made =
       call_program("export runs/quickstart --compact small.safetensors", folder.path());
   ASSERT_EQ(made.code, 0) << made.err;
-  // The run's table says "c1 ... 4 of 6 ..."; the export must say "(4 alive)" with the same number.
+  // The run prints that, for example, 4 of the 6 filters of c1 are alive ("c1 ... 4 of 6 ..."). The
+  // export must say "(4 alive)" with the same number.
   const std::size_t row = run.err.find("\nc1 ");
   const std::size_t of = run.err.find(" of 6", row);
   ASSERT_NE(of, std::string::npos) << run.err;

@@ -26,7 +26,8 @@ Places set_of(const SparseSites& sites) {
   return {places.begin(), places.end()};
 }
 
-// Computes from coordinates at which outputs a 3x3 kernel with padding 1 reads at least one site.
+// Computes from the coordinates of the sites which outputs of a 3x3 kernel with padding 1 read at
+// least one site.
 Places met(const Places& sites, std::int64_t stride, std::int64_t height, std::int64_t width) {
   Places out;
   for (std::int64_t n = 0; n < 2; ++n) {

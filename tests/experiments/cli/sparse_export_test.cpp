@@ -48,7 +48,8 @@ TEST(SparseExport, IsEvaluatedLikeTheRun) {
     ASSERT_EQ(file_result.code, 0) << file_result.err;
     EXPECT_EQ(file_result.out, run_result.out);
     EXPECT_NE(file_result.out.find("accuracy"), std::string::npos);
-    // At its end the run has written the same file and reported the file's size.
+    // The file that the run wrote at its end has the same content. The run reported the size of
+    // this file.
     EXPECT_EQ(text_of(folder.path() + "/s.safetensors"), text_of(run + "/" + kSparseModel));
     const auto size = static_cast<double>(std::filesystem::file_size(run + "/" + kSparseModel));
     EXPECT_EQ(weight_size(read_run(run)).stored_bytes, size);
@@ -76,8 +77,8 @@ TEST(SparseExport, TheRunSaysWhatWasExecuted) {
   const RunData codes = read_run(run_in(folder, "\"quant={execute: int8_always}\" --name codes"));
   EXPECT_EQ(codes.summary->execution, "int8");
   EXPECT_EQ(codes.layers.text(0, "inference"), "int8_chain: c1+c2");
-  // The config names an f32 algorithm for the convolutions, so only the linear layers multiply
-  // integer codes.
+  // The config names an f32 algorithm for the convolutions, so only the linear layers run on
+  // integers.
   const RunData named = read_run(
       run_in(folder, "\"quant={execute: int8_always}\" conv.algorithm=im2col_gemm --name named"));
   EXPECT_EQ(named.layers.text(0, "inference"), "im2col_gemm");

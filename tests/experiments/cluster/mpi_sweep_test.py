@@ -21,8 +21,8 @@ def setUpModule():
     global SWEEPS, CONFIG, TABLE, BITS
     place = tempfile.TemporaryDirectory(prefix="convscope-mpi-")
     unittest.addModuleCleanup(place.cleanup)
-    # A new user's environment lacks the variables that Open MPI needs when the tests run as root in
-    # a container.
+    # Open MPI runs as root (in a container) only if variables OMPI_* allow it. A new user has not
+    # set these variables, so the tests remove them: the program must set them itself.
     env = {name: value for name, value in os.environ.items() if not name.startswith("OMPI_")}
     SWEEPS = Sweeps(PROGRAM, pathlib.Path(place.name) / "work", env)
     CONFIG = SWEEPS.config(seeds="1", images=6400, epochs=20)

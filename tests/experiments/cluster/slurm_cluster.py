@@ -153,8 +153,8 @@ class Cluster:
         return [tuple(line.split("|")) for line in out.splitlines()]
 
     def step_daemons(self, node):
-        """Returns the processes that manage the tasks of a node; they keep running when the node's
-        slurmd ends."""
+        """Returns the slurmstepd processes of a node, which manage its tasks. They keep running
+        when the node's slurmd ends."""
         wanted = {f"SLURM_CONF={self.folder}/slurm.conf".encode(), f"SLURMD_NODENAME={node}".encode()}
         found = set()
         for entry in pathlib.Path("/proc").iterdir():

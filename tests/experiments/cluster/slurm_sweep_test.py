@@ -60,8 +60,8 @@ def setUpModule():
 
 
 class LimitedMember:
-    """Stops a member by a signal until its time limit, so that the limit ends it in the middle of
-    its training."""
+    """Stops the processes of a sweep member (SIGSTOP) until the time limit of its Slurm job is
+    reached. So the limit ends the member in the middle of its training."""
 
     def __init__(self):
         answer = SWEEPS.call(CONFIG, *ONE, "--name", "limited", "-o", "limited", "--threads", 1,
@@ -209,8 +209,7 @@ class Slurm(unittest.TestCase):
         local.send_signal(signal.SIGTERM)
         local.communicate(timeout=PATIENCE_S)
         self.assertEqual(local.returncode, 143)
-        # ... then Slurm runs the other members again, without a waiting command, and another command
-        # cancels them ...
+        # ... then Slurm runs the remaining members, and no command waits for them. Another command cancels them ...
         answer = SWEEPS.call(*self.on_slurm("-o", "cancelled", "--detach"))
         self.assertEqual((answer.code, answer.out), (0, ""), answer)
         self.wait_for_tasks(folder)

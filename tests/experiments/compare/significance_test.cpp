@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// significance_test.cpp: tests the statistics of `convscope compare` against values computed with
-// 30 digits (mpmath) and by enumeration of all orders.
+// significance_test.cpp: tests the statistics of `convscope compare`. The expected values were
+// computed with 30 digits (mpmath), or by enumerating all orders of the samples.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -159,8 +159,8 @@ TEST(Onnx, OfAQuantisedLeNetHasCodesAndSteps) {
   const ProtobufMessage graph = graph_of(*network, {1, 28, 28});
   expect_whole(graph);
   const std::vector<std::string> lines = lines_of(graph);
-  // The images have signed codes. 8-bit codes fill the range of the ONNX type, so the graph needs
-  // no Clip node.
+  // The images are quantised to signed 8-bit integers. These fill the range of the ONNX type, so
+  // the graph needs no Clip node.
   EXPECT_EQ(lines[0], "QuantizeLinear(images, c1.input.step, c1.input.zero) -> c1.input.codes");
   EXPECT_EQ(lines[1], "DequantizeLinear(c1.input.codes, c1.input.step, c1.input.zero) -> c1.input");
   EXPECT_EQ(lines[2],
@@ -196,8 +196,8 @@ TEST(Onnx, OfAQuantisedLeNetHasCodesAndSteps) {
   }
 }
 
-// A kernel may add two products in 16 bits. With u8 images and 7-bit weights the sum of two
-// products fits, so no kernel saturates.
+// An int8 kernel may add two products in a 16-bit register. With u8 images and 7-bit weights the
+// sum of two products fits into 16 bits, so no kernel saturates.
 TEST(Onnx, ReducesTheRangeOfWeightsOnRequest) {
   for (const char* channels : {"true", "false"}) {
     const auto network =

@@ -63,7 +63,7 @@ TEST(Look, EveryLessonMakesAPageInEachOfItsDirections) {
       EXPECT_NE(look.page.find("\"file\":\"" + name), std::string::npos);
       EXPECT_EQ(look.page.find("\"text\":\"\""), std::string::npos);
       EXPECT_EQ(look.page.find("://"), std::string::npos);  // no network
-      // The page must contain the values of both input arrays of the direction.
+      // The page must contain the values of the two arrays that the direction reads.
       const std::size_t first = look.page.find("\"values\":[");
       ASSERT_NE(first, std::string::npos);
       EXPECT_NE(look.page.find("\"values\":[", first + 1), std::string::npos);
@@ -103,9 +103,9 @@ std::string refusal(const char* algorithm, const std::string& problem) {
 }
 
 TEST(Look, AProblemThatIsTooLargeIsToldItsCountAndOneThatFits) {
-  // Number of events: the lesson initialises 36 pixels of each of 32 kernels. Each pixel takes 32 *
-  // 9 products, and each product reads three elements and writes one. The start of each of two
-  // steps is an event, too.
+  // The expected number of events has three terms. The lesson initialises 36 pixels of each of 32
+  // output channels. Each output element takes 32 * 9 products, and each product reads three
+  // elements and writes one. The starts of two steps count as two events.
   const std::string all = refusal("direct", "n=1,c=32,h=8,w=8,k=32,r=3,s=3");
   EXPECT_NE(all.find(cat("got ", 36 * 32 + 4 * 36 * 32 * 32 * 9 + 2, " of ")), std::string::npos)
       << all;

@@ -185,8 +185,8 @@ class Interrupt(Kernel):
     INCLUDES = "#include <cstdio>\n#include <cstdlib>\n#include <unistd.h>\n"
 
     def interrupted(self, code):
-        """Runs `code`, a single statement, and interrupts it. READY in the code stands for a print of
-        the text that triggers the interrupt."""
+        """Runs `code`, a single statement, and interrupts it. The word READY in the code is replaced by a statement
+        that prints the text at which the cell is interrupted."""
         ready = 'puts("ready"); fflush(stdout);'
         text = self.fails(self.INCLUDES + code.replace("READY", ready), "interrupted", interrupt_when="ready")
         self.assertRegex(text, r"^the cell was interrupted (in|below) line \d+( or below)?$")
@@ -318,8 +318,8 @@ class Display(Kernel):
 
 
 class EmulatedGpu(Kernel):
-    """The kernel runs cells on separate stacks. An exception must nevertheless reach the cell's
-    output."""
+    """Tests GPU kernels in the cells of a notebook. The emulation runs each GPU thread on a
+    separate stack. An exception must nevertheless reach the cell's output."""
 
     def setUp(self):
         self.ok('#include <convscope/notebook.h>\nusing namespace convscope;\n'

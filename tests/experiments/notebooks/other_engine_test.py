@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the notebooks and their headers in clang-repl 19: other_engine_test.py ROOT INCLUDE LIBRARY
 
-Among the C++ interpreters in Debian, clang-repl (clang-tools-19) is the closest to xeus-cpp: no name may be
-declared twice, and a cell is one translation unit. The test runs every third notebook, which takes half a
+Among the C++ interpreters in Debian, clang-repl (clang-tools-19) is the closest to xeus-cpp: with both, no name may
+be declared twice, and a cell is one translation unit. The test runs every third notebook, which takes half a
 minute, or all with CONVSCOPE_TEST_NOTEBOOKS=all. Without clang-repl the test is skipped (77).
 """
 import json
@@ -17,7 +17,8 @@ import tempfile
 
 SKIPPED = 77
 PROGRAM = shutil.which("clang-repl-19")
-# Headers that cells of the course include, or may include, in addition to those of notebook.h.
+# Headers that cells of the course include, or that a reader may include, in addition to those of
+# notebook.h.
 HEADERS = ("layers/conv2d/conv2d.h", "layers/conv2d/algorithm.h", "layers/conv2d/shared/lesson.h",
            "framework/autograd/variable.h", "layers/module.h", "optim/optimizer.h", "datasets/dataset.h",
            "layers/deform_conv2d/deform_conv2d.h", "layers/sparse_conv/algorithm.h", "layers/dispatch/run.h",

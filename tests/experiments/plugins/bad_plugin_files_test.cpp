@@ -85,16 +85,16 @@ TEST(BadPluginFile, WithoutItsFunctionIsRefused) {
   for (std::size_t at = 0; (at = bytes.find(name, at)) != std::string::npos;) bytes[at] = 'X';
   std::ofstream(folder / "mute.so", std::ios::binary) << bytes;
 #if defined(__SANITIZE_ADDRESS__)
-  // With a sanitizer, the plug-in's data refer to the missing function as well, so the dynamic
-  // loader reports an undefined symbol before the program can check.
+  // With a sanitizer, the data of the plug-in also refer to the function that was renamed. So the
+  // dynamic loader reports an undefined symbol before the program can check the plug-in.
   expect_refused(folder / "mute.so", "undefined symbol: X");
 #else
   expect_refused(folder / "mute.so", "it exports no convscope_conv2d_plugin()");
 #endif
 }
 
-// The last bytes of a plug-in file are never loaded, so a plug-in works without them. If more bytes
-// are missing, the dynamic loader may end the process.
+// The last bytes of a plug-in file are never loaded, so a plug-in that lacks only these still
+// works. If more bytes are missing, the dynamic loader may end the process.
 TEST(BadPluginFile, CutAnywhereIsRefusedOrWhole) {
   const TemporaryFolder folder;
   const std::string bytes = text_of(kPlanted);
@@ -128,8 +128,8 @@ TEST(PluginFacts, AreFoundInBytesAndNothingIsReadBehindThem) {
 
 // ---- what the loader would call ----------------------------------------------------------------
 
-// Returns a copy of a plug-in with one changed value: an entry of the dynamic table, or the array
-// to which the entry points.
+// Returns a copy of a plug-in in which one value is changed: an entry of the ELF dynamic section,
+// or the array to which this entry points.
 std::string with_entry(const TemporaryFolder& folder, Elf64_Sxword tag, Elf64_Xword value) {
   std::string bytes = text_of(kPlanted);
   Elf64_Ehdr head;

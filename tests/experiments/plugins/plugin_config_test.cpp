@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes a folder as a student has it: a config, and a subfolder with the plug-in.
+// Makes a folder with a config, and a subfolder with a plug-in, as a student would.
 class PluginConfig : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests CUDA arrays without a GPU. Device memory of the emulation is CPU memory, so a NumPy array can
-pretend through DLPack to be on the device. Requires that CONVSCOPE_CUDA_LIBRARY names the emulation."""
+"""Tests CUDA arrays without a GPU. In the emulation, device memory is CPU memory, so a NumPy array can be passed
+through DLPack as a device array. Requires that CONVSCOPE_CUDA_LIBRARY names the emulation."""
 import ctypes
 import os
 import unittest
@@ -107,7 +107,8 @@ class OnTheEmulation(unittest.TestCase):
         self.assertLess(reference.relative(y, reference.conv2d(self.x, self.w)), 2e-2)
 
     def test_sparse_convolution(self):
-        """Tests unsorted sites, with rows on the host and with rows on the device."""
+        """Tests sites in random order. The rows of x and dy are first on the host, then on the
+        device."""
         places = np.random.default_rng(1).permutation(2 * 6 * 7 * 8)[:200]
         sites = np.stack(np.unravel_index(places, (2, 6, 7, 8)), 1).astype(np.int32)
         x, w, b, dy = drawn(200, 8), drawn(16, 8, 3, 3, 3), drawn(16), drawn(200, 16)

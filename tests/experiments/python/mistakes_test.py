@@ -106,8 +106,8 @@ class Processes(unittest.TestCase):
         return done.stdout
 
     def test_a_fork_computes_too(self):
-        """A forked child has no copies of the OpenMP threads of its parent; without care it would
-        wait for them forever."""
+        """A forked child has no copies of its parent's OpenMP threads. Without a special case in
+        the library, the child would wait for them forever."""
         out = self.run_python(
             "import os, numpy as np, convscope\n"
             "x, w = np.ones((8, 16, 32, 32), 'f4'), np.ones((16, 16, 3, 3), 'f4')\n"

@@ -14,8 +14,8 @@ def frame(padding):
 
 
 def windows(x, w_shape, stride, padding, dilation):
-    """Returns a view [N,C,R,S,P,Q] of the padded x: the element that tap (r,s) reads
-    for output (p,q)."""
+    """Returns the padded x, and a view [N,C,R,S,P,Q] of it: for tap (r,s) and output (p,q), the
+    element that the tap reads."""
     top, bottom, left, right = frame(padding)
     (u, v), (e, f) = sizes(stride), sizes(dilation)
     _, _, R, S = w_shape

@@ -194,8 +194,8 @@ class SparseMap(unittest.TestCase):
         np.testing.assert_array_equal(back.out_sites, PLANE)
 
     def test_maps_follow_each_other_through_a_network(self):
-        """Applies strided, submanifold and inverse maps in sequence: each map derives its grid from
-        the previous map."""
+        """Applies strided, submanifold and inverse maps in sequence. The grid of each map follows
+        from the previous map."""
         down = convscope.SparseMap(VOLUME, 2, 2, extent=(8, 8, 8), batch=3)
         same = convscope.SparseMap(down, 3, submanifold=True)
         deeper = convscope.SparseMap(same, 2, 2)

@@ -27,8 +27,8 @@ class Kernel:
         self.out_sites = sites if submanifold else self.met()
 
     def met(self):
-        """Returns the output sites at which at least one tap reads an input site; the order is
-        that of their batch, t, h and w."""
+        """Returns the output sites at which at least one tap reads an input site, sorted by batch,
+        t, h and w."""
         ones = self.forward(self.image(np.ones((len(self.sites), 1)), self.sites, self.extent),
                             np.ones((1, 1, *self.size)))
         return np.argwhere(ones[:, 0] > 0).astype(np.int32)

@@ -71,7 +71,8 @@ class Case(unittest.TestCase):
         return pathlib.Path(sorted(glob.glob(str(self.folder / name / "*" / "2*")))[-1])
 
     def start(self, processes, words, **options):
-        """Starts mpirun. Returns it and the ids of its processes, to which a test can send signals."""
+        """Starts a run with `convscope launch` and returns the launcher's process. The end of the test stops this
+        process and its ranks."""
         run = subprocess.Popen(
             [PROGRAM, "launch", "-n", str(processes), "--launcher", self.launcher, "run", *words], cwd=self.folder,
             env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `convscope launch`, and `run` under a launcher, with both MPI libraries: mistakes, and the output of
-each process."""
+"""Tests `convscope launch`, and `run` under a launcher, with Open MPI and with MPICH. Checks mistakes of the user,
+and the output of each process."""
 import os
 import pathlib
 import shutil

@@ -109,8 +109,9 @@ TEST(LauncherOutput, Slurm) {
   EXPECT_EQ(say({"srun: error: node2: task 3: Exited with exit code 3"}).killed, "");
 }
 
-// After a stop signal, launchers end differently: with the code of a process, with the code of a
-// killed process, or by a signal. One of the launchers may ignore the first signal.
+// After a stop signal, launchers end in different ways: with the exit code of one of the processes,
+// with the code for a killed process, or by a signal themselves. One launcher of this test ignores
+// the first signal.
 TEST(Launch, ThatIsStoppedEndsWithTheCodeOfItsSignal) {
   const testing::TemporaryFolder folder;
   const std::string ready = folder / "ready", launcher = folder / "mpirun";

@@ -85,8 +85,9 @@ class SameWithinRounding(harness.Case):
 
 
 class Features(harness.Case):
-    """Tests features that use weights or batches outside of the gradient. After each epoch the processes compare
-    their weights and stop if the weights differ. So if a run succeeds, all processes had the same network."""
+    """Tests features that read the weights or the batches and do not only use gradients, such as quantisers and
+    pruning. After each epoch the processes compare their weights and stop if the weights differ. So if a run
+    succeeds, all processes had the same network."""
 
     def check_runs(self, words, config="quickstart"):
         return self.train("run", 2, [*SMALL, *words], config)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every example of every help page: help_examples.py PROGRAM ROOT
 
-The examples of each help page run in a temporary folder. SET_UP first makes the runs and files that they
-name. SHORTER adds arguments to examples that would take minutes. Examples in PARSED need a network, a browser
-or a compiler, so they are only parsed. Exit code 5 (no GPU, no other library, no launcher) is accepted where
-the example needs one.
+The examples of each help page run in a temporary folder. SET_UP first makes the runs and files that the examples
+name. SHORTER adds arguments to examples that would take minutes. Examples in PARSED need a network, a browser or a
+compiler, so they are only parsed. An example that needs a GPU, another library or a launcher may end with exit code
+5 where this is missing.
 """
 import os
 import pathlib

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the README's and the guides' commands about runs: training, tables, plots, exports."""
+"""Checks the commands of the README and the guides that concern runs: training, tables, plots,
+exports."""
 import csv
 import io
 import json

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks screens and command lines: screens.py PROGRAM
 
-Tests that help pages and screens fit 80 columns, that '-' means stdout, and that the program keeps each
-word of a command line unchanged. A mistake must lead to one sentence and the right exit code. If PyYAML
-is installed, it must be able to read the program's YAML.
+Tests that help pages and screens fit 80 columns, that '-' means stdout, and that the program keeps each word of a
+command line unchanged. A mistake must lead to one sentence and the right exit code. PyYAML, if it is installed,
+must be able to read the program's YAML.
 """
 import json
 import os

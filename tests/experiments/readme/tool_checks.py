@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the README's and the guides' other commands: benchmarks, single operations, configs, help, notebooks,
-plug-ins."""
+"""Checks the commands of the README and the guides that do not concern runs: benchmarks, single operations,
+configs, help, notebooks, plug-ins."""
 import json
 import os
 import re

@@ -98,8 +98,8 @@ TEST(BenchPlots, the_roofline_has_the_peaks_of_the_threads_that_were_used) {
   ASSERT_EQ(drawn.plots.size(), 1u);
   const auto& panel = std::get<LinePanel>(figure_of(drawn).panels.at(0));
   ASSERT_EQ(panel.series.size(), 3u);
-  // The expected intensity is the FLOPs that 10 GFLOP/s compute in 2 ms, divided by the
-  // bytes of x, w and y.
+  // The expected intensity is the number of FLOPs that are executed in 2 ms at 10 GFLOP/s, divided
+  // by the bytes of x, w and y.
   const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9);
   EXPECT_NEAR(panel.series[0].x.at(0), 2e7 / bytes, 1e-9);
   EXPECT_EQ(panel.series[0].y.at(0), 10);
@@ -134,7 +134,7 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
   const auto& panel = std::get<LinePanel>(figure_of(drawn).panels[0]);
   EXPECT_EQ(panel.series.at(0).x, (std::vector<double>{1, 2}));
   EXPECT_NEAR(panel.series[0].y.at(1) / panel.series[0].y.at(0), 2, 1e-12);
-  // Two points are too few for a line; a remark says which points are missing.
+  // Two points are too few for a line; a remark says how many points a line needs.
   EXPECT_FALSE(panel.series[0].line);
   EXPECT_TRUE(lines_called(drawn.plots[0].svg, "direct").empty());
   EXPECT_NE(join(drawn.left_out, " ")
@@ -148,8 +148,8 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
       {"scaling"});
   EXPECT_EQ(lines_called(three.plots.at(0).svg, "direct").size(), 1u);
   EXPECT_TRUE(three.left_out.empty());
-  // Problems with larger kernels and more padding have equal output sizes, so one line connects
-  // them.
+  // The problems with 3x3 and 5x5 kernels have equal output sizes, because the larger kernel has
+  // more padding. So one line connects them.
   const BenchSet kernels =
       read_text(root, file(row("direct", 2, 1) + "," +
                            row("direct", 3, 1, "", "n=8,c=16,h=28,w=28,k=16,r=5,s=5,pad=2") + "," +
@@ -187,8 +187,8 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   EXPECT_NEAR(f32_panel.series[0].values.back(), std::sqrt(1.5 * 2), 1e-12);
   const auto& bytes_panel = std::get<BarPanel>(figure_of(speedup).panels.at(1));
   EXPECT_NEAR(bytes_panel.series[0].values.back(), 1.5, 1e-12);
-  // The int8 plot has two bars: our int8 speedup over our fastest f32 algorithm in any layout, and
-  // the baseline's int8 speedup over its f32 time.
+  // The int8 plot has two bars: the int8 speedup of Convscope over its fastest f32 algorithm in any
+  // layout, and the int8 speedup of the baseline over its f32 time.
   const DrawnPlots int8 = draw_plots(set, {"int8"});
   ASSERT_EQ(int8.plots.size(), 1u);
   const auto& panel = std::get<BarPanel>(figure_of(int8).panels.at(0));
@@ -200,7 +200,7 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   expect_well_formed(int8.plots[0].svg);
   const DrawnPlots none = draw_plots(read_text(root, file(kTwo)), {"int8"});
   EXPECT_NE(none.left_out.at(0).find("no layer has rows of int8 and of f32"), std::string::npos);
-  // Two kernel sizes make no line if the operands of one problem are int8.
+  // No line connects two problems of different kernel sizes if one of them has int8 operands.
   const BenchSet other = read_text(
       root, file(row("direct", 2, 1) + "," +
                  row("direct", 3, 1, "",
@@ -281,7 +281,8 @@ TEST(BenchPlots, RowsOfWeightsUsedOnceAndOftenAreNotMixed) {
 
 TEST(BenchPlots, NoNameOfAPeakLiesOnAPoint) {
   const TemporaryFolder root;
-  // The points are on both sides of the two roofs, where the names of the roofs are usually drawn.
+  // The roofline plot has two roofs. The points are on both sides of them, where the names of the
+  // roofs are usually drawn.
   std::string rows;
   int count = 0;
   const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9);  // of kProblem

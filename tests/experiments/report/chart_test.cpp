@@ -273,8 +273,8 @@ TEST(Figure, MarksStandInsideTheFrame) {
 }
 
 TEST(Figure, NoLabelLiesOnAMark) {
-  // The points of a cloud, some with numbers next to them, surround a line that has a name but no
-  // marks.
+  // A cloud of points surrounds a line. Some points have numbers next to them; the line has a name,
+  // but no marks.
   Series cloud{.name = "cloud", .line = false}, line{.name = "roof", .marks = false};
   for (int i = 0; i < 40; ++i) {
     cloud.x.push_back(i % 8);

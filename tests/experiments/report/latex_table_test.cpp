@@ -55,8 +55,8 @@ TEST(FitTable, moves_below_what_all_rows_share) {
   ASSERT_EQ(fitted.table.columns.size(), 3u);
   EXPECT_EQ(fitted.table.columns[1].name, "acc");
   EXPECT_EQ(std::get<std::string>(fitted.table.rows[0][2]).size(), 60u);
-  // In a table with one row, all columns have a shared value, so none is removed for that reason. A
-  // column that must stay is never removed.
+  // fit_table() may remove a column in which all rows have the same value. In a table with one row
+  // this holds for every column, so then none is removed. A column that must stay is never removed.
   TextTable one = wide();
   one.rows.resize(1);
   EXPECT_EQ(fit_table(one, 200, {}, {}).table.columns.size(), 5u);
@@ -78,8 +78,8 @@ TEST(FitTable, cuts_long_texts_and_then_leaves_out_the_least_important) {
 }
 
 TEST(FitText, keeps_marked_rows_in_their_table) {
-  // `bench` marks the choice of `auto` with `*`, so this row begins two columns to the left of the
-  // heading.
+  // `bench` prints `*` before the algorithm that `auto` chooses, so this row begins two columns to
+  // the left of the heading.
   const std::string fitted = fit_text(
       "    algorithm  median ms  a long heading  by min\n"
       "  * direct          0.07               1       -\n",
@@ -143,8 +143,8 @@ TEST(FitTable, cuts_between_characters) {
   table.rows = {{std::string("1"), text}, {std::string("2"), std::string("a" + text)}};
   for (const auto& row : fit_table(table, 20, {}, {}).table.rows) {
     const std::string cut = std::get<std::string>(row[1]);
-    // The text is cut between whole UTF-8 characters, so an even number of bytes of two-byte
-    // characters remains.
+    // The text is cut only between whole UTF-8 characters. Its characters have two bytes each, so
+    // an even number of bytes remains.
     EXPECT_EQ((cut.size() - std::string("…").size() - (cut[0] == 'a' ? 1 : 0)) % 2, 0u) << cut;
   }
 }

@@ -139,7 +139,8 @@ TEST(Plots, the_pareto_front_holds_what_no_other_beats_in_both) {
   EXPECT_NEAR(front.x[0], 1000, 1e-9);  // microseconds for each of 64 images
   EXPECT_NEAR(front.x[1], 3000, 1e-9);
   EXPECT_EQ(front.y, (std::vector<double>{80, 90}));
-  // The line connects the two points and keeps a distance from the other mark.
+  // The line of the Pareto front connects its two points and keeps a distance from the mark that is
+  // not on the front.
   const std::string& svg = drawn.plots[0].svg;
   const std::vector<std::string> lines = lines_called(svg, "Pareto front");
   ASSERT_FALSE(lines.empty());
@@ -207,7 +208,7 @@ TEST(Plots, OtherDataSetsGoToPanelsOfTheirOwn) {
       const std::string other = own == "mnist" ? "cifar10" : "mnist";
       EXPECT_TRUE(section.title.starts_with(own)) << section.title;
       EXPECT_NE(plot.svg.find(">" + section.title + "<"), std::string::npos) << section.title;
-      // Each panel contains only the numbers of the runs that belong to it.
+      // Each panel contains only the runs of the panel's section.
       const std::string alone =
           to_svg({.title = "t", .panels = section.panels, .legend = section.legend});
       EXPECT_NE(alone.find("_" + own), std::string::npos);

@@ -33,8 +33,8 @@ inline std::vector<SvgPoint> points_of_path(const std::string& path) {
   return out;
 }
 
-// Returns the centre of each mark, that is, of each path with the stroke of style_mark. Circles are
-// computed from their arcs.
+// Returns the centre of each mark. A mark is a path with the stroke that style_mark draws. The
+// centre of a circle is computed from its arcs.
 inline std::vector<SvgPoint> marks_in(const std::string& svg) {
   std::vector<SvgPoint> out;
   const std::regex mark(
@@ -88,8 +88,8 @@ inline std::string attribute_of(const std::string& element, const std::string& n
   return element.substr(from, element.find('"', from) - from);
 }
 
-// Returns all texts of a picture. text_width overestimates widths, so the boxes are slightly
-// narrower.
+// Returns all texts of a picture. Their boxes are slightly narrower than text_width, because it
+// overestimates widths.
 inline std::vector<SvgText> texts_in(const std::string& svg) {
   std::vector<SvgText> out;
   const std::regex text(R"x(<text( [^>]*)>(?:<title>[^<]*</title>)?([^<]*)</text>)x");

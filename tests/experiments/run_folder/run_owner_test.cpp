@@ -18,8 +18,8 @@ namespace {
 
 using testing::TemporaryFolder;
 
-// Makes a run whose owner is a process on another host; the owner gave its last sign of life
-// `seconds` ago.
+// Makes a run whose owner is a process on another host. The owner's last heartbeat was `seconds`
+// ago.
 std::string run_of_another_host(const std::string& root, int seconds) {
   std::string path;
   {
@@ -47,8 +47,8 @@ std::string refusal_of(const std::string& path) {
   return "";
 }
 
-// The age of a sign of life follows from the time of the file. A time written into the file may
-// come from a wrong clock.
+// The age of a heartbeat is computed from the modification time of the status file. A time that the
+// owner writes into the file may come from a wrong clock.
 TEST(RunOwner, OfAnotherHostIsThereAsLongAsItGivesSignsOfLife) {
   const TemporaryFolder root;
   const std::string path = run_of_another_host(root.path(), 60);
@@ -78,7 +78,7 @@ TEST(RunOwner, OnlyOneOfTwoGetsANumber) {
 }
 
 // A process may sleep for minutes, for example on a suspended machine. If another process has taken
-// over its run meanwhile, it must not write to the run.
+// over the run meanwhile, the first process must not write to the run any more.
 TEST(RunOwner, ThatWasReplacedWritesNoStatusAnyMore) {
   const TemporaryFolder root;
   const RunFolder sleeper = RunFolder::create(root.path(), "sleeper", 1);

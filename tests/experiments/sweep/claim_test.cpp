@@ -142,7 +142,7 @@ TEST(Claim, OfAnotherHostThatLetGoIsFreeAtOnce) {
   EXPECT_NE(watch.try_take(root.path() + "/c", self()), nullptr);
 }
 
-// The time of the claim file is wrong by hours, which must not matter.
+// The modification time of the claim file is wrong by up to 90 minutes, which must not matter.
 TEST(Claim, DoesNotAskWhatClocksSay) {
   for (const int minutes : {-90, -5, 5, 90}) {
     const TemporaryFolder root;
@@ -189,8 +189,9 @@ TEST(Claim, OfADamagedFileIsTakenAfterTheSilence) {
   }
 }
 
-// Other workers would wait for the holder of an empty claim file. So a kill at any moment must not
-// leave an empty file.
+// If a worker were killed after it had created its claim file and before it wrote into it, the file
+// would stay empty. The other workers would then wait for a holder that has ended. So a kill at any
+// moment must not leave an empty file.
 TEST(Claim, OfAKilledHolderIsFreeAtOnce) {
   const TemporaryFolder root;
   for (int kill_at = 0; kill_at < 60; ++kill_at) {
@@ -210,8 +211,8 @@ TEST(Claim, OfAKilledHolderIsFreeAtOnce) {
   }
 }
 
-// When a worker is killed, the member that it started may still run and keep the lock file open, as
-// the copied descriptor does here.
+// When a worker is killed, the member that it started may still run and keep the lock file open.
+// Here a duplicate of the file descriptor acts as this member.
 TEST(Claim, IsHeldAsLongAsAChildKeepsItsLockOpen) {
   const TemporaryFolder root;
   const std::string folder = root.path() + "/c";

@@ -41,7 +41,8 @@ std::vector<SweepOutcome> all_done() {
   return {done(90, 0.1), done(50, 0.2), done(92, 0.2), done(50, 0.2), done(97, 0.3), done(50, 0.2)};
 }
 
-// The sweep's folder has no config of a member that never began.
+// A member that has not begun has no config in the sweep's folder, but its number of epochs is
+// shown.
 TEST(SweepStatus, shows_the_epochs_of_members_that_are_still_to_do) {
   const testing::TemporaryFolder folder;
   SweepMembers members;
@@ -73,7 +74,8 @@ TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {
             "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,,0,0,,,,,,0.2,0,0.5,0,,,0\n");
 }
 
-// One disturbed seed changes the mean and the standard deviation, but not the median.
+// One seed ran on a busy machine. Its time changes the mean and the standard deviation, but not the
+// median.
 TEST(SweepTable, for_people_has_medians_of_times_and_marks_disturbed_seeds) {
   std::vector<SweepOutcome> outcomes = all_done();
   const double forward[] = {0.00098, 0.00295, 0.00099};

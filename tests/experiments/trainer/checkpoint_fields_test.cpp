@@ -43,8 +43,8 @@ TEST(CheckpointFields, AllComeBack) {
     ++next;
     field = std::is_floating_point_v<T> ? static_cast<T>(next + 0.25) : static_cast<T>(next);
   });
-  // Each field of the struct takes eight bytes, also a flag with its padding. If the size of the
-  // struct does not match, each_field() lacks a new field.
+  // Each field of the struct takes eight bytes; a flag is padded to eight. If the number of fields
+  // does not match the size of the struct, each_field() lacks a new field.
   const double flags_not_saved = 2;
   ASSERT_EQ(next + flags_not_saved, sizeof(TrainingState) / 8.0);
   save_checkpoint(path, *setup.model, setup.optimizer.get(), saved, "name: small\n");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// joined_update_cuda_test.cpp: tests recorded steps of a LeNet in which the first kernel gathers
-// the images and the last kernel updates the weights. The bits must be those of steps with batches
-// from the host and a separate update kernel.
+// joined_update_cuda_test.cpp: tests recorded steps (CUDA graphs) of a LeNet in which the first
+// kernel gathers the images and the last kernel updates the weights. The bits must be those of
+// steps with batches from the host and a separate update kernel.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -210,9 +210,9 @@ TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfAnUpdateOfItsOwn) {
   expect_same_bits({.optimizer = "adamw", .precision = ComputePrecision::bf16});
 }
 
-// The update also writes fp16/bf16 copies of the weights, which the next step of the same launch
-// multiplies. A launch of a single step has no copies. The copies are used even if a separate
-// kernel gathers the images.
+// The update also writes fp16/bf16 copies of the weights. If one launch of the recording replays
+// several steps, the next step reads these copies. A launch of a single step has no copies. The
+// copies are used even if a separate kernel gathers the images.
 TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfWeightsThatEachKernelRounds) {
   for (const ComputePrecision half : {ComputePrecision::bf16, ComputePrecision::f16}) {
     expect_same_bits({.precision = half});
@@ -224,9 +224,9 @@ TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfWeightsThatEachKernelRounds) {
   }
 }
 
-// With a loss scale, the kernels that compute gradients divide them by the scale, and the update is
-// a separate kernel. With scale 2^23 the gradients of the logits exceed the range of f16 at first,
-// so some steps are skipped. With scale 2^12 no step is skipped.
+// With a loss scale, the kernels that compute gradients divide the gradients by the scale, and the
+// update is a separate kernel. With scale 2^23 the gradients of the logits exceed the range of f16
+// at first, so some steps are skipped. With scale 2^12 no step is skipped.
 TEST_F(JoinedUpdateOnCuda, DividesByTheScaleOfTheLossAndLeavesOutWhatOverflows) {
   expect_same_bits({.precision = ComputePrecision::f16, .scale = 0x1p12});
   expect_same_bits({.optimizer = "adam", .precision = ComputePrecision::f16, .scale = 0x1p23});

@@ -185,7 +185,7 @@ TEST(LayerCosts, AFusedLayerNamesTheOneThatItIsTimedWith) {
 }
 
 // c1 and c2 run as one chain; the quantisers of c2 run separately. The row of the chain includes
-// their time.
+// the time of these quantisers.
 TEST(LayerCosts, ARowIsTheWholeOfItsLayersOrEmpty) {
   const Finished done = run(setup_training(parse_config_text(
       "name: rests\ndata: {set: synthetic_digits, train_size: 640, test_size: 32, batch_size: 32}\n"

@@ -44,8 +44,8 @@ std::int64_t peak_of_a_run(const ExperimentConfig& config) {
   TrainingSetup setup = setup_training(config);
   RunFolder folder = RunFolder::create(root.path(), "run", 1);
   Progress progress(Progress::Mode::quiet);
-  // Each training step resets the peak, so the last peak is that of the evaluation. It includes all
-  // memory that is still held then.
+  // Each training step resets the peak, so the last peak is that of the evaluation. This peak
+  // includes all memory that is in use during the evaluation.
   EXPECT_EQ(Trainer(setup, folder, progress).run(), 0);
   return memory_stats({}).peak_bytes - before;
 }

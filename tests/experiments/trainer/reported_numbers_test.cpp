@@ -80,7 +80,8 @@ TrainingSetup costly_setup(bool plan) {
   LayerContext context;
   const auto model = std::make_shared<Sequential>();
   model->add("flat", std::make_shared<Flatten>());
-  // The first layer has parameters, so that a gradient passes through the costly layer.
+  // The first layer has parameters, so the backward pass must compute the gradient of the costly
+  // layer.
   for (const char* name : {"columns", "same"}) {
     const bool first = name[0] == 'c';
     const auto layer = std::make_shared<Linear>(
@@ -194,8 +195,8 @@ TEST_P(ColumnsOfARun, HoldTheTimeOfAnInferenceAndTheStoredBytes) {
   EXPECT_GE(of("avg_inference"), 1e-3 * kForwardMs);
   EXPECT_LT(of("avg_inference"), 1e-3 * (kForwardMs + kBackwardMs));  // contains no backward
   EXPECT_EQ(of("weight_bytes"), 4 * (16 * kClasses + kClasses + kClasses * kClasses + kClasses));
-  // The program timed inference batches of 4 ms for 0.25 s. The run's reported time excludes this
-  // measurement.
+  // After training, the program measured the inference time on batches of 4 ms for 0.25 s. The
+  // run's reported duration excludes this measurement.
   EXPECT_GT(done.wall_s - of("seconds"), 0.25);
   EXPECT_GT(of("seconds"), 1e-3 * 12 * (kForwardMs + kBackwardMs + kUpdateMs));  // all 12 steps
 }
@@ -216,7 +217,7 @@ TEST_P(ColumnsOfARun, LeaveOutTheTimeOfAnInferenceUntilTheRunHasEnded) {
   resumed.resume();
   EXPECT_EQ(resumed.run(), 0);
   EXPECT_GE(summary().at("avg_inference").get<double>(), 1e-3 * kForwardMs);
-  // A resumed run with no epochs left to train measures the values again at its end.
+  // A resumed run with no epochs left to train measures the inference time again at its end.
   TrainingSetup again = costly_setup(GetParam());
   Trainer ended(again, folder, progress);
   ended.resume();

@@ -63,8 +63,8 @@ TEST(TextCurve, takes_points_in_any_order) {
     EXPECT_EQ(text_curve({{2, 3}, {0, 1}, {1, 2}}, 12, 3, ink),
               text_curve({{0, 1}, {1, 2}, {2, 3}}, 12, 3, ink));
   }
-  // Two points are far outside of the x range between the first and the last point, as in a file
-  // with reordered lines.
+  // The second and third point have x values far outside of the range between the first and the
+  // last point, as in a file with reordered lines.
   const auto lines =
       text_curve({{1000, 1}, {1e9, 2}, {-1e9, 3}, {1001, 4}}, 40, 3, CurveInk::stars);
   ASSERT_EQ(lines.size(), 3);

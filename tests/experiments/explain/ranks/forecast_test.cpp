@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast_test.cpp: tests the table of `explain --ranks`, its efficiency and its sentence, first
-// with invented times per process, then with measured times.
+// forecast_test.cpp: tests the output of `explain --ranks`: the table, the efficiency, and the
+// sentence about what limits the speed. The times per process are invented in the first tests and
+// measured in the last.
 #include "experiments/explain/ranks/forecast.h"
 
 #include <gtest/gtest.h>
@@ -70,8 +71,9 @@ TEST(Forecast, WithAPerfectNetworkIsComputingAlone) {
 TEST(Forecast, AddsWhatTheBackwardDoesNotHide) {
   const Forecast two = made_up(0, {1e9, 0}, 2);
   const ForecastRow& row = two.rows[1];
-  // Each process computes for 3.2 ms; its backward pass lasts from 0 to 1.6 ms. First it sends a
-  // message of 64 bytes, then two buckets that take 1 ms each, at 0.8 ms and at 1.8 ms.
+  // With two processes, each computes for 3.2 ms; its backward pass lasts from 0 to 1.6 ms. A
+  // process first sends a message of 64 bytes. Then it sends two buckets of gradients, which take 1
+  // ms each and begin at 0.8 ms and at 1.8 ms.
   EXPECT_DOUBLE_EQ(row.compute_s, 3.2e-3);
   EXPECT_NEAR(row.exchange_s, 2e-3, 1e-7);
   EXPECT_NEAR(row.exposed_s, 1.2e-3, 1e-9);

@@ -32,18 +32,19 @@ TEST(SumModel, ComputesRingAndDoublingByHand) {
   EXPECT_DOUBLE_EQ(doubling_seconds(1e6, 5, one_per_host()), 3 * 1010e-6);
   EXPECT_DOUBLE_EQ(sum_seconds(1e6, 4, one_per_host(), SumOrder::any), 6 * 260e-6);
   EXPECT_DOUBLE_EQ(sum_seconds(1e6, 4, one_per_host(), SumOrder::tree), 2 * 1010e-6);
-  // For a short message, recursive doubling takes 2 (10 us + 0.1 us), less than the 6 (10 us +
-  // 0.025 us) of the ring.
+  // For a short message, recursive doubling is faster: it takes two steps of 10 us + 0.1 us. The
+  // ring would take six steps of 10 us + 0.025 us.
   EXPECT_DOUBLE_EQ(sum_seconds(100, 4, one_per_host(), SumOrder::any), 2 * 10.1e-6);
 }
 
 TEST(SumModel, SendsInsideAHostByItsOwnLink) {
   const Cluster cluster{.between = {1e9, 10e-6}, .inside = {4e9, 1e-6}, .per_host = 4};
   EXPECT_DOUBLE_EQ(ring_seconds(4e6, 4, cluster), 6 * (1e-6 + 250e-6));
-  // The link between the two hosts limits the ring: it carries 4 MB / 8 in each of 14 steps.
+  // In each of the 14 steps, 4 MB / 8 pass through the link between the two hosts, which is slower
+  // than the links inside a host.
   EXPECT_DOUBLE_EQ(ring_seconds(4e6, 8, cluster), 14 * (10e-6 + 500e-6));
-  // Recursive doubling has two steps inside a host. In the third step all four processes of a host
-  // share the link.
+  // Recursive doubling has two steps inside a host. In the third step, the four processes of a host
+  // send through its one link to the other host at the same time.
   EXPECT_DOUBLE_EQ(doubling_seconds(4e6, 8, cluster), 2 * (1e-6 + 1e-3) + (10e-6 + 16e-3));
 }
 

@@ -144,8 +144,8 @@ Conv2dAlgorithm algorithm() {
           .forward = forward};
 }
 
-// This code runs even if the file is only opened: it prints a line when it is loaded, and crashes
-// when the process ends.
+// This code runs as soon as the file is opened, even if no algorithm is called: it prints a line
+// when it is loaded, and crashes when the process ends.
 struct AtBothEnds {
   AtBothEnds() {
     if (is("prints_at_start")) std::puts("ok     cheat: 546 cases of forward agree");

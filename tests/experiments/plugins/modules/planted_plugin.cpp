@@ -112,8 +112,8 @@ struct Wrong {
     const auto images = [&](Index begin, Index end) {
       products(z, begin, end, [&](Index at_x, Index at_w, Index at_y) {
         const float before = dw[at_w];
-        // On a busy machine the threads might run one after the other, and the intended race would
-        // not occur.
+        // The yield makes the race occur on a busy machine, too. There the threads might otherwise
+        // run one after the other.
         if (M == Mistake::race && at_w == 0) std::this_thread::yield();
         dw[at_w] = before + dy[at_y] * x[at_x];
       });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_probe.cpp: a program that checks sums over GPUs, and recorded steps whose batch is divided
-// among processes. Each process compares its results with expected values and with the other
-// processes. Process 0 prints one line per check.
+// rank_probe.cpp: a program that checks sums over GPUs, and recorded training steps (CUDA graphs)
+// whose batch is divided among processes. Each process compares its results with expected values
+// and with the other processes. Process 0 prints one line per check.
 //
 //   mpirun -n 2 rank_probe            checks, on the GPUs or on the emulated one
 //   mpirun -n 2 rank_probe --speed    and the bytes per second of a sum

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Trains on several processes with a GPU each: on the GPUs of this machine, or on the emulated GPU
-(--emulated names its library), whose NCCL is emulated, too.
+with an emulated NCCL (--emulated names the library of the emulation).
 
     probe       rank_probe.cpp: sums, and recorded steps compared with steps that the host starts
     fallback    the same where one process, or no process, can open NCCL

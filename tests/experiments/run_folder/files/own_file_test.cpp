@@ -94,8 +94,8 @@ TEST_F(OwnFile, OfAFolderThatIsReachedByALinkIsFine) {
   EXPECT_EQ(text_of(run_ + "/summary.json"), "{}\n");
 }
 
-// Commands such as `note` lock a run briefly and change one of its files, as the second thread does
-// here.
+// Commands such as `note` lock a run briefly and change one of its files. Here the second thread
+// acts as such a command.
 TEST_F(OwnFile, IsWaitedForWhileAnotherHasTheRunForAMoment) {
   auto held = std::make_unique<RunFolder>(RunFolder::reopen(run_));
   std::thread other([&] {
