@@ -163,7 +163,8 @@ __global__ void depthwise_weight_elements_kernel(const __grid_constant__ Element
   }
 }
 
-// Computes dw[i] = or += sum of partial[i][slices], with kLanes lanes of a warp.
+// Sets dw[i], or with `accumulate` adds to it, the sum of partial[i][slices]. kLanes lanes of a
+// warp share each sum.
 template <class T, int kLanes>
 __global__ void sum_slices_kernel(const float* partial, std::int64_t count, int slices,
                                   bool accumulate, T* dw) {
