@@ -21,9 +21,9 @@ Tensor index_tensor(const std::vector<std::int32_t>& values, Device device) {
 
 constexpr std::int64_t kRows = 4;  // rows of the dense matrix, processed together
 
-// For each group of up to kRows rows of the dense matrix, calls begin(index of the first element,
-// number of elements), then visit(index in the dense matrix, index in the stored values) for each
-// kept element. Threads process different rows of blocks.
+// Processes up to kRows rows of the dense matrix at a time: calls begin(index of the first element,
+// number of elements), then visit(dense index, stored index) for each kept element. Threads process
+// different block rows.
 template <class Begin, class Visit>
 void for_each_element(const KeptBlocksCopy& z, const Begin& begin, const Visit& visit) {
   const std::int64_t height = z.at.block_rows, width = z.at.block_columns;

@@ -129,9 +129,8 @@ struct LanesKernels {
 
 CONVSCOPE_API extern IsaTable<LanesKernels> lanes_kernels;
 
-// samples_to_lanes() converts `samples` <= L samples of `size` elements from NCHW order to [size,
-// L], and fills lanes without a sample with 0. lanes_to_samples() converts back and skips such
-// lanes.
+// Copies `samples` <= L samples of `size` elements from NCHW order to [size, L]. Lanes without a
+// sample become 0. lanes_to_samples() copies back and skips such lanes.
 CONVSCOPE_API void samples_to_lanes(const float* from, std::int64_t samples, std::int64_t size,
                                     int lanes, float* to);
 CONVSCOPE_API void lanes_to_samples(const float* from, std::int64_t samples, std::int64_t size,

@@ -252,8 +252,7 @@ struct PooledGradientTile {
   Index kernels, first, end;  // rows of windows that reach this row of dx
   const float* w;             // row r = 0 of the kernel of this channel
   Index w_channel, w_row;
-  Index r;                // rows of the kernel
-  Index h;                // the row of dx, counted from the row that tap 0 of window row 0 reaches
+  Index r, h;             // rows of the kernel; row of the padded dx
   float* dx;              // column 0 of its row
   Index column, columns;  // the column of tap 0 of the first window; columns of dx
 };

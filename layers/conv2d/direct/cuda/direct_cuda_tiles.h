@@ -91,7 +91,7 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   ForwardTiles t;
   while (t.k_lanes < 8 && t.k_lanes * kChannels < k) t.k_lanes *= 2;
   const int threads = kBlockThreads / t.k_lanes;
-  // Chooses the most square tile, which reads the fewest pixels of x around it.
+  // Chooses the tile size for which all tiles together read the fewest pixels of x.
   int fewest = 1 << 30;
   for (int columns = 1; columns <= threads; columns *= 2) {
     const int rows = threads / columns;

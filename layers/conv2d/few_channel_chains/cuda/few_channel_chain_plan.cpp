@@ -108,7 +108,8 @@ class FewChannelChainOp final : public PlanOp {
   void backward(PlanBuilder& builder) override {
     FewChannelBackward a;
     a.operand_type = operand_type_;
-    // The kernel of the loss runs in between, and it began after the forward pass had ended.
+    // The kernels of the forward pass have ended: the kernel of the loss began after them, and it
+    // is the previous kernel. So only dy may still be unfinished when the backward kernel starts.
     a.only_dy_is_new = true;
     a.stages = count();
     a.batch = batch_;
@@ -128,8 +129,9 @@ class FewChannelChainOp final : public PlanOp {
     a.dy = builder.gradient(output).data<float>();
     const std::int64_t floats =
         few_channel_chunks(batch_) * few_channel_piece_floats(a.stage, a.stages);
-    // If only the optimiser's update waits for the gradients, the partial sums are added later, at
-    // the end of the backward pass.
+    // If nothing but the optimiser's update reads the weight gradients, their partial sums are
+    // added up later, at the end of the backward pass. adds_pieces is true if they must be added
+    // here.
     a.adds_pieces = !builder.takes_sums() || process_group() != nullptr ||
                     !weights_are_parameters(builder.graph());
     const Slot pieces = builder.slot({floats}, DType::f32);
