@@ -164,9 +164,10 @@ class FewChannelChainOp final : public PlanOp {
 
  private:
   int count() const { return static_cast<int>(links_.size()); }
-  // Tells whether y of a stage is read only as an operand: by the next stage, or by the single
-  // following operation if that operation rounds its input to the same type. The slope of the
-  // activation must follow from the pooling.
+  // Tells whether y of a stage may be stored rounded. This holds if y is read only as an operand:
+  // by the next stage, or by the single following operation if that operation rounds its input to
+  // the same type. The backward pass must not need y either. With pooling and without tanh, the
+  // slope of the activation is known from the pooling.
   bool keeps_y_rounded(const PlanGraph& graph, int i) const {
     const FewChannelStage& z = at(i).stage;
     if (!is_half(operand_type_) || !z.pools() || z.activation == FewChannelActivation::tanh)
@@ -267,7 +268,7 @@ void form_chains(PlanGraph& graph) {
   auto& ops = graph.ops();
   for (std::size_t i = 0; i < ops.size();) {
     std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, 2);
-    // Without pooling, the chain stores as much to memory as single layers, which are as fast.
+    // Without pooling, the chain writes as much to memory as single layers and is not faster.
     const bool pools = !links.empty() && links.front().pools;
     if (pools && links.size() == 2 && !accepts(graph, links)) links.pop_back();
     if (!pools || !accepts(graph, links)) {

@@ -203,8 +203,9 @@ inline int sum_pitch_of(int columns, int taps) {
   return best;
 }
 
-// How a block copies `rows` rows with `positions` copies each. It copies `groups` rows at a time,
-// with `lanes` threads for each row. A thread copies the same positions of all its rows.
+// How the threads of a block share the copying of rows. A row takes `positions` copies. `lanes`
+// threads copy a row, and `groups` rows are copied at a time. A thread copies the same positions of
+// all its rows, so it computes each position once.
 struct Spread {
   int positions = 1, lanes = 1, groups = 1;
   FastDivisor by_lanes;
