@@ -32,9 +32,9 @@ constexpr int stride_of(GroupForm form) { return form == GroupForm::triple_by_tw
 struct GroupRow {
   std::int64_t in, w;
 };
-// A run of taps: the offsets of its first column in `in` and of its first tap in w. Of the columns
-// that the tile reads, [first, end) are inside the image. With several taps, at most taps - 1
-// columns on either side may be outside. For a single tap, column j belongs to pixel j.
+// A run of taps: the offsets of its first column in `in` and of its first tap in w. The tile reads
+// columns of which [first, end) are inside the image. With several taps, at most taps - 1 columns
+// on either side may be outside. For a single tap, column j belongs to pixel j.
 struct GroupRun {
   std::int64_t in, w;
   int first, end;

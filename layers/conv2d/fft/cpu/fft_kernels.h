@@ -83,7 +83,7 @@ struct FftLength {
 };
 
 // Arguments of the products of one row of columns, summed over channels: for i < rows
-//   (re, im)[i L + lane] = sum over c < depth of v[c, i] * (u[c L + lane], u[c L + lane + u_point]).
+//   (re, im)[i L + lane] = sum over c < depth of v[c, i] (u[c L + lane], u[c L + lane + u_point]).
 // Point s < 3 of v[c, i] is at v + s * v_point + c / L * block_step + i L + c % L. The real parts
 // are written to `out`, and the imaginary parts to out + out_point.
 struct FftProduct {

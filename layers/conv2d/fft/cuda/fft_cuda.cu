@@ -129,7 +129,7 @@ struct FftCudaTiling {
     const double count =
         number(z.n * ceil_div(down.virtual_out(), rows) * ceil_div(across.virtual_out(), columns));
     // Long transforms take more time for each byte: they have more steps, and their blocks store
-    // fewer neighbouring bytes. The factors were measured on one H200.
+    // fewer neighbouring bytes. These times are relative and were measured on one H200.
     const double passes = candidate == 16 ? 1.0 : candidate == 32 ? 1.5 : 2.0;
     const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
     // Complex products reach about 0.7 of the peak of real products.
@@ -309,7 +309,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 // The time of the transforms of one length, in addition to a copy of the same bytes. `bytes` is
 // relative to the time of copying the spectra, `launches` to that of a launch; dw_bytes and
 // dw_launches are for backward_weight. The transforms are slower than a copy because instructions
-// and the dependent steps of a tile limit them. The factors were fitted to one H200, for
+// and the dependent steps of a tile limit them. The values were fitted to one H200, for
 // shapes/gpu_dense.txt with 1, 32 and 128 images.
 struct TransformTimes {
   double bytes, launches, dw_bytes, dw_launches;
