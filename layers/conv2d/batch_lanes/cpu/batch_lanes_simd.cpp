@@ -284,7 +284,7 @@ TileFunction pooled_of(Index kernels, Index ratio, Index columns) {
   return columns == 2 ? pooled_of<4, 2>(kernels) : pooled_of<4, 1>(kernels);
 }
 
-// The taps whose input range [at + tap step, at + tap step + span) overlaps [begin, end).
+// The taps whose input range [at + tap * step, at + tap * step + span) overlaps [begin, end).
 struct Clip {
   Index first, count;
 };

@@ -144,7 +144,7 @@ class BlockSparsePass {
     Index block, block_end;  // range of output blocks
     bool asks_ahead;         // whether x is not in the caches yet
   };
-  // The taps of a line, and for each tap the pixels whose input is inside the image.
+  // The taps of one row of pixels, and for each tap the pixels whose input is inside the image.
   struct Taps {
     std::array<Index, kMaxTaps> row, first, end;  // row[r]: row shift; [first, end)[s]: pixels
     int columns = 0;

@@ -55,18 +55,20 @@ struct BlockSparseKernels {
   int pixels = 0;      // largest tile of sum_channels
   int dot_pixels = 0;  // largest tile of dot_channel
   int lanes = 0;       // of a vector
-  // forward: computes out[j][k] = start[k] + sum over entries e of value[e][k] in[offset[e] + j],
+  // forward: computes out[j][k] = start[k] + sum over entries e of value[e][k] * in[offset[e] + j],
   // then adds the residual and applies ReLU.
   void (*sum_channels)(const SparseTile& tile, const SparsePart& part,
                        const SparseEpilogue& epilogue) = nullptr;
   // backward_data: multiplies entries by pixels for one channel of dx:
-  //   sums[j lanes + l] = sum over e and k with k % lanes == l of value[e][k] in[offset[e] + j + k]
+  //   sums[j * lanes + l] =
+  //       sum over e and k with k % lanes == l of value[e][k] * in[offset[e] + j + k]
   // `out` is not written. dot_channels computes `channels` channels of dx in one call; the list of
   // each channel has `taps` segments.
   void (*dot_channel)(const SparseTile& tile, const SparsePart& part, float* sums) = nullptr;
   void (*dot_channels)(const SparseTile& tile, const SparsePart& part, int channels, int taps,
                        float* sums) = nullptr;
-  // Reduces 16 channels at once: out[j][c] = sum over l of sums[(c dot_pixels + j) lanes + l].
+  // Adds up the lanes of 16 channels: out[j][c] = sum over l of
+  // sums[(c * dot_pixels + j) * lanes + l].
   void (*fold)(const SparseTile& tile, const float* sums) = nullptr;
 };
 

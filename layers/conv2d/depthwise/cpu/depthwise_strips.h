@@ -247,7 +247,7 @@ CONVSCOPE_INLINE void load_taps(typename Kind::V (&x)[Kind::kVectors][S], const 
         if (s + 1 < S) x[0][s + 1] = L::odd(low, high);
       }
     }
-  } else if constexpr (Stride == 2) {  // S = 3: the third tap is the first of the next pixel
+  } else if constexpr (Stride == 2) {  // S = 3: tap 2 of a pixel is tap 0 of the next pixel
     const V low = load(0);
     const V high = load(1);
     const V next = Kind::kTaps == Taps::alone ? L::zero() : load(2 % B::kLoads);

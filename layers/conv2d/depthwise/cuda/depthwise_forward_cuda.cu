@@ -143,8 +143,8 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          // Rounds y to its type first, so that the bits equal those of a separate pass for the
-          // residual.
+          // Rounds y to its type before the residual is added. A separate kernel for the addition
+          // would also read the rounded y, so both give the same bits.
           if (residual != nullptr) {
             sums[done][j] = to_float(from_float<T>(sums[done][j])) + more[j];
           }

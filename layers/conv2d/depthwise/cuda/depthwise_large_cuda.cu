@@ -115,8 +115,8 @@ __device__ inline void store_slots(const LargeWork& work, const std::int64_t* pl
           plane * (t.out_h * t.out_w) + (first_row + walk.row) * t.out_w + column;
       float sum = staged[walk.slot * t.staged + walk.row * t.out_w + column];
       if (biases != nullptr) sum += to_float(biases[channels[walk.slot]]);
-      // Rounds y to its type before the residual is added, so that the bits equal those of a
-      // separate pass.
+      // Rounds y to its type before the residual is added. A separate kernel for the addition would
+      // also read the rounded y, so both give the same bits.
       if (residuals != nullptr) sum = to_float(from_float<T>(sum));
       static_cast<T*>(work.out)[at] = from_float<T>(finished(sum, residuals, at, work.relu));
     }

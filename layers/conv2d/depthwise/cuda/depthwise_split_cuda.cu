@@ -241,8 +241,8 @@ __global__ void __launch_bounds__(SplitPlan::kMaxThreads)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       out[j] = sums[(4 * u + j) % kSets][(4 * u + j) / kSets] + bias;
-      // Rounds y to its type before the residual is added, so that the bits equal those of a
-      // separate pass.
+      // Rounds y to its type before the residual is added. A separate kernel for the addition would
+      // also read the rounded y, so both give the same bits.
       if (work.residual != nullptr) out[j] = to_float(from_float<T>(out[j]));
     }
     if (work.whole_units) {

@@ -43,7 +43,8 @@ struct DepthwiseTiling {
   constexpr int threads() const { return std::min(kThreads, (items() + 31) / 32 * 32); }
   constexpr int tile_floats() const { return planes * rows * pitch; }
   // Returns the floats that a run of target rows takes in shared memory. There is room to give the
-  // run the same alignment as in global memory, where it may begin up to 3 elements after a unit.
+  // run the same alignment as in global memory, where it may begin up to 3 elements after an
+  // aligned address.
   constexpr int staged_floats() const {
     const int rows_out = planes > 1 ? planes * out_h : std::min(out_h, strips * out_strip);
     return (rows_out * out_w + 3 + 3) / 4 * 4;

@@ -123,8 +123,8 @@ __global__ void __launch_bounds__(kWindowThreads)
     if (work.residual != nullptr) load_unit<kColumns>(work.residual + here, beside);
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      // Rounds y to its type first, so that the bits equal those of a separate pass for the
-      // residual.
+      // Rounds y to its type before the residual is added. A separate kernel for the addition would
+      // also read the rounded y, so both give the same bits.
       if (work.residual != nullptr) {
         sums[o][j] = to_float(from_float<T>(sums[o][j])) + beside[j];
       }

@@ -33,10 +33,11 @@ struct Axis {
   Index length, count, out, in;
 };
 
-// Measured costs in units of one vector FMA, in this order: a complex transform with its loads and
-// stores, moving a pixel into its lane, moving a vector of a spectrum, a point of a product without
-// a sum. The estimate for depthwise is the sum of these costs divided by kDepthwiseShare. Products
-// with a sum over channels reach kProductShare of the peak.
+// Measured costs in units of one vector FMA. kFftOperations is a complex transform with its loads
+// and stores, kPixelOperations moving a pixel into its lane. The next two are moving a vector of a
+// spectrum, and kPointOperations is a point of a product without a sum. The estimate for depthwise
+// is the sum of these costs divided by kDepthwiseShare. Products with a sum over channels reach
+// kProductShare of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {170, 230, 320, 390, 560, 900, 1250};
 inline constexpr double kPixelOperations = 5;
 inline constexpr double kSpectrumOperations = 4;      // from L2

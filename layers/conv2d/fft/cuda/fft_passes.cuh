@@ -418,8 +418,8 @@ __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, i
           const int row = r - rows[part].low;
           if (!rows[part].hold(r) || row % z.rows.step != 0) continue;
           const Index to = at[part] + Index{row / z.rows.step} * z.columns.size;
-          // Rounds y to its type before the residual is added, so that the bits equal those of a
-          // separate pass.
+          // Rounds y to its type before the residual is added. A separate kernel for the addition
+          // would also read the rounded y, so both give the same bits.
           if (finish.residual != nullptr) value = to_float(from_float<T>(value));
           value = finished(value, finish.residual, to, finish.relu);
           y[to] = from_float<T>(finish.accumulate ? to_float(y[to]) + value : value);
