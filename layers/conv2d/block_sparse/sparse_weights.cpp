@@ -88,7 +88,8 @@ SparseWeights::SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t 
 }
 
 void SparseWeights::refresh() {
-  // The mask may be on a GPU, because code that loads tensors does not know about the blocks.
+  // A mask on a GPU is always read again, because code that loads tensors into the mask does not
+  // call mask_changed().
   const bool on_cpu = keep_.device().type == DeviceType::cpu;
   if (!obstacle_.empty() || (on_cpu && is_current())) return;
   const char* const operation = keep_.rank() == 2 ? "linear" : "conv2d";

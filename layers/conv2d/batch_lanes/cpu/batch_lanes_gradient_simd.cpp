@@ -209,8 +209,8 @@ void backward_data(const LanesConv& z, const float* dz, const float* packed, flo
     run_gradient_tiles(z, dz, packed, dx);
     return;
   }
-  // The copy puts row p of dz into row p * stride_h + R - 1 - pad_top. dx row h then reads rows h
-  // to h + R - 1 of the copy.
+  // Row p of dz is copied to row p * stride_h + R - 1 - pad_top. Row h of dx then reads the R rows
+  // of the copy from row h on.
   ImagePass pass{};
   pass.channels = z.k;
   pass.rows = z.h + z.r - 1;

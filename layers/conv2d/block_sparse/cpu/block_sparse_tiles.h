@@ -67,8 +67,8 @@ struct BlockSparseKernels {
   void (*dot_channel)(const SparseTile& tile, const SparsePart& part, float* sums) = nullptr;
   void (*dot_channels)(const SparseTile& tile, const SparsePart& part, int channels, int taps,
                        float* sums) = nullptr;
-  // Adds up the lanes of 16 channels: out[j][c] = sum over l of
-  // sums[(c * dot_pixels + j) * lanes + l].
+  // Adds up the lanes of 16 channels c:
+  //   out[j][c] = sum over l of sums[(c * dot_pixels + j) * lanes + l].
   void (*fold)(const SparseTile& tile, const float* sums) = nullptr;
 };
 

@@ -141,8 +141,8 @@ __device__ inline Columns<kTiles, Taps> columns_of(const WeightSums& z, int firs
   return out;
 }
 
-// For each of the lane's entries, loads x at two of the eight pixels: lane l has pixels l % 4 and l
-// % 4 + 4.
+// For each of the lane's entries, loads x at two of the eight pixels. The pixels of lane l are
+// l % 4 and l % 4 + 4.
 template <int kTiles, class Taps>
 __device__ inline void load_columns(const Columns<kTiles, Taps>& columns, const Place<Taps>* places,
                                     float (&out)[kTiles][2]) {

@@ -76,8 +76,8 @@ CONVSCOPE_INLINE bool unrolled_fits(const DepthwiseMap& z) {
 }
 
 // The number of rows of y that share loads of x. For 3x3 with AVX-512, the 9 taps, 7 x 2
-// accumulators and 6 elements of a row fill 29 of 32 registers. 7 divides the heights of ImageNet's
-// feature maps (7, 14, 28, ...).
+// accumulators and 6 elements of a row fill 29 of 32 registers. The heights of ImageNet's feature
+// maps (7, 14, 28, ...) are multiples of 7.
 template <int S>
 constexpr int kRowsAtOnce = S == 3 && kRegisters == 32 ? 7 : 4;
 

@@ -15,14 +15,15 @@
 //              and their backward_weight                 depthwise_small_weight_cuda.cu
 //              backward_data of stride 2                 depthwise_parities_cuda.cu
 //              backward_weight, two stages               depthwise_weight_cuda.cu
-//            Few planes, and 3x3 with stride 2: from memory directly into registers
+//            Few planes, and 3x3 with stride 2: threads load x directly into registers
 //              forward, and backward_data                depthwise_window_cuda.cu
 //              backward_weight                           depthwise_window_weight_cuda.cu
 //            Kernels of more taps, strides up to 3: limited by FMAs
 //              forward, and backward_data                depthwise_large_cuda.cu
 //              backward_weight                           depthwise_large_weight_cuda.cu
 //              the same of few planes, or of stride 2    depthwise_split_{,weight_}cuda.cu
-//            all others (dilation, multipliers): one by one, depthwise_elements_cuda.cu
+//            All others (dilation, multipliers): a thread for each element,
+//              depthwise_elements_cuda.cu
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            sums in f32
 // Supports   C/G = 1; any kernel, stride, dilation, padding and multiplier M

@@ -46,8 +46,8 @@ struct ParityWork {
 };
 
 // The first column of dy that 4 columns of dx read, and the number of these columns. Columns of dy
-// are relative to 2 g + floor(pad_left / 2) for group g. Column 4 g + j of dx and tap s use column
-// (j + odd - s) / 2, if this is a whole number.
+// are relative to 2 g + floor(pad_left / 2) for group g. Tap s and column 4 g + j of dx use the
+// column (j + odd - s) / 2 of dy, if this is a whole number.
 constexpr int first_column(int size, int odd) { return -((size - 1 - odd) / 2); }
 constexpr int column_count(int size, int odd) {
   return (3 + odd) / 2 - first_column(size, odd) + 1;

@@ -138,8 +138,8 @@ void list_taps(const GroupTiling& pass, Index residue, Line& line) {
     line.run[static_cast<std::size_t>(line.runs++)] = {
         .column = column, .w = i * pass.lanes, .first = 0, .end = line.count};
   }
-  // Two or three taps on neighbouring columns form one run, if no columns are outside the image
-  // except the first and last ones of the row (fewer than the taps on either side).
+  // Two or three taps on neighbouring columns form one run, if only the outermost columns of the
+  // row can be outside the image (fewer columns on either side than there are taps).
   const auto& run = line.run;
   const bool near = line.runs > 1 && run[0].column >= 1 - line.runs &&
                     run[0].column + (line.count - 1) * line.step < pass.in_w;

@@ -25,7 +25,7 @@ inline constexpr int kGroupForms = 4;
 constexpr int taps_of(GroupForm form) {
   return form == GroupForm::single ? 1 : form == GroupForm::pair ? 2 : 3;
 }
-// Returns the columns from one pixel to the next; undefined for `single`.
+// Returns the distance of neighbouring pixels in columns of `in`; undefined for `single`.
 constexpr int stride_of(GroupForm form) { return form == GroupForm::triple_by_two ? 2 : 1; }
 
 // A row of the kernel whose row of `in` is inside the image: the offsets of these rows.

@@ -23,8 +23,8 @@
 //                               multiplied. Other cases run forward over dy with the rotated
 //                               kernel.
 //              backward_weight  a thread has R (or 3 x 3) accumulators for 8 output channels and
-//                               one c, and loops over rows of y, 4 pixels at a time. A block has a
-//                               slice of all rows; a second kernel adds the slices in order
+//                               one c, and loops over rows of y, 4 pixels at a time. Each block
+//                               has a slice of the rows; a second kernel adds the slices in order
 //            one thread, one output   all other problems: any size, stride, dilation, groups; slow
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, f32
 //            accumulators
@@ -157,8 +157,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // ---- selection ----------------------------------------------------------------------------------
 
-// Describes the problem as one stage without pooling, for the kernels with one block per sample
-// (few_channel_conv.h).
+// Describes the problem as one stage without pooling, which is the argument of the kernels with one
+// block per sample (few_channel_conv.h).
 FewChannelStage stage_of(const Conv2dProblem& z, bool relu) {
   const DirectShape s(z);
   return {.c = s.c,

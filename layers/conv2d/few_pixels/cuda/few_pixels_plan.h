@@ -67,7 +67,8 @@ struct FewPixelsParams {
   int octets = 1, column_groups = 1;  // a warp has its instance's fragments
   int shares = 1;
   int row_blocks = 1;  // tiles in the direction of rows
-  // Shared memory: stages of [dy][x], then the table of offsets; results reuse the stages.
+  // Shared memory holds the stages, each [dy][x], then the table of offsets. At the end, results
+  // overwrite the stages.
   int stages = 1, stage_words = 0, x_at = 0;
   int sum_pitch = 4;
   int tap_at[kMaxTaps] = {};

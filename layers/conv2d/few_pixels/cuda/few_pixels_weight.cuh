@@ -8,7 +8,7 @@
 //   for each piece:   copy a later piece (cp.async), wait for this one
 //     for a warp's steps of 8 pixels:
 //       split dy [16 x 8] once for all fragments, x [8 x 8] once for all rows
-//       sums [16 x 8] += low high + high low + high high
+//       sums [16 x 8] += low * high + high * low + high * high
 //   at the end: add the results of all shares in the order of dw, through shared memory
 // Read next  few_pixels_cuda.cu, the algorithm
 #pragma once

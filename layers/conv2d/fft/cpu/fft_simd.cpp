@@ -57,8 +57,8 @@ CONVSCOPE_INLINE Complex times(Complex a, Complex b) {
 
 constexpr double kHalfPi = 1.57079632679489661923;
 
-// Returns the sum of the Taylor series of sin (first term x, power 1) or cos (first term 1, power
-// 0), for x in [0, pi / 2].
+// Returns the sum of a Taylor series for x in [0, pi / 2]. For sin the first `term` is x and
+// `power` is 1; for cos they are 1 and 0.
 constexpr double series(double x, double term, int power) {
   double sum = 0;
   for (; power < 40; power += 2) {

@@ -306,8 +306,8 @@ __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const 
   }
 }
 
-// Arguments: planes of pixels, and their spectra [frequency][stride]. A frequency has the index row
-// * (L/2 + 1) + column.
+// Arguments: planes of pixels, and their spectra [frequency][stride]. The index of a frequency is
+// row * (L/2 + 1) + column.
 struct ToSpectra {
   PlaneSet planes = {};
   const float* x = nullptr;

@@ -236,8 +236,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double us = number(calls) * device_time::products_us(products, z) *
                     (is_half(z) ? half_times(direction, apart) : 1);
   const double sums = weight ? 4.0 * number(z.n) * number(z.w_shape().numel()) : 0;
-  // In f32, products with a short reduction take less time than the loads and stores of operands
-  // and results. `seen` is the number of bytes whose time the products do not hide.
+  // In f32, the products of a short reduction do not hide the loads and stores of operands and
+  // results. `seen` is the number of bytes that they do not hide.
   const double images = 4.0 * number(z.x_shape().numel() + z.y_shape().numel());
   const double made = 4.0 * number((forward ? z.y_shape() : z.x_shape()).numel());
   const Index narrow = weight ? std::min(z.k_per_group(), z.c_per_group()) : depth;
