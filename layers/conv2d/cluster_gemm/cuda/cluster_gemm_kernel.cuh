@@ -35,7 +35,8 @@
 namespace convscope::cluster_gemm {
 
 inline constexpr int kBlockThreads = kWarps * 32;
-// How many loads of four weights a thread has in flight, in bring_columns() and in bring_depths().
+// How many loads a thread issues before it stores the first values: loads of four weights in
+// bring_columns(), loads of twice four weights in bring_depths().
 inline constexpr int kColumnsAhead = 4, kDepthsAhead = 2;
 
 template <class T>

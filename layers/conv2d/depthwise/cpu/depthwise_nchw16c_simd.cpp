@@ -197,9 +197,9 @@ CONVSCOPE_INLINE void add_row(const float* in, const float* w, Index w_step, Vec
   }
 }
 
-// Prefetches the input of later rows. A phase with a stride writes only every second pixel of a
-// row, so the function then also prefetches the output rows that are written next. Prefetching an
-// address outside any array is harmless.
+// Prefetches the input of later rows. If a phase writes only some pixels of a row (step > 1), the
+// function also prefetches the output rows that are written next. Prefetching an address outside
+// any array is harmless.
 template <int Pixels, int Step>
 __attribute__((noinline)) void ask_ahead(const DepthwisePhase& z, const Lanes& lanes,
                                          const float* in, Index row, Index column, Index rows) {
