@@ -21,9 +21,9 @@ Tensor index_tensor(const std::vector<std::int32_t>& values, Device device) {
 
 constexpr std::int64_t kRows = 4;  // rows of the dense matrix, processed together
 
-// Calls begin(first index, count) for each run of elements of the dense matrix, then visit(index in
-// the dense matrix, index in the stored values) for each kept element. Rows of blocks run in
-// parallel.
+// Processes up to kRows rows of the dense matrix at a time: calls begin(index of the first element,
+// number of elements), then visit(dense index, stored index) for each kept element. Threads process
+// different block rows.
 template <class Begin, class Visit>
 void for_each_element(const KeptBlocksCopy& z, const Begin& begin, const Visit& visit) {
   const std::int64_t height = z.at.block_rows, width = z.at.block_columns;
@@ -88,7 +88,8 @@ SparseWeights::SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t 
 }
 
 void SparseWeights::refresh() {
-  // The mask may be on a GPU, because code that loads tensors does not know about the blocks.
+  // A mask on a GPU is always read again, because code that loads tensors into the mask does not
+  // call mask_changed().
   const bool on_cpu = keep_.device().type == DeviceType::cpu;
   if (!obstacle_.empty() || (on_cpu && is_current())) return;
   const char* const operation = keep_.rank() == 2 ? "linear" : "conv2d";

@@ -87,7 +87,7 @@ __global__ void data_kernel(const ConvShape z, const In dy, const In w, const Ou
   }
 }
 
-// A block is one warp; its index is that of the weight.
+// One warp (a block) computes one weight (k,r,s). blockIdx is the index of the weight in w.
 __global__ void weight_kernel(const ConvShape z, const In x, const In dy, bool accumulate,
                               const Out dw) {
   const Index k = blockIdx.x / z.s / z.r, r = blockIdx.x / z.s % z.r, s = blockIdx.x % z.s;

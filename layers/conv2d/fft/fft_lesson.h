@@ -23,8 +23,8 @@ namespace convscope::fft_lesson {
 
 using Index = std::int64_t;
 
-// Returns element i of [.., 2] as a complex number, real part first. (First is an index type that,
-// in a watched run, records the line that calls get() or put().)
+// Returns element i of [.., 2] as a complex number, real part first. First is the type of an index.
+// In a watched run it also records the source line that calls get() or put().
 inline auto get(auto from, typename decltype(from)::First i) {
   return std::complex<typename decltype(from)::Value>(from(i, 0), from(i, 1));
 }
@@ -78,8 +78,9 @@ struct Fourier {
     }
   }
 
-  // Computes out[i], the transform of plane i of `in`. Pixel (h, v) goes to row top + h down,
-  // column left + v right. Rows before row 0 wrap to the end, because F treats planes as periodic.
+  // Computes out[i], the transform of plane i of `in`. Pixel (h, v) goes to row top + h * down and
+  // column left + v * right. Rows before row 0 wrap to the end, because F treats planes as
+  // periodic.
   void spectra(auto out, auto in, Index top, Index left, Index down, Index right) const {
     out.fill(0);
     for (Index i = 0; i < out.size(0); ++i) {

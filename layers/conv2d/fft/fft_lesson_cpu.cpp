@@ -131,8 +131,7 @@ struct Lesson {
   }
 };
 
-// Returns the elements in the spectra of all kernels, of the planes of an image, and of an
-// accumulator.
+// Returns how many numbers the spectra of `planes` planes have.
 double numbers_of(const Conv2dProblem& z, double planes) {
   const Index rows = length_of(z.h, z.pad_top + z.pad_bottom);
   const Index columns = length_of(z.w, z.pad_left + z.pad_right);

@@ -56,7 +56,8 @@ struct Lesson {
     }
   }
 
-  // As forward, with w^T: the reduction is over the channels of y.
+  // Computes the same product as forward, with w^T instead of w. The reduction is over the channels
+  // of y.
   static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto& board) {
     const Index pixels = z.h * z.w;
     const auto in = dy.as(z.n, z.groups, z.k_per_group(), pixels);

@@ -20,7 +20,8 @@
 //                                                  first), one buffer for each chunk of groups
 //            reduce                                once for each step: adds lanes and chunks up, in
 //                                                  order
-//            backward computes dz, dx and the sums in one call, faster where it can.
+//            backward replaces output_gradient, backward_data and backward_weight: one call
+//            computes dz, dx and the sums. For some layers with a pool it is also faster.
 // Counts     (AVX-512; one FMA, one vector load or two broadcasts a cycle, 32 registers)
 //            forward          6 k x 2 rows x 2 columns = 24 accumulators: 4 loads + 6
 //                             broadcasts for 24 FMAs
@@ -29,7 +30,7 @@
 //                             are never computed
 //            backward_weight  4 k x 5 taps = 20 accumulators: 4 dz + 5 x loads for 20 FMAs
 //            backward, pooled 2 k x 5 taps: 12 x + 2 dy loads, 22 blends (two a cycle, in parallel
-//                             to the FMAs) and 10 FMAs, where a kernel on dz needs 40 FMAs
+//                             to the FMAs) and 10 FMAs; backward_weight on dz would need 40 FMAs
 //            AVX2, 16 registers: 3 k x 4, 1 c x 2 parts x 4 columns, 2 k x 5 taps x 2 parts
 #pragma once
 
@@ -45,7 +46,7 @@ namespace convscope {
 // The winner byte of a pooled element whose gradient is zero.
 inline constexpr std::uint8_t kNoWinner = 4;
 
-// The sizes of a layer on lane groups. Kernels of all instruction sets read this struct.
+// The sizes of a layer whose samples are in vector lanes. All instruction sets use this struct.
 struct CONVSCOPE_API LanesConv {
   LanesConv() = default;
   // Computes all sizes; problem.n is ignored. Throws when refusal() is not "".
@@ -66,14 +67,14 @@ struct CONVSCOPE_API LanesConv {
   std::int64_t padded_h = 1, padded_w = 1;
   std::int64_t split_floats = 0;  // floats of the even columns of a padded row
 
-  // Sizes of one lane group. Every buffer is aligned to 64 bytes.
+  // Buffer sizes for one lane group. Every buffer is aligned to 64 bytes.
   std::int64_t x_floats = 0;
   std::int64_t y_floats = 0;
   std::int64_t winner_bytes = 0;
   std::int64_t gradient_floats = 0;  // floats of dz
   std::int64_t weight_floats = 0;    // floats of w, and of either packed w
-  // Floats of the accumulators of backward_weight: 16 lanes for each weight and bias, with any
-  // instruction set.
+  // Number of floats in the buffer `sums`, the accumulators of backward_weight. Each weight and
+  // each bias has 16 floats, one for each lane, with any instruction set.
   std::int64_t sums_floats = 0;
   std::int64_t forward_scratch_floats = 0;
   std::int64_t backward_data_scratch_floats = 0;
@@ -90,10 +91,10 @@ struct LanesKernels {
   void (*forward)(const LanesConv& z, const float* x, const float* packed, const float* b, float* y,
                   std::uint8_t* winners, float* scratch) = nullptr;
 
-  // Computes dz from dy [K,y_p,y_q,L] and an output of forward: winners (pool2x2) or y (ReLU only).
-  // Without pool and ReLU dz equals dy; then pass dz = null, and only db is computed. db is added
-  // to its accumulators in `sums`, the buffer of backward_weight; `sums` is null when db is not
-  // needed.
+  // Computes dz from dy [K,y_p,y_q,L] and an output of forward: `winners` with a pool, `y` with
+  // ReLU only. A layer without pool and ReLU has dz = dy; pass dz = null, and only db is computed.
+  // db is added to its accumulators in `sums`, the buffer that backward_weight also uses. `sums` is
+  // null when db is not needed.
   void (*output_gradient)(const LanesConv& z, const float* dy, const float* y,
                           const std::uint8_t* winners, float* dz, float* sums) = nullptr;
   void (*backward_data)(const LanesConv& z, const float* dz, const float* packed_backward,
@@ -101,17 +102,19 @@ struct LanesKernels {
   // Adds the products to the accumulators of dw in `sums`.
   void (*backward_weight)(const LanesConv& z, const float* x, const float* dz, float* sums,
                           float* scratch) = nullptr;
-  // Sums `chunks` buffers, `step` floats apart, and their lanes into dw [K,C,R,S] and db (may be
-  // null). dw and db are added to when `accumulate`, assigned otherwise. Processes the kernels
-  // [k_begin, k_end), so that threads can share the work.
+  // Adds up the lanes of `chunks` accumulator buffers into dw [K,C,R,S] and db (null: not needed).
+  // The buffers start `step` floats apart. With `accumulate` the sums are added to dw and db,
+  // otherwise assigned. The call processes the kernels [k_begin, k_end), so that threads can share
+  // the work.
   void (*reduce)(const LanesConv& z, const float* sums, std::int64_t step, std::int64_t chunks,
                  std::int64_t k_begin, std::int64_t k_end, float* dw, float* db,
                  bool accumulate) = nullptr;
 
-  // Computes all gradients of a layer from x, dy [K,y_p,y_q,L] and an output of forward: winners if
-  // pool2x2, y if ReLU only, else neither. dx is assigned (null: not needed). dw and db are added
-  // to the accumulators `sums` (null: not needed). With pool2x2 the fast kernels compute only the
-  // one pixel in four that has a gradient. scratch has backward_scratch_floats.
+  // Computes all gradients of a layer from x, dy [K,y_p,y_q,L] and an output of forward: `winners`
+  // with a pool, `y` with ReLU only, otherwise neither. dx is assigned (null: not needed). dw and
+  // db are added to the accumulators in `sums` (null: not needed). In each 2x2 pool window only one
+  // pixel has a gradient, and the fast kernels process only that pixel. `scratch` has
+  // backward_scratch_floats.
   void (*backward)(const LanesConv& z, const float* x, const float* y, const std::uint8_t* winners,
                    const float* dy, const float* packed_backward, float* dx, float* sums,
                    float* scratch) = nullptr;
@@ -126,8 +129,8 @@ struct LanesKernels {
 
 CONVSCOPE_API extern IsaTable<LanesKernels> lanes_kernels;
 
-// Converts `samples` <= L samples of `size` elements from NCHW order to [size, L], or back. Lanes
-// without a sample become 0, or are skipped on the way back.
+// Copies `samples` <= L samples of `size` elements from NCHW order to [size, L]. Lanes without a
+// sample become 0. lanes_to_samples() copies back and skips such lanes.
 CONVSCOPE_API void samples_to_lanes(const float* from, std::int64_t samples, std::int64_t size,
                                     int lanes, float* to);
 CONVSCOPE_API void lanes_to_samples(const float* from, std::int64_t samples, std::int64_t size,

@@ -15,7 +15,8 @@ namespace convscope::CONVSCOPE_ISA {
 
 namespace {
 
-// Transposes a 4 x 4 matrix of quarter registers: row i is register i.
+// Transposes a 4 x 4 matrix whose elements are groups of four floats (quarters of a register).
+// Register i holds row i.
 CONVSCOPE_INLINE void transpose_quarters(__m512 (&v)[4]) {
   const __m512 a = _mm512_maskz_shuffle_f32x4(0xffff, v[0], v[1], 0x44);  // 00 01 10 11
   const __m512 b = _mm512_maskz_shuffle_f32x4(0xffff, v[0], v[1], 0xee);  // 02 03 12 13

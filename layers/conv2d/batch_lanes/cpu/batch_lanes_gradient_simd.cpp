@@ -33,7 +33,8 @@ struct GradientTile {
   Index dx_channel;
 };
 
-// Adds one chain of kernels; the vectors of a pixel are computed together (see kPairs).
+// Adds the products of `kernels` kernels to dx as one summation chain (framework/simd/sum_chain.h).
+// If `Vectors` is 2, both vectors of a pixel are computed together (see kPairs).
 template <int Channels, int Vectors, int Columns, int S>
 CONVSCOPE_INLINE void gradient_chain(const GradientTile& tile, Index first, Index kernels) {
   Wide sums[Channels][Vectors][Columns];
@@ -208,7 +209,8 @@ void backward_data(const LanesConv& z, const float* dz, const float* packed, flo
     run_gradient_tiles(z, dz, packed, dx);
     return;
   }
-  // Row p of dz is copied to row p stride_h + R - 1 - pad_top; dx row h reads rows h to h + R - 1.
+  // Row p of dz is copied to row p * stride_h + R - 1 - pad_top. Row h of dx then reads the R rows
+  // of the copy from row h on.
   ImagePass pass{};
   pass.channels = z.k;
   pass.rows = z.h + z.r - 1;

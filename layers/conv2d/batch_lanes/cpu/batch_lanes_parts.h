@@ -19,8 +19,8 @@ inline constexpr int kGradientChannels = 2;
 inline constexpr int kGradientChannels = 1;
 #endif
 
-// Tells whether both vectors of a pixel are processed together. Alternating loads from the two
-// halves of cache lines avoid conflicts in the banks of L1.
+// Tells whether both vectors of a pixel are processed together. The loads then alternate between
+// the two halves of a cache line, which avoids conflicts between the banks of L1.
 #if defined(CONVSCOPE_ISA_IS_AVX2)
 inline constexpr bool kPairs = true;
 #else
@@ -49,8 +49,8 @@ void pad_planes(const LanesConv& z, const float* x, float* padded);
 
 // ---- a pass over one image ---------------------------------------------------------------------
 
-// The arguments of a pass over an image [channels, rows, columns, L]. A copied image has a border
-// of zeros.
+// The arguments of a pass over an image [channels, rows, columns, L]. If the image is a padded
+// copy, its border is zero.
 struct ImagePass {
   Index channels, rows, columns;                       // of the image
   Index zero_top, zero_bottom, zero_left, zero_right;  // known zeros
@@ -67,8 +67,8 @@ struct ImagePass {
 
 // Runs one pass: forward, or backward_data as a pass over dz.
 void run_pass(const ImagePass& z, bool pooled);
-// Packs w, whose element is w[kernel k_step + channel c_step + tap], as [blocks of
-// `kernels`][channels][taps][block]; `rotated` rotates the taps by 180 degrees.
+// Packs w as [blocks of `kernels`][channels][taps][block]. The weight of (kernel, channel, tap) is
+// w[kernel * k_step + channel * c_step + tap]. `rotated` rotates the taps by 180 degrees.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
                  Index taps, bool rotated, float* to);
 
@@ -87,10 +87,11 @@ void backward(const LanesConv& z, const float* x, const float* y, const std::uin
               float* scratch);
 void reduce(const LanesConv& z, const float* sums, Index step, Index chunks, Index k_begin,
             Index k_end, float* dw, float* db, bool accumulate);
-// Max-pools planes [h,w,L] by 2x2; relu: y = max(x, 0) before it.
+// Computes the 2x2 max-pool of planes [h,w,L]. With `relu`, ReLU is applied first.
 void max_pool2x2(Index planes, Index h, Index w, int lanes, bool relu, const float* x, float* y,
                  std::uint8_t* winners);
-// Null where the instruction set has no special copy; batch_lanes.cpp then calls gemm's transpose.
+// to_lanes and from_lanes are null if the instruction set has no special copy; batch_lanes.cpp then
+// calls gemm's transpose.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 void to_lanes(const float* from, Index samples, Index size, int lanes, float* to);
 void from_lanes(const float* from, Index samples, Index size, int lanes, float* to);

@@ -35,8 +35,8 @@ void pool_rows(Index planes, Index h, Index w, Index lanes, bool relu, const flo
       const float* const below = above + w * lanes;
       Index i = 0;
       for (; i + kWide <= y_row; i += kWide) {
-        // A pixel may span several vectors. The right neighbour is one pixel (or one vector)
-        // further on.
+        // If a pixel has one or more vectors, `next` is the right neighbour of pixel `at`. If a
+        // vector holds several pixels (Ratio > 1), `next` is the following vector.
         const Index at = Ratio > 1 ? 2 * i : i / lanes * 2 * lanes + i % lanes;
         const Index next = at + (Ratio > 1 ? kWide : lanes);
         const Wide a = load_wide(above + at), b = load_wide(above + next);
@@ -52,7 +52,8 @@ void pool_rows(Index planes, Index h, Index w, Index lanes, bool relu, const flo
   }
 }
 
-// Computes dx of one plane. Adds the gradients after the ReLU test to `sum`, unless `sum` is null.
+// Computes dx of one plane. If `sum` is not null, adds to it the gradients of all windows whose
+// ReLU output was not 0.
 template <int Ratio>
 CONVSCOPE_INLINE void unpool_plane(Index h, Index w, Index lanes, const float* dy,
                                    const std::uint8_t* winners, float* dx, Wide* sum) {

@@ -26,9 +26,10 @@ namespace {
 
 constexpr Index kRowBytes = 24 * 1024;
 
-// The winner bytes of one vector as masks, and the gradients of the windows.
+// One vector of pool windows: their gradients, and masks that select the row and column of each
+// maximum.
 struct Picks {
-  WideMask row, column;  // a and b
+  WideMask row, column;  // 1: the maximum is in the second row or column
   Wide g;                // the gradient; 0 where ReLU returned 0
 };
 CONVSCOPE_INLINE Picks load_picks(const float* dy, const std::uint8_t* winners) {
@@ -114,9 +115,9 @@ CONVSCOPE_INLINE void add_chain(const PooledTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// Adds the products of all windows, in chains of at most kSumChain vectors
-// (framework/simd/sum_chain.h), and the rest of each row. A chain consists of whole rows; a row
-// longer than a chain is split.
+// Adds the products of all windows, including the partial vector at the end of each row. A
+// summation chain (framework/simd/sum_chain.h) has at most kSumChain vectors. It consists of whole
+// rows, except that a row longer than a chain is split.
 template <int Kernels, int S, bool Split>
 void pooled_tile(const PooledTile& tile) {
   Index j = 0;
@@ -251,7 +252,7 @@ struct PooledGradientTile {
   Index kernels, first, end;  // rows of windows that reach this row of dx
   const float* w;             // row r = 0 of the kernel of this channel
   Index w_channel, w_row;
-  Index r, h;             // rows of the kernel; tap 0 of window row 0 reaches row -h of dx
+  Index r, h;             // rows of the kernel; row of the padded dx
   float* dx;              // column 0 of its row
   Index column, columns;  // the column of tap 0 of the first window; columns of dx
 };
@@ -266,12 +267,11 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
   for (int t = 0; t < kCount; ++t) sums[t] = no_wide();
   for (Index k = kernel; k < kernel + kernels; ++k) {
     for (Index i = tile.first; i < tile.end; ++i) {
-      const Index r = tile.h - 2 * i;  // the kernel's row when the maximum is in the window's first
-                                       // row
+      // If the maximum is in the window's first row, its product has kernel row r; if it is in the
+      // second row, kernel row r - 1. At the edges of the kernel only one of the two rows exists.
+      const Index r = tile.h - 2 * i;
       const Index at = k * tile.dy_channel + i * tile.dy_row;
       const bool both = r > 0 && r < tile.r;
-      // The kernel's row when the maximum is in the window's second row. At the top and bottom edge
-      // only one row of the window has a tap.
       const float* const w = tile.w + k * tile.w_channel + (r > 0 ? r - 1 : 0) * tile.w_row;
       Wide second[S];
 #pragma GCC unroll 8
@@ -318,8 +318,9 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
   }
 }
 
-// In each row of windows, (S + 1) / 2 windows reach a pixel of dx, each with one product per
-// kernel. A product that is 0 causes no rounding.
+// In each row of windows, at most (S + 1) / 2 windows add a product to a pixel of dx for one
+// kernel. The chain length counts only these products, because products that are 0 cause no
+// rounding.
 template <int Windows, int S>
 void pooled_gradient_tile(const PooledGradientTile& tile) {
   const Index most = larger(1, kSumChain / larger(1, (tile.end - tile.first) * ((S + 1) / 2)));

@@ -284,7 +284,7 @@ TileFunction pooled_of(Index kernels, Index ratio, Index columns) {
   return columns == 2 ? pooled_of<4, 2>(kernels) : pooled_of<4, 1>(kernels);
 }
 
-// The taps whose input range [at + tap step, at + tap step + span) overlaps [begin, end).
+// The taps whose input range [at + tap * step, at + tap * step + span) overlaps [begin, end).
 struct Clip {
   Index first, count;
 };
@@ -306,7 +306,7 @@ void run_pass(const ImagePass& z, bool pooled) {
   const Index parts = lanes > kWide ? lanes / kWide : 1;  // vectors of one pixel
   const Blocks blocks(z.kernels, kKernels);
   const Index x_row = z.columns * lanes;
-  // A column of accumulators is one vector: of one pixel, or of `ratio` neighbouring pixels.
+  // Each accumulator is one vector. It belongs to one pixel, or to `ratio` neighbouring pixels.
   const Index step_y = ratio > 1 ? kWide : lanes;
   const Index step_x = ratio > 1 ? kWide : lanes * z.column_stride;
   const Index row_floats = z.q * lanes;
@@ -375,8 +375,8 @@ void run_pass(const ImagePass& z, bool pooled) {
   }
 }
 
-// Packs w, whose element is w[kernel k_step + channel c_step + tap], as [blocks of
-// `kernels`][channels][r][s][block]; `rotated` rotates the taps by 180 degrees.
+// Packs w as [blocks of `kernels`][channels][r][s][block]. The weight of (kernel, channel, tap) is
+// w[kernel * k_step + channel * c_step + tap]. `rotated` rotates the taps by 180 degrees.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
                  Index taps, bool rotated, float* to) {
   const Blocks blocks(kernels, kKernels);

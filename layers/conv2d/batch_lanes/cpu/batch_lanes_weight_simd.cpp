@@ -39,8 +39,8 @@ struct WeightTile {
   Index sum_channel;  // from one kernel to the next
 };
 
-// Adds the products of one vector of pixels, or of one pixel with `Vectors` vectors. With Rest,
-// only the first tile.rest lanes of a vector exist.
+// Adds the products of `Vectors` vectors of dz to `sums`. These vectors are one pixel, or with
+// Vectors = 1 possibly several pixels. With Rest, only the first tile.rest lanes are loaded.
 template <int Kernels, int Taps, int Vectors, bool Rest>
 CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const float* dz,
                                 Wide (&sums)[Kernels][Taps]) {
@@ -92,9 +92,10 @@ CONVSCOPE_INLINE void add_chain(const WeightTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// Keeps the accumulators of a tile in registers for a chain of at most kSumChain vectors of pixels,
-// and the rest of each row (framework/simd/sum_chain.h), then adds them to tile.sums. A chain
-// consists of whole rows; a row longer than a chain is split.
+// Adds the products of all pixels of a tile to tile.sums. The accumulators stay in registers for
+// one summation chain (framework/simd/sum_chain.h), which has at most kSumChain vectors and the
+// partial vector at the end of each row. A chain consists of whole rows, except that a row longer
+// than a chain is split.
 template <int Kernels, int Taps, int Vectors>
 void weight_tile(const WeightTile& tile) {
   constexpr Index kChain = kSumChain / Vectors;

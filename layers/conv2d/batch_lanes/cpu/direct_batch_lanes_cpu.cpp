@@ -220,10 +220,11 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const auto taps = static_cast<double>(problem.c * problem.r * problem.s);
   const double flops = images * 2 * static_cast<double>(plan.z.weight_floats) *
                        static_cast<double>(problem.p() * problem.q());
-  // Costs that the FLOPs do not count: a tile of few taps waits for its stores, and weights beyond
-  // L2 are read again for every tile. When a vector holds several pixels, the last vector of a row
-  // is not full, and some products at the borders of dx are wasted. Accumulators of dw are cleared
-  // and reduced. All constants are fitted to measurements.
+  // The estimate includes costs that the FLOPs do not show. A tile of few taps waits for its
+  // stores. Weights larger than L2 are read again for every tile. If a vector holds several pixels,
+  // the last vector of a row is not full, and some products at the borders of dx are wasted. In
+  // backward_weight the accumulators are cleared and reduced. All constants are fitted to
+  // measurements.
   const Index row =
       (direction == Direction::backward_data ? problem.w : problem.q()) * plan.z.lanes;
   double share =

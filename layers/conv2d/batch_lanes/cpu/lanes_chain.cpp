@@ -41,14 +41,15 @@ struct Stage {
   std::string layer;
 };
 
-// The buffers of one layer (stage) of the chain. x of the first stage is the chain's input in
-// lanes.
+// The buffers of one stage of the chain. A stage is a convolution with its ReLU and pool. In the
+// first stage, x is the chain's input in lanes.
 struct StageMemory {
   const float* w = nullptr;
   const float* b = nullptr;
   float *packed = nullptr, *packed_backward = nullptr;
-  // v is the input of the stage, x the input of its convolution, y its output, each for all lane
-  // groups. v and x are equal unless an operation precedes the convolution.
+  // v is the input of the stage, x the input of its convolution, and y its output. Each buffer
+  // holds all lane groups. v and x are the same buffer unless an operation precedes the
+  // convolution.
   float *v = nullptr, *x = nullptr, *y = nullptr;
   std::uint8_t* winners = nullptr;  // winner_bytes for each lane group
   float* dw = nullptr;
@@ -147,8 +148,8 @@ struct LanesChainOp::Run {
   float* dx = nullptr;  // null: not needed
   float* sums = nullptr;
   std::int64_t sums_step = 0;  // floats of one chunk
-  double* learned = nullptr;   // [chunks][stages]: gradients of the numbers learned by the
-                               // operations before the stages
+  double* learned = nullptr;   // [chunks][stages]: gradients of learned parameters of the
+                               // operations before the convolutions, such as quantiser step sizes
   float* scratch = nullptr;    // one buffer for each thread, of:
   std::int64_t scratch_step = 0, value_floats = 0;
 

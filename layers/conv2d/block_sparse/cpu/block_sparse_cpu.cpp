@@ -144,7 +144,7 @@ class BlockSparsePass {
     Index block, block_end;  // range of output blocks
     bool asks_ahead;         // whether x is not in the caches yet
   };
-  // The taps of a line, and for each tap the pixels whose input is inside the image.
+  // The taps of one row of pixels, and for each tap the pixels whose input is inside the image.
   struct Taps {
     std::array<Index, kMaxTaps> row, first, end;  // row[r]: row shift; [first, end)[s]: pixels
     int columns = 0;
@@ -154,7 +154,7 @@ class BlockSparsePass {
     const Index h = row * pass_.row_step + shift;
     return h >= 0 && h < pass_.in_h;
   }
-  // Tells whether the same tap rows are inside the image for output rows a and b.
+  // Tells whether output rows a and b have the same kernel rows r inside the image.
   bool rows_agree(Index a, Index b, Index row_part) const {
     if (a == b) return true;
     for (Index r = 0; r < z_.r; ++r) {
@@ -219,8 +219,8 @@ class BlockSparsePass {
     pass_.forward ? sum(job, tile, out) : dot(job, tile, out);
   }
 
-  // Joins neighbouring taps to a run when they are inside the image for the same pixels. Returns
-  // the number of runs.
+  // Lists the taps of a tile that are inside the image. Neighbouring taps that are inside for the
+  // same pixels form one run. Returns the number of runs.
   int list_runs(Index row, const Place& at, const SparseTile& tile,
                 std::array<SparseRun, kMaxTaps>& runs) const {
     int found = 0;
@@ -249,8 +249,8 @@ class BlockSparsePass {
     return found;
   }
 
-  // Calls visit(part) for the entries [begin, end) of a list, split into chains. An empty list has
-  // one empty part.
+  // Splits the entries [begin, end) of a list into summation chains and calls visit(part) for each.
+  // An empty list gets one call with an empty part, so that its output is still initialised.
   template <class Visit>
   void for_each_chain(const std::int32_t* segment, Index begin, Index end, Index first, Index last,
                       const Visit& visit) const {
@@ -269,8 +269,8 @@ class BlockSparsePass {
     }
   }
 
-  // Prefetches the input that the next tile reads first into L2, for planes [begin, end): the next
-  // pixels in a flat image, else the rows of `in` one row down that this tile does not read. The
+  // Prefetches input of the next tile into L2, for the planes [begin, end) of `in`. In a flat image
+  // this is the next pixels of the row, otherwise the rows below the ones that this tile reads. The
   // hardware does not prefetch them, because the planes are far apart.
   void ask_ahead(const Job& job, const SparseTile& tile, Index begin, Index end) const {
     const Index rows = pass_.flat ? 1 : std::min(z_.r, pass_.row_step);
@@ -376,8 +376,8 @@ class BlockSparsePass {
   const BlockSparseTiling& pass_;
   const Conv2dProblem& z_;
   const BlockSparseKernels kernels_;
-  // Maximum number of entries in a chain. Each entry adds 16 / lanes products to a lane in
-  // backward_data.
+  // Maximum number of entries in a summation chain. In backward_data each entry adds 16 / lanes
+  // products to a lane of the accumulator.
   const Index chain_;
   const Index16 index_;
   const float* const in_;
@@ -399,8 +399,8 @@ void forward(const Conv2dForwardArgs& args) {
     to_nchw16c(places.x, x, x_blocks);
     x = x_blocks;
   }
-  // The residual has the layout of y, which differs from the copy, so the residual is added after
-  // copying back.
+  // If y is computed in an NCHW16c copy, the residual, which has the layout of y, is added after
+  // the copy back.
   const bool later = places.copies_y && args.epilogue.residual != nullptr;
   BlockSparsePass convolution(pass, x, args.prepared, y_blocks);
   convolution.set_epilogue(static_cast<const float*>(args.b), later ? Epilogue{} : args.epilogue);
@@ -484,10 +484,10 @@ double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
   return all * (1 - std::pow(1 - std::min(1.0, kept), 16 / rows));
 }
 
-// Returns the measured cycles that do not belong to FMAs. Forward has a fixed cost for each call:
-// one call for each tile, chunk and block of output channels. backward_data has one call for each
-// tile and channel, and adds up lanes. backward_weight has one call for each strip of rows and 16
-// entries of a tap, and reads x from L2.
+// Returns the cycles of all work other than FMAs, fitted to measurements. Forward calls the kernel
+// once for each tile, chunk and block of output channels, and each call has a fixed cost.
+// backward_data has one call for each tile and channel, and adds up the lanes. backward_weight has
+// one call for each strip of rows and 16 entries of a tap, and reads x from L2.
 double cycles_beside(const Conv2dProblem& z, const BlockSparseTiling& pass, Direction direction,
                      double entries) {
   const auto pixels = static_cast<double>(z.n * z.p() * z.q());
@@ -507,8 +507,8 @@ double cycles_beside(const Conv2dProblem& z, const BlockSparseTiling& pass, Dire
   return lists * (150 * strips * std::ceil(list_entries / 16) + 1.3 * pixels * lines);
 }
 
-// Returns the share of (tap, tile) pairs in which the tap is outside the image for more than one
-// column. The kernel tests each pixel of such a pair.
+// Returns the share of (tap column, tile) pairs in which the tap is outside the image for more than
+// one pixel column. For such pairs the kernel tests each pixel, which is slower.
 double skipping_share(const BlockSparseTiling& pass) {
   if (pass.flat) return 0;
   const Conv2dProblem& z = pass.z;
@@ -538,9 +538,9 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double share = product_share / (1 + 2 * slowly);
   double bytes = problem.nominal_bytes();
   bytes += 8 * static_cast<double>(places.floats());
-  // The time of making the lists: a test of each position of the matrix, and a copy of the 16
-  // weights of each entry, which are far apart in memory. The lists of dx are ordered by channel,
-  // so their weights are even farther apart. backward_weight makes its lists in each call.
+  // `lists` is the time of making the lists: each position of the matrix is tested, and the 16
+  // weights of each entry are copied from distant addresses. The lists of dx are ordered by
+  // channel, so their weights are even farther apart. backward_weight makes its lists in each call.
   const double farther = direction == Direction::backward_data ? 1.6 : 1;
   const double lists =
       farther *

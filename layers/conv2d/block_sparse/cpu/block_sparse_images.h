@@ -15,8 +15,8 @@ namespace convscope::block_sparse {
 
 using Index = std::int64_t;
 
-// Images [n,c,plane] in NCHW. With row > 0 they are n * plane images of one pixel, `row` floats
-// apart.
+// Images [n,c,plane] in NCHW. If row > 0, the tensor is a matrix [n * plane, row] instead: each
+// matrix row is one pixel with c channels.
 struct Images {
   Index n, c, plane;
   Index row = 0;
@@ -31,8 +31,8 @@ inline bool has_one_pixel(const Conv2dProblem& z) {
   return z.n > 1 && z.h * z.w * z.r * z.s == 1 && z.p() * z.q() == 1 &&
          z.layout != ActivationLayout::nchw16c_y;
 }
-// Returns a problem in which one-pixel images are the pixels of rows. A row has at most kSumChain
-// pixels (sum_chain.h).
+// Returns an equivalent problem for images of one pixel: the pixels of up to kSumChain images
+// (sum_chain.h) become one image of one row.
 inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
   Conv2dProblem out = z;
   if (!has_one_pixel(z)) return out;
@@ -43,7 +43,8 @@ inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
   return out;
 }
 
-// Copies `lanes` of the 16 floats of a block. When all 16 exist, they are copied as vectors.
+// Copies the first `lanes` of 16 floats. If lanes is 16, the constant count compiles to vector
+// copies.
 inline void copy_lanes(const float* from, Index lanes, float* to) {
   if (lanes == kChannelBlock) {
     std::copy_n(from, kChannelBlock, to);
@@ -82,7 +83,8 @@ inline void to_nchw16c(const Images& images, const float* from, float* blocks) {
   });
 }
 
-// Copies NCHW16c back to `to`. Lanes after the last channel are written if `to` has them.
+// Copies NCHW16c back to the layout of `images`. If images.row > 0, it also copies lanes after the
+// last channel, up to the end of the matrix row.
 inline void from_nchw16c(const Images& images, const float* blocks, float* to) {
   const BlockCopyKernels& kernels = block_copy_kernels.get();
   for_each_block(images, [&](Index n, Index block, Index channels) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_index.cpp: sorts block-sparse weights into the order in which a kernel reads them,
-// with a counting sort by segment (a tap of a chunk or channel). Channels are ascending.
+// with a counting sort by segment (a tap of a chunk or channel). Within a segment the channels are
+// in ascending order.
 #include "layers/conv2d/block_sparse/cpu/block_sparse_index.h"
 
 #include "layers/conv2d/shared/weight_sums.h"
@@ -8,8 +9,8 @@
 namespace convscope::block_sparse {
 namespace {
 
-// Calls visit(block, first row of the block, first common row, end of common rows) for the stored
-// blocks that overlap rows [16 k_block, 16 k_block + 16).
+// For each stored block that overlaps the rows [16 k_block, 16 k_block + 16), calls visit(block,
+// first row of the block, begin, end), where [begin, end) are the rows of the overlap.
 template <class Visit>
 void for_each_block(const Conv2dProblem& z, const BlockSparseView& w, Index k_block,
                     const Visit& visit) {
@@ -80,7 +81,8 @@ void count_segments(const BlockSparseTiling& pass, const BlockSparseView& w, con
   out.segment[segments] = sum;
 }
 
-// Writes the index of each entry of k_block to place[column], which mark() set to 0.
+// Gives each entry of k_block its position in the sorted list, and writes this position to
+// place[column]. mark() has set place[column] to 0 for these columns.
 void place_entries(const BlockSparseTiling& pass, Index k_block, const Index16& out,
                    std::int32_t* place, std::int32_t* next) {
   for_each_marked(pass, place, [&](Index column, Index c, Index tap) {

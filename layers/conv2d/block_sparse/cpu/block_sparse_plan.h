@@ -46,9 +46,9 @@ struct EntryCounts {
   Index most;  // upper bound of entries; exact for blocks of a multiple of 16 rows
 };
 
-// The sizes of one pass. forward: in = x, out = y. backward_data: in = dy, out = dx. In
-// backward_data a part is the set of pixels of dx with one residue modulo the stride, in rows or
-// columns. Neighbouring pixels of a part read neighbouring pixels of dy.
+// The sizes of one pass. In forward, `in` is x and `out` is y; in backward_data, `in` is dy and
+// `out` is dx. backward_data splits the rows and columns of dx into parts by their residue modulo
+// the stride. Neighbouring pixels of a part read neighbouring pixels of dy.
 struct BlockSparseTiling {
   BlockSparseTiling(const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -75,7 +75,7 @@ struct BlockSparseTiling {
     in_pixel = in_planes ? 1 : kChannelBlock;
     pixels = forward ? kernels.pixels : kernels.dot_pixels;
     line = ceil_div(out_w, column_parts);
-    // Where rows are short, a tile of several rows fills more registers.
+    // A tile uses several rows if rows are too short to fill its registers.
     double best = 0;
     for (const Index rows : {1, 2, 3, 4, 7}) {
       if (rows > pixels || (rows > 1 && forward && column_step > 2)) break;
@@ -97,7 +97,7 @@ struct BlockSparseTiling {
   }
   Index out_plane() const { return out_h * out_w * kChannelBlock; }
 
-  // Returns the shift of tap row r: row i of a part reads row i row_step + shift of `in`.
+  // Returns the shift of kernel row r: row i of a part reads row i * row_step + shift of `in`.
   Index row_shift(Index r) const {
     return forward ? r * z.dilation_h - z.pad_top
                    : (row_part(r) + z.pad_top - r * z.dilation_h) / z.stride_h;
@@ -143,7 +143,8 @@ struct BlockSparseTiling {
   Index row_parts, column_parts;
   Index pixels = 0, line = 0, tile_rows = 1;
   Index chunk_blocks = 1, chunks = 1;
-  // The share of the work that a thread takes at a time, and the number of such shares.
+  // The sizes of a job, which is the share of the work that a thread takes at a time, and the
+  // number of jobs.
   Index images_at_once = 1, image_jobs = 1, rows_at_once = 1, row_jobs = 1, splits = 1;
   Index group_blocks = 1, in_group_blocks = 1;  // blocks of channels of a group, in `out` and `in`
   Index blocks_at_once = 1;                     // blocks of `out` whose entries stay in L2
@@ -169,7 +170,8 @@ struct BlockSparseTiling {
     }
     const Index entry = 17 * counts.most / std::max<Index>(1, z.groups * group_blocks);
     blocks_at_once = std::clamp<Index>(l2 / 4 / std::max<Index>(1, entry), 1, group_blocks);
-    // A job interleaves the rows of several images, so that a tile has rows with equal taps.
+    // A job is the part of the work that a thread takes at a time. It covers several images, and a
+    // tile takes its rows from different images: rows at the same height have the same taps inside.
     const Index rows = ceil_div(out_h, row_parts);
     const Index row_floats = depth * kChannelBlock * in_w * std::min(z.r, in_h);
     const Index fit = std::max<Index>(1, l2 / 4 / row_floats);

@@ -3,8 +3,8 @@
 // weights of an entry are loaded once for all pixels of the tile.
 //
 // Method     forward       sums[pixel][16 output channels] += broadcast(x[pixel, c]) * weights
-//            backward_data sums[pixel][16 products] += dy[pixel, 16 output channels] * weights: the
-//                          lanes are added up at the end, those of 16 channels c together
+//            backward_data sums[pixel][16 products] += dy[pixel, 16 output channels] * weights. The
+//                          lanes are added up at the end, for 16 channels c at a time
 // Choices    AVX-512: 28 accumulators and the weights in 32 registers; the pixel is a memory
 //            operand of the FMA. The weights of the next entry are loaded early. AVX2, forward: 6
 //            pixels x 2 vectors + 2 weights + 1 pixel in 16 registers; backward_data: 12 + 2. A tap
@@ -31,7 +31,7 @@ constexpr int kPixels = 6, kDotPixels = 12;
 constexpr int kPixels = 1, kDotPixels = 4;
 #endif
 
-// Tells whether there are enough registers for a second set of weights.
+// Tells whether the register file has room to load the next entry's weights early.
 constexpr bool kAhead = kRegisters >= 32;
 
 constexpr std::uint32_t bits(int count) {
@@ -292,7 +292,7 @@ using SumTile = void (*)(const SparseTile&, const SparsePart&, const SparseEpilo
 using DotTile = void (*)(const SparseTile&, const SparsePart&, int, int, float*);
 
 struct Tiles {
-  SumTile next, second, any;         // pixels of `in` that are 1, 2 or any number of pixels apart
+  SumTile next, second, any;         // tiles for column stride 1, 2, any; `in` in NCHW16c
   SumTile plane_next, plane_second;  // as above, for `in` in NCHW
   DotTile dot;
 };

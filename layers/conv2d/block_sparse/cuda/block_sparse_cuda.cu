@@ -10,11 +10,11 @@
 // Method     The list of kept weights is the reduction of a matrix product.
 //            1. prepare_weights makes a list for each 16 output channels (block_sparse_lists.cuh).
 //               Each entry has an offset in x, a tap, and 16 values.
-//            2. Sixteen rows and eight entries are the left operand of a tensor-core instruction.
-//               The right operand is eight entries by eight pixels, which the lanes load directly
-//               from x. The distance of entries in x does not matter, so the only zeros multiplied
-//               are those inside the blocks. A warp has one to four tiles of eight pixels, which
-//               share the left operand. A bit mask of each pixel marks the taps inside the image.
+//            2. The left operand of a tensor-core instruction is sixteen output channels by eight
+//               entries. The right operand is eight entries by eight pixels, which the lanes load
+//               directly from x. Entries may be anywhere in x, so the only zeros multiplied are
+//               those inside the blocks. A warp has one to four tiles of eight pixels, which share
+//               the left operand. A bit mask of each pixel marks the taps inside the image.
 //            3. When there are few tiles, each of the four warps of a block takes every fourth
 //               chunk of entries, and the four results are added in the order of the warps.
 // Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], f32, row-major
@@ -248,10 +248,11 @@ SparseKernel kernel_of(const Conv2dProblem& z, const SparseTile& tile) {
               : kernel_of<false, unsigned long long>(tile);
 }
 
-// Returns the microseconds of a tile: `work`, issue cycles on an SM, plus `alone`, the latency of
-// its chunks. The cycles were fitted on an H100 with the layers of ResNet-18, densities 0.2, 0.1
-// and 0.04, batch 1 and 32. The tile with the lowest estimate takes on average 1.02 times the time
-// of the best tile on these layers, and 1.03 times (at most 1.4) on those of ResNet-50.
+// Returns the estimated microseconds of the kernel with this tile. `work` is the issue cycles of
+// all warps, which the SMs share; `alone` is the latency of one warp. The constants were fitted on
+// an H100 with the layers of ResNet-18, densities 0.2, 0.1 and 0.04, batch 1 and 32. The tile with
+// the lowest estimate takes on average 1.02 times the time of the best tile on these layers, and
+// 1.03 times (at most 1.4) on those of ResNet-50.
 double estimated_us(const Conv2dProblem& z, const SparseTile& tile) {
   constexpr double kClock = 1700;  // cycles per microsecond
   const double lists = static_cast<double>(ceil_div(z.k, std::int64_t{kRows}));

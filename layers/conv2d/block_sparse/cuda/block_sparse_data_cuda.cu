@@ -16,10 +16,10 @@
 //            2. A block computes a range of pixels of dx (pixels are numbered over images, rows and
 //               columns) for the channels of a segment, in shared memory. It reads all pixels of dy
 //               that reach the range, 16 for each tile of a warp. A bit mask of each pixel marks
-//               the taps whose target is inside. For each list a warp loads its tiles once, as high
-//               and low parts, and reads the chunks. 16 pixels x 16 channels x 8 entries are two
-//               instructions with a K dimension of 8. The channels and taps of the entries select
-//               where results are added.
+//               the taps whose target is inside. For each list a warp loads its tiles once, splits
+//               them into high and low TF32 parts, and reads the chunks. A product of 16 pixels x
+//               16 channels x 8 entries is two instructions with a K dimension of 8. The channel
+//               and tap of an entry select where its results are added.
 //            3. An entry shifts all pixels equally. So threads that add the same entry, or entries
 //               of different channels, never write to the same address. A barrier precedes each
 //               chunk that repeats a channel used since the last barrier. The chunks of a channel
@@ -90,7 +90,7 @@ struct Deal {
   int first;   // index in the segment of the channel's first entry
   int count;   // entries of the channel
   int chunks;  // chunks of the segment
-  int apart;   // chunks at this distance become neighbours, to separate those of one channel
+  int apart;   // chunks i and i + apart are stored as neighbours, to separate those of one channel
   __device__ int chunk_of(int entry) const {
     const int i = entry % chunks, group = i % apart;
     return group * (chunks / apart) + min(group, chunks % apart) + i / apart;
@@ -200,7 +200,7 @@ struct SparseData {
   FastDivisor by_w, by_plane;  // of x
 };
 
-// The pixels of dy that can reach pixels [first, last] of dx, and a few others.
+// A range of pixels of dy that contains all pixels that can reach pixels [first, last] of dx.
 struct Range {
   int begin, end;
 };
@@ -216,7 +216,7 @@ __device__ inline Range reaching(const SparseData& z, int first, int last) {
   const int reach_h = (at.taps_h - 1) * at.apart_h, reach_w = (at.taps_w - 1) * at.apart_w;
   const int first_image = split(first, h, w);
   const int low = max(0, ceil_div(max(0, h + at.pad_h - reach_h), at.stride_h));
-  int from = 0;  // first column: above 0 only in a row whose last taps reach row h
+  int from = 0;  // first column; above 0 only if row `low` reaches row h with its last taps
   if (low * at.stride_h - at.pad_h + reach_h == h) {
     from = ceil_div(max(0, w + at.pad_w - reach_w), at.stride_w);
   }
@@ -437,9 +437,9 @@ double reaching(const Conv2dProblem& z, double range) {
   return std::min(all, range * share + rows * static_cast<double>(z.q()) + columns + 1);
 }
 
-// Returns estimated microseconds. The cycles count for a quarter of an SM and were fitted on an
-// H100 with ten layers of ResNet, density 0.2 and 0.1 of 16x1 blocks, batch 32, all tiles (380
-// times). The mean error is 14 %.
+// Returns estimated microseconds. The constants are cycles of a quarter of an SM. They were fitted
+// on an H100 to 380 measured times: ten layers of ResNet, density 0.2 and 0.1 of 16x1 blocks, batch
+// 32, all tiles. The mean error is 14 %.
 double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   constexpr double kClock = 1700;  // cycles per microsecond
   const double processors = cuda_device_facts().multiprocessors;
@@ -486,8 +486,8 @@ DataTile best_tile(const Conv2dProblem& z) {
         DataTile tile{across, tiles, threads, 0, 0};
         const double room = (cuda_device_facts().shared_bytes_per_block / 2.0 - 1024) * threads /
                             kMaxThreads / kBytes / across;
-        // Tries ranges that take `passes` passes over pixels of dy, as far as they fit into shared
-        // memory.
+        // Tries different ranges of dx. A block needs about `passes` passes over the pixels of dy
+        // that reach the range; the range is limited by shared memory.
         for (const double passes : {0.5, 1.0, 2.0, 3.0, 1e9}) {
           const double wanted = (passes * tile.pixels() - reaching(z, 0)) / share;
           tile.range = static_cast<int>(std::min({wanted, room, all}));
@@ -506,8 +506,8 @@ struct DataLayout {
     Pieces pieces(const_cast<void*>(memory));
     const std::int64_t count =
         ceil_div(z.k, std::int64_t{kRows}) * ceil_div(z.c, std::int64_t{tile.across});
-    // A segment has at most one chunk more than its entries fill, or one chunk for each entry of
-    // its fullest channel.
+    // A segment has as many chunks as its entries fill, but at least one for each entry of its
+    // fullest channel, which has at most R S entries.
     const std::int64_t most = (most_chunks(z) + count * (1 + z.r * z.s)) * kChunk;
     lists.pieces = pieces.take<Piece>(count);
     lists.entries = pieces.take<Entry>(most);

@@ -65,8 +65,8 @@ inline double expected_entries(const Conv2dProblem& z) {
   return columns * (1 - std::pow(1 - std::min(density, 1.0), rows));
 }
 
-// Returns an upper bound of the chunks of all lists: each block adds its columns to each list that
-// the block overlaps.
+// Returns an upper bound of the total number of chunks of all lists. A stored block adds its
+// columns to every list that shares an output channel with it.
 inline std::int64_t most_chunks(const Conv2dProblem& z) {
   const WeightFormat& format = z.weight_format;
   const std::int64_t columns = z.c * z.r * z.s, lists = ceil_div(z.k, std::int64_t{kRows});
@@ -131,8 +131,8 @@ __device__ inline int first_chunk_of(const MakeLists& z, int list, int* scratch)
   return block_sum(first, scratch);
 }
 
-// Calls visit(stored block, its row of blocks) for the blocks of a list. The threads of a block
-// share the work.
+// Calls visit(index of a stored block, index of its block row) for the blocks that overlap a list.
+// The threads of a block share the work.
 template <class Visit>
 __device__ inline void for_each_block(const MakeLists& z, int list, const Visit& visit) {
   const BlockRows rows = block_rows_of(z, list);
@@ -144,7 +144,8 @@ __device__ inline void for_each_block(const MakeLists& z, int list, const Visit&
   }
 }
 
-// Counts the entries before each 32-bit word of columns; returns the number of entries.
+// For each 32-bit word of `marks`, counts the entries before the word. Returns the total number of
+// entries.
 __device__ inline int count_marks(const unsigned* marks, int words, int* before) {
   __shared__ int warp_sums[kListThreads / 32];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
@@ -214,7 +215,7 @@ __device__ inline std::int64_t value_place(int entry, int row) {
   return (static_cast<std::int64_t>(entry / kChunk) * 32 + lane) * 4 + row / 8 + depth / 4 * 2;
 }
 
-// Returns the sizes of `w`. The caller sets the steps from a column to an entry's offset.
+// Returns the sizes of the matrix `w`. The caller sets `plane`, `down` and `right`.
 inline MakeLists lists_of(const Conv2dProblem& z, const BlockSparseView& w) {
   return {.w = w,
           .to = {},
@@ -229,7 +230,8 @@ inline LaunchShape shape_of(const MakeLists& z) {
           .shared_bytes = static_cast<std::size_t>(ceil_div(z.columns, 32)) * 8};
 }
 
-// Writes the lists of `w` for the forward pass of z: offsets in x, columns in ascending order.
+// Writes the lists for the forward pass of problem z. Entries hold offsets in x; columns are in
+// ascending order.
 void make_lists(const Conv2dProblem& z, const BlockSparseView& w, const Lists& lists);
 
 }  // namespace convscope::block_sparse

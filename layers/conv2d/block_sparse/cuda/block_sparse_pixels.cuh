@@ -41,8 +41,9 @@ inline Geometry geometry_of(const Conv2dProblem& z) {
           .by_area = FastDivisor(narrow(z.p() * z.q()))};
 }
 
-// A pixel of y: its offset in x at tap (0, 0) of channel 0, a bit for each tap inside the image,
-// and its offset in y in channel 0. After the last pixel the bits are 0 and the offset in y is -1.
+// A pixel of y. `from` is its offset in x at channel 0 and tap (0, 0), `inside` has a bit for each
+// tap inside the image, and `to` is its offset in y at channel 0. Beyond the last pixel, `inside`
+// is 0 and `to` is -1.
 template <class Taps>
 struct Pixel {
   int from;
@@ -75,8 +76,9 @@ __device__ inline Taps bit_of(int tap) {
   return tap < 0 ? Taps{0} : Taps{1} << tap;
 }
 
-// Adds A [16 x 8] B [8 x 8] to high and low for each B. f32 uses the high and low parts of
-// operands, tf32 only the high parts.
+// Adds the products of A [16 x 8] and each B [8 x 8] to the accumulators `high` and `low`. f32
+// splits each operand into high and low TF32 parts; `low` accumulates the cross products. tf32 uses
+// only the high parts.
 template <int kTiles, bool kTf32>
 __device__ inline void add_products(const float4& a, const float (&b)[kTiles][2],
                                     float (&high)[kTiles][4], float (&low)[kTiles][4]) {

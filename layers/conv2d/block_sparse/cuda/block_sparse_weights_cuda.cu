@@ -10,12 +10,12 @@
 // Method     The list of kept weights selects the columns of dw.
 //            1. One launch (block_sparse_lists_cuda.cu) makes lists as in the forward pass, but
 //               without values.
-//            2. Sixteen rows and eight pixels of dy are the left operand of a tensor-core
-//               instruction. The right operand is the same pixels of x for eight entries, which the
+//            2. The left operand of a tensor-core instruction is dy of sixteen output channels and
+//               eight pixels. The right operand is x at these pixels for eight entries, which the
 //               lanes load directly. A warp has two or four tiles of eight entries, which share the
-//               left operand. A block has one to eight lists. The warps of a block share the rows
-//               of dy (in shared memory, 64 pixels at once, copied ahead), the data of each pixel,
-//               and in L1 the elements of x that several lists read.
+//               left operand. A block has one to eight lists. Its warps share dy, which is copied
+//               to shared memory in advance, 64 pixels at a time, and the offset and taps of each
+//               pixel. Elements of x that several lists read come from L1.
 //            3. The pixels are split into parts. A second kernel adds the results of all parts in
 //               order and writes the stored blocks.
 // Shapes     x [N,C,H,W], dy [N,K,P,Q], dw blocks [blocks,rows,columns], f32, row-major; parts
@@ -66,14 +66,15 @@ struct WeightSums {
   Geometry at;
 };
 
-// The data of a pixel of y that all warps of a block read.
+// The offset and the taps of a pixel, which all warps of a block read.
 template <class Taps>
 struct Place {
   int from;
   Taps inside;
 };
 
-// Arrays in shared memory: dy of two strips (of 64 pixels) and data of the pixels of three strips.
+// Arrays in shared memory: dy of two strips, and the offsets and taps of the pixels of three
+// strips. A strip is 64 pixels.
 template <class Taps>
 struct Shared {
   float* dy;            // [2][rows][kPitch]
@@ -140,7 +141,8 @@ __device__ inline Columns<kTiles, Taps> columns_of(const WeightSums& z, int firs
   return out;
 }
 
-// Loads pixels l % 4 and l % 4 + 4 of eight in lane l, for each of the lane's entries.
+// For each of the lane's entries, loads x at two of the eight pixels. The pixels of lane l are
+// l % 4 and l % 4 + 4.
 template <int kTiles, class Taps>
 __device__ inline void load_columns(const Columns<kTiles, Taps>& columns, const Place<Taps>* places,
                                     float (&out)[kTiles][2]) {
@@ -182,7 +184,7 @@ __device__ inline void add_strip(const Columns<kTiles, Taps>& columns, const flo
   }
 }
 
-// Grid: x = part of the pixels; y = lists of a block; z = part of the lists' entries.
+// Grid: x = part of the pixels; y = group of lists; z = part of the entries of these lists.
 template <int kTiles, bool kTf32, class Taps>
 __global__ __launch_bounds__(kThreadsOfBlock,
                              2) void sparse_weights_kernel(const __grid_constant__ WeightSums z) {
@@ -258,7 +260,7 @@ struct WriteBlocks {
   bool accumulate = false;
 };
 
-// Grid: x = row of blocks; y = share of the elements of these blocks.
+// Grid: x = block row; y = share of the elements of its blocks.
 __global__ void write_blocks_kernel(const __grid_constant__ WriteBlocks z) {
   const BlockSparseView& w = z.make.w;
   const auto height = static_cast<int>(w.block_rows), width = static_cast<int>(w.block_columns);
@@ -333,10 +335,11 @@ std::int64_t strips_of(const Conv2dProblem& z) {
   return ceil_div(z.n * z.p() * z.q(), std::int64_t{kStrip});
 }
 
-// Returns the microseconds with `parts` parts. `busy`: two blocks share an SM and take turns.
-// `alone`: each strip waits at least for its loads. The cycles were fitted on an H100 with ten
-// layers of ResNet, density 0.2 and 0.1 of 16x1 blocks, batch 32, all tiles (320 times). The mean
-// error is 20 %. The tile with the lowest estimate took about 1.05 times the time of the best tile.
+// Returns the estimated microseconds with `parts` parts, the larger of two times. `busy` is the
+// time if the instructions of the two blocks on an SM limit the speed; `alone` is the time if each
+// strip waits for its loads. The cycles were fitted on an H100 to 320 measured times: ten layers of
+// ResNet, density 0.2 and 0.1 of 16x1 blocks, batch 32, all tiles. The mean error is 20 %. The tile
+// with the lowest estimate took about 1.05 times the time of the best tile.
 double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
   constexpr double kClock = 1700;  // cycles per microsecond
   const double processors = cuda_device_facts().multiprocessors;
@@ -373,7 +376,8 @@ BlockSparseWeightTiling plan_of(const Conv2dProblem& z) {
       if (us < best.us) best = {tile, narrow(parts), 1, us};
     }
   }
-  // best.turns blocks along z cover nearly all lists in one iteration; longer lists take several.
+  // `turns` is the size of the grid along z. It is large enough that nearly all lists need one
+  // iteration of the kernel's loop; longer lists take several.
   const double entries = expected_entries(z);
   const int at_once = kWarps / best.tile.lists * best.tile.tiles * kChunk;
   best.turns =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_weights_cuda.cu: copies between a dense weight and its stored blocks on a GPU. The x index
-// of the grid is a row of blocks, a thread copies one element; the copies are memory-bound.
+// of the grid is a block row, and each thread copies one element. Memory bandwidth limits the
+// copies.
 // Read next  sparse_weights.cpp, the CPU implementation
 #include <algorithm>
 
@@ -40,8 +41,8 @@ __global__ void scatter_blocks_kernel_cuda(const __grid_constant__ KeptBlocksCop
   });
 }
 
-// Returns a launch with a thread for each element of a row of blocks, at most 64 thread blocks per
-// row.
+// Returns a launch with a thread for each element of a block row, at most 64 thread blocks for each
+// block row.
 LaunchShape shape_of(const KeptBlocksCopy& z) {
   const std::int64_t rows = z.rows / z.at.block_rows;
   const std::int64_t elements = z.blocks * z.at.block_rows * z.at.block_columns;

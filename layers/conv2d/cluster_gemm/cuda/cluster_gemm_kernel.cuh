@@ -35,7 +35,8 @@
 namespace convscope::cluster_gemm {
 
 inline constexpr int kBlockThreads = kWarps * 32;
-// Quads of weights that a thread loads ahead: in bring_columns() and in bring_depths().
+// How many loads a thread issues before it stores the first values: loads of four weights in
+// bring_columns(), loads of twice four weights in bring_depths().
 inline constexpr int kColumnsAhead = 4, kDepthsAhead = 2;
 
 template <class T>
@@ -96,8 +97,8 @@ __device__ inline void visit_patch(const ClusterGemmParams& z, const Place& at, 
   }
 }
 
-// Loads four floats of a run of w; floats from `end` on are zeros. The run and its end must
-// be 16-byte aligned.
+// Loads the four floats at run[at]; floats from `end` on are zeros. A run is a range of consecutive
+// floats of w (cluster_gemm_plan.h). The run and its end must be 16-byte aligned.
 __device__ inline float4 load_quad(const float* run, int at, int end) {
   return at < end ? __ldg(reinterpret_cast<const float4*>(run + at)) : make_float4(0, 0, 0, 0);
 }
@@ -108,8 +109,8 @@ __device__ inline float4 load_floats(const float* run, int at, int end) {
                      at + 3 < end ? __ldg(run + at + 3) : 0.0f);
 }
 
-// Copies w f32 to [tap][column][channel of the chunk] in T, for forward, where a run of w is one
-// column. `load` is load_quad or load_floats.
+// Forward: converts the block's weights from f32 to T and stores them as [tap][column][channel of
+// the chunk]. Each run of w is one column. `load` is load_quad or load_floats.
 template <class T, int kAhead, class Load>
 __device__ inline void bring_columns(const ClusterGemmParams& z, const Place& at, const float* w,
                                      unsigned char* weights, const Load& load) {
@@ -163,8 +164,9 @@ __device__ inline void bring_columns(const ClusterGemmParams& z, const Place& at
   }
 }
 
-// As bring_columns(), for backward_data, where a run of w is one input channel; reads two runs at a
-// time. plane_at is the byte offset of a kernel's tap, or -1 when the tap is not in this phase.
+// backward_data: does the same as bring_columns(). Here a run of w is one channel of dy, and two
+// runs are read at a time to store pairs. plane_at[tap] is the byte offset of a tap of the kernel,
+// or -1 when the tap is not in this phase.
 template <class T, int kAhead, class Load>
 __device__ inline void bring_depths(const ClusterGemmParams& z, const Place& at, const float* w,
                                     const int* plane_at, unsigned char* weights, const Load& load) {
@@ -403,8 +405,8 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
         }
       }
     }
-    // Lane l has rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}. The ways add their results in
-    // order.
+    // Lane l has rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}. The warps that share a unit (ways)
+    // add their results one after another, in a fixed order.
     for (int turn = 0; turn < ways; ++turn) {
       if (is_there && turn == way) {
 #pragma unroll

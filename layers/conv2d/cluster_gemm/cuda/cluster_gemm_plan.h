@@ -45,9 +45,9 @@ struct ClusterGemmParams {
   int images, in_h, in_w, out_h, out_w;
   int in_octets, out_octets;      // octets of a stored pixel
   int in_channels, out_channels;  // without padding channels
-  // A run of w is a range of consecutive floats. In forward it is one output channel with the
-  // chunk's input channels and all taps. In backward_data it is one output channel of w with the
-  // block's columns and all taps.
+  // A run of w is a range of consecutive floats. In forward it is one output channel k with the
+  // chunk's input channels and all taps. In backward_data it is one output channel k, which is an
+  // input of the pass, with the block's columns and all taps.
   int kernel_taps, run_apart;
   bool runs_are_columns;
   int phases_h, phases_w, out_step_h, out_step_w;
@@ -87,8 +87,8 @@ struct ClusterGemmParams {
   constexpr int tiles() const {
     return ceil_div(images, tile_images) * by_tiles_h.d * by_tiles_w.d;
   }
-  // Returns the second dimension of the grid, whose dimensions are tiles of positions, tiles of
-  // columns and phases, and blocks.
+  // Returns the second dimension of the grid. The three dimensions are: blocks of a cluster; tiles
+  // of columns times phases; tiles of positions.
   constexpr int column_jobs() const { return column_tiles * phases(); }
   constexpr std::int64_t clusters() const { return std::int64_t{tiles()} * column_jobs(); }
 };

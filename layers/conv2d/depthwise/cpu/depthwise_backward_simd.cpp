@@ -12,12 +12,13 @@ namespace {
 
 // ---- backward_data, stride 2 -------------------------------------------------------------------
 
-// Computes rows [j, j + Rows) of one vector of columns from i on, for stride 2. Rows of dx and taps
-// are split by their parity a:
+// Computes rows [j, j + Rows) of one vector of columns that starts at column i, for stride 2. The
+// rows of dx and the kernel rows are split by their parity a:
 //   h + pad_top = 2 j + a,  r = 2 t + a:  row h of dx reads row p = j - t of dy
-// So the rows with a = 0 and with a = 1 are two convolutions of stride 1 over the same rows of dy.
-// Columns are split in the same way, with i, b, u. Each vector of dy is multiplied by up to four
-// taps. The two column parities are interleaved when they are stored.
+// So the rows with a = 0 and the rows with a = 1 are two convolutions of stride 1 over the same
+// rows of dy. Columns are split in the same way; i, b and u take the places of j, a and t. Each
+// vector of dy is multiplied by up to four taps. The two column parities are interleaved when they
+// are stored.
 template <class Kind, int R, int S, int Rows>
 CONVSCOPE_INLINE void backward_rows(const DepthwiseMap& z, const float* dy,
                                     const typename Kind::V (&taps)[R * S],
@@ -150,8 +151,8 @@ void backward_data(const DepthwiseMap& z, const float* dy, const float* w, bool 
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// Accumulators in vector lanes for all planes of a slice, reduced across the lanes at the end. Sums
-// are in chains of about kSumChain vectors (framework/simd/sum_chain.h).
+// The accumulators of dw in vector lanes. They collect all planes of a slice, and their lanes are
+// added up at the end. Sums are in chains of about kSumChain vectors (framework/simd/sum_chain.h).
 template <int R, int S>
 struct TapSums {
   typename Wide::V wide[R * S];
@@ -202,7 +203,7 @@ CONVSCOPE_INLINE void weight_rows(const DepthwiseMap& z, const float* x, const f
   }
 }
 
-// Returns how many rows of a wide plane are read before the next strip starts.
+// Returns how many rows of a wide plane one strip of columns reads before the next strip starts.
 CONVSCOPE_INLINE Index band_rows(Index rows, Index columns) {
   constexpr Index kWide = 4 * Wide::kCount;
   return columns < kWide ? rows : 28;
@@ -270,7 +271,8 @@ void weight_planes(const DepthwiseMap& z, const float* x, Index x_step, const fl
 template <int R, int S, int Stride>
 void weight_unrolled(const DepthwiseMap& z, const float* x, Index x_step, const float* dy,
                      Index dy_step, Index planes, float* sums) {
-  // The largest number of kernel rows that fits into the registers, and of rows of dy next to them.
+  // kTaps is the number of kernel rows whose accumulators fit into the registers. kRows is the
+  // number of rows of dy that fit into the registers that remain.
   constexpr int kFit = (kRegisters - 4) / S;
   constexpr int kTaps = kFit < R ? kFit : R;
   constexpr int kRest = R % kTaps;

@@ -139,8 +139,8 @@ void forward_unrolled(const DepthwiseMap& z, const float* x, const float* w, con
   }
 }
 
-// Computes any problem: adds one tap after another to a segment of a row, in chains of about
-// kSumChain taps (framework/simd/sum_chain.h).
+// The plain loop for problems without an unrolled kernel. It adds one tap after another to a
+// segment of a row, in chains of about kSumChain taps (framework/simd/sum_chain.h).
 constexpr Index kPiece = 256;
 void row_plain(const DepthwiseMap& z, const float* x, const float* w, Index p, Index first,
                Index end, float* sums) {

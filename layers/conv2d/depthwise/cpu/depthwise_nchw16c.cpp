@@ -68,8 +68,8 @@ DepthwiseAxis forward_axis(const Dimension& z) {
           .kernel = z.kernel};
 }
 
-// Returns the axis of the pixels of x with index first + i stride. Taps are counted from the last
-// tap, because the kernel is flipped.
+// Returns the axis for the pixels first, first + stride, ... of dx. The taps are in reverse order,
+// because dx uses the flipped kernel.
 DepthwiseAxis backward_axis(const Dimension& z, Index first) {
   DepthwiseAxis axis{.count = z.in > first ? ceil_div(z.in - first, z.stride) : 0,
                      .first = first,
@@ -180,8 +180,9 @@ bool unrolled(const Conv2dProblem& z, Direction direction) {
   return direction != Direction::backward_weight || z.r == z.s;
 }
 
-// Returns the cost, measured within L2. Chains of 9 FMAs have more latency stalls per FMA than
-// chains of 25. A call for one block of an image costs about 150 cycles.
+// Returns the cost. The shares of the peak were measured with data in L2. The chains of 9 FMAs of
+// 3x3 kernels have more latency stalls per FMA than the chains of 25 of 5x5 kernels. A call for one
+// block of an image costs about 150 cycles.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double share = !unrolled(z, direction) ? 0.3 : z.s == 3 ? 0.65 : 0.75;
   const double planes = static_cast<double>(z.n * ceil_div(z.k, kChannelBlock));

@@ -197,8 +197,9 @@ CONVSCOPE_INLINE void add_row(const float* in, const float* w, Index w_step, Vec
   }
 }
 
-// Prefetches the input of later rows, and every second output line that later rows of a phase
-// write. Prefetching an address outside any array is harmless.
+// Prefetches the input of later rows. If a phase writes only some pixels of a row (step > 1), the
+// function also prefetches the output rows that are written next. Prefetching an address outside
+// any array is harmless.
 template <int Pixels, int Step>
 __attribute__((noinline)) void ask_ahead(const DepthwisePhase& z, const Lanes& lanes,
                                          const float* in, Index row, Index column, Index rows) {
@@ -285,7 +286,8 @@ struct Form {
   int pixels;  // at most
 };
 
-// Kernels have rows of 3, 5 or 7 taps; the phases of backward_data with stride 2 have 1, 2 or 4.
+// Returns the strip functions for a row of the kernel. Rows have 3, 5 or 7 taps; in a phase of
+// backward_data with stride 2 they have 1, 2, 3 or 4.
 Form form_of(const DepthwisePhase& z) {
   const bool fits = z.w.reach <= 2 && z.w.taps <= 7 && z.h.taps * z.w.taps <= kSumChain;
   if (fits && z.w.reach == 2) {

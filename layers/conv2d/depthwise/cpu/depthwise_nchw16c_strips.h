@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_nchw16c_strips.h: functions that split a row of NCHW16c pixels into strips of
-// neighbouring pixels, and find the columns that a strip would read outside the image. For
-// depthwise_nchw16c_simd.cpp and depthwise_nchw16c_weight_simd.cpp.
+// neighbouring pixels, and find the columns that a strip would read outside the image.
+// depthwise_nchw16c_simd.cpp and depthwise_nchw16c_weight_simd.cpp use them.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +46,10 @@ struct Over {
 };
 
 // Calls run(Over{}) for a strip whose reach begins in column `left` of `in` and ends `beyond`
-// columns after the last column of `in`. The first and last tap of a row are `Beside` columns
-// apart. Only usual padding is supported, where half of the `Beside` columns are outside at the
-// left and right edge, or one fewer at the right edge of even images with Step 2. Returns false
-// without a call for other padding.
+// columns after the last column of `in`. The first and last tap of a kernel row are `Beside`
+// columns apart. The function supports only the usual padding, with half of these columns on each
+// side, or with one fewer on the right for even images with Step 2. For other padding it returns
+// false and does not call run.
 template <int Beside, int Step, class Run>
 CONVSCOPE_INLINE bool with_border(Index left, Index beyond, Run run) {
   constexpr int kLeft = Beside / 2, kRight = (Beside + 1) / 2;

@@ -11,9 +11,9 @@
 
 namespace convscope {
 
-// One dimension of a pass. Pixel i < count of `out` has index first + i step. The pixel is a sum
-// over taps t < taps of kernel element tap + t tap_step times element at + i pixel + t reach of
-// `in`. Elements outside `in` are skipped.
+// One dimension of a pass. It computes `count` pixels; pixel i has index first + i * step in `out`.
+// It is the sum of products over taps t: kernel element tap + t * tap_step times element at + i *
+// pixel + t * reach of `in`. Elements outside `in` are skipped.
 struct DepthwiseAxis {
   std::int64_t count = 0, first = 0, step = 1;
   std::int64_t taps = 0, tap = 0, tap_step = 1;
@@ -21,9 +21,9 @@ struct DepthwiseAxis {
   std::int64_t in = 0, kernel = 0;  // elements of `in` and of the kernel in this dimension
 };
 
-// A pass over one block of channels, or over one phase of the block. In a forward pass in = x, out
-// = y. In backward_data in = dy, out = dx; with strides above 1, a phase has the pixels of dx whose
-// indices have the same residues modulo the strides.
+// A pass over one block of channels, or over one phase of the block. In forward, `in` is x and
+// `out` is y. In backward_data, `in` is dy and `out` is dx. With strides above 1, a phase has the
+// pixels of dx whose indices have the same residues modulo the strides.
 struct DepthwisePhase {
   DepthwiseAxis h, w;
   std::int64_t out_w = 0;  // columns of all phases
@@ -42,13 +42,13 @@ struct DepthwiseBlock {
 };
 
 struct DepthwiseNchw16c {
-  // Computes rows [begin, end) of a phase as start + products + residual. With `relu` the results
-  // are clamped to [0, most].
+  // Computes rows [begin, end) of a phase. Each element is `start` plus the products plus the
+  // residual. With `relu` the results are clamped to [0, most].
   void (*rows)(const DepthwisePhase& phase, const DepthwiseBlock& block, std::int64_t begin,
                std::int64_t end) = nullptr;
 };
-// A range of work for dw: images of one block of channels, x_step and dy_step floats apart, and
-// rows [begin, end) of dy.
+// A unit of work for dw: the rows [begin, end) of dy in `images` images, for one block of channels.
+// Images are x_step and dy_step floats apart.
 struct DepthwiseUnit {
   const float* x = nullptr;
   std::int64_t x_step = 0;

@@ -33,7 +33,8 @@ constexpr int kRowsAtOnce = kRegisters == 32 ? (S == 5 ? 5 : 3)
                                              : (S == 3   ? 3
                                                 : S == 5 ? 2
                                                          : 1);
-// Pixels of a strip. One register is left for x, and one more for the compiler.
+// The maximum number of pixels of a strip. Two registers are reserved, one for x and one for the
+// compiler.
 constexpr int kMaxPixels = most_pixels(kRegisters == 32 ? 7 : 5);
 template <int Sums>
 constexpr int kPixelsBeside =
@@ -48,7 +49,8 @@ CONVSCOPE_INLINE void add_to(float* sums, Vec (&chain)[Sums]) {
   }
 }
 
-// Returns the channels of one vector; only lane 0 prefetches, for all lanes.
+// Returns the unit for the vector of channels that starts at `lane`. Only the first vector of a
+// block prefetches, because its cache lines contain all 16 channels.
 CONVSCOPE_INLINE DepthwiseUnit lanes_of(const DepthwiseUnit& unit, int lane) {
   DepthwiseUnit out = unit;
   out.x += lane;
@@ -122,8 +124,8 @@ void plain(const DepthwiseMap& z, const DepthwiseUnit& lanes, Index begin, Index
 
 // ---- unrolled ----------------------------------------------------------------------------------
 
-// Adds one row of a strip. A row of x inside the image exists for kernel rows [from, end) of Rows;
-// `All` means for all kernel rows.
+// Adds the products of one row of dy in a strip. Only the kernel rows [from, end) of `Rows` read a
+// row of x inside the image. `All` means that all kernel rows do.
 template <int Rows, int S, int Step, int Reach, int Pixels, class Border, bool All>
 CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, int from, int end,
                                 Vec (&sums)[Rows * S]) {

@@ -40,7 +40,8 @@ struct DepthwiseWeightTiling {
       : blocks(ceil_div(z.k, kChannelBlock)), taps(z.r * z.s) {
     const Index p = z.p();
     const Index plane = p * z.q();
-    // Splits an image, or the batch, into enough units for the wanted number of slices.
+    // A unit is some rows of one image, or several whole images. There are enough units for the
+    // wanted number of slices.
     const double flops = z.nominal_flops() / static_cast<double>(blocks);
     const Index wanted = std::clamp<Index>(
         std::min(ceil_div(kSlices, blocks), static_cast<Index>(flops / kChunkFlops)), 1, z.n * p);
@@ -56,7 +57,7 @@ struct DepthwiseWeightTiling {
 
   Index blocks, taps;
   Index rows, images;          // of a unit; several images only if whole
-  Index parts, units, slices;  // units of an image; units of a block; slices of these units
+  Index parts, units, slices;  // of an image: units; of a block of channels: units, slices
 };
 
 }  // namespace

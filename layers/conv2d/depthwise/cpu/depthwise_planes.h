@@ -30,8 +30,8 @@ struct DepthwiseForward {
 };
 struct DepthwiseBackward {
   // Computes dx[H,W], the transposed convolution of dy[P,Q] with w[R,S], for `planes` consecutive
-  // planes. dx is added to when `accumulate`, else assigned. Used for strides above 1; dx of stride
-  // 1 is computed by `planes` with `rotated`.
+  // planes. With `accumulate` the results are added to dx, otherwise assigned. This function serves
+  // strides above 1; for stride 1, `planes` with `rotated` computes dx.
   void (*data)(const DepthwiseMap& map, const float* dy, const float* w, bool accumulate,
                std::int64_t planes, float* dx) = nullptr;
   // Adds to sums[R,S] the correlation of `planes` planes of x with the same number of planes of dy.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_strips.h: functions that split a row of pixels into vectors and read the taps of a
-// kernel row. For depthwise_forward_simd.cpp and depthwise_backward_simd.cpp.
+// kernel row. depthwise_forward_simd.cpp and depthwise_backward_simd.cpp use them.
 //
 // GCC 12 keeps an array on the stack when a loop without unrolling indexes it, so every loop over V
 // arrays has an unroll pragma.
@@ -55,31 +55,33 @@ struct Height {
   static constexpr int kRows = Rows;
 };
 
-// Tells whether x and y have the same columns: taps are shifts by -S/2 .. S/2.
+// Tells whether x and y have the same columns. Tap s then reads column q + s - S/2.
 CONVSCOPE_INLINE bool same_columns(const DepthwiseMap& z) {
   return z.w == z.q && z.stride_w == 1 && z.dilation_w == 1 && z.pad_left == z.s / 2;
 }
 
-// Tells whether the vectors of `pixels` outputs contain every column that these outputs read.
+// Tells whether one strip of `pixels` outputs covers the row, and its aligned loads contain every
+// column that these outputs read.
 template <int S, int Stride>
 CONVSCOPE_INLINE bool fits_alone(const DepthwiseMap& z, Index pixels) {
   if constexpr (Stride == 1) return same_columns(z) && z.q <= pixels;
   return S == 3 && z.q <= pixels && z.w + z.pad_left <= 2 * pixels && z.pad_left >= 0;
 }
 
-// Tells whether strides are 1 or 2 in both directions, and without dilation if 2.
+// Tells whether the unrolled loops support the problem. They need a square kernel and equal strides
+// of 1 or 2; with stride 2 they do not support dilation.
 CONVSCOPE_INLINE bool unrolled_fits(const DepthwiseMap& z) {
   if (z.r != z.s || z.stride_h != z.stride_w) return false;
   return z.stride_h == 1 || (z.stride_h == 2 && z.dilation_h == 1 && z.dilation_w == 1);
 }
 
-// The rows of y that share loads of x. For 3x3 with AVX-512, 9 taps, 7 x 2 accumulators and 6
-// elements of a row fill 29 of 32 registers. The heights of ImageNet's maps (7, 14, 28, ...) are
-// multiples of 7.
+// The number of rows of y that share loads of x. For 3x3 with AVX-512, the 9 taps, 7 x 2
+// accumulators and 6 elements of a row fill 29 of 32 registers. The heights of ImageNet's feature
+// maps (7, 14, 28, ...) are multiples of 7.
 template <int S>
 constexpr int kRowsAtOnce = S == 3 && kRegisters == 32 ? 7 : 4;
 
-// The prefetch distance in floats: 4 KiB, some 100 ns at 30 GB/s.
+// The prefetch distance in floats. It is 4 KiB, which takes about 100 ns at 30 GB/s.
 constexpr Index kAhead = 1024;
 // Planes with at least this many pixels are prefetched from memory. Smaller planes are mostly in a
 // cache, where the prefetch instructions cost more time than they save.
@@ -91,7 +93,8 @@ CONVSCOPE_INLINE void ask_for(const float* from, Index count) {
   for (Index i = 0; i < count; i += 16) __builtin_prefetch(from + i, ToWrite ? 1 : 0, 2);
 }
 
-// Tells whether one strip is the whole row; masks and loops are then set up once for many planes.
+// Tells whether one strip is the whole row. Masks and loop bounds are then set up once for many
+// planes.
 template <int S, int Stride>
 CONVSCOPE_INLINE bool one_strip(const DepthwiseMap& z) {
   return kMasksAreFree && fits_alone<S, Stride>(z, Wide::kCount * (S == 3 && Stride == 1 ? 2 : 1));
@@ -182,7 +185,8 @@ struct Borders {
   typename L::Mask lanes[kLoads];
   typename L::Mask keep[kVectors];
 
-  // Sets the masks for tap 0 at column `at`, when `count` lanes are used.
+  // Sets the masks for outputs whose tap 0 starts at column `at` of x. Only the first `count` lanes
+  // are used.
   CONVSCOPE_INLINE Borders(Index at, Index width, Index dilation, Index count) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) keep[v] = lanes_inside<L>(0, count - v * L::kCount);
@@ -243,7 +247,7 @@ CONVSCOPE_INLINE void load_taps(typename Kind::V (&x)[Kind::kVectors][S], const 
         if (s + 1 < S) x[0][s + 1] = L::odd(low, high);
       }
     }
-  } else if constexpr (Stride == 2) {  // S = 3: the third tap is the first of the next pixel
+  } else if constexpr (Stride == 2) {  // S = 3: tap 2 of a pixel is tap 0 of the next pixel
     const V low = load(0);
     const V high = load(1);
     const V next = Kind::kTaps == Taps::alone ? L::zero() : load(2 % B::kLoads);

@@ -15,14 +15,15 @@
 //              and their backward_weight                 depthwise_small_weight_cuda.cu
 //              backward_data of stride 2                 depthwise_parities_cuda.cu
 //              backward_weight, two stages               depthwise_weight_cuda.cu
-//            Few planes, and 3x3 with stride 2: from memory directly into registers
+//            Few planes, and 3x3 with stride 2: threads load x directly into registers
 //              forward, and backward_data                depthwise_window_cuda.cu
 //              backward_weight                           depthwise_window_weight_cuda.cu
 //            Kernels of more taps, strides up to 3: limited by FMAs
 //              forward, and backward_data                depthwise_large_cuda.cu
 //              backward_weight                           depthwise_large_weight_cuda.cu
 //              the same of few planes, or of stride 2    depthwise_split_{,weight_}cuda.cu
-//            all others (dilation, multipliers): one by one, depthwise_elements_cuda.cu
+//            All others (dilation, multipliers): a thread for each element,
+//              depthwise_elements_cuda.cu
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            sums in f32
 // Supports   C/G = 1; any kernel, stride, dilation, padding and multiplier M
@@ -46,7 +47,8 @@ namespace convscope {
 namespace depthwise {
 
 bool fits_tiles(const Conv2dProblem& z, Direction direction) {
-  // Size limits: exact divisions, 32-bit indices in a plane, coordinates of a grid.
+  // kMax keeps fast divisions exact and indices in a plane within 32 bits. kMaxOfGrid is the
+  // largest y or z dimension of a grid.
   constexpr std::int64_t kMax = 16384, kMaxOfGrid = 65535;
   if (z.r != z.s || (z.r != 3 && z.r != 5 && z.r != 7) || z.k != z.c) return false;
   if (z.stride_h != z.stride_w || z.stride_h > 2 || z.dilation_h != 1 || z.dilation_w != 1) {
@@ -54,8 +56,8 @@ bool fits_tiles(const Conv2dProblem& z, Direction direction) {
   }
   if (z.h > kMax || z.w > kMax || z.p() > kMax || z.q() > kMax) return false;
   if (z.n > kMaxOfGrid || z.c > kMaxOfGrid || z.n * z.c >= std::int64_t{1} << 32) return false;
-  // The limit is checked for unaligned rows, which have the larger tile. The tile of dx at stride 2
-  // is smaller, with half the columns and fewer rows.
+  // Checks the size of the tile for unaligned rows, which is larger than the aligned tile. dx at
+  // stride 2 has a smaller tile, with half the columns and fewer rows.
   const PlaneMap map = plane_map(z);
   const bool back = direction == Direction::backward_data;
   if (back && z.stride_h == 2) return z.w * 24 * 4 < 160 * 1024;
@@ -140,8 +142,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   if (direction != Direction::backward_weight) return 0;
-  // The kernel of small planes also depends on the pointers, so the workspace must fit both
-  // kernels.
+  // Whether the kernel of small planes runs also depends on the alignment of the pointers, which
+  // are not known here. The workspace is therefore large enough for either kernel.
   const int slices = fits_tiles(z, direction)
                          ? std::max(depthwise::weight_slices_by_tiles(z),
                                     depthwise::fits_small_planes(z, nullptr, nullptr)
@@ -152,9 +154,10 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return static_cast<std::size_t>(z.k * z.r * z.s * slices) * sizeof(float);
 }
 
-// Returns the share of the peak that depthwise_elements_cuda.cu reaches. A thread sums an element
-// of y or dx; a block sums one tap of dw after another. The constants are microseconds on one H200:
-// for a term, for a block's sum, and for a term of all threads on an SM.
+// Returns the share of the peak that depthwise_elements_cuda.cu reaches. For y and dx, the
+// constants are the time of one term of a thread, and the time of one term in all threads of an SM.
+// For dw, they are the time of adding up one tap in a block, and the time of one term in each
+// thread of the blocks on an SM. All are microseconds on one H200.
 double share_of_elements(const Conv2dProblem& z, Direction direction) {
   using device_time::number, device_time::processors;
   const double taps = number(z.r * z.s);
@@ -172,10 +175,10 @@ double share_of_elements(const Conv2dProblem& z, Direction direction) {
   return device_time::share_of(z.nominal_flops(), us, kUnmeasuredGpu.f32_flops);
 }
 
-// Rows that are not whole units are copied to tiles element by element. `kFirstNumberUs` and
-// `kNumberUs` are microseconds on one H200 for a padded element of an SM's planes. The first
-// applies up to a total of `kMaxFirstUs`, while each thread has few elements. Tiles of dw take
-// twice as long.
+// If rows are not whole units of 4 or 2 elements, they are copied to tiles element by element. The
+// extra time grows with the number of padded elements of an SM's planes: kNumberUs microseconds for
+// each element on one H200. While each thread has few elements, each costs kFirstNumberUs more, up
+// to kMaxFirstUs in total. Tiles of dw take twice as long.
 constexpr double kFirstNumberUs = 0.0023, kMaxFirstUs = 3.5, kNumberUs = 0.00012;
 double single_numbers_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;

@@ -92,8 +92,8 @@ __global__ void depthwise_forward_elements_kernel(const __grid_constant__ Elemen
         sum = fmaf(to_float(x[h * z.w + column]), to_float(w[r * z.s + s]), sum);
       }
     }
-    // Rounds y to its type before the residual is added, so that the bits equal those of a separate
-    // pass.
+    // Rounds y to its type before the residual is added. A separate kernel for the addition would
+    // also read the rounded y, so both give the same bits.
     const auto* const residual = static_cast<const T*>(work.residual);
     if (residual != nullptr) sum = to_float(from_float<T>(sum));
     static_cast<T*>(work.to)[i] = from_float<T>(finished(sum, residual, i, work.relu));
@@ -163,7 +163,8 @@ __global__ void depthwise_weight_elements_kernel(const __grid_constant__ Element
   }
 }
 
-// Computes dw[i] = or += sum of partial[i][slices], with kLanes lanes of a warp.
+// Sets dw[i], or with `accumulate` adds to it, the sum of partial[i][slices]. kLanes lanes of a
+// warp share each sum.
 template <class T, int kLanes>
 __global__ void sum_slices_kernel(const float* partial, std::int64_t count, int slices,
                                   bool accumulate, T* dw) {

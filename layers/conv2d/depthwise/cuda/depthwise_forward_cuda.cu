@@ -53,8 +53,8 @@ struct ForwardWork {
   const T* b = nullptr;
   const T* residual = nullptr;
   T* y = nullptr;
-  // Elements of a store to y, or 0: y goes through shared memory. With stride 1 also the elements
-  // of a copy of x.
+  // Number of elements of one store to y. If it is 0, y is first collected in shared memory. With
+  // stride 1 the kernel uses kUnit, the number of elements of one copy of x, instead.
   int store_unit = 0;
   bool relu = false;
 };
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   const TargetRun<T> run = target_run(t, job, work.y);
   if constexpr (kAligned) start_aligned_tile<kUnit>(t, job, work.x, tile);
 
-  // Only a tile of one plane has more items than threads, so all items of a thread have the same
-  // channel.
+  // A thread has several items only if the tile is one plane, so all items of a thread have the
+  // same channel.
   int index = static_cast<int>(threadIdx.x);
   DepthwiseItem item = depthwise_item(t, index);
   float taps[kTaps] = {};
@@ -143,8 +143,8 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          // Rounds y to its type first, so that the bits equal those of a separate pass for the
-          // residual.
+          // Rounds y to its type before the residual is added. A separate kernel for the addition
+          // would also read the rounded y, so both give the same bits.
           if (residual != nullptr) {
             sums[done][j] = to_float(from_float<T>(sums[done][j])) + more[j];
           }

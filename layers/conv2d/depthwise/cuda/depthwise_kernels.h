@@ -25,12 +25,14 @@ int weight_slices_by_tiles(const Conv2dProblem& problem);
 
 // Tells whether to use the kernels without tiles, which load a window of x from memory to
 // registers. They are used for 3x3 with stride 2, and when planes are so few that one thread for
-// each 4 or 2 results does not fill the device. Rows must be whole, aligned units.
+// each 4 or 2 results does not fill the device. Rows must be aligned and a multiple of 4 or 2
+// elements.
 bool fits_window(const Conv2dProblem& problem, Direction direction, const void* source,
                  const void* target, const void* residual);
 void forward_by_window(const Conv2dForwardArgs& args);
 void backward_data_by_window(const Conv2dBackwardDataArgs& args);
-// Tells the same for dw of channels with few pixels, which takes one launch without slices.
+// Tells whether to use the kernel without tiles for dw. It serves channels with few pixels, in one
+// launch without slices.
 bool fits_window_weight(const Conv2dProblem& problem, const void* x, const void* dy);
 void backward_weight_by_window(const Conv2dBackwardWeightArgs& args);
 

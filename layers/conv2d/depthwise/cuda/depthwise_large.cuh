@@ -11,8 +11,8 @@
 
 namespace convscope::depthwise {
 
-// Loads v[i] = from[i]. `from` is aligned to kUnit floats; the last unit may read more floats than
-// needed.
+// Loads v[i] = from[i] in units of kUnit floats. `from` is aligned to a unit; the last unit may
+// read more floats than needed.
 template <int kUnit, int kCount>
 __device__ inline void load_floats(const float* from, float (&v)[kCount]) {
 #pragma unroll
@@ -33,18 +33,18 @@ __device__ inline void load_floats(const float* from, float (&v)[kCount]) {
   }
 }
 
-// The rows of taps that are multiplied by a row of the source: rows[o] for row o of the results.
-// Only rows low to high exist. The other pointers point to some valid row, so that all loads can be
-// issued without a branch.
+// The taps that one row of the source is multiplied by. For row o of the results they are the row
+// of taps rows[o], where o is in [low, high]. The pointers of other rows point to some valid row,
+// so that all loads can be issued without a branch.
 template <int kRows>
 struct MetRows {
   const float* rows[kRows];
   int low = 0, high = 0;
 };
 
-// Adds the products of kTaps neighbouring taps of each row with the source from `source` on.
-// Complete and incomplete rows run the same code, because a copy of the code for each combination
-// would not fit into the instruction cache.
+// Adds the products of kTaps neighbouring taps of each row with the source from `source` on. The
+// same code runs whether all or only some rows of results are in [low, high], because a copy of the
+// code for each case would not fit into the instruction cache.
 template <int kUnit, int kTaps, int kRows, int kColumns>
 __device__ inline void add_taps(const float* source, const MetRows<kRows>& met, int q,
                                 float (&sums)[kRows][kColumns]) {
@@ -74,8 +74,9 @@ struct Correlation {
   bool active = false;
 };
 
-// Adds all products of the correlation; all lanes of a warp must call it. A row outside the source
-// is read from `zeros`. The loop covers only rows that some lane of the warp needs.
+// Adds all products of the correlation to `sums`. All lanes of a warp must call it, because they
+// loop over the same range of rows, which is the union of the rows that the lanes need. A row
+// outside the source is read from `zeros`.
 template <int kUnit, int kRows, int kColumns>
 __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch, const float* zeros,
                                  float (&sums)[kRows][kColumns]) {
@@ -115,15 +116,15 @@ __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch,
 // ---- into shared memory ------------------------------------------------------------------------
 
 // A thread's loop over [slots, rows, width]. The thread keeps its column, so values that depend on
-// the column are computed once. The block takes as many whole rows at a time as it has threads for,
-// or one row when a row is longer than the block.
+// the column are computed once. In each step the block processes as many whole rows as it has
+// threads for, or a part of one row when a row is longer than the block.
 struct Walk {
   int slot = 0, row = 0;
   int slots = 0, rows = 1;
   int slots_at_once = 0, rows_at_once = 1;
 
-  // Sets first_column, the thread's first column; further columns follow in steps of the block's
-  // size.
+  // Sets first_column to the thread's first column. The caller advances by the block's size to the
+  // further columns.
   __device__ Walk(int slots_of_block, int rows_of_slot, int width, int& first_column)
       : slots(slots_of_block), rows(rows_of_slot) {
     const int threads = static_cast<int>(blockDim.x);
@@ -148,9 +149,9 @@ struct Walk {
   }
 };
 
-// Stores to[at] = *from for each (slot, row, column), where at = place(slot, row, column, from),
-// unless `at` is negative. A thread issues the loads of its next 16 elements before it stores the
-// first of them.
+// Copies elements to `to`. For each (slot, row, column), place() returns the index in `to` and sets
+// the address `from`; elements with a negative index are skipped. A thread issues the loads of 16
+// elements before it stores the first of them.
 template <class T, class Place>
 __device__ inline void scatter(int slots, int rows, int width, float* to, Place place) {
   if (rows <= 0) return;  // a band below the image, in the padding
@@ -184,14 +185,14 @@ __device__ inline void zero_floats(int count, float* to) {
   }
 }
 
-// Returns the first element of a line of rows in the tile of a band.
+// Returns the first source row, counted within a residue class, of the tile of a band.
 __device__ inline int first_of(const Line& line, int band_start) {
   return max(0, band_start + line.tile_start);
 }
 
-// Copies `slots` planes of the source to the zeroed tiles tile[slot][source class][tile
-// row][pitch]. Plane `slot` begins at source[offsets[slot]]; a negative offset means that the plane
-// does not exist.
+// Copies `slots` planes of the source to tile[slot][residue class][tile row][pitch], which the
+// caller has set to zero. Plane `slot` begins at source[offsets[slot]]; a negative offset means
+// that the plane does not exist.
 template <class T>
 __device__ inline void stage_sources(const LargePlan& t, int band_start, const T* source,
                                      const std::int64_t* offsets, float* tile) {

@@ -58,7 +58,8 @@ struct LargeWork {
   bool relu = false;
 };
 
-// The plane number `flat` when planes are ordered by channel, then by image.
+// The channel and the plane with number `flat`. These numbers are ordered by channel, then by
+// image.
 struct PlaneName {
   int channel = 0;
   std::int64_t plane = 0;  // image C + channel
@@ -114,8 +115,8 @@ __device__ inline void store_slots(const LargeWork& work, const std::int64_t* pl
           plane * (t.out_h * t.out_w) + (first_row + walk.row) * t.out_w + column;
       float sum = staged[walk.slot * t.staged + walk.row * t.out_w + column];
       if (biases != nullptr) sum += to_float(biases[channels[walk.slot]]);
-      // Rounds y to its type before the residual is added, so that the bits equal those of a
-      // separate pass.
+      // Rounds y to its type before the residual is added. A separate kernel for the addition would
+      // also read the rounded y, so both give the same bits.
       if (residuals != nullptr) sum = to_float(from_float<T>(sum));
       static_cast<T*>(work.out)[at] = from_float<T>(finished(sum, residuals, at, work.relu));
     }
@@ -263,7 +264,7 @@ LargeSizes large_sizes(const Conv2dProblem& z, Direction direction) {
 
 const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
   const LargeSizes sizes = large_sizes(z, direction);
-  // Results are kept, because the search takes longer than a launch and a network repeats a few
+  // Caches the tilings, because the search takes longer than a launch and a network repeats a few
   // problems.
   struct Remembered {
     LargeSizes sizes;
@@ -286,7 +287,8 @@ const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
 }
 
 bool fits_large(const Conv2dProblem& z, Direction direction) {
-  // Size limits: 32-bit indices in a plane, planes and coordinates of a grid.
+  // kMax keeps indices in a plane within 32 bits; kMaxPlanes keeps plane numbers and grid
+  // dimensions within 32 bits.
   constexpr std::int64_t kMax = 16384, kMaxPlanes = std::int64_t{1} << 30, kMaxTaps = 63;
   if (z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
   if (z.stride_h > Axis::kMaxStride || z.stride_w > Axis::kMaxStride) return false;
@@ -298,8 +300,9 @@ bool fits_large(const Conv2dProblem& z, Direction direction) {
 
 double large_seconds(const Conv2dProblem& z, Direction direction) {
   constexpr double kCyclesOfPlan = 1.75e9;  // per second, on the GPU of the fit
-  // The estimate was made to compare tilings. Compared with other kernels it is too low, most of
-  // all for kernels with few columns, so it is scaled here.
+  // The estimate was fitted to compare tilings with each other. It is lower than the measured time,
+  // most of all for kernels with few columns, so it is scaled here for the comparison with other
+  // kernels.
   const bool weight = direction == Direction::backward_weight;
   const bool few_taps = z.s <= 16;
   const double times = weight ? few_taps ? 1.5 : 1.3 : few_taps ? 1.85 : 1.35;

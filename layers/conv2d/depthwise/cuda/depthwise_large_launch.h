@@ -7,7 +7,8 @@
 
 namespace convscope::depthwise {
 
-// Minimum number of taps for the large kernels when the tiles for 3, 5 and 7 do not fit.
+// Minimum number of taps for the large kernels. Kernels of 3x3, 5x5 and 7x7 use them only when
+// their tiles do not fit into shared memory.
 inline constexpr std::int64_t kLeastLargeTaps = 20;
 
 LargeSizes large_sizes(const Conv2dProblem& problem, Direction direction);

@@ -2,7 +2,8 @@
 // depthwise_large_plan.h: the tiling of depthwise convolutions with large kernels for the GPU: only
 // index arithmetic, shared by host and device.
 //
-// In every direction and for every stride, a source is correlated with taps at stride 1:
+// All directions and strides are reduced to one operation, the correlation of a source with taps at
+// stride 1:
 //
 //     out[o][j] += source[start + o + p][... + j + q] * taps[p][q]
 //
@@ -39,7 +40,8 @@ struct Axis {
   int source_step = 1, tap_step = 1, out_step = 1;
   bool rotated = false;  // whether taps are in reverse order
   Line lines[kMaxStride] = {};
-  // The class of a source element and of a tap, indexed by the remainder.
+  // The index of the residue class (in `lines`) of a source element and of a tap. The array index
+  // is the remainder modulo the step.
   int line_of_source[kMaxStride] = {}, line_of_tap[kMaxStride] = {};
   FastDivisor by_source_step, by_tap_step;
 
@@ -116,7 +118,7 @@ struct LargePlan {
   int slots = 1;    // planes that a block holds at a time
   int strips = 1, groups = 1;
   int segments = 1, segment = 0;  // backward_weight: segments of dy's rows; rows of one
-  int bands = 1, band = 0;        // rows of a class in a tile; band 0: does not fit
+  int bands = 1, band = 0;        // number of bands; rows of a class in a band, 0: does not fit
   int tile_rows = 0, pitch = 0;   // of the source
   int tap_rows = 0, tap_pitch = 0, tap_sets = 1;
   int run_rows = 0;  // rows in memory that are copied to a tile
@@ -139,8 +141,8 @@ constexpr int pitch_of(int least, int unit) {
   return least | 1;
 }
 
-// Sets the index of element 0 of each column class, so that output 0 and tap 0 begin a whole unit.
-// Returns the floats of a row.
+// For each column class, sets the position of source element 0 in a tile row (`left`) so that the
+// element for output 0 and tap 0 is aligned to a unit. Returns the floats of a tile row.
 constexpr int place_columns(Axis& columns, int groups, const ThreadTile& tile, bool shared_source) {
   int least = 0;
   int shared_left = 0;
@@ -190,12 +192,12 @@ constexpr int shared_floats_of(const LargePlan& t, Direction direction) {
 }
 
 // Returns the cycles of the whole call, on a GPU that issues 4 warp instructions in a cycle. They
-// serve to compare tilings and as the algorithm's cost. Fitted to an H200.
+// serve to compare tilings and as the algorithm's cost. The constants were fitted to an H200.
 constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   const bool weight = z.direction == Direction::backward_weight;
   const ThreadTile& tile = kThreadTiles[t.tile];
   const auto number = [](auto value) { return static_cast<double>(value); };
-  // The rows of taps for one thread and one entry, and the rows of the source that these taps read.
+  // The number of rows of taps that a thread processes for one entry.
   const double tap_rows = number(weight ? t.segment : t.rows.most_taps());
   const double chunks = number(t.columns.most_taps()) / 4 + 0.1;
   const double met =
@@ -242,7 +244,7 @@ constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   return rounds_of_blocks / together * busy + 3000;
 }
 
-// Returns the tiling with the fewest cycles. Its band is 0 when no tiling fits into shared memory.
+// Returns the tiling with the fewest cycles. If no tiling fits into shared memory, its `band` is 0.
 constexpr LargePlan make_large_plan(const LargeSizes& z) {
   namespace parts = large_plan_parts;
   const bool weight = z.direction == Direction::backward_weight;

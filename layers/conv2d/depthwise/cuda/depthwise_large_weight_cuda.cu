@@ -76,7 +76,8 @@ __global__ void __launch_bounds__(LargePlan::kMaxThreads)
   __syncthreads();
   wait_for_previous_kernel();
 
-  // Splits `me` = (((slot segments + segment) entries + entry) strips + strip) groups + group.
+  // Computes slot, segment, entry, strip and group from the thread index, which is (((slot *
+  // segments + segment) * entries + entry) * strips + strip) * groups + group.
   const int each = t.strips * t.groups;
   const int all = t.entries * each;
   const int run = me / all;
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(LargePlan::kMaxThreads)
                      t.pitch, t.tap_pitch, zeros, sums);
   }
 
-  // Adds the results of threads that own the same elements, in order.
+  // Several threads hold partial sums of the same elements of dw. Adds them in a fixed order.
   constexpr int kPitch = kRows * kColumns | 1;
   __syncthreads();
   float* const shared = zeros;  // [threads, kPitch]

@@ -31,7 +31,7 @@ inline PlaneMap plane_map(const Conv2dProblem& z) {
           .pad_left = static_cast<int>(z.pad_left)};
 }
 
-// Returns the map from dy to dx for stride 1, with the rotated kernel.
+// Returns the convolution that computes dx from dy for stride 1, with the rotated kernel.
 inline PlaneMap rotated(const PlaneMap& map) {
   return {.h = map.p,
           .w = map.q,
@@ -43,22 +43,23 @@ inline PlaneMap rotated(const PlaneMap& map) {
           .pad_left = map.size - 1 - map.pad_left};
 }
 
-// Returns the largest unit, 4 or 2 elements, that divides rows of `columns` elements, or 0.
+// Returns how many elements (4 or 2) can be copied at once in rows of `columns` elements, or 0.
+// This number is called a unit.
 inline int unit_of_rows(int columns) { return columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 0; }
-// Returns the unit for copying rows of the source, or 0. Units require the usual padding, which the
-// kernels take as a compile-time constant.
+// Returns the unit for copying rows of the source, or 0. Copies in units require the usual padding,
+// which the kernels take as a compile-time constant.
 inline int source_unit(const PlaneMap& map) {
   return map.pad_left == (map.size - 1) / 2 ? unit_of_rows(map.w) : 0;
 }
-// Returns the unit when rows of both source and target must be whole units.
+// Returns the unit that is possible for both source and target rows, or 0.
 inline int unit_of(const PlaneMap& map) { return std::min(source_unit(map), unit_of_rows(map.q)); }
 template <class T>
 bool is_aligned(const T* p, int unit) {
   return unit == 0 || reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * unit) == 0;
 }
 
-// Returns the tiling from x to y (or from dy to dx, with the kernel rotated), with strips of `rows`
-// rows of y.
+// Returns the tiling of a forward pass from x to y, or of a pass from dy to dx with the rotated
+// kernel. A strip has `rows` rows of the target.
 inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit, bool staged,
                                       std::int64_t channels, std::int64_t wanted_tiles) {
   const int margin = DepthwiseTiling::kLeftMargin;

@@ -24,8 +24,8 @@ __device__ inline bool is_in(int at, int size) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(size);
 }
 
-// The taps in memory: w [C][9], or fp16/bf16 [9][pairs] from prepare_weights(), which may have
-// rotated these taps.
+// Where a kernel reads the taps: from w [C][9] in f32, or from fp16/bf16 [9][pairs], which
+// prepare_weights() wrote. Prepared taps may be rotated by 180 degrees.
 struct Taps3x3 {
   const unsigned* prepared = nullptr;
   const float* w = nullptr;
@@ -34,8 +34,8 @@ struct Taps3x3 {
   bool prepared_are_rotated = false;  // whether prepared taps are rotated
 };
 
-// Returns where the taps are. `rotated` rotates them by 180 degrees, for dx of stride 1, as
-// prepare_weights() does.
+// Returns the source of the taps. dx of stride 1 needs rotated taps: with `rotated`, taps of w are
+// read in reverse order. prepare_weights() has already reversed prepared taps.
 inline Taps3x3 taps_3x3(const Conv2dProblem& z, const void* prepared, const void* w, bool rotated) {
   return {.prepared = static_cast<const unsigned*>(prepared),
           .w = static_cast<const float*>(w),
@@ -67,7 +67,7 @@ struct Place3x3 {
   int pair = 0, strip = 0, band = 0, n = 0;
   bool is_idle = true;
 };
-// Returns the position of this thread. Grid: x = places, y = pairs.
+// Returns the position of this thread. Grid: x = places (strips of bands), y = channel pairs.
 __device__ inline Place3x3 place_of(const Walk3x3& walk) {
   const int me = static_cast<int>(threadIdx.x);
   const int pair = static_cast<int>(blockIdx.y) * walk.width() + (me & (walk.width() - 1));

@@ -59,15 +59,15 @@ constexpr Walk3x3 make_walk_3x3(std::int64_t n, int rows, int columns, int chann
     const std::int64_t places = n * walk.strips * ceil_div(rows, band);
     return ceil_div(places, std::int64_t{side_by_side});
   };
-  // Minimises the time, which is the number of rounds of blocks times the rows of a block when all
-  // blocks take equally long.
+  // Minimises the estimated time: the number of rounds of resident blocks, times the rows that a
+  // block loads. It assumes that all blocks take equally long.
   std::int64_t least = INT64_MAX;
   for (int bands = ceil_div(rows, Walk3x3::kMaxBand); bands <= rows; ++bands) {
     const int band = ceil_div(rows, bands);
     if (ceil_div(rows, band) != bands) continue;
     const std::int64_t rounds =
         ceil_div(blocks_of(band) * walk.blocks_of_pairs(), std::int64_t{resident});
-    // More rounds leave fewer blocks idle in the last round, relative to the whole.
+    // Smaller bands take more rounds, and the idle time in the last round is then a smaller share.
     const std::int64_t time = rounds * (band + frame + 1);
     if (time >= least) continue;
     least = time;

@@ -132,8 +132,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
     if constexpr (kStride == 1) {
       // Row h of x uses row h + pad - r of dy at tap r; window[k] is row h + pad - 2 + k.
       constexpr int kDyColumns = kColumns + 2;
-      // With dx, three unrolled rounds need too many registers: nvcc 13.0 then stores wrong dx. GPU
-      // tests detect the error, the emulation does not.
+      // A loop with dx that is unrolled three times needs too many registers, and the code of nvcc
+      // 13.0 then stores wrong dx. GPU tests detect the error; the emulation of kernels does not.
       [[maybe_unused]] constexpr int kUnrolled = kData ? 1 : 3;
       const int w0 = at.strip * kColumns;
       const int first = w0 + work.pad_w - 2;

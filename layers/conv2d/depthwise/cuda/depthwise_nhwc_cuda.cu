@@ -6,13 +6,13 @@
 //            r dilation_h, q stride_w - pad_left + s dilation_w], x = 0 outside
 // Textbook   for each pixel (n,p,q), for each piece of 8 channels:        # a thread: 4 pixels
 //              for (r,s): sum[0..7] += w[r][s][piece] * x[n][p + r][q + s][piece]
-//            dx: for each pixel of x: the pixels of dy that used it, in the order of (r,s)
+//            dx: for each pixel of x: sum over the pixels of dy that used it, in the order of (r,s)
 //            dw[r][s][piece] = sum over all pixels of x[..][piece] * dy[..][piece]
 // Method     3x3 with stride 1 or 2 has separate kernels, which read each x and dy about once:
 //              forward, backward_data       depthwise_nhwc_slide_cuda.cu
 //              backward_weight, and both    depthwise_nhwc_both_cuda.cu
-//            For other kernels prepare_weights rounds w to fp16/bf16 [R S][Cp], so that a tap of a
-//            piece is 16 bytes.
+//            For other kernels prepare_weights rounds w to fp16/bf16 [R S][Cp], so that one tap of
+//            eight channels (a piece) is 16 bytes.
 //            forward          a thread has four neighbours of a row of y, which share loads in L1
 //            backward_data    stride 1: as forward, with w rotated; else a thread for each pixel of
 //                             dx
@@ -414,7 +414,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
           .launches = depthwise::fits_3x3(z) && !weight ? 1.0 : 2.0};
 }
 
-// Returns the cost of reading x, dy and w once and writing dx once.
+// Returns the cost of the kernel that computes both dx and dw: it reads x, dy and w once and writes
+// dx once.
 Conv2dCost cost_of_both(const Conv2dProblem& z) {
   Conv2dCost both = cost(z, Direction::backward_weight);
   both.flops *= 2;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_nhwc_slide_cuda.cu: 3x3 depthwise convolution of fp16/bf16 in NHWC. A thread
-// loops down four columns, and uses each row of x that it loads for all rows of y that read it.
+// depthwise_nhwc_slide_cuda.cu: 3x3 depthwise convolution of fp16/bf16 in NHWC. A thread moves down
+// four columns. It loads each row of x once and adds its products to every row of y that needs
+// them.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,r,s] x[n, c, p stride - pad_top + r,
 //            q stride - pad_left + s] + residual[n,c,p,q]), x = 0 outside

@@ -45,8 +45,9 @@ struct ParityWork {
   bool direct = false;  // rows of dx are whole units of 4
 };
 
-// Columns of dy that 4 columns of dx read, relative to 2 g + floor(pad_left / 2). Column 4 g + j
-// and tap s use (j + odd - s) / 2, when this is a whole number.
+// The first column of dy that 4 columns of dx read, and the number of these columns. Columns of dy
+// are relative to 2 g + floor(pad_left / 2) for group g. Tap s and column 4 g + j of dx use the
+// column (j + odd - s) / 2 of dy, if this is a whole number.
 constexpr int first_column(int size, int odd) { return -((size - 1 - odd) / 2); }
 constexpr int column_count(int size, int odd) {
   return (3 + odd) / 2 - first_column(size, odd) + 1;
@@ -68,8 +69,8 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, kSize == 7 ? 4 : 6)
                     static_cast<int>(blockIdx.x), work.channels);
   const TargetRun<T> run = target_run(t, job, work.dx);
 
-  // Only a tile of one plane has more items than threads, so all items of a thread have the same
-  // channel.
+  // A thread has several items only if the tile is one plane, so all items of a thread have the
+  // same channel.
   int index = static_cast<int>(threadIdx.x);
   DepthwiseItem item = depthwise_item(t, index);
   float taps[kSize * kSize] = {};

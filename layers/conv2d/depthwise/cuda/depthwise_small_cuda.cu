@@ -36,9 +36,9 @@ namespace convscope::depthwise {
 namespace {
 
 constexpr int kThreads = 64;
-// Returns the rows of y in a thread: 7, or 4 for 7x7 planes in fp16/bf16, whose middle row is
-// computed by two threads. Elements of fp16/bf16 have half the bytes, so twice as many threads must
-// have loads in flight.
+// Returns how many rows of y a thread computes: 7, or 4 for 7x7 planes in fp16/bf16. In the second
+// case two threads share a plane, and both compute its middle row. With half the bytes per element,
+// twice as many threads must have loads in flight.
 template <class T, int kOut>
 constexpr int rows_of() {
   return kOut == 7 && sizeof(T) == 2 ? 4 : 7;
@@ -222,7 +222,7 @@ void small_planes(const SmallWork<T>& work, const Conv2dProblem& z) {
 }  // namespace
 
 bool fits_small_planes(const Conv2dProblem& z, const void* source, const void* target) {
-  // Blocks of 32 planes, with long-running threads, fill the device only if there are many planes.
+  // A block has 32 planes and its threads run long, so only many planes fill the device.
   const bool many = z.r == 3 || z.n * z.c >= 4096;
   const std::int64_t pad = (z.r - 1) / 2;
   return z.h == z.w && ((z.stride_h == 1 && z.h == 7) || (z.h == 14 && many)) && z.pad_top == pad &&

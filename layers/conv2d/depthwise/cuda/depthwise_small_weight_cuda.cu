@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = me; i < channels * kTaps; i += kThreads) to[i] = out[i];
 }
 
-// Computes dw[i] = or += sum of partial[slice][i]. A block has 32 neighbouring elements by 8 groups
-// of slices.
+// Sets dw[i], or with `accumulate` adds to it, the sum of partial[slice][i] over the slices. A
+// block has 32 neighbouring elements; 8 groups of threads share the slices.
 template <class T>
 __global__ void __launch_bounds__(256)
     sum_rows_kernel(const float* partial, int count, int slices, bool accumulate, T* dw) {

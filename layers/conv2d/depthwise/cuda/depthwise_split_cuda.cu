@@ -58,9 +58,9 @@ struct SplitWork {
   bool relu = false;
 };
 
-// Copies rows [first, end) of a plane into tile[row][entry][pitch], with zeros around the rows. The
-// first loads are in flight while the tile is zeroed and meanwhile() runs. The function ends with a
-// barrier.
+// Copies rows [first_row, end_row) of a plane into tile[row][entry][pitch], with zeros around the
+// rows. While the first loads are in flight, the function zeroes the tile and calls meanwhile().
+// The function ends with a barrier.
 template <class T, class Meanwhile>
 __device__ inline void stage_rows(const SplitPlan& t, const T* plane, int first_row, int end_row,
                                   float* tile, Meanwhile meanwhile) {
@@ -137,7 +137,7 @@ __device__ inline void stage_taps(const SplitWork<T>& work, const T* w, float* t
   }
 }
 
-// Adds the products of kTaps taps with source[j], source[j + 1] ... to sums[j].
+// Adds the sum of source[j + s] * taps[s] over s < kTaps to sums[j].
 template <int kTaps>
 __device__ inline void add_taps(const float* source, const float* taps, float (&sums)[4]) {
   float v[8], t[4];
@@ -170,7 +170,8 @@ __global__ void __launch_bounds__(SplitPlan::kMaxThreads)
              [&] { stage_taps(work, w, taps); });
   __syncthreads();
 
-  // item = ((part classes + class) band + row) groups + group
+  // Computes part, class, row of the band and group from the thread index, which is ((part *
+  // classes + class) * band + row) * groups + group.
   const int me = static_cast<int>(threadIdx.x);
   const int above = t.by_groups.divide(me);
   const int group = me - above * t.groups;
@@ -240,8 +241,8 @@ __global__ void __launch_bounds__(SplitPlan::kMaxThreads)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       out[j] = sums[(4 * u + j) % kSets][(4 * u + j) / kSets] + bias;
-      // Rounds y to its type before the residual is added, so that the bits equal those of a
-      // separate pass.
+      // Rounds y to its type before the residual is added. A separate kernel for the addition would
+      // also read the rounded y, so both give the same bits.
       if (work.residual != nullptr) out[j] = to_float(from_float<T>(out[j]));
     }
     if (work.whole_units) {

@@ -8,8 +8,8 @@
 //
 //     source row o row_step + rows.lines[a].start + k,     k = 0 ... rows.lines[a].taps - 1
 //
-// With strides, rows of dx are split into classes; rows of x are not (row_step is the stride).
-// Columns are split into `entries` classes, as in depthwise_large_plan.h.
+// With strides, the rows of dx are split into residue classes. The rows of y are not split;
+// row_step is the stride. Columns are split into `entries` classes, as in depthwise_large_plan.h.
 // Read next  depthwise_large_plan.h, which explains Line and Axis; depthwise_split_cuda.cu
 #pragma once
 
@@ -34,7 +34,7 @@ struct SplitPlan {
   int entries = 1;                               // column classes
   bool separate = false;                         // whether each entry has separate results
   int groups = 1;                                // groups in a row of a class
-  int bands = 1, band = 0;  // band: rows of a class in a block; 0: does not fit
+  int bands = 1, band = 0;  // number of bands; rows of a class in a band, 0: does not fit
   int parts = 1;
   int tile_rows = 0, pitch = 0;  // of the source
   int tap_rows = 0, tap_pitch = 0;

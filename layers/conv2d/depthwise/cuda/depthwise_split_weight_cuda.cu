@@ -52,7 +52,7 @@ struct SplitWeightWork {
   bool accumulate = false;
 };
 
-// Adds d[j] x[j kStride + i] to sums[i] for the first kCount of 4 elements of dy.
+// Adds d[j] * x[j * kStride + i] to sums[i], for the first kCount of the 4 elements d[j] of dy.
 template <int kStride, int kCount>
 __device__ inline void add_products(const float* d, const float* x, float (&sums)[4]) {
   constexpr int kUnits = ((kCount - 1) * kStride + 4 + 3) / 4;
@@ -164,7 +164,8 @@ SplitWeightWork<T> split_weight_work(const Conv2dProblem& z) {
                           .channels = number(z.c),
                           .taps4 = number(ceil_div(z.s, std::int64_t{4}))};
   work.dy_pitch = round_up(work.q, 4);
-  // The last group of taps and of dy reads 12 elements of x.
+  // The pitch has room for the 12 elements of x that the last group of dy reads with the last group
+  // of taps.
   work.x_pitch = round_up((work.q - 1) * number(z.stride_w) + 4 * work.taps4 + 12, 4);
   if (work.x_pitch / 4 % 2 == 0) work.x_pitch += 4;  // rows begin in different banks
   work.rows = std::clamp(kTileFloats / (work.x_pitch + work.dy_pitch), 1, work.p);
@@ -187,16 +188,16 @@ int shared_floats_of(const SplitWeightWork<T>& work) {
 bool fits_split_weight(const Conv2dProblem& z) {
   if (z.stride_w > 2 || z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
   if (!fits_large(z, Direction::backward_weight) || z.c * z.h * z.w * z.n >= 1 << 30) return false;
-  // A block processes its images one after another, so many images are slow. For many products the
-  // kernel with 4 x 8 accumulators per thread is faster.
+  // A block processes its images one after another, so the kernel serves at most two images. When
+  // there are many products, the kernel with 4 x 8 accumulators per thread is faster.
   if (z.n > 2 || z.nominal_flops() / 2 > 5e7) return false;
   return shared_floats_of(split_weight_work<float>(z)) * 4 <= 48 * 1024;
 }
 
-// Fitted to eight times measured on one H200; a fit to seven of them predicts the eighth within 10
-// %. `kRoundUs`: time of a round of 2048 threads on all SMs. `kBlockUs`: time of each block on its
-// SM. `kPieceUs`: time of one group of 4 elements of a row of dy with all taps, counted for rows of
-// dy that use a row inside x.
+// The constants were fitted to eight times measured on one H200; a fit to seven of them predicts
+// the eighth within 10 %. `kRoundUs` is the time for each 2048 threads of an SM, `kBlockUs` the
+// time for each block of an SM. `kPieceUs` is the time to multiply 4 elements of a row of dy by all
+// taps. It counts only rows of dy whose row of x is inside the image.
 constexpr double kRoundUs = 2.9, kBlockUs = 0.104, kPieceUs = 0.00058;
 double split_weight_seconds(const Conv2dProblem& z) {
   using device_time::number, device_time::processors;

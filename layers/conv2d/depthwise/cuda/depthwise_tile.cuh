@@ -3,10 +3,11 @@
 // shared memory, load a thread's columns of a tile row, and copy a finished run of the target back.
 //
 // Tiles hold the type T of the tensors, f32, f16 or bf16; registers hold floats. A tile is aligned
-// when its rows are whole units of 4 or 2 elements and its base is aligned. Aligned tiles are
-// copied asynchronously unit by unit, with their zeros, 4 columns to the right. Other tiles are one
-// run in memory, with any row length. The run is read 4 elements at a time, and each element is
-// stored at its position in a tile that was zeroed before.
+// if its rows consist of whole units of 4 or 2 elements and the tensor's address is aligned.
+// Aligned tiles are copied asynchronously, unit by unit, together with their zeros; the image
+// begins in column 4 of the tile. For other tiles, the source rows are read as one run of
+// consecutive elements, 4 at a time. Each element is stored at its position in the tile, which was
+// zeroed before.
 // Read next  depthwise_tiling.h, the source of the sizes; depthwise_forward_cuda.cu
 #pragma once
 
@@ -75,7 +76,8 @@ __device__ inline void store_unit(T* to, const float* v) {
 
 // ---- into shared memory ------------------------------------------------------------------------
 
-// Returns the address of plane `plane` of [planes, h, w], with one wide multiplication.
+// Returns the address of plane `plane` of [planes, h, w]. It takes one multiplication with a 64-bit
+// result.
 template <class T>
 __device__ inline T* plane_at(T* planes, std::uint32_t plane, int h, int w) {
   return planes + static_cast<std::uint64_t>(plane) * static_cast<std::uint32_t>(h * w);
@@ -123,8 +125,8 @@ __device__ inline void zero_tile(int count, T* tile) {
   }
 }
 
-// Loads up to 4 elements of the run from[0, count) that share an aligned unit: elements first,
-// first + 1 ... as far as they are inside the run. The 4 elements take one load.
+// Loads the elements first ... first + 3 of the run from[0, count), which share an aligned unit.
+// Elements outside the run become 0. A unit that is inside the run takes one load.
 template <class T>
 __device__ inline Four<T> load_piece(const T* from, int first, int count) {
   if (first >= 0 && first + 3 < count) return *reinterpret_cast<const Four<T>*>(from + first);

@@ -42,8 +42,9 @@ struct DepthwiseTiling {
   constexpr int items() const { return planes * strips * groups; }
   constexpr int threads() const { return std::min(kThreads, (items() + 31) / 32 * 32); }
   constexpr int tile_floats() const { return planes * rows * pitch; }
-  // Returns the floats of a run of target rows in shared memory. 3 extra floats before and after
-  // the run let the run have the same alignment as its address in memory.
+  // Returns the floats that a run of target rows takes in shared memory. There is room to give the
+  // run the same alignment as in global memory, where it may begin up to 3 elements after an
+  // aligned address.
   constexpr int staged_floats() const {
     const int rows_out = planes > 1 ? planes * out_h : std::min(out_h, strips * out_strip);
     return (rows_out * out_w + 3 + 3) / 4 * 4;
@@ -100,8 +101,9 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
   t.groups = ceil_div(wish.out_w, DepthwiseTiling::kGroup);
   const int all_strips = ceil_div(wish.out_h - wish.out_origin, wish.out_strip);
 
-  // Lanes take groups first, then strips. The pitch has a few extra floats if they put the banks of
-  // the next strip after those of the last group.
+  // Neighbouring lanes take neighbouring groups of a strip, then the groups of the next strip. The
+  // pitch is increased by a few floats if the next strip then begins in the bank after the last
+  // group.
   const int least = (wish.group_step * (t.groups - 1) + wish.window + 3) / 4 * 4;
   t.pitch = least;
   for (int extra = 0; extra <= least / 8; extra += 4) {
@@ -128,7 +130,8 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
     };
     while (may_have(t.planes + 1)) ++t.planes;
   }
-  // With few planes, tiles have fewer planes, so that every SM has some tiles.
+  // If there are fewer tiles than wanted, each tile takes fewer planes, so that every SM gets
+  // tiles.
   while (t.planes > 1 &&
          static_cast<std::int64_t>(t.chunks(wish.channels)) * t.bands < wish.wanted_tiles)
     --t.planes;

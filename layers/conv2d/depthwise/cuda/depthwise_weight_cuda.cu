@@ -42,9 +42,9 @@ struct WeightWork {
   const T* dy = nullptr;
 };
 
-// Adds the products of a strip of dy and the tile rows from `from` on to sums[r,s]. Only the first
-// `rows` rows and `columns` columns of dy exist. If kUnit is not 0, all 7 rows exist, and columns
-// exist in pairs.
+// Adds the products of a strip of dy and the tile rows that begin at `from` to sums[r,s]. Only the
+// first `rows` rows and `columns` columns of the strip are inside dy. If kUnit is not 0, all 7 rows
+// are inside, and so are the first kUnit columns.
 template <class T, int kSize, int kStride, int kUnit>
 __device__ inline void add_products(const T* from, int pitch, const float (&d)[kRows][4], int rows,
                                     int columns, float (&sums)[kSize * kSize]) {
@@ -129,8 +129,8 @@ DepthwiseTiling weight_tiling(const PlaneMap& map, int unit, std::int64_t channe
   return forward_tiling(map, kRows, unit, /*staged=*/unit == 0, channels, /*wanted_tiles=*/1);
 }
 
-// The unit must not depend on pointers, because workspace_bytes() has none but needs the number of
-// slices.
+// The unit depends only on sizes, not on the alignment of pointers. workspace_bytes() has no
+// pointers, but needs the number of slices, which depends on the unit.
 int weight_unit(const PlaneMap& map) { return map.p % kRows == 0 ? unit_of(map) : 0; }
 
 template <class T, int kSize, int kStride, int kUnit>

@@ -10,9 +10,9 @@
 
 namespace convscope::depthwise {
 
-// The window of kColumns neighbouring results in each of kRows rows, with the usual padding on the
-// left. The window is loaded in units of kUnit elements, and begins kBefore units left of the
-// results.
+// The elements of x that a thread loads for kColumns neighbouring results in each of kRows rows,
+// with the usual padding on the left. The window is loaded in units of kUnit elements, and begins
+// kBefore units left of the results.
 template <int kSize, int kStride, int kColumns, int kRows>
 struct Window {
   static constexpr int kUnit = kColumns * kStride < 4 ? 2 : 4;
@@ -32,9 +32,9 @@ __device__ inline bool is_inside(int at, int size) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(size);
 }
 
-// Loads v[i][..] = units first, first + 1 ... of row h0 + i of a plane, and zeros outside the
-// plane. Outside, the nearest unit is loaded and ignored, so that all loads are issued without
-// branches and are in flight at once.
+// Loads v[i][..] = units first, first + 1 ... of row h0 + i of a plane. Elements outside the plane
+// become 0: the nearest unit is loaded and ignored, so that all loads are issued without branches
+// and are in flight at once.
 template <int kUnit, int kHigh, int kWide, class T>
 __device__ inline void load_window_of(const T* plane, int h0, int h, int first, int w,
                                       float (&v)[kHigh][kWide]) {
@@ -61,7 +61,8 @@ __device__ inline void load_window_of(const T* plane, int h0, int h, int first, 
 // each load to its first product to save registers, and the loads would be sequential.
 __device__ inline void keep_loads_together() { __syncthreads(); }
 
-// Returns the columns of the target in a thread, or 0 when rows are not whole units.
+// Returns how many columns of the target a thread computes, or 0 if rows do not consist of whole
+// units.
 inline int window_columns(const PlaneMap& map) {
   const int columns = unit_of_rows(map.q);
   if (columns == 0 || map.pad_left != (map.size - 1) / 2) return 0;

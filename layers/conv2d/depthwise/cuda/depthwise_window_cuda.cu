@@ -123,8 +123,8 @@ __global__ void __launch_bounds__(kWindowThreads)
     if (work.residual != nullptr) load_unit<kColumns>(work.residual + here, beside);
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      // Rounds y to its type first, so that the bits equal those of a separate pass for the
-      // residual.
+      // Rounds y to its type before the residual is added. A separate kernel for the addition would
+      // also read the rounded y, so both give the same bits.
       if (work.residual != nullptr) {
         sums[o][j] = to_float(from_float<T>(sums[o][j])) + beside[j];
       }
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kWindowThreads)
   }
 }
 
-// In this kernel h, w are dy's sizes, and p, q are those of dx.
+// This kernel computes dx: its h and w are the sizes of dy, and p and q are those of dx.
 template <class T, int kSize, int kColumns>
 __global__ void __launch_bounds__(kWindowThreads)
     depthwise_window_parities_kernel(const __grid_constant__ WindowWork<T> work) {
@@ -235,8 +235,8 @@ template <class T>
 WindowShape window_shape(const PlaneMap& map, std::int64_t planes) {
   const int columns = window_columns(map);
   const std::int64_t threads = planes * map.p * (map.q / columns);
-  // With stride 2 and few threads, a thread computes 2 columns, because twice as many threads are
-  // faster.
+  // With stride 2 and few threads, a thread computes only 2 columns, because twice as many threads
+  // are then faster.
   const bool lonely = map.stride == 2 && map.size > 3 &&
                       threads <= std::int64_t{cuda_device_facts().multiprocessors} * 256;
   if (lonely) return {.columns = 2};

@@ -184,8 +184,8 @@ class DirectPass {
     return data_.out + ((image * pass_.channels + block.k) * pass_.out_h + row) * pass_.out_w;
   }
 
-  // Prefetches the next block's weights from memory while this block is computed; each row
-  // prefetches a share.
+  // While a block is computed, the weights of the next block are prefetched from memory. Each row
+  // prefetches a share of them.
   struct Ahead {
     const float* weights = nullptr;
     Index step = 0;  // floats from one channel of `in` to the next
@@ -252,8 +252,8 @@ class DirectPass {
     }
   }
 
-  // Lists the pixels and weights that the taps of row o and column class `group` read. Returns the
-  // number of taps.
+  // For row o of `out` and the columns of one class, lists the offsets of the pixels and weights
+  // that the taps read. Returns the number of taps.
   int list_taps(Index o, Index group, Index first, Index width,
                 std::array<std::int32_t, kMaxTaps>& x_at,
                 std::array<std::int32_t, kMaxTaps>& w_at) const {
@@ -434,8 +434,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 constexpr double kPixelsPerWeight = 6;
 constexpr double kFirstCacheBytes = 32 << 10;
 
-// Returns the share of the time in which a channel tile computes. In the rest of the time the tile
-// waits for the weights of its block.
+// Returns the share of its time that a channel tile spends on products. In the rest of the time the
+// tile waits for weights, because the weights of a block do not fit into L1.
 double weights_share(const DirectTiling& pass) {
   const auto block = static_cast<double>(pass.depth * pass.taps * pass.widest()) * sizeof(float);
   if (pass.lanes == 1 || block <= kFirstCacheBytes) return 1;
@@ -445,9 +445,10 @@ double weights_share(const DirectTiling& pass) {
   return std::min(1.0, height / kPixelsPerWeight);
 }
 
-// Returns the cost. backward_data also multiplies the zeros left and right of dy if the forward
-// pass reads no padding. Short rows spend time on the list of taps; with few channels a load serves
-// few FMAs. The constants are fitted to measurements from LeNet to ResNet.
+// Returns the cost. If the forward pass has no padding, dx is wider than dy, and backward_data also
+// multiplies zeros left and right of dy. With short rows, listing the taps takes a larger share of
+// the time. With few channels, each load serves few FMAs. The constants are fitted to measurements
+// from LeNet to ResNet.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_small(z)) return nchw16c_groups::cost(z, direction);
   if (is_nchw16c(z)) return nchw16c::cost(z, direction);
@@ -458,7 +459,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const auto plane = static_cast<double>(plan.p * plan.q);
     share = 0.84 * plane / (plane + 10) * static_cast<double>(plan.kernels) /
             static_cast<double>(plan.padded_kernels());
-    // Transposing a pixel of dy costs as much as 8 taps of channels.
+    // Transposing an element of dy costs as much as 8 of its FMAs.
     const auto per_pixel = static_cast<double>(z.c_per_group() * z.r * z.s);
     share *= per_pixel / (per_pixel + 8);
   } else {
@@ -474,8 +475,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       share *=
           pass.channel_share * (pass.widest() > 2 * pass.lanes ? 0.83 : 0.97) * weights_share(pass);
     }
-    // Compared with 8 lanes, 16 lanes halve the time of FMAs, but copies of rows and transposed
-    // stores take as long.
+    // With 16 lanes instead of 8, FMAs take half the time, but copying rows and transposed stores
+    // take the same time. The share of the peak is therefore lower.
     if (pass.lanes == 16) share *= 0.92;
     if (pass.taps == 1) share *= pass.by_pixels ? 0.93 : 0.62;  // one use of each copied pixel
     if (direction == Direction::backward_data) {
@@ -488,7 +489,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
                         .bytes = z.nominal_bytes(),
                         .peak_share = share_with_overhead(flops, share, 500)};
   if (direction == Direction::backward_weight) return sums;
-  // Transposing weights takes 0.8 cycles a float; with runs of one tap it takes longer.
+  // Packing w takes 0.8 cycles a float. It takes longer for dx of 1x1 kernels.
   const bool in_runs = direction == Direction::backward_data && z.r * z.s == 1;
   return with_preparation(sums, (in_runs ? 2.5 : 0.8) * static_cast<double>(z.w_shape().numel()));
 }

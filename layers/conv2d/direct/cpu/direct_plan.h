@@ -21,8 +21,8 @@ inline constexpr double kTransposeFmas = 30;
 // Avoids multiples of 1 KiB, so that a panel's channels use all cache sets.
 inline Index spread(Index floats) { return floats % 256 == 0 ? floats + 16 : floats; }
 
-// Returns the same problem with strides that end just after the last pixel. If y has one row or
-// column, a longer stride would only add phases to the passes below.
+// Returns an equivalent problem with limited strides. If y has only one row or column, its stride
+// has no effect, and a longer stride would only add phases to the passes below.
 inline Conv2dProblem with_short_strides(Conv2dProblem z) {
   const Index h = z.h + z.pad_top + z.pad_bottom - z.dilation_h * (z.r - 1);
   const Index w = z.w + z.pad_left + z.pad_right - z.dilation_w * (z.s - 1);
@@ -31,9 +31,9 @@ inline Conv2dProblem with_short_strides(Conv2dProblem z) {
   return z;
 }
 
-// The sizes of a pass. In forward in = x, out = y; in backward_data in = dy, out = dx. Columns of
-// `out` are split into `classes` (the residues modulo stride_w of dx). Neighbouring columns of one
-// class read neighbouring columns of `in`.
+// The sizes of a pass. In forward, `in` is x and `out` is y; in backward_data, `in` is dy and `out`
+// is dx. Columns of `out` are split into `classes`, in dx by the residue modulo stride_w.
+// Neighbouring columns of one class read neighbouring columns of `in`.
 struct DirectTiling {
   DirectTiling(const Conv2dProblem& problem, Direction direction)
       : z(with_short_strides(problem)),
@@ -92,7 +92,7 @@ struct DirectTiling {
     while (rows < out_h && depth * in_rows(rows + 1) * row_step <= kPanelFloats) ++rows;
     return ceil_div(out_h, ceil_div(out_h, rows));  // blocks of nearly equal height
   }
-  // Returns the row of `in` that tap row r of `out` row o reads, or -1.
+  // Returns the row of `in` that kernel row r reads for row o of `out`, or -1.
   Index in_row(Index o, Index r) const {
     Index row =
         forward ? o * z.stride_h - z.pad_top + r * z.dilation_h : o + z.pad_top - r * z.dilation_h;

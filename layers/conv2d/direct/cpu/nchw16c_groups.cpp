@@ -68,8 +68,9 @@ struct GroupTiling {
   Index lanes, pixels;
 };
 
-// Packs the weights: lane l of step d gets the weight of channel source(l, d) of its group. Lanes
-// after the last channel get 0.
+// Packs the weights. In step d, lane l multiplies channel source(l, d) of its group
+// (nchw16c_groups_tiles.h), so the weight of this channel is stored for (d, l). Lanes after the
+// last channel get 0.
 void pack(const GroupTiling& pass, const float* w, float* packed) {
   const Index m = pass.group, taps = pass.z.r * pass.z.s, lanes = pass.lanes;
   const Index vectors = pass.blocks * kChannelBlock / lanes;
@@ -98,8 +99,8 @@ void pack(const GroupTiling& pass, const float* w, float* packed) {
   });
 }
 
-// How the pixels of one column class of `out` read a row of `in`: the runs of neighbouring taps,
-// and for each run the column that its first tap reads for pixel 0.
+// Describes how one column class of `out` reads a row of `in`. `run` lists the runs of neighbouring
+// taps; the `column` of a run is the column that its first tap reads for pixel 0.
 struct Line {
   struct Run {
     Index column, w;
@@ -137,7 +138,8 @@ void list_taps(const GroupTiling& pass, Index residue, Line& line) {
     line.run[static_cast<std::size_t>(line.runs++)] = {
         .column = column, .w = i * pass.lanes, .first = 0, .end = line.count};
   }
-  // Taps on neighbouring columns form a run, unless columns in the middle of a tile may be outside.
+  // Two or three taps on neighbouring columns form one run, if only the outermost columns of the
+  // row can be outside the image (fewer columns on either side than there are taps).
   const auto& run = line.run;
   const bool near = line.runs > 1 && run[0].column >= 1 - line.runs &&
                     run[0].column + (line.count - 1) * line.step < pass.in_w;

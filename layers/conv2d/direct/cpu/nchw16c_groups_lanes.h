@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_groups_lanes.h: exchanges lanes within groups of 2, 4 or 8, for *_simd.cpp files. Lane l
-// receives the element of lane l xor d.
+// nchw16c_groups_lanes.h: functions for *_simd.cpp files that exchange lanes within groups of 2, 4
+// or 8. Lane l receives the element of lane l xor d.
 #pragma once
 
 #include "framework/simd/simd.h"
@@ -9,7 +9,8 @@ namespace convscope::CONVSCOPE_ISA {
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-// Exchanges by a step d that is known at run time: one shuffle, whose indices are in a register.
+// Gives lane l the element of lane l xor d, for a d that is known at run time. It is one shuffle,
+// whose indices are in a register.
 struct Exchange {
   explicit CONVSCOPE_INLINE Exchange(int d)
       : from(_mm512_xor_si512(
@@ -20,7 +21,8 @@ struct Exchange {
   }
   __m512i from;
 };
-// Exchanges by a step d < 8 that is known at compile time, so that no register holds the indices.
+// Does the same as Exchange for a d < 8 that is known at compile time, so no register holds
+// indices.
 CONVSCOPE_INLINE Vec exchanged(Vec a, int d) {
   if (d >= 4) a = {_mm512_maskz_shuffle_f32x4(0xffff, a.v, a.v, 0xb1)};
   switch (d & 3) {
@@ -37,7 +39,8 @@ CONVSCOPE_INLINE Vec exchanged(Vec a, int d) {
 
 #elif defined(CONVSCOPE_ISA_IS_AVX2)
 
-// Supports steps d < 4 only: a group of 8 fills a vector, so its channels are broadcast instead.
+// With AVX2, d must be less than 4. A group of 8 channels fills a vector and needs no exchange: its
+// channels are broadcast instead.
 struct Exchange {
   explicit CONVSCOPE_INLINE Exchange(int d)
       : from(_mm256_xor_si256(_mm256_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3), _mm256_set1_epi32(d))) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_groups_simd.cpp: register tiles of small groups in NCHW16c, forward and backward_data,
-// for nchw16c_groups.cpp.
+// nchw16c_groups_simd.cpp: register tiles of small groups in NCHW16c, forward and backward_data.
+// nchw16c_groups.cpp calls them.
 //
 // Method     A tile is some pixels of a block, one vector of lanes after another. In step d, a lane
 //            adds one channel of its group (source(l, d) in nchw16c_groups_tiles.h). For each step
@@ -33,7 +33,8 @@ constexpr int kPixels = 10;
 #endif
 constexpr int kBlock = 16;
 
-// The next four types load a column: as it is, with lanes exchanged, or with one channel broadcast.
+// The next four types load one column of `in`: unchanged, with lanes exchanged by a step known at
+// run time or at compile time, or with one channel broadcast.
 struct AsItIs {
   CONVSCOPE_INLINE Vec operator()(const float* in) const { return load(in); }
 };
@@ -64,8 +65,7 @@ CONVSCOPE_INLINE void add_columns(const GroupTile& tile, const GroupRun& run, co
   constexpr int kColumns = (Pixels - 1) * kStride + kTaps;
   const Index step = kTaps == 1 ? tile.in_step : kBlock;
   in = anew(in);
-  const float* base = in;  // base of three pixels, whose steps 0, 1, 2 fit one instruction's
-                           // address
+  const float* base = in;  // address of three pixels; an x86 operand can add 0, 1 or 2 steps
   Vec weights[kTaps];
 #pragma GCC unroll 3
   for (int t = 0; t < kTaps; ++t) weights[t] = load(w + t * tile.w_tap);
@@ -87,7 +87,8 @@ CONVSCOPE_INLINE void add_columns(const GroupTile& tile, const GroupRun& run, co
 template <GroupForm Form, int Pixels, class Read>
 CONVSCOPE_INLINE void add_step(const GroupTile& tile, const GroupRun& run, const float* in,
                                const float* w, const Read& read, Vec (&sums)[Pixels]) {
-  // With three taps, tests at both ends take no extra time next to 3 FMAs for each column.
+  // Only single taps have a version without border tests. With several taps only the outer columns
+  // are tested, which takes no extra time because FMAs run in parallel.
   if (taps_of(Form) == 1 && run.first == 0 && run.end == Pixels) {
     return add_columns<Form, Pixels, false>(tile, run, in, w, read, sums);
   }

@@ -25,27 +25,27 @@ inline constexpr int kGroupForms = 4;
 constexpr int taps_of(GroupForm form) {
   return form == GroupForm::single ? 1 : form == GroupForm::pair ? 2 : 3;
 }
-// Returns the columns from one pixel to the next; undefined for `single`.
+// Returns the distance of neighbouring pixels in columns of `in`; undefined for `single`.
 constexpr int stride_of(GroupForm form) { return form == GroupForm::triple_by_two ? 2 : 1; }
 
-// A row of the kernel that reads a row of `in` inside the image: its offsets in `in` and w.
+// A row of the kernel whose row of `in` is inside the image: the offsets of these rows.
 struct GroupRow {
   std::int64_t in, w;
 };
-// The columns that the taps of a kernel row read. Columns [first, end) of the tile are inside the
-// image; for a single tap a column is a pixel. Only the outer taps - 1 columns on either side may
-// be outside.
+// A run of taps: the offsets of its first column in `in` and of its first tap in w. The tile reads
+// columns of which [first, end) are inside the image. With several taps, at most taps - 1 columns
+// on either side may be outside. For a single tap, column j belongs to pixel j.
 struct GroupRun {
   std::int64_t in, w;
   int first, end;
 };
 
-// Computes out[j out_step + l] = start[l] + residual + sum (if relu, clamped to [0, most]) for
-// pixels j < pixels and lanes l < 16. The sum has the terms
-//   w[row.w + run.w + d w_step + t w_tap + l / lanes w_vector + l mod lanes]
+// Computes out[j * out_step + l] = start[l] + residual + sum for pixels j and lanes l < 16. With
+// `relu` the result is clamped to [0, most]. The sum runs over rows, runs, steps d < channels and
+// taps t, in one chain (framework/simd/sum_chain.h). Its terms are the products of
+//   w[row.w + run.w + d * w_step + t * w_tap + l / lanes * w_vector + l mod lanes]
 //   in[row.in + run.in + column + source(l, d)]
-// over rows, runs, steps d < channels and taps t, in one chain (framework/simd/sum_chain.h). With
-// `adds` the sum is added to `out`, which holds the previous chains.
+// With `adds` the sum is added to `out`, which holds the sums of the previous chains.
 struct GroupTile {
   int pixels = 0;
   int channels = 0;  // of a group
@@ -65,12 +65,12 @@ struct GroupTile {
   float most = 0;  // upper bound of relu; infinity: none
 };
 
-// Computes sums[d sums_step + t sums_tap + l] += sum over p < rows, q < columns of
-//   in[p in_row + q in_step + 16 t + source(l, d)] dy[p dy_row + 16 q + l]
-// for steps d < channels, taps t and lanes l of a vector, skipping columns of `in` outside [first,
-// end). Tap 0 of pixel 0 reads column 0. in_step is 16 in `triple` and 32 in `triple_by_two`;
-// `pair` is not used. For single taps all columns are inside. `in` and dy are prefetched `ahead`
-// floats before they are read (0: never).
+// Computes sums[d * sums_step + t * sums_tap + l] += sum over p < rows, q < columns of
+//   in[p * in_row + q * in_step + 16 t + source(l, d)] * dy[p * dy_row + 16 q + l]
+// for steps d < channels, taps t and lanes l of a vector. Columns of `in` outside [first, end) are
+// skipped; with a single tap there are none. Tap 0 of pixel 0 reads column 0. in_step is 16 in
+// `triple` and 32 in `triple_by_two`; `pair` is not used. in_ahead and dy_ahead are prefetch
+// distances in floats (0: no prefetch).
 struct GroupWeightTile {
   int channels = 0;
   std::int64_t rows = 0, columns = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_groups_weight_simd.cpp: register tiles of backward_weight of small groups in NCHW16c, for
-// nchw16c_groups_weights.cpp. The accumulators of one kernel row stay in registers over the pixels
-// of some rows.
+// nchw16c_groups_weight_simd.cpp: register tiles of backward_weight of small groups in NCHW16c,
+// called by nchw16c_groups_weights.cpp. The accumulators of one kernel row stay in registers over
+// the pixels of some rows.
 //
 // Method     Each column of x is loaded and shuffled once for each step d, for all pixels of dy
 //            whose taps read the column. Four pixels are processed at once (two on AVX2).

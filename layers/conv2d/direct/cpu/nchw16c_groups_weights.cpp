@@ -147,7 +147,8 @@ class WeightGradient {
     }
   }
 
-  // Adds pixels [q, end) of `rows`, whose pointers are at column 0; s is the first of the taps.
+  // Adds the products of pixels [q, end) of each row. The pointers in `rows` are at column 0, and s
+  // is the first tap of the run.
   void add_columns(const GroupWeightTile& rows, GroupForm form, Index s, Index q, Index end) const {
     GroupWeightTile tile = rows;
     tile.columns = end - q;

@@ -23,8 +23,8 @@
 //                               multiplied. Other cases run forward over dy with the rotated
 //                               kernel.
 //              backward_weight  a thread has R (or 3 x 3) accumulators for 8 output channels and
-//                               one c, and loops over rows of y, 4 pixels at a time. A block has a
-//                               slice of all rows; a second kernel adds the slices in order
+//                               one c, and loops over rows of y, 4 pixels at a time. Each block
+//                               has a slice of the rows; a second kernel adds the slices in order
 //            one thread, one output   all other problems: any size, stride, dilation, groups; slow
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, f32
 //            accumulators
@@ -157,7 +157,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // ---- selection ----------------------------------------------------------------------------------
 
-// Returns the problem as a stage without pooling for the kernels with one block per sample.
+// Describes the problem as one stage without pooling, which is the argument of the kernels with one
+// block per sample (few_channel_conv.h).
 FewChannelStage stage_of(const Conv2dProblem& z, bool relu) {
   const DirectShape s(z);
   return {.c = s.c,
@@ -374,8 +375,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Fitted to one H200: rates of a kernel's tiles, and the microseconds by which the loads of a chunk
-// of channels delay the products.
+// Constants of the time estimate, fitted to one H200: the rate at which a tile computes, and the
+// microseconds by which loading a chunk of channels delays its products.
 struct TileTimes {
   device_time::TileRate rate;
   double chunk_us;
@@ -401,31 +402,34 @@ TileTimes weight_times(int r, int stride) {  // a step is a segment of a row
   if (r == 5) return {{0.91, 1.3}, 1.9};
   return {{0.83, 1.3}, 4.2};
 }
-// Time of each block on an SM in addition to its products, for first loads and last stores.
+// Time that each block on an SM needs for each chunk in addition to its products, for first loads
+// and last stores.
 constexpr double kForwardTileUs = 0.24, kDataTileUs = 0.11;
-// Time in which the threads of three blocks on an SM add up their results, channel by channel.
+// Time for the threads of a block to add up their results, channel by channel. Three blocks on an
+// SM do this at the same time.
 double weight_end_us(int r) { return r == 3 ? 13 : r == 5 ? 2.1 : 10; }
 constexpr double kSliceUs = 0.043;  // to add one slice to the previous slices
-// Time of each further thread that shares an item, because one thread adds the results of all in
-// turn. Each round of two blocks on an SM adds this time.
+// If several threads share an item, one thread adds the results of the others, one after another.
+// kSplitUs is the time for each of the others, in each round of two blocks on an SM.
 constexpr double kSplitUs = 0.5;
 double each_holds(double blocks) { return blocks / device_time::processors(); }
-// Times of the kernels with one block per sample; chunk_us is the time in addition to the products.
+// Constants of the kernels with one block per sample. Here chunk_us is the time of a call in
+// addition to the products.
 TileTimes sample_times(Direction direction) {
   if (direction == Direction::forward) return {{0.5, 5.0}, 0.41};
   if (direction == Direction::backward_data) return {{0.5, 0.5}, 2.0};
   return {{0.36, 0.54}, 4.5};
 }
-// Time of each element of y or dx on an SM, when elements are stored in groups of four or one at a
-// time.
+// Time of an SM to store an element of y or dx, if elements are stored in groups of four or one at
+// a time.
 constexpr double kFourStoreUs = 0.00013;
 constexpr double kSingleStoreUs = 0.0009;
-constexpr double kScatteredStoreUs = 0.0013;  // of dx, when other phases of the stride are between
-                                              // its elements
+constexpr double kScatteredStoreUs = 0.0013;  // dx with a stride: the elements of a phase are not
+                                              // adjacent
 
-// Returns the microseconds of the general kernels: the base time of a thread's reduction steps,
-// plus extra time for each round of 2048 threads on each SM. For dw a warp computes each element in
-// steps of 32 pixels.
+// Returns the microseconds of the general kernels. Each step of a thread's reduction takes a base
+// time, plus a time for each round of 2048 threads on each SM. In dw a warp computes each element
+// and takes 32 pixels in a step.
 double any_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const double at_once = device_time::processors() * 2048;
@@ -448,7 +452,7 @@ double any_us(const Conv2dProblem& z, Direction direction) {
   return number(z.c_per_group()) * (taps * (0.061 + 0.29 * rounds) + 0.28) + kAroundUs;
 }
 
-// Time of the kernels with tiles; the SMs process the blocks in rounds.
+// Returns the microseconds of the kernels with tiles. The SMs process the blocks in rounds.
 double tiles_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const DirectShape s(z);
@@ -502,7 +506,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const double samples = device_time::number(z.n);
     const TileTimes times = sample_times(direction);
     const double each = cost.flops / samples;
-    // The samples of y are split over several blocks, so the number of rounds is not rounded up.
+    // In forward several blocks share a sample, so the number of rounds is not rounded up.
     us = times.chunk_us + (direction == Direction::forward
                                ? 1e6 * each / peak *
                                      std::max(device_time::processors() / times.rate.alone,

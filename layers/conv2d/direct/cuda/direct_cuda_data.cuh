@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(kDataThreads, 3)
   const int tile = static_cast<int>(blockIdx.x) - n * tiles_image;
   const int tile_h = tile / t.tiles_w;
   const int tile_w = tile - tile_h * t.tiles_w;
-  // The first row and column after the padding, rounded down to a multiple of the stride; columns
-  // also to groups of four columns of dy.
+  // The tile's first row and column in the padded image. The first tile begins where the padding
+  // ends, rounded down: rows to a multiple of the stride, columns to four columns of dy.
   const int h_first = z.pad_top / kStride * kStride + tile_h * t.rows * 2;
   const int w_first = z.pad_left / (4 * kStride) * (4 * kStride) + tile_w * t.columns * kPixels;
   const int plane = t.dy_rows * t.dy_pitch;

@@ -43,8 +43,8 @@ __device__ inline void copy_patch(const float* from, int channels, int h, int w,
   }
 }
 
-// The weights w[out][in][tap]. With `rotated`, taps are in reverse order. If `out` and `in` are
-// exchanged as well, the convolution of dy is dx.
+// The weights w[out][in][tap]. With `rotated`, taps are in reverse order. To compute dx, the
+// forward kernel gets dy, rotated taps, and `out` and `in` exchanged.
 struct WeightView {
   const float* w = nullptr;
   int out_step = 1, in_step = 1;

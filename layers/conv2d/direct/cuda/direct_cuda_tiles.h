@@ -62,8 +62,8 @@ inline bool has_tiles(const Conv2dProblem& z) {
 // Returns the floats of a row that kPixels outputs read, rounded up to groups of four.
 constexpr int window_floats(int r, int stride) { return round_up((kPixels - 1) * stride + r, 4); }
 
-// A patch of an image that is copied to shared memory. For some channels it has `rows` rows of
-// `columns` elements (or of `columns` groups of four), `pitch` floats apart.
+// A patch of an image that is copied to shared memory. In each channel it has `rows` rows, `pitch`
+// floats apart. A row has `columns` elements, or `columns` groups of four.
 struct Patch {
   int rows = 1, pitch = 4;
   FastDivisor by_columns{}, by_rows{};
@@ -91,7 +91,7 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   ForwardTiles t;
   while (t.k_lanes < 8 && t.k_lanes * kChannels < k) t.k_lanes *= 2;
   const int threads = kBlockThreads / t.k_lanes;
-  // Chooses the most square tile, which reads the fewest pixels of x around it.
+  // Chooses the tile size for which all tiles together read the fewest pixels of x.
   int fewest = 1 << 30;
   for (int columns = 1; columns <= threads; columns *= 2) {
     const int rows = threads / columns;

@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   };
 
   float acc[kChannels][kKernelRows][R] = {};
-  // Zeros replace the channels after the last channel of x; they are written once to both buffers.
+  // Zeroes both buffers. The copies write only channels that x has, so the other channels stay 0.
   for (int i = thread; i < 2 * buffer_floats; i += threads) buffers[i] = 0.0f;
   __syncthreads();
   begin_step(0);
@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     __syncthreads();
   }
   async_copy_wait<0>();
-  // Adds the results of the threads with the same accumulators, in order, a few results at a time.
+  // Several threads (splits) have accumulators of the same weights. Adds them in a fixed order, for
+  // one output channel at a time.
   constexpr int kSums = kKernelRows * R;
   const std::int64_t weights = static_cast<std::int64_t>(z.k) * z.c * R * R;
   float* const own_sums = sums + static_cast<std::int64_t>(blockIdx.x) * weights;
@@ -135,8 +136,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   }
 }
 
-// Computes dw = or += sum over slices of sums[slice][i]: a block has 32 elements, and 8 warps share
-// the slices.
+// Sets dw[i], or with `accumulate` adds to it, the sum of sums[slice][i] over the slices. A block
+// has 32 elements, and its 8 warps share the slices.
 static __global__ void __launch_bounds__(kBlockThreads)
     add_slices_kernel(const float* sums, std::int64_t count, int slices, bool accumulate,
                       float* dw) {

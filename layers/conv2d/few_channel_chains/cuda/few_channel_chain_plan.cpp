@@ -108,7 +108,8 @@ class FewChannelChainOp final : public PlanOp {
   void backward(PlanBuilder& builder) override {
     FewChannelBackward a;
     a.operand_type = operand_type_;
-    // The kernel of the loss runs in between, and it began after the forward pass had ended.
+    // The kernels of the forward pass have ended: the kernel of the loss began after them, and it
+    // is the previous kernel. So only dy may still be unfinished when the backward kernel starts.
     a.only_dy_is_new = true;
     a.stages = count();
     a.batch = batch_;
@@ -128,8 +129,9 @@ class FewChannelChainOp final : public PlanOp {
     a.dy = builder.gradient(output).data<float>();
     const std::int64_t floats =
         few_channel_chunks(batch_) * few_channel_piece_floats(a.stage, a.stages);
-    // If only the optimiser's update waits for the gradients, the partial sums are added later, at
-    // the end of the backward pass.
+    // If nothing but the optimiser's update reads the weight gradients, their partial sums are
+    // added up later, at the end of the backward pass. adds_pieces is true if they must be added
+    // here.
     a.adds_pieces = !builder.takes_sums() || process_group() != nullptr ||
                     !weights_are_parameters(builder.graph());
     const Slot pieces = builder.slot({floats}, DType::f32);
@@ -162,9 +164,10 @@ class FewChannelChainOp final : public PlanOp {
 
  private:
   int count() const { return static_cast<int>(links_.size()); }
-  // Tells whether y of a stage is read only as an operand: by the next stage, or by the single
-  // following operation if that operation rounds its input to the same type. The slope of the
-  // activation must follow from the pooling.
+  // Tells whether y of a stage may be stored rounded. This holds if y is read only as an operand:
+  // by the next stage, or by the single following operation if that operation rounds its input to
+  // the same type. The backward pass must not need y either. With pooling and without tanh, the
+  // slope of the activation is known from the pooling.
   bool keeps_y_rounded(const PlanGraph& graph, int i) const {
     const FewChannelStage& z = at(i).stage;
     if (!is_half(operand_type_) || !z.pools() || z.activation == FewChannelActivation::tanh)
@@ -265,7 +268,7 @@ void form_chains(PlanGraph& graph) {
   auto& ops = graph.ops();
   for (std::size_t i = 0; i < ops.size();) {
     std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, 2);
-    // Without pooling, the chain stores as much to memory as single layers, which are as fast.
+    // Without pooling, the chain writes as much to memory as single layers and is not faster.
     const bool pools = !links.empty() && links.front().pools;
     if (pools && links.size() == 2 && !accepts(graph, links)) links.pop_back();
     if (!pools || !accepts(graph, links)) {

@@ -70,8 +70,8 @@ bool on_16_bytes(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
 }
 
-// Returns the operands. A copy has 16 bytes if all groups of four elements are inside one image and
-// 16-byte aligned.
+// Returns the operands. Copies of x and dy have 16 bytes if all groups of four elements are inside
+// one image and 16-byte aligned.
 Operands operands_of(const Conv2dBackwardWeightArgs& args, const FewPixelsTiling& plan) {
   const FewPixelsParams& s = plan.sizes;
   const int area = s.height * s.width, out_area = s.out_height * s.out_width;
@@ -167,8 +167,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// The tiling estimates the time for which a block waits. This estimate adds the bandwidth of L2,
-// which all blocks share: the more often they read the same pixels, the longer the kernel takes.
+// The tiling's estimate is the time for which a block waits. cost_us() adds the time of all reads
+// from L2, because all blocks share its bandwidth and read the same pixels again.
 constexpr double kCacheBytesPerUs = 11.6e6, kWithoutCacheUs = 0.47;
 double cost_us(const few_pixels::FewPixelsTiling& plan) {
   const few_pixels::FewPixelsParams& s = plan.sizes;

@@ -67,7 +67,8 @@ struct FewPixelsParams {
   int octets = 1, column_groups = 1;  // a warp has its instance's fragments
   int shares = 1;
   int row_blocks = 1;  // tiles in the direction of rows
-  // Shared memory: stages of [dy][x], then the table of offsets; results reuse the stages.
+  // Shared memory holds the stages, each [dy][x], then the table of offsets. At the end, results
+  // overwrite the stages.
   int stages = 1, stage_words = 0, x_at = 0;
   int sum_pitch = 4;
   int tap_at[kMaxTaps] = {};
@@ -203,8 +204,9 @@ inline int sum_pitch_of(int columns, int taps) {
   return best;
 }
 
-// How a block copies `rows` rows with `positions` copies each. It copies `groups` rows at a time,
-// with `lanes` threads for each row. A thread copies the same positions of all its rows.
+// How the threads of a block share the copying of rows. A row takes `positions` copies. `lanes`
+// threads copy a row, and `groups` rows are copied at a time. A thread copies the same positions of
+// all its rows, so it computes each position once.
 struct Spread {
   int positions = 1, lanes = 1, groups = 1;
   FastDivisor by_lanes;

@@ -8,7 +8,7 @@
 //   for each piece:   copy a later piece (cp.async), wait for this one
 //     for a warp's steps of 8 pixels:
 //       split dy [16 x 8] once for all fragments, x [8 x 8] once for all rows
-//       sums [16 x 8] += low high + high low + high high
+//       sums [16 x 8] += low * high + high * low + high * high
 //   at the end: add the results of all shares in the order of dw, through shared memory
 // Read next  few_pixels_cuda.cu, the algorithm
 #pragma once
@@ -22,7 +22,8 @@
 
 namespace convscope::few_pixels {
 
-// The operands. A flag for each tensor tells whether its copies or stores have 16 bytes.
+// The operands. x_by_four and dy_by_four tell whether copies have 16 bytes; dw_by_four tells the
+// same of stores.
 struct Operands {
   const float* x;
   const float* dy;
@@ -45,7 +46,8 @@ __device__ inline Piece piece_of(const FewPixelsParams& z, int index) {
   return {image, 1, line, min(z.piece_lines, z.out_height - line) * z.out_width};
 }
 
-// place(position) returns the offset in the row of the words to copy, or -1 to write zeros.
+// Copies rows to shared memory, kWords words at a time. place(position) returns the offset of the
+// words in a source row, or -1 to write zeros.
 template <int kWords, class Place>
 __device__ inline void copy_rows(const Spread& by, const float* from, int from_pitch, float* to,
                                  int to_pitch, int rows, const Place& place) {
@@ -115,8 +117,8 @@ __device__ inline void wait_for_oldest(int stages) {
   }
 }
 
-// Adds the results of all shares in shared memory, in order, and writes dw, `kWords` words at a
-// time.
+// Adds up the results that the shares left in shared memory, in a fixed order, and writes dw,
+// `kWords` words at a time.
 template <int kWords>
 __device__ inline void store_sums(const FewPixelsParams& z, const Operands& of, const float* sums,
                                   int row, int channel) {

@@ -239,8 +239,8 @@ class FftPass : private Passes {
   }
 
  private:
-  // Step 2 of one pair: computes V, then for L output channels at a time U, M = V U and the inverse
-  // transform.
+  // Step 2 of one pair: computes V. Then, for L output channels at a time, computes U, the product
+  // M = V U, and the inverse transform of M.
   void multiply(Index g, Index pair, Index count, float* v) const {
     const Index lanes = plan_.lanes;
     float* const u = v + 3 * plan_.rows.length * plan_.v_point();

@@ -25,8 +25,9 @@ class Depthwise {
   static Index prepared_floats(const FftTiling& plan) {
     return plan.for_dw ? 0 : plan.channel_blocks * spectrum_floats(plan);
   }
-  // Returns the floats of a thread: the spectra of the rows of a tile [pairs, T, 2, L], spectra of
-  // the same size for dy, the columns of one pair, and pixels.
+  // Returns the floats of a thread's scratch memory: the spectra of the rows of a tile [pairs, T,
+  // 2, L], the columns of one pair, and pixels. backward_weight also has the spectra of dy and the
+  // sums, both of the same size.
   static Index thread_floats(const FftTiling& plan) {
     const Index spectra = plan.for_dw ? 3 : 1;
     return spectra * spectrum_floats(plan) + 4 * plan.rows.length * plan.lanes +
@@ -122,7 +123,7 @@ class Depthwise {
     z.pair_step = pair_step();
     rows_.rows(z);
   }
-  // Transforms a column to the layout of kernels, which has 2 T points.
+  // Transforms a column. The result has 2 T points, which is the layout of kernels (fft_kernels.h).
   void transform_column(const float* column, Index pair, Index rows, bool conjugate,
                         float* points) const {
     FftColumns z;
@@ -161,7 +162,8 @@ class Depthwise {
     }
   }
 
-  // Computes the spectra of the rows of a tile of inputs, or of outputs when dy_tile.
+  // Computes the spectra of the rows of a tile. With `dy_tile` it is a tile of dy in
+  // backward_weight, otherwise a tile of the pass's input.
   void read_tile(const float* from, bool dy_tile, Index block, const Tile& tile, float factor,
                  float* panel, float* spectrum) const {
     const Index h = dy_tile ? plan_.out_h : plan_.in_h;

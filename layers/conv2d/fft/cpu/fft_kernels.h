@@ -22,8 +22,8 @@
 
 namespace convscope {
 
-// Transforms real rows. Row i is read at from + i from_row, and its spectrum is written as pairs:
-// pair j goes to to + j pair_step + 2 i L.
+// Transforms real rows. Row i is read at from + i * from_row, and its spectrum is written as pairs:
+// pair j goes to the address to + j * pair_step + 2 i L.
 struct FftRows {
   int rows = 0, columns = 0;  // further columns are 0, up to T
   const float* from = nullptr;
@@ -33,8 +33,8 @@ struct FftRows {
   std::int64_t pair_step = 0;
 };
 
-// The inverse of FftRows. Columns [first, first + columns) of each real row are written at to + i
-// to_row.
+// Computes the inverse of FftRows. Columns [first, first + columns) of real row i are written from
+// the address to + i * to_row on.
 struct FftRowsBack {
   int rows = 0, first = 0, columns = 0;
   const float* from = nullptr;
@@ -46,8 +46,8 @@ struct FftRowsBack {
   bool accumulate = false;  // whether the result is added to the output
 };
 
-// Transforms `count` columns of `rows` complex numbers, from_step apart, to 3 T points each
-// (kernels: 2 T). Rows from `rows` to T are 0.
+// Transforms `count` columns. A column has `rows` complex numbers, from_step apart; further rows up
+// to T are 0. The result has 3 T points for data and 2 T points for kernels.
 struct FftColumns {
   int rows = 0;
   bool two_real = false;
@@ -59,7 +59,7 @@ struct FftColumns {
   std::int64_t to_step = 0, point_step = 0;
 };
 
-// The inverse of FftColumns, which keeps rows [first, first + rows) of each column.
+// Computes the inverse of FftColumns and keeps rows [first, first + rows) of each column.
 struct FftColumnsBack {
   int first = 0, rows = 0;
   bool two_real = false;
@@ -84,8 +84,8 @@ struct FftLength {
 
 // Arguments of the products of one row of columns, summed over channels: for i < rows
 //   (re, im)[i L + lane] = sum over c < depth of v[c, i] (u[c L + lane], u[c L + lane + u_point]).
-// v[c, i] has three points s, at v + s v_point + c / L block_step + i L + c % L. The imaginary
-// parts are at out + out_point.
+// Point s < 3 of v[c, i] is at v + s * v_point + c / L * block_step + i L + c % L. The real parts
+// are written to `out`, and the imaginary parts to out + out_point.
 struct FftProduct {
   int rows = 0;
   std::int64_t depth = 0;

@@ -33,10 +33,11 @@ struct Axis {
   Index length, count, out, in;
 };
 
-// Measured costs in units of one vector FMA. The costs are for a complex transform with loads and
-// stores, for moving a pixel into its lane, for moving a vector to or from L3, and for a point of a
-// product without a sum. The estimate for depthwise is the sum of these costs divided by a share of
-// the peak. Products with a sum reach a measured share of the peak.
+// Measured costs in units of one vector FMA. kFftOperations is a complex transform with its loads
+// and stores, kPixelOperations moving a pixel into its lane. The next two are moving a vector of a
+// spectrum, and kPointOperations is a point of a product without a sum. The estimate for depthwise
+// is the sum of these costs divided by kDepthwiseShare. Products with a sum over channels reach
+// kProductShare of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {170, 230, 320, 390, 560, 900, 1250};
 inline constexpr double kPixelOperations = 5;
 inline constexpr double kSpectrumOperations = 4;      // from L2
@@ -47,9 +48,9 @@ inline constexpr double kDepthwiseShare = 0.7;
 inline constexpr double kProductShare = 0.92;
 inline constexpr double kGradientShare = 0.78;  // share of the peak in backward_weight
 
-// The sizes of one group. forward: in = x, out = y. backward_data: in = dy, out = dx. Both sum over
-// `depth` channels, and the result has `channels`. backward_weight: in = x (`depth` channels), out
-// = dy (`channels`), and the result is the kernels.
+// The sizes of one group. In forward, `in` is x and `out` is y. In backward_data, `in` is dy and
+// `out` is dx. Both sum over `depth` channels, and the result has `channels`. In backward_weight,
+// `in` is x (`depth` channels), `out` is dy (`channels`), and the result is the kernels.
 struct FftTiling {
   FftTiling(const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -128,7 +129,8 @@ struct FftTiling {
     return odd_lines(std::max(points, panel_floats()));
   }
 
-  // The work of the whole problem with this tiling: FLOPs, and their time in units of a vector FMA.
+  // The work of the whole problem with this tiling. `operations` is its time in units of one vector
+  // FMA.
   struct Work {
     double flops, operations;
   };

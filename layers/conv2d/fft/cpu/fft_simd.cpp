@@ -57,7 +57,8 @@ CONVSCOPE_INLINE Complex times(Complex a, Complex b) {
 
 constexpr double kHalfPi = 1.57079632679489661923;
 
-// Returns the Taylor series of sin (from x) or cos (from 1), for x in [0, pi / 2].
+// Returns the sum of a Taylor series for x in [0, pi / 2]. For sin the first `term` is x and
+// `power` is 1; for cos they are 1 and 0.
 constexpr double series(double x, double term, int power) {
   double sum = 0;
   for (; power < 40; power += 2) {
@@ -180,7 +181,8 @@ CONVSCOPE_INLINE void transform<8>(Complex* z) {
 
 constexpr int first_factor(int length) { return length <= 32 ? 4 : length == 48 ? 6 : 8; }
 
-// Calls store(k, X[k]) with x[n] = load(n), for k in the order of the second step.
+// Computes X, the transform of x[n] = load(n), and calls store(k, X[k]) for each k, in the order in
+// which the second step computes them.
 template <int N, class Load, class Store>
 CONVSCOPE_INLINE void transform_long(const Load& load, const Store& store) {
   constexpr int kA = first_factor(N);
@@ -368,8 +370,9 @@ void columns_back(const FftColumnsBack& z) {
 
 // ---- products ----------------------------------------------------------------------------------
 
-// A product has Rows x 3 accumulators. AVX-512: 9 x 3 accumulators and 3 registers for u, of 32;
-// AVX2: 4 x 3 and 3, of 16. The ports for additions, otherwise idle, compute d - c and c + d.
+// kRows is the number of rows in a product, which has kRows x 3 accumulators and 3 registers for u.
+// AVX-512 uses 9 x 3 + 3 of 32 registers, AVX2 4 x 3 + 3 of 16. Computing d - c and c + d takes no
+// extra time, because these additions use execution ports that are otherwise idle.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kRows = 9;
 constexpr int kSumRows = 8;

@@ -87,8 +87,8 @@ struct FftCudaTiling {
     return ceil_div(down.virtual_out(), tile_rows) * ceil_div(across.virtual_out(), tile_columns);
   }
   Index points() const { return fft::frequencies(length); }
-  // Returns the complex numbers from one frequency to the next, a multiple of the four that a block
-  // stores.
+  // Returns the distance between two frequencies in complex numbers. It is a multiple of four,
+  // because a block stores four numbers at a time.
   static Index stride_of(Index planes) { return ceil_div(planes, 4) * 4; }
   Index in_stride() const { return stride_of(images * tiles() * depth); }
   Index out_stride() const { return stride_of(images * tiles() * channels); }
@@ -100,7 +100,8 @@ struct FftCudaTiling {
     return ScratchArena::round_up(static_cast<std::size_t>(points() * stride) * sizeof(float2));
   }
 
-  // Returns the tiles that a product reads; made() returns the tiles that it computes.
+  // read() returns the tiles whose spectra a product reads; made() returns the tiles that it
+  // computes.
   fft::PlaneSet read(Index n) const {
     return {down.read(tile_rows), across.read(tile_columns), int(depth), n * tiles() * depth};
   }
@@ -127,8 +128,8 @@ struct FftCudaTiling {
     const double f = fft::frequencies(candidate);
     const double count =
         number(z.n * ceil_div(down.virtual_out(), rows) * ceil_div(across.virtual_out(), columns));
-    // Long transforms have more steps, and their blocks store fewer neighbouring bytes. The numbers
-    // are relative times of one H200.
+    // Long transforms take more time for each byte: they have more steps, and their blocks store
+    // fewer neighbouring bytes. These times are relative and were measured on one H200.
     const double passes = candidate == 16 ? 1.0 : candidate == 32 ? 1.5 : 2.0;
     const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
     // Complex products reach about 0.7 of the peak of real products.
@@ -305,9 +306,11 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Time of the transforms of one length, in addition to a copy of the same bytes. Instructions and
-// the steps of one tile limit the transforms. The times include backward_weight. They were fitted
-// to one H200, for shapes/gpu_dense.txt with 1, 32 and 128 images.
+// The time of the transforms of one length, in addition to a copy of the same bytes. `bytes` is
+// relative to the time of copying the spectra, `launches` to that of a launch; dw_bytes and
+// dw_launches are for backward_weight. The transforms are slower than a copy because instructions
+// and the dependent steps of a tile limit them. The values were fitted to one H200, for
+// shapes/gpu_dense.txt with 1, 32 and 128 images.
 struct TransformTimes {
   double bytes, launches, dw_bytes, dw_launches;
 };

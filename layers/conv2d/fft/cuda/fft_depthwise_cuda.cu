@@ -390,18 +390,19 @@ std::size_t depthwise_workspace_bytes(const Conv2dProblem& z, Direction directio
 
 // Returns the cost. Each pass of a block waits for the previous pass, so three blocks on an SM take
 // hardly longer than one. The time is therefore the number of rounds of blocks times the time of a
-// block. Cycles were fitted on an H200.
+// block. The cycles were fitted on an H200.
 Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   const DepthwisePlan plan(z, direction);
   const auto number = [](Index value) { return static_cast<double>(value); };
   const double points = number(plan.length) * plan.length;
   const double log_points = plan.length == 16 ? 8 : plan.length == 32 ? 10 : 12;
   const double written = number(plan.made.rows.limit) / plan.length;
-  // Cycles of a block from pixels to pixels when three blocks share an SM.
+  // Cycles of a block from reading pixels to writing results, when three blocks share an SM.
   const double block_cycles = plan.length == 16   ? 9e3
                           : plan.length == 32 ? 16e3
                                               : 17e3 + 34e3 * written;
-  // The share of these cycles that transforms both images and multiplies their spectra.
+  // The share of these cycles that a block of backward_weight needs: it transforms x and dy and
+  // multiplies their spectra.
   const double product_share = plan.length == 16 ? 0.75 : plan.length == 32 ? 0.77 : 0.8;
   const auto rounds = [&](Index blocks) {
     const double all = number(blocks) / cuda_device_facts().multiprocessors;
@@ -412,8 +413,8 @@ Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   const Index pairs = ceil_div(plan.items(), Index{2});
   constexpr double kOfSlice = 250;  // cycles for each slice: slices are added in sequence
   constexpr double kClock = 1.75e9, kLaunches = 1.2;
-  // The time of the other launch: it computes spectra of w, or transforms the slices' spectra to
-  // dw.
+  // The cycles of the second launch. It computes the spectra of w, or for dw adds up the spectra of
+  // all slices and transforms them back.
   const double other = 0.45 * block_cycles + (weight ? kOfSlice * number(plan.slices()) : 0);
   const double made = weight ? product_share * block_cycles *
                                    number(ceil_div(plan.items(), plan.slices())) *

@@ -81,8 +81,8 @@ __device__ inline Place place_of(const PlaneSet& z, Index image, int channel, in
   out.offset = ((image * z.channels + channel) * z.rows.size + row) * z.columns.size + column;
   return out;
 }
-// Number is the narrowest type for the number of planes: a GPU divides 32 bits in a fifth of the
-// time of 64 bits.
+// `Number` has 32 bits if the number of planes allows it, because a GPU divides 32 bits in a fifth
+// of the time of 64 bits.
 template <class Number>
 __device__ inline Place place_of(const PlaneSet& z, Number plane, bool real) {
   const auto channels = static_cast<Number>(z.channels);
@@ -203,8 +203,8 @@ __device__ inline void transform_line(float2* v, const float2* roots, float2* pl
   }
 }
 
-// Transforms all lines of all pairs in shared memory. Along rows, a warp skips its lines when all
-// of its lines are outside the `count` rows from `first` on, with wrap-around.
+// Transforms all lines of all pairs in shared memory. Along rows, only the `count` rows from
+// `first` on (modulo L) are needed, and a warp without such a row does nothing.
 template <int L, bool BACK, bool ROWS>
 __device__ inline void transform_lines(float2* shared, const float2* roots, int first = 0,
                                        int count = L) {
@@ -306,8 +306,8 @@ __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const 
   }
 }
 
-// Arguments: planes of pixels, and the spectra [frequency][stride] with frequency = row (L/2 + 1) +
-// column.
+// Arguments: planes of pixels, and their spectra [frequency][stride]. The index of a frequency is
+// row * (L/2 + 1) + column.
 struct ToSpectra {
   PlaneSet planes = {};
   const float* x = nullptr;
@@ -366,16 +366,16 @@ struct Finish {
   bool relu, accumulate;
 };
 
-// Writes planes 2 i and 2 i + 1, which are the real and imaginary parts of the points after the
-// inverse transform. Position i of a tile is at point (i + shift) % L. kPlain means: no residual,
-// no addition to y, no zeros between elements.
+// Writes planes 2 i and 2 i + 1. After the inverse transform they are the real and the imaginary
+// parts of the points of pair i. Position p of a tile's axis is at point (p + shift) % L. kPlain
+// means: no residual, y is not accumulated, and elements have no zeros between them.
 template <int L, bool kPlain, class T>
 __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, int shift_rows,
                                        int shift_columns, const Finish<T>& finish,
                                        const float2* shared, T* y) {
   using Z = Lines<L>;
-  // A group of threads writes a row of both planes of a pair. It has the smallest power of two of
-  // threads that covers a row.
+  // A group of 2^width_log2 threads writes one row of both planes of a pair. Its size is the
+  // smallest power of two, from 4 to 32, that covers a row; 32 threads also write longer rows.
   int width_log2 = 2;
   while ((1 << width_log2) < z.columns.limit && width_log2 < 5) ++width_log2;
   const int thread = static_cast<int>(threadIdx.x);
@@ -394,7 +394,7 @@ __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, i
   const int first = group % rows_apart;
   for (int c = thread & ((1 << width_log2) - 1); c < z.columns.limit; c += 1 << width_log2) {
     const float2* const column = plane + ((c + shift_columns) & (L - 1));
-    Index at[2];  // position of an element of row r, for r from `first` on
+    Index at[2];  // index in y of column c: in row r if kPlain, else in the first row
     Points rows[2];
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
@@ -418,8 +418,8 @@ __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, i
           const int row = r - rows[part].low;
           if (!rows[part].hold(r) || row % z.rows.step != 0) continue;
           const Index to = at[part] + Index{row / z.rows.step} * z.columns.size;
-          // Rounds y to its type before the residual is added, so that the bits equal those of a
-          // separate pass.
+          // Rounds y to its type before the residual is added. A separate kernel for the addition
+          // would also read the rounded y, so both give the same bits.
           if (finish.residual != nullptr) value = to_float(from_float<T>(value));
           value = finished(value, finish.residual, to, finish.relu);
           y[to] = from_float<T>(finish.accumulate ? to_float(y[to]) + value : value);
@@ -477,7 +477,8 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
       const int column = f - row * (L / 2 + 1);
       const float4 ab = loaded[u];
       plane[row * Z::kPitch + column] = make_float2(ab.x - ab.w, ab.y + ab.z);
-      // In columns 0 and L / 2 frequency -f is also stored, so another thread computes it.
+      // The point of frequency -f follows from frequency f. In columns 0 and L / 2, -f is stored
+      // separately, and another thread computes its point.
       if (column != 0 && column != L / 2) {
         plane[(-row & (L - 1)) * Z::kPitch + L - column] = make_float2(ab.x + ab.w, ab.z - ab.y);
       }

@@ -15,7 +15,9 @@ namespace convscope::fft {
 inline constexpr int kLengths[] = {16, 32, 64};
 inline constexpr Index kLargestKernel = 33;
 
-// `in` positions from -pad on, `out` outputs, and `taps` taps; `step` is the stride.
+// One axis of a convolution: `in` inputs, `out` outputs, and `taps` taps including dilation. `pad`
+// positions of padding precede the first input. in_step - 1 zeros are between inputs (dx of a
+// strided convolution), and only every out_step-th output is needed.
 struct Span {
   Index in = 1, in_step = 1, out = 1, out_step = 1, taps = 1, pad = 0;
 
@@ -33,9 +35,9 @@ struct Span {
   Index virtual_out() const { return (out - 1) * out_step + 1; }
   Index virtual_in() const { return (in - 1) * in_step + 1; }
 
-  // Returns the outputs of a tile for transforms of this length, or 0 when the length is too short.
-  // If only padding wraps around, one tile has all outputs. Positions [0, window) are read, and [a,
-  // b) of them contain elements.
+  // Returns how many outputs a tile has for transforms of this length, or 0 when the length is too
+  // short. All outputs read the positions [0, window), and only [a, b) of them contain elements.
+  // One tile has all outputs if only padding wraps around.
   Index outputs(Index transform) const {
     const Index all = virtual_out();
     const Index window = all + taps - 1;

@@ -92,7 +92,8 @@ struct Gemm1x1Tiling {
       panels_at_once = std::min(panels_at_once, ceil_div(panels, kSlices));
       chunks = ceil_div(panels, panels_at_once);
     }
-    // With few chunks of pixels, each chunk computes only some of the rows.
+    // If there are few chunks of pixels, the output channels of each chunk are split into `splits`
+    // chunks.
     splits = std::clamp<Index>(ceil_div(kSlices, chunks * z.groups), 1, tiles.tiles);
     if (z.nominal_flops() < kChunkFlops) splits = 1;
   }
@@ -281,7 +282,8 @@ class Product {
       }
     }
   }
-  // Lists runs of `count` pixels that are neighbours in `in` and belong to one panel.
+  // Splits `count` pixels from `pixel` on into runs. The pixels of a run are neighbours in `in` and
+  // belong to one panel. Returns the number of runs.
   Index list_runs(Index g, Index pixel, Index count, std::array<PixelRun, kMaxPixels>& runs) const {
     const bool gaps = strided(z_);  // then a run ends at the end of its row
     const Index row = gaps ? z_.q() : plan_.plane;
@@ -336,8 +338,8 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// A chunk of work is one block of output channels and one slice of the runs of pixels of all
-// images.
+// A run is a range of pixels of one image, and a slice is a range of the runs of all images. A
+// chunk of work is one block of output channels for one slice.
 struct Gemm1x1WeightTiling : WeightBlocks {
   explicit Gemm1x1WeightTiling(const Conv2dProblem& problem)
       : WeightBlocks(problem),
@@ -349,8 +351,8 @@ struct Gemm1x1WeightTiling : WeightBlocks {
         columns_at_once(rows == 1 ? std::min(columns, kRun) : columns) {
     runs_of_row = ceil_div(columns, columns_at_once);
     runs = ceil_div(rows, rows_at_once) * runs_of_row;
-    // Each run adds one value to each accumulator in memory, so a slice has a bounded number of
-    // runs (framework/simd/sum_chain.h).
+    // A slice has at most kSumChain runs (framework/simd/sum_chain.h), because each run adds one
+    // value to each accumulator in memory.
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
     slices = std::min(std::max(wanted, ceil_div(z.n * runs, Index{kSumChain})), z.n * runs);
   }
@@ -455,11 +457,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Returns the cost. In addition to the time of the products, a tile of few rows waits for its
-// loads, and a short reduction for its stores. Panels of small planes are packed and continue over
-// several rows of y. Transposing weights takes 0.8 cycles a float; backward_data copies weights in
-// 20 cycles for the rows of a tile. The constants are fitted to layers of ResNet and MobileNet on
-// AVX2 and AVX-512.
+// Returns the cost. A tile of few rows waits for its loads, and a short reduction waits for its
+// stores. Forward packs small or strided planes, which takes time as well. Packing w takes 0.8
+// cycles a weight in forward; in backward_data it takes 20 cycles for as many weights as a tile has
+// rows. The constants are fitted to layers of ResNet and MobileNet on AVX2 and AVX-512.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_nchw16c(z)) return nchw16c::cost(z, direction);
   double share = 0.9;

@@ -112,7 +112,8 @@ void products(const Conv2dProblem& z, bool transpose, const void* in, const void
 
 bool is_half(const Conv2dProblem& z) { return z.dtype != DType::f32; }
 
-// Returns how many images' f32 results fit in kHalfSumBytes. Used for half precision with a bias.
+// Returns how many images are computed at a time in half precision with a bias. Their f32 results
+// fit in kHalfSumBytes.
 Index half_images(const Conv2dProblem& z) {
   const Index bytes = z.k * z.h * z.w * Index(sizeof(float));
   return std::clamp<Index>(kHalfSumBytes / std::max<Index>(1, bytes), 1, std::max<Index>(1, z.n));
@@ -208,8 +209,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Time of fp16/bf16 products relative to those of im2col_gemm, in forward, backward_data and
-// backward_weight. The three arrays are for rows aligned to 16 bytes, to 8 bytes, and other rows.
+// Time of fp16/bf16 products relative to those of im2col_gemm. The elements of an array are for
+// forward, backward_data and backward_weight. The three arrays are for rows aligned to 16 bytes, to
+// 8 bytes, and for other rows.
 constexpr double kEvenTimes[] = {1.4, 1.3, 1.2}, kFourTimes[] = {0.77, 0.88, 0.96},
                  kOddTimes[] = {1.2, 1.1, 1};
 double half_times(Direction direction, Index apart) {
@@ -217,7 +219,8 @@ double half_times(Direction direction, Index apart) {
   return apart % 8 == 0 ? kEvenTimes[at] : apart % 4 == 0 ? kFourTimes[at] : kOddTimes[at];
 }
 
-// The coefficients of launches and passes were measured on one H200, in addition to the products.
+// Returns the cost. The values of launches and passes were measured on one H200; they count time in
+// addition to the products.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const Index plane = z.h * z.w;
@@ -233,8 +236,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double us = number(calls) * device_time::products_us(products, z) *
                     (is_half(z) ? half_times(direction, apart) : 1);
   const double sums = weight ? 4.0 * number(z.n) * number(z.w_shape().numel()) : 0;
-  // In f32 the products of a short reduction do not hide the loads and stores of operands and
-  // results.
+  // In f32, the products of a short reduction do not hide the loads and stores of operands and
+  // results. `seen` is the number of bytes that they do not hide.
   const double images = 4.0 * number(z.x_shape().numel() + z.y_shape().numel());
   const double made = 4.0 * number((forward ? z.y_shape() : z.x_shape()).numel());
   const Index narrow = weight ? std::min(z.k_per_group(), z.c_per_group()) : depth;
