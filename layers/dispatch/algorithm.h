@@ -10,7 +10,7 @@
 //   struct Operator<Conv2dProblem> {
 //     using ForwardArgs = Conv2dForwardArgs;       // arguments of a kernel, for each direction
 //     using BackwardDataArgs = ...; using BackwardWeightArgs = ...;
-//     static constexpr const char* kOperation = "conv2d";  // starts errors, names the cache file
+//     static constexpr const char* kOperation = "conv2d";  // begins errors and file names
 //     static Registry<Algorithm<Conv2dProblem>>& algorithms(DeviceType);
 //     static void run(const Call<Conv2dProblem>&);  // calls the algorithm's function (execute.h)
 //   };
@@ -66,16 +66,16 @@ struct Cost {
   double flops = 0;
   double bytes = 0;  // moved by the kernel that computes the products
   double peak_share = 1;
-  // The share of the estimated time that prepare_weights() takes, in [0, 1): on a CPU of the time
-  // flops / peak_share, on a GPU of the whole estimate.
+  // The share in [0, 1) of the estimated time that prepare_weights() takes. On a CPU it is a share
+  // of the arithmetic's time (flops / peak_share), on a GPU of the whole estimate.
   double prepare_part = 0;
   // GPU only:
   double pass_bytes = 0;      // moved by separate kernels: transforms, im2col, transposes
   double launches = 1;        // kernels, one after the other
-  bool tensor_cores = false;  // the peak is that of the tensor cores for the problem's type:
-                              // f16/bf16, else TF32 (f32-grade by three products: 3 x the FLOPs)
-  // Executed FLOPs as textbooks count them; 0: the same as `flops`. The unit of `flops` is the peak
-  // of the tensor cores, so there three products count as one.
+  bool tensor_cores = false;  // the peak is that of the tensor cores: for f16/bf16 problems their
+                              // own, for others TF32 (f32 by three products has 3 x the FLOPs)
+  // The executed FLOPs, where they differ from `flops`; 0: they are equal. `flops` is measured in
+  // the unit of the tensor cores' peak and may count several executed products as one.
   double executed_flops = 0;
 
   double executed() const { return executed_flops > 0 ? executed_flops : flops; }
@@ -113,7 +113,8 @@ struct Epilogue {
   const void* residual = nullptr;                       // of y's shape, added; must not overlap y
   bool relu = false;                                    // min(max(y, 0), most); NaN stays NaN
   float most = std::numeric_limits<float>::infinity();  // upper bound of relu; on a GPU infinity
-  // The residual's type is that of y. Integer algorithms also take u8 and i8 with views.residual.
+  // The residual's type is that of y. Integer algorithms also take a u8 or i8 residual, whose
+  // scales are in views.residual.
   DType residual_type = DType::f32;
 
   bool empty() const { return residual == nullptr && !relu; }
@@ -157,7 +158,8 @@ struct Algorithm {
   // always. If the result is false, a single call gets args.prepared = null and reads args.w.
   bool (*prepares_for_one_call)(const Problem&, Direction) = nullptr;
   // Error bound: max|error| <= growth(terms of a sum) * eps * max(conv(|x|,|w|)). It holds where
-  // rounding errors have random signs: for normal numbers, also with an offset and heavy tails.
+  // rounding errors have random signs, as for normally distributed elements, also with an added
+  // offset or heavy tails.
   // If sums are split into chains (framework/simd/sum_chain.h), growth() equals error_growth for
   // any length. With `one_chain` sums are not split, and growth() rises with the square root of the
   // length beyond kSumChain terms. worst_growth() is a bound for any values.
@@ -176,7 +178,8 @@ struct Algorithm {
   bool takes_nchw16c_y = false;  // x is NCHW, y is NCHW16c; never called for backward_data
   bool takes_nhwc = false;
   // tf32 on NHWC images: if fp16 operands (half_operands.h) are given, the algorithm reads them
-  // instead of the image. workspace_bytes() still includes a copy that the algorithm makes itself.
+  // instead of the image. Otherwise it makes them in its workspace, so workspace_bytes() includes
+  // them in both cases.
   bool takes_half_operands = false;
   // Null: this direction is not offered.
   AlgorithmFunction<typename Layer::ForwardArgs> forward = nullptr;

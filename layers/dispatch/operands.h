@@ -60,9 +60,10 @@ struct CONVSCOPE_API Operands {
   }
 };
 
-// Returns random values, which depend on the stream only. Floating point values are normally
-// distributed, with a scale where kernels round them. Integers cover the whole range of their type
-// and have scales. The kept blocks of sparse weights have random positions.
+// Returns random values. They depend only on `stream`, the number of a random stream. Floating
+// point values are normally distributed; if kernels round them to integers, they have a scale.
+// Integers cover the whole range of their type and have scales. The kept blocks of sparse weights
+// have random positions.
 CONVSCOPE_API Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
 // Returns uninitialised elements with the scales and positions that random_operand() has for the
 // same stream.

@@ -30,7 +30,8 @@ struct Softmax {
   bool valid = false;
   int hit = 0;
 
-  // Returns the loss without its term log(total); both are 0 without a valid label.
+  // loss() returns the loss, the first function returns it without the term log(total). Both return
+  // 0 if the label is not valid.
   __device__ double loss_without_logarithm() const {
     return valid ? static_cast<double>(most) - static_cast<double>(logit_of_label) : 0;
   }

@@ -129,8 +129,9 @@ __device__ void copy_weights(const HalfLayer& z, Half* to) {
   }
 }
 
-// Calls store(row, image, sum) for this lane's results of a product of tiles with `steps` steps. A
-// begins at `a` and advances by a_step 16-bit elements in each step.
+// Multiplies a tile of A by a tile of B in `steps` steps of the K dimension, and calls store(row,
+// image, sum) for the results of this lane. A begins at `a` and advances by a_step 16-bit elements
+// in each step.
 template <class Half, bool kTransposed, class Store>
 __device__ inline void multiply_tile(const Half* a, int a_pitch, int a_step, const Half* b,
                                      int b_pitch, int steps, const Store& store) {

@@ -73,9 +73,9 @@ class CONVSCOPE_API PlanOp {
 
   // Returns how many layout copies one step makes, in both directions; known after emission.
   virtual int conversions() const { return 0; }
-  // Returns the milliseconds per step that depend on the layout when the images are stored in
-  // `layout`. Returns nothing if the operation does not support the layout. plan_layouts.cpp calls
-  // it, then set_layout().
+  // Returns the milliseconds that the operation takes per step if its images are stored in
+  // `layout`, without the work that takes the same time in all layouts. Returns nothing if the
+  // operation does not support the layout. plan_layouts.cpp calls it, then set_layout().
   virtual std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const;
   virtual void set_layout(const PlanGraph&, ActivationLayout) {}
   // Returns the type, fp16 or bf16, in which the operation needs its images, in NHWC. f32 means

@@ -6,13 +6,14 @@
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   columns = all samples of an image       # [C R S, P Q], R S times as large as x
 //            y = w columns                           # as in the frameworks, deform_im2col_gemm
-// Method     for each image, part of the channels and chunk of pixels:
+// Method     for each image, part of the channels and chunk of pixels (defined in deform_plan.h):
 //              places: the sampling positions of the taps of these pixels, once for all channels
 //              panel [pixels, R S channels of the part] = samples: 16 channels at a time
 //              y += panel w, by the register tiles of direct convolution in blocks
 //            If x is in blocks of 16 channels, it is read directly. If x is [N,C,H,W], some
 //            channels of an image are first copied into blocks, and y is written through scratch
-//            memory. Threads divide chunks of pixels, or small images, among them.
+//            memory. Each thread computes some chunks of an image or, if images are small, whole
+//            images.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            f32, sums in f32; x, y and dx also in blocks [N,C/16,H,W,16]
 // Supports   f32; every stride, dilation, padding, number of groups and of offset groups; with and
@@ -197,7 +198,8 @@ class Forward {
                                       plan_.plane, false, to);
   }
 
-  // Adds the part of the channels that begins at block `begin` to one chunk of output pixels.
+  // Adds the contribution of the input channels of one part, from block `begin` on, to one chunk of
+  // output pixels.
   void sum_chunk(Index n, Index g, Index begin, Index chunk, const float* x, const float* w,
                  int thread) const {
     const ForwardMemory::Thread& own = memory_.threads[static_cast<std::size_t>(thread)];

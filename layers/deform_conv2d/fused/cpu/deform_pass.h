@@ -91,9 +91,9 @@ DeformPlaces places_at(const DeformTiling& plan, float* all, Index tap);
 void fill_panel(const DeformTiling& plan, Index g, Index begin, Index end, Index pixels,
                 const float* x, Index x_block, float* places, float* panel);
 
-// out[j, lane] = start + residual + sum over d < depth of in[j in_step + d] w[d, lane] for `pixels`
-// rows j, in chains of kSumChain terms, as Nchw16cTiles. With in_block 16 a row of `in` is
-// contiguous.
+// The arguments of a product: out[j, lane] = start + residual + sum over d < depth of
+// in[j in_step + d] w[d, lane], for `pixels` rows j. Sums are cut into chains of kSumChain terms,
+// as in Nchw16cTiles. If in_block is 16, a row of `in` is contiguous.
 struct Sums {
   Index pixels, depth;
   const float* in;

@@ -130,8 +130,8 @@ struct BackwardPiece {
 // of 64 rows x 8 pieces, one step of the K dimension after the other, rows filled up with zeros.
 inline constexpr int kWeightTileRows = 64;
 inline constexpr int kWeightTilePieces = kWeightTileRows * kStepPieces;
-// Returns the index of a piece. `steps` are the steps of the whole K dimension, `tiles` the tiles
-// of a block's rows.
+// Returns the index of a piece in the prepared weights, counted in pieces. `steps` is the number of
+// steps of the whole K dimension, `tiles` the number of row tiles of a block.
 constexpr std::int64_t weight_at(int block, int row, int depth, int tiles, int steps) {
   const std::int64_t tile = std::int64_t{block} * tiles + row / kWeightTileRows;
   return (tile * steps + depth / kStepPieces) * kWeightTilePieces +

@@ -505,8 +505,9 @@ Support supports(const Problem& z, Direction direction) {
   return {};
 }
 
-// Estimates the products as a share of the tensor cores' peak. f32 is compared with the peak of
-// TF32. fp16 runs at twice this rate, so three fp16 products count as 1.5.
+// Estimates which share of the tensor cores' peak the products reach. For f32 this is the peak of
+// TF32. An f32 product is computed as three fp16 products, which run at twice the rate of TF32, so
+// it counts as 1.5 products.
 Cost cost(const Problem& z, Direction direction) {
   const Product product = direction == Direction::forward         ? Product::y
                           : direction == Direction::backward_data ? Product::dx

@@ -40,7 +40,8 @@ struct Lists {
 inline constexpr int kScanItems = 16;  // of a thread
 inline constexpr int kScanBlock = kScanItems * static_cast<int>(kThreads);
 
-// Calls visit(list, place, factor, m) for all samples that read x. Grid (x: pixels of y, y: key).
+// Calls visit(list, place, factor, m) for all samples that read x. Grid: x counts pixels of y, y
+// counts keys (pairs of an offset group and a tap).
 template <class Half, class Visit>
 __device__ inline void for_each_sample(const Lists& z, const Visit& visit) {
   const DeformShape& s = z.sizes;
