@@ -175,7 +175,8 @@ __global__ void __launch_bounds__(kTailThreads, 2) half_tail_kernel(const HalfRo
   const HalfLayer& begin = a.layer[0];
   const HalfLayer& last = a.layer[a.layers - 1];
   const bool backward = last.g != nullptr;
-  // The previous kernel computes x. All other data may be loaded while it runs.
+  // The previous kernel computes x. If the weights are there already, all data except x are loaded
+  // while that kernel runs.
   if (!a.weights_are_there) wait_for_previous_kernel();
 #pragma unroll 1
   for (int k = 0; k < a.layers; ++k) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_cpu.cpp: pooling with any window, as plain loops over planes. Windows of 2x2 at stride 2
-// and the maximum at stride 1 or 2 in f32 use pool2d_simd.cpp, NCHW16c images
+// pool2d_cpu.cpp: pooling with any window, as plain loops over planes. Two cases in f32 use
+// pool2d_simd.cpp: windows of 2x2 at stride 2, and the maximum at stride 1 or 2. NCHW16c images use
 // pool2d_nchw16c_cpu.cpp.
 #include <algorithm>
 #include <array>

@@ -143,7 +143,7 @@ Cost halo_cost(const Problem& z, Direction direction) {
   const double multiprocessors = cuda_device_facts().multiprocessors;
   const double own_tiles = static_cast<double>(facts->tiles) * lane_tiles / multiprocessors;
   const double own_steps = facts->taps / plan.tiles.step_taps * lane_tiles / multiprocessors;
-  // If blocks do not fill the last wave, half of the lost time counts.
+  // If the last wave of blocks is not full, half of the time that it loses is added.
   const double rounded = std::ceil(own_tiles / blocks) * blocks;
   const double unfilled = own_tiles > 0 ? 1 + 0.5 * (rounded / own_tiles - 1) : 1;
   const double alone_step_us = planes == 2 ? step_us : 1.2;

@@ -193,9 +193,9 @@ void prepare_weights(const PrepareArgs<Problem>& args) {
 // ---- backward_weight ----------------------------------------------------------------------------
 
 // Returns into how many parts the chunks are divided; each part has a separate copy of dw. There
-// are at most 16 parts, and two or more parts have at most 64 MiB of copies. Each part clears its
-// copy and adds it up once. To make this worthwhile, a part has at least 32 pairs of each tap on
-// average: 256 pairs if a copy exceeds L2, 1024 if it exceeds a share of L3.
+// are at most 16 parts, and two or more parts have at most 64 MiB of copies. For each part a copy
+// is cleared and later added. To make this worthwhile, a part must have enough pairs of each tap on
+// average: at least 32, or 256 if a copy exceeds L2, or 1024 if it exceeds a core's share of L3.
 Index weight_parts(const Problem& z) {
   const Index one = z.taps() * z.c * LaneTiles(z.k).padded() * Index{sizeof(float)};
   const Index fit = std::max<Index>(1, (Index{64} << 20) / one);

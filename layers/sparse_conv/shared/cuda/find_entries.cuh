@@ -7,8 +7,8 @@
 
 namespace convscope::sparse_cuda {
 
-// Returns the entries of a map (map.h), i32 [rows of taps of the part, sites here], in the order of
-// the sites, on the current GPU; does not wait.
+// Returns the entries of a map (map.h) for the taps of `part`, on the current GPU. The result is i32
+// [rows of taps, sites of look.here], in the order of the sites. Does not wait for the GPU.
 Tensor find_entries(const SparseLook& look, const SparseKernel& kernel, const PartTaps& part);
 
 }  // namespace convscope::sparse_cuda
