@@ -87,8 +87,9 @@ class CONVSCOPE_API Module {
   // (dispatch/operator_use.h). Null for all other layers.
   virtual std::unique_ptr<OperatorUse> operator_use(const Shape& input) const;
 
-  // These functions return all parameters, buffers or modules in the order added: first those of
-  // the module itself, then those of its children. The names along the path are joined by dots.
+  // Returns all parameters in the order added: first those of the module itself, then those of its
+  // children. The names along the path are joined by dots. The next two functions do the same for
+  // buffers and modules.
   std::vector<NamedParameter> parameters() const;
   std::vector<NamedTensor> buffers() const;
   std::vector<NamedModule> modules();  // itself first, then all descendants
@@ -96,7 +97,7 @@ class CONVSCOPE_API Module {
   std::int64_t parameter_count() const;
 
   // Multiplies the learning rate of the parameters of this module and its descendants, unless a
-  // group of the optimiser sets it. If a descendant has a factor, too, both factors apply.
+  // group of the optimiser sets it. If a descendant is scaled, too, both scales apply.
   void scale_learning_rate(double factor);
 
   // Moves parameters with their gradients, buffers, transforms and children. Variables stay the

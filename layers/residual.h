@@ -10,8 +10,8 @@
 //             body = conv1 3x3, bn1, relu1, conv2 3x3, bn2. The shortcut is x itself. If the shape
 //             changes, it is a 1x1 convolution and a batch norm (downsample.0, downsample.1)
 // Transforms  Transforms of the input (Module::add_input_transform) run before the block divides:
-//             body and shortcut read the transformed input. Transforms of the shortcut run after its
-//             layers, before the sum (quant/quantize_network.h)
+//             body and shortcut read the transformed input. Transforms of the shortcut run after
+//             its layers, before the sum (quant/quantize_network.h)
 // Names       parts are children of the block itself, as in torchvision: "conv1.weight",
 //             "bn1.running_mean", "downsample.0.weight"
 // Usage       {type: residual, out_channels: 64, stride: 2}

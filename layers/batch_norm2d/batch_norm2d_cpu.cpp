@@ -116,8 +116,7 @@ void channel_statistics(const ChannelPlanes& planes, const T* x, double& mean, d
   const T around = static_cast<T>(mean);
   const double off = static_cast<double>(around) - mean;
   double squares = loop.square_sum(planes, x, around);
-  if (!std::isfinite(
-          squares)) {  // a square overflowed f32, or an element of x is NaN or infinite
+  if (!std::isfinite(squares)) {  // a square overflowed f32, or an element of x is NaN or infinite
     squares = 0;
     DoubleLoops::each(planes, [&](std::int64_t i) {
       const double d = static_cast<double>(x[i]) - static_cast<double>(around);

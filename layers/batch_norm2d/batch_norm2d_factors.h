@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_factors.h: the arithmetic of batch norm on C values, one for each channel, between
-// its passes over the images. All tensors have the shape [C] and are on one device. Statistics and
-// results are f64. Weights, biases and their gradients are f32 or f64.
+// batch_norm2d_factors.h: the arithmetic of batch norm on C values, one for each channel, which
+// runs between passes over images. All tensors have the shape [C] and are on one device. Statistics
+// and results are f64. Weights, biases and their gradients are f32 or f64.
 #pragma once
 
 #include <cstdint>

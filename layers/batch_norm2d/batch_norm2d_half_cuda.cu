@@ -3,18 +3,15 @@
 // images for each direction.
 //
 // Method    Each direction has three kernels:
-//           forward   1 computes sums of x - first and of its square for each channel. `first` is
-//                       the channel's first number, so an offset costs no digits
-//                       (channel_sums.cuh). The kernel is skipped if the producer of x has computed
-//                       these sums (channel_moments.cuh)
-//                     2 is small: it adds the partial sums and computes the statistics, the factors
-//                       and the running statistics
-//                     3 computes (x - mean) factor + shift + residual and the activation, and
-//                       rounds once
+//           forward   1 sums x - first and its square for each channel; `first` is the channel's
+//                       first number, so an offset costs no digits (channel_sums.cuh). Not run if
+//                       the producer of x has computed these sums (channel_moments.cuh)
+//                     2 adds the partial sums; computes statistics, factors, running statistics
+//                     3 computes (x - mean) factor + shift + residual and the activation
 //           backward  1 computes sums of g and g (x - mean)
-//                     2 is small: it computes the factors of dx and the gradients of weight and
-//                       bias
+//                     2 computes the factors of dx and the gradients of weight and bias
 //                     3 computes dx and the gradient of the residual
+//           Kernel 2 is small. Kernel 3 rounds once.
 //           The backward pass needs y only to see where the activation is 0. Without a residual it
 //           does not read y: it repeats kernel 3 of the forward pass, rounding included.
 // Operands  For f32 images kernel 3 also writes fp16 operands (half_operands.h). The scale
@@ -53,8 +50,7 @@ __device__ inline void load_lanes(const float* from, int piece, float (&v)[kLane
 
 // ---- operands of products ----------------------------------------------------------------------
 
-// Returns the bits of |v|. As integers they have the order of the magnitudes. Returns 0 if v is NaN
-// or infinite.
+// Returns the bits of |v|; 0 if v is NaN or infinite. Integer order is the order of magnitudes.
 __device__ inline unsigned finite_bits(float v) {
   const unsigned bits = __float_as_uint(v) & 0x7fffffffu;
   return bits < 0x7f800000u ? bits : 0u;
@@ -174,7 +170,7 @@ __global__ void __launch_bounds__(kThreads)
     const double mean = static_cast<double>(first) + off;
     const double spread = sums[1] / count - off * off;
     const double variance = spread <= 0 ? 0.0 : spread;  // NaN passes
-    // Squares beyond f32 would make every y 0: NaN shows the error.
+    // If the sum of squares overflows, every y would be 0. NaN shows the error instead.
     const double inverse = variance < INFINITY ? 1 / ::sqrt(variance + z.eps) : NAN;
     z.mean[c] = mean;
     z.inverse[c] = inverse;
@@ -255,8 +251,8 @@ __global__ void factors_of_channels(const double* mean, const double* factor, co
 
 // ---- backward ----------------------------------------------------------------------------------
 
-// Says which y masks g. kPlain: none, there is no activation; kFromX: y is computed again from x;
-// kFromY: y is read.
+// Says how the kernel finds where the activation is 0, and g with it. kPlain: there is no
+// activation; kFromX: y is computed again from x; kFromY: y is read.
 enum class Mask { kPlain, kFromX, kFromY };
 
 template <class T>

@@ -67,7 +67,8 @@ void execute(const Choice<Problem>& choice, const Problem& problem, Direction di
   const bool sums = has_magnitudes(operands);
   const bool by_tile = algorithm.errs_by_tile() || choice.checked_by->errs_by_tile();
   Operands sizes = operands;
-  // An operator with inputs that are not operands of products computes its magnitudes itself.
+  // If an operator has inputs that are not operands of products, it computes the sums of magnitudes
+  // itself (Operator<Problem>::magnitudes).
   constexpr bool kOwn = requires { Operator<Problem>::magnitudes(problem, direction, operands); };
   if constexpr (kOwn) {
     sizes = Operator<Problem>::magnitudes(problem, direction, operands);

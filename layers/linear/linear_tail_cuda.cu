@@ -16,10 +16,10 @@
 //            (linear_tail_half_cuda.cu). Forward: a warp takes some rows of w, and each lane
 //            takes four i at a time. The sums of the lanes are then exchanged; each exchange halves
 //            the number of sums that a lane has. Backward: a thread takes four i and one part of
-//            the outputs o. Half of the parts take over the sums of the other half, and the results
-//            are added in shared memory, in order. In a layer with few outputs a thread takes one i
-//            and all o. After the softmax the last warp computes the logarithms and adds the losses
-//            of all blocks, while the other warps multiply.
+//            the outputs o. Each part of the first half adds the sums of a part of the second half
+//            to its own. These results are added in shared memory, in order. In a layer with few
+//            outputs a thread takes one i and all o. After the softmax the last warp computes the
+//            logarithms and adds the losses of all blocks, while the other warps multiply.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; operands f32 or
 //            rounded to half precision
 // Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K

@@ -8,14 +8,14 @@
 // Textbook   for each layer: for o, i: dw[o,i] = sum over n of g[n,o] x[n,i]
 //            for each i: to[i] = sum over p of pieces[p][i]
 //            for each parameter: w, m, v = update(w, dw, m, v)
-// Method     A block computes one tile of one product (linear_product.cuh), or sums over pieces for
-//            some neighbouring elements, whose pieces its threads divide. For db the pieces are the
-//            rows of g. The thread that stores an element of a gradient also updates the weight. If
-//            the rows kernel (linear_tail_cuda.cu) has ended, tiles and db read nothing that the
-//            previous kernel writes, and run concurrently with the previous kernel. Blocks that add
-//            pieces of the previous kernel load their weights, then wait for it. Half-precision
-//            operands have been rounded by the kernels that wrote them, except perhaps x of the
-//            first layer.
+// Method     A block computes one tile of one product (linear_product.cuh), or adds up the pieces
+//            of some neighbouring elements: each of its threads adds some of the pieces of an
+//            element. For db the pieces are the rows of g. The thread that stores an element of a
+//            gradient also updates the weight. If the first launch (linear_tail_cuda.cu) has ended,
+//            tiles and db read nothing that the previous kernel writes, and run concurrently with
+//            it. Blocks that add pieces of the previous kernel load their weights, then wait for
+//            that kernel. Half-precision operands have been rounded by the kernels that wrote them,
+//            except perhaps x of the first layer.
 // Shapes     g [N,O], x [N,I], dw [O,I], db [O], pieces [P][floats], w, m, v as the gradients; f32,
 //            accumulated in f32; operands f32 or rounded to half precision
 // Supports   up to four layers, four targets of pieces; SGD and Adam
@@ -124,8 +124,8 @@ __device__ inline void keep_state(const JoinedRow& row, std::int64_t i) {
 }
 
 // Takes the place of NothingMore: when an element of a gradient is stored, weight() updates the
-// weight. The product has no additional column, so behind() does nothing. The factors of the update
-// are loaded only in weight(), so that they take no registers from the product.
+// weight. The product has no additional column, so behind() does nothing. `UpdateFactors` are
+// loaded only in weight(), so that they take no registers from the product.
 template <class Step, class Rule>
 struct ProductUpdate {
   const TailWeights& a;

@@ -139,9 +139,9 @@ class CONVSCOPE_API PlanBuilder {
   Tensor correct();
 
   // Emits a call. A call that is emitted in a prologue() runs when the weights change, not in each
-  // step. The memory of slots that are named in a prologue is not reused, with three exceptions:
-  // temporary slots, workspace, and values of the graph that the step does not name (such as a
-  // masked weight whose kept blocks are used instead).
+  // step. The memory of slots that are named in a prologue is not reused. There are three
+  // exceptions: temporary slots, workspace, and values of the graph that the step does not name
+  // (such as a masked weight whose kept blocks are used instead).
   template <class F>
   void call(F&& body) {
     ++call_index_;

@@ -150,7 +150,7 @@ class CONVSCOPE_API PlanGraph {
   }
   // Adds a copy of the value in another layout. With `shared` both use the same memory.
   ValueId add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype = DType::f32);
-  // Adds a value for a rewrite; its producer is an operation with this output.
+  // Adds a value for a rewrite, which then sets the value as the `output` of an operation.
   ValueId add_value(const Shape& shape, DType dtype, ActivationLayout layout);
   // Returns false for values that depend only on the images, because their gradient is not needed.
   bool wants_gradient(ValueId value) const { return values_.at(index(value)).wants_gradient; }

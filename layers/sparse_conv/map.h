@@ -67,8 +67,8 @@ constexpr const char* name_of(SparseKind kind) {
 struct CONVSCOPE_API SparseTable {
   std::int64_t sites = 0, taps = 0;
   std::int64_t run = 1;  // taps of an entry: neighbours along w
-  // True if the sites of an entry descend while its taps ascend. This holds for the table of a
-  // strided map by input (SparseMap::by_input()).
+  // True if the sites of an entry descend while its taps ascend. This holds for the second table
+  // of a strided map, which lists outputs by input.
   bool descending = false;
   std::vector<std::uint32_t> entries;  // [taps / run, sites]
 
@@ -120,7 +120,7 @@ class CONVSCOPE_API SparseMap {
   // Returns which input each output meets (forward, dw), or which output each input meets (dx).
   SparseLook look_by_output() const;
   SparseLook look_by_input() const;
-  // Return the same neighbours as tables on the host, which are made at the first call.
+  // Returns the same neighbours as a table on the host, which is made at the first call.
   SparseView by_output() const;
   SparseView by_input() const;
 

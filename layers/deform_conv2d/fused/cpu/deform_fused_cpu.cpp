@@ -28,11 +28,12 @@
 //            is 3.5 eps if all have the same sign. The sum over samples adds 8 eps
 //            (framework/simd/sum_chain.h). The total is 11.5 eps, so error_growth is 12. dw is the
 //            same sum. In dx a term is a sum g (8 eps) times a weight (2 eps). doffset and dmask
-//            end with at most seven roundings after sums of such g. The errors of many g cancel
-//            while the error of their sum grows, so both together stay at 8 eps. Only dx is not cut
-//            into chains: where more than 160 samples add to one pixel, the error of the pixel
-//            grows with the square root of the number of samples. Results of parts of the channels
-//            are added in a fixed order: same bits on each run and with any number of threads
+//            end with at most seven roundings after sums of such g. If many g are added, their
+//            errors cancel in part, while the error of the addition grows; together they stay at 8
+//            eps. Only the sums of dx are not cut into chains: where more than 160 samples add to
+//            one pixel, the error of the pixel grows with the square root of the number of samples.
+//            Results of parts of the channels are added in a fixed order: same bits on each run and
+//            with any number of threads
 // Backward   dx, doffset, dmask: a panel holds the samples' gradient dy w^T for one block of
 //            channels. Each element is added to the four corners of dx, and multiplied by the four
 //            corners of x. These products give the gradients of the offsets and of the mask. A

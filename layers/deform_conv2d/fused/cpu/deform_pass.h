@@ -65,7 +65,7 @@ void for_images(const DeformTiling& plan, Index sets, const Run& run) {
   for (Index n = alone; n < plan.z.n; n += sets) run(Images(n, std::min(sets, plan.z.n - n)));
 }
 
-// The offsets and mask of a call, and the sampling positions (places) in x that they give each
+// The offsets and mask of a call. Computes from them the sampling positions (places) in x of each
 // pixel of y.
 class Places {
  public:

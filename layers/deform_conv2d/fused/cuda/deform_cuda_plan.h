@@ -126,8 +126,9 @@ struct BackwardPiece {
   }
 };
 
-// Prepared weights have the layout that the tensor cores read (tensor_cores/matrix_tile.cuh): tiles
-// of 64 rows x 8 pieces, one step of the K dimension after the other, rows filled up with zeros.
+// Prepared weights have the layout that the tensor cores read (tensor_cores/matrix_tile.cuh). A
+// tile has 64 rows x 8 pieces, which are one step of the K dimension. The tiles of the same rows
+// follow one another in the order of the steps. Missing rows are zeros.
 inline constexpr int kWeightTileRows = 64;
 inline constexpr int kWeightTilePieces = kWeightTileRows * kStepPieces;
 // Returns the index of a piece in the prepared weights, counted in pieces. `steps` is the number of

@@ -34,10 +34,10 @@
 // Backward   dx, doffset, dmask assigned, each only if requested; dw assigned or added to
 // Choices    kColumnBytes 256 MiB: as in im2col_gemm_cuda.cu
 //            kChannels 8, kPixelChannels 8: 8 channels share the cost of a place or a list
-//            kSumBytes 256 MiB: of sums for dw, all images together
-//            kMaxImages 32768: a batch of products, or a grid, ends at 65535
+//            kSumBytes 256 MiB: limit of the partial sums of dw, all images together
+//            kMaxImages 32768: a batch of products, or a grid, has at most 65535 items
 // Source     J. Dai et al. 2017: arXiv 1703.06211, and torchvision.ops.deform_conv2d, which use
-//            this method; theirs scatters dx by atomic additions
+//            this method but scatter to dx by atomic additions
 // Read next  deform_fused_lesson_cuda.cu, without columns; im2col_gemm_cuda.cu, without offsets
 #include <algorithm>
 

@@ -8,10 +8,10 @@
 // Textbook   sparse_implicit_gemm_lesson_cpu.cpp: for each site: y[i] += x[j] w[t] for its taps
 // Method     for each chunk of 512 output sites:
 //              y = b
-//              each row of taps: its entries of the map give the pairs of its taps
-//              each tap: the pairs of the chunk, 8 at a time and up to 48 lanes (AVX-512).
-//              Accumulators in registers add up over C, then they are added to rows of y
-//            Threads share out chunks.
+//              for each row of taps: list the pairs of its taps from the entries of the map
+//              for each tap of the row: multiply the pairs of the chunk, 8 at a time, for up to 48
+//              lanes at once (AVX-512). Registers accumulate over C and are then added to rows of y
+//            The chunks are divided among the threads.
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32, sums in f32; w prepared as
 //            [taps, C, lanes] for each tile of lanes
 // Supports   f32; every map

@@ -16,7 +16,7 @@ struct SumsCall {
   void *out, *workspace;
 };
 
-// Compute the result. With `split`, the taps are cut into two parts: the sums over the first part
+// Computes the result. With `split`, the taps are cut into two parts: the sums over the first part
 // are stored in the workspace, and the sums over the second part are added to them.
 void run_sums(const SumsCall& call, bool split);
 void run_weights(const SparseConvBackwardWeightArgs& args, bool split);
