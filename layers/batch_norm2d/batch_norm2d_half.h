@@ -57,9 +57,9 @@ struct BatchNormHalfArgs {
   // block contains a bound.
   Tensor residual_half = {};
   bool residual_has_bound = false;
-  // Mean and spread of x, f32 [parts,4,Cp], one row for each part of the pixels that the producer
-  // of x has summed (framework/cuda/channel_moments.cuh). If undefined, an additional pass over x
-  // computes both.
+  // Mean and spread of x, f32 [parts,4,Cp], computed by the producer of x for each part of the
+  // pixels (framework/cuda/channel_moments.cuh). If undefined, an additional pass over x computes
+  // both.
   Tensor x_moments = {};
 };
 extern CONVSCOPE_API KernelSlot<void(const BatchNormHalfArgs&)> batch_norm_half_kernel;

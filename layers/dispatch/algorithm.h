@@ -74,8 +74,9 @@ struct Cost {
   double launches = 1;        // kernels, one after the other
   bool tensor_cores = false;  // the peak is that of the tensor cores: for f16/bf16 problems their
                               // own, for others TF32 (f32 by three products has 3 x the FLOPs)
-  // The executed FLOPs, where they differ from `flops`; 0: they are equal. `flops` is measured in
-  // the unit of the tensor cores' peak and may count several executed products as one.
+  // The executed FLOPs as a textbook counts them: an f32 product that is computed as three fp16
+  // products counts once. (`flops` counts products relative to the rate of the tensor cores' peak.)
+  // 0: the same as `flops`.
   double executed_flops = 0;
 
   double executed() const { return executed_flops > 0 ? executed_flops : flops; }
@@ -108,7 +109,7 @@ struct OperandViews {
 
 // Work fused after a forward pass: y = relu(sum + b + residual), where each term and the relu are
 // optional. An algorithm with fuses_epilogue applies the epilogue while a tile of y is in cache.
-// For other algorithms the epilogue is one extra pass over y. Both kinds produce the same bits.
+// For other algorithms the epilogue is one extra pass over y. The bits are the same in both cases.
 struct Epilogue {
   const void* residual = nullptr;                       // of y's shape, added; must not overlap y
   bool relu = false;                                    // min(max(y, 0), most); NaN stays NaN

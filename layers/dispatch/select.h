@@ -118,8 +118,8 @@ inline ChosenNames chosen_names(const std::string& policy, const Question& quest
   return decided(policy, question).names;
 }
 
-// Returns the verdicts with `chosen`, `checks` and `refused` set: first those that accept, by
-// estimated time, then those that refuse.
+// Returns the verdicts with `chosen`, `checks` and `refused` set. Algorithms that accept come
+// first, by estimated time; algorithms that refuse follow.
 CONVSCOPE_API std::vector<Verdict> ordered_verdicts(Question question, const Decision& decision);
 
 // Throws when `policy` is malformed, or names an algorithm that is not in `names`. It needs no

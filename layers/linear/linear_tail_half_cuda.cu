@@ -86,8 +86,8 @@ __device__ inline void store_four(Half* to, float4 four) {
                                                pair_from_floats<Half>(four.z, four.w)};
 }
 
-// Copies w [O,I] into 16-bit rows. Zeros follow each row and the last row, because products read
-// whole steps of the K dimension.
+// Copies w [O,I] into 16-bit rows. Each row is padded with zeros, and rows of zeros follow the last
+// row, because products read whole steps of the K dimension.
 template <class Half>
 __device__ void copy_weights(const HalfLayer& z, Half* to) {
   constexpr int kHeld = 8;

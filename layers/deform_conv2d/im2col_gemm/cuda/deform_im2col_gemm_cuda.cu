@@ -197,7 +197,8 @@ struct DeformIm2colShape {
   Index element;         // bytes
 };
 
-// Returns how many images form a chunk, which is computed at a time. All chunks are equal.
+// Returns the number of images of a chunk. Chunks are computed one after the other, and all have
+// the same size.
 Index chunk_of(const Problem& z, Direction direction) {
   const DeformIm2colShape sizes(z);
   const bool data = direction == Direction::backward_data;

@@ -19,7 +19,8 @@ HaloInstance halo_instance() {
   return {halo_kernel<V>, V::kDepth, V::kColumns, V::kThreads, V::shared_bytes};
 }
 
-// The kernels for 16, 32 or 64 input channels, each for 32 or 64 lanes (output channels) at once.
+// The kernels for gathered rows of 16, 32 or 64 channels, each for 32 or 64 lanes (channels of the
+// result) at once.
 template <class Half, int kTerms>
 std::span<const HaloInstance> halo_instances() {
   static const HaloInstance kInstances[] = {
