@@ -55,8 +55,8 @@ void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double 
                              const Tensor& running_variance);
 
 // Sets `to` to `sums` converted to the type of `to`. If `scale` is defined, `sums` is first
-// multiplied by it. With `accumulate`, adds to `to` instead. This computes the gradients of weight
-// and bias.
+// multiplied by `scale`. With `accumulate` the result is added to `to` instead. The gradients of
+// weight and bias are computed by this function.
 void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, const Tensor& to,
                                    bool accumulate);
 

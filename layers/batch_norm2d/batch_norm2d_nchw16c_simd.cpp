@@ -19,8 +19,8 @@ namespace {
 
 using std::int64_t;
 
-// A copy of 16 numbers, one for each channel. Since it is local, the compiler knows that writes to
-// y do not change it.
+// A copy of 16 numbers, one for each channel. Since the copy is local, the compiler knows that
+// writes to y do not change the copy.
 struct PerChannel {
   explicit PerChannel(const float* from) {
     for (int c = 0; c < kRowLanes; ++c) at[c] = from[c];

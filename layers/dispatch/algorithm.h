@@ -60,8 +60,9 @@ enum class WeightUse { once, often };
 // The FLOPs that an algorithm executes and the bytes that it moves to and from memory. `peak_share`
 // is the part of the machine's peak that the inner loop can reach, for the type of the operands; a
 // full register tile reaches 1. `auto` estimates the time as the maximum of flops / (peak *
-// peak_share) and bytes / bandwidth. On a CPU it adds half of the smaller term, because the two
-// overlap only in part. On a GPU it adds pass_bytes / bandwidth + launches * (time of a launch).
+// peak_share) and bytes / bandwidth. On a CPU it adds half of the smaller term, because arithmetic
+// and memory traffic overlap only in part. On a GPU it adds pass_bytes / bandwidth + launches *
+// (time of a launch).
 struct Cost {
   double flops = 0;
   double bytes = 0;  // moved by the kernel that computes the products
@@ -92,7 +93,8 @@ CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
 
 // Returns the milliseconds that `auto` expects on this machine (framework/machine/peaks.h);
 // `operand_type` selects the peak. `estimated_ms_prepared` is for weights that are
-// prepared once and used often: preparation costs nothing, but each call reads them from memory.
+// prepared once and used often: preparation costs nothing, but each call reads the prepared weights
+// from memory.
 CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType operand_type);
 // Returns what limits the estimated time: "arithmetic", "memory" or, on a GPU, "launches".
 CONVSCOPE_API const char* limit_of(const Cost& cost, DeviceType device, DType operand_type);
@@ -150,9 +152,9 @@ struct Algorithm {
   Support (*supports)(const Problem&, Direction) = nullptr;
   Cost (*cost)(const Problem&, Direction) = nullptr;
   std::size_t (*workspace_bytes)(const Problem&, Direction) = nullptr;
-  // If both functions are null, the algorithm reads w directly. Otherwise, if prepared_bytes() > 0,
-  // forward and backward_data read args.prepared and not args.w, which may be null.
-  // workspace_bytes() does not include the prepared weights.
+  // If the next two functions are null, the algorithm reads w directly. Otherwise, if
+  // prepared_bytes() > 0, forward and backward_data read args.prepared and not args.w, which may
+  // be null. workspace_bytes() does not include the prepared weights.
   std::size_t (*prepared_bytes)(const Problem&, Direction) = nullptr;
   void (*prepare_weights)(const PrepareArgs<Problem>&) = nullptr;
   // Returns whether weights are prepared even if only one call uses them; a null pointer means

@@ -90,8 +90,8 @@ void for_each_stored(const Operand& w, const OperandSpec& spec, const Visit& vis
   }
 }
 
-// Returns the real numbers that an operand represents, as a dense f64 tensor on the host. Where
-// kernels round the operand to codes, these are the real numbers of the codes.
+// Returns the real numbers that an operand represents, as a dense f64 tensor on the host. If
+// kernels round the operand to integers, these integers determine the result.
 CONVSCOPE_API Tensor real_numbers(const Operand& operand, const OperandSpec& spec);
 CONVSCOPE_API Tensor magnitudes(const Tensor& of);  // |.|, same type and device
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_product.cuh: C[m,n] = sum over k of A[m,k] B[n,k] in tiles, each computed by the threads
-// of one block. linear_fused_cuda.cu and linear_tail_weights_cuda.cu use these products; the comments
-// at the top of these files explain the method.
+// of one block. linear_fused_cuda.cu and linear_tail_weights_cuda.cu use these products; the
+// comments at the top of these files explain the method.
 #pragma once
 
 #include <algorithm>

@@ -148,7 +148,7 @@ class CONVSCOPE_API PlanGraph {
     values_.at(index(value)).dtype = dtype;
     set_layout(value, layout);
   }
-  // Adds a copy of the value in another layout. With `shared` both use the same memory.
+  // Adds a copy of the value in another layout. With `shared`, copy and value use the same memory.
   ValueId add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype = DType::f32);
   // Adds a value for a rewrite, which then sets the value as the `output` of an operation.
   ValueId add_value(const Shape& shape, DType dtype, ActivationLayout layout);

@@ -204,7 +204,7 @@ std::int64_t divisor(std::int64_t start, std::int64_t kernel, std::int64_t size,
 }
 
 // Calls body(plane, place in y, rows, columns, 1 / divisor) for each window of the planes [first,
-// last). Forward and backward both use it.
+// last). The forward and the backward pass both use this function.
 template <class T, class Body>
 void for_windows(const Shape& x, const Shape& y, const Pool2dWindow& window, std::int64_t first,
                  std::int64_t last, Body&& body) {

@@ -49,8 +49,8 @@ constexpr int half_scale_exponent(unsigned largest_bits) {
   return e > 126 ? 126 : e;
 }
 
-// Scale and fp16 numbers share one block of memory. It begins with the scale and the partial
-// maxima, in this many bytes.
+// Scale and fp16 numbers share one block of memory. The scale and the partial maxima take this many
+// bytes at its beginning.
 inline constexpr std::size_t kHalfOperandsHead = 2048;
 constexpr std::size_t half_operands_bytes(std::int64_t elements) {
   return kHalfOperandsHead + (static_cast<std::size_t>(elements) * 2 + 255) / 256 * 256;

@@ -88,7 +88,7 @@ struct DeformShape {
   constexpr int x_pieces() const { return groups * group_pieces(); }      // of a pixel
   constexpr int y_pieces() const { return groups * out_pieces; }
   constexpr int group_units() const { return group_runs * run_units; }
-  // Returns the pieces of the K dimension, rounded up to whole pairs of steps.
+  // Returns the number of pieces in the K dimension, rounded up to whole pairs of steps.
   constexpr int forward_depth() const {
     return round_up(group_units() * taps * unit, 2 * kStepPieces);
   }

@@ -8,7 +8,7 @@
 // A cell is the square between four pixels, or between fewer pixels at the border. There are (H +
 // 1) x (W + 1) cells. Each tap has a list for each cell, with the samples in this cell in the order
 // of m, so that two runs give the same bits. A pixel reads the lists of the four cells around it;
-// where H W = P Q these lists have about four samples together.
+// where H W = P Q these lists have about four samples in total.
 //
 // Steps       count    how long each list is                         integers, atomic
 //             scan     where it begins                               [O R S][N][H + 1][W + 1] + 1
