@@ -26,7 +26,8 @@ struct DropoutMask {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
   std::int64_t step = 0;
-  // A number in device memory that the kernel adds to `step` when it runs, for recordings. Null: 0.
+  // A number in device memory that the kernel adds to `step` when it runs; null: 0. A CUDA graph,
+  // whose arguments are fixed, gets the number of its first step from here.
   const std::int64_t* base_step = nullptr;
   double p = 0.5;
 };

@@ -2,8 +2,8 @@
 // init.h: initial values of weights from counter-based random numbers: the same on every device,
 // whatever the order in which layers are built.
 //
-//   kaiming_uniform  uniform in +-1/sqrt(fan_in), weights and biases: what PyTorch gives Linear and
-//                    Conv2d by default (He et al. 2015 with a = sqrt(5))
+//   kaiming_uniform  uniform in +-1/sqrt(fan_in), weights and biases: PyTorch's default for Linear
+//                    and Conv2d (He et al. 2015 with a = sqrt(5))
 //   kaiming_normal   normal with deviation sqrt(2/fan_in), biases 0 (He et al. 2015, for ReLU)
 //
 // Source: K. He, X. Zhang, S. Ren, J. Sun: Delving Deep into Rectifiers, ICCV 2015,

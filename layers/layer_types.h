@@ -18,9 +18,9 @@ namespace convscope {
 
 class SiteLevels;
 
-// The rows of sites [n,C] (layers/sparse_conv/levels.h) that layers pass instead of images, while a
-// network is built. A layer that makes rows, ends them or moves to another level changes this
-// struct.
+// While a network is built, this struct says whether the current layer receives rows of sites [n,C]
+// (layers/sparse_conv/levels.h) instead of images, and which rows. A layer that converts images to
+// rows or rows to images, or whose output has another level, changes the struct.
 struct RowsOfSites {
   struct Step {
     std::string layer;
@@ -72,8 +72,9 @@ struct LayerSpec {
   std::string name;  // unique; "": build_layers chooses type + number, such as conv2d_1
   Options options;
 };
-// Returns `given` with every field filled in: with defaults, and an integer as a list of one where
-// a list is expected. An unknown key or a value that does not fit is an error of `operation`.
+// Returns `given` with a value for every field: fields that are not given get their defaults. Where
+// a list is expected, an integer becomes a list of one. An unknown key or a value that does not fit
+// is an error of `operation`.
 CONVSCOPE_API Options complete_options(const std::vector<OptionField>& fields, const Options& given,
                                        const std::string& operation);
 
@@ -84,7 +85,8 @@ CONVSCOPE_API std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>&
 
 }  // namespace convscope
 
-// Use this macro in the .cpp file of a layer, once in a line. A file may register several layers.
+// Use these macros in the .cpp file of a layer or model. A file may use them several times, but at
+// most once in a line.
 #define CONVSCOPE_REGISTER_LAYER(name, ...) \
   CONVSCOPE_REGISTER_IN(::convscope::layer_types(), __LINE__, name, __VA_ARGS__)
 #define CONVSCOPE_REGISTER_MODEL(name, ...) \

@@ -51,7 +51,8 @@ class CONVSCOPE_API Module {
 
   // Describes forward() in a static graph (plan/plan_graph.h): adds the operations that compute the
   // result from value `x`, and returns the number of the result. The default runs forward() as a
-  // dynamic graph inside the compiled step, which only prevents fusion with its neighbours.
+  // dynamic graph inside the compiled step. The results are right, but the layer is not fused with
+  // its neighbours, and the step cannot be recorded.
   virtual int describe(PlanGraph& graph, int x);
 
   // Sets train mode, which is the default, or eval mode. The mode changes dropout and batch norm.
@@ -68,7 +69,8 @@ class CONVSCOPE_API Module {
   // Adds a transform of the layer's input or weight: a quantiser, a pruning mask. A transform is a
   // Module, so its parameters are trained and saved. Layers with a weight (conv2d, linear) apply
   // both kinds, a residual block (residual.h) applies input transforms. Transforms run in the order
-  // added; `first` inserts before the present ones (a quantiser rounds what a mask leaves).
+  // added. With `first` a transform is inserted before the present ones: a mask is added in this
+  // way, so that a quantiser rounds the masked weight.
   void add_input_transform(const std::string& name, std::shared_ptr<Module> transform);
   void add_weight_transform(const std::string& name, std::shared_ptr<Module> transform,
                             bool first = false);
@@ -85,16 +87,17 @@ class CONVSCOPE_API Module {
   // (dispatch/operator_use.h). Null for all other layers.
   virtual std::unique_ptr<OperatorUse> operator_use(const Shape& input) const;
 
-  // Returns all of them in the order added: first those of the module, then those of its children,
-  // with names joined by dots.
+  // Returns all parameters in the order added: first those of the module itself, then those of its
+  // children. The names along the path are joined by dots. The next two functions do the same for
+  // buffers and modules.
   std::vector<NamedParameter> parameters() const;
   std::vector<NamedTensor> buffers() const;
   std::vector<NamedModule> modules();  // itself first, then all descendants
   void zero_grad();
   std::int64_t parameter_count() const;
 
-  // Multiplies the learning rate of all parameters below, unless a group of the optimiser sets it.
-  // Nested modules multiply their scales.
+  // Multiplies the learning rate of the parameters of this module and its descendants, unless a
+  // group of the optimiser sets it. If a descendant is scaled, too, both scales apply.
   void scale_learning_rate(double factor);
 
   // Moves parameters with their gradients, buffers, transforms and children. Variables stay the

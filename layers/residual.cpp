@@ -12,8 +12,8 @@
 namespace convscope {
 namespace {
 
-// Checks that both operands of the sum have one shape, because shapes are not broadcast. Every path
-// calls it.
+// Checks that both operands of the sum have one shape, because shapes are not broadcast. forward(),
+// output_shape() and describe() use this check.
 void check_sum_shapes(const Shape& y, const Shape& beside) {
   CONVSCOPE_CHECK(
       y == beside, "residual",

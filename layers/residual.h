@@ -7,11 +7,11 @@
 // Parameters  of the layer `residual` in a config, the basic block of ResNet-18 and 34:
 //             out_channels  K, required
 //             stride        of the first convolution and of the shortcut, pixels, default 1
-//             body = conv1 3x3, bn1, relu1, conv2 3x3, bn2;  the shortcut is x, or when the shape
-//             changes a 1x1 convolution and a batch norm (downsample.0, downsample.1)
-// Transforms  of the input (Module::add_input_transform) run before both branches: body, shortcut
-//             and the addend x read their result. Transforms of the shortcut run between its layers
-//             and the sum (quant/quantize_network.h)
+//             body = conv1 3x3, bn1, relu1, conv2 3x3, bn2. The shortcut is x itself. If the shape
+//             changes, it is a 1x1 convolution and a batch norm (downsample.0, downsample.1)
+// Transforms  Transforms of the input (Module::add_input_transform) run before the block divides:
+//             body and shortcut read the transformed input. Transforms of the shortcut run after
+//             its layers, before the sum (quant/quantize_network.h)
 // Names       parts are children of the block itself, as in torchvision: "conv1.weight",
 //             "bn1.running_mean", "downsample.0.weight"
 // Usage       {type: residual, out_channels: 64, stride: 2}

@@ -26,7 +26,8 @@ constexpr const char* kName = "batch_norm2d";
 
 std::int64_t count_of(const Shape& x) { return x[0] * x[2] * x[3]; }
 
-// Returns why a training step refuses x, or "" if it accepts x. Every path uses this check.
+// Returns why a training step refuses x, or "" if it accepts x. The forward pass and
+// why_not_trained() share this check.
 std::string refusal_of_one_value(const Shape& x) {
   if (count_of(x) != 1) return "";
   return cat("expected more than one value for each channel while training because the ",

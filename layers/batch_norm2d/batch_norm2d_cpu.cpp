@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_cpu.cpp: one thread processes a channel. The sums of a channel are added image by
-// image, in order, so the bits do not depend on the number of threads. The passes that write read
-// the channel from the cache. NCHW16c images use batch_norm2d_nchw16c_cpu.cpp.
+// image, in order, so the bits do not depend on the number of threads. The pass that writes y or dx
+// finds the channel in the cache. NCHW16c images use batch_norm2d_nchw16c_cpu.cpp.
 #include <algorithm>
 #include <cmath>
 
@@ -76,7 +76,7 @@ const auto& loops() {
   }
 }
 
-// Calls body(c, planes of the channel, offset of the first) for each channel.
+// Calls body(c, the planes of channel c, the offset of its first plane) for each channel c.
 template <class Body>
 void for_channels(const Shape& x, Body&& body) {
   const std::int64_t pixels = x[2] * x[3];
@@ -116,8 +116,7 @@ void channel_statistics(const ChannelPlanes& planes, const T* x, double& mean, d
   const T around = static_cast<T>(mean);
   const double off = static_cast<double>(around) - mean;
   double squares = loop.square_sum(planes, x, around);
-  if (!std::isfinite(
-          squares)) {  // a square beyond f32, or a number that is not finite, which shows in y
+  if (!std::isfinite(squares)) {  // a square overflowed f32, or an element of x is NaN or infinite
     squares = 0;
     DoubleLoops::each(planes, [&](std::int64_t i) {
       const double d = static_cast<double>(x[i]) - static_cast<double>(around);

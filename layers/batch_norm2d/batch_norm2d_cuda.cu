@@ -6,10 +6,10 @@
 //           every block adds the sums of all splits of its channel in the same order. So each block
 //           knows the statistics without another launch, and writes its split. Tensors smaller than
 //           L2 are read from memory once.
-// Numerics  A number is subtracted from each element, the channel's first element (forward) or the
-//           mean (backward), and the differences are added in double. So the error of the variance
-//           is at most 2^-53 (mean - first)^2. Two runs give the same bits; the splits depend only
-//           on the sizes.
+// Numerics  The channel's first element (forward) or the mean (backward) is subtracted from each
+//           element, and the differences are added in double. So the error of the variance is at
+//           most 2^-53 (mean - first)^2. Two runs give the same bits, because the division of a
+//           channel into splits depends only on the sizes.
 // Choices   there are about 1056 blocks, 8 for each SM of an H100 or H200. A split has at least
 //           4096 elements, which are 16 for each thread.
 // Read next batch_norm2d_cpu.cpp: one channel after the other; batch_norm2d.h: the formulas
@@ -217,8 +217,9 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- backward ----
 
-// Computes sums of g and of g (x - mean). If y is given, g is dy where y > 0, otherwise 0, and
-// overwrites dy; if y is null, g is dy. With y, `beside` also receives g, assigned or added.
+// The arguments of gradient_sums(), which computes sums of g and of g (x - mean). If y is null, g
+// is dy. Otherwise g is dy where y > 0 and 0 elsewhere; it overwrites dy and is stored in `beside`,
+// the gradient of the residual. With beside_accumulate, g is added to `beside`.
 template <class T>
 struct GradientInput {
   T* dy;

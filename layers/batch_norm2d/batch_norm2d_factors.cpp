@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_factors.cpp: the arithmetic of batch norm on C values, one for each channel, between
-// its passes over the images.
+// batch_norm2d_factors.cpp: the arithmetic of batch norm on C values, one for each channel, which
+// runs between passes over images.
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_factors.h: the arithmetic of batch norm on C values, one for each channel, between
-// its passes over the images. All tensors [C] on one device; statistics and results f64, weights,
-// biases and their gradients f32 or f64.
+// batch_norm2d_factors.h: the arithmetic of batch norm on C values, one for each channel, which
+// runs between passes over images. All tensors have the shape [C] and are on one device. Statistics
+// and results are f64. Weights, biases and their gradients are f32 or f64.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct ChannelNorm {
         shift(static_cast<T>(s + (static_cast<double>(mean) - m) * f)) {}
 };
 
-// Returns the factor from the variance of `count` numbers to the unbiased estimate; a single number
-// has the variance 0.
+// Returns the factor that turns the variance of `count` numbers into its unbiased estimate. A
+// single number has the variance 0, so its factor is 1.
 CONVSCOPE_HOST_DEVICE inline double unbiased_by(double count) {
   return count > 1 ? count / (count - 1) : 1;
 }
@@ -55,8 +55,8 @@ void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double 
                              const Tensor& running_variance);
 
 // Sets `to` to `sums` converted to the type of `to`. If `scale` is defined, `sums` is first
-// multiplied by it. With `accumulate`, adds to `to` instead. This computes the gradients of weight
-// and bias.
+// multiplied by `scale`. With `accumulate` the result is added to `to` instead. The gradients of
+// weight and bias are computed by this function.
 void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, const Tensor& to,
                                    bool accumulate);
 

@@ -7,9 +7,9 @@
 //            the statistics of the batch; the activation is min(max(., 0), most) when `relu` is
 //            set, and residual may be undefined
 // Backward   If y is given (there is an activation), g = dy where 0 < y < most, otherwise 0, and dy
-//            is overwritten by g. If y is undefined, g = dy. The gradient of the residual is g.
-//            Also computed are
-//            the sums of g and of g (x - mean), and dx = a g + b (x - mean) + d
+//            is overwritten by g. If y is undefined, g = dy. The gradient of the residual is g. The
+//            kernel also computes the sums of g and of g (x - mean), and dx = a g + b (x - mean) +
+//            d (batch_norm2d_factors.h defines a, b and d)
 // Shapes     x, y, dy, dx, residual, residual_gradient [N,C,H,W] f32 or f64; statistics, sums [C]
 //            f64. On the CPU the images may be stored as [N,C/16,H,W,16], f32; C is that of weight
 // Numerics   The additions have the same order as in the passes of batch_norm2d.h, so results have

@@ -20,13 +20,14 @@
 //                   mean| is at most sqrt(N H W) deviations, because the squares of x - mean have
 //                   the variance as their mean
 //              |dx| <= max over c of |a| max|g| + |b| sqrt(N H W) deviation + |d|
-//            A loose bound costs precision. If the bound is 2^k times the largest element, fp16
-//            keeps 11 bits of elements above 2^(k - 27) of the largest; below, the spacing of fp16
-//            is 2^(k - 37) of the largest. For normally distributed data k is 6 with 10^5 elements
-//            in a channel, and k grows by 1/2 when their number doubles. So tf32's 10 bits are kept
-//            for 21 powers of two. Smaller elements are off by 2^-31 of the largest, which is 2^20
-//            times less than the rounding of the largest. For a sum of residuals the bounds are
-//            added: k grows by log2 of the number of blocks in a stage.
+//            A loose bound costs precision. Suppose that the bound is 2^k times the largest
+//            element. An element above 2^(k - 27) times the largest keeps the 11 bits of fp16. A
+//            smaller element is rounded to a multiple of 2^(k - 37) times the largest. In normally
+//            distributed data with 10^5 elements in a channel, k is 6; when the number of elements
+//            doubles, k grows by 1/2. With k = 6 all elements within 21 powers of two of the
+//            largest keep tf32's 10 bits. The error of a smaller element is 2^-31 of the largest,
+//            which is 2^20 times less than the rounding error of the largest. If residuals are
+//            added, their bounds are added, too: k grows by log2 of the number of residual blocks.
 #pragma once
 
 #include <limits>
@@ -47,8 +48,8 @@ struct BatchNormHalfArgs {
   Tensor mean, inverse_deviation;                       // assigned
   Tensor factors;                                       // assigned: factor, shift and mean
   Tensor running_mean, running_variance;                // updated
-  // y as fp16 operands, assigned: a u8 block of half_operands_bytes(), or undefined if not needed.
-  // The bound is stored after the scale. With bound_alone only scale and bound are written.
+  // Receives y as fp16 operands, in a u8 block of half_operands_bytes(). Undefined if not needed.
+  // The block stores the bound after the scale. With bound_alone only these two are written.
   Tensor y_half = {};
   bool bound_alone = false;
   // The residual as fp16 operands, in a block like y_half. Defined only if y_half is defined
@@ -56,8 +57,9 @@ struct BatchNormHalfArgs {
   // block contains a bound.
   Tensor residual_half = {};
   bool residual_has_bound = false;
-  // f32 [parts,4,Cp], mean and spread of x (framework/cuda/channel_moments.cuh) from the kernel
-  // that wrote x; undefined: a separate pass over x computes them.
+  // Mean and spread of x, f32 [parts,4,Cp], computed by the producer of x for each part of the
+  // pixels (framework/cuda/channel_moments.cuh). If undefined, an additional pass over x computes
+  // both.
   Tensor x_moments = {};
 };
 extern CONVSCOPE_API KernelSlot<void(const BatchNormHalfArgs&)> batch_norm_half_kernel;
@@ -66,7 +68,7 @@ struct BatchNormHalfGradientArgs {
   Tensor dy, x, weight;
   bool relu = false;
   float most = std::numeric_limits<float>::infinity();
-  Tensor y;  // y of the forward pass; undefined without a residual: the activation follows from x
+  Tensor y;  // y of the forward pass; undefined without a residual, because x then determines y
   Tensor mean, inverse_deviation, factors;            // of the forward
   Tensor residual_gradient;                           // assigned g; undefined: not needed
   bool residual_accumulate = false;                   // add g to it instead

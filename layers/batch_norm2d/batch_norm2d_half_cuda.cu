@@ -2,22 +2,23 @@
 // batch_norm2d_half_cuda.cu: batch norm on fp16/bf16 or f32 in NHWC, in two passes over the
 // images for each direction.
 //
-// Method    forward   1 sums of x - first and of its square for each channel, `first` being its
-//                       first number, so that an offset costs no digits (channel_sums.cuh);
-//                       skipped where the producer of x has computed them (channel_moments.cuh)
-//                     2 a small launch adds the parts: statistics, factors, and the running ones
-//                     3 (x - mean) factor + shift + residual, the activation, one rounding
-//           backward  1 sums of g and g (x - mean)
-//                     2 a small launch: the factors of dx, gradients of weight and bias
-//                     3 dx and the gradient of the residual
-//           Without a residual the backward pass computes y of pass 3 of the forward again,
-//           rounding included, to see where the activation is 0. So the backward pass does not read
-//           y.
-// Operands  For f32 images pass 3 also writes fp16 operands (half_operands.h). The scale
-//           of the operands comes from a bound that is known before pass 3 begins. In the forward
-//           direction one block of launch 2 computes this bound from weight and bias. In the
-//           backward direction pass 1 also finds the largest |g|, and launch 2 derives the bound of
-//           dx.
+// Method    Each direction has three kernels:
+//           forward   1 sums x - first and its square for each channel; `first` is the channel's
+//                       first number, so an offset costs no digits (channel_sums.cuh). Not run if
+//                       the producer of x has computed these sums (channel_moments.cuh)
+//                     2 adds the partial sums; computes statistics, factors, running statistics
+//                     3 computes (x - mean) factor + shift + residual and the activation
+//           backward  1 computes sums of g and g (x - mean)
+//                     2 computes the factors of dx and the gradients of weight and bias
+//                     3 computes dx and the gradient of the residual
+//           Kernel 2 is small. Kernel 3 rounds once.
+//           The backward pass needs y only to see where the activation is 0. Without a residual it
+//           does not read y: it repeats kernel 3 of the forward pass, rounding included.
+// Operands  For f32 images kernel 3 also writes fp16 operands (half_operands.h). The scale
+//           of the operands comes from a bound that is known before kernel 3 begins. In the forward
+//           direction one block of kernel 2 computes this bound from weight and bias. In the
+//           backward direction kernel 1 also finds the largest |g|, and kernel 2 derives the bound
+//           of dx.
 // Numerics  see batch_norm2d_half.h
 // Read next framework/cuda/channel_sums.cuh; batch_norm2d_cuda.cu, the same for f32
 #include "framework/cuda/channel_moments.cuh"
@@ -49,7 +50,7 @@ __device__ inline void load_lanes(const float* from, int piece, float (&v)[kLane
 
 // ---- operands of products ----------------------------------------------------------------------
 
-// Returns the bits of a finite magnitude, which are ordered like the magnitudes; 0 for others.
+// Returns the bits of |v|; 0 if v is NaN or infinite. Integer order is the order of magnitudes.
 __device__ inline unsigned finite_bits(float v) {
   const unsigned bits = __float_as_uint(v) & 0x7fffffffu;
   return bits < 0x7f800000u ? bits : 0u;
@@ -58,7 +59,7 @@ __device__ inline float scale_of(unsigned largest_bits) {
   return __uint_as_float(static_cast<unsigned>(half_scale_exponent(largest_bits) + 127) << 23);
 }
 
-// Returns the largest of a block, in thread 0; all threads call it.
+// Returns the largest `own` of the block in thread 0. All threads must call this function.
 __device__ inline unsigned block_maximum(unsigned own) {
   __shared__ unsigned warp_maxima[kThreads / 32];
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -114,9 +115,9 @@ struct Statistics {
   float* factors;
   double eps, momentum;
   int channels;
-  // head[0] is the scale of the fp16 copy of y, head[1] the bound of |y|; null: not needed.
-  // beside_head is the head of the residual; null: no residual. beside_bound says whether
-  // beside_head contains a bound.
+  // head[0] is the scale of the fp16 copy of y, head[1] the bound of |y|; null if y has no such
+  // copy. beside_head is the same for the residual, null without a residual. beside_bound says
+  // whether beside_head contains a bound.
   float* head;
   const float* beside_head;
   bool beside_bound;
@@ -169,7 +170,7 @@ __global__ void __launch_bounds__(kThreads)
     const double mean = static_cast<double>(first) + off;
     const double spread = sums[1] / count - off * off;
     const double variance = spread <= 0 ? 0.0 : spread;  // NaN passes
-    // Squares beyond f32 would make every y 0: NaN shows the error.
+    // If the sum of squares overflows, every y would be 0. NaN shows the error instead.
     const double inverse = variance < INFINITY ? 1 / ::sqrt(variance + z.eps) : NAN;
     z.mean[c] = mean;
     z.inverse[c] = inverse;
@@ -250,8 +251,8 @@ __global__ void factors_of_channels(const double* mean, const double* factor, co
 
 // ---- backward ----------------------------------------------------------------------------------
 
-// Says which y masks g. kPlain: none, there is no activation; kFromX: y is computed again from x;
-// kFromY: y is read.
+// Says how the kernel finds where the activation is 0, and g with it. kPlain: there is no
+// activation; kFromX: y is computed again from x; kFromY: y is read.
 enum class Mask { kPlain, kFromX, kFromY };
 
 template <class T>
@@ -299,7 +300,7 @@ struct GradientPiece {
 
 // The maxima from which the bound of dx is computed, as bits.
 struct Largest {
-  unsigned* gradients = nullptr;  // [blocks of pass 1]: the largest |g|; null: not needed
+  unsigned* gradients = nullptr;  // [blocks of kernel 1]: the largest |g|; null: not needed
   int blocks = 0;
   unsigned* bound = nullptr;  // [1]
 };

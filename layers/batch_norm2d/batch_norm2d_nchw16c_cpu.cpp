@@ -2,7 +2,7 @@
 // batch_norm2d_nchw16c_cpu.cpp: batch norm on images stored as [N,C/16,H,W,16], 16 channels at a
 // time. The elements of 16 channels seldom fit into a cache. So they are read from memory only
 // twice: once for all sums, slice by slice, and once for the pass that writes. Read next
-// batch_norm2d_cpu.cpp: the same by channels
+// batch_norm2d_cpu.cpp, which processes one channel at a time
 #include <algorithm>
 #include <cmath>
 

@@ -6,7 +6,8 @@
 //           vectors. Values for each channel stay in registers over all pixels
 // Numerics  A nearby number (the mean, or the channel's first element) is subtracted from each
 //           element, so a mean far from 0 costs no accuracy. At most 64 numbers are added in float,
-//           in several sums in parallel: at most 64 roundings of 2^-24 each, 20 to 34 with vectors
+//           in several parallel accumulators. The result has at most 64 roundings of 2^-24 each;
+//           with vectors it has 20 to 34
 // Read next batch_norm2d_simd.cpp: the same over the planes of one channel
 #include "layers/batch_norm2d/batch_norm2d_nchw16c_simd.h"
 
@@ -18,8 +19,8 @@ namespace {
 
 using std::int64_t;
 
-// A copy of 16 numbers, one for each channel. Since it is local, the compiler knows that writes to
-// y do not change it.
+// A copy of 16 numbers, one for each channel. Since the copy is local, the compiler knows that
+// writes to y do not change the copy.
 struct PerChannel {
   explicit PerChannel(const float* from) {
     for (int c = 0; c < kRowLanes; ++c) at[c] = from[c];

@@ -18,8 +18,8 @@ struct Nchw16cBatchNormKernels {
   // total[c] += sum of g, total[16 + c] += sum of g (x - mean[c])
   void (*gradient_sums)(std::int64_t pixels, const float* g, const float* x, const float* mean,
                         double* total);
-  // y = (x - mean) factor + shift (+ residual, when not null), with `relu` at least 0 and at most
-  // `most`; y may be residual.
+  // y = (x - mean) factor + shift (+ residual, when not null). With `relu`, y is clamped to
+  // [0, most]. y may be residual.
   void (*apply)(std::int64_t pixels, const float* x, const float* mean, const float* factor,
                 const float* shift, const float* residual, bool relu, float most, float* y);
   // g = dy where 0 < y < most (infinite: where 0 < y), otherwise 0; g may be dy.

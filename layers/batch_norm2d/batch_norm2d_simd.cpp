@@ -6,9 +6,9 @@
 //           begin in each cycle. After 32 vectors the sums are added up to one double. The rest of
 //           a plane, less than a vector, is added one by one
 // Numerics  A nearby number (the mean, or the channel's first element) is subtracted from each
-//           element, so a mean far from 0 costs no accuracy. A fold of 512 numbers adds at most 14
-//           roundings, each of 2^-24: the sum is exact to 1e-6 of the sum of magnitudes, mostly to
-//           1e-7
+//           element, so a mean far from 0 costs no accuracy. A sum of 512 numbers has at most 14
+//           roundings, each of 2^-24. So its error is at most 1e-6 times the sum of the magnitudes,
+//           and mostly 1e-7
 #include "layers/batch_norm2d/batch_norm2d_simd.h"
 
 #include "framework/simd/simd.h"
@@ -135,8 +135,8 @@ CONVSCOPE_INLINE void store_some(float* p, Vec v, int count) {
   count == kLanes ? store(p, v) : store_first(p, v, count);
 }
 
-// Returns x <= 0 ? 0 : x. NaN passes, because max returns its second operand then; adding 0 turns
-// -0 into 0.
+// Returns x <= 0 ? 0 : x, limited to at most `most`. If x is NaN, max returns its second operand,
+// so NaN stays NaN. Adding 0 turns -0 into 0.
 CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return bounded_relu(x, most); }
 
 template <bool kResidual, bool kRelu>

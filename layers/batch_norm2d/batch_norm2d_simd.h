@@ -21,8 +21,8 @@ struct BatchNormKernels {
   double (*square_sum)(const ChannelPlanes&, const float* x, float mean);
   void (*gradient_sums)(const ChannelPlanes&, const float* g, const float* x, float mean,
                         double* sum_g, double* sum_g_x);
-  // y = (x - mean) factor + shift (+ residual, when not null), with `relu` at least 0 and at most
-  // `most`; y may be residual.
+  // y = (x - mean) factor + shift (+ residual, when not null). With `relu`, y is clamped to
+  // [0, most]. y may be residual.
   void (*apply)(const ChannelPlanes&, const float* x, float mean, float factor, float shift,
                 const float* residual, bool relu, float most, float* y);
   // g = dy where 0 < y < most, otherwise 0; g may be dy.

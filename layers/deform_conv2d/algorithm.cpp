@@ -51,7 +51,7 @@ Operands Operator<DeformConv2dProblem>::magnitudes(const DeformConv2dProblem& pr
   for (std::size_t i = 0; i < operands.in.size(); ++i) {
     if (!operands.in[i].defined()) continue;
     const Tensor& values = operands.in[i].values;
-    // `from.inputs` has no entry for the bias, which is the last input.
+    // operands.in ends with the bias, for which `from.inputs` has no entry.
     out.in[i] = i < from.inputs.size() ? on_host(values, from.inputs[i])
                                        : values.to(Device{}).to(plain.dtype);
   }

@@ -59,7 +59,7 @@ struct Operator<DeformConv2dProblem> {
   CONVSCOPE_API static Registry<DeformConv2dAlgorithm>& algorithms(DeviceType device);
   CONVSCOPE_API static void run(const Call<DeformConv2dProblem>& call);
   // Computes one direction with x, w, dy and the mask replaced by their magnitudes, at the same
-  // sampling positions. Error bounds are relative to these sums. The function runs on the CPU and
+  // sampling positions. Error bounds are relative to the result. The function runs on the CPU and
   // takes operands on any device.
   CONVSCOPE_API static Operands magnitudes(const DeformConv2dProblem& problem, Direction direction,
                                            const Operands& operands);

@@ -54,7 +54,8 @@ DeformConv2dTensors rounded_tensors(DType dtype, const Variable& x, const Variab
   return {value(x), value(w), value(offset), value(mask), value(b), {}};
 }
 
-// Computes dw. If the operands' type is not f32, dw is first computed in that type.
+// Computes dw. If the problem's type differs from that of dw, dw is first computed in the problem's
+// type and then converted.
 template <class Run>
 void sum_weight_gradient(const DeformConv2dProblem& problem, const DeformConv2dTensors& tensors,
                          const GradientSink::Target& dw, const Run& run) {
@@ -134,7 +135,7 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
                   }
                   if (out.wants(3)) sum_weight_gradient(problem, tensors, out.target(3), run);
                   if (!out.wants(0) && !out.wants(1) && !out.wants(2)) return;
-                  // x, offset and mask are inputs and outputs 0, 1 and 2.
+                  // Inputs 0, 1 and 2 are x, offset and mask; output i is the gradient of input i.
                   Operands operands = deform_conv2d_operands(Direction::backward_data, tensors);
                   const OperandSpecs specs = problem.operands(Direction::backward_data);
                   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {

@@ -19,7 +19,7 @@
 //             other, in pixels. `mask` is the sigmoid of the other channels. Weights and biases of
 //             the branch are initialised to 0, so offsets are 0 and the mask is 0.5.
 // Parameters  of the layer: out_channels, kernel_size, stride, padding, dilation, groups, bias,
-//             init: as of conv2d
+//             init: as for conv2d
 //             offset_groups    O: neighbouring C/O channels share their sampling positions, default
 //                              1
 //             mask             false: version 1, default true

@@ -32,8 +32,8 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, LayerC
                           .offset_lr_scale = options.number("offset_lr_scale"),
                           .branch_policy = {}};
   own.conv.name = context.layer_name;
-  // The block `conv` names algorithms of ordinary convolutions, so they apply to the branch and not
-  // to this layer. The layout of the block applies to both convolutions.
+  // The config block `conv` names algorithms of ordinary convolutions. So it selects the algorithm
+  // of the branch, not that of the deformable convolution. Its layout applies to both convolutions.
   if (context.conv_policy) {
     own.branch_policy = context.conv_policy(cat(context.layer_name, ".", kBranch));
     own.conv.policy.layout = own.branch_policy.layout;

@@ -44,8 +44,8 @@ class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
   }
   // Returns memory for the prepared weights of one call; null: the algorithm reads w directly.
   void* prepared_in_step(PlanBuilder& builder, Direction direction) const;
-  // Returns the values that the algorithms read; images that are not read as a tensor are
-  // undefined.
+  // Returns the tensors that the algorithms read. If x is the step's input, its address is known
+  // only when the step runs; x is then undefined, except with images_as_tensor.
   DeformConv2dTensors tensors(PlanBuilder& builder, bool images_as_tensor) const;
   void run_checked(PlanBuilder& builder, Direction direction, const Operands& operands) const;
   void backward_data(PlanBuilder& builder);

@@ -14,7 +14,8 @@
 //   begins  where the list of each cell begins: sums of counts   a block for each lot
 //   fill    each tap goes into its list                          in a random order
 //   rank    each tap counts lower numbers in its list: its position in the order
-// Lists are short (R S taps at stride 1). If all taps meet in one cell, a rank takes R S P Q steps.
+// The lists are short (about R S taps at stride 1). In the worst case all taps sample in one cell;
+// then each tap compares its number with those of all R S P Q taps.
 #pragma once
 
 #include "layers/deform_conv2d/place.cuh"

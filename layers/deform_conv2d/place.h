@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // place.h: where one tap of one output pixel reads x, and with which weights, as problem.h defines.
-// Vectorised code follows these lines. "Place" means a sampling position (v,u).
+// The SIMD and CUDA versions compute the same expressions. "Place" means a sampling position (v,u).
 //
 //   (h,w)     o-------o (h,w+1)       the place is (v,u) = (h + down, w + right);
 //             |  down |               corners 0 1 / 2 3 weigh (1-down)(1-right), (1-down) right,

@@ -42,7 +42,7 @@ struct CONVSCOPE_API DeformConv2dProblem : Conv2dProblem {
   // offset, mask and writes dx, doffset, dmask. backward_weight reads x, dy, offset, mask, writes
   // dw.
   OperandSpecs operands(Direction direction) const;
-  // Returns the largest number of products in one element of the output. For dx it assumes that
+  // Returns the largest number of products in one element of the output. For dx this assumes that
   // offsets do not change how many samples use a pixel, and that each sample uses four pixels.
   std::int64_t sum_length(Direction direction) const {
     return direction == Direction::forward         ? c / groups * taps()

@@ -77,8 +77,9 @@ void by_size(DType type, Move8 move8, Move16 move16, Move32 move32, Move64 move6
   }
 }
 
-// Calls copy(offset in the planes, offset in the block, channels, pixels) for parts of blocks. The
-// work of one thread's chunk is about 128 KiB, or several small blocks.
+// Cuts all blocks into pieces of pixels and calls copy(offset in the planes, offset in the block,
+// channels, pixels) for each piece. A thread takes about 128 KiB at a time: one piece, or several
+// small ones.
 template <class Copy>
 void for_each_piece(const Shape& images, const Copy& copy) {
   constexpr std::int64_t kPixels = 2048;

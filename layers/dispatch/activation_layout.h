@@ -38,7 +38,8 @@ constexpr std::string_view name_of(ActivationLayout layout) {
                                                  : "nhwc";
 }
 
-// Returns the layout of x and dx, or of y and dy (below); never nchw16c_y.
+// Returns the layout of x and dx in a layer with layout `layer`; layout_of_y() returns that of y
+// and dy. The result is never nchw16c_y.
 constexpr ActivationLayout layout_of_x(ActivationLayout layer) {
   return layer == ActivationLayout::nchw16c_y ? ActivationLayout::nchw : layer;
 }

@@ -52,8 +52,9 @@ double estimated_ms(const Cost& cost, DeviceType device, DType operand_type) {
   const MachinePeaks machine = machine_peaks(device);
   const auto [compute, moving] = parts_of(cost, device, operand_type);
   double seconds = std::max(compute, moving);
-  // On a CPU half of the smaller term overlaps with the larger one, and the other half is added. So
-  // among memory-bound algorithms the one with fewer FLOPs gets the lower estimate.
+  // On a CPU half of the shorter time (of `compute` and `moving`) overlaps with the longer one, and
+  // the other half is added. So among memory-bound algorithms the one with fewer FLOPs gets the
+  // lower estimate.
   if (device == DeviceType::cpu) seconds += kNotHidden * std::min(compute, moving);
   if (device == DeviceType::cuda) {
     seconds += cost.pass_bytes / machine.bytes_per_second + cost.launches * machine.launch_seconds;

@@ -10,7 +10,7 @@
 //   struct Operator<Conv2dProblem> {
 //     using ForwardArgs = Conv2dForwardArgs;       // arguments of a kernel, for each direction
 //     using BackwardDataArgs = ...; using BackwardWeightArgs = ...;
-//     static constexpr const char* kOperation = "conv2d";  // starts errors, names the cache file
+//     static constexpr const char* kOperation = "conv2d";  // begins errors and file names
 //     static Registry<Algorithm<Conv2dProblem>>& algorithms(DeviceType);
 //     static void run(const Call<Conv2dProblem>&);  // calls the algorithm's function (execute.h)
 //   };
@@ -60,22 +60,24 @@ enum class WeightUse { once, often };
 // The FLOPs that an algorithm executes and the bytes that it moves to and from memory. `peak_share`
 // is the part of the machine's peak that the inner loop can reach, for the type of the operands; a
 // full register tile reaches 1. `auto` estimates the time as the maximum of flops / (peak *
-// peak_share) and bytes / bandwidth. On a CPU it adds half of the smaller term, because the two
-// overlap only in part. On a GPU it adds pass_bytes / bandwidth + launches * (time of a launch).
+// peak_share) and bytes / bandwidth. On a CPU it adds half of the smaller term, because arithmetic
+// and memory traffic overlap only in part. On a GPU it adds pass_bytes / bandwidth + launches *
+// (time of a launch).
 struct Cost {
   double flops = 0;
   double bytes = 0;  // moved by the kernel that computes the products
   double peak_share = 1;
-  // The share of the estimated time that prepare_weights() takes, in [0, 1): on a CPU of the time
-  // flops / peak_share, on a GPU of the whole estimate.
+  // The share in [0, 1) of the estimated time that prepare_weights() takes. On a CPU it is a share
+  // of the arithmetic's time (flops / peak_share), on a GPU of the whole estimate.
   double prepare_part = 0;
   // GPU only:
   double pass_bytes = 0;      // moved by separate kernels: transforms, im2col, transposes
   double launches = 1;        // kernels, one after the other
-  bool tensor_cores = false;  // the peak is that of the tensor cores for the problem's type:
-                              // f16/bf16, else TF32 (f32-grade by three products: 3 x the FLOPs)
-  // Executed FLOPs as textbooks count them; 0: the same as `flops`. The unit of `flops` is the peak
-  // of the tensor cores, so there three products count as one.
+  bool tensor_cores = false;  // the peak is that of the tensor cores: for f16/bf16 problems their
+                              // own, for others TF32 (f32 by three products has 3 x the FLOPs)
+  // The executed FLOPs as a textbook counts them: an f32 product that is computed as three fp16
+  // products counts once. (`flops` counts products relative to the rate of the tensor cores' peak.)
+  // 0: the same as `flops`.
   double executed_flops = 0;
 
   double executed() const { return executed_flops > 0 ? executed_flops : flops; }
@@ -91,7 +93,8 @@ CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
 
 // Returns the milliseconds that `auto` expects on this machine (framework/machine/peaks.h);
 // `operand_type` selects the peak. `estimated_ms_prepared` is for weights that are
-// prepared once and used often: preparation costs nothing, but each call reads them from memory.
+// prepared once and used often: preparation costs nothing, but each call reads the prepared weights
+// from memory.
 CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType operand_type);
 // Returns what limits the estimated time: "arithmetic", "memory" or, on a GPU, "launches".
 CONVSCOPE_API const char* limit_of(const Cost& cost, DeviceType device, DType operand_type);
@@ -108,12 +111,13 @@ struct OperandViews {
 
 // Work fused after a forward pass: y = relu(sum + b + residual), where each term and the relu are
 // optional. An algorithm with fuses_epilogue applies the epilogue while a tile of y is in cache.
-// For other algorithms the epilogue is one extra pass over y. Both kinds produce the same bits.
+// For other algorithms the epilogue is one extra pass over y. The bits are the same in both cases.
 struct Epilogue {
   const void* residual = nullptr;                       // of y's shape, added; must not overlap y
   bool relu = false;                                    // min(max(y, 0), most); NaN stays NaN
   float most = std::numeric_limits<float>::infinity();  // upper bound of relu; on a GPU infinity
-  // The residual's type is that of y. Integer algorithms also take u8 and i8 with views.residual.
+  // The residual's type is that of y. Integer algorithms also take a u8 or i8 residual, whose
+  // scales are in views.residual.
   DType residual_type = DType::f32;
 
   bool empty() const { return residual == nullptr && !relu; }
@@ -148,16 +152,17 @@ struct Algorithm {
   Support (*supports)(const Problem&, Direction) = nullptr;
   Cost (*cost)(const Problem&, Direction) = nullptr;
   std::size_t (*workspace_bytes)(const Problem&, Direction) = nullptr;
-  // If both functions are null, the algorithm reads w directly. Otherwise, if prepared_bytes() > 0,
-  // forward and backward_data read args.prepared and not args.w, which may be null.
-  // workspace_bytes() does not include the prepared weights.
+  // If the next two functions are null, the algorithm reads w directly. Otherwise, if
+  // prepared_bytes() > 0, forward and backward_data read args.prepared and not args.w, which may
+  // be null. workspace_bytes() does not include the prepared weights.
   std::size_t (*prepared_bytes)(const Problem&, Direction) = nullptr;
   void (*prepare_weights)(const PrepareArgs<Problem>&) = nullptr;
   // Returns whether weights are prepared even if only one call uses them; a null pointer means
   // always. If the result is false, a single call gets args.prepared = null and reads args.w.
   bool (*prepares_for_one_call)(const Problem&, Direction) = nullptr;
   // Error bound: max|error| <= growth(terms of a sum) * eps * max(conv(|x|,|w|)). It holds where
-  // rounding errors have random signs: for normal numbers, also with an offset and heavy tails.
+  // rounding errors have random signs, as for normally distributed elements, also with an added
+  // offset or heavy tails.
   // If sums are split into chains (framework/simd/sum_chain.h), growth() equals error_growth for
   // any length. With `one_chain` sums are not split, and growth() rises with the square root of the
   // length beyond kSumChain terms. worst_growth() is a bound for any values.
@@ -176,7 +181,8 @@ struct Algorithm {
   bool takes_nchw16c_y = false;  // x is NCHW, y is NCHW16c; never called for backward_data
   bool takes_nhwc = false;
   // tf32 on NHWC images: if fp16 operands (half_operands.h) are given, the algorithm reads them
-  // instead of the image. workspace_bytes() still includes a copy that the algorithm makes itself.
+  // instead of the image. Otherwise it makes them in its workspace, so workspace_bytes() includes
+  // them in both cases.
   bool takes_half_operands = false;
   // Null: this direction is not offered.
   AlgorithmFunction<typename Layer::ForwardArgs> forward = nullptr;

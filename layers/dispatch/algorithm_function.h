@@ -34,7 +34,8 @@ class AlgorithmFunction {
     return f.run_ == nullptr;
   }
 
-  // Names the function. Both texts must outlive the algorithm. Without a name nothing is counted.
+  // Sets the names under which calls are counted. Both arguments must outlive the algorithm. Calls
+  // of a function without a name are not counted.
   constexpr void set_name(std::string_view name, std::string_view direction) {
     name_ = name;
     direction_ = direction;

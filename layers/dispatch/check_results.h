@@ -35,7 +35,7 @@ struct CheckResult {
   CONVSCOPE_API std::string text() const;
 };
 
-// Adds a call to the result of the same layer, direction and names.
+// Adds a call to the stored result that has the same layer, direction and algorithm names.
 CONVSCOPE_API void note_check(const CheckResult& call);
 // Returns all results, in the order of their first call.
 CONVSCOPE_API std::vector<CheckResult> check_results();

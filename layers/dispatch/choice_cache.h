@@ -50,8 +50,8 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
   }
 
  private:
-  // The largest number of entries. A layer with more problems has variable image sizes; its cache
-  // is then cleared. A problem type whose objects take much memory sets a smaller limit.
+  // The largest number of entries. A layer with more problems has variable image sizes; the cache
+  // is cleared when it is full. A problem type whose objects take much memory sets a smaller limit.
   static constexpr std::size_t kMaxEntries = [] {
     if constexpr (requires { Problem::kMaxChoices; }) return Problem::kMaxChoices;
     return std::size_t{64};

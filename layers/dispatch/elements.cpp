@@ -41,7 +41,7 @@ double eps_of(DType operand_type, MathMode math) {
   return 0x1p-23;
 }
 
-// An f32 array that a kernel rounds has the range of i8 codes.
+// Returns the range of codes. An f32 array that a kernel rounds to codes has the range of i8.
 CodeRange code_range(DType type, const Quantisation& meaning) {
   const bool is_unsigned = type == DType::u8;
   return {.low = std::max(meaning.low, is_unsigned ? 0 : -128),

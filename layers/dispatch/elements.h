@@ -40,8 +40,8 @@ struct CONVSCOPE_API OperandTypes {
 // Returns whether the type is u8 or i8: codes that have a scale.
 inline bool is_code(DType type) { return type == DType::u8 || type == DType::i8; }
 
-// Returns the distance from 1 to the next number of the operands' type. Integer products are exact.
-// For integers the result is that of f32, to which they are converted.
+// Returns the distance from 1 to the next larger number of the operands' type. For integer types
+// this is the distance in f32: integer sums are exact, but are then converted to f32.
 CONVSCOPE_API double eps_of(DType operand_type, MathMode math);
 
 // The scales of one array. For floating point types all members are null, and the elements are the
@@ -50,8 +50,8 @@ struct Quantisation {
   const double* scales = nullptr;             // [1], or one for each output channel
   const std::int32_t* zero_points = nullptr;  // as many; null: 0
   bool per_channel = false;
-  // Stored codes of y are clipped to this range. The range is smaller than that of the type if y
-  // has fewer bits, or an activation after the sum.
+  // Stored codes of y are clipped to this range. It is smaller than the range of the type if codes
+  // have fewer bits than the type, or if an activation follows the sum.
   std::int32_t low = std::numeric_limits<std::int32_t>::min();
   std::int32_t high = std::numeric_limits<std::int32_t>::max();
 

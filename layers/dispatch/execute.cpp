@@ -91,8 +91,8 @@ Operands over_magnitudes(const Operands& operands, Tensor& residual) {
 Operands over_tiles(const Operands& operands, const OperandSpecs& specs, Direction direction) {
   const OperandSpec& spec = specs.inputs[1];
   const Tensor second = plain_images(operands.in[1].values.to(Device{}), spec.shape, spec.layout);
-  // The sums of magnitudes are taken for each output channel k (or input channel c) of w [K,C,...],
-  // or for each k of dy [N,K,...].
+  // Forward sums |w| for each output channel k, backward_data sums |w| for each input channel c of
+  // w [K,C,...], and backward_weight sums |dy| for each k of dy [N,K,...].
   const int axis = direction == Direction::forward ? 0 : 1;
   std::int64_t inner = 1;
   for (int i = axis + 1; i < spec.shape.rank(); ++i) inner *= spec.shape[i];

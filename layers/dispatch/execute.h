@@ -21,14 +21,16 @@ CONVSCOPE_API Operands with_other_outputs(const Operands& operands);
 CONVSCOPE_API bool has_magnitudes(const Operands& operands);
 CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual);
 // Returns operands whose only output is the size to which errors of transforms are relative
-// (Algorithm::errs_by_tile()). The size is the largest magnitude of the first input, times the
-// largest sum of magnitudes of the second input that one output adds. Border pixels count as inner
-// ones. Added arrays count with their largest magnitude.
+// (Algorithm::errs_by_tile()). The size is a product: the largest magnitude of the first input,
+// times the largest sum of magnitudes of those elements of the second input that contribute to one
+// output. It ignores that outputs at the border have fewer terms. For each array that is added to
+// the result, its largest magnitude is added to the size.
 CONVSCOPE_API Operands over_tiles(const Operands& operands, const OperandSpecs& specs,
                                   Direction direction);
 
-// Requires |first - second| <= relative_bound max(sizes) for each output, plus one step of an
-// integer type. With several outputs, the output that came nearest to its bound is recorded.
+// Requires |first - second| <= relative_bound max(sizes) for each output. Outputs of an integer
+// type may differ by one more. With several outputs, the output that came nearest to its bound is
+// recorded.
 struct Comparison {
   const char* operation;
   std::string layer;
@@ -65,7 +67,8 @@ void execute(const Choice<Problem>& choice, const Problem& problem, Direction di
   const bool sums = has_magnitudes(operands);
   const bool by_tile = algorithm.errs_by_tile() || choice.checked_by->errs_by_tile();
   Operands sizes = operands;
-  // An operator with inputs that are not operands of products computes its magnitudes itself.
+  // If an operator has inputs that are not operands of products, it computes the sums of magnitudes
+  // itself (Operator<Problem>::magnitudes).
   constexpr bool kOwn = requires { Operator<Problem>::magnitudes(problem, direction, operands); };
   if constexpr (kOwn) {
     sizes = Operator<Problem>::magnitudes(problem, direction, operands);

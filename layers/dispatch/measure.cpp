@@ -131,7 +131,7 @@ std::string find_answer(const MeasureKey& key) {
 
 constexpr double kRecordedSeconds = 0.005;  // per candidate; longer runs are replayed once
 
-// Times the runs by events in the queue of a device that supports recordings.
+// Times runs by events in the device's queue. The device must support recordings (CUDA graphs).
 double recorded_seconds(const std::function<void()>& run, Device device, double enough) {
   const DeviceBackend& backend = backend_of(device);
   const int index = device.index;

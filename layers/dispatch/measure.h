@@ -34,21 +34,21 @@ struct MeasureKey {
 // Returns the remembered name, or "". Never runs anything.
 CONVSCOPE_API std::string remembered_fastest(const MeasureKey& key);
 // Returns the remembered name if `candidates` contains this name. Otherwise returns and remembers
-// the candidate with the fewest seconds. Calls `timing` only before it times two or more
-// candidates. Two threads never time at once.
+// the candidate with the fewest seconds. A single candidate is not timed, so `timing` is called
+// only if there are two or more. Two threads never time at once.
 using SecondsOf = std::function<double(const std::string& name)>;
 CONVSCOPE_API std::string measured_fastest(const MeasureKey& key,
                                            const std::vector<std::string>& candidates,
                                            const std::function<SecondsOf()>& timing);
-// Returns the seconds of the fastest of 5 to 50 runs, about 50 ms in all, after one warm-up. On a
-// device with recordings, a recording holds several runs and is replayed up to 5 times, about 5 ms
-// in all; events time the replays without host time. A run that takes more than `enough` is not
-// timed again.
+// Returns the seconds of the fastest of 5 to 50 runs, about 50 ms in all, after one warm-up. If the
+// device supports recordings (CUDA graphs), several runs are recorded and replayed up to 5 times,
+// about 5 ms in all. Events time the replays, so the time of the host is not included. If a run
+// takes more than `enough` seconds, it is not timed again.
 CONVSCOPE_API double best_seconds(const std::function<void()>& run, Device device,
                                   double enough = 1e300);
-// Returns the policy's answers in this process. Keys hold operation, device, direction and problem,
-// but not the processor. take_over_answers() sets answers of an earlier process, which take
-// precedence over the file, so that a resumed run keeps its algorithms.
+// Returns the answers that the policy has given in this process. Their keys hold operation, device,
+// direction and problem, but not the processor. take_over_answers() sets the answers of an earlier
+// process, which take precedence over the file. So a resumed run keeps its algorithms.
 CONVSCOPE_API std::map<std::string, std::string> given_answers();
 CONVSCOPE_API void take_over_answers(const std::map<std::string, std::string>& answers);
 // Forgets what this process remembers, so that the file is read again. For tests only.

@@ -29,7 +29,7 @@ struct OperandSpec {
   double size = 1;             // typical magnitude of the results, for the scale of their codes
   ActivationLayout layout = ActivationLayout::nchw;  // of images
 };
-// What operands(direction) of a problem returns, without optional arrays such as a bias.
+// The result of a problem's operands(direction). Optional arrays such as a bias are not included.
 struct OperandSpecs {
   std::vector<OperandSpec> inputs;
   std::vector<OperandSpec> outputs;

@@ -48,8 +48,8 @@ void add_scales(const OperandSpec& spec, std::uint64_t stream, OperandParts& par
   const std::int64_t count = parts.per_channel ? rows_of(spec) : 1;
   parts.scales = Tensor::empty({count}, DType::f64);
   Generator random(2, stream);
-  // The scale is a power of two. Division by it is exact in f32 and f64, so both types round to the
-  // same code.
+  // The scale is a power of two. So the division by the scale is exact in f32 and f64, and rounding
+  // has the same result in both types.
   parts.rounds = spec.is_rounded;
   if (parts.rounds) {
     parts.scales.data<double>()[0] = 0x1p-5;

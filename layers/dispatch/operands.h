@@ -60,9 +60,10 @@ struct CONVSCOPE_API Operands {
   }
 };
 
-// Returns random values, which depend on the stream only. Floating point values are normally
-// distributed, with a scale where kernels round them. Integers cover the whole range of their type
-// and have scales. The kept blocks of sparse weights have random positions.
+// Returns random values. They depend only on `stream`, the number of a random stream. Floating
+// point values are normally distributed; if kernels round them to integers, they have a scale.
+// Integers cover the whole range of their type and have scales. The kept blocks of sparse weights
+// have random positions.
 CONVSCOPE_API Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
 // Returns uninitialised elements with the scales and positions that random_operand() has for the
 // same stream.
@@ -89,8 +90,8 @@ void for_each_stored(const Operand& w, const OperandSpec& spec, const Visit& vis
   }
 }
 
-// Returns the real numbers that an operand represents, as a dense f64 tensor on the host. Where
-// kernels round the operand to codes, these are the real numbers of the codes.
+// Returns the real numbers that an operand represents, as a dense f64 tensor on the host. If
+// kernels round the operand to integers, these integers determine the result.
 CONVSCOPE_API Tensor real_numbers(const Operand& operand, const OperandSpec& spec);
 CONVSCOPE_API Tensor magnitudes(const Tensor& of);  // |.|, same type and device
 

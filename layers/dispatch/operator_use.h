@@ -31,9 +31,8 @@ class CONVSCOPE_API OperatorUse {
   virtual const AlgorithmPolicy& policy() const = 0;
   // Returns the names that the policy selects; "measure" may time them.
   virtual ChosenNames choose(Direction direction, Device device, WeightUse use) const = 0;
-  // Returns the verdicts that tables show. Nothing is run, and a refusal is not an error. With
-  // nhwc the verdicts are for the problem of a compiled step in half precision
-  // (half_problem.h).
+  // Returns the verdicts that tables show. Nothing is run, and a refusal is not an error. If `nhwc`
+  // is set, the verdicts are for the problem of a compiled step in half precision (half_problem.h).
   virtual std::vector<Verdict> explain(Direction direction, Device device,
                                        bool nhwc = false) const = 0;
   virtual Decision decision(Direction direction, Device device, bool nhwc = false) const = 0;

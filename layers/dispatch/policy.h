@@ -15,8 +15,8 @@ struct AlgorithmPolicy {
   std::string forward = "auto";
   std::string backward_data = "auto";
   std::string backward_weight = "auto";
-  // Layout of the layer's images in a compiled step: "auto" (where it pays), "nchw", or `nchw16c`
-  // (NCHW16c, where the layer supports it).
+  // Layout of the layer's images in a compiled step: "auto" (the layout with the lowest estimated
+  // time), "nchw", or "nchw16c" (NCHW16c if the layer supports it).
   std::string layout = "auto";
 
   const std::string& of(Direction direction) const {

@@ -10,7 +10,7 @@
 namespace convscope {
 
 // Allocates the memory of one call besides its tensors: the workspace, followed by the prepared
-// weights. Statistics count both as workspace. The problem must not be empty.
+// weights. Memory statistics count both as workspace. The problem must not be empty.
 template <class Problem>
 class Scratch {
  public:

@@ -43,8 +43,8 @@ struct Verdict {
   bool chosen = false;   // by the policy
   bool checks = false;   // runs in addition to the chosen algorithm, for comparison
   bool refused = false;  // the policy names the algorithm, which does not accept
-  // These members explain the estimate of an algorithm that accepts: executed products per useful
-  // product, and what takes most of the time.
+  // If the algorithm accepts, these members explain its estimate: how many products it executes for
+  // each useful product, and what takes most of the time (limit_of()).
   double executed_per_useful = 0;
   const char* limit = "";
 };
@@ -59,8 +59,8 @@ struct Question {
   WeightUse use;
   std::string layer;  // the layer that selects, for errors; "": none
   std::vector<Verdict> verdicts;
-  // The key under which `measure` stores its result, if several problems share the result; "": the
-  // text of the problem.
+  // The key under which `measure` stores its result. If several problems share a result, they have
+  // the same key. "" means that the text of the problem is the key.
   std::string measured_as = {};
 };
 
@@ -118,8 +118,8 @@ inline ChosenNames chosen_names(const std::string& policy, const Question& quest
   return decided(policy, question).names;
 }
 
-// Returns the verdicts with `chosen`, `checks` and `refused` set: first those that accept, by
-// estimated time, then those that refuse.
+// Returns the verdicts with `chosen`, `checks` and `refused` set. Algorithms that accept come
+// first, by estimated time; algorithms that refuse follow.
 CONVSCOPE_API std::vector<Verdict> ordered_verdicts(Question question, const Decision& decision);
 
 // Throws when `policy` is malformed, or names an algorithm that is not in `names`. It needs no
@@ -159,8 +159,8 @@ Choice<Problem> select_algorithm(const std::string& policy, const Problem& probl
   return out;
 }
 
-// Returns the decision for tables, without running anything: "measure" is answered from the cache
-// or by auto's order, and a refusal is not an error.
+// Returns the decision for tables, without running anything. For "measure" this is the remembered
+// result or, if there is none, the choice of `auto`. A refusal is not an error.
 template <class Problem>
 Decision decide_unrun(const std::string& policy, const Question& question) {
   Decision out = decide(policy, question);

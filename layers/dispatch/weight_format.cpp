@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kBlocks = "blocks";
 
-// Removes a number and the delimiter `mark` after the number from the front of the text. With '\0'
-// the text must end after the number.
+// Reads a number and the delimiter `mark` from the front of the text and removes both. If `mark` is
+// '\0', the text must end after the number. Returns false if the text does not begin like this.
 bool take(std::string_view& text, char mark, std::int64_t& out) {
   const auto [next, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || out < 0) return false;

@@ -37,7 +37,7 @@ class CONVSCOPE_API Linear final : public Module {
   Shape output_shape(const Shape& input) const override;
   int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
-  // Allows compiled steps to compute from the blocks that a mask of the weight keeps.
+  // Allows compiled steps to multiply only the blocks of the weight that a mask keeps.
   void execute_sparse(Ref<SparseWeights> weights) { sparse_ = std::move(weights); }
   const Ref<SparseWeights>& sparse_weights() const { return sparse_; }  // may be null
 

@@ -8,11 +8,11 @@ namespace {
 
 // The cost of the dense product (framework/ops/gemm), which is not a registered algorithm. The
 // dense product packs w in each call, also in inference. forward transposes w in 0.45 cycles for
-// each float. backward_data copies w in 0.6 cycles for each float, where rows are far apart and
-// many images share the copy. The constants fit measurements of layers of 128 to 25088 inputs at
-// batches of 1 to 512. If w comes from memory, the product takes up to 1.5 times as long as
-// estimated. GPUs were not measured. Their dense product is assumed to be near the peak, so blocks
-// are chosen only where they are clearly faster.
+// each float. backward_data copies w only if its rows are long (far apart in memory) and the batch
+// is large; the copy takes 0.6 cycles for each float. The constants fit measurements of layers of
+// 128 to 25088 inputs at batches of 1 to 512. If w comes from memory, the product takes up to 1.5
+// times as long as estimated. On a GPU nothing was measured. There the dense product is assumed to
+// be near the peak, so blocks are chosen only where they are clearly faster.
 Cost dense_cost(const Conv2dProblem& z, Direction direction, DeviceType device) {
   Cost out{.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.95};
   if (device != DeviceType::cpu) return out;

@@ -25,12 +25,13 @@ __device__ inline bool comes_before(float a, int at_a, float b, int at_b) {
 
 // The softmax of one image, in a warp.
 struct Softmax {
-  float slope = 0;  // for the lane's class: softmax - onehot; 0 without a valid label
+  float slope = 0;  // softmax - onehot for the lane's class; 0 if the label is not valid
   float total = 0, most = 0, logit_of_label = 0;
   bool valid = false;
   int hit = 0;
 
-  // Returns the loss without its term log(total); both are 0 without a valid label.
+  // Returns the loss without its term log(total); loss() returns the whole loss. Both functions
+  // return 0 if the label is not valid.
   __device__ double loss_without_logarithm() const {
     return valid ? static_cast<double>(most) - static_cast<double>(logit_of_label) : 0;
   }

@@ -2,13 +2,13 @@
 // linear_loss_cuda.cu: the last linear layer of a classifier with softmax, cross-entropy, its
 // gradient and the number of correct predictions, in one launch.
 //
-// Method    A warp has an image; w is in shared memory. With O classes the lanes are 32 / O parts
-//           of O lanes: a lane multiplies its part of the row by its class, then the parts are
-//           added.
-//           After that lane o has the logit of class o, and maximum, sum and winner are shuffles.
-//           The blocks store their sums of losses and right answers in scratch memory; the last
-//           block to finish adds them in the order of the blocks, not of their arrival: the same
-//           bits on each run.
+// Method    A warp computes one image; w is in shared memory. With O classes the lanes form 32 / O
+//           groups of O lanes. A group takes one part of the image's row of x, and each of its
+//           lanes multiplies this part by the weights of one class. The results of the groups are
+//           added. Then lane o has the logit of class o, and shuffles find the maximum, the sum and
+//           the predicted class. Each block stores its sum of losses and its number of correct
+//           predictions in scratch memory. The last block to finish adds these in the order of the
+//           blocks, not of their arrival, so each run has the same bits.
 // Supports  at most 32 classes, if a row of x and w fit into 96 KiB of shared memory. In half
 //           precision x and w are rounded in shared memory; dlogits stay f32
 // Numerics  as softmax_cross_entropy.h, but sums of exp are in f32, over at most 32 classes

@@ -2,9 +2,9 @@
 // linear_plan.cpp: the linear layer in a compiled step. It computes the products of linear() and of
 // its backward pass, with a following ReLU in the same call. Devices with fused kernels
 // (linear_fused.h) make one call for each direction; the last layer's call includes the loss. A
-// pruned layer computes directions from its blocks (linear_blocks.h), with the following ReLU and
-// without the loss. In half precision values stay f32, and the fused kernels round operands when
-// they load them.
+// pruned layer may compute a direction from the blocks that its mask keeps (linear_blocks.h), with
+// the following ReLU and without the loss. In half precision values stay f32, and the fused kernels
+// round operands when they load them.
 #include <array>
 
 #include "framework/ops/accumulate.h"

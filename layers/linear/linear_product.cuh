@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_product.cuh: C[m,n] = sum over k of A[m,k] B[n,k] in tiles, each computed by the threads
-// of one block. linear_fused_cuda.cu and linear_tail_cuda.cu use these products, and their headers
-// explain them.
+// of one block. linear_fused_cuda.cu and linear_tail_weights_cuda.cu use these products; the
+// comments at the top of these files explain the method.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,9 @@ struct Result {
   bool accumulate_behind = false;
 };
 
-// Does nothing after a result is stored. Other types with these functions continue with the result:
-// weight(index in C, value), behind(row, value).
+// The functions of this type are called after an element is stored: weight(index in C, value) for
+// an element of C, behind(row, value) for an element of the additional column. Here they do
+// nothing. Another type with these functions may, for example, update the weight.
 struct NothingMore {
   __device__ void weight(std::int64_t, float) const {}
   __device__ void behind(std::int64_t, float) const {}
@@ -112,7 +113,8 @@ struct TileProduct {
         }
       }
     }
-    // The additional column (the gradient of the bias) is the sum of the unrounded elements.
+    // The additional column of the result (the gradient of the bias) is the sum of the elements of
+    // A before rounding.
     const int behind = p.c.behind != nullptr && p.a.type != DType::f32 ? p.c.columns - n0 : -1;
     const bool has_behind = behind >= 0 && behind < kColumns;
     const float sum_behind = has_behind ? sum_of_sharers<kWidth>(unrounded, shared) : 0.0f;
@@ -157,8 +159,9 @@ struct TileProduct {
   static __device__ float sum_of_sharers(const float (&own)[kWidth], float* shared) {
     float sum = 0;
     if constexpr (kOrderA == Order::columns) {
-      // Neighbouring threads have neighbouring rows, and kOfOneSharer threads together have all
-      // rows of the tile.
+      // Each thread has sums of kWidth neighbouring rows, and kOfOneSharer neighbouring threads
+      // have all rows of the tile. Lanes that are a multiple of kOfOneSharer apart have the same
+      // rows.
       constexpr int kOfOneSharer = kRows / kWidth;
       static_assert(kOfOneSharer <= 32 && 32 % kOfOneSharer == 0);
       const int lane = static_cast<int>(threadIdx.x % 32);
@@ -185,9 +188,9 @@ struct TileProduct {
     }
     return sum;
   }
-  // The last four k may exceed the end. In columns order the elements beyond the end have not been
-  // written, so this function sets them to 0. In rows order they have been written, because whole
-  // lines are loaded.
+  // Products take four k at a time, so the last four may exceed the end of the K dimension. If an
+  // operand has the order `columns`, the elements beyond the end have not been written, and this
+  // function sets them to 0. In the order `rows` whole lines are loaded, which include them.
   static __device__ void fill_last_quad(float* tile_a, float* tile_b, int begin, int end) {
     if constexpr (kOrderA == Order::columns) fill<A::kLd>(tile_a, begin, end);
     if constexpr (kOrderB == Order::columns) fill<B::kLd>(tile_b, begin, end);
@@ -199,7 +202,7 @@ struct TileProduct {
       tile[at] = 0;
     }
   }
-  // The last block to finish a tile adds the parts of all splits.
+  // The last block to finish a tile adds the partial results of all splits.
   template <class More>
   static __device__ void add_splits(const Product& p, int tile, int m0, int n0, const More& more) {
     __shared__ bool is_last;

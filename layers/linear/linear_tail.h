@@ -50,8 +50,8 @@ struct LinearTailArgs {
   // previous kernel, which may still run, writes none of the inputs. So the second launch need not
   // wait for the previous kernel.
   bool rows_ended = false;
-  // Other gradients that the second launch adds up (PieceSums), and the update of the weights that
-  // the second launch applies; null: no update.
+  // The second launch also adds up the partial gradients `sums` of other kernels and applies
+  // `update` to the weights; null: no update.
   PieceSums sums;
   const JoinedUpdate* update = nullptr;
 };

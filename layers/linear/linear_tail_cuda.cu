@@ -16,10 +16,10 @@
 //            (linear_tail_half_cuda.cu). Forward: a warp takes some rows of w, and each lane
 //            takes four i at a time. The sums of the lanes are then exchanged; each exchange halves
 //            the number of sums that a lane has. Backward: a thread takes four i and one part of
-//            the outputs o. Half of the parts take over the sums of the other half, and the results
-//            are added in shared memory, in order. In a layer with few outputs a thread takes one i
-//            and all o. After the softmax the last warp computes the logarithms and adds the losses
-//            of all blocks, while the other warps multiply.
+//            the outputs o. Each part of the first half adds the sums of a part of the second half
+//            to its own. These results are added in shared memory, in order. In a layer with few
+//            outputs a thread takes one i and all o. After the softmax the last warp computes the
+//            logarithms and adds the losses of all blocks, while the other warps multiply.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; operands f32 or
 //            rounded to half precision
 // Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K
@@ -77,7 +77,7 @@ struct TailLayer {
   int factor_at;               // the h that the next layer multiplies; may equal h_at
   int g_at;                    // [images][O], in the operands' type
   FastDivisor by_i, by_fours;  // I, I / 4
-  int parts, part;             // number of parts of O in the backward pass, and outputs of a part
+  int parts, part;             // the backward pass cuts O into `parts` parts of `part` outputs
 };
 struct TailRows {
   int layers, n;
@@ -261,7 +261,8 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
   back_sync();
 }
 
-// Copies `count` floats, a multiple of 4, by all threads; those from `inside` on become 0.
+// Copies `count` floats, a multiple of 4, with all threads. The floats from index `inside` on are
+// not read, and their copies are 0.
 __device__ inline void copy_floats(float* to, const float* from, int count, int inside) {
   for (int at = static_cast<int>(threadIdx.x) * 4; at < count; at += kTailThreads * 4) {
     async_copy<16>(to + at, at < inside ? from + at : from, at < inside);
@@ -290,7 +291,8 @@ __device__ inline void copy_to_half(Half* to, const float* from, int count) {
     }
   }
 }
-// Copies existing 16-bit elements, a multiple of 4, asynchronously and not through registers.
+// Copies `count` elements that are 16-bit already; `count` is a multiple of 4. The copy is
+// asynchronous and does not pass through registers.
 template <class Half>
 __device__ inline void copy_half(Half* to, const Half* from, int count) {
   for (int at = static_cast<int>(threadIdx.x) * 8; at < count; at += kTailThreads * 8) {
@@ -332,7 +334,8 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int inputs = a.layer[0].i;
   float* const x = shared + a.x_at;
-  // The previous kernel computes x. All other data may be loaded while it runs.
+  // The previous kernel computes x. If the weights are there already, all data except x are loaded
+  // while that kernel runs.
   if (!a.weights_are_there) wait_for_previous_kernel();
   for (int k = 0; k < a.layers; ++k) {
     const TailLayer& z = a.layer[k];
@@ -455,7 +458,7 @@ void queue_rows(TailRows a, bool gradients) {
     return begin;
   };
   a.x_at = take(kS * a.layer[0].i);
-  int parts = 0;  // floats of the stored parts of one image, in the widest layer
+  int parts = 0;  // floats of one image's partial sums (over parts of O), in the largest layer
   for (int k = 0; k < a.layers; ++k) {
     TailLayer& z = a.layer[k];
     z.h_at = take(kS * z.o);

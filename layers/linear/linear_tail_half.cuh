@@ -11,7 +11,8 @@ namespace convscope {
 // shared memory, or images are too few.
 bool queue_half_tail(const LinearTailArgs& args);
 
-// Returns how many images a block processes: as few as give each of 132 SMs a block, at most 8.
+// Returns how many images a block processes: the smallest of 1, 2, 4 and 8 with which 132 blocks
+// (one for each SM) suffice; 8 if none of them does.
 int tail_images_of_block(std::int64_t n);
 
 }  // namespace convscope

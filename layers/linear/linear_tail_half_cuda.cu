@@ -86,8 +86,8 @@ __device__ inline void store_four(Half* to, float4 four) {
                                                pair_from_floats<Half>(four.z, four.w)};
 }
 
-// Copies w [O,I] into 16-bit rows. Zeros follow each row and the last row, because products read
-// whole steps of the K dimension.
+// Copies w [O,I] into 16-bit rows. Each row is padded with zeros, and rows of zeros follow the last
+// row, because products read whole steps of the K dimension.
 template <class Half>
 __device__ void copy_weights(const HalfLayer& z, Half* to) {
   constexpr int kHeld = 8;
@@ -129,8 +129,9 @@ __device__ void copy_weights(const HalfLayer& z, Half* to) {
   }
 }
 
-// Calls store(row, image, sum) for this lane's results of a product of tiles with `steps` steps. A
-// begins at `a` and advances by a_step 16-bit elements in each step.
+// Multiplies a tile of A by a tile of B in `steps` steps of the K dimension, and calls store(row,
+// image, sum) for the results of this lane. A begins at `a` and advances by a_step 16-bit elements
+// in each step.
 template <class Half, bool kTransposed, class Store>
 __device__ inline void multiply_tile(const Half* a, int a_pitch, int a_step, const Half* b,
                                      int b_pitch, int steps, const Store& store) {
@@ -174,7 +175,8 @@ __global__ void __launch_bounds__(kTailThreads, 2) half_tail_kernel(const HalfRo
   const HalfLayer& begin = a.layer[0];
   const HalfLayer& last = a.layer[a.layers - 1];
   const bool backward = last.g != nullptr;
-  // The previous kernel computes x. All other data may be loaded while it runs.
+  // The previous kernel computes x. If the weights are there already, all data except x are loaded
+  // while that kernel runs.
   if (!a.weights_are_there) wait_for_previous_kernel();
 #pragma unroll 1
   for (int k = 0; k < a.layers; ++k) {

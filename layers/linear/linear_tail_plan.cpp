@@ -151,7 +151,7 @@ class LinearTailOp final : public PlanOp {
     return false;
   }
 
-  // `rows_ended` says that the first launch has ended when the kernel begins.
+  // `rows_ended` says that the first launch has ended when the second launch begins.
   void emit_weight_gradients(PlanBuilder& builder, bool rows_ended) {
     LinearTailArgs a = arguments(builder);
     for (std::size_t k = 0; k < links_.size(); ++k) {
@@ -175,8 +175,8 @@ class LinearTailOp final : public PlanOp {
     });
   }
   // Returns how many parameters get their whole gradient from this call. Returns 0 if another
-  // operation reads one of them, because that operation has added to the gradient or may still read
-  // the weights.
+  // operation reads one of these parameters, because that operation has added to the parameter's
+  // gradient or may still read the parameter.
   std::size_t gradients_alone(const PlanGraph& graph, const LinearTailArgs& a) const {
     std::size_t count = 0;
     for (const Link& link : links_) {

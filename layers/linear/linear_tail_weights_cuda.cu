@@ -8,14 +8,14 @@
 // Textbook   for each layer: for o, i: dw[o,i] = sum over n of g[n,o] x[n,i]
 //            for each i: to[i] = sum over p of pieces[p][i]
 //            for each parameter: w, m, v = update(w, dw, m, v)
-// Method     A block computes one tile of one product (linear_product.cuh), or sums over pieces for
-//            some neighbouring elements, whose pieces its threads divide. For db the pieces are the
-//            rows of g. The thread that stores an element of a gradient also updates the weight. If
-//            the rows kernel (linear_tail_cuda.cu) has ended, tiles and db read nothing that the
-//            previous kernel writes, and run concurrently with the previous kernel. Blocks that add
-//            pieces of the previous kernel load their weights, then wait for it. Half-precision
-//            operands have been rounded by the kernels that wrote them, except perhaps x of the
-//            first layer.
+// Method     A block computes one tile of one product (linear_product.cuh), or adds up the pieces
+//            of some neighbouring elements: each of its threads adds some of the pieces of an
+//            element. For db the pieces are the rows of g. The thread that stores an element of a
+//            gradient also updates the weight. If the first launch (linear_tail_cuda.cu) has ended,
+//            tiles and db read nothing that the previous kernel writes, and run concurrently with
+//            it. Blocks that add pieces of the previous kernel load their weights, then wait for
+//            that kernel. Half-precision operands have been rounded by the kernels that wrote them,
+//            except perhaps x of the first layer.
 // Shapes     g [N,O], x [N,I], dw [O,I], db [O], pieces [P][floats], w, m, v as the gradients; f32,
 //            accumulated in f32; operands f32 or rounded to half precision
 // Supports   up to four layers, four targets of pieces; SGD and Adam
@@ -123,9 +123,9 @@ __device__ inline void keep_state(const JoinedRow& row, std::int64_t i) {
   if (row.copy.to != nullptr) store_copy(row.copy, i, row.w[i]);
 }
 
-// Updates the weight after each element of a product is stored (see NothingMore); there is no
-// additional column. `UpdateFactors` are loaded late, so that they take no registers from the
-// products.
+// Takes the place of NothingMore: when an element of a gradient is stored, weight() updates the
+// weight. The product has no additional column, so behind() does nothing. `UpdateFactors` are
+// loaded only in weight(), so that they take no registers from the product.
 template <class Step, class Rule>
 struct ProductUpdate {
   const TailWeights& a;
@@ -252,10 +252,10 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
 
 template <class Step, class Rule>
 __global__ void __launch_bounds__(kThreads, 4) tail_weights(const TailWeights a, const Rule rule) {
-  // If the rows kernel has ended, the inputs of the tiles are complete, and no kernel reads these
-  // weights any more. The wait for all other previous kernels comes after the work, because later
-  // kernels rely on it when they wait for this kernel. Two launches that overlap must not share the
-  // counters.
+  // If the first launch (linear_tail.h) has ended, the inputs of the tiles are complete, and no
+  // kernel reads these weights any more. So this kernel waits for all other previous kernels only
+  // after its work. It must wait, because a later kernel that waits for this one assumes that all
+  // earlier kernels have ended. Two launches that overlap must not share the counters.
   if (!a.rows_ended) wait_for_previous_kernel();
   if (!a.shares_counters) let_next_kernel_start();
   if (static_cast<int>(blockIdx.x) < a.tile_blocks) {

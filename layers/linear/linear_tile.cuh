@@ -126,8 +126,8 @@ struct Tile {
     }
   }
 
-  // Loads four k, from k on, of kCount rows: out[i][0..3]. The rows are those of lane `place` of
-  // kPlaces lanes.
+  // Loads elements k to k + 3 of kCount rows into out[i][0..3]. The rows of the tile are divided
+  // among kPlaces lanes; these are the rows of lane `place`.
   template <int kCount, int kPlaces>
   static __device__ void take(const float* tile, int place, int k, float (&out)[kCount][4]) {
     if constexpr (kOrder == Order::rows) {

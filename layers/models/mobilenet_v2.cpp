@@ -18,8 +18,9 @@
 // Parameters  stem              imagenet (default): the first convolution and features.2, 4, 7, 14
 //                               at stride 2; cifar: the first one at stride 1, for images of about
 //                               32x32
-//             width_multiplier  factor of all channels, rounded to multiples of 8 that are not more
-//                               than 10 % below; features.18 has at least 1280; default 1
+//             width_multiplier  multiplies all numbers of channels, default 1. The products are
+//                               rounded to multiples of 8, at most 10 % down. features.18 always
+//                               has at least 1280 channels
 //             dropout           probability of dropping an input of the last layer, default 0.2
 //             Weights of convolutions are normal with deviation sqrt(2/fan_in).
 // Usage       model: {type: mobilenet_v2, width_multiplier: 0.5}

@@ -31,7 +31,7 @@ CONVSCOPE_API bool is_relu(const PlanOp& op);
 // Returns the upper bound of a ReLU: infinity for relu, 6 for relu6; nothing for other operations.
 CONVSCOPE_API std::optional<float> relu_bound(const PlanOp& op);
 // Returns the bound of a ReLU that kernels of convolution and batch norm may absorb, else nothing.
-// On a GPU they support relu only.
+// On a GPU these kernels support relu only.
 CONVSCOPE_API std::optional<float> fused_relu_bound(const PlanGraph& graph, const PlanOp& op);
 // Returns " + relu" or " + relu6", which text() appends for an absorbed ReLU.
 CONVSCOPE_API std::string fused_relu_text(float most);

@@ -17,7 +17,7 @@ class CONVSCOPE_API AddOp final : public PlanOp {
   }
 };
 
-// Adds the gradient of `output` to that of `value`, without changing it.
+// Adds the gradient of `output` to that of `value`. The gradient of `output` does not change.
 CONVSCOPE_API void copy_gradient(PlanBuilder& builder, ValueId output, ValueId value);
 
 }  // namespace convscope

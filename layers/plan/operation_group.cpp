@@ -75,8 +75,8 @@ bool fits(const PlanGraph& graph, const PlanOp* op) {
          graph.shape(op->output).numel() <= kMaxElements;
 }
 
-// Returns, for each value, the number of operations between parameters and the value if all of them
-// can run first, else kNever.
+// Returns the level of each value: the number of operations between the parameters and the value.
+// The level is kNever if one of these operations cannot run at the beginning of the step.
 constexpr int kNever = 1 << 30;
 std::vector<int> levels_of(const PlanGraph& graph) {
   std::vector<int> out(static_cast<std::size_t>(graph.value_count()), kNever);

@@ -33,8 +33,9 @@ struct PlanCall {
   int op = -1;  // index in PlanGraph::ops()
 };
 
-// The index of the training step, read when a call runs. A recording runs without the host, so
-// there the index is a number in device memory plus the step's position in the recording.
+// The index of the training step, read when a call runs. A recording (CUDA graph) runs without the
+// host. Its steps read the index of its first step from device memory and add their position in the
+// recording.
 struct PlanClock {
   const std::int64_t* base = nullptr;  // null: the module's step
   std::int64_t offset = 0;
@@ -137,9 +138,10 @@ class CONVSCOPE_API PlanBuilder {
   Tensor loss();
   Tensor correct();
 
-  // Emits a call. In a prologue() it runs when the weights change, not in each step. Slots named in
-  // a prologue then stay alive, except temporary ones, workspace, and values of the graph that the
-  // step does not name (such as a masked weight whose kept blocks are used instead).
+  // Emits a call. A call that is emitted in a prologue() runs when the weights change, not in each
+  // step. The memory of slots that are named in a prologue is not reused. There are three
+  // exceptions: temporary slots, workspace, and values of the graph that the step does not name
+  // (such as a masked weight whose kept blocks are used instead).
   template <class F>
   void call(F&& body) {
     ++call_index_;
@@ -173,9 +175,9 @@ class CONVSCOPE_API PlanBuilder {
   // calls take_gather() in its forward pass if it can gather them.
   const BatchGather* const* gather() const { return &gather_; }
   void take_gather() { takes_gather_ = true; }
-  // Returns the address of a pointer to the step's update. The call that computes all gradients
-  // reads the pointer when it runs; null means that the weights stay unchanged. joins_update()
-  // declares how many parameters the call updates.
+  // Returns the address of a pointer to the optimiser's update of the step. The call that completes
+  // all gradients can apply the update: it reads the pointer when it runs; null means that the
+  // weights stay unchanged. joins_update() declares how many parameters the call updates.
   const JoinedUpdate* const* update() const { return &update_; }
   void joins_update(std::size_t parameters) { joins_update_ = parameters == parameters_.size(); }
   // A copy of the parameter `weight`, rounded for kernels by a joined update (JoinedRow::copy).

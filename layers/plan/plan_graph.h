@@ -73,9 +73,9 @@ class CONVSCOPE_API PlanOp {
 
   // Returns how many layout copies one step makes, in both directions; known after emission.
   virtual int conversions() const { return 0; }
-  // Returns the milliseconds per step that depend on the layout when the images are stored in
-  // `layout`. Returns nothing if the operation does not support the layout. plan_layouts.cpp calls
-  // it, then set_layout().
+  // Returns the milliseconds that the operation takes per step if its images are stored in
+  // `layout`, without the work that takes the same time in all layouts. Returns nothing if the
+  // operation does not support the layout. plan_layouts.cpp calls it, then set_layout().
   virtual std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const;
   virtual void set_layout(const PlanGraph&, ActivationLayout) {}
   // Returns the type, fp16 or bf16, in which the operation needs its images, in NHWC. f32 means
@@ -148,9 +148,9 @@ class CONVSCOPE_API PlanGraph {
     values_.at(index(value)).dtype = dtype;
     set_layout(value, layout);
   }
-  // Adds a copy of the value in another layout. With `shared` both use the same memory.
+  // Adds a copy of the value in another layout. With `shared`, copy and value use the same memory.
   ValueId add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype = DType::f32);
-  // Adds a value for a rewrite; its producer is an operation with this output.
+  // Adds a value for a rewrite, which then sets the value as the `output` of an operation.
   ValueId add_value(const Shape& shape, DType dtype, ActivationLayout layout);
   // Returns false for values that depend only on the images, because their gradient is not needed.
   bool wants_gradient(ValueId value) const { return values_.at(index(value)).wants_gradient; }

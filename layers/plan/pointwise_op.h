@@ -15,8 +15,8 @@ class CONVSCOPE_API PointwiseOp : public PlanOp {
   // Returns false if the operation must run on its whole value.
   virtual bool runs_on_pieces() const = 0;
 
-  // The functions of both structs run on the host. They are called where forward() and backward()
-  // would emit their calls.
+  // A chain takes Forward and Backward instead of the calls that forward() and backward() would
+  // emit. The functions of both structs run on the host while the step runs.
   struct Forward {
     std::function<void()> begin;  // once in each step, before the first piece
     // y = f(v); y may be v.
@@ -25,8 +25,8 @@ class CONVSCOPE_API PointwiseOp : public PlanOp {
   virtual Forward forward_pieces(PlanBuilder& builder) = 0;
 
   struct Backward {
-    // Assigns dv, which is null if it is not needed and never dy itself. Returns the contribution
-    // of this piece to the gradient of the learned scalar.
+    // Assigns dv, if it is not null. dv and dy are different arrays. Returns the contribution of
+    // this piece to the gradient of the learned scalar.
     std::function<double(const float* dy, const float* v, float* dv, std::int64_t count)> run;
     std::function<void(double sum)> end;  // with the sum over all pieces
   };

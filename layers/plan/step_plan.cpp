@@ -268,8 +268,8 @@ void StepPlan::backward() {
 
 std::int64_t StepPlan::correct() const { return static_cast<std::int64_t>(correct_.item()); }
 
-// Times neighbouring calls. A device with recordings runs them many times in one recording, so that
-// neither host time nor a single launch dominates.
+// Times neighbouring calls. If the device supports recordings (CUDA graphs), the calls run many
+// times in one recording, so that neither host time nor a single launch dominates.
 double StepPlan::seconds_of(const std::vector<PlanCall>& calls, std::size_t first,
                             std::size_t last) const {
   constexpr int kRepeats = 20;

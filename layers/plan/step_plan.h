@@ -36,7 +36,8 @@ class CONVSCOPE_API StepPlan {
   // Compiles a step. If that is not possible, returns null and writes the reason to `why_not`,
   // which may be null. `arena` is the memory of another plan, used if it is large enough; the two
   // plans must not run at the same time. The result is also null for a step in which a quantiser
-  // calibrates. With to_show the result is the step after calibration, for display only.
+  // calibrates. If to_show is set, the quantiser counts as calibrated; the result is for display
+  // only and must not run.
   static std::unique_ptr<StepPlan> make(Module& model, const Shape& input, PlanMode mode,
                                         std::string* why_not, Ref<Storage> arena = {},
                                         bool to_show = false);

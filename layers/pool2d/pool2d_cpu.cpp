@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_cpu.cpp: pooling with any window, as plain loops over planes. Windows of 2x2 at stride 2
-// and the maximum at stride 1 or 2 in f32 use pool2d_simd.cpp, NCHW16c images
+// pool2d_cpu.cpp: pooling with any window, as plain loops over planes. Two cases in f32 use
+// pool2d_simd.cpp: windows of 2x2 at stride 2, and the maximum at stride 1 or 2. NCHW16c images use
 // pool2d_nchw16c_cpu.cpp.
 #include <algorithm>
 #include <array>
@@ -204,7 +204,7 @@ std::int64_t divisor(std::int64_t start, std::int64_t kernel, std::int64_t size,
 }
 
 // Calls body(plane, place in y, rows, columns, 1 / divisor) for each window of the planes [first,
-// last). Forward and backward both use it.
+// last). The forward and the backward pass both use this function.
 template <class T, class Body>
 void for_windows(const Shape& x, const Shape& y, const Pool2dWindow& window, std::int64_t first,
                  std::int64_t last, Body&& body) {

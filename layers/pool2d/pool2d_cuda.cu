@@ -51,7 +51,7 @@ __device__ void know(PoolSizes& s) {
 __device__ inline int least(int a, int b) { return a < b ? a : b; }
 __device__ inline int most(int a, int b) { return a > b ? a : b; }
 
-// Calls body(plane, row of the plane, row of all) for the rows of this thread.
+// Calls body(plane, row in the plane, row in the whole tensor) for each row of this thread.
 template <class Body>
 __device__ void for_rows(std::int64_t rows, int height, Body&& body) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.y;

@@ -88,7 +88,7 @@ struct MaxWindow {
   const float* from;  // its first pixel inside
   int64_t row;        // floats from row to row
   int rows, columns;  // inside
-  int tap, width;     // index of the window's first pixel inside; elements of a row of x
+  int tap, width;     // tap of the first pixel inside the image; length of a row of x in elements
 };
 
 // Finds the largest elements of a window. kSize is the number of rows and columns of a whole

@@ -4,7 +4,7 @@
 // over any window at stride 1 or 2 along W, one vector of outputs is computed at a time.
 //
 // Method    y is computed row by row; the last vector of a row is partly filled, so rows may be
-//           short. The elements of any other window are compared one after the other, in reading
+//           short. In windows other than 2x2, elements are compared one after the other, in reading
 //           order, and the index of the largest so far is kept as a float. Outputs whose window is
 //           clipped at the left or right edge, or holds a NaN, are computed one by one
 // Numerics  max is exact; NaN wins. avg adds ((x00 + x01) + (x10 + x11)) / 4

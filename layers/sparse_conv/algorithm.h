@@ -68,8 +68,8 @@ struct SparseSums {
   std::int64_t depth;  // C forward, K backward
   std::int64_t lanes;  // K forward, C backward
 
-  // Returns the index in w [K,C,taps] of the weight with these indices in [tap of the table, depth,
-  // lanes].
+  // Returns where w [K,C,taps] stores w[tap][d, lane] of the sum above. Taps are numbered as in the
+  // table of neighbours (SparseView).
   std::int64_t weight_at(std::int64_t tap, std::int64_t d, std::int64_t lane) const {
     const std::int64_t taps = view.table->taps, t = view.weight_tap(tap);
     return backward ? (d * lanes + lane) * taps + t : (lane * depth + d) * taps + t;

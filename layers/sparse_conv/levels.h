@@ -13,7 +13,7 @@
 //   submanifold(1, kernel)  the map of a layer on level 1; built at the first call
 //
 // Sites and maps of a level are built at the first request and shared by all callers. A backward
-// pass holds the maps that it needs, so a new batch may begin before it has run.
+// pass holds the maps that it needs, so a new batch may begin before the backward pass has run.
 //
 // Before the first batch there are no sites. Tables such as `convscope explain` are then made for
 // an assumed sample: a ring (2-D) or a sphere's shell (3-D) as wide as the grid.

@@ -42,7 +42,7 @@
 
 namespace convscope {
 
-// Axes are T, H, W; in 2-D the first one is the default.
+// The axes are T, H and W. In 2-D, axis T has the default values.
 struct CONVSCOPE_API SparseKernel {
   std::array<std::int64_t, 3> size = {1, 1, 1}, stride = {1, 1, 1}, padding = {0, 0, 0},
                               dilation = {1, 1, 1};
@@ -67,7 +67,8 @@ constexpr const char* name_of(SparseKind kind) {
 struct CONVSCOPE_API SparseTable {
   std::int64_t sites = 0, taps = 0;
   std::int64_t run = 1;  // taps of an entry: neighbours along w
-  // True if the sites of an entry descend while its taps ascend, as in a table by input.
+  // True if the sites of an entry descend while its taps ascend. This holds for the second table
+  // of a strided map, which lists outputs by input.
   bool descending = false;
   std::vector<std::uint32_t> entries;  // [taps / run, sites]
 
@@ -119,7 +120,7 @@ class CONVSCOPE_API SparseMap {
   // Returns which input each output meets (forward, dw), or which output each input meets (dx).
   SparseLook look_by_output() const;
   SparseLook look_by_input() const;
-  // Returns these maps as tables on the host, made at the first call.
+  // Returns the same neighbours as a table on the host, which is made at the first call.
   SparseView by_output() const;
   SparseView by_input() const;
 
@@ -162,7 +163,7 @@ class CONVSCOPE_API SparseMap {
   SparseKind kind_ = SparseKind::submanifold;
   SparseKernel kernel_;
   SharedSites in_, out_;
-  std::shared_ptr<Made> made_;  // tables of all kinds; an inverse shares those of its strided map
+  std::shared_ptr<Made> made_;  // all tables; an inverse map shares those of its strided map
 };
 
 extern CONVSCOPE_API KernelSlot<std::size_t(const SparseMap&)> sparse_tables_kernel;

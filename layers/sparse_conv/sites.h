@@ -64,7 +64,7 @@ class CONVSCOPE_API SparseSites {
   }
   std::size_t bytes() const;
 
-  // Returns the keys as 64-bit numbers on a GPU, i32 [n,2]; copied at the first call.
+  // Returns the 64-bit keys in the memory of a GPU, as i32 [n,2]. The first call copies them.
   Tensor keys_on(Device device) const;
 
   // Returns rows [n, ...] in the order of the keys, given rows in the user's order;

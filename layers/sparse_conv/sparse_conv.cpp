@@ -32,7 +32,8 @@ void run(const SparseConvProblem& problem, const SparseConvParams& params, Direc
           problem, direction, operands);
 }
 
-// Computes dw. If the operands' type is not f32, dw is first computed in that type.
+// Computes dw. If the problem's type differs from that of dw, dw is first computed in the problem's
+// type and then converted.
 void sum_weight_gradient(const SparseConvProblem& problem, const SparseConvParams& params,
                          const SparseConvTensors& tensors, const GradientSink::Target& dw) {
   const bool rounded = problem.dtype != dw.tensor.dtype();

@@ -74,7 +74,7 @@ class CONVSCOPE_API SparseConv final : public RowLayer {
              LayerContext& context);
   std::string kind() const override;
   Variable forward(const Variable& x) override;
-  // Returns the shape [N,C,(T,)H,W] of the dense image in which the rows are sites.
+  // Returns [N,C,(T,)H,W], the shape of the dense image whose occupied pixels are the rows.
   Shape output_shape(const Shape& input) const override;
   Variable weight() const override { return weight_; }
   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;

@@ -28,7 +28,7 @@ CONVSCOPE_API PoolLists sample_lists(const SparseSites& sites, Device device);
 
 // Kernels; x [n,C], y [m,C], f32 or f64, with at least one element. `arg` i32 [m,C] receives the
 // row of x that has the maximum, and the first such row if several are equal. A NaN counts as the
-// largest. An empty list gives y = 0 and arg = -1.
+// largest. For an empty list, y is 0 and arg -1.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const NeighbourLists& by_output,
                                      const Tensor& y, const Tensor& arg)>
     list_max_kernel;

@@ -47,7 +47,7 @@ void check_rows(const char* operation, SiteLevels& levels, int level, const Tens
 
 namespace {
 
-// Reads one number, or one for each axis; in 2-D the first of the three keeps its default.
+// Reads one number for all axes, or one for each axis. In 2-D, axis T keeps its default.
 void read_axes(const Options& options, std::string_view name, int rank, const char* operation,
                std::array<std::int64_t, 3>& out) {
   if (!options.has(name)) return;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // row_layers.h: code that layers on rows of sites share while a network is built.
 //
-// Layers on rows pass on the shape [N,C,(T,)H,W] of the dense image in which the rows are sites.
-// This shape has the batch size, the channels and the grid; the number of rows is known only in a
-// forward pass. LayerContext::rows says whether a layer receives rows, and on which level of sites.
+// Layers on rows pass on [N,C,(T,)H,W], the shape of the dense image whose occupied pixels are the
+// rows. This shape has the batch size, the channels and the grid; the number of rows is known only
+// in a forward pass. LayerContext::rows says whether a layer receives rows, and on which level of
+// sites.
 #pragma once
 
 #include <cstdint>

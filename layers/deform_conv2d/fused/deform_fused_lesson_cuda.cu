@@ -9,9 +9,9 @@
 //                place = (p,q) + t + offset[t]                      # four corners, four weights
 //                y += w[k,c,t] * mask[t] * (sum over the corners of weight * x)
 // Method     Neighbouring threads of a warp have neighbouring pixels, so their sampling positions
-//            (places) are near each other and the caches serve most reads. The K/G kernels of a
-//            pixel sample the same column, each in its own thread: im2col stores the column, this
-//            file computes it K/G times.
+//            (places) are near each other and the caches serve most reads. The K/G outputs of a
+//            pixel and group are sums over the same column, each in a separate thread: im2col
+//            stores the column, this file computes it K/G times.
 //              doffset, dmask   a thread for each tap of each pixel, all channels of its group
 //              dx               a thread for each element adds up the taps that read its pixel. The
 //                               lists of pixel_readers.cuh say which taps these are, image by image

@@ -6,8 +6,9 @@
 //            columns[(c,r,s),(p,q)] = mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   for each image: columns = samples(x, offset, mask)   # [C/G R S, P Q]
 //                            y = w columns + b                    # [K/G, C/G R S] [C/G R S, P Q]
-//            columns = w^T dy: each element goes to the four corners of dx, and into the gradients
-//            of its offset and mask; dw += dy columns^T, with the samples made once more
+//            gradient of the columns = w^T dy; each element is added to four pixels of dx and to
+//            the gradients of its offset and mask
+//            dw += dy columns^T, for which the columns are computed once more
 // Method     computes one image and one weight group at a time. Threads divide among them the rows
 //            of the columns (forward, dw), the channels (dx), or the taps (doffset, dmask). The
 //            product is gemm().
@@ -21,9 +22,9 @@
 // Numerics   Samples are computed in double and rounded once: half an eps. Sums are those of
 //            gemm(), in chains of 160 terms: 8 eps (framework/simd/sum_chain.h). So error_growth is
 //            9. In dx each term is a sum of gemm() and is rounded once more; doffset and dmask are
-//            summed in double. dx is not cut into chains: where more than 160 samples add to one
-//            pixel, the error of the pixel grows with the square root of their number. Same bits on
-//            each run and with any number of threads.
+//            summed in double. The sums of dx are not cut into chains: where more than 160 samples
+//            add to one pixel, the error of the pixel grows with the square root of their number.
+//            Same bits on each run and with any number of threads.
 // Backward   dx, doffset, dmask assigned; dw assigned or added to
 // Choices    none
 // Source     J. Dai et al. 2017: arXiv 1703.06211, whose code has this form
@@ -114,8 +115,8 @@ void scatter(const DeformConv2dBackwardDataArgs& args, Index n, Index g, const f
   });
 }
 
-// Sums the columns' gradient for offsets and masks. Each tap belongs to one thread. The first
-// weight group assigns.
+// Computes doffset and dmask from the columns' gradient. Each tap belongs to one thread. The first
+// weight group assigns its sums, later groups add theirs.
 void sum_places(const DeformConv2dBackwardDataArgs& args, Index n, Index g, const float* columns) {
   const Problem& z = args.problem;
   const Index first = g * z.c_per_group(), last = first + z.c_per_group() - 1;

@@ -16,8 +16,8 @@
 // Cost       FLOPs = 2 N K P Q (C/G) R S and about 20 for each sample; no workspace, but dx and the
 //            gradients of the places of an image are held in double; bound by scalar arithmetic
 // Numerics   v and u are rounded to the type of the offsets; the rest is double, so the error is
-//            half a unit in the last place. Same bits on each run. Integer inputs need not give
-//            exact results, because places may be between pixels.
+//            half a unit in the last place. Same bits on each run. Results of integer inputs may be
+//            inexact, because places may be between pixels.
 // Backward   dx scatters to the four corners. The gradient of (v,u) takes the derivatives of their
 //            weights; where v or u is an integer, it is the derivative on the side of larger v, u.
 //            dx, doffset, dmask are assigned; dw is assigned or added to.

@@ -2,9 +2,10 @@
 // block_copies_simd.cpp: f32 images between planes and blocks of 16 channels.
 //
 // Method    tiles of 16 pixels x 16 channels, transposed in registers as one 16x16 (AVX-512) or
-//           four 8x8 (AVX2) matrices. 16 pixels of a channel are one cache line. Planes whose size
-//           is a power of two map to the same few cache sets, so half a line would be evicted
-//           before its other half is read
+//           four 8x8 (AVX2) matrices. A tile has 16 pixels, because 16 pixels of a channel are one
+//           cache line. With smaller tiles a line would be read in two parts. In planes whose size
+//           is a power of two, the lines of all channels compete for a few cache sets, so the line
+//           would be evicted before its second part is read
 #include "layers/dispatch/layout/block_copies_simd.h"
 
 #include "framework/simd/lane_transpose.h"

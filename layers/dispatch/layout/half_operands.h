@@ -10,7 +10,7 @@
 //
 // Producers. An algorithm that takes an f32 NHWC image makes the operands itself, in its workspace,
 // with the scale of half_scale_exponent(): the largest finite magnitude is then in [2^13, 2^14). An
-// image is an operand of up to three products (x: forward and dw; dy: dx and dw), so a compiled
+// image is an operand of several products (x of forward and dw, dy of dx and dw), so a compiled
 // step makes the operands once. It calls pack_half_operands_kernel, or the kernel that writes the
 // image also writes the operands. The latter kernel does not know the largest magnitude yet and
 // scales by an upper bound: half_scale_exponent(bits of the bound).
@@ -49,8 +49,8 @@ constexpr int half_scale_exponent(unsigned largest_bits) {
   return e > 126 ? 126 : e;
 }
 
-// Scale and fp16 numbers share one block of memory. It begins with the scale and the partial
-// maxima, in this many bytes.
+// Scale and fp16 numbers share one block of memory. The scale and the partial maxima take this many
+// bytes at its beginning.
 inline constexpr std::size_t kHalfOperandsHead = 2048;
 constexpr std::size_t half_operands_bytes(std::int64_t elements) {
   return kHalfOperandsHead + (static_cast<std::size_t>(elements) * 2 + 255) / 256 * 256;

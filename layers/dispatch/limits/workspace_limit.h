@@ -12,8 +12,8 @@
 
 namespace convscope {
 
-// Returns the limit in bytes. For operands of any size, each thread may have panels of some hundred
-// KiB.
+// Returns the limit in bytes. It grows with the size of the operands. Its constant part suffices
+// for panels of some hundred KiB for each thread, even if the operands are small.
 template <class Problem>
 double most_workspace(const Problem& problem) {
   constexpr double kMiB = 1024 * 1024;

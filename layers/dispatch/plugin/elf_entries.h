@@ -16,7 +16,7 @@
 namespace convscope {
 
 // Returns "", or the end of a sentence that says what is wrong: "is damaged: its DT_FINI_ARRAY
-// ...". An ELF file for another machine than this program gives "is of another machine".
+// ...". If the ELF file is for another machine than this program: "is of another machine".
 CONVSCOPE_API std::string damage_of_elf(Bytes file);
 
 }  // namespace convscope

@@ -18,7 +18,8 @@
 namespace convscope {
 
 inline constexpr std::int32_t kPluginInterface = 5;
-// Version of the library of these headers: its CMake package requires the same minor version.
+// The version of the library to which these headers belong. A plug-in that uses the library's CMake
+// package needs the same minor version.
 inline constexpr std::string_view kPluginLibrary = "0.1";
 
 // The facts of a plug-in. The first three members have the same offsets in every version of the

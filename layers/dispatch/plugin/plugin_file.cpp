@@ -30,7 +30,7 @@ std::string hash_of(Bytes bytes) {
   return text;
 }
 
-// Reads a text from a foreign struct; it may lack its terminating zero.
+// Reads a text from a struct of a plug-in. The text may lack its terminating zero.
 template <std::size_t N>
 std::string text_in(const char (&text)[N]) {
   return {text, strnlen(text, N)};

@@ -19,7 +19,8 @@ namespace convscope {
 // Returns the facts found in the bytes of a file, or nothing if it is not a plug-in. For another
 // version only the first three members are meaningful.
 CONVSCOPE_API std::optional<PluginFacts> facts_in(Bytes file);
-// Returns "" if both facts match, else the end of a sentence: "was built for interface 2 ...".
+// Returns "" if the plug-in's facts `theirs` match the program's facts `ours`. Otherwise returns
+// the end of a sentence: "was built for interface 2 ...".
 CONVSCOPE_API std::string misfit_of(const PluginFacts& theirs, const PluginFacts& ours);
 
 struct PluginFile {

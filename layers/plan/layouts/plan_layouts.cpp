@@ -38,8 +38,8 @@ bool is_image(const PlanGraph& graph, ValueId value) {
 // out.
 struct Costs {
   double plain = 0, stored = kImpossible;
-  // The cost in the layout `stored` if the first input is read as [N,C,H,W] without a copy. It is
-  // at least the member `stored`.
+  // The cost if the operation works in the stored layout but reads its first input as [N,C,H,W]
+  // without a copy. It is at least the member `stored`.
   double plain_input = kImpossible;
   PlanOp::OperandsRead operands = {};  // fp16 operands that it reads when `stored`
 };

@@ -18,10 +18,10 @@
 //            is a row of x and a row of the product, each written and read, and a row of y, read
 //            and written; workspace = rows and products of the longest list; bound by memory at few
 //            channels
-// Numerics   sums of a tap as in gemm(), then one addition for each tap. Up to 125 taps add less
-//            than one chain of terms (framework/simd/sum_chain.h), so error_growth is 9. Taps are
-//            added in their order, and an output occurs in a list once: same bits on each run and
-//            with any number of threads. Exact on integers below 2^24
+// Numerics   sums of a tap as in gemm(), then one addition for each tap. Up to 125 taps are fewer
+//            additions than one chain has (framework/simd/sum_chain.h), so error_growth is 9. Taps
+//            are added in their order, and an output occurs in a list once: same bits on each run
+//            and with any number of threads. Exact on integers below 2^24
 // Backward   dx: the same steps from inputs to outputs. dw[t] = (rows of dy)^T (rows of x), one
 //            product for each tap; assigned or added to
 // Choices    none

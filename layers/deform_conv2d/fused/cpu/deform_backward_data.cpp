@@ -8,13 +8,14 @@
 //            dmask = sum over i of weight_i a_i
 //            dv = mask ((1-right) (a_2 - a_0) + right (a_3 - a_1))
 //            du = mask ((1-down) (a_1 - a_0) + down (a_3 - a_2))
-// Method     for each image, part of the channels and strip of pixels:
+// Method     for each image, part of the channels and strip of pixels (deform_plan.h defines these
+//            words, and block and chunk):
 //              compute the places of the strip, and store dy of the strip in blocks.
 //              for each block of channels: compute g = dy w^T for all taps, chunk by chunk, in L1.
 //              Then combine each element of g with its four corners.
-//              for each tap: add the products a_i of the part's blocks in their order.
+//              for each tap: add up the a_i of all blocks of the part, in the order of the blocks.
 //            If there are enough images and the buffers of one image are small, each thread takes
-//            whole images. Otherwise the threads divide the blocks and chunks of one or more
+//            whole images. Otherwise all threads share the blocks and chunks of one or more
 //            images. Only one thread adds to the dx of a block, so the additions have a fixed
 //            order.
 // Numerics   same bits on each run and with any number of threads: blocks and parts depend only on

@@ -2,16 +2,17 @@
 // deform_backward_weight.cpp: dw of fused deformable convolution: panels of samples times dy.
 //
 // Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] mask sample(x[n,c], v, u)
-// Method     A task computes dw for one or two blocks of channels; where there are few blocks, only
-//            for some of the output channels. The task walks over all images in chunks of pixels.
+// Method     A task computes dw for one or two blocks of input channels and all output channels. If
+//            there are too few blocks for all threads, it computes only some of the output
+//            channels. The task walks over all images in chunks of pixels.
 //            For each chunk it writes a panel of samples, copies dy into blocks, and multiplies
 //            both by register tiles of 8 or more channels x two vectors of kernels. The
 //            accumulators of the task [R S channels, K] stay in L2 and are written to dw at the
 //            end.
-// Numerics   the accumulators of each 160 chunks are added to one partial sum, which is then added
-//            to a second sum, so errors do not grow with the number of pixels. The additions to an
-//            element of dw have a fixed order, so bits are the same on each run and with any number
-//            of threads.
+// Numerics   up to 160 chunks are added to one set of accumulators. The result is added to a set of
+//            totals, and the accumulators start again. So errors do not grow with the number of
+//            pixels. The additions to an element of dw have a fixed order, so bits are the same on
+//            each run and with any number of threads.
 // Read next  deform_fused_cpu.cpp; layers/conv2d/shared/nchw16c_weight_tiles_simd.cpp, the tiles
 #include "layers/deform_conv2d/fused/cpu/deform_backward.h"
 #include "layers/deform_conv2d/fused/cpu/deform_pass.h"

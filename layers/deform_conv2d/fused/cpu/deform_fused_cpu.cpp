@@ -6,13 +6,14 @@
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   columns = all samples of an image       # [C R S, P Q], R S times as large as x
 //            y = w columns                           # as in the frameworks, deform_im2col_gemm
-// Method     for each image, part of the channels and chunk of pixels:
+// Method     for each image, part of the channels and chunk of pixels (defined in deform_plan.h):
 //              places: the sampling positions of the taps of these pixels, once for all channels
 //              panel [pixels, R S channels of the part] = samples: 16 channels at a time
 //              y += panel w, by the register tiles of direct convolution in blocks
 //            If x is in blocks of 16 channels, it is read directly. If x is [N,C,H,W], some
 //            channels of an image are first copied into blocks, and y is written through scratch
-//            memory. Threads divide chunks of pixels, or small images, among them.
+//            memory. Each thread computes some chunks of an image or, if images are small, whole
+//            images.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            f32, sums in f32; x, y and dx also in blocks [N,C/16,H,W,16]
 // Supports   f32; every stride, dilation, padding, number of groups and of offset groups; with and
@@ -27,11 +28,12 @@
 //            is 3.5 eps if all have the same sign. The sum over samples adds 8 eps
 //            (framework/simd/sum_chain.h). The total is 11.5 eps, so error_growth is 12. dw is the
 //            same sum. In dx a term is a sum g (8 eps) times a weight (2 eps). doffset and dmask
-//            end with at most seven roundings after sums of such g. The errors of many g cancel
-//            while the error of their sum grows, so both together stay at 8 eps. Only dx is not cut
-//            into chains: where more than 160 samples add to one pixel, the error of the pixel
-//            grows with the square root of the number of samples. Results of parts of the channels
-//            are added in a fixed order: same bits on each run and with any number of threads
+//            end with at most seven roundings after sums of such g. If many g are added, their
+//            errors cancel in part, while the error of the addition grows; together they stay at 8
+//            eps. Only the sums of dx are not cut into chains: where more than 160 samples add to
+//            one pixel, the error of the pixel grows with the square root of the number of samples.
+//            Results of parts of the channels are added in a fixed order: same bits on each run and
+//            with any number of threads
 // Backward   dx, doffset, dmask: a panel holds the samples' gradient dy w^T for one block of
 //            channels. Each element is added to the four corners of dx, and multiplied by the four
 //            corners of x. These products give the gradients of the offsets and of the mask. A
@@ -197,7 +199,8 @@ class Forward {
                                       plan_.plane, false, to);
   }
 
-  // Adds the part of the channels that begins at block `begin` to one chunk of output pixels.
+  // Adds the contribution of the input channels of one part, from block `begin` on, to one chunk of
+  // output pixels.
   void sum_chunk(Index n, Index g, Index begin, Index chunk, const float* x, const float* w,
                  int thread) const {
     const ForwardMemory::Thread& own = memory_.threads[static_cast<std::size_t>(thread)];

@@ -65,7 +65,7 @@ void for_images(const DeformTiling& plan, Index sets, const Run& run) {
   for (Index n = alone; n < plan.z.n; n += sets) run(Images(n, std::min(sets, plan.z.n - n)));
 }
 
-// The offsets and mask of a call, and the sampling positions (places) in x that they give each
+// The offsets and mask of a call. Computes from them the sampling positions (places) in x of each
 // pixel of y.
 class Places {
  public:
@@ -91,9 +91,9 @@ DeformPlaces places_at(const DeformTiling& plan, float* all, Index tap);
 void fill_panel(const DeformTiling& plan, Index g, Index begin, Index end, Index pixels,
                 const float* x, Index x_block, float* places, float* panel);
 
-// out[j, lane] = start + residual + sum over d < depth of in[j in_step + d] w[d, lane] for `pixels`
-// rows j, in chains of kSumChain terms, as Nchw16cTiles. With in_block 16 a row of `in` is
-// contiguous.
+// The arguments of a product: out[j, lane] = start + residual + sum over d < depth of
+// in[j in_step + d] w[d, lane], for `pixels` rows j. Sums are cut into chains of kSumChain terms,
+// as in Nchw16cTiles. If in_block is 16, a row of `in` is contiguous.
 struct Sums {
   Index pixels, depth;
   const float* in;

@@ -95,8 +95,8 @@ struct DeformTiling {
   }
 
   // Returns the size of prepared weights in floats. For forward, each group and part has tiles
-  // [row, width] of output channels. For backward_data, each group and block has tiles [output
-  // channels, width] of the 16 R S lanes.
+  // [row, width], whose columns are output channels. For backward_data, each group and block has
+  // tiles [output channels, width], whose columns are the 16 R S elements of a sample's gradient.
   Index forward_weights(Index begin, Index end) const {
     return round_up(row(begin, end), kChannelBlock) * padded;
   }
@@ -113,7 +113,7 @@ struct DeformTiling {
 
   // Returns how many images backward_data computes at once, given the buffer size of one image in
   // floats. If this size fits into half of L2, each thread computes one image. For larger images,
-  // all buffers together may take a twentieth of the size of x and y for each thread.
+  // the buffers of all images together may take `threads` twentieths of the size of x and y.
   Index images_at_once(Index floats) const {
     const Index most = std::min<Index>(z.n, threads);
     if (fits_beside(floats)) return most;

@@ -88,7 +88,7 @@ struct DeformShape {
   constexpr int x_pieces() const { return groups * group_pieces(); }      // of a pixel
   constexpr int y_pieces() const { return groups * out_pieces; }
   constexpr int group_units() const { return group_runs * run_units; }
-  // Returns the pieces of the K dimension, rounded up to whole pairs of steps.
+  // Returns the number of pieces in the K dimension, rounded up to whole pairs of steps.
   constexpr int forward_depth() const {
     return round_up(group_units() * taps * unit, 2 * kStepPieces);
   }
@@ -126,12 +126,13 @@ struct BackwardPiece {
   }
 };
 
-// Prepared weights have the layout that the tensor cores read (tensor_cores/matrix_tile.cuh): tiles
-// of 64 rows x 8 pieces, one step of the K dimension after the other, rows filled up with zeros.
+// Prepared weights have the layout that the tensor cores read (tensor_cores/matrix_tile.cuh). A
+// tile has 64 rows x 8 pieces, which are one step of the K dimension. The tiles of the same rows
+// follow one another in the order of the steps. Missing rows are zeros.
 inline constexpr int kWeightTileRows = 64;
 inline constexpr int kWeightTilePieces = kWeightTileRows * kStepPieces;
-// Returns the index of a piece. `steps` are the steps of the whole K dimension, `tiles` the tiles
-// of a block's rows.
+// Returns the index of a piece in the prepared weights, counted in pieces. `steps` is the number of
+// steps of the whole K dimension, `tiles` the number of row tiles of a block.
 constexpr std::int64_t weight_at(int block, int row, int depth, int tiles, int steps) {
   const std::int64_t tile = std::int64_t{block} * tiles + row / kWeightTileRows;
   return (tile * steps + depth / kStepPieces) * kWeightTilePieces +

@@ -32,12 +32,12 @@
 //            and dy, lists (20 bytes for each tap and pixel), and partial results, but no columns
 // Numerics   sampling positions and weights of corners are f32. A sample is summed in f32; for f16
 //            and tf32 in fp16, with five roundings of 2^-11. Products are those of implicit_gemm.
-//            For f32, each operand is split into two fp16 numbers of 11 bits, scaled so that no row
-//            can exceed 2^14, and the kernel computes three products. tf32, f16 and bf16 take one
-//            product. Numbers below 2^-27 of the largest possible row lose bits. The bound adds up
-//            32 eps of implicit_gemm, 3.5 eps for a sample, 3.5 eps for a sum over a list of seven,
-//            and 8 eps for a sum over the channels in f32. Bits are the same on each run, except dx
-//            by `fused_atomic`
+//            For f32, each operand is split into two fp16 numbers of 11 bits, scaled so that no
+//            element can exceed 2^14, and the kernel computes three products. tf32, f16 and bf16
+//            take one product. Elements below 2^-27 of the largest possible element lose bits. The
+//            bound adds up 32 eps of implicit_gemm, 3.5 eps for a sample, 3.5 eps for a sum over a
+//            list of seven, and 8 eps for a sum over the channels in f32. Bits are the same on each
+//            run, except dx by `fused_atomic`
 // Backward   dx, doffset, dmask assigned, each only if requested; dw assigned or added to
 // Choices    a step has 64 elements, as in implicit_gemm. f16 and bf16 also have stages of two
 //            steps, because with one barrier for each step the kernel waits half of the time. Eight
@@ -505,8 +505,9 @@ Support supports(const Problem& z, Direction direction) {
   return {};
 }
 
-// Estimates the products as a share of the tensor cores' peak. f32 is compared with the peak of
-// TF32. fp16 runs at twice this rate, so three fp16 products count as 1.5.
+// Estimates which share of the tensor cores' peak the products reach. For f32 this is the peak of
+// TF32. An f32 product is computed as three fp16 products, which run at twice the rate of TF32, so
+// it counts as 1.5 products.
 Cost cost(const Problem& z, Direction direction) {
   const Product product = direction == Direction::forward         ? Product::y
                           : direction == Direction::backward_data ? Product::dx

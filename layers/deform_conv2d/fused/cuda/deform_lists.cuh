@@ -8,7 +8,7 @@
 // A cell is the square between four pixels, or between fewer pixels at the border. There are (H +
 // 1) x (W + 1) cells. Each tap has a list for each cell, with the samples in this cell in the order
 // of m, so that two runs give the same bits. A pixel reads the lists of the four cells around it;
-// where H W = P Q these lists have about four samples together.
+// where H W = P Q these lists have about four samples in total.
 //
 // Steps       count    how long each list is                         integers, atomic
 //             scan     where it begins                               [O R S][N][H + 1][W + 1] + 1
@@ -40,7 +40,8 @@ struct Lists {
 inline constexpr int kScanItems = 16;  // of a thread
 inline constexpr int kScanBlock = kScanItems * static_cast<int>(kThreads);
 
-// Calls visit(list, place, factor, m) for all samples that read x. Grid (x: pixels of y, y: key).
+// Calls visit(list, place, factor, m) for all samples that read x. Grid: x counts pixels of y, y
+// counts keys (pairs of an offset group and a tap).
 template <class Half, class Visit>
 __device__ inline void for_each_sample(const Lists& z, const Visit& visit) {
   const DeformShape& s = z.sizes;

@@ -156,8 +156,9 @@ __global__ __launch_bounds__(kThreads) void unpack_rows_kernel(const PackRows z,
 
 // ---- weights -----------------------------------------------------------------------------------
 
-// forward        rows k of a group, K dimension (tap, piece of its channels)
-// backward_data  rows c of a run, K dimension (tap, piece of the k of its group)
+// The matrices into which w is packed:
+// forward        a row is an output channel k; the K dimension is (tap, piece of input channels)
+// backward_data  a row is an input channel c; the K dimension is (tap, piece of output channels)
 struct PackWeights {
   const void* from = nullptr;  // [G k, c, taps]
   uint4* to = nullptr;         // [planes][blocks], see weight_at()

@@ -21,7 +21,7 @@ struct ByF32 {  // f32 by three products of fp16
   using Half = Float16;
   static constexpr int kTerms = 3;
 };
-struct ByF16 {  // f16, and f32 as TF32: fp16 with the 10 bits of TF32, scaled by a power of two
+struct ByF16 {  // f16; also TF32, as fp16 (which has TF32's 10 bits) scaled by a power of two
   using Row = Float16;
   using Half = Float16;
   static constexpr int kTerms = 1;
@@ -150,8 +150,8 @@ struct SampleSum<ByF16> {
 
 // ---- scales of f32 as halves -------------------------------------------------------------------
 
-// Pointers to the largest magnitudes, stored as bits. An element of a row is at most values *
-// factors * count.
+// Pointers to the largest magnitudes, stored as bits of an f32. No element of a row of the product
+// is larger than values * factors * count.
 struct Scaling {
   const unsigned* values = nullptr;   // of the packed pixels; null: 16 bits, which are not scaled
   const unsigned* factors = nullptr;  // of the mask; null: none is larger than 1

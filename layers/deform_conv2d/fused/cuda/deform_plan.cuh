@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_plan.cuh: selects the tile of a product and the number of its parts; defines the layout of
-// the workspace and of prepared weights.
+// deform_plan.cuh: selects the tile of a product and the number of parts into which its K dimension
+// is split; defines the layout of the workspace and of prepared weights.
 // Read next  deform_fused_cuda.cu; deform_instances.cuh
 #pragma once
 
@@ -212,7 +212,7 @@ struct WeightLayout {
   std::size_t bytes = 0;
 };
 
-// `atomic`: dx is summed in packed f32, and there are no lists.
+// If `atomic` is set, dx is summed by atomic additions to packed f32 pixels, without lists.
 struct DataLayout {
   DataLayout(const DeformCudaTiling& plan, bool atomic, const void* memory) {
     const DeformShape& s = plan.s;

@@ -134,7 +134,7 @@ class Sampler {
     const int lane = static_cast<int>(threadIdx.x) % kStepPieces;
     return (step << log2_units_) + (log2_units_ == 0 ? 0 : lane / 4);
   }
-  // Returns the pixel of y and the piece of the sum for place number `place` of row i.
+  // Return the pixel of y and the piece of the K dimension for place number `place` of row i.
   __device__ int pixel_of(int i, int place) const {
     const int row = first_row_ + row_ + i * kRowStep;
     return kColumns ? row + (place >> log2_units_) * kTileRows : row;

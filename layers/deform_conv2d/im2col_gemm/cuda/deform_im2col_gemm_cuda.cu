@@ -6,8 +6,9 @@
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   for each image: columns = samples(x, offset, mask)   # [C/G R S, P Q]
 //                            y = w columns + b                    # [K/G, C/G R S] [C/G R S, P Q]
-//            columns = w^T dy: each element goes to the four corners of dx, and into the gradients
-//            of its offset and mask; dw += dy columns^T, with the samples made once more
+//            gradient of the columns = w^T dy; each element is added to four pixels of dx and to
+//            the gradients of its offset and mask
+//            dw += dy columns^T, for which the columns are computed once more
 // Method     Computes as many images at once as fit into kColumnBytes of columns. Each image and
 //            weight group is one product of a batch.
 //              forward          a thread looks up one place and samples kChannels channels there;
@@ -33,10 +34,10 @@
 // Backward   dx, doffset, dmask assigned, each only if requested; dw assigned or added to
 // Choices    kColumnBytes 256 MiB: as in im2col_gemm_cuda.cu
 //            kChannels 8, kPixelChannels 8: 8 channels share the cost of a place or a list
-//            kSumBytes 256 MiB: of sums for dw, all images together
-//            kMaxImages 32768: a batch of products, or a grid, ends at 65535
+//            kSumBytes 256 MiB: limit of the partial sums of dw, all images together
+//            kMaxImages 32768: a batch of products, or a grid, has at most 65535 items
 // Source     J. Dai et al. 2017: arXiv 1703.06211, and torchvision.ops.deform_conv2d, which use
-//            this method; theirs scatters dx by atomic additions
+//            this method but scatter to dx by atomic additions
 // Read next  deform_fused_lesson_cuda.cu, without columns; im2col_gemm_cuda.cu, without offsets
 #include <algorithm>
 
@@ -63,7 +64,8 @@ constexpr int kChannels = 8;
 constexpr int kPixelChannels = 8;
 
 // ---- kernels -----------------------------------------------------------------------------------
-// The grid: x runs over the pixels of a plane, y over the items of `rows`, z over images.
+// In the grid of each kernel, x runs over the pixels of a plane, z over images, and y over rows,
+// which each kernel defines.
 
 __device__ Index pixel_here() { return global_thread(); }
 
@@ -195,7 +197,8 @@ struct DeformIm2colShape {
   Index element;         // bytes
 };
 
-// Returns how many images are computed at a time; all chunks are equal.
+// Returns the number of images of a chunk. Chunks are computed one after the other, and all have
+// the same size.
 Index chunk_of(const Problem& z, Direction direction) {
   const DeformIm2colShape sizes(z);
   const bool data = direction == Direction::backward_data;

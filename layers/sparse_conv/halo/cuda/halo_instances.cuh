@@ -19,7 +19,8 @@ HaloInstance halo_instance() {
   return {halo_kernel<V>, V::kDepth, V::kColumns, V::kThreads, V::shared_bytes};
 }
 
-// Kernels for 16, 32 and 64 channels of a tap, and 32 and 64 lanes at once.
+// The kernels for gathered rows of 16, 32 or 64 channels, each for 32 or 64 lanes (channels of the
+// result) at once.
 template <class Half, int kTerms>
 std::span<const HaloInstance> halo_instances() {
   static const HaloInstance kInstances[] = {
@@ -33,7 +34,8 @@ std::span<const HaloInstance> halo_instances() {
   return kInstances;
 }
 
-// f32 by three products of fp16; f16, and f32 as TF32 (one product of scaled fp16); bf16.
+// f32_halo() has the kernels that compute f32 as three fp16 products. f16_halo() has those for f16,
+// which also compute f32 as TF32 (one product of scaled fp16).
 std::span<const HaloInstance> f32_halo();
 std::span<const HaloInstance> f16_halo();
 std::span<const HaloInstance> bf16_halo();

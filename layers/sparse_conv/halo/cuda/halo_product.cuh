@@ -126,9 +126,9 @@ __device__ inline unsigned own_word(const HaloArgs& z, const HaloTile& tile, int
   return list[place];
 }
 
-// Copies the rows of a phase into shared memory, after row 0. In a scattered tile the row index is
-// (row of entries, slot, index of the neighbour), and the function writes this index into the
-// entries.
+// Copies the rows of a phase into shared memory, after row 0. A scattered tile has no list of
+// sites: each neighbour of each slot has a separate row. The function numbers these rows by (row of
+// entries, slot, index of the neighbour) and writes the numbers into the entries.
 template <class V>
 __device__ inline int load_halo(const HaloArgs& z, const HaloTile& tile, int phase,
                                 const unsigned* site_list, unsigned char* rows,

@@ -241,7 +241,8 @@ __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant_
   }
 }
 
-// Returns rows of [2, n]: the second row has the sites in the order of the curve.
+// Returns i32 [2, n]. The second row has the sites in the order of the curve, the first row is
+// scratch memory.
 Tensor along_curve(const SparseSites& sites, const Places& places) {
   const Device device = current_device();
   const std::int64_t n = sites.count();
@@ -260,7 +261,8 @@ Tensor along_curve(const SparseSites& sites, const Places& places) {
   }
   curve.bits[3] = bits_of(grid.batch);
   const int bits = std::min(64, curve.bits[0] + curve.bits[1] + curve.bits[2] + curve.bits[3]);
-  // Codes of more than 32 bits are sorted by the lower bits, then by the upper bits.
+  // If curve codes have more than 32 bits, they are sorted by the lower bits, then by the upper
+  // bits.
   for (;; curve.shift += 32, curve.sites = curve.out_sites + n) {
     launch(curve_kernel, grid_for(n), curve);
     sort_by_key(curve.codes, curve.codes + n, curve.out_sites, curve.out_sites + n, n,

@@ -16,12 +16,12 @@
 // Supports   submanifold, at most 32 taps and 5 along w, rows of at most 64 channels, whose halo
 //            fits into shared memory (in f32 sm_90 has enough); sm_80 and newer; no dw
 // Cost       L2 is read once for each tile: the rows of the halo and the weights. A tile multiplies
-//            64 sites with each tap that one of the sites has. Neither data nor products limit the
-//            time (see cost)
+//            64 sites with each tap that one of the sites has. Neither memory traffic nor products
+//            limit the time, but the latency of a step (see the function cost())
 // Numerics   as implicit_gemm: bound 32 eps of the sum over magnitudes. Same bits on each run
 // Choices    sites are in the order of the Z curve, not sorted by their taps. So tiles visit more
-//            taps, but read less than half of the bytes. Rows of A are in registers, because
-//            wgmma's descriptors cannot address arbitrary rows of shared memory
+//            taps, but read less than half of the bytes. wgmma takes the gathered operand from
+//            registers, because its descriptors cannot address arbitrary rows of shared memory
 // Source     see the paper in the registration
 // Read next  halo_table.h, then halo_product.cuh
 #include <algorithm>
@@ -143,7 +143,7 @@ Cost halo_cost(const Problem& z, Direction direction) {
   const double multiprocessors = cuda_device_facts().multiprocessors;
   const double own_tiles = static_cast<double>(facts->tiles) * lane_tiles / multiprocessors;
   const double own_steps = facts->taps / plan.tiles.step_taps * lane_tiles / multiprocessors;
-  // If blocks do not fill the last wave, half of the lost time counts.
+  // If the last wave of blocks is not full, half of the time that it loses is added.
   const double rounded = std::ceil(own_tiles / blocks) * blocks;
   const double unfilled = own_tiles > 0 ? 1 + 0.5 * (rounded / own_tiles - 1) : 1;
   const double alone_step_us = planes == 2 ? step_us : 1.2;

@@ -8,10 +8,10 @@
 // Textbook   sparse_implicit_gemm_lesson_cpu.cpp: for each site: y[i] += x[j] w[t] for its taps
 // Method     for each chunk of 512 output sites:
 //              y = b
-//              each row of taps: its entries of the map give the pairs of its taps
-//              each tap: the pairs of the chunk, 8 at a time and up to 48 lanes (AVX-512).
-//              Accumulators in registers add up over C, then they are added to rows of y
-//            Threads share out chunks.
+//              for each row of taps: list the pairs of its taps from the entries of the map
+//              for each tap of the row: multiply the pairs of the chunk, 8 at a time, for up to 48
+//              lanes at once (AVX-512). Registers accumulate over C and are then added to rows of y
+//            The chunks are divided among the threads.
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32, sums in f32; w prepared as
 //            [taps, C, lanes] for each tile of lanes
 // Supports   f32; every map
@@ -193,9 +193,9 @@ void prepare_weights(const PrepareArgs<Problem>& args) {
 // ---- backward_weight ----------------------------------------------------------------------------
 
 // Returns into how many parts the chunks are divided; each part has a separate copy of dw. There
-// are at most 16 parts, and two or more parts have at most 64 MiB of copies. Each part clears its
-// copy and adds it up once. To make this worthwhile, a part has at least 32 pairs of each tap on
-// average: 256 pairs if a copy exceeds L2, 1024 if it exceeds a share of L3.
+// are at most 16 parts, and two or more parts have at most 64 MiB of copies. For each part a copy
+// is cleared and later added. To make this worthwhile, a part must have enough pairs of each tap on
+// average: at least 32, or 256 if a copy exceeds L2, or 1024 if it exceeds a core's share of L3.
 Index weight_parts(const Problem& z) {
   const Index one = z.taps() * z.c * LaneTiles(z.k).padded() * Index{sizeof(float)};
   const Index fit = std::max<Index>(1, (Index{64} << 20) / one);

@@ -5,13 +5,14 @@
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   a matrix with a row of 27 C numbers for each site, most of them 0, multiplied by w as
 //            [27 C, K]
-// Method     forward, dx   a block sums 64 to 256 sites x 16..128 channels. In each step
-//                          asynchronous copies load 64 elements of the K dimension, of the
-//                          neighbours' rows and of w, into shared memory, while the tensor cores
-//                          multiply the previous step. The K dimension is made of pieces of 8
-//                          channels of (tap, channel): with 16 channels a step has 4 taps
-//            dw            rows are (tap, channel), the K dimension is the sites; a block skips
-//                          each 64 sites that have none of its taps. Parts are added in their order
+// Method     forward, dx   a block sums 64 to 256 sites x 16..128 channels. A step takes 64
+//                          elements of the K dimension: asynchronous copies load them, from the
+//                          neighbours' rows and from w, into shared memory. Meanwhile the tensor
+//                          cores multiply the previous step. The K dimension is (tap, channel) in
+//                          pieces of 8 channels: with 16 channels a step has 4 taps
+//            dw            rows are (tap, channel), the K dimension is the sites. A block skips
+//                          units of 64 sites that have no neighbour at the taps of the block.
+//                          Partial results are added in a fixed order
 // Shapes     x [n,C], w [K,C,(T,)R,S], y [m,K]; f32 (three products of scaled fp16), TF32, f16,
 //            bf16; sums f32
 // Supports   every kernel, dilation and kind of map; sm_80 and newer

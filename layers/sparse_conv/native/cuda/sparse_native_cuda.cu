@@ -4,9 +4,9 @@
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   for each tap: gathered = x[list]; product = gathered w_t; y[list] += product
-// Method     forward, dx   one kernel for each tap gathers and scatters. So neither gathered rows
-//                          nor products are in memory, but all sums are read and written once for
-//                          each tap
+// Method     forward, dx   one kernel for each tap gathers, multiplies and scatters. So neither
+//                          gathered rows nor products are stored in memory. But y (or dx) is read
+//                          and written once for each tap
 //            dw            one kernel for all taps; the K dimension is the list, cut into parts
 // Shapes     x [n,C], w [K,C,(T,)R,S], y [m,K]; f32, TF32, f16, bf16; sums f32
 // Cost       useful products only, rounded up to whole tiles of a list; 8 bytes for each tap and
@@ -74,8 +74,8 @@ std::shared_ptr<const Lists> pair_lists(const Problem& z, const SparseLook& look
   });
 }
 
-// Returns how many steps of 64 pairs a split of a list has. The longest list, that of the centre
-// tap, has 24 splits. All lists together then have some blocks for each SM.
+// Returns how many steps of 64 pairs a split of a list has: so many that the longest list, that of
+// the centre tap, has about 24 splits. Then all lists together have several blocks for each SM.
 int steps_of_split(const Problem& z) {
   return static_cast<int>(
       std::clamp<std::int64_t>(ceil_div(z.out_count(), std::int64_t{kTileDepth} * 24), 8, 64));

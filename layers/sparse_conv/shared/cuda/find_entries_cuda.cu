@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// find_entries_cuda.cu: each thread searches the first key of one site and one row of taps among
-// the sorted keys. For 100,000 sites this is a binary search of 17 steps in L2.
+// find_entries_cuda.cu: each thread handles one site and one row of taps. It searches the sorted
+// keys for the first site that these taps can meet. For 100,000 sites this is a binary search of 17
+// steps in L2.
 #include "layers/sparse_conv/shared/cuda/find_entries.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_table.cuh"
 

@@ -70,7 +70,8 @@ struct Workspace {
         second(z, second_rows, second_width, weights, memory) {}
 };
 
-// Sizes of the product in forward and backward_data: sums at `sites` over rows `there`.
+// The sizes of the product in forward and backward_data. The result has `sites` rows of `lanes`
+// elements; it is computed from `there` rows of `depth` elements.
 struct SumsSizes {
   std::int64_t there, sites, depth, lanes;
   SparseLook look;
@@ -107,8 +108,9 @@ struct WeightTiles {
   }
 };
 
-// Packs both operands, unless they are read in place. The first one has rows of features; the
-// second one has rows of features, or weights [K,C,taps] for `lanes` columns.
+// Packs both operands, unless they are read in place. The first operand is rows of features. The
+// second operand is rows of features, too, or with second_is_weights the weights [K,C,taps], which
+// are packed as `lanes` columns.
 void pack_operands(const Problem& z, const Workspace& at, const void* first, const void* second,
                   bool second_is_weights, bool backward, std::int64_t lanes,
                   const WeightTiles& tiles = {});

@@ -7,7 +7,7 @@
 
 namespace convscope::sparse_cuda {
 
-// Sorts by key. `bits`: how many of the lowest bits a key has. Does not wait; n below 2^31.
+// Sorts by key. All keys must be below 2^bits, and n below 2^31. Does not wait for the GPU.
 void sort_by_key(const std::uint32_t* keys, std::uint32_t* sorted_keys, const std::int32_t* values,
                  std::int32_t* sorted_values, std::int64_t n, int bits);
 

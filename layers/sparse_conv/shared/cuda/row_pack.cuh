@@ -13,8 +13,9 @@ namespace convscope::sparse_cuda {
 using half_tiles::kPieceElements;
 
 // A job packs rows [count, width] in their order, or weights [K,C,taps] as rows [taps, lanes, C].
-// With tile_columns it writes weights in the layout of shared memory (matrix_tile.cuh): rows of 128
-// bytes [tiles of lanes, steps of taps, columns], whose pieces are swizzled.
+// If tile_columns is not 0, the job writes weights in the layout of shared memory
+// (matrix_tile.cuh): [tiles of lanes, steps of taps, columns] rows of 128 bytes, whose pieces are
+// swizzled.
 struct PackJob {
   const void* from = nullptr;
   uint4* to = nullptr;     // [planes][rows][pieces]

@@ -43,7 +43,8 @@ WeightsInstance weights_instance() {
           V::kBlocks,        V::kSharedBytes, 2 * V::kAhead};
 }
 
-// f32 by three products of fp16; f16, and f32 as TF32 (one product of scaled fp16); bf16.
+// The functions f32_*() return the kernels that compute f32 as three fp16 products. f16_*() return
+// those for f16, which also compute f32 as TF32 (one product of scaled fp16).
 std::span<const SumsInstance> f32_sums();
 std::span<const SumsInstance> f16_sums();
 std::span<const SumsInstance> bf16_sums();

@@ -404,8 +404,8 @@ struct AddParts {
   int splits = 0, rows = 0, lanes = 0, channels = 0, taps = 0, pieces = 0;
   int first_tap = 0, end_tap = 0;  // of the parts
   bool accumulate = false;
-  // The number of pairs of each tap; `native` does not write splits without pairs. Null: all splits
-  // are written.
+  // The number of pairs of each tap. `native` has splits without pairs, whose results are not
+  // written; these counts tell which splits to add. Null: all splits have been written.
   const int* counts = nullptr;
   int pairs_of_split = 1;
 };

@@ -16,8 +16,8 @@ struct SumsCall {
   void *out, *workspace;
 };
 
-// Computes the result. With `split`, the first part of the taps leaves its results in the
-// workspace, and the second part adds to these results.
+// Computes the result. With `split`, the taps are cut into two parts: the sums over the first part
+// are stored in the workspace, and the sums over the second part are added to them.
 void run_sums(const SumsCall& call, bool split);
 void run_weights(const SparseConvBackwardWeightArgs& args, bool split);
 std::size_t tile_workspace_bytes(const SparseConvProblem& z, Direction direction, bool split);

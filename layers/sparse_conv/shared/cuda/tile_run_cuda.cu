@@ -26,9 +26,10 @@ std::vector<TapPart> parts_of(bool split) {
   return {TapPart::all};
 }
 
-// Chooses among the narrowest tiles that hold all lanes and whose table of entries fits into shared
-// memory. Returns the tile with the fewest bytes from L2, counted in whole waves of blocks: a high
-// tile reads w for more sites at once. Returns null if the table fits with no tile.
+// Considers the narrowest tiles that hold all lanes and whose table of entries fits into shared
+// memory. Returns the tile for which all waves of blocks together load the fewest bytes from L2; a
+// wave that is not full counts as full. (High tiles load fewer bytes, because they read w for more
+// sites at once.) Returns null if no tile's table fits.
 const SumsInstance* instance_for(const Problem& z, TapPart part, std::int64_t sites,
                                  std::int64_t lanes) {
   const CudaDeviceFacts& facts = cuda_device_facts();
@@ -75,7 +76,7 @@ int ring_rows_of(const TileTable& table, const WeightsInstance& by, int pieces) 
   return std::min(ceil_div(taps - 1, table.run) + 1, table.part.rows);
 }
 
-// How many splits the slots are divided into, and how many units a split has.
+// `count` is the number of splits into which the slots are divided, `units` the units of a split.
 struct Splits {
   int units = 1, count = 1, row_tiles = 1, lane_tiles = 1;
 
@@ -218,9 +219,9 @@ Support tile_support(const Problem& z, Direction direction, bool split) {
   return {};
 }
 
-// Gathering rows from L2 limits the time. An H100 reads about 3.4 TB/s, if 64 bytes are added to
-// the size of each row. The bytes of weights count half, because concurrent blocks load the same
-// weights. Most of the time of the tensor cores overlaps with loads.
+// Gathering rows from L2 limits the time. An H100 reads about 3.4 TB/s, if each row is counted as
+// 64 bytes longer than it is. The bytes of weights count half, because concurrent blocks load the
+// same weights. Most of the time of the tensor cores overlaps with loads.
 Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
   const SumsSizes sizes(z, weights ? Direction::forward : direction);
@@ -259,7 +260,8 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
   // dw: rows stay in L1, but lists of units take time, and partial results are written and added
   // up.
   if (weights) us = 0.75 * us + 15 + parts_bytes * 1.2e-6;
-  // peak_share compares with the peak of TF32, where fp16 runs at twice the rate.
+  // For f32 problems peak_share is relative to the peak of TF32. fp16 runs at twice this rate, so
+  // the three fp16 products of f32 count as 1.5, the single one of TF32 as 0.5.
   const double counted = flops * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const double packed =

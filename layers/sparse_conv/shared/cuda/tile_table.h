@@ -61,7 +61,7 @@ struct TileTable {
 std::shared_ptr<const TileTable> tile_table(const SparseMap& map, const SparseLook& look,
                                             TapPart part = TapPart::all);
 
-// The taps of each unit, on the host. Counts are products of one site and one tap.
+// The taps of each unit, on the host. All counts below are in products of one site and one tap.
 struct TileMasks {
   PartTaps part;
   int words = 1;
@@ -71,8 +71,8 @@ struct TileMasks {
   // Counts the products of tiles of `units` units. A tile visits each tap at which one of its sites
   // has a neighbour.
   double executed_by_sums(int units) const;
-  // Counts the products of tiles of `tile_pieces` columns. A column is a tap and 8 channels (a
-  // piece), and a tile visits each unit that has one of its taps.
+  // Counts the products that tiles of `tile_pieces` columns execute. A column is a tap and 8
+  // channels (a piece), and a tile visits each unit that has one of the tile's taps.
   double executed_by_weights(int tile_pieces, int pieces) const;
 };
 // Returns the masks; the first call waits for the GPU.
