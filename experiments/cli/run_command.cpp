@@ -293,7 +293,8 @@ std::function<int()> declare_run(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "run",
     {.summary = "Train a network from a config.",
-     .usage = "run CONFIG|NAME [KEY=VALUE...] [-o DIR] [--name N] [--resume RUN|auto]",
+     .usage =
+         "run CONFIG|NAME [KEY=VALUE...] [-o DIR] [--name N] [--resume auto]\nrun --resume RUN",
      .examples = {"run quickstart", "run mnist_lenet5_baseline train.epochs=3 seed=7",
                   "run quickstart \"sparsity={method: magnitude, target: 0.9}\"",
                   "run my_config.yaml device=cuda precision=bf16", "run --resume runs/quickstart"},

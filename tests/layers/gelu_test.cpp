@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu_test.cpp: tests the values and gradients of GELU. Also tests that a layer needs only two
+// gelu_test.cpp: tests the values and gradients of GELU. Also tests that a layer needs only its own
 // files to be compiled and to be available in configs.
 #include "layers/gelu.h"
 

@@ -171,7 +171,7 @@ class Tree(unittest.TestCase):
                      "Products of halves are exact.", "Two factors of products, packed.", "Sums stay in registers.",
                      "The depth is cut.", "The copy engine writes.", "From the second cache.", "Each multiprocessor.",
                      "It stands there.", "Codes lie in rows.", "A turned kernel.", "Weights that are out.",
-                     "The peaks of auto.", "It is faster than the baseline.", "Layout channels last.",
+                     "The ceilings of auto.", "It is faster than the peer.", "Layout channels last.",
                      "In the blocked layout.", "Bias and curve.", "It has another form here.", "Kernels of its own.",
                      "Whoever runs it."):
             self.expect(self.words("layers/a.md", text + "\n"), "1: word: ")

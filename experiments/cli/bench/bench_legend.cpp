@@ -8,7 +8,8 @@ std::string bench_legend(bool with_baseline) {
   const std::string out =
       "*: choice of auto. median ms, p10, p90, min: milliseconds of one call; prepare: the part "
       "that packs the\nweights. GFLOP/s eff.: textbook FLOPs / median; exec.: executed FLOPs / "
-      "median. roof: lower bound of the\ntime on this machine / median. work MiB: scratch memory. "
+      "median. roof: least time of the\nalgorithm's FLOPs and bytes on this machine / median. work "
+      "MiB: scratch memory. "
       "err/bound: largest error / allowed error; at\nmost 1 is right. ";
   if (!with_baseline)
     return out + "vs baseline, by min, vs plain: compared with a baseline (--baseline).\n";

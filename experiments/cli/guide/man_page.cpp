@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-// Escapes text for roff: backslashes, '-', and line starts that look like requests.
+// Escapes text for roff: backslashes, '-', leading blanks, and line starts that look like requests.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -23,6 +23,8 @@ std::string escaped(const std::string& text) {
       out += "\\-";
     } else if (c == '\n') {
       out += "\n.br\n";
+    } else if (c == ' ' && out.ends_with('\n')) {
+      out += "\\ ";  // roff gives a meaning to a blank at the beginning of a line
     } else {
       if ((c == '.' || c == '\'') && (out.empty() || out.back() == '\n')) out += "\\&";
       out += c;

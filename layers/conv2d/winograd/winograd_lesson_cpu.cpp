@@ -17,8 +17,8 @@
 //            for all C channels: with many of both, products dominate.
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], b [K], y [N,K,P,Q], row-major, f32, sums too
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding and number of groups
-// Cost       FLOPs = 2 * 16 tiles K C/G, and 2 * 256 for each transform, written as four loops (32
-//            additions would do); bytes = the tensors once; workspace = U, V; bound by scalar sums
+// Cost       FLOPs = 2 (16 K C/G + 256 C + 64 K) tiles + 2 * 144 K C/G: products, V, y, U; bytes =
+//            the tensors once; workspace = U, V; bound by scalar sums
 // Numerics   ||A^T|| ||G|| ||B^T|| = 3 * 1.5 * 2 in one dimension at worst, squared in two; errors
 //            are near those of direct sums. Same bits on each run. Not promised on integers.
 // Backward   dx = the same with dy, padding 2 - pad, w flipped and transposed; assigned.
@@ -175,16 +175,16 @@ const Conv2dAlgorithm kAlgorithm{
         "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
     .supports = supports,
     .cost =
-        [](const Conv2dProblem& z, Direction) {
+        [](const Conv2dProblem& z, Direction d) {
+          const Index w = z.k * z.c_per_group(), in = d == Direction::backward_data ? z.k : z.c;
+          const Index each = 16 * w + 64 * (z.c + z.k) + 192 * in;
           const auto tiles = static_cast<double>(z.n * ((z.p() + 1) / 2) * ((z.q() + 1) / 2));
-          const auto fmas = static_cast<double>(16 * z.k * z.c_per_group() + 256 * (z.c + z.k));
-          return Conv2dCost{
-              .flops = 2 * tiles * fmas, .bytes = z.nominal_bytes(), .peak_share = 1.0 / 64};
+          const double fmas = tiles * static_cast<double>(each) + static_cast<double>(144 * w);
+          return Conv2dCost{.flops = 2 * fmas, .bytes = z.nominal_bytes(), .peak_share = 1.0 / 64};
         },
     .workspace_bytes =
         [](const Conv2dProblem& z, Direction) {  // U or M; V; memory for the small tiles
-          const Index tiles = z.k * z.c_per_group() + std::max(z.c, z.k) + 4;
-          return static_cast<std::size_t>(16 * tiles) * size_of(z.dtype);
+          return 64 * static_cast<std::size_t>(z.k * z.c_per_group() + std::max(z.c, z.k) + 4);
         },
     .error_growth = 16,
     .one_chain = true,

@@ -16,7 +16,8 @@
 // The equation holds for all u, g and d, so the sum can be solved for y or dg (Winograd 1980):
 //   y  = A^T [(G g) . (B^T d)]    forward; for dx the same with flipped, transposed weights
 //   dg = G^T [(A dy) . (B^T d)]   the gradient of the weights: F(3, M), with the very same matrices
-// In two dimensions each matrix is applied to columns and then to rows.
+// In two dimensions each matrix is applied to columns and then to rows. Lavin & Gray, and the
+// lessons, negate the last row of A and of B^T. The two signs cancel.
 //
 // Points. M = 2: 0, 1, -1, infinity (Lavin & Gray 2015, arXiv 1509.09308): all constants are 1 or
 // 1/2. M = 4: 0, +-sqrt(1/2), +-sqrt(2), infinity instead of 0, +-1, +-2: pairs of reciprocal
