@@ -29,8 +29,8 @@ class Registry {
  public:
   explicit Registry(std::string kind) : kind_(std::move(kind)) {}
 
-  // Adds an entry. `file` is the source file of the entry (__FILE__); a test compares these names
-  // with the files of the folder.
+  // Adds an entry. `file` is the source file that adds it (__FILE__). Errors name this file. A test
+  // checks that each algorithm file in layers/conv2d adds one entry.
   bool add(const std::string& name, Entry entry, std::string file) {
     CONVSCOPE_CHECK(!entries_.contains(name), "registry", "expected one ", kind_, " named '", name,
                     "', but ", files_[name], " adds it and ", file, " adds it again");

@@ -4,8 +4,8 @@
 // that change from step to step (learning rate, Adam's corrections) are in device memory and are
 // uploaded for several steps at once.
 //
-// Results have the bits of Optimizer::step(). The state (momentum, counts) stays in the optimiser,
-// so checkpoints and dynamic steps use the same state.
+// Results have the same bits as Optimizer::step(). The state (momentum, counts) stays in the
+// optimiser, so checkpoints and dynamic steps use the same state.
 //
 // Usage   DeviceUpdate update(*optimizer, device, 32);   // the gradients are allocated
 //         backend.begin_recording(...);

@@ -45,8 +45,9 @@ template <class T>
   return (u + kShift) - kShift;
 }
 
-// Returns the code of v, a whole number, in the type T of v; low = -Qn, high = Qp. v is divided by
-// s, because a product with 1 / s would round differently.
+// Returns the integer code of v, as a number of the floating-point type T. The arguments `low` and
+// `high` are the limits of codes, -Qn and Qp. The function divides v by s, because a product with
+// 1 / s would round differently.
 template <class T>
 [[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline T code_of(T v, T s, T low, T high) {
   return round_half_even(clip_to(v / s, low, high));

@@ -149,7 +149,8 @@ def members_of(items):
 
 
 def part_of(item):
-    """Returns the member of the record to which an item belongs; `incomplete` uses the same names."""
+    """Returns the name of the record's member that holds the results of an item. `incomplete` has the same names as
+    keys."""
     return next((group for group, prefix in {"conv2d": "conv2d_", **GROUPS}.items() if item.startswith(prefix)), item)
 
 

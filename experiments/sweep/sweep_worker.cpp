@@ -171,7 +171,8 @@ class Worker {
       }
       std::this_thread::sleep_for(kPoll);
     }
-    // Slurm also signals the member, which may end before this worker has seen the signal.
+    // Slurm sends a stop signal to the worker and to the member's process. The member may end
+    // before the loop has seen the signal, so the worker asks once more.
     if (stopped_by_ == 0) stopped_by_ = StopSignals::received();
     const MemberState after = look_at(index);
     if (is_settled(after)) {

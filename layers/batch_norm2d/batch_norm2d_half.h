@@ -48,8 +48,9 @@ struct BatchNormHalfArgs {
   Tensor mean, inverse_deviation;                       // assigned
   Tensor factors;                                       // assigned: factor, shift and mean
   Tensor running_mean, running_variance;                // updated
-  // Receives y as fp16 operands, in a u8 block of half_operands_bytes(). Undefined if not needed.
-  // The block stores the bound after the scale. With bound_alone only these two are written.
+  // Receives y as fp16 operands, in a u8 block of half_operands_bytes(): the scale, the bound of
+  // |y| and the fp16 numbers. Undefined if no operation reads this block. With bound_alone, the
+  // kernel writes the scale and the bound, but no fp16 numbers.
   Tensor y_half = {};
   bool bound_alone = false;
   // The residual as fp16 operands, in a block like y_half. Defined only if y_half is defined

@@ -106,7 +106,7 @@ struct Decision {
   };
   std::string word;               // the word that was taken
   ChosenNames names;              // empty when nothing was taken
-  std::vector<Refusal> refusals;  // of the words before `word`; of all words if none was accepted
+  std::vector<Refusal> refusals;  // of each policy word before `word`, or of all if none was taken
   std::string error;              // the message if nothing was taken, else ""
 };
 // Throws only when the policy is malformed, or names an algorithm that does not exist.

@@ -23,7 +23,7 @@
 //            latency
 // Numerics   products are those of linear_fused_cuda.cu. Pieces are first added in order by each
 //            row of threads, then the sums of the rows are added. The order depends only on the
-//            sizes. The update has the bits of optim/update_cuda.cu
+//            sizes. The update has the same bits as optim/update_cuda.cu
 // Backward   dw, db and targets are assigned or added to
 // Choices    a block adds 8 to 32 columns of pieces. With many pieces it has fewer columns and more
 //            rows, so that a thread has at most nine pieces; it loads eight of them together. Small

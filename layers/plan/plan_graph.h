@@ -92,7 +92,8 @@ class CONVSCOPE_API PlanOp {
   // direction.
   virtual std::vector<RanKernel> kernels(const PlanGraph& graph) const;
 
-  // Returns false if the calls do more than queue kernels, so that a device cannot record them.
+  // Returns whether the device can record the operation's calls as a CUDA graph. It cannot record
+  // calls that do more than queue kernels.
   virtual bool is_recordable() const { return true; }
 
   // Returns whether the operation has other kernels for f32 NHWC images, which may be faster. If
@@ -100,8 +101,8 @@ class CONVSCOPE_API PlanOp {
   virtual bool may_gain_nhwc(const PlanGraph&) const { return false; }
   // Returns which fp16 operands (dispatch/layout/half_operands.h) the operation would read in NHWC.
   // Operands are made once for all readers. would_write_operands() returns whether the operation
-  // would write the operands of its result and of its image's gradient. plan_layouts.cpp adds the
-  // cost of passes that make all other operands.
+  // would itself write its result and the gradient of its image as fp16 operands. plan_layouts.cpp
+  // adds the cost of the passes that make all other operands.
   struct OperandsRead {
     bool image = false, gradient = false;  // `gradient` of its output
   };

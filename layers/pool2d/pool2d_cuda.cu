@@ -4,8 +4,8 @@
 // Method    A thread block processes rows. Its threads run along the rows, so that neighbouring
 //           threads load neighbouring elements. The backward pass gathers: each pixel of x adds the
 //           shares of the windows that contain the pixel, in reading order. So no two threads write
-//           to one pixel, and the bits are those of the CPU. For windows of 2x2 and 3x3 at stride 2
-//           the sizes are compile-time constants, so divisions become shifts.
+//           to one pixel, and results have the same bits as on the CPU. For windows of 2x2 and 3x3
+//           at stride 2 the sizes are compile-time constants, so divisions become shifts.
 #include "framework/cuda/launch.cuh"
 #include "framework/precision.h"
 #include "layers/pool2d/pool2d_half.cuh"

@@ -6,9 +6,9 @@
 //           backward: each pixel of dx adds the windows that cover it, in the order of the windows,
 //           and is written once. So nothing has to be cleared, and rows of dx are independent of
 //           each other
-// Numerics  the bits of pool2d_cpu.cpp and pool2d_simd.cpp: the same sums in the same order, and no
-//           FMA that merges a product and a sum. If a window has NaNs, the last NaN wins; among
-//           equal numbers the first one wins
+// Numerics  the same bits as pool2d_cpu.cpp and pool2d_simd.cpp: the same sums in the same order,
+//           and no FMA that merges a product and a sum. If a window has NaNs, the last NaN wins;
+//           among equal numbers the first one wins
 // Read next pool2d_cpu.cpp: planes, as plain loops
 #include "layers/pool2d/pool2d_nchw16c_simd.h"
 

@@ -121,8 +121,9 @@ __global__ void __launch_bounds__(kThreads)
     const auto p = static_cast<unsigned>(row - plane * s.p);
     const bool right = q + 1 < s.q;
     const bool below = p + 1 < s.p;
-    // The window and its neighbours to the right, below and diagonally. A tap of 255 means that
-    // there is no such window.
+    // The thread computes 2x2 pixels of dx, which four windows can cover: this window, and its
+    // neighbours to the right, below, and below to the right. A missing window has tap 255, which
+    // matches no pixel.
     const std::int64_t at[4] = {window, window + 1, window + s.q, window + s.q + 1};
     const bool there[4] = {true, right, below, right && below};
     float g[4];

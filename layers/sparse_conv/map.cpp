@@ -63,7 +63,8 @@ SiteGrid strided_grid(SiteGrid grid, const SparseKernel& kernel) {
   return grid;
 }
 
-// Returns the output sites that some tap leads to from an input site. The axes are independent.
+// Returns the output sites that have at least one input site at one of their taps. For each input
+// site, computes the possible output coordinates on each axis, and takes all combinations of them.
 SharedSites strided_sites(const SparseSites& in, const SparseKernel& kernel) {
   const SiteGrid grid = strided_grid(in.grid(), kernel);
   std::vector<std::uint64_t> keys;

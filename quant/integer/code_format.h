@@ -26,8 +26,9 @@ CONVSCOPE_API const LsqParts* integer_parts(const PlanOp* op);
 // Kernels on the device read the step sizes there instead.
 Tensor on_host(const Tensor& tensor);  // itself on the CPU; may be undefined
 
-// Emits calls that write the step sizes s to the returned slot, f64 [number of step sizes], bounded
-// as in the fake quantiser. Call it in PlanBuilder::prologue().
+// Emits a call that writes the step sizes s to a slot, and returns the slot: f64 [number of step
+// sizes]. The step sizes have the same bounds as in the fake quantiser. Call this function in
+// PlanBuilder::prologue().
 Slot emit_steps(PlanBuilder& builder, const CodeFormat& format);
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // killed_run_test.cpp: kills the program in the middle of an epoch and resumes the run. Tests that
-// the result has the bits of an uninterrupted run.
+// the result has the same bits as an uninterrupted run.
 #include <chrono>
 #include <csignal>
 #include <thread>

@@ -453,8 +453,8 @@ TEST_F(RecordedStepsOnCuda, say_why_they_are_not_recorded) {
   EXPECT_EQ(why, "cpu records no kernels");
 }
 
-// Tests the gather kernel by itself: its batches have the bits of the loader's batches. Some images
-// have a multiple of four pixels, the others do not.
+// Tests the gather kernel by itself: its batches have the same bits as the loader's batches. Some
+// images have a multiple of four pixels, the others do not.
 TEST_F(RecordedStepsOnCuda, see_the_batches_of_the_loader) {
   for (const std::int64_t side : {5, 6, 40}) {
     Dataset data;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// resume_test.cpp: tests that a run which is stopped and resumed has the bits of an uninterrupted
-// run.
+// resume_test.cpp: tests that a run which is stopped and resumed has the same bits as an
+// uninterrupted run.
 #include <csignal>
 
 #include "experiments/trainer/checkpoint.h"

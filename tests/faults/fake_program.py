@@ -88,7 +88,8 @@ def write_into_the_lock():
 
 
 def write_no_checkpoint():
-    """Acts as a program that ignores a signal but returns the exit code for this signal."""
+    """Acts as a program that saves nothing when a signal arrives: kills the real program, and
+    returns the exit code for this signal."""
     child = subprocess.Popen([REAL, *WORDS])
 
     def stop(number, _):

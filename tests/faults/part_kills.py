@@ -60,8 +60,8 @@ def killed_run(stage, random, folder, config):
 
 
 def the_same(stage, folder, config, runs_in="runs", half_a_page=False):
-    """Checks that exactly one run has finished, and that its bits and files are those of an
-    undisturbed run."""
+    """Checks that exactly one run has finished, that its results have the same bits as an
+    undisturbed run, and that its folder has no additional files."""
     runs = run_files.finished(folder / runs_in)
     if len(runs) != 1:
         return [f"{len(runs)} finished runs, expected one"]

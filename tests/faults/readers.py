@@ -23,7 +23,7 @@ class Reader:
     writes: tuple = ()  # paths that the commands may change
     env: dict = dataclasses.field(default_factory=dict)
     mirror: bool = False  # a server offers the damaged file
-    goes_on: str = ""  # a config whose run must resume with the bits of an undisturbed run
+    goes_on: str = ""  # a config whose run must resume with the same bits as an undisturbed run
 
 
 OF_RUNS = [["report", "runs"], ["report", "runs", "-f", "json"], ["report", "runs", "-f", "csv"],

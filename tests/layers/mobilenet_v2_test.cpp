@@ -129,9 +129,9 @@ Tensor labels() {
   return out;
 }
 
-// The forward pass has the bits of the dynamic graph. If a block's input receives two gradients,
-// the compiled step adds them in another order (layers/plan/README.md). This gradient and all
-// gradients computed after it agree only up to rounding.
+// The forward pass has the same bits as the dynamic graph. If a block's input receives two
+// gradients, the compiled step adds them in another order (layers/plan/README.md). This gradient
+// and all gradients computed after it agree only up to rounding.
 TEST(MobileNetV2, PlannedStepsAreThoseOfTheDynamicGraph) {
   const auto planned = small(0.2, "direct"), dynamic = small(0.2, "direct");
   std::string why;

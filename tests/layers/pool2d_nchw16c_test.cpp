@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_nchw16c_test.cpp: tests that pooling on NCHW16c images has the bits of pooling on NCHW,
-// forward and backward.
+// pool2d_nchw16c_test.cpp: tests that pooling on NCHW16c images has the same bits as pooling on
+// NCHW, forward and backward.
 #include <gtest/gtest.h>
 
 #include "layers/pool2d/pool2d.h"

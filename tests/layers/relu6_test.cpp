@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// relu6_test.cpp: tests the layer relu6. Compiled steps have the bits of the dynamic graph,
+// relu6_test.cpp: tests the layer relu6. Compiled steps have the same bits as the dynamic graph,
 // whichever operation absorbs relu6, and a fused relu6 gives the same result as a separate layer.
 #include <gtest/gtest.h>
 

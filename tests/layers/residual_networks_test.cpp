@@ -201,8 +201,8 @@ TEST(ResidualNetworks, ForwardHasTheShapeThatWasSaid) {
 void expect_slopes(Module& network, const Shape& images) {
   for (const NamedParameter& p : network.parameters()) {
     p.variable.state()->value = p.variable.value().to(DType::f64);
-    // If all biases were 0, a batch norm after an activation would cancel every earlier scale, and
-    // the slope would be 0.
+    // If all biases were 0, a batch norm after an activation would cancel the scale of an earlier
+    // batch norm, and the slope of the loss along this scale would be 0.
     if (p.name.ends_with("bias")) {
       p.variable.value().copy_from(testing::uniform(p.variable.shape(), 0.1f, 0.5f));
     }

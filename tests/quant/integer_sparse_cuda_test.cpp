@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // integer_sparse_cuda_test.cpp: tests integer graphs on `device cuda` that compute only from the
-// unpruned blocks of weights. Their logits have the bits of dense integer graphs, also after step
-// sizes or masks change.
+// unpruned blocks of weights. Their logits have the same bits as dense integer graphs, also after
+// step sizes or masks change.
 #include "layers/conv2d/conv2d.h"
 #include "layers/plan/step_plan.h"
 #include "quant/quantize_network.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // integer_sparse_test.cpp: tests integer graphs that compute only from the unpruned blocks of
-// weights. Their logits have the bits of dense integer graphs.
+// weights. Their logits have the same bits as dense integer graphs.
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/linear/linear.h"

@@ -19,18 +19,20 @@ struct ShippedConfig {
 // experiments/configs of the current folder, the installation, the source tree of the build.
 CONVSCOPE_API std::vector<ShippedConfig> shipped_configs();
 
-// Returns the file that `word` names: a path, a file in the current folder with or without .yaml,
-// or a shipped config. A path with a folder is returned unchanged. Throws Error of kind kConfig
-// when a bare name matches nothing; the error's sentence is ready to print.
+// Returns the path of the config that `word` names. `word` is a path, the name of a file in the
+// current folder with or without .yaml, or the name of a shipped config. Returns `word` itself if
+// it contains a '/', even if there is no such file. Throws Error of kind kConfig when a name
+// matches nothing; the error's sentence is ready to print.
 CONVSCOPE_API std::string find_config(const std::string& word);
 
 // Returns the folder of the shipped lists of problems, experiments/shapes of the source tree. Fails
 // with kIo when it is missing.
 CONVSCOPE_API std::string shipped_shapes();
 
-// Returns the list of problems that `word` names: a path, or else a shipped file with or without
-// .txt, also written as experiments/shapes/NAME.txt. Any other word is returned unchanged, and the
-// function that reads the file reports the error.
+// Returns the path of the list of problems that `word` names. `word` is the path of an existing
+// file, or names a shipped list by NAME, NAME.txt, experiments/shapes/NAME or
+// experiments/shapes/NAME.txt. If there is no such file, returns `word`; the function that opens it
+// then reports the error.
 CONVSCOPE_API std::string find_shapes(const std::string& word);
 
 }  // namespace convscope

@@ -50,8 +50,9 @@ def sparse_conv(x: Any, sites: Any, w: Any, b: Any = None, stride: Any = 1, padd
     map's out_sites. Otherwise the result is (y [m,K], out_sites [m,1+D]), with one row wherever the kernel
     covers a site. out_sites are int32, sorted by batch, t, h, w.
 
-    algorithm, device, precision and the accepted kinds of arrays are those of conv2d(). Rows that are not
-    sorted by batch, t, h, w are copied once more, in each direction.
+    algorithm, device, precision and the accepted kinds of arrays are those of conv2d(). If the rows are not
+    sorted by batch, t, h, w, each call copies its inputs into this order, and its results back into the
+    order of the caller.
     """
     made = _native._sparse_map_of_call(sites, w, stride, padding, dilation, submanifold, inverse, extent,
                                        batch)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_training.cpp: the work of training on several processes outside of its steps: checks,
-// copies, evaluation, stop signals.
+// shared_training.cpp: tasks of processes that train together, outside of training steps: checks
+// that they agree, copies of weights, evaluation, stop signals.
 #include "experiments/trainer/ranks/shared_training.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_training.h: the work of training on several processes outside of its steps: checks,
-// copies, evaluation, stop signals.
+// shared_training.h: tasks of processes that train together, outside of training steps: checks that
+// they agree, copies of weights, evaluation, stop signals.
 #pragma once
 
 #include <memory>

@@ -210,7 +210,9 @@ class Pages:
         self.write(index, "\n".join(lines) + "\n")
 
     def rest(self):
-        """Makes pages of the files and folders that pages name, until all named files have a page."""
+        """Writes a page for each file and folder to which a page links. The new pages contain links, too, so the
+        method repeats until every linked file has a page. Then copies the pictures, and removes the files of an
+        earlier call."""
         done = set()
         while True:
             new = [
@@ -228,7 +230,7 @@ class Pages:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes((self.repository.root / name).read_bytes())
             self.written.add(name)
-        for path in self.out.rglob("*"):  # of an earlier call
+        for path in self.out.rglob("*"):
             if path.is_file() and path.relative_to(self.out).as_posix() not in self.written:
                 path.unlink()
 

@@ -8,8 +8,8 @@
 // GPU       composed of the kernels of elementwise.h. The gradient of relu is a selection:
 //           where(a, b) = b where a > 0 or a is NaN, else 0. With it
 //             y = where(most - x, relu(x)) + (most - where(most - x, most)),
-//           and one of the two terms is 0. No rounded difference reaches y, so y has the bits of
-//           the CPU's y. most - relu(most - relu(x)) would lose the last bits of a small x.
+//           and one of the two terms is 0. No rounded difference reaches y, so y has the same bits
+//           as the CPU's y. most - relu(most - relu(x)) would lose the last bits of a small x.
 // Paper     A. Krizhevsky: Convolutional Deep Belief Networks on CIFAR-10, 2010
 #pragma once
 

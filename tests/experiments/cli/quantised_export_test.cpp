@@ -63,7 +63,8 @@ TEST(QuantisedExport, IsTheSizeThatTheReportShows) {
   const auto size = static_cast<double>(std::filesystem::file_size(run + "/" + kQuantizedModel));
   EXPECT_EQ(weight_size(read_run(run)).stored_bytes, size);
   // The file stores 4-bit integers for most weights, and 8-bit integers for those of the first and
-  // last layer. Step sizes, biases and the header are added to these bytes.
+  // last layer. `codes` is the size of these integers in bytes. The file also contains step sizes,
+  // biases and a header.
   const double codes = 150 + (2400 + 30720 + 10080) / 2.0 + 840;
   EXPECT_GT(size, codes);
   const SafetensorsFile file = read_safetensors(run + "/" + kQuantizedModel);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests a group of processes in which one process is killed, stopped, interrupted, or runs another program. All
-processes must end within ten seconds with one sentence. The resumed run must have the bits of an undisturbed
-run."""
+processes must end within ten seconds with one sentence. The resumed run must have the same bits as an
+undisturbed run."""
 import os
 import pathlib
 import shutil

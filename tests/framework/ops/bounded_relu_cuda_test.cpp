@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bounded_relu_cuda_test.cpp: tests the ReLU with an upper bound on a GPU, where it consists of
-// several kernels: its bits are those of the CPU.
+// several kernels. Results must have the same bits as on the CPU.
 #include <limits>
 
 #include "framework/ops/bounded_relu/bounded_relu.h"

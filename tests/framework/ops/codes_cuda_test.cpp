@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // codes_cuda_test.cpp: tests arrays of integer codes on `device cuda`: rounding, conversion to f32
-// and pooling give the bits of the CPU.
+// and pooling have the same bits as on the CPU.
 #include <cstring>
 #include <limits>
 

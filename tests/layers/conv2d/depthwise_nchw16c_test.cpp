@@ -187,8 +187,8 @@ TEST(DepthwiseNchw16c, SpreadsANaNExactlyWhereItIsRead) {
   }
 }
 
-// Checks that a fused epilogue has the bits of a separate pass: NaN stays NaN, -0 becomes 0, and
-// lanes after the last channel stay 0.
+// Checks that a fused epilogue has the same bits as a separate pass: NaN stays NaN, -0 becomes 0,
+// and lanes after the last channel stay 0.
 TEST(DepthwiseNchw16c, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
   const MachineScope scope;
   for (const char* text :

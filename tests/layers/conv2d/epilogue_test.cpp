@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue_test.cpp: tests y = relu(conv + b + residual). Every algorithm that fuses this epilogue
-// must have the bits of a separate pass, with each instruction set, and with one and two threads.
+// must have the same bits as a separate pass, with each instruction set, and with one and two
+// threads.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // joint_backward_cuda_test.cpp: tests kernels that compute dx and dw of a convolution together.
-// They must have the bits of the two separate kernels, and on integers those of the reference.
+// They must have the same bits as the two separate kernels, and on integers those of the reference.
 #include "experiments/check/matrix/convolution_case.h"
 #include "layers/conv2d/execute.h"
 #include "layers/plan/joint_backward.h"

@@ -33,8 +33,9 @@ constexpr const char* kTexts[] = {
     "n=1,c=5,h=12,w=33,k=20,r=3,s=5,stride=3,dilation=1x2"  // and its columns modulo 3
 };
 
-// Returns "" if dw, and y of a first layer, are right with all instruction sets and have the same
-// bits with one and with three threads; else an error report.
+// Computes y and dw of each problem, once with x and y in NCHW16c, and once with only y in NCHW16c
+// (as in the first layer of a network). Returns "" if the results are right with all instruction
+// sets, and have the same bits with one and with three threads. Otherwise returns an error report.
 std::string wrong_sums() {
   const testing::MachineScope scope;
   for (const char* text : kTexts) {

@@ -147,8 +147,8 @@ TEST(Nchw16cLayout, IsTakenByTheAlgorithmsThatSaySoAndRefusedByTheOthers) {
   }
 }
 
-// Checks that a fused epilogue has the bits of a separate pass: NaN stays NaN, -0 becomes 0, and
-// lanes after the last channel stay 0.
+// Checks that a fused epilogue has the same bits as a separate pass: NaN stays NaN, -0 becomes 0,
+// and lanes after the last channel stay 0.
 void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& plain) {
   Conv2dProblem problem = plain;
   problem.layout = kNchw16c;

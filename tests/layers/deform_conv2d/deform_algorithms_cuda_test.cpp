@@ -200,7 +200,7 @@ TEST_P(SmallDeformOnCuda, GradientsThatNobodyAsksForChangeNoOther) {
   }
 }
 
-// Each replay of a recorded CUDA graph must have the bits of a direct call.
+// Each replay of a recorded CUDA graph must have the same bits as a direct call.
 TEST_P(SmallDeformOnCuda, EachAlgorithmCanBeRecordedAndReplayed) {
   for (const OperandKind& operand_kind : kOperandKinds) {
     const Problem z = with(Problem::parse(GetParam()), operand_kind);

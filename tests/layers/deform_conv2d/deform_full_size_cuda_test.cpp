@@ -65,7 +65,8 @@ struct Formula {
     }
     return sum;
   }
-  // The offsets are normal random numbers, so no tap moves by more than kReach pixels.
+  // Periodic draws at most 10^6 offsets from the standard normal distribution. The magnitude of all
+  // of them is below kReach pixels.
   static constexpr Index kReach = 7;
   Sum dx(Index i) const {
     const Index row = i / z.w % z.h, column = i % z.w, c = i / z.w / z.h % z.c;

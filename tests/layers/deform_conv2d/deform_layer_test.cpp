@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_layer_test.cpp: tests the layer: its initial state, a compiled step with the bits of the
-// dynamic graph, learning, and refused arguments.
+// deform_layer_test.cpp: tests the layer: its initial state, a compiled step with the same bits as
+// the dynamic graph, learning, and refused arguments.
 #include <gtest/gtest.h>
 
 #include "framework/ops/elementwise.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_layouts_test.cpp: tests compiled steps in which deformable convolutions read NCHW16c
-// images: they agree with steps on NCHW. Offsets and masks are NCHW in both cases.
+// images. The results of these steps must agree with those of steps on NCHW images. Offsets and
+// masks are NCHW in both cases.
 #include <gtest/gtest.h>
 
 #include "framework/ops/softmax_cross_entropy.h"

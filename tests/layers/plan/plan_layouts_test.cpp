@@ -186,7 +186,7 @@ TEST(PlanLayouts, CopiesStandAroundWhatKnowsOneLayoutOnly) {
   expect_same_training(specs, kImages, 2, 6);
 }
 
-// The same with an algorithm that does not support NCHW16c.
+// The algorithm of a convolution does not support NCHW16c, so images stay in NCHW.
 TEST(PlanLayouts, AnAlgorithmWithoutNchw16cStaysAsItIs) {
   const Shape input{2, 16, 9, 9};
   const auto model =

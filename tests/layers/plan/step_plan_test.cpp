@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_plan_test.cpp: tests, for every kind of layer, that a compiled step has the bits of the
+// step_plan_test.cpp: tests, for every kind of layer, that a compiled step has the same bits as the
 // dynamic graph, or reports why the network cannot be compiled.
 #include "layers/plan/step_plan.h"
 

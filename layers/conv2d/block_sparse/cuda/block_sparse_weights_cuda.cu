@@ -66,7 +66,8 @@ struct WeightSums {
   Geometry at;
 };
 
-// The offset and the taps of a pixel, which all warps of a block read.
+// For a pixel of dy: its offset in x, and a mask of the taps that are inside x (Pixel in
+// block_sparse_pixels.cuh). All warps of a block read these values from shared memory.
 template <class Taps>
 struct Place {
   int from;

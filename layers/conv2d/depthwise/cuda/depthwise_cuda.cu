@@ -11,8 +11,8 @@
 //            R S outputs and then never again. The speed depends on reading it once, with many
 //            bytes in flight. Square kernels of 3, 5, 7 with stride 1 or 2: tiles in shared memory
 //              forward, and backward_data of stride 1    depthwise_forward_cuda.cu
-//              the same of planes of 7x7 and 14x14       depthwise_small_cuda.cu
-//              and their backward_weight                 depthwise_small_weight_cuda.cu
+//              forward, backward_data: planes 7x7, 14x14 depthwise_small_cuda.cu
+//              backward_weight: planes 7x7, 14x14        depthwise_small_weight_cuda.cu
 //              backward_data of stride 2                 depthwise_parities_cuda.cu
 //              backward_weight, two stages               depthwise_weight_cuda.cu
 //            Few planes, and 3x3 with stride 2: threads load x directly into registers
@@ -21,7 +21,7 @@
 //            Kernels of more taps, strides up to 3: limited by FMAs
 //              forward, and backward_data                depthwise_large_cuda.cu
 //              backward_weight                           depthwise_large_weight_cuda.cu
-//              the same of few planes, or of stride 2    depthwise_split_{,weight_}cuda.cu
+//              all three: few planes, or stride 2        depthwise_split_{,weight_}cuda.cu
 //            All others (dilation, multipliers): a thread for each element,
 //              depthwise_elements_cuda.cu
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment;

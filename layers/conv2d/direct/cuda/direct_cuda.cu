@@ -402,8 +402,8 @@ TileTimes weight_times(int r, int stride) {  // a step is a segment of a row
   if (r == 5) return {{0.91, 1.3}, 1.9};
   return {{0.83, 1.3}, 4.2};
 }
-// Time that each block on an SM needs for each chunk in addition to its products, for first loads
-// and last stores.
+// In addition to the products, the first loads and the last stores of a block take time. These
+// constants are this time for each block of an SM, per chunk.
 constexpr double kForwardTileUs = 0.24, kDataTileUs = 0.11;
 // Time for the threads of a block to add up their results, channel by channel. Three blocks on an
 // SM do this at the same time.

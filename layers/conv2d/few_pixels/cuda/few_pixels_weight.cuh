@@ -22,8 +22,9 @@
 
 namespace convscope::few_pixels {
 
-// The operands. x_by_four and dy_by_four tell whether copies have 16 bytes; dw_by_four tells the
-// same of stores.
+// The operands. With x_by_four, an asynchronous copy of x moves four floats, otherwise one;
+// dy_by_four is the same flag for dy. With dw_by_four, a store of dw writes four floats, otherwise
+// one.
 struct Operands {
   const float* x;
   const float* dy;

@@ -90,7 +90,9 @@ class Passes {
   }
 
   // Step 1: computes the spectra [pairs, channels/L, tiles, rows, 2, L] of the tiles of a block.
-  // The tiles read planes [h, w] of one group's channels from pixel [row + top, column + left] on.
+  // The function reads a window of `rows` x `columns` pixels for each tile, in the planes [h, w] of
+  // one group's channels. The window of a tile at [row, column] begins at pixel
+  // [row + top, column + left].
   struct Source {
     const float* data;
     Index channels, h, w, top, left, rows, columns;

@@ -8,7 +8,7 @@
 //            of one group
 // Textbook   for 32 positions, for each octet of y:        # a warp; 32 x 8 accumulators
 //              for each product (two slots; f32: one):     # a slot is a tap and an octet of x
-//                A [32 x 16] = the slots of the positions, from the patch
+//                A [32 x 16] = x at the positions in two slots, from the patch
 //                B [16 x 8]  = the weights of the two slots
 //                accumulators += A B
 // Method     A block of 8 warps has a slice of the channels and a tile of positions. It copies the

@@ -35,9 +35,9 @@ double last_chunk_part(int channels, int chunk) {
   if (channels % chunk == 0) return 1;
   return (channels / chunk + 2.0) / (2.0 * ceil_div(channels, chunk));
 }
-// Constants for f32 as high and low planes; time ratios of products include adding to f32 sums.
-constexpr double kThreeProducts = 3.2;
-constexpr double kNarrowProducts = 1.17;  // 32 columns: shared memory limits the speed
+// Constants for f32 operands that are split into a high and a low fp16 plane.
+constexpr double kThreeProducts = 3.2;    // time relative to one product; includes f32 additions
+constexpr double kNarrowProducts = 1.17;  // factor for 32 columns: shared memory limits the speed
 constexpr double kStoreCyclesPlanes = 0.5;
 constexpr double kGatherLaunchUs = 1.2, kSumLaunchUs = 1.5;
 // Microseconds added where many large blocks keep the next kernel from starting early.

@@ -36,9 +36,9 @@ struct Weight {
 };
 using Quad = std::array<Weight, kQuad>;
 
-// Returns how many quads are multiplied for one output pixel when the lanes hold neighbouring
-// pixels (`columns`). A quad is four rows of one channel (row_quads), or four channels of one pixel
-// (channel_quads).
+// A quad is four int8 values, which one instruction multiplies in each lane. If the lanes hold
+// neighbouring pixels (`columns` is true), a quad is taken either from four rows of one channel or
+// from four channels of one pixel. The functions return how many quads one output then needs.
 Index row_quads(const Conv2dProblem& z) { return z.c * ceil_div(z.r, kQuad) * z.s; }
 Index channel_quads(const Conv2dProblem& z) { return ceil_div(z.c, kQuad) * z.r * z.s; }
 

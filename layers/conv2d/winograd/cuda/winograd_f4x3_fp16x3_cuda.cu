@@ -316,7 +316,7 @@ const Conv2dAlgorithm kAlgorithm{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare,
-    .error_growth = 48,  // 26 on terms of one sign with sums rounded towards zero; see README.md
+    .error_growth = 48,  // `bound` in README.md: at most 26 (terms of one sign, towards zero)
     .exact_on_integers = false,
     .fuses_epilogue = true,
     .forward = forward,

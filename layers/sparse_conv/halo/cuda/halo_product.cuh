@@ -237,8 +237,9 @@ __global__ __launch_bounds__(V::kThreads,
   using Half = typename V::Half;
   constexpr int kTaps = V::kTaps;
   __shared__ unsigned masks[kHaloUnits];
-  __shared__ HaloTap tap_table[kHaloTaps + kTaps];  // then empty ones
-  // The steps of the phase, and one empty step that is read ahead but not used.
+  __shared__ HaloTap tap_table[kHaloTaps + kTaps];  // all taps, then empty entries
+  // The taps of each step of the phase, followed by the taps of one empty step. The loop reads one
+  // step ahead, so it reads the empty step, but does not use it.
   __shared__ HaloTap list[kHaloTaps + 2 * kTaps];
   __shared__ int weights_at[kHaloTaps];
   __shared__ std::uint64_t arrivals[V::kStages];

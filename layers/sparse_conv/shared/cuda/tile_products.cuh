@@ -240,7 +240,7 @@ struct WeightsArgs {
   std::int64_t dy_plane = 0;
   int dy_pieces = 0, lanes = 0;
   int units_of_split = 0;
-  int ring_rows = 1;       // rows of entries that a tile's taps touch
+  int ring_rows = 1;       // rows of `entries` that a tile reads
   float* parts = nullptr;  // [splits][rows][lanes]
   int rows = 0;            // of parts: whole tiles of (tap, piece, half)
 };

@@ -70,7 +70,8 @@ const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps,
   return *best;
 }
 
-// Returns the largest number of rows of entries that the taps of a tile touch.
+// Returns the largest number of rows of `entries` (tile_table.h) that a tile of dw reads. The taps
+// of a tile are adjacent, and one row of `entries` holds table.run taps.
 int ring_rows_of(const TileTable& table, const WeightsInstance& by, int pieces) {
   const int taps = ceil_div(by.rows / half_tiles::kPieceElements - 1, pieces) + 1;
   return std::min(ceil_div(taps - 1, table.run) + 1, table.part.rows);

@@ -218,8 +218,8 @@ std::vector<float> floats_of(const Tensor& tensor) {
   return testing::values_of<float>(tensor.to(Device{}).to(DType::f32));
 }
 
-// A compiled step passes f32 images with given fp16 operands. The results must have the bits of a
-// call that reads f32. All numbers are small integers, which fp16 and tf32 represent exactly.
+// A compiled step passes f32 images with given fp16 operands. The results must have the same bits
+// as a call that reads f32. All numbers are small integers, which fp16 and tf32 represent exactly.
 TEST_F(ImplicitGemmTmaOnCuda, GivenOperandsHaveTheBitsOfF32Images) {
   for (const char* text : kProblems) {
     Conv2dProblem z = Conv2dProblem::parse(text);
