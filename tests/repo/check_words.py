@@ -10,7 +10,8 @@ words_baseline.json holds those of today.
     check_words.py PATH...             list all findings in files or folders; exit 1 if there are any
     check_words.py --counts            print the counts by folder and rule
     check_words.py --write-baseline    write the counts of today
-    check_words.py --sample 100        print paragraphs at random (--seed), for readers to judge
+    check_words.py --sample 100        print paragraphs at random (--seed), for readers to judge; with --heads
+                                       from Markdown and the beginnings of files only
 """
 import argparse
 import bisect
@@ -417,12 +418,25 @@ def write_baseline(root):
     (root / BASELINE).write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 
-def sample(root, places, count, seed):
-    """Returns `count` paragraphs of Markdown and of comments, each of at least 12 words; fixed by the seed."""
+def head_of(path, lines):
+    """Returns the number of the last line of the comment or docstring that begins a file; all of a document."""
+    if path.suffix == ".md":
+        return len(lines)
+    if any(line.startswith('"""') for line in lines[:3]):
+        return next((number for number, line in enumerate(lines, 1) if number > 3 and '"""' in line), 3)
+    mark = "//" if any(line.startswith("//") for line in lines[:2]) else "#"
+    return next((number - 1 for number, line in enumerate(lines, 1) if not line.startswith(mark)), len(lines))
+
+
+def sample(root, places, count, seed, heads):
+    """Returns `count` paragraphs, each of at least 12 words; fixed by the seed. They come from Markdown and from
+    comments: from all comments, or (`heads`) only from those at the beginning of a file."""
     found = []
     for path in files_of(root, places):
         lines = (root / path).read_text(errors="replace").split("\n")
         for unit in units_of(path, "\n".join(lines)):
+            if heads and unit.numbers[0] > head_of(path, lines):
+                continue
             if unit.prose and len(unit.text().split()) >= 12:
                 text = [lines[number - 1].strip() for number in unit.numbers]
                 found.append(f"{path.as_posix()}:{unit.numbers[0]}\n" + "\n".join(text))
@@ -456,6 +470,7 @@ def main():
     parser.add_argument("--write-baseline", action="store_true", help=f"write {BASELINE}")
     parser.add_argument("--sample", type=int, metavar="N", help="print N paragraphs at random")
     parser.add_argument("--seed", type=int, default=49, help="of --sample, default 49")
+    parser.add_argument("--heads", action="store_true", help="with --sample: no comments inside of files")
     parser.add_argument("--list", action="store_true", help="list every finding of the repository")
     args = parser.parse_args()
     root = args.root and args.root.resolve()
@@ -470,7 +485,7 @@ def main():
         write_baseline(root)
         return
     if args.sample:
-        for number, text in enumerate(sample(root, places, args.sample, args.seed), 1):
+        for number, text in enumerate(sample(root, places, args.sample, args.seed, args.heads), 1):
             print(f"[{number}] {text}\n")
         return
     if args.counts:
