@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_side_queue_cuda.cu: a second CUDA stream, ordered relative to the first stream by events.
-// In a recording, the two streams become branches of the graph.
+// If a CUDA graph is captured, the two streams become branches of the graph.
 #include "framework/cuda/launch.cuh"
 #include "framework/device_side_queue.h"
 

@@ -63,7 +63,7 @@ extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_
 extern CONVSCOPE_API KernelSlot<double(const UpdateTable&)> gradient_norm_kernel;
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double factor)> scale_gradients_kernel;
 
-// Makes the same updates in recordings. When the kernel runs, it reads the values that change in
+// Makes the same updates in a CUDA graph. When the kernel runs, it reads the values that change in
 // each step from `factors`, an array in device memory with one element per row of the table.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const UpdateRule&,
                                      const UpdateFactors* factors, const UpdateGate& gate)>

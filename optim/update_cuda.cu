@@ -4,7 +4,7 @@
 // Method    The rows of the table are kernel parameters, 64 per launch, so nothing is copied to or
 //           kept on the device. A block updates kChunk elements of one row and finds the row by
 //           bisection. The values of a step (learning rate, corrections of Adam) are kernel
-//           parameters too. In recordings, kernels read these values from device memory when they
+//           parameters too. In a CUDA graph, kernels read these values from device memory when they
 //           run.
 // Numerics  The formulas are those of update_simd.cpp with the same fused multiply-adds. So the
 //           bits are those of the CPU with AVX2 or AVX-512, except where the compiler contracts

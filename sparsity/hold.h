@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // hold.h: keeps pruned weights constant. An optimiser changes every parameter, because momentum and
-// weight decay act without a gradient. So after each training step the pruned weights are set back
-// to their old values, and their optimiser state is cleared. A weight that returns has its old
-// value and no momentum.
+// weight decay act without a gradient. So after each training step, each pruned weight is set back
+// to the value that it had when it was pruned, and its optimiser state is cleared. If a later mask
+// keeps the weight again, its training continues from this value without momentum.
 #pragma once
 
 #include "framework/kernel_slot.h"

@@ -178,8 +178,8 @@ bool Pruner::before_step(std::int64_t steps) {
 }
 
 bool Pruner::after_step(std::int64_t steps) {
-  // Sets pruned weights back to their old values. Weight decay may have changed their optimiser
-  // state, which must be clear when a weight returns.
+  // Restores the values of the pruned weights. Also clears their optimiser state, which weight
+  // decay may have changed: the state must be 0 if a later mask keeps a weight again.
   rest();
   if (!schedule_.update_due(steps)) return false;
   update(steps);

@@ -7,11 +7,11 @@
 //
 // Definitions
 //   weights      A pruned weight keeps its value, bit for bit. If a later mask keeps the weight
-//                again, it returns with that value (rigl: a grown weight starts from 0, as in its
-//                paper).
-//   optimiser    The state of a pruned weight (momentum; Adam's two means) is 0, so the weight
-//                returns without momentum. With `gradient: dense` pruned weights continue to be
-//                trained, so they neither keep their value nor have a state of 0.
+//                again, its training continues from that value (with rigl: from 0, as in the paper
+//                of RigL).
+//   optimiser    The state of a pruned weight (momentum; Adam's two means) is 0, so it has no
+//                momentum if a later mask keeps it again. With `gradient: dense` pruned weights
+//                continue to be trained, so they neither keep their value nor have a state of 0.
 //   masks        An update of the masks that is due after a training step (schedule.h) reads |w|
 //                at the end of this step. Masks are buffers "<layer>.mask.keep". Masks, weights
 //                and the number of steps are the whole state: a run resumed from a checkpoint
@@ -56,9 +56,8 @@ class CONVSCOPE_API Pruner {
 
   // Returns whether before_step(steps) or after_step(steps + 1) does more than rest().
   bool step_needs_host(std::int64_t steps) const;
-  // Sets pruned weights back to their old values and clears their optimiser state, as after_step()
-  // does. rest() only queues kernels, so a device may run it as a part of recorded steps, without
-  // the host.
+  // Restores the values of the pruned weights and clears their optimiser state, as after_step()
+  // does. rest() only queues kernels, so a CUDA graph of training steps may contain these kernels.
   void rest() const { rest(rested_.size()); }
 
   // Sets a function for training on several processes. Method rigl calls the function with the

@@ -10,9 +10,10 @@ and its rows `auto` and `best` are compared with PyTorch's channels-last. PyTorc
 timing. Convscope's weights are prepared in each call, as in a step with f32 weights; with --weights often they are
 prepared before the timing, too.
 
-A list is timed in portions, first by Convscope and then by PyTorch. The JSON file is written after each
-portion, so a stopped run loses at most one portion. --go-on skips the problems that the file holds. With
---seconds N, no portion begins after N seconds.
+The problems are timed a few at a time (--portion), first by Convscope and then by PyTorch. The results
+are written to the JSON file after each such portion, so a stopped run loses at most one portion. --go-on
+continues a stopped run: it skips the problems that the JSON file contains. With --seconds N, no portion
+begins after N seconds.
 
     python3 experiments/baselines/conv2d_gpu_vs_pytorch.py --shapes experiments/shapes/gpu_dense.txt \\
         --precision f32 --json out.json

@@ -2,7 +2,7 @@
 // sweep_block.h: many runs from one config. Its block `sweep:` lists the differences:
 //
 //   sweep:
-//     members:                       # rows of the table, each with a name and any keys
+//     members:                       # entries, each with a name and any keys
 //       - {name: dense, reference: {acc: 58.07}}
 //       - {name: pruned, sparsity: {method: magnitude, target: 0.9}, optim.lr: 0.02}
 //     zip:                           # lists of one length; value i of each belongs together
@@ -10,14 +10,14 @@
 //       optim.lr: [0.02, 0.08]
 //     grid:                          # all combinations
 //       conv.algorithm: [direct, im2col_gemm]
-//     exclude:                       # members with these values are left out
+//     exclude:                       # runs with these values are left out
 //       - {name: pruned, conv.algorithm: direct}
 //     seeds: [1, 2, 3]               # default: the config's seed
 //     slurm: {time: 30, at_once: 4}  # with --launcher slurm (slurm_settings.h)
 //
-// A row of the table combines one member of the list, one index of zip and one point of grid. Each
-// row runs once for each seed; these runs are the members of the sweep. Every mistake is reported
-// as in experiment_config.h.
+// A row of the table of results combines one entry of `members:`, one index of `zip:` and one point
+// of `grid:`. The sweep trains each row once for each seed. In the code, a member is one of these
+// runs, not an entry of `members:`. Every mistake is reported as in experiment_config.h.
 #pragma once
 
 #include <map>

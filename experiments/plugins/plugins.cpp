@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugins.cpp: opens plug-ins and adds their algorithms and ladders to the tables.
+// plugins.cpp: opens plug-ins, and adds their algorithms and ladders to the built-in ones.
 #include "experiments/plugins/plugins.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugins.h: opens plug-ins (layers/conv2d/plugin.h) and adds their algorithms and ladders to the
-// tables of the built-in ones.
+// plugins.h: opens plug-ins (layers/conv2d/plugin.h), and adds their algorithms and ladders to the
+// built-in ones. A ladder is a list of algorithms to compare, from the lesson to the fastest.
 //
 // A plug-in is code: it runs with the rights of the user who opens it. A plug-in is first opened
 // and checked in a child process. A file that is not a plug-in of this program, or that crashes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// environment.h: writes env.json, the environment that a run's numbers depend on in addition to the
-// config.
+// environment.h: writes env.json. The file describes the machine, the build and the command line,
+// because the results and times of a run depend on them as well as on the config.
 #pragma once
 
 #include <string>

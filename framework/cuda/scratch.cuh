@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // scratch.cuh: device memory for the partial sums of one operation.
 //
-// One block of memory exists for the life of the process. All work is queued in order, so each
-// operation may use the whole block. A replayed recording finds the block at the same address.
+// One block of memory exists for the life of the process. All operations run in order on one
+// stream, so each operation may use the whole block. The address never changes, so a CUDA graph can
+// use the block whenever it is replayed.
 #pragma once
 
 #include <cstddef>

@@ -3,8 +3,8 @@
 // its backward pass, with a following ReLU in the same call. Devices with fused kernels
 // (linear_fused.h) make one call for each direction; the last layer's call includes the loss. A
 // pruned layer may compute a direction from the blocks that its mask keeps (linear_blocks.h), with
-// the following ReLU and without the loss. In half precision values stay f32, and the fused kernels
-// round operands when they load them.
+// the following ReLU and without the loss. With half-precision operands, the tensors are stored as
+// f32, and the fused kernels round the operands when they load them.
 #include <array>
 
 #include "framework/ops/accumulate.h"

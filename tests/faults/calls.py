@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-MEMORY_BYTES = 2 << 30  # address space, far more than the small configs of this campaign need
+MEMORY_BYTES = 2 << 30  # address space, far more than the small configs of these tests need
 
 
 @dataclasses.dataclass

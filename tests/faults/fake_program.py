@@ -3,7 +3,7 @@
 """A program for self_test.py that replaces `convscope`: it calls the real one (FAKE_REAL) and makes
 one mistake (FAKE_DOES).
 
-self_test.py runs each part of the campaign against it.
+self_test.py runs each part of the fault campaign (campaign.py) against this program.
 """
 import ctypes
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lists the kinds of files that the campaign damages, and for each kind the commands that read the
-file.
+"""Lists the kinds of input files that the fault campaign (campaign.py) damages, and for each kind
+the commands that read such a file.
 
 A Reader names the valid files of a case, the file to damage (a pattern; one matching file is drawn
 at random), and the commands. RUN in a command stands for the run folder of the damaged file.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shows that each part of the campaign can fail: self_test.py PROGRAM SHIM
+"""Shows that each part of the fault campaign (campaign.py) can fail: self_test.py PROGRAM SHIM
 
 A fake program (fake_program.py) makes one mistake, which the part must report. If the fake program
 makes no mistake, the same cases must pass.

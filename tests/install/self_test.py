@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests that the checks in check_packages.py report defective packages, and that the Dockerfile and
-the clean root run the same steps."""
+in_clean_root.sh run the same installation steps."""
 
 import hashlib
 import pathlib

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_images_cuda_test.cpp: compares kernels on fp16/bf16 and f32 NHWC images with formulas in
-// double on the same numbers. Kernels: conversions from and to NCHW, batch norm, pools,
-// activations, residual sums, gradients of biases.
+// half_images_cuda_test.cpp: compares GPU kernels that read and write NHWC images in fp16, bf16 and
+// f32 with formulas that are evaluated in double for the same inputs. The kernels convert from and
+// to NCHW, or compute batch norm, pooling, activations, residual sums or gradients of biases.
 #include <functional>
 
 #include "experiments/check/matrix/guarded_block.h"

@@ -7,8 +7,8 @@
 CI compiles several files as one unit, with a precompiled header, which hides a missing include.
 BUILD is a configured build folder without unity builds and without precompiled headers, such as
 that of the preset `clang`. The script checks the syntax of the N (default 40) .cpp files that the
-newest commits changed. The last line is 'N passed, N failed, N skipped'; 1 is skipped if there is
-no git history.
+newest commits changed. The last line is 'N passed, N failed, N skipped'. Without a git history the
+script checks no file, and reports '1 skipped'.
 """
 import argparse
 import concurrent.futures

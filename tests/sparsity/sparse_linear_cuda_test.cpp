@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_linear_cuda_test.cpp: tests compiled steps on `device cuda` whose linear layers compute
-// only from unpruned blocks of weights. The results agree with those of dense kernels on masked
-// weights, and dense layers keep their fused kernels.
+// sparse_linear_cuda_test.cpp: tests compiled steps on a GPU in which pruned linear layers multiply
+// only their unpruned blocks of weights. The results must agree with those of dense kernels on
+// masked weights. Layers that run dense must keep their fused kernels.
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// heat_panel.cpp: a table of shaded cells with numbers. Column names are slanted above the table,
-// so that long names need no width, or upright where cells are narrow.
+// heat_panel.cpp: draws a table of shaded cells with numbers. The names of the columns are above
+// the table, slanted so that a long name does not widen its column. If the cells are too narrow for
+// slanted names, the names are vertical.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 constexpr double kRow = 19, kWidest = 84;
 constexpr double kSlope = 0.5;        // sine of the columns' 30 degrees
 constexpr double kLeastSlanted = 25;  // cell width from which slanted names do not overlap
-constexpr double kLeastUpright = 15;  // the same for upright names
+constexpr double kLeastUpright = 15;  // the same for vertical names
 constexpr double kLongestName = 180;
 constexpr double kScaleBar = 10, kScale = kScaleBar + 36;  // heights
 constexpr double kNoteLine = 15;
@@ -134,7 +135,7 @@ void draw_scale(std::string& svg, const HeatPanel& panel, double x, double y, do
   draw_text(svg, panel.scale_label, x, y + kScaleBar + 28, width * 2);
 }
 
-// Draws column names from `first` on: slanted, or upright where cells are narrow.
+// Draws the column names from `first` to `end`: slanted, or vertical where cells are narrow.
 void draw_heads(std::string& svg, const HeatPanel& panel, const Layout& layout, std::size_t first,
                 std::size_t end, double x, double top) {
   // If names would overlap, only every second or third name is shown.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// slurm_sweep.h: `convscope sweep CONFIG --launcher slurm`: the members as a job array, one member
-// per task. The folder of the sweep is on a file system that all nodes see. In addition to the
-// files of sweep_folder.h it holds
+// slurm_sweep.h: runs `convscope sweep CONFIG --launcher slurm`. The members of the sweep are
+// submitted as a job array of Slurm, one member per task. The folder of the sweep must be on a file
+// system that all nodes see. In addition to the files of sweep_folder.h, the folder contains
 //   sweep.slurm.sh         the submitted script (slurm_script.h)
 //   sweep.slurm.json       the number of the array
 //   sweep.slurm-<I>.log    messages of task I and of Slurm

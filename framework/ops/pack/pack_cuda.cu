@@ -3,7 +3,7 @@
 //
 // Formula    packed[begin_p + i] = part_p[i], or the reverse
 // Textbook   for each part: cudaMemcpyAsync(packed + begin, part, bytes); each is a launch of 2 us
-// Method     The table of tensors ("parts") is a kernel parameter, so a recording contains the
+// Method     The table of tensors ("parts") is a kernel parameter, so a CUDA graph contains the
 //            table. A row of the grid's blocks copies one part, and a thread copies one element at
 //            a time.
 // Shapes     parts f32, of any sizes; packed f32 [sum of the sizes]

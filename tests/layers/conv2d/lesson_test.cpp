@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson_test.cpp: tests lessons under a recorder: the results are unchanged, every element is
-// written, and the numbers of reads and products are those of the algorithm.
+// lesson_test.cpp: runs lessons with a recorder, which records each read, write and product. The
+// tests check that recording does not change the results, that a lesson writes every element of its
+// output, and that the numbers of reads and products are those of the algorithm.
 #include "layers/conv2d/shared/lesson.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_cuts_test.cpp: tests the tilings of dw in NCHW16c and of a first layer's forward pass.
-// Both depend on the cache sizes, so small caches make small problems use every kind of tiling.
+// nchw16c_cuts_test.cpp: tests how `direct` in NCHW16c cuts two computations into tiles: dw, and
+// the forward pass of a first layer. The tiling depends on the sizes of the caches. The tests set
+// small cache sizes, so that small problems use every kind of tiling.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_batch_lanes_cpu.cpp: direct convolution with one sample in each vector lane. Few channels
-// and narrow images, which cannot fill a vector, still use every lane.
+// direct_batch_lanes_cpu.cpp: direct convolution with one sample in each vector lane. So every lane
+// is used even if a layer has too few channels, and images too narrow, to fill a vector.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h - pad_top + r,
 //            q stride_w - pad_left + s], x = 0 outside

@@ -23,7 +23,7 @@
 //            [C] f32; sums in f32
 // Supports   layout nhwc with fp16/bf16 and weights of f32; C = K = groups; kernels up to
 //            15x15; every stride, dilation and padding
-// Cost       FLOPs = 2 N C P Q R S; bytes = x, y and w; workspace = the parts of dw. Memory-bound
+// Cost       FLOPs = 2 N C P Q R S; bytes = x, y and w; workspace = partial dw. Memory-bound
 // Numerics   operands rounded to fp16/bf16, products and sums in f32: R S terms one after another;
 //            of dw 64 pixels in f32, then trees and doubles. Same bits on each run; exact on
 //            integers up to 2^8 (bf16) or 2^11 (f16) while sums stay below 2^24

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_channel_chain_plan.cpp: runs convolutions of few channels with their activations and 2x2
-// pooling as one operation of a compiled step on a GPU. Both convolutions of a LeNet take one
-// kernel forward and two backward (few_channel_conv.h). Two stages are joined if the gradient of
-// the input is not needed. In half precision values stay f32 [N,C,H,W], and the kernels round the
-// operands.
+// few_channel_chain_plan.cpp: replaces one or two stages by one operation of a compiled step on a
+// GPU. A stage is a convolution of few channels with its activation and 2x2 pooling. For the two
+// stages of a LeNet, this operation launches one kernel in the forward pass and two in the backward
+// pass (few_channel_conv.h). Two stages become one operation only if the gradient of the first
+// stage's input is not needed. With half-precision operands, the tensors are stored as f32
+// [N,C,H,W], and the kernels round the operands.
 #include <algorithm>
 
 #include "framework/distributed/process_group.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_pack.cuh: two passes around implicit_gemm's products: one packs weights in the
-// order of the reduction, the other adds the parts of dw. A piece is 8 fp16/bf16 values, 16 bytes.
+// implicit_gemm_pack.cuh: the kernels before and after the products of implicit_gemm. One kernel
+// packs the weights in the order of the reduction, in pieces of 8 fp16/bf16 values (16 bytes). If
+// the reduction of dw is split, another kernel adds the partial sums.
 // Read next  layers/conv2d/shared/cuda/half_pack.cuh, the other passes; implicit_gemm_tiles.cuh
 #pragma once
 

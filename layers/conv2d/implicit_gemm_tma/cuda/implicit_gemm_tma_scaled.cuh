@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_scaled.cuh: passes around products of scaled operands (tf32): one stores f32
-// weights as f16 with a scale, the other adds the parts of an f32 result.
+// implicit_gemm_tma_scaled.cuh: the kernels before and after the products of scaled fp16 operands
+// (tf32). One kernel stores f32 weights as fp16 with a scale. If the reduction is split, another
+// kernel adds the partial sums of the f32 result.
 // Read next  implicit_gemm_tma_floats.cuh; layers/dispatch/layout/half_operands.h
 #pragma once
 

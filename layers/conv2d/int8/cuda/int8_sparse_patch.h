@@ -12,9 +12,10 @@
 //                                  tap 2          x   x   x   x
 //                                  slots      0 2 4 6 8 | 1 3 5 7 (9)     outputs side by side
 //
-// Eight neighbouring pixels of 16 bytes fill all 32 banks of shared memory, if their slots
-// (positions in the patch) differ modulo 8. The pixels of a row have such slots. Where eight pixels
-// reach into the next row or image, unused slots are inserted before that row or image.
+// A slot is a position in the patch. It holds 16 bytes: 16 channels of a pixel. Eight pixels fill
+// all 32 banks of shared memory if their slots differ modulo 8. This holds for eight neighbours in
+// a row of the tile, because they have consecutive slots. If eight pixels begin in one row or image
+// and end in the next, unused slots are inserted between the two, so that it holds there, too.
 #pragma once
 
 #include <cstdint>

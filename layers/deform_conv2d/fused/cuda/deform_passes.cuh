@@ -225,7 +225,7 @@ __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
   }
 }
 
-// ---- the sum of the parts of dw ----------------------------------------------------------------
+// ---- the sum of the partial dw -----------------------------------------------------------------
 
 // Adds up the partial results [split][G k][columns] to dw [G k, c, taps]. forward_piece() defines
 // the order of the columns.

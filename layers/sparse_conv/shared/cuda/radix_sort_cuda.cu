@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// radix_sort_cuda.cu: sorts by CUB, a part of the CUDA Toolkit; the CPU emulation sorts by the
-// standard library.
+// radix_sort_cuda.cu: sorts with CUB, a library of the CUDA Toolkit. The CPU emulation sorts with
+// the C++ standard library.
 #include "layers/sparse_conv/shared/cuda/radix_sort.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_table.cuh"
 
