@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// numpy_peer_test.cpp: tests that NumPy reads files written by Convscope, and the reverse. Without
+// numpy_files_test.cpp: tests that NumPy reads files written by Convscope, and the reverse. Without
 // NumPy the test is skipped.
 #include <cstdlib>
 
@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-class NumpyPeer : public ::testing::Test {
+class NumpyFiles : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* program : {"python3", "/usr/bin/python3"}) {
@@ -31,7 +31,7 @@ class NumpyPeer : public ::testing::Test {
   std::string python_;
 };
 
-TEST_F(NumpyPeer, ReadsOurFiles) {
+TEST_F(NumpyFiles, ReadsOurFiles) {
   const Tensor x = Tensor::from({0, 1, 2, 3, 4, 5}, {2, 3});
   NamedTensors tensors;
   for (DType dtype : {DType::f32, DType::f64, DType::f16, DType::i32, DType::i8, DType::u8}) {
@@ -63,7 +63,7 @@ for name, dtype in names.items():
             0);
 }
 
-TEST_F(NumpyPeer, WritesFilesThatWeRead) {
+TEST_F(NumpyFiles, WritesFilesThatWeRead) {
   ASSERT_EQ(run(R"(
 import numpy as np
 x = np.arange(12, dtype='f4').reshape(3, 4)
