@@ -20,7 +20,7 @@ double most_workspace(const Problem& problem) {
   return (32 + 4.0 * num_threads()) * kMiB + 64 * problem.nominal_bytes();
 }
 
-// Calls supports() of an algorithm, and also refuses problems above workspace_limit().
+// Calls supports() of an algorithm, and also refuses problems above most_workspace().
 template <auto supports, auto workspace_bytes, class Problem>
 Support with_workspace_limit(const Problem& problem, Direction direction) {
   Support out = supports(problem, direction);
