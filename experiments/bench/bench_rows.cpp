@@ -121,13 +121,13 @@ std::vector<std::string> algorithms_in(const char* command, const std::string& t
     const std::string name(accepted_name(word));
     if (std::ranges::count(names, name) == 0) {
       const std::string near = nearest_word(name, words);
-      fail(ErrorKind::kUnavailable, command,
-           name == "all" || name == "auto"
-               ? cat("expected '", name, "' by itself, because it is a list already, got '", text,
-                     "'")
-               : cat("expected all, auto or algorithms of device ", device.str(), " (", join(names),
-                     "), got '", name, "'",
-                     near.empty() ? "" : cat("; did you mean '", near, "'?")));
+      const bool is_list = name == "all" || name == "auto";
+      fail(is_list ? ErrorKind::kInvalid : ErrorKind::kUnavailable, command,
+           is_list ? cat("expected '", name, "' by itself, because it is a list already, got '",
+                         text, "'")
+                   : cat("expected all, auto or algorithms of device ", device.str(), " (",
+                         join(names), "), got '", name, "'",
+                         near.empty() ? "" : cat("; did you mean '", near, "'?")));
     }
     if (std::ranges::count(out, name) == 0) out.push_back(name);
   }

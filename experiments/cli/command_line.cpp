@@ -194,13 +194,17 @@ CommandOption* CommandLine::add_flag(const std::string& names, bool& value,
   return keep(app_->add_flag(names, value, description), names);
 }
 
+// CLI11's group of options that no help shows. In a group without a name, errors would not name the
+// option.
+constexpr const char* kFormerNames = "former names";
+
 void CommandLine::add_former_name(const std::string& former, const std::string& today,
                                   std::string& value) {
   const auto take = [former, today, &value](const std::string& text) {
     warn_of_former_name(former, today);
     value = text;
   };
-  app_->add_option_function<std::string>(former, take)->group("");  // no help shows it
+  app_->add_option_function<std::string>(former, take)->group(kFormerNames);
 }
 
 CommandOption* CommandLine::add_flag_function(const std::string& names,
@@ -262,7 +266,7 @@ const CommandLine* CommandLine::chosen() const {
 std::vector<CommandOption::Facts> CommandLine::options() const {
   std::vector<CommandOption::Facts> facts;
   for (CLI::Option* option : app_->get_options({})) {
-    if (option->get_group().empty()) continue;
+    if (option->get_group() == kFormerNames) continue;
     const auto kept = std::ranges::find(options_, option, &CommandOption::option_);
     facts.push_back(kept != options_.end()
                         ? kept->facts()

@@ -417,6 +417,7 @@ TEST(BenchCommand, MistakesAreOneSentenceAndACode) {
   expect("--shapes " + (folder / "empty.txt"), 2, "expected at least one problem");
   expect("--shapes " + (folder / "none.txt"), 6, "No such file");
   expect(kOne + "--algorithm im2col_gem", 5, "did you mean 'im2col_gemm'?");
+  expect(kOne + "--algorithm all,direct", 2, "expected 'all' by itself");
   expect(kOne + "--direction foward", 2, "did you mean 'forward'?");
   expect(kOne + "--cache hot", 2, "--cache warm or cold");
   expect(kOne + "--clock sun", 2, "--clock wall or cpu");

@@ -54,6 +54,9 @@ TEST(FormerWords, OptionsOfBaselines) {
   EXPECT_EQ(conv.code, 5) << conv.err;
   EXPECT_NE(conv.err.find("expected a baseline (onednn), got 'cudn'"), std::string::npos);
   expect_warning(conv, "--peer", "--baseline");
+  const Called none = call_program(kBench + "--problem " + kProblem + " --peer");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("--peer: expected a value"), std::string::npos) << none.err;
   const Called net =
       call_program("bench sparse_net --voxels 300 --channels 4,6,6 --peer /nowhere/none.json");
   EXPECT_EQ(net.code, 6) << net.err;
