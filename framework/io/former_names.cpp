@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <mutex>
 #include <set>
+#include <span>
 
 #include "framework/check.h"
 
@@ -16,24 +17,19 @@ namespace {
 struct Renamed {
   std::string_view former, today;
 };
-// Words that users write: algorithms, and layouts of images.
-constexpr Renamed kWords[] = {
+// Words that users write.
+constexpr Renamed kAlgorithms[] = {
     {"winograd_f4x3_halves", "winograd_f4x3_fp16x3"},
     {"implicit_gemm_tma_halves", "implicit_gemm_tma_fp16x3"},
     {"depthwise_channels_last", "depthwise_nhwc"},
+};
+constexpr Renamed kLayouts[] = {
     {"blocked", "nchw16c"},
     {"blocked_y", "nchw16c_y"},
     {"channels_last", "nhwc"},
 };
-// Former names inside the text of files. A short word is replaced only where it is a JSON key, or a
-// value in the text of a problem (layout=...).
-constexpr Renamed kFileTexts[] = {
-    {"winograd_f4x3_halves", "winograd_f4x3_fp16x3"},
-    {"implicit_gemm_tma_halves", "implicit_gemm_tma_fp16x3"},
-    {"depthwise_channels_last", "depthwise_nhwc"},
-    {"layout=blocked", "layout=nchw16c"},
-    {"layout=blocked_y", "layout=nchw16c_y"},
-    {"layout=channels_last", "layout=nhwc"},
+// Columns and keys of files. A short word counts only with its quotes.
+constexpr Renamed kKeys[] = {
     {"\"peer\"", "\"baseline\""},
     {"peer_version", "baseline_version"},
     {"peer_algorithm", "baseline_algorithm"},
@@ -86,8 +82,12 @@ void warn_of_former_name(std::string_view former, std::string_view today) {
 }
 
 std::string_view todays_name(std::string_view word) {
-  const auto* const found = std::ranges::find(kWords, word, &Renamed::former);
-  return found == std::end(kWords) ? word : found->today;
+  using Names = std::span<const Renamed>;
+  for (const Names names : {Names(kAlgorithms), Names(kLayouts)}) {
+    const auto found = std::ranges::find(names, word, &Renamed::former);
+    if (found != names.end()) return found->today;
+  }
+  return word;
 }
 
 std::string_view accepted_name(std::string_view word) {
@@ -97,17 +97,21 @@ std::string_view accepted_name(std::string_view word) {
 }
 
 std::string with_todays_names(std::string text, const std::string& file) {
-  for (const auto& [former, today] : kFileTexts) {
+  const auto replace = [&](std::string_view former, std::string_view today) {
     std::size_t at = find_word(text, former, 0);
-    if (at == std::string::npos) continue;
-    if (is_first("files")) {
+    if (at != std::string::npos && is_first("files")) {
       warn(cat(file, " has names of an older version, such as ", former, " for ", today,
                "; the next version will not read them"));
     }
     for (; at != std::string::npos; at = find_word(text, former, at + today.size())) {
       text.replace(at, former.size(), today);
     }
+  };
+  for (const auto& [former, today] : kAlgorithms) replace(former, today);
+  for (const auto& [former, today] : kLayouts) {  // of problems
+    replace(cat("layout=", former), cat("layout=", today));
   }
+  for (const auto& [former, today] : kKeys) replace(former, today);
   return text;
 }
 
