@@ -82,7 +82,7 @@ for list in gpu_ lenet mobilenet resnet resnext vgg googlenet pointwise depthwis
 done
 
 short_under_address=-$long
-where_threads_meet="*Thread*:*Parallel*:*Loader*:*Prefetch*:*Memory*:*Optimizer*-$deform"
+where_threads_meet="*Thread*:*Parallel*:*Loader*:*Memory*:*Optimizer*-$deform"
 
 # Makes and checks the packages. tests/install/clean_root.sh installs them in a minimal system, which takes longer.
 packages() {

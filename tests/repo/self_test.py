@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 import check_copies
+import check_filters
 import check_format
 import check_headers
 import check_headers_parse
@@ -324,6 +325,14 @@ class Tree(unittest.TestCase):
             self.assertIn(old, code)
             self.assertNotEqual(gpu_record.code_of(code),
                                 gpu_record.code_of(code.replace(old, new)))
+
+    def test_filters_finds_patterns_without_a_case(self):
+        self.add("tests/CMakeLists.txt", 'x("GTEST_FILTER=A.B*:*Gone*") set(overlaps "C.*:-D.e")\n')
+        self.add(".ci/jobs.sh", "long='A.B:Lost.*'\nlong+=\":A.$x\"\nwhere_threads_meet=\"*C*-$y\"\n")
+        self.add("tests/mutants/list/a.txt", "mutant: m\ntest: layers A.Bc:Old.Case\n")
+        self.assertEqual(check_filters.problems(self.root, ["A.B", "A.Bc", "C.d", "D.e"]),
+                         [".ci/jobs.sh: no case matches 'Lost.*'", "tests/CMakeLists.txt: no case matches '*Gone*'",
+                          "tests/mutants/list/a.txt: no case matches 'Old.Case'"])
 
     def test_count_results_counts_cases_entries_and_crashes(self):
         case = {"status": "RUN", "result": "COMPLETED", "name": "Works"}
