@@ -5,7 +5,9 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
+#include "framework/check.h"
 #include "framework/export.h"
 #include "layers/module.h"
 
@@ -40,6 +42,14 @@ inline TrainingRefusal training_refusal(Module& model, const Shape& input) {
     if (part.module == refuses) out.layer = part.name;
   }
   return out;
+}
+
+// Throws when a layer cannot train on batches of this shape. `advice` ends the sentence.
+inline void require_trainable(Module& model, const Shape& input, std::string_view advice) {
+  const TrainingRefusal refusal = training_refusal(model, input);
+  if (refusal.why.empty()) return;
+  fail(ErrorKind::kRun, refusal.kind,
+       cat(refusal.why, " in layer '", refusal.layer, "'; ", advice));
 }
 
 }  // namespace convscope

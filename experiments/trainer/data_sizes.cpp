@@ -16,16 +16,14 @@ void check_batch(const TrainingSetup& setup, std::int64_t images, std::int64_t w
   if (images < 1) return;
   Shape input = {images};
   for (const std::int64_t size : setup.train->dataset().sample_shape()) input.push_back(size);
-  const TrainingRefusal refusal = training_refusal(*setup.model, input);
-  if (refusal.why.empty()) return;
   const std::int64_t size = setup.train->options().batch_size;
   const std::int64_t all = setup.train->dataset().size();
-  fail(ErrorKind::kRun, refusal.kind,
-       cat(refusal.why, " in layer '", refusal.layer, "'; ",
-           whole == size ? cat("a batch has ", images, images == 1 ? " image" : " images")
-                         : cat("the last batch of an epoch has ", images, " of ", all, " images"),
-           setup.share.parts() > 1 ? " in this part" : "", "; try another data.batch_size than ",
-           size));
+  require_trainable(
+      *setup.model, input,
+      cat(whole == size ? cat("a batch has ", images, images == 1 ? " image" : " images")
+                        : cat("the last batch of an epoch has ", images, " of ", all, " images"),
+          setup.share.parts() > 1 ? " in this part" : "", "; try another data.batch_size than ",
+          size));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <fstream>
 
 #include "experiments/run_folder/environment.h"
 #include "experiments/trainer/alarms.h"
@@ -13,6 +14,7 @@
 #include "framework/memory/memory.h"
 #include "framework/simd/cpu_isa.h"
 #include "tests/experiments/training_fixture.h"
+#include "tests/support/call_program.h"
 
 namespace convscope::testing {
 namespace {
@@ -181,6 +183,20 @@ TEST(Trainer, refuses_a_last_batch_that_a_layer_cannot_train_on) {
   EXPECT_NE(text.find("a batch has 1 image;"), std::string::npos) << text;
   check_batches(setup_of("train_size: 6, batch_size: 4", "true"));
   check_batches(setup_of("train_size: 4, batch_size: 4", "true"));
+}
+
+TEST(Trainer, commands_that_time_steps_refuse_the_same_batches) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "one.yaml")
+      << "name: one\ndata: {set: synthetic_digits, batch_size: 1}\nlayers:\n"
+         "  - {type: conv2d, out_channels: 2, kernel_size: 28}\n  - {type: batch_norm2d}\n"
+         "  - {type: flatten}\n  - {type: linear, out_features: 10}\n";
+  for (const char* command : {"run one.yaml", "bench net one.yaml --min-time 0.0001 --rounds 1",
+                              "explain one.yaml --ranks 2"}) {
+    const testing::Called called = testing::call_program(command, folder.path());
+    EXPECT_EQ(called.code, 1) << command << ": " << called.err;
+    EXPECT_NE(called.err.find(" in layer 'batch_norm2d_1'; "), std::string::npos) << called.err;
+  }
 }
 
 TEST(Trainer, warns_in_the_log_of_a_network_that_only_guesses) {

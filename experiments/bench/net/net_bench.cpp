@@ -24,6 +24,7 @@
 #include "layers/conv2d/conv2d.h"
 #include "layers/dispatch/operator_use.h"
 #include "layers/plan/step_plan.h"
+#include "layers/training_rule.h"
 
 namespace convscope {
 namespace {
@@ -233,6 +234,11 @@ NetFlops net_flops(Module& model, const Shape& input) {
 NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape& image,
                       int classes, NetMode mode, std::int64_t batch,
                       const NetBenchOptions& options) {
+  if (mode == NetMode::train) {
+    Shape input = {batch};
+    for (const std::int64_t size : image) input.push_back(size);
+    require_trainable(model, input, cat("try another batch size than ", batch));
+  }
   const Device device = config.device;
   release_cached(device);
   reset_process_peak();

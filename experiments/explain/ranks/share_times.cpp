@@ -14,6 +14,7 @@
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/trainer/train_step.h"
+#include "layers/training_rule.h"
 #include "optim/gradient_exchange.h"
 #include "optim/loss_scale.h"
 
@@ -131,6 +132,9 @@ ShareTimes ShareTimer::measure(std::int64_t images, int chunks) {
   const ExperimentConfig& config = n.config;
   const Batch batch = random_batch(n.sample.shape, images, n.sample.classes,
                                    static_cast<std::uint64_t>(config.seed));
+  require_trainable(*n.model, batch.x.shape(),
+                    cat("a process has ", images, images == 1 ? " image" : " images",
+                        " of a batch; try another data.batch_size or fewer --ranks"));
   settle_quantizers(config, *n.model, batch.x.to(config.device));
   n.model->train();
   Share share{.chunks = chunks,
