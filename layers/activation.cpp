@@ -31,7 +31,7 @@ LayerType type_of(const char* kind, const char* doc) {
 
 Activation::Activation(const std::string& kind) : kind_(kind), function_(function_of(kind)) {}
 
-int Activation::describe(PlanGraph& graph, int x) {
+int Activation::describe(Graph& graph, int x) {
   const ActivationOp::Function function = kind_ == "relu"    ? ActivationOp::Function::relu
                                           : kind_ == "relu6" ? ActivationOp::Function::relu6
                                           : kind_ == "tanh"  ? ActivationOp::Function::tanh

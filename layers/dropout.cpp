@@ -49,7 +49,7 @@ Variable Dropout::forward(const Variable& x) {
   return dropout(x, mask_);
 }
 
-int Dropout::describe(PlanGraph& graph, int x) {
+int Dropout::describe(Graph& graph, int x) {
   if (!graph.training() || mask_.p == 0) return x;
   return describe_operation(graph, *this, make_ref<DropoutOperation>(mask_), {x});
 }

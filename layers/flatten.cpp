@@ -4,7 +4,7 @@
 
 #include "framework/ops/reshape.h"
 #include "layers/layer_types.h"
-#include "layers/plan/plan_graph.h"
+#include "framework/graph/graph.h"
 
 namespace convscope {
 
@@ -17,7 +17,7 @@ Shape Flatten::output_shape(const Shape& input) const {
   return {input[0], features};
 }
 
-int Flatten::describe(PlanGraph& graph, int x) {
+int Flatten::describe(Graph& graph, int x) {
   return graph.reshape(x, output_shape(graph.shape(x)));
 }
 

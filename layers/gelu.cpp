@@ -79,7 +79,7 @@ CONVSCOPE_KERNEL(gelu_gradient_kernel, cpu, gradient_cpu)
 
 Variable gelu(const Variable& x) { return apply(make_ref<GeluOperation>(), {x}); }
 
-int Gelu::describe(PlanGraph& graph, int x) {
+int Gelu::describe(Graph& graph, int x) {
   return describe_operation(graph, *this, make_ref<GeluOperation>(), {x});
 }
 

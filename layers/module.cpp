@@ -17,7 +17,7 @@ std::string joined(const std::string& prefix, const std::string& name) {
 
 Module::~Module() = default;
 
-int Module::describe(PlanGraph& graph, int x) { return describe_dynamic(graph, *this, x); }
+int Module::describe(Graph& graph, int x) { return describe_dynamic(graph, *this, x); }
 
 std::unique_ptr<OperatorUse> Module::operator_use(const Shape&) const { return nullptr; }
 
@@ -73,25 +73,25 @@ Variable Module::transformed_weight(const Variable& w) const {
   return out;
 }
 
-int Module::described(PlanGraph& graph, int x,
+int Module::described(Graph& graph, int x,
                       const std::vector<std::shared_ptr<Module>>& through) const {
   // A transform that is added later makes this plan invalid.
   graph.valid_while([&through, count = through.size()] { return through.size() == count; });
   for (const auto& transform : through) {
     for (const auto& [name, child] : children_) {
       if (child != transform || x == kNoValue) continue;
-      const PlanGraph::Scope scope(graph, name);
+      const Graph::Scope scope(graph, name);
       x = transform->describe(graph, x);
     }
   }
   return x;
 }
 
-int Module::transformed_input(PlanGraph& graph, int x) const {
+int Module::transformed_input(Graph& graph, int x) const {
   return described(graph, x, input_transforms_);
 }
 
-int Module::transformed_weight(PlanGraph& graph, const Variable& w) const {
+int Module::transformed_weight(Graph& graph, const Variable& w) const {
   return described(graph, graph.parameter(w), weight_transforms_);
 }
 

@@ -15,7 +15,7 @@
 namespace convscope {
 
 class OperatorUse;
-class PlanGraph;
+class Graph;
 
 struct NamedParameter {
   std::string name;  // "c1.weight"
@@ -49,11 +49,11 @@ class CONVSCOPE_API Module {
   // module with parts visited itself, the shapes that reach the parts would be unknown.
   virtual void walk(const Shape& input, const WalkVisitor& visit) { visit(*this, input); }
 
-  // Describes forward() in a static graph (plan/plan_graph.h): adds the operations that compute the
+  // Describes forward() in a static graph (framework/graph/graph.h): adds the operations that compute the
   // result from value `x`, and returns the number of the result. The default runs forward() as a
   // dynamic graph inside the compiled step. The results are right, but the layer is not fused with
   // its neighbours, and the step cannot be recorded.
-  virtual int describe(PlanGraph& graph, int x);
+  virtual int describe(Graph& graph, int x);
 
   // Sets train mode, which is the default, or eval mode. The mode changes dropout and batch norm.
   void train(bool on = true);
@@ -124,10 +124,10 @@ class CONVSCOPE_API Module {
   Variable transformed_input(const Variable& x) const;
   Variable transformed_weight(const Variable& w) const;
   // Add the transforms to a static graph. From then on the weight is a value of the graph.
-  int transformed_input(PlanGraph& graph, int x) const;
-  int transformed_weight(PlanGraph& graph, const Variable& w) const;
+  int transformed_input(Graph& graph, int x) const;
+  int transformed_weight(Graph& graph, const Variable& w) const;
   // Describes x passing through these children, one after the other, in a static graph.
-  int described(PlanGraph& graph, int x, const std::vector<std::shared_ptr<Module>>& through) const;
+  int described(Graph& graph, int x, const std::vector<std::shared_ptr<Module>>& through) const;
 
  private:
   void add_child_module(const std::string& name, std::shared_ptr<Module> child);

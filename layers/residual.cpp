@@ -59,13 +59,13 @@ void Residual::walk(const Shape& input, const WalkVisitor& visit) {
   if (shortcut_) shortcut_->walk(input, visit);
 }
 
-int Residual::describe(PlanGraph& graph, int x) {
+int Residual::describe(Graph& graph, int x) {
   x = transformed_input(graph, x);
   if (x == kNoValue) return kNoValue;
   const ValueId y = body_->describe(graph, x);
   ValueId beside = x;
   if (shortcut_) {
-    const PlanGraph::Scope scope(graph, "downsample");
+    const Graph::Scope scope(graph, "downsample");
     beside = shortcut_->describe(graph, x);
   }
   beside = described(graph, beside, shortcut_transforms_);

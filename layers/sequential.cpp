@@ -3,7 +3,7 @@
 #include "layers/sequential.h"
 
 #include "framework/memory/work_clock.h"
-#include "layers/plan/plan_graph.h"
+#include "framework/graph/graph.h"
 
 namespace convscope {
 
@@ -36,9 +36,9 @@ void Sequential::walk(const Shape& input, const WalkVisitor& visit) {
   }
 }
 
-int Sequential::describe(PlanGraph& graph, int x) {
+int Sequential::describe(Graph& graph, int x) {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const PlanGraph::Scope scope(graph, names_[i]);
+    const Graph::Scope scope(graph, names_[i]);
     if (x != kNoValue) x = layers_[i]->describe(graph, x);
   }
   return x;

@@ -28,7 +28,7 @@ class CONVSCOPE_API Sequential final : public Module {
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
   void walk(const Shape& input, const WalkVisitor& visit) override;
-  int describe(PlanGraph& graph, int x) override;
+  int describe(Graph& graph, int x) override;
 
  private:
   std::string kind_ = "sequential";

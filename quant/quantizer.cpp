@@ -93,7 +93,7 @@ Variable Quantizer::forward(const Variable& x) {
   return y;
 }
 
-int Quantizer::describe(PlanGraph& graph, int x) {
+int Quantizer::describe(Graph& graph, int x) {
   const bool active = is_active(), counts = observing_ && graph.training();
   graph.valid_while([this, active, counts, calibrating = calibrates(), kept = kept_,
                      training = graph.training(), integers = integers_] {

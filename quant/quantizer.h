@@ -61,7 +61,7 @@ class CONVSCOPE_API Quantizer final : public Module {
   Shape output_shape(const Shape& input) const override { return input; }
   // Adds no operation to the graph while the quantiser waits for begin(). A training step in which
   // the quantiser calibrates or counts clipped values is not compiled, but runs as a dynamic graph.
-  int describe(PlanGraph& graph, int x) override;
+  int describe(Graph& graph, int x) override;
 
   const QuantizerOptions& options() const { return options_; }
   const IntegerGrid& grid() const { return grid_; }

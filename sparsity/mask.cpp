@@ -95,7 +95,7 @@ Ref<const Operation> Mask::operation() const {
 Variable Mask::forward(const Variable& w) { return apply(operation(), {w}); }
 
 // Masks change in place, so a compiled step that was built earlier reads the new mask.
-int Mask::describe(PlanGraph& graph, int w) {
+int Mask::describe(Graph& graph, int w) {
   graph.valid_while(
       [this, keep = keep_.raw_data(), dense = dense_gradient_, observing = observing_] {
         return keep_.raw_data() == keep && dense_gradient_ == dense && observing_ == observing;

@@ -25,7 +25,7 @@ class CONVSCOPE_API Mask final : public Module {
   std::string kind() const override { return "mask"; }
   Variable forward(const Variable& w) override;
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(PlanGraph& graph, int w) override;
+  int describe(Graph& graph, int w) override;
 
   const Tensor& keep() const { return keep_; }  // f32, on the device of the weight
   void set_keep(const Tensor& keep) const { keep_.copy_from(keep); }

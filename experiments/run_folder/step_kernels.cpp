@@ -29,8 +29,8 @@ bool trains(const Module& layer) {
 // static graph.
 std::optional<std::set<std::string>> layers_with_dx(Module& model, const Shape& input,
                                                     Device device, PlanMode mode) {
-  PlanGraph graph(input, mode, device);
-  model.describe(graph, PlanGraph::input());
+  Graph graph(input, mode, device);
+  model.describe(graph, Graph::input());
   if (!graph.refusal().empty()) return std::nullopt;
   std::set<std::string> out;
   for (const auto& op : graph.ops()) {

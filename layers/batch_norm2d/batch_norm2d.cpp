@@ -177,7 +177,7 @@ std::string BatchNorm2d::why_not_trained(const Shape& input) const {
   return refusal_of_one_value(output_shape(input));
 }
 
-int BatchNorm2d::describe(PlanGraph& graph, int x) {
+int BatchNorm2d::describe(Graph& graph, int x) {
   if (x == kNoValue) return kNoValue;
   const std::string why = graph.training() ? why_not_trained(graph.shape(x)) : "";
   if (!why.empty()) return graph.refuse(why);

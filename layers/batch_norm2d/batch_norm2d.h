@@ -55,7 +55,7 @@ class CONVSCOPE_API BatchNorm2d final : public Module, public TrainingRule {
   const BatchNormOptions& options() const { return options_; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override;
+  int describe(Graph& graph, int x) override;
   std::string why_not_trained(const Shape& input) const override;
 
  private:

@@ -19,7 +19,7 @@ std::string BatchNormOp::text() const {
   return cat("batch_norm2d", residual_ ? " + residual" : "", relu_ ? fused_relu_text(most_) : "");
 }
 
-bool BatchNormOp::absorb(const PlanGraph& graph, PlanOp& next) {
+bool BatchNormOp::absorb(const Graph& graph, PlanOp& next) {
   if (relu_) return false;
   if (const auto most = fused_relu_bound(graph, next)) {
     most_ = *most;
@@ -31,7 +31,7 @@ bool BatchNormOp::absorb(const PlanGraph& graph, PlanOp& next) {
 }
 
 // Computes factors in eval mode, when no preceding convolution has absorbed the batch norm.
-void BatchNormOp::emit_running_factors(PlanBuilder& builder, const Tensor& factor,
+void BatchNormOp::emit_running_factors(Emitter& builder, const Tensor& factor,
                                        const Tensor& shift) {
   builder.call([parts = parts_, mean = builder.use(mean_),
                 inverse = builder.use(inverse_deviation_), factor, shift] {
@@ -41,7 +41,7 @@ void BatchNormOp::emit_running_factors(PlanBuilder& builder, const Tensor& facto
   });
 }
 
-void BatchNormOp::forward(PlanBuilder& builder) {
+void BatchNormOp::forward(Emitter& builder) {
   const Shape& shape = builder.shape(output);
   const Shape channels{shape[1]};
   mean_ = builder.slot(channels, DType::f64);
@@ -98,11 +98,11 @@ void BatchNormOp::forward(PlanBuilder& builder) {
 // For f32 images the consumers of y decide how y is written: as f32, as fp16 operands of products,
 // or as both. The bound for the scale of the operands is the sum of the bounds of this layer and of
 // the residual.
-void BatchNormOp::train_nhwc(PlanBuilder& builder) {
+void BatchNormOp::train_nhwc(Emitter& builder) {
   factors_ = builder.slot({3, builder.graph().stored_shape(output)[4]}, DType::f32);
-  const PlanGraph::ReadAs read = builder.graph().read_as(output);
+  const Graph::ReadAs read = builder.graph().read_as(output);
   const bool half = builder.in_half(output);
-  PlanBuilder::Operands beside;
+  Emitter::Operands beside;
   if (residual_ && !half) beside = builder.operands_of(inputs[1]);
   const bool has_bound = !half && (!residual_ || beside.block != kNoSlot);
   const bool as_operands = has_bound && read.operands;
@@ -131,8 +131,8 @@ void BatchNormOp::train_nhwc(PlanBuilder& builder) {
   builder.call([run = batch_norm_half_kernel.get(builder.device()), args] { run(args); });
 }
 
-void BatchNormOp::backward_nhwc(PlanBuilder& builder) {
-  PlanBuilder::Target beside, dw, db;
+void BatchNormOp::backward_nhwc(Emitter& builder) {
+  Emitter::Target beside, dw, db;
   if (residual_ && builder.wants_gradient(inputs[1])) beside = builder.gradient_target(inputs[1]);
   if (parts_.weight.requires_grad()) dw = builder.parameter_gradient(parts_.weight);
   if (parts_.bias.requires_grad()) db = builder.parameter_gradient(parts_.bias);
@@ -164,12 +164,12 @@ void BatchNormOp::backward_nhwc(PlanBuilder& builder) {
   builder.assign_gradient(inputs[0], [&](const Tensor& dx) { emit(dx, {}); });
 }
 
-void BatchNormOp::backward(PlanBuilder& builder) {
+void BatchNormOp::backward(Emitter& builder) {
   if (builder.is_nhwc(output)) return backward_nhwc(builder);
   const Shape channels{builder.shape(output)[1]};
   const Slot sum_dy = builder.slot(channels, DType::f64);
   const Slot sum_dy_x = builder.slot(channels, DType::f64);
-  PlanBuilder::Target beside;
+  Emitter::Target beside;
   if (residual_ && builder.wants_gradient(inputs[1])) beside = builder.gradient_target(inputs[1]);
   const auto emit = [&](const Tensor& dx) {
     const BatchNormTrainGradientArgs args{.dy = builder.gradient(output),
@@ -193,13 +193,13 @@ void BatchNormOp::backward(PlanBuilder& builder) {
     emit(Tensor());
   }
   if (parts_.weight.requires_grad()) {
-    const PlanBuilder::Target dw = builder.parameter_gradient(parts_.weight);
+    const Emitter::Target dw = builder.parameter_gradient(parts_.weight);
     builder.call([inverse = builder.use(inverse_deviation_), sx = builder.use(sum_dy_x), dw] {
       batch_norm_parameter_gradient(sx, inverse, dw.tensor, dw.accumulate);
     });
   }
   if (parts_.bias.requires_grad()) {
-    const PlanBuilder::Target db = builder.parameter_gradient(parts_.bias);
+    const Emitter::Target db = builder.parameter_gradient(parts_.bias);
     builder.call([s = builder.use(sum_dy), db] {
       batch_norm_parameter_gradient(s, Tensor(), db.tensor, db.accumulate);
     });

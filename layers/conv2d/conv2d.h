@@ -75,7 +75,7 @@ class CONVSCOPE_API Conv2d : public Module {
   std::string kind() const override { return "conv2d"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override;
+  int describe(Graph& graph, int x) override;
   Variable weight() const override { return weight_; }
   std::int64_t weight_groups() const override { return options_.params.groups; }
   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;

@@ -18,7 +18,7 @@ bool is_2x2(const Pool2dWindow& w) {
 }
 
 // Returns the only operation that reads the output of `op`, or null.
-PlanOp* only_reader(const PlanGraph& graph, const PlanOp& op) {
+PlanOp* only_reader(const Graph& graph, const PlanOp& op) {
   if (graph.readers(op.output) != 1) return nullptr;
   for (const auto& other : graph.ops()) {
     if (std::count(other->inputs.begin(), other->inputs.end(), op.output) > 0) return other.get();
@@ -39,7 +39,7 @@ bool is_open(const Conv2dOp& conv, const char* algorithm) {
 
 }  // namespace
 
-ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules) {
+ChainLink chain_link(const Graph& graph, PlanOp* op, const ChainRules& rules) {
   ChainLink link;
   if (auto* const pointwise = dynamic_cast<PointwiseOp*>(op)) {
     PlanOp* const reader = only_reader(graph, *op);
@@ -85,7 +85,7 @@ ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules
   return rules.accepts(graph, link) ? link : ChainLink{};
 }
 
-std::vector<ChainLink> chain_from(const PlanGraph& graph, PlanOp* op, const ChainRules& rules,
+std::vector<ChainLink> chain_from(const Graph& graph, PlanOp* op, const ChainRules& rules,
                                   std::size_t most) {
   std::vector<ChainLink> links;
   while (op != nullptr && links.size() < most) {
@@ -97,7 +97,7 @@ std::vector<ChainLink> chain_from(const PlanGraph& graph, PlanOp* op, const Chai
   return links;
 }
 
-std::vector<std::unique_ptr<PlanOp>> replace_chain(PlanGraph& graph,
+std::vector<std::unique_ptr<PlanOp>> replace_chain(Graph& graph,
                                                    const std::vector<ChainLink>& links,
                                                    std::unique_ptr<PlanOp> joined) {
   joined->layer = links.front().conv->layer;
@@ -126,7 +126,7 @@ std::vector<std::unique_ptr<PlanOp>> replace_chain(PlanGraph& graph,
   return out;
 }
 
-std::vector<RanKernel> chain_kernels(const PlanGraph& graph, const std::string& name,
+std::vector<RanKernel> chain_kernels(const Graph& graph, const std::string& name,
                                      const std::vector<std::string>& layers, bool wants_dx) {
   std::string kernel = name + ":";
   for (std::size_t i = 0; i < layers.size(); ++i) kernel += (i == 0 ? " " : "+") + layers[i];

@@ -35,21 +35,21 @@ struct ChainRules {
   const char* algorithm;         // the algorithm whose layers the chain may replace; null: none
   bool takes_pointwise = false;  // whether a pointwise operation may precede a convolution
   bool takes_tanh = false;       // whether tanh is accepted; ReLU always is
-  bool (*accepts)(const PlanGraph& graph, const ChainLink& link);
+  bool (*accepts)(const Graph& graph, const ChainLink& link);
 };
 
 // Returns the link that begins with `op`; its conv is null when there is none.
-CONVSCOPE_API ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules);
+CONVSCOPE_API ChainLink chain_link(const Graph& graph, PlanOp* op, const ChainRules& rules);
 // Returns at most `most` consecutive links, the first of which begins with `op`.
-CONVSCOPE_API std::vector<ChainLink> chain_from(const PlanGraph& graph, PlanOp* op,
+CONVSCOPE_API std::vector<ChainLink> chain_from(const Graph& graph, PlanOp* op,
                                                 const ChainRules& rules, std::size_t most);
 // Replaces all links by the operation `joined`. The first input of `joined` is the input of the
 // first link; the other values that the links read follow. Returns the replaced operations.
 CONVSCOPE_API std::vector<std::unique_ptr<PlanOp>> replace_chain(
-    PlanGraph& graph, const std::vector<ChainLink>& links, std::unique_ptr<PlanOp> joined);
+    Graph& graph, const std::vector<ChainLink>& links, std::unique_ptr<PlanOp> joined);
 // Returns one entry for each layer of the chain and each direction that runs. Each entry names the
 // chain and all its layers, as in "lanes_chain: c1+c2".
-CONVSCOPE_API std::vector<RanKernel> chain_kernels(const PlanGraph& graph, const std::string& name,
+CONVSCOPE_API std::vector<RanKernel> chain_kernels(const Graph& graph, const std::string& name,
                                                    const std::vector<std::string>& layers,
                                                    bool wants_dx);
 

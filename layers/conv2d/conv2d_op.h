@@ -48,20 +48,20 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
         use_(use) {}
 
   std::string text() const override;
-  bool absorb(const PlanGraph& graph, PlanOp& next) override;
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder& builder) override;
-  std::vector<RanKernel> kernels(const PlanGraph& graph) const override;
-  std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const override;
-  void set_layout(const PlanGraph& graph, ActivationLayout layout) override;
+  bool absorb(const Graph& graph, PlanOp& next) override;
+  void forward(Emitter& builder) override;
+  void backward(Emitter& builder) override;
+  std::vector<RanKernel> kernels(const Graph& graph) const override;
+  std::optional<double> layout_ms(const Graph& graph, ActivationLayout layout) const override;
+  void set_layout(const Graph& graph, ActivationLayout layout) override;
   DType preferred_half_type() const override {
     return problem_.layout == ActivationLayout::nhwc ? problem_.dtype : DType::f32;
   }
 
-  bool may_gain_nhwc(const PlanGraph& graph) const override;
-  OperandsRead would_read_operands(const PlanGraph& graph) const override;
-  bool reads_operands(const PlanGraph& graph, std::size_t input) const override;
-  bool reads_gradient_operands(const PlanGraph& graph) const override;
+  bool may_gain_nhwc(const Graph& graph) const override;
+  OperandsRead would_read_operands(const Graph& graph) const override;
+  bool reads_operands(const Graph& graph, std::size_t input) const override;
+  bool reads_gradient_operands(const Graph& graph) const override;
   // Records that dx and dw are both needed, so that one kernel may compute both.
   void want_both() { wants_both_ = true; }
 
@@ -120,7 +120,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   }
   void check_layout(Device device) const;
   // Returns the algorithm of a direction in NHWC, without measuring; null when there is none.
-  const Conv2dAlgorithm* nhwc_algorithm(const PlanGraph& graph, Direction direction) const;
+  const Conv2dAlgorithm* nhwc_algorithm(const Graph& graph, Direction direction) const;
   // Returns whether the direction is needed and its algorithm can read fp16 operands.
   bool takes_operands(Direction direction) const;
   // Returns the forward kernel that also computes mean and variance of y's channels. Returns null
@@ -129,9 +129,9 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   // Returns the kernel that computes both dx and dw; null when two kernels compute them.
   const JointBackward* joint_backward() const;
   double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
-  Weights weights(PlanBuilder& builder);
-  void emit_fold(PlanBuilder& builder, Slot w, Slot b) const;
-  Tensor images_or_value(PlanBuilder& builder) const;
+  Weights weights(Emitter& builder);
+  void emit_fold(Emitter& builder, Slot w, Slot b) const;
+  Tensor images_or_value(Emitter& builder) const;
 
   Conv2dProblem problem_;
   bool has_bias_;

@@ -51,7 +51,7 @@ Conv2dForm choose_form(Conv2dChoices& layer_choices, const SparseWeights* sparse
   return out;
 }
 
-std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayout layout) const {
+std::optional<double> Conv2dOp::layout_ms(const Graph& graph, ActivationLayout layout) const {
   constexpr double kPreferred = 1e6;  // longer than any layer takes
   if (is_half(preferred_half_type()))
     return layout == problem_.layout ? std::optional(0.0) : std::nullopt;
@@ -95,7 +95,7 @@ double Conv2dOp::form_ms(const Conv2dForm& form, const Conv2dProblem& problem,
                         : estimated_ms(*form.choice.algorithm, problem, direction, use_);
 }
 
-void Conv2dOp::set_layout(const PlanGraph& graph, ActivationLayout layout) {
+void Conv2dOp::set_layout(const Graph& graph, ActivationLayout layout) {
   problem_.layout = layout;
   for (const Direction direction : kDirections) {
     Conv2dForm& form = forms_[static_cast<std::size_t>(direction)];
@@ -140,7 +140,7 @@ const JointBackward* Conv2dOp::joint_backward() const {
   return faster_joint_backward_of(*data.choice.algorithm, problem_);
 }
 
-std::vector<RanKernel> Conv2dOp::kernels(const PlanGraph& graph) const {
+std::vector<RanKernel> Conv2dOp::kernels(const Graph& graph) const {
   std::vector<RanKernel> out;
   const auto add = [&](Direction direction, bool runs) {
     if (!runs) return;
@@ -155,7 +155,7 @@ std::vector<RanKernel> Conv2dOp::kernels(const PlanGraph& graph) const {
   return out;
 }
 
-bool Conv2dOp::absorb(const PlanGraph& graph, PlanOp& next) {
+bool Conv2dOp::absorb(const Graph& graph, PlanOp& next) {
   if (relu_) return false;
   if (const auto most = fused_relu_bound(graph, next)) {
     most_ = *most;
@@ -173,7 +173,7 @@ bool Conv2dOp::absorb(const PlanGraph& graph, PlanOp& next) {
   return true;
 }
 
-void Conv2dOp::emit_fold(PlanBuilder& builder, Slot w, Slot b) const {
+void Conv2dOp::emit_fold(Emitter& builder, Slot w, Slot b) const {
   builder.call([norm = *norm_, weight = builder.value(weight()),
                 bias = has_bias_ ? builder.value(bias()) : Tensor(), to_w = builder.use(w),
                 to_b = builder.use(b)] {
@@ -191,7 +191,7 @@ void Conv2dOp::emit_fold(PlanBuilder& builder, Slot w, Slot b) const {
 
 // In inference the prologue computes everything that depends only on the weights. A folded w is not
 // kept once it is prepared.
-Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
+Conv2dOp::Weights Conv2dOp::weights(Emitter& builder) {
   const Conv2dWork work = this->work(Direction::forward);
   const bool prepares =
       !builder.training() && work.algorithm->prepared_size(work.problem, Direction::forward) > 0;
@@ -232,7 +232,7 @@ bool Conv2dOp::takes_operands(Direction direction) const {
          !conv2d_reads_f32_kernel.get({.type = algorithm->device})(problem_, direction);
 }
 
-const Conv2dAlgorithm* Conv2dOp::nhwc_algorithm(const PlanGraph& graph, Direction direction) const {
+const Conv2dAlgorithm* Conv2dOp::nhwc_algorithm(const Graph& graph, Direction direction) const {
   Conv2dProblem problem = problem_;
   problem.layout = ActivationLayout::nhwc;
   const std::string& policy = layer_choices_->policy().of(direction);
@@ -242,11 +242,11 @@ const Conv2dAlgorithm* Conv2dOp::nhwc_algorithm(const PlanGraph& graph, Directio
   return conv2d_algorithms(graph.device().type).find(decision.names.first);
 }
 
-bool Conv2dOp::may_gain_nhwc(const PlanGraph& graph) const {
+bool Conv2dOp::may_gain_nhwc(const Graph& graph) const {
   return is_tf32() && layout_ms(graph, ActivationLayout::nhwc).has_value();
 }
 
-PlanOp::OperandsRead Conv2dOp::would_read_operands(const PlanGraph& graph) const {
+PlanOp::OperandsRead Conv2dOp::would_read_operands(const Graph& graph) const {
   if (!is_tf32() || layer_choices_->policy().layout == "nchw") return {};
   Conv2dProblem problem = problem_;
   problem.layout = ActivationLayout::nhwc;
@@ -262,12 +262,12 @@ PlanOp::OperandsRead Conv2dOp::would_read_operands(const PlanGraph& graph) const
           .gradient = reads(Direction::backward_data) || in_dw};
 }
 
-bool Conv2dOp::reads_operands(const PlanGraph& graph, std::size_t input) const {
+bool Conv2dOp::reads_operands(const Graph& graph, std::size_t input) const {
   return input == 0 && takes_operands(Direction::forward) &&
          (!graph.wants_gradient(weight()) || takes_operands(Direction::backward_weight));
 }
 
-bool Conv2dOp::reads_gradient_operands(const PlanGraph& graph) const {
+bool Conv2dOp::reads_gradient_operands(const Graph& graph) const {
   const auto reads = [&](ValueId gradient_of, Direction direction) {
     return !graph.wants_gradient(gradient_of) || takes_operands(direction);
   };
@@ -277,8 +277,8 @@ bool Conv2dOp::reads_gradient_operands(const PlanGraph& graph) const {
 
 // Returns the value of x. Returns an undefined tensor when x is the step's input images, because
 // their address may change.
-Tensor Conv2dOp::images_or_value(PlanBuilder& builder) const {
-  return x() == PlanGraph::input() ? Tensor() : builder.value(x());
+Tensor Conv2dOp::images_or_value(Emitter& builder) const {
+  return x() == Graph::input() ? Tensor() : builder.value(x());
 }
 
 // Throws when the step keeps [N,C,H,W] and the policy names an algorithm that requires NHWC.
@@ -291,7 +291,7 @@ void Conv2dOp::check_layout(Device device) const {
   }
 }
 
-void Conv2dOp::forward(PlanBuilder& builder) {
+void Conv2dOp::forward(Emitter& builder) {
   check_layout(builder.device());
   const Weights weights = this->weights(builder);
   const bool from_half = takes_operands(Direction::forward);
@@ -315,18 +315,18 @@ void Conv2dOp::forward(PlanBuilder& builder) {
                 .residual_type = residual.defined() ? residual.dtype() : DType::f32});
 }
 
-void Conv2dOp::backward(PlanBuilder& builder) {
+void Conv2dOp::backward(Emitter& builder) {
   if (relu_) emit_relu_gradient(builder, output, most_);
   if (residual_at_ > 0 && builder.wants_gradient(inputs[residual_at_])) {
     copy_gradient(builder, output, inputs[residual_at_]);
   }
   if (has_bias_ && builder.wants_gradient(bias())) {
-    const PlanBuilder::Target db = builder.gradient_target(bias());
+    const Emitter::Target db = builder.gradient_target(bias());
     builder.call([run = conv2d_bias_gradient_kernel.get(builder.device()),
                   dy = builder.gradient(output), db] { run(dy, db.tensor, db.accumulate); });
   }
   if (const JointBackward* const both = joint_backward()) {
-    const PlanBuilder::Target dw = builder.gradient_target(weight());
+    const Emitter::Target dw = builder.gradient_target(weight());
     return builder.assign_gradient(x(), [&](const Tensor& dx) {
       emit_joint_backward(builder, work(Direction::backward_data), *both, images_or_value(builder),
                           builder.gradient(output), builder.value(weight()), dx, dw);
@@ -344,7 +344,7 @@ void Conv2dOp::backward(PlanBuilder& builder) {
       builder.make_operands(x());
       builder.make_gradient_operands(output);
     }
-    const PlanBuilder::Target dw = builder.gradient_target(weight());
+    const Emitter::Target dw = builder.gradient_target(weight());
     emit_backward_weight(builder, work(Direction::backward_weight),
                          from_half ? Tensor() : images_or_value(builder), gradient(from_half), dw,
                          from_half ? builder.operands(x()) : Tensor(), operands(from_half));
@@ -362,7 +362,7 @@ namespace {
 
 // Returns whether the policy finds an algorithm in each direction that runs.
 bool has_algorithms(const AlgorithmPolicy& policy, const Conv2dProblem& problem,
-                    const PlanGraph& graph, ValueId x) {
+                    const Graph& graph, ValueId x) {
   if (graph.device().type == DeviceType::cpu || policy.layout == "nchw") return false;
   return std::ranges::all_of(kDirections, [&](Direction direction) {
     const bool runs =
@@ -395,7 +395,7 @@ bool takes_only_nhwc(const AlgorithmPolicy& policy, Conv2dProblem problem, Direc
 
 }  // namespace
 
-int Conv2d::describe(PlanGraph& graph, int x) {
+int Conv2d::describe(Graph& graph, int x) {
   Conv2dProblem problem = this->problem(graph.shape(x));
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
   const bool half = is_half(problem.dtype);

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "layers/deform_conv2d/deform_conv2d.h"
-#include "layers/plan/plan_builder.h"
+#include "framework/graph/emitter.h"
 
 namespace convscope {
 
@@ -26,11 +26,11 @@ class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
         use_(use) {}
 
   std::string text() const override;
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder& builder) override;
-  std::vector<RanKernel> kernels(const PlanGraph& graph) const override;
-  std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const override;
-  void set_layout(const PlanGraph& graph, ActivationLayout layout) override;
+  void forward(Emitter& builder) override;
+  void backward(Emitter& builder) override;
+  std::vector<RanKernel> kernels(const Graph& graph) const override;
+  std::optional<double> layout_ms(const Graph& graph, ActivationLayout layout) const override;
+  void set_layout(const Graph& graph, ActivationLayout layout) override;
   bool reads_plain(std::size_t input) const override { return input >= 2; }  // offset and mask
 
  private:
@@ -43,13 +43,13 @@ class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
     return choices_[static_cast<std::size_t>(direction)];
   }
   // Returns memory for the prepared weights of one call; null: the algorithm reads w directly.
-  void* prepared_in_step(PlanBuilder& builder, Direction direction) const;
+  void* prepared_in_step(Emitter& builder, Direction direction) const;
   // Returns the tensors that the algorithms read. If x is the step's input, its address is known
   // only when the step runs; x is then undefined, except with images_as_tensor.
-  DeformConv2dTensors tensors(PlanBuilder& builder, bool images_as_tensor) const;
-  void run_checked(PlanBuilder& builder, Direction direction, const Operands& operands) const;
-  void backward_data(PlanBuilder& builder);
-  void backward_weight(PlanBuilder& builder);
+  DeformConv2dTensors tensors(Emitter& builder, bool images_as_tensor) const;
+  void run_checked(Emitter& builder, Direction direction, const Operands& operands) const;
+  void backward_data(Emitter& builder);
+  void backward_weight(Emitter& builder);
 
   DeformConv2dProblem problem_;
   bool has_bias_;

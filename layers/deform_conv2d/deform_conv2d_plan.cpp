@@ -45,7 +45,7 @@ std::string DeformConv2dOp::text() const {
 }
 
 // Works as Conv2dOp::layout_ms(). The policy check:a,b compares its algorithms on [N,C,H,W].
-std::optional<double> DeformConv2dOp::layout_ms(const PlanGraph& graph,
+std::optional<double> DeformConv2dOp::layout_ms(const Graph& graph,
                                                 ActivationLayout layout) const {
   constexpr double kPreferred = 1e6;  // longer than any layer takes
   const AlgorithmPolicy& policy = layer_choices_->policy();
@@ -66,7 +66,7 @@ std::optional<double> DeformConv2dOp::layout_ms(const PlanGraph& graph,
   return ms;
 }
 
-void DeformConv2dOp::set_layout(const PlanGraph& graph, ActivationLayout layout) {
+void DeformConv2dOp::set_layout(const Graph& graph, ActivationLayout layout) {
   problem_.layout = layout;
   for (const Direction direction : kDirections) {
     DeformConv2dChoice& chosen = choices_[static_cast<std::size_t>(direction)];
@@ -75,7 +75,7 @@ void DeformConv2dOp::set_layout(const PlanGraph& graph, ActivationLayout layout)
   }
 }
 
-std::vector<RanKernel> DeformConv2dOp::kernels(const PlanGraph&) const {
+std::vector<RanKernel> DeformConv2dOp::kernels(const Graph&) const {
   std::vector<RanKernel> out;
   for (const Direction direction : kDirections) {
     if (choice(direction).algorithm == nullptr) continue;
@@ -87,13 +87,13 @@ std::vector<RanKernel> DeformConv2dOp::kernels(const PlanGraph&) const {
   return out;
 }
 
-void* DeformConv2dOp::prepared_in_step(PlanBuilder& builder, Direction direction) const {
+void* DeformConv2dOp::prepared_in_step(Emitter& builder, Direction direction) const {
   return builder.workspace(
       choice(direction).algorithm->prepared_size(problem_, direction, WeightUse::once));
 }
 
-DeformConv2dTensors DeformConv2dOp::tensors(PlanBuilder& builder, bool images_as_tensor) const {
-  const bool images = x() == PlanGraph::input() && !images_as_tensor;
+DeformConv2dTensors DeformConv2dOp::tensors(Emitter& builder, bool images_as_tensor) const {
+  const bool images = x() == Graph::input() && !images_as_tensor;
   return {.x = images ? Tensor() : builder.value(x()),
           .w = builder.value(weight()),
           .offset = builder.value(offset()),
@@ -103,14 +103,14 @@ DeformConv2dTensors DeformConv2dOp::tensors(PlanBuilder& builder, bool images_as
 }
 
 // Runs two algorithms and a comparison, in memory of the allocator.
-void DeformConv2dOp::run_checked(PlanBuilder& builder, Direction direction,
+void DeformConv2dOp::run_checked(Emitter& builder, Direction direction,
                                  const Operands& operands) const {
   builder.call([choice = choice(direction), problem = problem_, direction, operands] {
     execute_deform_conv2d(choice, problem, direction, operands);
   });
 }
 
-void DeformConv2dOp::forward(PlanBuilder& builder) {
+void DeformConv2dOp::forward(Emitter& builder) {
   constexpr Direction kForward = Direction::forward;
   const DeformConv2dAlgorithm& algorithm = *choice(kForward).algorithm;
   if (choice(kForward).checked_by != nullptr) {
@@ -132,7 +132,7 @@ void DeformConv2dOp::forward(PlanBuilder& builder) {
     });
   }
   const Tensor prepared = once ? builder.use(kept) : Tensor();
-  DeformConv2dTensors at{.x = x() == PlanGraph::input() ? Tensor() : builder.value(x()),
+  DeformConv2dTensors at{.x = x() == Graph::input() ? Tensor() : builder.value(x()),
                          .w = once ? Tensor() : builder.value(weight()),
                          .offset = builder.value(offset()),
                          .mask = problem_.mask ? builder.value(mask()) : Tensor(),
@@ -151,13 +151,13 @@ void DeformConv2dOp::forward(PlanBuilder& builder) {
   });
 }
 
-void DeformConv2dOp::backward_weight(PlanBuilder& builder) {
+void DeformConv2dOp::backward_weight(Emitter& builder) {
   constexpr Direction kWeight = Direction::backward_weight;
   const DeformConv2dChoice& chosen = choice(kWeight);
   const bool checked = chosen.checked_by != nullptr;
   DeformConv2dTensors at = tensors(builder, checked);
   at.dy = builder.gradient(output);
-  const PlanBuilder::Target dw = builder.gradient_target(weight());
+  const Emitter::Target dw = builder.gradient_target(weight());
   if (checked) {
     Operands operands = deform_conv2d_operands(kWeight, at);
     operands.out[0] = dw.tensor;
@@ -175,7 +175,7 @@ void DeformConv2dOp::backward_weight(PlanBuilder& builder) {
 
 // One call assigns all needed gradients. If a gradient exists already, the call writes to a
 // temporary, which is added after the call.
-void DeformConv2dOp::backward_data(PlanBuilder& builder) {
+void DeformConv2dOp::backward_data(Emitter& builder) {
   constexpr Direction kData = Direction::backward_data;
   const DeformConv2dChoice& chosen = choice(kData);
   struct Part {
@@ -185,7 +185,7 @@ void DeformConv2dOp::backward_data(PlanBuilder& builder) {
   std::vector<Part> parts;
   const auto target_of = [&](ValueId value) {
     if (value == kNoValue || !builder.wants_gradient(value)) return Tensor();
-    const PlanBuilder::Target target = builder.gradient_target(value);
+    const Emitter::Target target = builder.gradient_target(value);
     if (!target.accumulate) return target.tensor;
     parts.push_back({value, builder.slot(target.tensor.shape(), DType::f32)});
     return builder.use(parts.back().slot);
@@ -213,9 +213,9 @@ void DeformConv2dOp::backward_data(PlanBuilder& builder) {
   for (const Part& part : parts) builder.add_to_gradient(part.value, part.slot);
 }
 
-void DeformConv2dOp::backward(PlanBuilder& builder) {
+void DeformConv2dOp::backward(Emitter& builder) {
   if (has_bias_ && builder.wants_gradient(bias())) {
-    const PlanBuilder::Target db = builder.gradient_target(bias());
+    const Emitter::Target db = builder.gradient_target(bias());
     builder.call([run = conv2d_bias_gradient_kernel.get(builder.device()),
                   dy = builder.gradient(output), db] { run(dy, db.tensor, db.accumulate); });
   }
@@ -223,7 +223,7 @@ void DeformConv2dOp::backward(PlanBuilder& builder) {
   if (choice(Direction::backward_data).algorithm != nullptr) backward_data(builder);
 }
 
-int DeformConv2d::describe(PlanGraph& graph, int x) {
+int DeformConv2d::describe(Graph& graph, int x) {
   const DeformConv2dProblem problem = this->problem(graph.shape(x));
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
   // A half-precision layer rounds its operands in forward(), so it runs as a dynamic graph.
@@ -233,7 +233,7 @@ int DeformConv2d::describe(PlanGraph& graph, int x) {
   if (x == kNoValue || w == kNoValue) return kNoValue;
   ValueId offset = kNoValue, mask = kNoValue;
   {
-    const PlanGraph::Scope scope(graph, "branch");
+    const Graph::Scope scope(graph, "branch");
     offset = branch_->describe(graph, x);
   }
   if (offset != kNoValue && options_.mask) {

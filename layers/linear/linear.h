@@ -18,7 +18,7 @@
 
 #include "layers/conv2d/sparse_weights.h"
 #include "layers/layer_types.h"
-#include "layers/plan/plan_graph.h"
+#include "framework/graph/graph.h"
 
 namespace convscope {
 
@@ -35,7 +35,7 @@ class CONVSCOPE_API Linear final : public Module {
   std::string kind() const override { return "linear"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override;
+  int describe(Graph& graph, int x) override;
   Variable weight() const override { return weight_; }
   // Allows compiled steps to multiply only the blocks of the weight that a mask keeps.
   void execute_sparse(Ref<SparseWeights> weights) { sparse_ = std::move(weights); }

@@ -26,14 +26,14 @@ Cost dense_cost(const Conv2dProblem& z, Direction direction, DeviceType device) 
   return out;
 }
 
-bool is_asked(const PlanGraph& graph, ValueId x, ValueId w, Direction direction) {
+bool is_asked(const Graph& graph, ValueId x, ValueId w, Direction direction) {
   return direction == Direction::forward ||
          (graph.training() && graph.wants_gradient(direction == Direction::backward_data ? x : w));
 }
 
 }  // namespace
 
-LinearBlocks::LinearBlocks(PlanGraph& graph, Ref<SparseWeights> sparse, ValueId x, ValueId w,
+LinearBlocks::LinearBlocks(Graph& graph, Ref<SparseWeights> sparse, ValueId x, ValueId w,
                            MathMode math)
     : sparse_(std::move(sparse)) {
   const DeviceType device = graph.device().type;

@@ -15,7 +15,7 @@ class LinearBlocks {
  public:
   LinearBlocks() = default;  // no mask
   // Reads the mask. x and w are values of the graph.
-  LinearBlocks(PlanGraph& graph, Ref<SparseWeights> sparse, ValueId x, ValueId w, MathMode math);
+  LinearBlocks(Graph& graph, Ref<SparseWeights> sparse, ValueId x, ValueId w, MathMode math);
 
   bool run(Direction direction) const { return form(direction).algorithm != nullptr; }
   // Returns why the direction uses the dense weight, or "" if it uses the blocks or is not needed.

@@ -51,7 +51,7 @@ class LinearOp final : public PlanOp {
     return out;
   }
 
-  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+  std::vector<RanKernel> kernels(const Graph& graph) const override {
     std::vector<RanKernel> out;
     const auto add = [&](Direction direction) {
       out.push_back({layer, direction, kernel(direction)});
@@ -62,7 +62,7 @@ class LinearOp final : public PlanOp {
     return out;
   }
 
-  bool absorb(const PlanGraph& graph, PlanOp& next) override {
+  bool absorb(const Graph& graph, PlanOp& next) override {
     if (relu_ || loss_) return false;
     if (is_relu(next)) return relu_ = true;
     if (blocks_.run(Direction::forward)) return false;
@@ -81,7 +81,7 @@ class LinearOp final : public PlanOp {
                        operand_type_};
   }
 
-  void forward(PlanBuilder& builder) override {
+  void forward(Emitter& builder) override {
     if (blocks_.run(Direction::forward)) return forward_in_blocks(builder);
     const LinearFused& fused = linear_fused(builder.device());
     if (loss_) return forward_with_loss(builder, fused.loss);
@@ -100,7 +100,7 @@ class LinearOp final : public PlanOp {
     });
   }
 
-  void backward(PlanBuilder& builder) override {
+  void backward(Emitter& builder) override {
     const ValueId y = loss_ ? logits_ : output;  // whose gradient is known
     const LinearBackward& fused = linear_fused(builder.device()).backward;
     const auto is_apart = [&](Direction direction) {  // from what the fused call computes
@@ -130,10 +130,10 @@ class LinearOp final : public PlanOp {
   ValueId x() const { return inputs[0]; }
   ValueId weight() const { return inputs[1]; }
   ValueId bias() const { return inputs[2]; }
-  Tensor bias_value(PlanBuilder& builder) const {
+  Tensor bias_value(Emitter& builder) const {
     return has_bias_ ? builder.value(bias()) : Tensor();
   }
-  bool wants_bias(const PlanBuilder& builder) const {
+  bool wants_bias(const Emitter& builder) const {
     return has_bias_ && builder.wants_gradient(bias());
   }
 
@@ -142,8 +142,8 @@ class LinearOp final : public PlanOp {
     return loss_ ? "linear with the loss" : "linear";
   }
 
-  void emit_bias_gradient(PlanBuilder& builder, ValueId y) const {
-    const PlanBuilder::Target db = builder.gradient_target(bias());
+  void emit_bias_gradient(Emitter& builder, ValueId y) const {
+    const Emitter::Target db = builder.gradient_target(bias());
     const Slot part = builder.slot(builder.shape(bias()), DType::f32);
     builder.call(
         [dy = builder.gradient(y), db, part = builder.use(part), device = builder.device()] {
@@ -152,8 +152,8 @@ class LinearOp final : public PlanOp {
         });
   }
 
-  void emit_weight_gradient(PlanBuilder& builder, ValueId y) const {
-    const PlanBuilder::Target dw = builder.gradient_target(weight());
+  void emit_weight_gradient(Emitter& builder, ValueId y) const {
+    const Emitter::Target dw = builder.gradient_target(weight());
     const Tensor dy = builder.gradient(y);
     if (blocks_.run(Direction::backward_weight)) {
       return emit_backward_weight(builder, blocks_.work(Direction::backward_weight),
@@ -167,14 +167,14 @@ class LinearOp final : public PlanOp {
                    .tf32 = tf32_});
   }
 
-  void emit_data_gradient(PlanBuilder& builder, ValueId y) const {
+  void emit_data_gradient(Emitter& builder, ValueId y) const {
     if (blocks_.run(Direction::backward_data)) {
       return builder.assign_gradient(x(), [&](const Tensor& dx) {
         emit_backward_data(builder, blocks_.work(Direction::backward_data), builder.gradient(y),
                            builder.value(weight()), dx);
       });
     }
-    const PlanBuilder::Target dx = builder.gradient_target(x());
+    const Emitter::Target dx = builder.gradient_target(x());
     emit(builder, {.a = builder.gradient(y),
                    .b = builder.value(weight()),
                    .c = dx.tensor,
@@ -183,7 +183,7 @@ class LinearOp final : public PlanOp {
   }
 
   // In inference the lists of blocks are made only once, in the prologue.
-  void forward_in_blocks(PlanBuilder& builder) const {
+  void forward_in_blocks(Emitter& builder) const {
     const Conv2dWork work = blocks_.work(Direction::forward);
     Slot prepared = kNoSlot;
     if (!builder.training()) {
@@ -200,16 +200,16 @@ class LinearOp final : public PlanOp {
                  {.relu = relu_});
   }
 
-  static void emit(PlanBuilder& builder, const MatmulArguments& product) {
+  static void emit(Emitter& builder, const MatmulArguments& product) {
     builder.call([run = matmul_kernel.get(builder.device()), product] { run(product); });
   }
 
-  void* workspace(PlanBuilder& builder, WorkspaceBytes bytes) const {
+  void* workspace(Emitter& builder, WorkspaceBytes bytes) const {
     if (bytes == nullptr) return nullptr;
     return builder.workspace(bytes(builder.shape(x()), builder.shape(weight()), operand_type_));
   }
 
-  void forward_fused(PlanBuilder& builder, const LinearForward& fused) const {
+  void forward_fused(Emitter& builder, const LinearForward& fused) const {
     const LinearForwardArgs args{.x = builder.value(x()),
                                  .w = builder.value(weight()),
                                  .b = bias_value(builder),
@@ -221,7 +221,7 @@ class LinearOp final : public PlanOp {
   }
 
   // The forward pass writes the gradient of the logits together with the loss.
-  void forward_with_loss(PlanBuilder& builder, const LinearLoss& fused) const {
+  void forward_with_loss(Emitter& builder, const LinearLoss& fused) const {
     LinearLossArgs args{.x = builder.value(x()),
                         .w = builder.value(weight()),
                         .b = bias_value(builder),
@@ -239,22 +239,22 @@ class LinearOp final : public PlanOp {
     });
   }
 
-  void add_weight_and_bias(PlanBuilder& builder, LinearBackwardArgs& args) const {
+  void add_weight_and_bias(Emitter& builder, LinearBackwardArgs& args) const {
     if (builder.wants_gradient(weight())) {
-      const PlanBuilder::Target dw = builder.gradient_target(weight());
+      const Emitter::Target dw = builder.gradient_target(weight());
       args.dw = dw.tensor;
       args.accumulate_dw = dw.accumulate;
     }
     if (wants_bias(builder)) {
-      const PlanBuilder::Target db = builder.gradient_target(bias());
+      const Emitter::Target db = builder.gradient_target(bias());
       args.db = db.tensor;
       args.accumulate_db = db.accumulate;
     }
   }
 
-  void add_data(PlanBuilder& builder, LinearBackwardArgs& args) const {
+  void add_data(Emitter& builder, LinearBackwardArgs& args) const {
     if (!builder.wants_gradient(x())) return;
-    const PlanBuilder::Target dx = builder.gradient_target(x());
+    const Emitter::Target dx = builder.gradient_target(x());
     args.dx = dx.tensor;
     args.accumulate_dx = dx.accumulate;
   }
@@ -284,7 +284,7 @@ const LinearFused& linear_fused(Device device) {
   return fused_table()[static_cast<std::size_t>(device.type)];
 }
 
-int Linear::describe(PlanGraph& graph, int x) {
+int Linear::describe(Graph& graph, int x) {
   const Shape shape = output_shape(graph.shape(x));
   const bool half = is_half(factor_type(precision_));
   // Only the fused kernels round operands.

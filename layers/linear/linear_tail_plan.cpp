@@ -8,7 +8,7 @@
 #include "framework/distributed/process_group.h"
 #include "layers/linear/linear.h"
 #include "layers/linear/linear_tail.h"
-#include "layers/plan/plan_builder.h"
+#include "framework/graph/emitter.h"
 
 namespace convscope {
 
@@ -61,7 +61,7 @@ class LinearTailOp final : public PlanOp {
     return out + " sums in another order";
   }
 
-  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+  std::vector<RanKernel> kernels(const Graph& graph) const override {
     std::string name = "linear_tail:";
     for (const Link& link : links_) name += cat(&link == &links_.front() ? " " : "+", link.layer);
     std::vector<RanKernel> out;
@@ -76,7 +76,7 @@ class LinearTailOp final : public PlanOp {
     return out;
   }
 
-  void forward(PlanBuilder& builder) override {
+  void forward(Emitter& builder) override {
     const std::int64_t images = builder.shape(inputs[0])[0];
     h_.clear();
     g_.clear();
@@ -119,7 +119,7 @@ class LinearTailOp final : public PlanOp {
 
   // Earlier operations need only dx to continue. If only the update waits for the gradients of the
   // weights, these are computed last.
-  void backward(PlanBuilder& builder) override {
+  void backward(Emitter& builder) override {
     if (!only_update_waits(builder.graph())) return emit_weight_gradients(builder, false);
     // A kernel between the two launches does not guarantee that the first one has ended, because
     // each kernel may begin while earlier ones run. Only a kernel that waits first guarantees this.
@@ -132,7 +132,7 @@ class LinearTailOp final : public PlanOp {
  private:
   // Tells whether only the update reads the gradients: all weights are parameters without mask or
   // quantiser, and no other process takes part.
-  bool only_update_waits(const PlanGraph& graph) const {
+  bool only_update_waits(const Graph& graph) const {
     return process_group() == nullptr && std::ranges::all_of(links_, [&](const Link& link) {
              return graph.parameter_of(link.parts.weight) != nullptr;
            });
@@ -140,7 +140,7 @@ class LinearTailOp final : public PlanOp {
 
   // Tells whether the kernel that changed the weights has ended before this operation begins. This
   // holds if the weights are parameters, and if an earlier operation of the step reads weights.
-  bool weights_are_there(const PlanGraph& graph) const {
+  bool weights_are_there(const Graph& graph) const {
     const auto is_parameter = [&](ValueId value) { return graph.parameter_of(value) != nullptr; };
     if (!std::all_of(inputs.begin() + 1, inputs.end(), is_parameter)) return false;
     for (const auto& op : graph.ops()) {
@@ -152,15 +152,15 @@ class LinearTailOp final : public PlanOp {
   }
 
   // `rows_ended` says that the first launch has ended when the second launch begins.
-  void emit_weight_gradients(PlanBuilder& builder, bool rows_ended) {
+  void emit_weight_gradients(Emitter& builder, bool rows_ended) {
     LinearTailArgs a = arguments(builder);
     for (std::size_t k = 0; k < links_.size(); ++k) {
       const LinearParts& parts = links_[k].parts;
-      const PlanBuilder::Target dw = builder.gradient_target(parts.weight);
+      const Emitter::Target dw = builder.gradient_target(parts.weight);
       a.layer[k].dw = dw.tensor;
       a.layer[k].accumulate_dw = dw.accumulate;
       if (parts.bias == kNoValue) continue;
-      const PlanBuilder::Target db = builder.gradient_target(parts.bias);
+      const Emitter::Target db = builder.gradient_target(parts.bias);
       a.layer[k].db = db.tensor;
       a.layer[k].accumulate_db = db.accumulate;
     }
@@ -177,7 +177,7 @@ class LinearTailOp final : public PlanOp {
   // Returns how many parameters get their whole gradient from this call. Returns 0 if another
   // operation reads one of these parameters, because that operation has added to the parameter's
   // gradient or may still read the parameter.
-  std::size_t gradients_alone(const PlanGraph& graph, const LinearTailArgs& a) const {
+  std::size_t gradients_alone(const Graph& graph, const LinearTailArgs& a) const {
     std::size_t count = 0;
     for (const Link& link : links_) {
       for (const ValueId value : {link.parts.weight, link.parts.bias}) {
@@ -196,7 +196,7 @@ class LinearTailOp final : public PlanOp {
 
   bool is_last(const Link& link) const { return &link == &links_.back(); }
 
-  LinearTailArgs arguments(PlanBuilder& builder) const {
+  LinearTailArgs arguments(Emitter& builder) const {
     LinearTailArgs a;
     a.layers = static_cast<int>(links_.size());
     a.x = builder.value(inputs[0]);
@@ -217,25 +217,25 @@ class LinearTailOp final : public PlanOp {
 
   std::vector<Link> links_;
   std::vector<Slot> h_, g_, g_half_;
-  std::vector<PlanBuilder::CopyOfWeight> copies_;
+  std::vector<Emitter::CopyOfWeight> copies_;
 };
 
 // Tells whether for each layer both gradients, of weight and bias, are computed, or none.
-bool can_join(const PlanGraph& graph, const LinearParts& parts) {
+bool can_join(const Graph& graph, const LinearParts& parts) {
   if (parts.sparse) return false;
   const bool has_bias = parts.bias != kNoValue;
   return !graph.training() ||
          (graph.wants_gradient(parts.weight) && (!has_bias || graph.wants_gradient(parts.bias)));
 }
 
-PlanOp* producer(const PlanGraph& graph, ValueId value) {
+PlanOp* producer(const Graph& graph, ValueId value) {
   for (const auto& op : graph.ops()) {
     if (op->output == value) return op.get();
   }
   return nullptr;
 }
 
-void form_tail(PlanGraph& graph) {
+void form_tail(Graph& graph) {
   if (!graph.has_loss() || graph.ops().empty()) return;
   std::vector<Link> links;
   std::vector<const PlanOp*> replaced;

@@ -29,14 +29,14 @@ Functions functions_of(ActivationOp::Function function) {
 }
 
 // Returns scratch memory for the next call; undefined if the device needs none.
-Tensor scratch_for(PlanBuilder& builder, ValueId value, bool forward) {
-  const PlanGraph& graph = builder.graph();
+Tensor scratch_for(Emitter& builder, ValueId value, bool forward) {
+  const Graph& graph = builder.graph();
   const Shape shape =
       bounded_relu_scratch(builder.device(), graph.stored_shape(value).numel(), forward);
   return shape.numel() == 0 ? Tensor() : builder.use(builder.temporary(shape, graph.dtype(value)));
 }
 
-void emit_bounded_relu_gradient(PlanBuilder& builder, ValueId output, float most,
+void emit_bounded_relu_gradient(Emitter& builder, ValueId output, float most,
                                 const Tensor& dx) {
   builder.call([run = bounded_relu_gradient_kernel.get(builder.device()), y = builder.value(output),
                 dy = builder.gradient(output), most, scratch = scratch_for(builder, output, false),
@@ -51,13 +51,13 @@ std::string ActivationOp::text() const {
 
 // Lanes after the last channel of NCHW16c and NHWC images must stay 0, so only activations with
 // f(0) = 0 support these layouts.
-std::optional<double> ActivationOp::layout_ms(const PlanGraph& graph,
+std::optional<double> ActivationOp::layout_ms(const Graph& graph,
                                               ActivationLayout layout) const {
   const bool keeps_zero = function_ != Function::sigmoid;
   return keeps_zero ? same_in_both(layout) : PlanOp::layout_ms(graph, layout);
 }
 
-void ActivationOp::forward(PlanBuilder& builder) {
+void ActivationOp::forward(Emitter& builder) {
   if (function_ == Function::relu6) {
     return builder.call(
         [run = bounded_relu_kernel.get(builder.device()), x = builder.value(inputs[0]),
@@ -68,7 +68,7 @@ void ActivationOp::forward(PlanBuilder& builder) {
                 x = builder.value(inputs[0]), y = builder.value(output)] { run(op, x, y); });
 }
 
-void ActivationOp::backward(PlanBuilder& builder) {
+void ActivationOp::backward(Emitter& builder) {
   builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
     if (function_ == Function::relu6)
       return emit_bounded_relu_gradient(builder, output, kRelu6Bound, dx);
@@ -92,7 +92,7 @@ std::optional<float> relu_bound(const PlanOp& op) {
   return kRelu6Bound;
 }
 
-std::optional<float> fused_relu_bound(const PlanGraph& graph, const PlanOp& op) {
+std::optional<float> fused_relu_bound(const Graph& graph, const PlanOp& op) {
   const auto most = relu_bound(op);
   if (!most || (std::isfinite(*most) && graph.device().type != DeviceType::cpu)) {
     return std::nullopt;
@@ -104,13 +104,13 @@ std::string fused_relu_text(float most) {
   return std::isinf(most) ? " + relu" : cat(" + relu", most);
 }
 
-void emit_relu(PlanBuilder& builder, ValueId value) {
+void emit_relu(Emitter& builder, ValueId value) {
   builder.call([run = unary_kernel.get(builder.device()), y = builder.value(value)] {
     run(UnaryOp::relu, y, y);
   });
 }
 
-void emit_relu_gradient(PlanBuilder& builder, ValueId value, float most) {
+void emit_relu_gradient(Emitter& builder, ValueId value, float most) {
   if (!std::isinf(most)) {
     return emit_bounded_relu_gradient(builder, value, most, builder.gradient(value));
   }

@@ -3,21 +3,21 @@
 // block.
 #pragma once
 
-#include "layers/plan/plan_builder.h"
+#include "framework/graph/emitter.h"
 
 namespace convscope {
 
 class CONVSCOPE_API AddOp final : public PlanOp {
  public:
   std::string text() const override { return "add"; }
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder& builder) override;
-  std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
+  void forward(Emitter& builder) override;
+  void backward(Emitter& builder) override;
+  std::optional<double> layout_ms(const Graph&, ActivationLayout layout) const override {
     return same_in_both(layout);
   }
 };
 
 // Adds the gradient of `output` to that of `value`. The gradient of `output` does not change.
-CONVSCOPE_API void copy_gradient(PlanBuilder& builder, ValueId output, ValueId value);
+CONVSCOPE_API void copy_gradient(Emitter& builder, ValueId output, ValueId value);
 
 }  // namespace convscope

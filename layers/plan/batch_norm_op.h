@@ -11,7 +11,7 @@
 
 #include <limits>
 
-#include "layers/plan/plan_builder.h"
+#include "framework/graph/emitter.h"
 
 namespace convscope {
 
@@ -29,19 +29,19 @@ class CONVSCOPE_API BatchNormOp final : public PlanOp {
   bool is_plain() const { return !residual_ && !relu_; }
 
   std::string text() const override;
-  bool absorb(const PlanGraph& graph, PlanOp& next) override;
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder& builder) override;
-  std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
+  bool absorb(const Graph& graph, PlanOp& next) override;
+  void forward(Emitter& builder) override;
+  void backward(Emitter& builder) override;
+  std::optional<double> layout_ms(const Graph&, ActivationLayout layout) const override {
     return same_in_both(layout);
   }
-  bool would_write_operands(const PlanGraph& graph) const override { return graph.training(); }
+  bool would_write_operands(const Graph& graph) const override { return graph.training(); }
 
  private:
-  void emit_running_factors(PlanBuilder& builder, const Tensor& factor, const Tensor& shift);
+  void emit_running_factors(Emitter& builder, const Tensor& factor, const Tensor& shift);
   // Emit calls on NHWC images, fp16/bf16 or f32 (batch_norm2d_half.h).
-  void train_nhwc(PlanBuilder& builder);
-  void backward_nhwc(PlanBuilder& builder);
+  void train_nhwc(Emitter& builder);
+  void backward_nhwc(Emitter& builder);
 
   BatchNormFold parts_;
   double momentum_;

@@ -19,12 +19,12 @@ HalfOperands operands_in(const Tensor& block) {
   return block.defined() ? half_operands_in(block.raw_data()) : HalfOperands{};
 }
 
-void* workspace_of(PlanBuilder& builder, const Conv2dWork& work) {
+void* workspace_of(Emitter& builder, const Conv2dWork& work) {
   return builder.workspace(work.algorithm->workspace_bytes(work.problem, work.direction));
 }
 
 // Returns memory in which the kept blocks of the weight are stored contiguously.
-void* stored_blocks(PlanBuilder& builder, const Conv2dWork& work) {
+void* stored_blocks(Emitter& builder, const Conv2dWork& work) {
   return builder.workspace(static_cast<std::size_t>(work.problem.weight_format.stored_elements()) *
                            sizeof(float));
 }
@@ -54,7 +54,7 @@ struct Preparation {
   }
 };
 
-Preparation preparation_of(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w,
+Preparation preparation_of(Emitter& builder, const Conv2dWork& work, const Tensor& w,
                            void* prepared, void* workspace) {
   Preparation out{.run = work.algorithm->prepare_weights,
                   .direction = work.direction,
@@ -67,7 +67,7 @@ Preparation preparation_of(PlanBuilder& builder, const Conv2dWork& work, const T
 }
 
 // Training changes the weights in each step, so the weights are prepared right before the call.
-Preparation preparation_of_step(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w,
+Preparation preparation_of_step(Emitter& builder, const Conv2dWork& work, const Tensor& w,
                                 void* workspace) {
   const std::size_t bytes =
       work.algorithm->prepared_size(work.problem, work.direction, WeightUse::once);
@@ -77,7 +77,7 @@ Preparation preparation_of_step(PlanBuilder& builder, const Conv2dWork& work, co
 
 }  // namespace
 
-Slot emit_preparation(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w) {
+Slot emit_preparation(Emitter& builder, const Conv2dWork& work, const Tensor& w) {
   const auto bytes =
       static_cast<std::int64_t>(work.algorithm->prepared_size(work.problem, work.direction));
   const Slot prepared = builder.slot({bytes}, DType::u8);
@@ -88,7 +88,7 @@ Slot emit_preparation(PlanBuilder& builder, const Conv2dWork& work, const Tensor
   return prepared;
 }
 
-void emit_forward(PlanBuilder& builder, const Conv2dWork& work, const Conv2dForwardTensors& tensors,
+void emit_forward(Emitter& builder, const Conv2dWork& work, const Conv2dForwardTensors& tensors,
                   const Conv2dEpilogue& behind) {
   void* const workspace = workspace_of(builder, work);
   const Preparation prepare = builder.training()
@@ -119,7 +119,7 @@ void emit_forward(PlanBuilder& builder, const Conv2dWork& work, const Conv2dForw
   });
 }
 
-void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work, const Tensor& dy,
+void emit_backward_data(Emitter& builder, const Conv2dWork& work, const Tensor& dy,
                         const Tensor& w, const Tensor& dx, const Tensor& dy_half) {
   void* const workspace = workspace_of(builder, work);
   const Preparation prepare = preparation_of_step(builder, work, w, workspace);
@@ -136,8 +136,8 @@ void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work, const Tens
   });
 }
 
-void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work, const Tensor& x,
-                          const Tensor& dy, const PlanBuilder::Target& dw, const Tensor& x_half,
+void emit_backward_weight(Emitter& builder, const Conv2dWork& work, const Tensor& x,
+                          const Tensor& dy, const Emitter::Target& dw, const Tensor& x_half,
                           const Tensor& dy_half) {
   void* const workspace = workspace_of(builder, work);
   const auto run = work.algorithm->backward_weight;
@@ -164,9 +164,9 @@ void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work, const Te
   });
 }
 
-void emit_joint_backward(PlanBuilder& builder, const Conv2dWork& work, const JointBackward& both,
+void emit_joint_backward(Emitter& builder, const Conv2dWork& work, const JointBackward& both,
                          const Tensor& x, const Tensor& dy, const Tensor& w, const Tensor& dx,
-                         const PlanBuilder::Target& dw) {
+                         const Emitter::Target& dw) {
   const Preparation prepare = preparation_of_step(builder, work, w, workspace_of(builder, work));
   void* const workspace = builder.workspace(both.workspace_bytes(work.problem));
   builder.call([algorithm = work.algorithm, &both, problem = work.problem,

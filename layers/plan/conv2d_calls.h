@@ -11,7 +11,7 @@
 #include "layers/conv2d/sparse_weights.h"
 #include "layers/plan/forward_moments.h"
 #include "layers/plan/joint_backward.h"
-#include "layers/plan/plan_builder.h"
+#include "framework/graph/emitter.h"
 
 namespace convscope {
 
@@ -23,9 +23,9 @@ struct Conv2dWork {
   Ref<SparseWeights> blocks = {};  // null: dense weights
 };
 
-// Emits the preparation of constant weights. Call it in PlanBuilder::prologue(), and only where
+// Emits the preparation of constant weights. Call it in Emitter::prologue(), and only where
 // work.algorithm->prepared_size() is not 0. Returns the slot of the prepared weights.
-CONVSCOPE_API Slot emit_preparation(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w);
+CONVSCOPE_API Slot emit_preparation(Emitter& builder, const Conv2dWork& work, const Tensor& w);
 
 struct Conv2dForwardTensors {
   Tensor x = {};         // undefined: the step's images, wherever they are
@@ -36,22 +36,22 @@ struct Conv2dForwardTensors {
   Tensor x_half = {};    // u8, fp16 operands (dispatch/layout/half_operands.h): x is not read
   Tensor moments = {};   // assigned, if the algorithm computes them (forward_moments.h)
 };
-CONVSCOPE_API void emit_forward(PlanBuilder& builder, const Conv2dWork& work,
+CONVSCOPE_API void emit_forward(Emitter& builder, const Conv2dWork& work,
                                 const Conv2dForwardTensors& tensors,
                                 const Conv2dEpilogue& behind = {});
 // Emits a call that assigns dx. dy may be undefined where dy_half is defined.
-CONVSCOPE_API void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work,
+CONVSCOPE_API void emit_backward_data(Emitter& builder, const Conv2dWork& work,
                                       const Tensor& dy, const Tensor& w, const Tensor& dx,
                                       const Tensor& dy_half = {});
 // Emits a call that writes the dense dw. x is as in Conv2dForwardTensors.
-CONVSCOPE_API void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work,
+CONVSCOPE_API void emit_backward_weight(Emitter& builder, const Conv2dWork& work,
                                         const Tensor& x, const Tensor& dy,
-                                        const PlanBuilder::Target& dw, const Tensor& x_half = {},
+                                        const Emitter::Target& dw, const Tensor& x_half = {},
                                         const Tensor& dy_half = {});
 // Emits dx and dw from one pass over dy. `work` is the work of backward_data, with dense weights.
-CONVSCOPE_API void emit_joint_backward(PlanBuilder& builder, const Conv2dWork& work,
+CONVSCOPE_API void emit_joint_backward(Emitter& builder, const Conv2dWork& work,
                                        const JointBackward& both, const Tensor& x, const Tensor& dy,
                                        const Tensor& w, const Tensor& dx,
-                                       const PlanBuilder::Target& dw);
+                                       const Emitter::Target& dw);
 
 }  // namespace convscope

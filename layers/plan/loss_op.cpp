@@ -33,7 +33,7 @@ CONVSCOPE_KERNEL(count_equal_kernel, cpu, count_equal_cpu);
 
 }  // namespace
 
-void LossOp::forward(PlanBuilder& builder) {
+void LossOp::forward(Emitter& builder) {
   const Shape& shape = builder.shape(inputs[0]);
   const Device device = builder.device();
   probabilities_ = builder.slot(shape, DType::f32);
@@ -52,8 +52,8 @@ void LossOp::forward(PlanBuilder& builder) {
   });
 }
 
-void LossOp::backward(PlanBuilder& builder) {
-  const PlanBuilder::Target dx = builder.gradient_target(inputs[0]);
+void LossOp::backward(Emitter& builder) {
+  const Emitter::Target dx = builder.gradient_target(inputs[0]);
   builder.call([run = softmax_gradient_kernel.get(builder.device()),
                 y = builder.use(probabilities_), labels = builder.labels(), dx = dx.tensor,
                 factor = 1.0 / static_cast<double>(builder.shape(inputs[0])[0]),

@@ -7,15 +7,15 @@
 #pragma once
 
 #include "framework/kernel_slot.h"
-#include "layers/plan/plan_builder.h"
+#include "framework/graph/emitter.h"
 
 namespace convscope {
 
 class CONVSCOPE_API LossOp final : public PlanOp {
  public:
   std::string text() const override { return "softmax_cross_entropy"; }
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder& builder) override;
+  void forward(Emitter& builder) override;
+  void backward(Emitter& builder) override;
 
  private:
   Slot probabilities_ = kNoSlot;

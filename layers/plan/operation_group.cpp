@@ -40,7 +40,7 @@ class OperationGroupOp final : public PlanOp {
     return out;
   }
 
-  void forward(PlanBuilder& builder) override {
+  void forward(Emitter& builder) override {
     std::vector<OperationForward> a;
     for (const auto& member : members_) a.push_back(member->forward_arguments(builder));
     builder.call([all = operations_, a = std::move(a)] {
@@ -48,7 +48,7 @@ class OperationGroupOp final : public PlanOp {
     });
   }
 
-  void backward(PlanBuilder& builder) override {
+  void backward(Emitter& builder) override {
     std::vector<const Operation*> all;
     std::vector<OperationBackward> a;
     std::vector<OperationOp::Part> to_add;
@@ -68,7 +68,7 @@ class OperationGroupOp final : public PlanOp {
   std::vector<const Operation*> operations_;
 };
 
-bool fits(const PlanGraph& graph, const PlanOp* op) {
+bool fits(const Graph& graph, const PlanOp* op) {
   const auto* const known = dynamic_cast<const OperationOp*>(op);
   return known != nullptr && graph.is_of_parameters(op->output) &&
          known->operation().runs_with(known->operation()) &&
@@ -78,7 +78,7 @@ bool fits(const PlanGraph& graph, const PlanOp* op) {
 // Returns the level of each value: the number of operations between the parameters and the value.
 // The level is kNever if one of these operations cannot run at the beginning of the step.
 constexpr int kNever = 1 << 30;
-std::vector<int> levels_of(const PlanGraph& graph) {
+std::vector<int> levels_of(const Graph& graph) {
   std::vector<int> out(static_cast<std::size_t>(graph.value_count()), kNever);
   const auto at = [&](ValueId value) -> int& { return out[static_cast<std::size_t>(value)]; };
   for (ValueId value = 0; value < graph.value_count(); ++value) {
@@ -93,7 +93,7 @@ std::vector<int> levels_of(const PlanGraph& graph) {
   return out;
 }
 
-void form_groups(PlanGraph& graph) {
+void form_groups(Graph& graph) {
   const std::vector<int> levels = levels_of(graph);
   const auto level_of = [&](const auto& op) {
     return op == nullptr ? kNever : levels[static_cast<std::size_t>(op->output)];

@@ -16,13 +16,13 @@ OperationStep step_now(const PlanClock& clock, const Module& module) {
 
 }  // namespace
 
-std::vector<Shape> OperationOp::shapes(const PlanBuilder& builder) const {
+std::vector<Shape> OperationOp::shapes(const Emitter& builder) const {
   std::vector<Shape> out;
   for (const ValueId input : inputs) out.push_back(builder.shape(input));
   return out;
 }
 
-std::optional<double> OperationOp::layout_ms(const PlanGraph& graph,
+std::optional<double> OperationOp::layout_ms(const Graph& graph,
                                              ActivationLayout layout) const {
   const bool takes =
       layout == ActivationLayout::nhwc ? operation_->takes_nhwc() : operation_->takes_nchw16c();
@@ -30,11 +30,11 @@ std::optional<double> OperationOp::layout_ms(const PlanGraph& graph,
 }
 
 // A saved tensor of the shape of an image has the layout of the images.
-Shape OperationOp::saved_shape(const PlanBuilder& builder, const Shape& shape) const {
+Shape OperationOp::saved_shape(const Emitter& builder, const Shape& shape) const {
   return shape == builder.shape(output) ? builder.graph().stored_shape(output) : shape;
 }
 
-OperationForward OperationOp::forward_arguments(PlanBuilder& builder) {
+OperationForward OperationOp::forward_arguments(Emitter& builder) {
   OperationForward a;
   for (const ValueId input : inputs) a.x.push_back(builder.value(input));
   a.y = builder.value(output);
@@ -50,7 +50,7 @@ OperationForward OperationOp::forward_arguments(PlanBuilder& builder) {
 
 // Operations assign their gradients. Where a gradient exists already, the operation writes to a
 // temporary first.
-OperationBackward OperationOp::backward_arguments(PlanBuilder& builder, std::vector<Part>& to_add) {
+OperationBackward OperationOp::backward_arguments(Emitter& builder, std::vector<Part>& to_add) {
   OperationBackward a;
   const OperationKeeps keeps = operation_->keeps(shapes(builder));
   if (keeps.inputs) {
@@ -67,7 +67,7 @@ OperationBackward OperationOp::backward_arguments(PlanBuilder& builder, std::vec
       a.dx.emplace_back();
       continue;
     }
-    const PlanBuilder::Target target = builder.gradient_target(input);
+    const Emitter::Target target = builder.gradient_target(input);
     if (!target.accumulate) {
       a.dx.push_back(target.tensor);
       continue;
@@ -78,7 +78,7 @@ OperationBackward OperationOp::backward_arguments(PlanBuilder& builder, std::vec
   return a;
 }
 
-void OperationOp::forward(PlanBuilder& builder) {
+void OperationOp::forward(Emitter& builder) {
   builder.call([operation = operation_, a = forward_arguments(builder), clock = builder.clock(),
                 module = &module_]() mutable {
     a.step = step_now(*clock, *module);
@@ -86,7 +86,7 @@ void OperationOp::forward(PlanBuilder& builder) {
   });
 }
 
-void OperationOp::backward(PlanBuilder& builder) {
+void OperationOp::backward(Emitter& builder) {
   std::vector<Part> to_add;
   OperationBackward a = backward_arguments(builder, to_add);
   builder.call([operation = operation_, a, clock = builder.clock(), module = &module_]() mutable {
@@ -96,7 +96,7 @@ void OperationOp::backward(PlanBuilder& builder) {
   for (const Part& part : to_add) builder.add_to_gradient(part.value, part.slot);
 }
 
-PointwiseOp::Forward OperationOp::forward_pieces(PlanBuilder& builder) {
+PointwiseOp::Forward OperationOp::forward_pieces(Emitter& builder) {
   OperationForward a;  // x[0] and y are set for each piece
   a.x.emplace_back();
   for (std::size_t i = 1; i < inputs.size(); ++i) a.x.push_back(builder.value(inputs[i]));
@@ -106,12 +106,12 @@ PointwiseOp::Forward OperationOp::forward_pieces(PlanBuilder& builder) {
                      std::int64_t count) { operation->forward_piece(a, v, y, count); }};
 }
 
-PointwiseOp::Backward OperationOp::backward_pieces(PlanBuilder& builder) {
+PointwiseOp::Backward OperationOp::backward_pieces(Emitter& builder) {
   if (!builder.wants_gradient(output)) return {};
   OperationBackward a;
   a.x.emplace_back();
   a.dx.emplace_back();
-  std::vector<PlanBuilder::Target> targets;
+  std::vector<Emitter::Target> targets;
   for (std::size_t i = 1; i < inputs.size(); ++i) {
     a.x.push_back(builder.value(inputs[i]));
     const bool wanted = builder.wants_gradient(inputs[i]);
@@ -123,7 +123,7 @@ PointwiseOp::Backward OperationOp::backward_pieces(PlanBuilder& builder) {
           .end = [operation = operation_, a](double sum) { operation->end(a, sum); }};
 }
 
-ValueId describe_operation(PlanGraph& graph, const Module& module, Ref<const Operation> operation,
+ValueId describe_operation(Graph& graph, const Module& module, Ref<const Operation> operation,
                            std::vector<ValueId> x) {
   std::vector<Shape> shapes;
   for (const ValueId value : x) {
@@ -144,7 +144,7 @@ class DynamicOp final : public PlanOp {
 
   std::string text() const override { return cat(module_.kind(), " as a dynamic graph"); }
   bool is_recordable() const override { return false; }
-  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+  std::vector<RanKernel> kernels(const Graph& graph) const override {
     std::vector<RanKernel> out;
     if (!module_.weight().defined()) return out;
     const std::unique_ptr<OperatorUse> heavy = module_.operator_use(graph.shape(inputs[0]));
@@ -164,7 +164,7 @@ class DynamicOp final : public PlanOp {
     return out;
   }
 
-  void forward(PlanBuilder& builder) override {
+  void forward(Emitter& builder) override {
     kept_ = std::make_shared<Kept>();
     builder.call([kept = kept_, &module = module_, wants_dx = builder.wants_gradient(inputs[0]),
                   wants = builder.wants_gradient(output), x = builder.value(inputs[0]),
@@ -180,7 +180,7 @@ class DynamicOp final : public PlanOp {
     });
   }
 
-  void backward(PlanBuilder& builder) override {
+  void backward(Emitter& builder) override {
     std::vector<Tensor> gradients;
     for (const Variable& parameter : parameters_) {
       gradients.push_back(builder.parameter_gradient(parameter).tensor);
@@ -226,7 +226,7 @@ class DynamicOp final : public PlanOp {
 
 }  // namespace
 
-ValueId describe_dynamic(PlanGraph& graph, Module& module, ValueId x) {
+ValueId describe_dynamic(Graph& graph, Module& module, ValueId x) {
   if (x == kNoValue) return kNoValue;
   std::vector<Variable> parameters;
   for (const NamedParameter& parameter : module.parameters()) {

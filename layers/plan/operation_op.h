@@ -2,7 +2,7 @@
 // operation_op.h: runs an Operation (framework/autograd/operation.h) in a compiled step, so that an
 // operation is written once. It also runs a layer that has only a forward().
 //
-//   int Gelu::describe(PlanGraph& graph, int x) { return describe_operation(graph, *this, op_,
+//   int Gelu::describe(Graph& graph, int x) { return describe_operation(graph, *this, op_,
 //   {x}); }
 #pragma once
 
@@ -20,26 +20,26 @@ class CONVSCOPE_API OperationOp final : public PointwiseOp {
   const Operation& operation() const { return *operation_; }
 
   std::string text() const override { return operation_->text(); }
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder& builder) override;
-  std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const override;
+  void forward(Emitter& builder) override;
+  void backward(Emitter& builder) override;
+  std::optional<double> layout_ms(const Graph& graph, ActivationLayout layout) const override;
   bool runs_on_pieces() const override { return operation_->runs_on_pieces(); }
-  PointwiseOp::Forward forward_pieces(PlanBuilder& builder) override;
-  PointwiseOp::Backward backward_pieces(PlanBuilder& builder) override;
+  PointwiseOp::Forward forward_pieces(Emitter& builder) override;
+  PointwiseOp::Backward backward_pieces(Emitter& builder) override;
 
   // Returns the arguments for a caller that runs several operations at once (operation_group.cpp).
-  OperationForward forward_arguments(PlanBuilder& builder);
+  OperationForward forward_arguments(Emitter& builder);
   struct Part {
     ValueId value;
     Slot slot;
   };
   // Returns the arguments. If the input already has a gradient, dx is a temporary. The caller then
   // adds the temporaries in `to_add` to the gradients.
-  OperationBackward backward_arguments(PlanBuilder& builder, std::vector<Part>& to_add);
+  OperationBackward backward_arguments(Emitter& builder, std::vector<Part>& to_add);
 
  private:
-  std::vector<Shape> shapes(const PlanBuilder& builder) const;
-  Shape saved_shape(const PlanBuilder& builder, const Shape& shape) const;
+  std::vector<Shape> shapes(const Emitter& builder) const;
+  Shape saved_shape(const Emitter& builder, const Shape& shape) const;
 
   Ref<const Operation> operation_;
   const Module& module_;
@@ -47,7 +47,7 @@ class CONVSCOPE_API OperationOp final : public PointwiseOp {
 };
 
 // Adds `operation` of the layer `module` on the values x; returns the new value.
-CONVSCOPE_API ValueId describe_operation(PlanGraph& graph, const Module& module,
+CONVSCOPE_API ValueId describe_operation(Graph& graph, const Module& module,
                                          Ref<const Operation> operation, std::vector<ValueId> x);
 
 // Returns the operation of `op` when it is a T, else null.
@@ -59,6 +59,6 @@ const T* operation_of(const PlanOp* op) {
 
 // Adds a layer as a dynamic graph inside a compiled step: forward() and its backward pass, in
 // memory of the allocator. It is not fused with its neighbours, and the step is not recorded.
-CONVSCOPE_API ValueId describe_dynamic(PlanGraph& graph, Module& module, ValueId x);
+CONVSCOPE_API ValueId describe_dynamic(Graph& graph, Module& module, ValueId x);
 
 }  // namespace convscope

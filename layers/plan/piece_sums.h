@@ -2,7 +2,7 @@
 // piece_sums.h: gradients as sums of partial results. Each group of thread blocks of a kernel
 // writes one partial gradient (a piece), and a later kernel adds the pieces. On a GPU the last
 // kernel of the backward pass can add them, so that the addition needs no launch
-// (PlanBuilder::hand_over).
+// (Emitter::hand_over).
 #pragma once
 
 #include <cstdint>

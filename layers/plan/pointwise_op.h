@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "layers/plan/plan_builder.h"
+#include "framework/graph/emitter.h"
 
 namespace convscope {
 
@@ -22,7 +22,7 @@ class CONVSCOPE_API PointwiseOp : public PlanOp {
     // y = f(v); y may be v.
     std::function<void(const float* v, float* y, std::int64_t count)> run;
   };
-  virtual Forward forward_pieces(PlanBuilder& builder) = 0;
+  virtual Forward forward_pieces(Emitter& builder) = 0;
 
   struct Backward {
     // Assigns dv, if it is not null. dv and dy are different arrays. Returns the contribution of
@@ -30,7 +30,7 @@ class CONVSCOPE_API PointwiseOp : public PlanOp {
     std::function<double(const float* dy, const float* v, float* dv, std::int64_t count)> run;
     std::function<void(double sum)> end;  // with the sum over all pieces
   };
-  virtual Backward backward_pieces(PlanBuilder& builder) = 0;
+  virtual Backward backward_pieces(Emitter& builder) = 0;
 };
 
 }  // namespace convscope

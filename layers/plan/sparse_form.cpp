@@ -49,7 +49,7 @@ SparseForm sparse_form(const SparseWeights& sparse, const Conv2dProblem& problem
                                    sparse.density(), kSparseAlgorithm, sparse_ms / dense_ms)};
 }
 
-void plan_with_mask(PlanGraph& graph, const Ref<SparseWeights>& sparse) {
+void plan_with_mask(Graph& graph, const Ref<SparseWeights>& sparse) {
   sparse->refresh();
   graph.valid_while([sparse, version = sparse->version()] {
     return sparse->version() == version && sparse->is_current();

@@ -7,7 +7,7 @@
 
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/sparse_weights.h"
-#include "layers/plan/plan_graph.h"
+#include "framework/graph/graph.h"
 
 namespace convscope {
 
@@ -27,6 +27,6 @@ CONVSCOPE_API SparseForm sparse_form(const SparseWeights& sparse, const Conv2dPr
                                      double dense_ms);
 
 // Reads the mask. The plan is valid while the mask is unchanged.
-CONVSCOPE_API void plan_with_mask(PlanGraph& graph, const Ref<SparseWeights>& sparse);
+CONVSCOPE_API void plan_with_mask(Graph& graph, const Ref<SparseWeights>& sparse);
 
 }  // namespace convscope

@@ -46,8 +46,8 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
   if (!no.empty()) return refused(no);
   const Device device = device_of(parameters);
   std::unique_ptr<StepPlan> plan(new StepPlan(input, mode, device));
-  PlanGraph& graph = plan->graph_;
-  plan->logits_ = model.describe(graph, PlanGraph::input());
+  Graph& graph = plan->graph_;
+  plan->logits_ = model.describe(graph, Graph::input());
   if (!graph.refusal().empty()) return refused(graph.refusal());
   if (!to_show && !graph.wait().empty()) return refused(graph.wait());
   graph.set_result(plan->logits_);
@@ -62,7 +62,7 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
     if (rewrite.device == device.type) rewrite.run(graph);
   }
 
-  PlanBuilder& builder = plan->builder_;
+  Emitter& builder = plan->builder_;
   builder.start_pass(/*dry=*/true, make_ref<Storage>(device, std::size_t{0}));
   plan->emit();
   builder.finish_dry_pass();
@@ -121,7 +121,7 @@ void StepPlan::remember(Module& model) {
   for (const auto& op : graph_.ops()) works_.push_back({op->all_layers, op->text(), 0});
   std::vector<ArenaRequest> requests;
   std::map<int, std::int64_t> workspace;  // of each call
-  for (const PlanBuilder::SlotState& slot : builder_.slots_) {
+  for (const Emitter::SlotState& slot : builder_.slots_) {
     const auto bytes = static_cast<std::int64_t>(slot.bytes);
     requests.push_back({.bytes = slot.bytes, .first = slot.first, .last = slot.last});
     if (slot.is_workspace) {

@@ -20,7 +20,7 @@
 #include "framework/memory/work_clock.h"
 #include "framework/parallel.h"
 #include "layers/module.h"
-#include "layers/plan/plan_builder.h"
+#include "framework/graph/emitter.h"
 
 namespace convscope {
 
@@ -45,7 +45,7 @@ class CONVSCOPE_API StepPlan {
   // Returns false when the weights have moved to other memory, or when the number of threads or the
   // instruction set has changed. The caller must then make a new plan.
   bool is_current() const;
-  const Shape& input() const { return graph_.shape(PlanGraph::input()); }
+  const Shape& input() const { return graph_.shape(Graph::input()); }
   Device device() const { return graph_.device(); }
 
   // Folds batch norm into the weights. Call it before an inference whenever the weights have
@@ -140,8 +140,8 @@ class CONVSCOPE_API StepPlan {
   void remember(Module& model);
   void load_labels(const Tensor& labels);
 
-  PlanGraph graph_;
-  PlanBuilder builder_;
+  Graph graph_;
+  Emitter builder_;
   ValueId logits_ = kNoValue;
   Tensor result_, labels_, loss_, correct_;
   PlanMemory memory_;

@@ -134,14 +134,14 @@ Variable adaptive_avg_pool2d(const Variable& x, std::int64_t p, std::int64_t q) 
   return apply(make_ref<AdaptivePool>(p, q), {x});
 }
 
-int Pool2d::describe(PlanGraph& graph, int x) {
+int Pool2d::describe(Graph& graph, int x) {
   if (pool_ == PoolKind::max) {
     return describe_operation(graph, *this, make_ref<MaxPool>(window_), {x});
   }
   return describe_operation(graph, *this, make_ref<AvgPool>(window_), {x});
 }
 
-int AdaptiveAvgPool2d::describe(PlanGraph& graph, int x) {
+int AdaptiveAvgPool2d::describe(Graph& graph, int x) {
   return describe_operation(graph, *this, make_ref<AdaptivePool>(p_, q_), {x});
 }
 

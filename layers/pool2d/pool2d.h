@@ -68,7 +68,7 @@ class CONVSCOPE_API Pool2d final : public Module {
   const Pool2dWindow& window() const { return window_; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override;
+  int describe(Graph& graph, int x) override;
 
  private:
   PoolKind pool_;
@@ -81,7 +81,7 @@ class CONVSCOPE_API AdaptiveAvgPool2d final : public Module {
   std::string kind() const override { return "adaptive_avg_pool2d"; }
   Variable forward(const Variable& x) override { return adaptive_avg_pool2d(x, p_, q_); }
   Shape output_shape(const Shape& input) const override;
-  int describe(PlanGraph& graph, int x) override;
+  int describe(Graph& graph, int x) override;
 
  private:
   std::int64_t p_;

@@ -2,7 +2,7 @@
 // row_layers.cpp: code that layers on rows of sites share while a network is built.
 #include "layers/sparse_rows/row_layers.h"
 
-#include "layers/plan/plan_graph.h"
+#include "framework/graph/graph.h"
 
 namespace convscope {
 
@@ -104,7 +104,7 @@ std::vector<OptionField> kernel_fields(bool strided) {
   return out;
 }
 
-int RowLayer::describe(PlanGraph& graph, int) {
+int RowLayer::describe(Graph& graph, int) {
   return graph.refuse("its sites change from batch to batch");
 }
 

@@ -41,7 +41,7 @@ CONVSCOPE_API std::vector<OptionField> kernel_fields(bool strided);
 // compiled, and the layer runs in a dynamic graph.
 class CONVSCOPE_API RowLayer : public Module {
  public:
-  int describe(PlanGraph& graph, int x) override;
+  int describe(Graph& graph, int x) override;
 };
 
 }  // namespace convscope

@@ -33,7 +33,7 @@ std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq) {
   return out;
 }
 
-Slot emit_steps(PlanBuilder& builder, const CodeFormat& format) {
+Slot emit_steps(Emitter& builder, const CodeFormat& format) {
   const Tensor step = builder.value(format.step);
   const Slot slot = builder.slot({step.numel()}, DType::f64);
   builder.call([step, lsq = format.lsq, to = builder.use(slot)] {

@@ -28,8 +28,8 @@ Tensor on_host(const Tensor& tensor);  // itself on the CPU; may be undefined
 
 // Emits a call that writes the step sizes s to a slot, and returns the slot: f64 [number of step
 // sizes]. The step sizes have the same bounds as in the fake quantiser. Call this function in
-// PlanBuilder::prologue().
-Slot emit_steps(PlanBuilder& builder, const CodeFormat& format);
+// Emitter::prologue().
+Slot emit_steps(Emitter& builder, const CodeFormat& format);
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq);
 
 }  // namespace convscope

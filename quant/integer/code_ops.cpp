@@ -14,7 +14,7 @@ bool halves(const Pool2dWindow& window) {
          window.stride_w == 2 && window.pad_h == 0 && window.pad_w == 0 && !window.ceil_mode;
 }
 
-const PlanOp* only_reader(const PlanGraph& graph, ValueId value) {
+const PlanOp* only_reader(const Graph& graph, ValueId value) {
   if (graph.readers(value) != 1) return nullptr;
   for (const auto& op : graph.ops()) {
     if (std::ranges::count(op->inputs, value) > 0) return op.get();
@@ -26,12 +26,12 @@ Shape code_shape(const Shape& shape) {
   return shape.rank() == 2 ? Shape{shape[0], shape[1], 1, 1} : shape;
 }
 
-void QuantizeOp::forward(PlanBuilder& builder) {
+void QuantizeOp::forward(Emitter& builder) {
   Slot step = kNoSlot;
   builder.prologue([&] { step = emit_steps(builder, format_); });
   const ValueId x = inputs[0];
   const Shape& shape = builder.shape(output);
-  const bool is_input = x == PlanGraph::input();
+  const bool is_input = x == Graph::input();
   const RoundedImages images{.images = shape[0],
                              .channels = shape[1],
                              .pixels = shape[2] * shape[3],
@@ -49,7 +49,7 @@ void QuantizeOp::forward(PlanBuilder& builder) {
   });
 }
 
-void DequantizeOp::forward(PlanBuilder& builder) {
+void DequantizeOp::forward(Emitter& builder) {
   Slot step = kNoSlot;
   builder.prologue([&] { step = emit_steps(builder, format_); });
   const Shape& shape = builder.shape(inputs[0]);
@@ -69,7 +69,7 @@ void DequantizeOp::forward(PlanBuilder& builder) {
   });
 }
 
-void CodesPoolOp::forward(PlanBuilder& builder) {
+void CodesPoolOp::forward(Emitter& builder) {
   const Shape& from = builder.shape(inputs[0]);
   const Shape& to = builder.shape(output);
   const CodesPool pool{.planes = from[0] * ceil_div(from[1], kChannelBlock),

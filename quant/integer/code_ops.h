@@ -12,7 +12,7 @@ namespace convscope {
 bool halves(const Pool2dWindow& window);
 // Returns the only operation that reads `value`, or null if no operation or several operations read
 // it.
-const PlanOp* only_reader(const PlanGraph& graph, ValueId value);
+const PlanOp* only_reader(const Graph& graph, ValueId value);
 
 // Returns the shape of the codes. Images have NCHW16c codes; the inputs [N,F] of a linear layer
 // have codes [N,F,1,1].
@@ -25,8 +25,8 @@ class QuantizeOp final : public PlanOp {
   const CodeFormat& format() const { return format_; }
   std::string text() const override { return cat("quantise to ", name_of(format_.dtype())); }
   bool reads_any_layout() const override { return true; }
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder&) override {}
+  void forward(Emitter& builder) override;
+  void backward(Emitter&) override {}
 
  private:
   CodeFormat format_;
@@ -38,11 +38,11 @@ class DequantizeOp final : public PlanOp {
   explicit DequantizeOp(const CodeFormat& format) : format_(format) {}
   std::string text() const override { return cat("turn ", name_of(format_.dtype()), " into f32"); }
   bool reads_any_layout() const override { return true; }
-  std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
+  std::optional<double> layout_ms(const Graph&, ActivationLayout layout) const override {
     return same_in_both(layout);
   }
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder&) override {}
+  void forward(Emitter& builder) override;
+  void backward(Emitter&) override {}
 
  private:
   CodeFormat format_;
@@ -56,8 +56,8 @@ class CodesPoolOp final : public PlanOp {
   const Pool2dWindow& window() const { return window_; }
   std::string text() const override { return cat("max_pool2d on ", name_of(type_)); }
   bool reads_any_layout() const override { return true; }
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder&) override {}
+  void forward(Emitter& builder) override;
+  void backward(Emitter&) override {}
 
  private:
   Pool2dWindow window_;

@@ -31,7 +31,7 @@ class IntegerChainOp final : public PlanOp {
     }
     return out;
   }
-  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+  std::vector<RanKernel> kernels(const Graph& graph) const override {
     std::vector<std::string> layers;
     for (const auto& op : ops_) layers.push_back(op->layer);
     std::vector<RanKernel> out = chain_kernels(graph, kInt8Chain, layers, false);
@@ -40,7 +40,7 @@ class IntegerChainOp final : public PlanOp {
   }
   bool reads_any_layout() const override { return true; }
 
-  void forward(PlanBuilder& builder) override {
+  void forward(Emitter& builder) override {
     std::vector<Conv2dProblem> problems;
     for (std::size_t i = 0; i < ops_.size(); ++i) problems.push_back(at(i).parts().problem);
     const auto chain = std::make_shared<Int8Chain>(problems);
@@ -56,12 +56,12 @@ class IntegerChainOp final : public PlanOp {
                  workspace);
     });
   }
-  void backward(PlanBuilder&) override {}
+  void backward(Emitter&) override {}
 
  private:
   const IntegerOp& at(std::size_t i) const { return static_cast<const IntegerOp&>(*ops_[i]); }
 
-  void emit_prepare(PlanBuilder& builder, const std::shared_ptr<Int8Chain>& chain, std::size_t i,
+  void emit_prepare(Emitter& builder, const std::shared_ptr<Int8Chain>& chain, std::size_t i,
                     Slot prepared) const {
     const IntegerLayer& one = at(i).parts();
     const IntegerOp::Scales scales = at(i).emit_scales(builder);
@@ -99,13 +99,13 @@ struct Link {
   const PlanOp *conv = nullptr, *pool = nullptr;
 };
 
-Link link_of(const PlanGraph& graph, const PlanOp* op, bool first) {
+Link link_of(const Graph& graph, const PlanOp* op, bool first) {
   const auto* const conv = dynamic_cast<const IntegerOp*>(op);
   if (conv == nullptr) return {};
   const IntegerLayer& layer = conv->parts();
   if (layer.kind != "conv2d" || layer.is_named || layer.residual != kNoValue ||
       !Int8Chain::refusal(layer.problem, first).empty() ||
-      (first && layer.x != PlanGraph::input())) {
+      (first && layer.x != Graph::input())) {
     return {};
   }
   const auto* const pool = dynamic_cast<const CodesPoolOp*>(only_reader(graph, conv->output));
@@ -113,7 +113,7 @@ Link link_of(const PlanGraph& graph, const PlanOp* op, bool first) {
   return {conv, pool};
 }
 
-std::vector<Link> find_from(const PlanGraph& graph, const PlanOp* op) {
+std::vector<Link> find_from(const Graph& graph, const PlanOp* op) {
   std::vector<Link> links;
   for (;;) {
     const Link link = link_of(graph, op, links.empty());
@@ -125,7 +125,7 @@ std::vector<Link> find_from(const PlanGraph& graph, const PlanOp* op) {
 }
 
 // Inserts the chain at the position of the last max-pool.
-void replace(PlanGraph& graph, const std::vector<Link>& links) {
+void replace(Graph& graph, const std::vector<Link>& links) {
   std::vector<ValueId> inputs{links.front().conv->inputs[0]};
   std::vector<std::string> layers;
   for (const Link& link : links) {
@@ -154,7 +154,7 @@ void replace(PlanGraph& graph, const std::vector<Link>& links) {
   graph.ops() = std::move(rest);
 }
 
-void join_first_layers(PlanGraph& graph) {
+void join_first_layers(Graph& graph) {
   if (graph.training()) return;
   for (const auto& op : graph.ops()) {
     const std::vector<Link> links = find_from(graph, op.get());

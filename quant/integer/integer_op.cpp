@@ -50,7 +50,7 @@ std::string IntegerOp::text() const {
              it_.why_dense.empty() ? "" : cat(" (dense, because ", it_.why_dense, ")"));
 }
 
-std::vector<RanKernel> IntegerOp::kernels(const PlanGraph&) const {
+std::vector<RanKernel> IntegerOp::kernels(const Graph&) const {
   return {{.layer = layer,
            .direction = Direction::forward,
            .kernel = it_.algorithm->name,
@@ -59,7 +59,7 @@ std::vector<RanKernel> IntegerOp::kernels(const PlanGraph&) const {
 
 // Writes the scale of each channel to `scales`: the step size of the weight times the factor of the
 // batch norm. Returns the slot of the bias b, which includes the shift of the batch norm.
-Slot IntegerOp::emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot scales) const {
+Slot IntegerOp::emit_bias_and_scales(Emitter& builder, Slot w_steps, Slot scales) const {
   const std::int64_t channels = it_.problem.k;
   const bool has_b = it_.b != kNoValue || it_.norm.has_value();
   const Slot slot = has_b ? builder.slot({channels}, DType::f64) : kNoSlot;
@@ -80,13 +80,13 @@ Slot IntegerOp::emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot sc
   return slot;
 }
 
-void IntegerOp::emit_codes(PlanBuilder& builder, const Scales& scales, Slot codes) const {
+void IntegerOp::emit_codes(Emitter& builder, const Scales& scales, Slot codes) const {
   builder.call([run = round_weights_kernel.get(builder.device()), w = builder.value(it_.w),
                 steps = builder.use(scales.w_grid_steps), grid = it_.w_format.lsq.rule.grid,
                 codes = builder.use(codes)] { run(w, steps, grid, codes); });
 }
 
-void IntegerOp::emit_block_codes(PlanBuilder& builder, const Scales& scales, Slot codes) const {
+void IntegerOp::emit_block_codes(Emitter& builder, const Scales& scales, Slot codes) const {
   builder.call([run = round_blocks_kernel.get(builder.device()), w = builder.value(it_.w),
                 steps = builder.use(scales.w_grid_steps), grid = it_.w_format.lsq.rule.grid,
                 sparse = it_.sparse,
@@ -95,7 +95,7 @@ void IntegerOp::emit_block_codes(PlanBuilder& builder, const Scales& scales, Slo
 
 // Emits calls that round the weights to codes, in the memory order that the algorithm reads:
 // prepared, or the order of w.
-void IntegerOp::emit_weights(PlanBuilder& builder, Constants& out) const {
+void IntegerOp::emit_weights(Emitter& builder, Constants& out) const {
   const auto bytes = it_.algorithm->prepared_size(it_.problem, Direction::forward);
   if (bytes == 0) {
     out.codes = builder.slot(builder.shape(it_.w), DType::i8);
@@ -123,7 +123,7 @@ void IntegerOp::emit_weights(PlanBuilder& builder, Constants& out) const {
   });
 }
 
-IntegerOp::Scales IntegerOp::emit_scales(PlanBuilder& builder) const {
+IntegerOp::Scales IntegerOp::emit_scales(Emitter& builder) const {
   Scales out{};
   out.x_step = emit_steps(builder, it_.x_format);
   out.w_grid_steps = emit_steps(builder, it_.w_format);
@@ -134,7 +134,7 @@ IntegerOp::Scales IntegerOp::emit_scales(PlanBuilder& builder) const {
   return out;
 }
 
-IntegerOp::Constants IntegerOp::emit_constants(PlanBuilder& builder) const {
+IntegerOp::Constants IntegerOp::emit_constants(Emitter& builder) const {
   Constants out{};
   builder.prologue([&] {
     out.scales = emit_scales(builder);
@@ -145,9 +145,9 @@ IntegerOp::Constants IntegerOp::emit_constants(PlanBuilder& builder) const {
 
 // Returns the residual as codes or as f32, in NCHW16c if the algorithm needs that layout. Returns
 // an undefined tensor if there is no residual.
-Tensor IntegerOp::nchw16c_residual(PlanBuilder& builder) const {
+Tensor IntegerOp::nchw16c_residual(Emitter& builder) const {
   if (it_.residual == kNoValue) return {};
-  const PlanGraph& graph = builder.graph();
+  const Graph& graph = builder.graph();
   const Tensor given = builder.value(it_.residual);
   if (given.dtype() != DType::f32 || graph.layout(it_.residual) != ActivationLayout::nchw) {
     return given;
@@ -158,10 +158,10 @@ Tensor IntegerOp::nchw16c_residual(PlanBuilder& builder) const {
   return builder.use(nchw16c);
 }
 
-void IntegerOp::forward(PlanBuilder& builder) {
+void IntegerOp::forward(Emitter& builder) {
   const Constants constants = emit_constants(builder);
   const Tensor residual = nchw16c_residual(builder);  // may emit a separate call
-  const bool from_images = it_.x == PlanGraph::input();
+  const bool from_images = it_.x == Graph::input();
   const Tensor x = from_images ? Tensor() : builder.value(it_.x);
   const Tensor y = builder.value(output);
   // The logits of a linear layer are contiguous: no unused lanes follow the last one.

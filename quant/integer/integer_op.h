@@ -41,24 +41,24 @@ class IntegerOp final : public PlanOp {
   std::vector<ValueId> all_inputs() const;
 
   std::string text() const override;
-  std::vector<RanKernel> kernels(const PlanGraph& graph) const override;
+  std::vector<RanKernel> kernels(const Graph& graph) const override;
   bool reads_any_layout() const override { return true; }
   // Allows only NCHW16c, the layout of y in f32.
-  std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
+  std::optional<double> layout_ms(const Graph&, ActivationLayout layout) const override {
     if (layout != ActivationLayout::nchw16c) return std::nullopt;
     return 0.0;
   }
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder&) override {}
+  void forward(Emitter& builder) override;
+  void backward(Emitter&) override {}
 
   // f64 scales and offsets of the accumulators; kNoSlot: none.
   struct Scales {
     Slot x_step, w_steps, y_step = kNoSlot, residual_step = kNoSlot, b = kNoSlot;
     Slot w_grid_steps = kNoSlot;  // steps that round w, without the batch norm
   };
-  // Emits scales, or codes; call both in PlanBuilder::prologue().
-  Scales emit_scales(PlanBuilder& builder) const;
-  void emit_codes(PlanBuilder& builder, const Scales& scales, Slot codes) const;  // i8, of w
+  // Emits scales, or codes; call both in Emitter::prologue().
+  Scales emit_scales(Emitter& builder) const;
+  void emit_codes(Emitter& builder, const Scales& scales, Slot codes) const;  // i8, of w
 
  private:
   // The results of the prologue.
@@ -66,11 +66,11 @@ class IntegerOp final : public PlanOp {
     Scales scales;
     Slot prepared = kNoSlot, codes = kNoSlot;  // of w, one of the two
   };
-  Tensor nchw16c_residual(PlanBuilder& builder) const;
-  Constants emit_constants(PlanBuilder& builder) const;
-  Slot emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot scales) const;
-  void emit_block_codes(PlanBuilder& builder, const Scales& scales, Slot codes) const;
-  void emit_weights(PlanBuilder& builder, Constants& out) const;
+  Tensor nchw16c_residual(Emitter& builder) const;
+  Constants emit_constants(Emitter& builder) const;
+  Slot emit_bias_and_scales(Emitter& builder, Slot w_steps, Slot scales) const;
+  void emit_block_codes(Emitter& builder, const Scales& scales, Slot codes) const;
+  void emit_weights(Emitter& builder, Constants& out) const;
 
   IntegerLayer it_;
 };

@@ -83,7 +83,7 @@ const Conv2dAlgorithm* integer_algorithm(const Conv2dProblem& problem, DeviceTyp
 
 class IntegerRewrite {
  public:
-  explicit IntegerRewrite(PlanGraph& graph) : graph_(graph) {
+  explicit IntegerRewrite(Graph& graph) : graph_(graph) {
     for (const auto& op : graph_.ops()) producers_[op->output] = op.get();
     for (const auto& op : graph_.ops()) {
       if (auto found = find_quantised(*op)) quantised_.emplace(op->output, std::move(*found));
@@ -245,7 +245,7 @@ class IntegerRewrite {
   // Returns whether this is a first layer with few channels on a CPU. The integer kernel of such a
   // layer reads f32 images and rounds them itself.
   bool reads_images(const Layer& layer) const {
-    return graph_.device().type == DeviceType::cpu && layer.x.from == PlanGraph::input() &&
+    return graph_.device().type == DeviceType::cpu && layer.x.from == Graph::input() &&
            layer.x.past.empty() && graph_.readers(layer.x.op->output) == 1 &&
            layer.parts.problem.c < kChannelBlock && layer.parts.problem.groups == 1 &&
            layer.parts.kind == "conv2d";
@@ -506,7 +506,7 @@ class IntegerRewrite {
     new_ops_.push_back(std::move(loss));
   }
 
-  PlanGraph& graph_;
+  Graph& graph_;
   std::map<ValueId, PlanOp*> producers_;
   std::map<ValueId, Quantised> quantised_;
   std::vector<std::pair<PlanOp*, Layer>> layers_;
@@ -517,7 +517,7 @@ class IntegerRewrite {
   std::vector<std::unique_ptr<PlanOp>> new_ops_;
 };
 
-void compute_on_integers(PlanGraph& graph) {
+void compute_on_integers(Graph& graph) {
   if (!graph.training()) IntegerRewrite(graph).run();
 }
 

@@ -67,7 +67,7 @@ class SmallNetOp final : public PlanOp {
     }
     return out;
   }
-  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+  std::vector<RanKernel> kernels(const Graph& graph) const override {
     std::vector<std::string> layers;
     for (int i = 0; i < net_.stages; ++i) layers.push_back(at(i).layer);
     std::vector<RanKernel> out = chain_kernels(graph, kSmallNet, layers, false);
@@ -76,7 +76,7 @@ class SmallNetOp final : public PlanOp {
   }
   bool reads_any_layout() const override { return true; }
 
-  void forward(PlanBuilder& builder) override {
+  void forward(Emitter& builder) override {
     SmallNet net = net_;
     std::vector<IntegerOp::Scales> scales;
     std::vector<Slot> words;
@@ -109,7 +109,7 @@ class SmallNetOp final : public PlanOp {
       z.words = static_cast<const unsigned*>(builder.use(words[index]).raw_data());
     }
     net.logits = builder.value(output).data<float>();
-    const bool is_input = inputs[0] == PlanGraph::input();
+    const bool is_input = inputs[0] == Graph::input();
     const Tensor x = is_input ? Tensor() : builder.value(inputs[0]);
     std::vector<Conv2dProblem> problems;
     for (int i = 0; i < net.stages; ++i) problems.push_back(at(i).parts().problem);
@@ -120,7 +120,7 @@ class SmallNetOp final : public PlanOp {
       run(net);
     });
   }
-  void backward(PlanBuilder&) override {}
+  void backward(Emitter&) override {}
 
  private:
   const IntegerOp& at(int i) const {
@@ -140,7 +140,7 @@ struct Found {
   std::vector<const PlanOp*> layers;  // IntegerOps among them
 };
 
-std::optional<Found> find_from(const PlanGraph& graph, const PlanOp& first) {
+std::optional<Found> find_from(const Graph& graph, const PlanOp& first) {
   const auto* const quantise = dynamic_cast<const QuantizeOp*>(&first);
   if (quantise == nullptr || graph.layout(first.inputs[0]) != ActivationLayout::nchw) return {};
   Found found;
@@ -172,7 +172,7 @@ std::optional<Found> find_from(const PlanGraph& graph, const PlanOp& first) {
   return found;
 }
 
-void replace(PlanGraph& graph, const Found& found) {
+void replace(Graph& graph, const Found& found) {
   const PlanOp* const last = found.ops.back();
   const auto quantise = dynamic_cast<const QuantizeOp*>(found.ops.front());
   const CodeFormat images = quantise->format();
@@ -203,7 +203,7 @@ void replace(PlanGraph& graph, const Found& found) {
   graph.ops() = std::move(rest);
 }
 
-void join_small_networks(PlanGraph& graph) {
+void join_small_networks(Graph& graph) {
   if (graph.training()) return;
   for (const auto& op : graph.ops()) {
     if (const auto found = find_from(graph, *op)) return replace(graph, *found);

@@ -44,7 +44,7 @@ class RestLayer final : public Module {
   std::string kind() const override { return "rest"; }
   Variable forward(const Variable& x) override { return apply(operation_, {x}); }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(PlanGraph& graph, int x) override {
+  int describe(Graph& graph, int x) override {
     return describe_operation(graph, *this, operation_, {x});
   }
 

@@ -212,10 +212,10 @@ class Meeting final : public Module {
     return last_->forward(f_->forward(h) + f_->forward(h) + g_->forward(h));
   }
   Shape output_shape(const Shape& input) const override { return {input[0], 5}; }
-  int describe(PlanGraph& graph, int x) override {
+  int describe(Graph& graph, int x) override {
     const ValueId h = a_->describe(graph, x);
     const ValueId f = f_->describe(graph, h), again = f_->describe(graph, h);
-    const PlanGraph::Scope scope(graph, "g");
+    const Graph::Scope scope(graph, "g");
     return last_->describe(graph, sum(graph, sum(graph, f, again), g_->describe(graph, h)));
   }
   Linear& f() { return *f_; }
@@ -226,7 +226,7 @@ class Meeting final : public Module {
     return std::make_shared<Linear>(LinearOptions{.in_features = inputs, .out_features = kUnits},
                                     context);
   }
-  static ValueId sum(PlanGraph& graph, ValueId a, ValueId b) {
+  static ValueId sum(Graph& graph, ValueId a, ValueId b) {
     return graph.add(std::make_unique<AddOp>(), {a, b}, graph.shape(a));
   }
   std::shared_ptr<Linear> a_, f_, g_, last_;

@@ -67,7 +67,7 @@ STEPS = [  # (file, text that must occur in the file, title, text)
         "each convolution and direction gets the named or the cheapest algorithm",
     ),
     (
-        "layers/plan/plan_graph.cpp",
+        "framework/graph/graph.cpp",
         "absorb(",
         "fuse",
         "an operation takes over the ReLU, batch norm or sum after it",

@@ -22,7 +22,7 @@ namespace {
 
 using enum ActivationLayout;
 
-bool is_image(const PlanGraph& graph, ValueId value) {
+bool is_image(const Graph& graph, ValueId value) {
   return graph.shape(value).rank() == 4 && !graph.is_of_parameters(value) &&
          (graph.dtype(value) == DType::f32 || is_half(graph.dtype(value)));
 }
@@ -37,12 +37,12 @@ struct Stored {
   }
 };
 
-Stored stored(const PlanGraph& graph, ValueId value) {
+Stored stored(const Graph& graph, ValueId value) {
   return {graph.dtype(value), graph.layout(value)};
 }
 
 // Returns how the operation stores its images. The storage of its inputs has been chosen before.
-Stored wanted_by(const PlanGraph& graph, const PlanOp& op) {
+Stored wanted_by(const Graph& graph, const PlanOp& op) {
   if (is_half(op.preferred_half_type())) return {op.preferred_half_type(), nhwc};
   if (!is_image(graph, op.output) || !op.layout_ms(graph, nhwc)) return {};
   for (const ValueId input : op.inputs) {
@@ -53,7 +53,7 @@ Stored wanted_by(const PlanGraph& graph, const PlanOp& op) {
 
 class HalfLayouts {
  public:
-  explicit HalfLayouts(PlanGraph& graph) : graph_(graph) {}
+  explicit HalfLayouts(Graph& graph) : graph_(graph) {}
 
   void run() {
     for (std::unique_ptr<PlanOp>& op : graph_.ops()) {
@@ -90,12 +90,12 @@ class HalfLayouts {
     return at->second;
   }
 
-  PlanGraph& graph_;
+  Graph& graph_;
   std::map<std::pair<ValueId, Stored>, ValueId> copies_;
   std::vector<std::unique_ptr<PlanOp>> ops_;
 };
 
-void choose_half_layouts(PlanGraph& graph) {
+void choose_half_layouts(Graph& graph) {
   const auto wants = [](const auto& op) { return is_half(op->preferred_half_type()); };
   if (std::ranges::any_of(graph.ops(), wants)) HalfLayouts(graph).run();
 }

@@ -12,7 +12,7 @@ namespace {
 constexpr double kCallMs = 2e-3;  // time of a call: no copy is estimated as free
 
 // Copies between f32 NCHW and NHWC, in either direction.
-void emit_half_copy(PlanBuilder& builder, const Tensor& from, ValueId from_value, const Tensor& to,
+void emit_half_copy(Emitter& builder, const Tensor& from, ValueId from_value, const Tensor& to,
                     ValueId to_value, bool accumulate, const Shape& images) {
   const bool to_last = builder.is_nhwc(to_value);
   HalfCopy copy{.images = images,
@@ -34,13 +34,13 @@ std::string LayoutOp::text() const {
              is_half(type_) ? cat(" ", name_of(type_)) : "");
 }
 
-void LayoutOp::forward(PlanBuilder& builder) {
+void LayoutOp::forward(Emitter& builder) {
   conversions_ = 0;
   const ValueId input = inputs[0];
   if (builder.graph().owner(output) == builder.graph().owner(input)) return;
   ++conversions_;
   if (builder.is_nhwc(input) || builder.is_nhwc(output)) {
-    const bool images = input == PlanGraph::input();  // wherever they are in this step
+    const bool images = input == Graph::input();  // wherever they are in this step
     return emit_half_copy(builder, images ? Tensor() : builder.value(input), input,
                           builder.value(output), output,
                           /*accumulate=*/false, builder.shape(output));
@@ -51,10 +51,10 @@ void LayoutOp::forward(PlanBuilder& builder) {
       });
 }
 
-void LayoutOp::backward(PlanBuilder& builder) {
+void LayoutOp::backward(Emitter& builder) {
   if (conversions_ == 0 || !builder.wants_gradient(inputs[0])) return;
   ++conversions_;
-  const PlanBuilder::Target target = builder.gradient_target(inputs[0]);
+  const Emitter::Target target = builder.gradient_target(inputs[0]);
   const Tensor from = builder.gradient(output);
   if (builder.is_nhwc(inputs[0]) || builder.is_nhwc(output)) {
     return emit_half_copy(builder, from, output, target.tensor, inputs[0], target.accumulate,
@@ -65,7 +65,7 @@ void LayoutOp::backward(PlanBuilder& builder) {
   });
 }
 
-double conversion_ms(const PlanGraph& graph, ValueId value, ActivationLayout layout) {
+double conversion_ms(const Graph& graph, ValueId value, ActivationLayout layout) {
   const Shape& images = graph.shape(value);
   if (has_one_order(images, layout)) return 0;
   const auto plain = static_cast<double>(images.numel());
@@ -78,7 +78,7 @@ double conversion_ms(const PlanGraph& graph, ValueId value, ActivationLayout lay
 // The cost of two calls: one finds the largest magnitude, one writes the fp16 numbers. The
 // constants are those of operands_us() in implicit_gemm_tma_cuda.cu, fitted to measurements on a
 // GPU.
-double operands_ms(const PlanGraph& graph, ValueId value) {
+double operands_ms(const Graph& graph, ValueId value) {
   const auto stored =
       static_cast<double>(stored_shape(graph.shape(value), ActivationLayout::nhwc).numel());
   return 2 * kCallMs +

@@ -2,18 +2,18 @@
 // layout_op.h: copies a value to another layout or type in a compiled step, and its gradient back.
 #pragma once
 
-#include "layers/plan/plan_builder.h"
+#include "framework/graph/emitter.h"
 
 namespace convscope {
 
-// Input and output hold the same numbers: either one value in two layouts (PlanGraph::add_stored),
+// Input and output hold the same numbers: either one value in two layouts (Graph::add_stored),
 // or a value in f32 NCHW and its copy in fp16, bf16 or f32 NHWC.
 class CONVSCOPE_API LayoutOp final : public PlanOp {
  public:
   explicit LayoutOp(ActivationLayout to, DType type = DType::f32) : to_(to), type_(type) {}
   std::string text() const override;
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder& builder) override;
+  void forward(Emitter& builder) override;
+  void backward(Emitter& builder) override;
   int conversions() const override { return conversions_; }
 
  private:
@@ -23,11 +23,11 @@ class CONVSCOPE_API LayoutOp final : public PlanOp {
 };
 
 // Returns the milliseconds per step of copies of `value` to another layout, gradients included.
-CONVSCOPE_API double conversion_ms(const PlanGraph& graph, ValueId value,
+CONVSCOPE_API double conversion_ms(const Graph& graph, ValueId value,
                                    ActivationLayout layout = ActivationLayout::nchw16c);
 // Returns the milliseconds of a pass that converts an f32 NHWC image, or its gradient, to fp16
-// operands (PlanBuilder::make_operands).
-CONVSCOPE_API double operands_ms(const PlanGraph& graph, ValueId value);
+// operands (Emitter::make_operands).
+CONVSCOPE_API double operands_ms(const Graph& graph, ValueId value);
 // Returns whether the elements have the same order in `layout` and in NCHW: images of one pixel
 // whose channels fill whole blocks.
 CONVSCOPE_API bool has_one_order(const Shape& images,

@@ -29,7 +29,7 @@ namespace {
 using enum ActivationLayout;
 
 // Returns whether `value` is an image whose layout can be chosen. Codes are always NCHW16c.
-bool is_image(const PlanGraph& graph, ValueId value) {
+bool is_image(const Graph& graph, ValueId value) {
   return graph.shape(value).rank() == 4 && !graph.is_of_parameters(value) &&
          graph.dtype(value) == DType::f32;
 }
@@ -47,7 +47,7 @@ struct Costs {
 class Layouts {
  public:
   // `stored` is the alternative to [N,C,H,W]: `nchw16c` or `nhwc`.
-  Layouts(PlanGraph& graph, ActivationLayout stored) : graph_(graph), stored_(stored) {
+  Layouts(Graph& graph, ActivationLayout stored) : graph_(graph), stored_(stored) {
     int number = 0;
     for (const auto& op : graph_.ops()) {
       costs_[op.get()] = costs_of(*op);
@@ -223,7 +223,7 @@ class Layouts {
     return out;
   }
 
-  PlanGraph& graph_;
+  Graph& graph_;
   ActivationLayout stored_;
   std::map<const PlanOp*, Costs> costs_;
   std::map<ValueId, int> producers_;  // indices of operations, before copies are added
@@ -231,7 +231,7 @@ class Layouts {
 
 // Returns the layout besides NCHW that the operations of the graph support, or nchw if there is
 // none.
-ActivationLayout layout_to_ask(const PlanGraph& graph) {
+ActivationLayout layout_to_ask(const Graph& graph) {
   const auto any = [&](const auto& holds) { return std::ranges::any_of(graph.ops(), holds); };
   if (graph.device().type == DeviceType::cpu) return nchw16c;
   if (any([](const auto& op) { return op->reads_any_layout(); })) return nchw16c;
@@ -239,7 +239,7 @@ ActivationLayout layout_to_ask(const PlanGraph& graph) {
   return any([&](const auto& op) { return op->may_gain_nhwc(graph); }) ? nhwc : nchw;
 }
 
-void choose_layouts(PlanGraph& graph) {
+void choose_layouts(Graph& graph) {
   const ActivationLayout stored = layout_to_ask(graph);
   if (stored == nchw) return;
   Layouts layouts(graph, stored);

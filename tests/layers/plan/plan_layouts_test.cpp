@@ -208,7 +208,7 @@ class Block final : public Module {
   std::string kind() const override { return "block"; }
   Variable forward(const Variable& x) override { return x; }  // not used here
   Shape output_shape(const Shape& input) const override { return body_->output_shape(input); }
-  int describe(PlanGraph& graph, int x) override {
+  int describe(Graph& graph, int x) override {
     const ValueId both = first_->describe(graph, x);
     const ValueId y = body_->describe(graph, both);
     const ValueId beside = shortcut_->describe(graph, both);

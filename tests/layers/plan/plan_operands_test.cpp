@@ -18,9 +18,9 @@ class FakeOp : public PlanOp {
  public:
   explicit FakeOp(const Costs& costs) : costs_(costs) {}
   std::string text() const override { return "fake"; }
-  void forward(PlanBuilder&) override {}
-  void backward(PlanBuilder&) override {}
-  std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
+  void forward(Emitter&) override {}
+  void backward(Emitter&) override {}
+  std::optional<double> layout_ms(const Graph&, ActivationLayout layout) const override {
     const double ms = layout == nchw ? costs_.nchw : costs_.nhwc;
     return ms >= 0 ? std::optional(ms) : std::nullopt;
   }
@@ -34,8 +34,8 @@ class FakeOp : public PlanOp {
 class Product final : public FakeOp {
  public:
   using FakeOp::FakeOp;
-  bool may_gain_nhwc(const PlanGraph&) const override { return true; }
-  OperandsRead would_read_operands(const PlanGraph&) const override {
+  bool may_gain_nhwc(const Graph&) const override { return true; }
+  OperandsRead would_read_operands(const Graph&) const override {
     return {.image = true, .gradient = true};
   }
 };
@@ -43,7 +43,7 @@ class Product final : public FakeOp {
 class Norm final : public FakeOp {
  public:
   using FakeOp::FakeOp;
-  bool would_write_operands(const PlanGraph&) const override { return true; }
+  bool would_write_operands(const Graph&) const override { return true; }
 };
 
 constexpr Costs kFree{}, kPlainAlone{.nchw = 0, .nhwc = -1};
@@ -51,7 +51,7 @@ constexpr Costs kFree{}, kPlainAlone{.nchw = 0, .nhwc = -1};
 // A graph of images of one shape.
 struct Net {
   const Shape images{16, 32, 28, 28};
-  PlanGraph graph{images, PlanMode::training, {.type = DeviceType::cuda}};
+  Graph graph{images, PlanMode::training, {.type = DeviceType::cuda}};
 
   template <class Op>
   ValueId add(std::vector<ValueId> from, const Costs& costs) {
@@ -61,14 +61,14 @@ struct Net {
   }
   // Images with a gradient are copied in both directions.
   ValueId add_product(ValueId from, double gain) { return add<Product>({from}, {gain, 0}); }
-  double copy_there() const { return conversion_ms(graph, PlanGraph::input(), nhwc); }
+  double copy_there() const { return conversion_ms(graph, Graph::input(), nhwc); }
   double copies_of_both() const { return 2 * copy_there(); }
   // Returns the gain in ms at which NHWC costs as much as NCHW: the layout conversions of the
   // image, of the result and of its gradient, plus `passes` passes that make fp16 operands.
   double between_copies(double passes) const {
     return copy_there() + copies_of_both() + passes * pass();
   }
-  double pass() const { return operands_ms(graph, PlanGraph::input()); }
+  double pass() const { return operands_ms(graph, Graph::input()); }
   bool is_last(ValueId value) const { return graph.layout(value) == nhwc; }
   void choose_layouts() {
     for (const PlanRewrite& rewrite : plan_rewrites()) {
@@ -82,7 +82,7 @@ struct Net {
 TEST(PlanOperands, BehindACopyTakeAPassEach) {
   for (const double passes : {1.5, 2.5}) {
     Net net;
-    const ValueId y = net.add_product(PlanGraph::input(), net.between_copies(passes));
+    const ValueId y = net.add_product(Graph::input(), net.between_copies(passes));
     net.add<Norm>({y}, kPlainAlone);
     net.choose_layouts();
     EXPECT_EQ(net.is_last(y), passes > 2) << passes;
@@ -92,7 +92,7 @@ TEST(PlanOperands, BehindACopyTakeAPassEach) {
 TEST(PlanOperands, OfAGradientAreWrittenByTheNormBehind) {
   for (const double passes : {0.5, 1.5}) {
     Net net;
-    const ValueId y = net.add_product(PlanGraph::input(), net.between_copies(passes));
+    const ValueId y = net.add_product(Graph::input(), net.between_copies(passes));
     const ValueId z = net.add<Norm>({y}, kFree);
     net.choose_layouts();
     EXPECT_EQ(net.is_last(y), passes > 1) << passes;
@@ -105,7 +105,7 @@ TEST(PlanOperands, OfAGradientAreWrittenByTheNormBehind) {
 TEST(PlanOperands, OfAnImageAreWrittenByTheNormInFront) {
   for (const double passes : {0.5, 1.5}) {
     Net net;
-    const ValueId x = net.add<Norm>({PlanGraph::input()}, kFree);
+    const ValueId x = net.add<Norm>({Graph::input()}, kFree);
     const ValueId y = net.add_product(x, net.between_copies(passes));
     net.add<FakeOp>({y}, kPlainAlone);  // writes no operands of the gradient
     net.choose_layouts();
@@ -118,7 +118,7 @@ TEST(PlanOperands, OfAnImageAreWrittenByTheNormInFront) {
 TEST(PlanOperands, OfAnImageBehindANormInAnotherLayoutTakeAPass) {
   for (const double passes : {1.5, 2.5}) {
     Net net;
-    const ValueId x = net.add<Norm>({PlanGraph::input()}, kPlainAlone);
+    const ValueId x = net.add<Norm>({Graph::input()}, kPlainAlone);
     const double gain = 2 * net.copies_of_both() + passes * net.pass();
     const ValueId y = net.add_product(x, gain);
     net.choose_layouts();
@@ -129,8 +129,8 @@ TEST(PlanOperands, OfAnImageBehindANormInAnotherLayoutTakeAPass) {
 TEST(PlanOperands, OfTwoReadersAreMadeOnce) {
   for (const double passes : {1.25, 1.75}) {  // for each: half a pass for x, one for dy
     Net net;
-    const ValueId a = net.add_product(PlanGraph::input(), net.between_copies(passes));
-    const ValueId b = net.add_product(PlanGraph::input(), net.between_copies(passes));
+    const ValueId a = net.add_product(Graph::input(), net.between_copies(passes));
+    const ValueId b = net.add_product(Graph::input(), net.between_copies(passes));
     net.add<FakeOp>({a, b}, kPlainAlone);
     net.choose_layouts();
     EXPECT_EQ(net.is_last(a), passes > 1.5) << passes;
@@ -141,10 +141,10 @@ TEST(PlanOperands, OfTwoReadersAreMadeOnce) {
 TEST(PlanOperands, CostWhatTwoCallsAndTenBytesOfEachNumberTake) {
   const Net net;
   // Nine channels are stored as 16.
-  const PlanGraph nine({16, 9, 28, 28}, PlanMode::training, {.type = DeviceType::cuda});
-  const PlanGraph sixteen({16, 16, 28, 28}, PlanMode::training, {.type = DeviceType::cuda});
-  EXPECT_EQ(operands_ms(nine, PlanGraph::input()), operands_ms(sixteen, PlanGraph::input()));
-  EXPECT_GT(net.pass(), operands_ms(sixteen, PlanGraph::input()));
+  const Graph nine({16, 9, 28, 28}, PlanMode::training, {.type = DeviceType::cuda});
+  const Graph sixteen({16, 16, 28, 28}, PlanMode::training, {.type = DeviceType::cuda});
+  EXPECT_EQ(operands_ms(nine, Graph::input()), operands_ms(sixteen, Graph::input()));
+  EXPECT_GT(net.pass(), operands_ms(sixteen, Graph::input()));
   EXPECT_GE(net.pass(), 4e-3);
 }
 

@@ -48,10 +48,10 @@ std::shared_ptr<Linear> square(LayerContext& context) {
                                   context);
 }
 
-ValueId activation(PlanGraph& graph, ActivationOp::Function kind, ValueId x) {
+ValueId activation(Graph& graph, ActivationOp::Function kind, ValueId x) {
   return graph.add(std::make_unique<ActivationOp>(kind), {x}, graph.shape(x));
 }
-ValueId sum(PlanGraph& graph, ValueId a, ValueId b) {
+ValueId sum(Graph& graph, ValueId a, ValueId b) {
   return graph.add(std::make_unique<AddOp>(), {a, b}, graph.shape(a));
 }
 
@@ -62,7 +62,7 @@ class Twice final : public Module {
   std::string kind() const override { return "twice"; }
   Variable forward(const Variable& x) override { return f_->forward(relu(f_->forward(x))); }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(PlanGraph& graph, int x) override {
+  int describe(Graph& graph, int x) override {
     return f_->describe(graph,
                         activation(graph, ActivationOp::Function::relu, f_->describe(graph, x)));
   }
@@ -82,7 +82,7 @@ class Fork final : public Module {
     return relu(h) + h;
   }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(PlanGraph& graph, int x) override {
+  int describe(Graph& graph, int x) override {
     const ValueId h = f_->describe(graph, x);
     return sum(graph, activation(graph, ActivationOp::Function::relu, h), h);
   }
@@ -103,7 +103,7 @@ class Meeting final : public Module {
     return (h + g_->forward(x)) + tanh(h);
   }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(PlanGraph& graph, int x) override {
+  int describe(Graph& graph, int x) override {
     const ValueId h = f_->describe(graph, x);
     const ValueId s = sum(graph, h, g_->describe(graph, x));
     return sum(graph, s, activation(graph, ActivationOp::Function::tanh, h));

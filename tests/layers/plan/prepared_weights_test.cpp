@@ -52,7 +52,7 @@ class Pair final : public Module {
   std::string kind() const override { return "pair"; }
   Variable forward(const Variable& x) override { return x; }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(PlanGraph& graph, int x) override {
+  int describe(Graph& graph, int x) override {
     for (const Variable& w : {first_, second_}) {
       const Conv2dProblem problem = conv2d_problem(graph.shape(x), w.shape(), {});
       // Named, so that no chain replaces these convolutions.

@@ -211,7 +211,7 @@ class Block final : public Module {
   std::string kind() const override { return "block"; }
   Variable forward(const Variable& x) override { return body_->forward(x) + x; }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(PlanGraph& graph, int x) override {
+  int describe(Graph& graph, int x) override {
     const ValueId y = body_->describe(graph, x);
     return graph.add(std::make_unique<AddOp>(), {y, x}, graph.shape(x));
   }

@@ -85,21 +85,21 @@ class LanesChainOp final : public PlanOp {
     return out + " sums in another order";
   }
   int conversions() const override { return conversions_; }
-  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+  std::vector<RanKernel> kernels(const Graph& graph) const override {
     std::vector<std::string> layers;
     for (const Stage& stage : stages_) layers.push_back(stage.layer);
     return chain_kernels(graph, kName, layers, wants_dx(graph));
   }
 
-  void forward(PlanBuilder& builder) override;
-  void backward(PlanBuilder& builder) override;
+  void forward(Emitter& builder) override;
+  void backward(Emitter& builder) override;
   // Keeps the operations that the stages refer to.
   void keep(std::vector<std::unique_ptr<PlanOp>> parts) { parts_ = std::move(parts); }
 
  private:
   struct Run;  // the arguments of a forward or backward call
-  bool wants_dx(const PlanGraph& graph) const { return graph.wants_gradient(stages_.front().x); }
-  std::vector<StageMemory> memory(PlanBuilder& builder, bool backward);
+  bool wants_dx(const Graph& graph) const { return graph.wants_gradient(stages_.front().x); }
+  std::vector<StageMemory> memory(Emitter& builder, bool backward);
   std::vector<LanesConv> convolutions() const {
     std::vector<LanesConv> out;
     for (const Stage& stage : stages_) out.push_back(stage.conv);
@@ -110,7 +110,7 @@ class LanesChainOp final : public PlanOp {
     for (const Stage& stage : stages_) out.push_back(stage.problem);
     return out;
   }
-  Slot floats(PlanBuilder& builder, std::int64_t count) const {
+  Slot floats(Emitter& builder, std::int64_t count) const {
     return builder.slot({std::max<std::int64_t>(count, 1)}, DType::f32);
   }
 
@@ -262,7 +262,7 @@ struct LanesChainOp::Run {
   }
 };
 
-std::vector<StageMemory> LanesChainOp::memory(PlanBuilder& builder, bool backward) {
+std::vector<StageMemory> LanesChainOp::memory(Emitter& builder, bool backward) {
   std::vector<StageMemory> out(stages_.size());
   std::int64_t sums_at = 0;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
@@ -286,7 +286,7 @@ std::vector<StageMemory> LanesChainOp::memory(PlanBuilder& builder, bool backwar
     const Slot packed = floats(builder, stage.conv.weight_floats);
     (backward ? m.packed_backward : m.packed) = builder.use(packed).data<float>();
     if (!backward) continue;
-    const PlanBuilder::Target dw = builder.gradient_target(stage.weight);
+    const Emitter::Target dw = builder.gradient_target(stage.weight);
     m.dw = dw.tensor.data<float>();
     m.accumulate = dw.accumulate;
     if (stage.bias != kNoValue) {
@@ -296,7 +296,7 @@ std::vector<StageMemory> LanesChainOp::memory(PlanBuilder& builder, bool backwar
   return out;
 }
 
-void LanesChainOp::forward(PlanBuilder& builder) {
+void LanesChainOp::forward(Emitter& builder) {
   conversions_ = 2;  // input to lanes, and result back
   values_ = {floats(builder, groups_ * stages_.front().conv.x_floats)};
   winners_.clear();
@@ -315,7 +315,7 @@ void LanesChainOp::forward(PlanBuilder& builder) {
           .groups = groups_,
           .chunks = chunks_,
           .lanes = lanes_};
-  if (inputs[0] == PlanGraph::input()) {
+  if (inputs[0] == Graph::input()) {
     run.images = builder.images();
   } else {
     run.x = builder.value(inputs[0]).data<float>();
@@ -327,7 +327,7 @@ void LanesChainOp::forward(PlanBuilder& builder) {
   builder.call([run = std::move(run)] { run.forward(); });
 }
 
-void LanesChainOp::backward(PlanBuilder& builder) {
+void LanesChainOp::backward(Emitter& builder) {
   Run run{.kernels = &lanes_kernels.get(),
           .stages = convolutions(),
           .problems = problems(),
@@ -370,7 +370,7 @@ void LanesChainOp::backward(PlanBuilder& builder) {
 struct Estimate {
   double chosen_ms = 0, lanes_ms = 0;
 };
-Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
+Estimate estimate(const Graph& graph, const Conv2dOp& op) {
   const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("direct_batch_lanes");
   Estimate out;
   for (const Direction direction : kDirections) {
@@ -384,17 +384,17 @@ Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
   return out;
 }
 
-bool accepts(const PlanGraph& graph, const ChainLink& link) {
+bool accepts(const Graph& graph, const ChainLink& link) {
   const Conv2dOp& conv = *link.conv;
-  const int lanes = lanes_for_batch(graph.shape(PlanGraph::input())[0]);
+  const int lanes = lanes_for_batch(graph.shape(Graph::input())[0]);
   if (*LanesConv::refusal(conv.problem(), lanes) != '\0') return false;
   const Estimate more = estimate(graph, conv);
   return more.chosen_ms >= kClearly * more.lanes_ms ||
          conv.choice(Direction::forward).word == kAlgorithm;
 }
 
-void form_chains(PlanGraph& graph) {
-  const Shape& images = graph.shape(PlanGraph::input());
+void form_chains(Graph& graph) {
+  const Shape& images = graph.shape(Graph::input());
   if (images.rank() != 4) return;
   const int lanes = lanes_for_batch(images[0]);
   const ChainRules rules{.algorithm = kAlgorithm, .takes_pointwise = true, .accepts = accepts};

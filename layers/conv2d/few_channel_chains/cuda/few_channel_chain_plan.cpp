@@ -56,13 +56,13 @@ class FewChannelChainOp final : public PlanOp {
     return cat(out, is_half(operand_type_) ? cat(" operands in ", name_of(operand_type_), ";") : "",
                " sums in another order");
   }
-  std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
+  std::vector<RanKernel> kernels(const Graph& graph) const override {
     std::vector<std::string> layers;
     for (const Link& link : links_) layers.push_back(link.layer);
     return chain_kernels(graph, kFewChannelChain, layers, graph.wants_gradient(inputs[0]));
   }
 
-  void forward(PlanBuilder& builder) override {
+  void forward(Emitter& builder) override {
     FewChannelForward a;
     a.operand_type = operand_type_;
     a.stages = count();
@@ -82,9 +82,9 @@ class FewChannelChainOp final : public PlanOp {
       passes_.push_back(builder.slot(shape, DType::u8));
       a.passes[i] = builder.use(passes_.back()).data<std::uint8_t>();
     }
-    const bool reads_images = inputs[0] == PlanGraph::input();
+    const bool reads_images = inputs[0] == Graph::input();
     if (reads_images && few_channel_gathers(a.stage[0]) && builder.graph().has_loss() &&
-        builder.graph().readers(PlanGraph::input()) == 1) {
+        builder.graph().readers(Graph::input()) == 1) {
       builder.take_gather();
     }
     for (int i = 0; i < a.stages; ++i) a.keeps_y_rounded[i] = keeps_y_rounded(builder.graph(), i);
@@ -106,7 +106,7 @@ class FewChannelChainOp final : public PlanOp {
     });
   }
 
-  void backward(PlanBuilder& builder) override {
+  void backward(Emitter& builder) override {
     FewChannelBackward a;
     a.operand_type = operand_type_;
     // The kernels of the forward pass have ended: the kernel of the loss began after them, and it
@@ -120,7 +120,7 @@ class FewChannelChainOp final : public PlanOp {
       a.w[i] = builder.value(link.weight).data<float>();
       a.y[i] = y(builder, i).data<float>();
       a.passes[i] = builder.use(passes_[static_cast<std::size_t>(i)]).data<std::uint8_t>();
-      const PlanBuilder::Target dw = builder.gradient_target(link.weight);
+      const Emitter::Target dw = builder.gradient_target(link.weight);
       a.dw[i] = dw.tensor.data<float>();
       a.accumulate[i] = dw.accumulate;
       if (link.bias != kNoValue) {
@@ -169,7 +169,7 @@ class FewChannelChainOp final : public PlanOp {
   // by the next stage, or by the single following operation if that operation rounds its input to
   // the same type. The backward pass must not need y either. With pooling and without tanh, the
   // slope of the activation is known from the pooling.
-  bool keeps_y_rounded(const PlanGraph& graph, int i) const {
+  bool keeps_y_rounded(const Graph& graph, int i) const {
     const FewChannelStage& z = at(i).stage;
     if (!is_half(operand_type_) || !z.pools() || z.activation == FewChannelActivation::tanh)
       return false;
@@ -186,7 +186,7 @@ class FewChannelChainOp final : public PlanOp {
   }
   // Reads the rounded copies of the weights if all of these copies exist.
   bool take_copies(const float* (&w)[2]) const {
-    const auto is_there = [](const PlanBuilder::CopyOfWeight& copy) {
+    const auto is_there = [](const Emitter::CopyOfWeight& copy) {
       return copy.now() != nullptr;
     };
     if (!std::ranges::all_of(copies_, is_there)) return false;
@@ -198,29 +198,29 @@ class FewChannelChainOp final : public PlanOp {
   // Tells whether x is the only input that may still be written when the kernel starts. This holds
   // if no operation of the step computes the weights, because kernels that change weights have
   // ended before the step's images and labels are copied.
-  bool only_x_is_new(const PlanGraph& graph) const {
+  bool only_x_is_new(const Graph& graph) const {
     return graph.has_loss() && weights_are_parameters(graph);
   }
-  bool weights_are_parameters(const PlanGraph& graph) const {
+  bool weights_are_parameters(const Graph& graph) const {
     return std::ranges::all_of(links_, [&](const Link& link) {
       return graph.parameter_of(link.weight) != nullptr &&
              (link.bias == kNoValue || graph.parameter_of(link.bias) != nullptr);
     });
   }
   const Link& at(int i) const { return links_[static_cast<std::size_t>(i)]; }
-  Tensor y(PlanBuilder& builder, int i) {
+  Tensor y(Emitter& builder, int i) {
     return i + 1 < count() ? builder.use(y_[static_cast<std::size_t>(i)]) : builder.value(output);
   }
   // Returns the input, or null for the step's input images, whose address may change.
-  const float* input(PlanBuilder& builder) {
-    return inputs[0] == PlanGraph::input() ? nullptr : builder.value(inputs[0]).data<float>();
+  const float* input(Emitter& builder) {
+    return inputs[0] == Graph::input() ? nullptr : builder.value(inputs[0]).data<float>();
   }
 
   std::vector<Link> links_;
   std::int64_t batch_;
   DType operand_type_;
   std::vector<Slot> y_, passes_;
-  std::vector<PlanBuilder::CopyOfWeight> copies_;
+  std::vector<Emitter::CopyOfWeight> copies_;
   bool x_is_rounded_ = false;  // in this step: images were rounded when gathered
 };
 
@@ -230,7 +230,7 @@ bool is_small(const Conv2dProblem& z) {
          z.pad_left < z.s && z.pad_bottom < z.r && z.pad_right < z.s;
 }
 
-bool accepts_link(const PlanGraph&, const ChainLink& link) {
+bool accepts_link(const Graph&, const ChainLink& link) {
   const Conv2dProblem& z = link.conv->problem();
   const bool takes = z.dtype == DType::f32 || is_half(z.dtype);
   return takes && z.groups == 1 && z.stride_h == 1 && z.stride_w == 1 && z.dilation_h == 1 &&
@@ -256,14 +256,14 @@ FewChannelStage stage_of(const ChainLink& link) {
           .max_pool = link.pools};
 }
 
-bool accepts(const PlanGraph& graph, const std::vector<ChainLink>& links) {
+bool accepts(const Graph& graph, const std::vector<ChainLink>& links) {
   const bool wants_dx = graph.wants_gradient(links.front().input());
   const FewChannelStage stages[2] = {stage_of(links.front()), stage_of(links.back())};
   return *few_channel_refusal(stages, static_cast<int>(links.size()), wants_dx) == '\0';
 }
 
-void form_chains(PlanGraph& graph) {
-  const Shape& images = graph.shape(PlanGraph::input());
+void form_chains(Graph& graph) {
+  const Shape& images = graph.shape(Graph::input());
   if (images.rank() != 4) return;
   const ChainRules rules{.algorithm = nullptr, .takes_tanh = true, .accepts = accepts_link};
   auto& ops = graph.ops();

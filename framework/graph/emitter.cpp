@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_builder.cpp: collects the kernel calls that operations emit.
-#include "layers/plan/plan_builder.h"
+// emitter.cpp: collects the kernel calls that operations emit.
+#include "framework/graph/emitter.h"
 
 #include <algorithm>
 
@@ -9,11 +9,11 @@
 
 namespace convscope {
 
-std::vector<PlanCall>& PlanBuilder::calls() {
+std::vector<PlanCall>& Emitter::calls() {
   return in_prologue_ ? prologue_calls_ : in_backward_ ? backward_ : forward_;
 }
 
-void PlanBuilder::start_pass(bool dry, Ref<Storage> arena) {
+void Emitter::start_pass(bool dry, Ref<Storage> arena) {
   dry_ = dry;
   arena_ = std::move(arena);
   in_backward_ = in_prologue_ = false;
@@ -28,7 +28,7 @@ void PlanBuilder::start_pass(bool dry, Ref<Storage> arena) {
   values_.assign(static_cast<std::size_t>(graph_.value_count()), {});
 }
 
-void PlanBuilder::emit_deferred() {
+void Emitter::emit_deferred() {
   for (const auto& [op, emit] : deferred_) {
     op_ = op;
     emit();
@@ -36,13 +36,13 @@ void PlanBuilder::emit_deferred() {
   deferred_.clear();
 }
 
-PieceSums PlanBuilder::handed_over() {
+PieceSums Emitter::handed_over() {
   PieceSums out = handed_over_.second;
   if (handed_over_.first != kNoSlot) out.pieces = use(handed_over_.first).data<float>();
   return out;
 }
 
-void PlanBuilder::finish_dry_pass() {
+void Emitter::finish_dry_pass() {
   std::vector<ArenaRequest> requests;
   requests.reserve(slots_.size());
   for (const SlotState& slot : slots_) {
@@ -56,7 +56,7 @@ void PlanBuilder::finish_dry_pass() {
   arena_bytes_ = plan.bytes;
 }
 
-Slot PlanBuilder::slot(const Shape& shape, DType dtype) {
+Slot Emitter::slot(const Shape& shape, DType dtype) {
   const Slot id = static_cast<Slot>(next_slot_++);
   if (dry_) {
     const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
@@ -65,13 +65,13 @@ Slot PlanBuilder::slot(const Shape& shape, DType dtype) {
   return id;
 }
 
-Slot PlanBuilder::temporary(const Shape& shape, DType dtype) {
+Slot Emitter::temporary(const Shape& shape, DType dtype) {
   const Slot id = slot(shape, dtype);
   slots_[static_cast<std::size_t>(id)].is_temporary = true;
   return id;
 }
 
-Tensor PlanBuilder::use(Slot slot) {
+Tensor Emitter::use(Slot slot) {
   SlotState& state = slots_.at(static_cast<std::size_t>(slot));
   if (dry_) {
     state.first = std::min(state.first, call_index_);
@@ -81,14 +81,14 @@ Tensor PlanBuilder::use(Slot slot) {
   return Tensor::view(arena_, dry_ ? 0 : state.offset, state.shape, state.dtype);
 }
 
-void* PlanBuilder::workspace(std::size_t bytes) {
+void* Emitter::workspace(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   const Slot id = temporary({static_cast<std::int64_t>(bytes)}, DType::u8);
   slots_[static_cast<std::size_t>(id)].is_workspace = true;
   return use(id).raw_data();
 }
 
-Tensor PlanBuilder::value(ValueId value) {
+Tensor Emitter::value(ValueId value) {
   if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
     return parameter->value().reshape(shape(value));
   }
@@ -96,7 +96,7 @@ Tensor PlanBuilder::value(ValueId value) {
   if (own.slot == kNoSlot) {
     own.slot = slot(graph_.stored_shape(value), graph_.dtype(value));
     if (dry_) slots_.back().is_value = true;
-    if (graph_.owner(value) == PlanGraph::input()) {  // an operation reads the images as a tensor
+    if (graph_.owner(value) == Graph::input()) {  // an operation reads the images as a tensor
       const Tensor to = use(own.slot);
       call([copy = backend_of(device()).copy_within, index = device().index, from = images(), to] {
         copy(index, to.raw_data(), *from, static_cast<std::size_t>(to.size_bytes()));
@@ -106,16 +106,16 @@ Tensor PlanBuilder::value(ValueId value) {
   return use(own.slot).reshape(graph_.stored_shape(value));
 }
 
-const void* const* PlanBuilder::images() { return &images_now_; }
+const void* const* Emitter::images() { return &images_now_; }
 
-Tensor PlanBuilder::labels() {
-  if (labels_ == kNoSlot) labels_ = slot({shape(PlanGraph::input())[0]}, DType::i32);
+Tensor Emitter::labels() {
+  if (labels_ == kNoSlot) labels_ = slot({shape(Graph::input())[0]}, DType::i32);
   return use(labels_);
 }
 
 // The next step reads this tensor while the kernels of that step already write, so no other tensor
 // of a step may reuse its memory.
-Tensor PlanBuilder::outliving(Slot id) {
+Tensor Emitter::outliving(Slot id) {
   const Tensor out = use(id);
   SlotState& state = slots_[static_cast<std::size_t>(id)];
   state.outlives_step = true;
@@ -124,12 +124,12 @@ Tensor PlanBuilder::outliving(Slot id) {
   return out;
 }
 
-Tensor PlanBuilder::kept(Slot& id, DType dtype) {
+Tensor Emitter::kept(Slot& id, DType dtype) {
   if (id == kNoSlot) id = slot({1}, dtype);
   return outliving(id);
 }
 
-PlanBuilder::CopyOfWeight PlanBuilder::copy_of_weight(ValueId weight, DType operand_type,
+Emitter::CopyOfWeight Emitter::copy_of_weight(ValueId weight, DType operand_type,
                                                       bool as_floats) {
   const Variable* const parameter = graph_.parameter_of(graph_.owner(weight));
   if (!training() || !is_half(operand_type) || parameter == nullptr) return {};
@@ -139,10 +139,10 @@ PlanBuilder::CopyOfWeight PlanBuilder::copy_of_weight(ValueId weight, DType oper
   return {.copy = copy, .is_there = &copies_are_there_};
 }
 
-Tensor PlanBuilder::loss() { return kept(loss_, DType::f32); }
-Tensor PlanBuilder::correct() { return kept(correct_, DType::i32); }
+Tensor Emitter::loss() { return kept(loss_, DType::f32); }
+Tensor Emitter::correct() { return kept(correct_, DType::i32); }
 
-Tensor PlanBuilder::gradient(ValueId value) {
+Tensor Emitter::gradient(ValueId value) {
   if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
     note_gradient(*parameter);
     return parameter->state()->grad.reshape(shape(value));
@@ -153,7 +153,7 @@ Tensor PlanBuilder::gradient(ValueId value) {
   return use(own.gradient).reshape(graph_.stored_shape(value));
 }
 
-PlanBuilder::Target PlanBuilder::gradient_target(ValueId value) {
+Emitter::Target Emitter::gradient_target(ValueId value) {
   if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
     const Target target = parameter_gradient(*parameter);
     return {target.tensor.reshape(shape(value)), target.accumulate};
@@ -165,13 +165,13 @@ PlanBuilder::Target PlanBuilder::gradient_target(ValueId value) {
   return {use(own.gradient).reshape(stored), accumulate};
 }
 
-void PlanBuilder::emit_accumulate(ValueId value, Slot part) {
+void Emitter::emit_accumulate(ValueId value, Slot part) {
   const Tensor to = gradient(value);
   const Tensor from = use(part).reshape(to.shape());
   call([run = accumulate_kernel.get(device()), to, from] { run(to, from); });
 }
 
-void PlanBuilder::pass_gradient(ValueId output, ValueId value) {
+void Emitter::pass_gradient(ValueId output, ValueId value) {
   const Slot from = state(graph_.owner(output)).gradient;
   if (graph_.parameter_of(graph_.owner(value)) != nullptr) {
     const Target to = gradient_target(value);
@@ -193,7 +193,7 @@ void PlanBuilder::pass_gradient(ValueId output, ValueId value) {
   }
 }
 
-Tensor PlanBuilder::new_operands(Operands& to, ValueId value, bool elements, bool bound) {
+Tensor Emitter::new_operands(Operands& to, ValueId value, bool elements, bool bound) {
   const std::size_t bytes =
       elements ? half_operands_bytes(graph_.stored_shape(value).numel()) : kHalfOperandsHead;
   to = {.block = slot({static_cast<std::int64_t>(bytes)}, DType::u8),
@@ -202,22 +202,22 @@ Tensor PlanBuilder::new_operands(Operands& to, ValueId value, bool elements, boo
   return use(to.block);
 }
 
-Tensor PlanBuilder::operands_target(ValueId value, bool elements, bool bound) {
+Tensor Emitter::operands_target(ValueId value, bool elements, bool bound) {
   return new_operands(state(graph_.owner(value)).operands, value, elements, bound);
 }
 
-Tensor PlanBuilder::gradient_operands_target(ValueId value) {
+Tensor Emitter::gradient_operands_target(ValueId value) {
   return new_operands(state(graph_.owner(value)).gradient_operands, value, true, false);
 }
 
-void PlanBuilder::make_operands(ValueId value) {
+void Emitter::make_operands(ValueId value) {
   if (operands_of(value).has_elements) return;
   const Tensor x = this->value(value);
   call([run = pack_half_operands_kernel.get(device()), x,
         to = operands_target(value, true, false)] { run(x, to.raw_data()); });
 }
 
-void PlanBuilder::make_gradient_operands(ValueId value) {
+void Emitter::make_gradient_operands(ValueId value) {
   if (gradient_operands_of(value).has_elements) return;
   const Tensor dy = gradient(value);
   call([run = pack_half_operands_kernel.get(device()), dy, to = gradient_operands_target(value)] {
@@ -225,17 +225,17 @@ void PlanBuilder::make_gradient_operands(ValueId value) {
   });
 }
 
-Tensor PlanBuilder::moments_target(ValueId value, std::int64_t parts) {
+Tensor Emitter::moments_target(ValueId value, std::int64_t parts) {
   const std::int64_t lanes = graph_.stored_shape(value)[4];
   return use(state(value).moments = slot({parts, 4, lanes}, DType::f32));
 }
 
-Tensor PlanBuilder::moments(ValueId value) {
+Tensor Emitter::moments(ValueId value) {
   const Slot slot = state(value).moments;
   return slot == kNoSlot ? Tensor() : use(slot);
 }
 
-PlanBuilder::Target PlanBuilder::parameter_gradient(const Variable& parameter) {
+Emitter::Target Emitter::parameter_gradient(const Variable& parameter) {
   Variable::State& state = *parameter.state();
   if (!state.grad.defined()) {
     state.grad = Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device());
@@ -248,7 +248,7 @@ PlanBuilder::Target PlanBuilder::parameter_gradient(const Variable& parameter) {
 }
 
 // Records that the current operation is the last one that writes this gradient.
-void PlanBuilder::note_gradient(const Variable& parameter) {
+void Emitter::note_gradient(const Variable& parameter) {
   parameter_ops_.resize(parameters_.size(), -1);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].state() == parameter.state()) parameter_ops_[i] = op_;

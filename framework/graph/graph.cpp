@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_graph.cpp: the static graph of a network: which operation reads which values, for inputs of
+// graph.cpp: the static graph of a network: which operation reads which values, for inputs of
 // one shape.
-#include "layers/plan/plan_graph.h"
+#include "framework/graph/graph.h"
 
 #include <algorithm>
 #include <tuple>
@@ -12,8 +12,8 @@ namespace {
 class ReshapeOp final : public PlanOp {
  public:
   std::string text() const override { return "reshape"; }
-  void forward(PlanBuilder&) override {}
-  void backward(PlanBuilder&) override {}
+  void forward(Emitter&) override {}
+  void backward(Emitter&) override {}
 };
 
 std::vector<PlanRewrite>& rewrites() {
@@ -25,21 +25,21 @@ std::vector<PlanRewrite>& rewrites() {
 
 PlanOp::~PlanOp() = default;
 
-std::vector<RanKernel> PlanOp::kernels(const PlanGraph&) const { return {}; }
+std::vector<RanKernel> PlanOp::kernels(const Graph&) const { return {}; }
 
-std::optional<double> PlanOp::layout_ms(const PlanGraph&, ActivationLayout layout) const {
+std::optional<double> PlanOp::layout_ms(const Graph&, ActivationLayout layout) const {
   if (layout == ActivationLayout::nchw) return 0.0;
   return std::nullopt;
 }
 
-bool PlanOp::absorb(const PlanGraph&, PlanOp&) { return false; }
+bool PlanOp::absorb(const Graph&, PlanOp&) { return false; }
 
-PlanGraph::PlanGraph(const Shape& input, PlanMode mode, Device device)
+Graph::Graph(const Shape& input, PlanMode mode, Device device)
     : mode_(mode), device_(device) {
   values_.push_back({.shape = input, .wants_gradient = false, .owner = 0});
 }
 
-ValueId PlanGraph::parameter(const Variable& parameter) {
+ValueId Graph::parameter(const Variable& parameter) {
   for (ValueId id = 0; id < value_count(); ++id) {
     const Variable* const known = parameter_of(id);
     if (known != nullptr && known->state() == parameter.state()) return id;
@@ -53,17 +53,17 @@ ValueId PlanGraph::parameter(const Variable& parameter) {
   return id;
 }
 
-const Variable* PlanGraph::parameter_of(ValueId value) const {
+const Variable* Graph::parameter_of(ValueId value) const {
   const Variable& parameter = values_.at(index(value)).parameter;
   return parameter.defined() ? &parameter : nullptr;
 }
 
-bool PlanGraph::is_valid() const {
+bool Graph::is_valid() const {
   return std::all_of(conditions_.begin(), conditions_.end(),
                      [](const auto& holds) { return holds(); });
 }
 
-ValueId PlanGraph::add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, const Shape& output,
+ValueId Graph::add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, const Shape& output,
                        bool has_parameters) {
   if (!refusal_.empty()) return kNoValue;
   bool wants = has_parameters;
@@ -85,7 +85,7 @@ ValueId PlanGraph::add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, 
   return id;
 }
 
-ValueId PlanGraph::reshape(ValueId x, const Shape& shape) {
+ValueId Graph::reshape(ValueId x, const Shape& shape) {
   if (!refusal_.empty()) return kNoValue;
   if (shape == this->shape(x)) return x;
   const ValueId id = add(std::make_unique<ReshapeOp>(), {x}, shape);
@@ -93,13 +93,13 @@ ValueId PlanGraph::reshape(ValueId x, const Shape& shape) {
   return id;
 }
 
-ValueId PlanGraph::add_value(const Shape& shape, DType dtype, ActivationLayout layout) {
+ValueId Graph::add_value(const Shape& shape, DType dtype, ActivationLayout layout) {
   const ValueId id = value_count();
   values_.push_back({.shape = shape, .owner = id, .layout = layout, .dtype = dtype});
   return id;
 }
 
-ValueId PlanGraph::add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype) {
+ValueId Graph::add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype) {
   const ValueId id = value_count();
   values_.push_back({.shape = shape(value),
                      .wants_gradient = wants_gradient(value),
@@ -109,25 +109,25 @@ ValueId PlanGraph::add_stored(ValueId value, ActivationLayout layout, bool share
   return id;
 }
 
-ValueId PlanGraph::refuse(const std::string& why) {
+ValueId Graph::refuse(const std::string& why) {
   if (refusal_.empty()) refusal_ = scope_.empty() ? why : cat("'", scope_, "': ", why);
   return kNoValue;
 }
 
-void PlanGraph::not_yet(const std::string& why) {
+void Graph::not_yet(const std::string& why) {
   if (wait_.empty()) wait_ = scope_.empty() ? why : cat("'", scope_, "': ", why);
 }
 
-PlanGraph::Scope::Scope(PlanGraph& graph, const std::string& name)
+Graph::Scope::Scope(Graph& graph, const std::string& name)
     : graph_(graph), before_(graph.scope_) {
   graph.scope_ = before_.empty() ? name : before_ + "." + name;
 }
 
-PlanGraph::Scope::~Scope() { graph_.scope_ = before_; }
+Graph::Scope::~Scope() { graph_.scope_ = before_; }
 
-ValueId PlanGraph::owner(ValueId value) const { return values_.at(index(value)).owner; }
+ValueId Graph::owner(ValueId value) const { return values_.at(index(value)).owner; }
 
-int PlanGraph::readers(ValueId value) const {
+int Graph::readers(ValueId value) const {
   int count = value == result_ ? 1 : 0;
   for (const auto& op : ops_) {
     count += static_cast<int>(std::count(op->inputs.begin(), op->inputs.end(), value));
@@ -135,7 +135,7 @@ int PlanGraph::readers(ValueId value) const {
   return count;
 }
 
-PlanGraph::ReadAs PlanGraph::read_as(ValueId value) const {
+Graph::ReadAs Graph::read_as(ValueId value) const {
   ReadAs out{.numbers = owner(result_) == owner(value)};
   for (const auto& op : ops_) {
     for (std::size_t i = 0; i < op->inputs.size(); ++i) {
@@ -146,13 +146,13 @@ PlanGraph::ReadAs PlanGraph::read_as(ValueId value) const {
   return out;
 }
 
-bool PlanGraph::gradient_is_read_as_operands(ValueId value) const {
+bool Graph::gradient_is_read_as_operands(ValueId value) const {
   const auto gives = [&](const auto& op) { return op->output == value; };
   const auto op = std::ranges::find_if(ops_, gives);
   return op != ops_.end() && readers(value) == 1 && (*op)->reads_gradient_operands(*this);
 }
 
-void PlanGraph::fuse() {
+void Graph::fuse() {
   for (std::size_t at = 0; at < ops_.size();) {
     PlanOp& op = *ops_[at];
     const auto reads = [&](const std::unique_ptr<PlanOp>& other) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_builder.h: collects the kernel calls that operations emit.
+// emitter.h: collects the kernel calls that operations emit.
 //
 // An operation names the tensors of a call, then the call:
 //
@@ -22,7 +22,7 @@
 #include "framework/precision.h"
 #include "layers/plan/batch_gather.h"
 #include "layers/plan/piece_sums.h"
-#include "layers/plan/plan_graph.h"
+#include "framework/graph/graph.h"
 
 namespace convscope {
 
@@ -30,7 +30,7 @@ namespace convscope {
 struct PlanCall {
   void (*run)(void* arguments) = nullptr;
   void* arguments = nullptr;
-  int op = -1;  // index in PlanGraph::ops()
+  int op = -1;  // index in Graph::ops()
 };
 
 // The index of the training step, read when a call runs. A recording (CUDA graph) runs without the
@@ -45,9 +45,9 @@ struct PlanClock {
 using Slot = int;
 inline constexpr Slot kNoSlot = -1;
 
-class CONVSCOPE_API PlanBuilder {
+class CONVSCOPE_API Emitter {
  public:
-  const PlanGraph& graph() const { return graph_; }
+  const Graph& graph() const { return graph_; }
   bool training() const { return graph_.training(); }
   Device device() const { return graph_.device(); }
   // Returns the shape that users see: [N,C,H,W], whatever the layout of value().
@@ -219,7 +219,7 @@ class CONVSCOPE_API PlanBuilder {
   };
   using Owned = std::unique_ptr<void, void (*)(void*)>;
 
-  explicit PlanBuilder(PlanGraph& graph) : graph_(graph) {}
+  explicit Emitter(Graph& graph) : graph_(graph) {}
   void start_pass(bool dry, Ref<Storage> arena);
   void finish_dry_pass();
   void emit_deferred();
@@ -231,7 +231,7 @@ class CONVSCOPE_API PlanBuilder {
   std::vector<PlanCall>& calls();
   ValueState& state(ValueId value) { return values_[static_cast<std::size_t>(value)]; }
 
-  PlanGraph& graph_;
+  Graph& graph_;
   bool dry_ = true;
   bool in_prologue_ = false;
   bool in_backward_ = false;

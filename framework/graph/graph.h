@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_graph.h: the static graph of a network: which operation reads which values, for inputs of
+// graph.h: the static graph of a network: which operation reads which values, for inputs of
 // one shape. A StepPlan (step_plan.h) compiles it to a list of kernel calls.
 //
 // Every layer adds its operations itself, in Module::describe(), which mirrors forward():
 //
-//   ValueId Pool2d::describe(PlanGraph& graph, ValueId x) {
+//   ValueId Pool2d::describe(Graph& graph, ValueId x) {
 //     return describe_operation(graph, *this, make_ref<MaxPool>(window_), {x});
 //   }
 //
@@ -20,14 +20,14 @@
 #include <vector>
 
 #include "framework/autograd/variable.h"
-#include "layers/dispatch/activation_layout.h"
+#include "framework/activation_layout.h"
 
 namespace convscope {
 
 enum class Direction;  // layers/conv2d/problem.h
 
-class PlanBuilder;
-class PlanGraph;
+class Emitter;
+class Graph;
 
 using ValueId = int;
 inline constexpr ValueId kNoValue = -1;
@@ -64,20 +64,20 @@ class CONVSCOPE_API PlanOp {
   // Absorbs `next`, the only reader of this operation's value. If it returns true, `next` is
   // removed from the graph, and the other inputs of `next` are appended to the inputs of this
   // operation. `fuse` then tries the next operation.
-  virtual bool absorb(const PlanGraph& graph, PlanOp& next);
+  virtual bool absorb(const Graph& graph, PlanOp& next);
   // Emits the calls of the forward or backward pass. Each function is called twice and must make
   // the same decisions: the first time to learn how long each tensor lives, the second time with
   // addresses.
-  virtual void forward(PlanBuilder& builder) = 0;
-  virtual void backward(PlanBuilder& builder) = 0;
+  virtual void forward(Emitter& builder) = 0;
+  virtual void backward(Emitter& builder) = 0;
 
   // Returns how many layout copies one step makes, in both directions; known after emission.
   virtual int conversions() const { return 0; }
   // Returns the milliseconds that the operation takes per step if its images are stored in
   // `layout`, without the work that takes the same time in all layouts. Returns nothing if the
   // operation does not support the layout. plan_layouts.cpp calls it, then set_layout().
-  virtual std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const;
-  virtual void set_layout(const PlanGraph&, ActivationLayout) {}
+  virtual std::optional<double> layout_ms(const Graph& graph, ActivationLayout layout) const;
+  virtual void set_layout(const Graph&, ActivationLayout) {}
   // Returns the type, fp16 or bf16, in which the operation needs its images, in NHWC. f32 means
   // that the operation accepts any type. Called by half_layouts.cpp.
   virtual DType preferred_half_type() const { return DType::f32; }
@@ -90,7 +90,7 @@ class CONVSCOPE_API PlanOp {
 
   // Returns the kernels of each layer with a weight that the operation computes, one for each
   // direction.
-  virtual std::vector<RanKernel> kernels(const PlanGraph& graph) const;
+  virtual std::vector<RanKernel> kernels(const Graph& graph) const;
 
   // Returns whether the device can record the operation's calls as a CUDA graph. It cannot record
   // calls that do more than queue kernels.
@@ -98,7 +98,7 @@ class CONVSCOPE_API PlanOp {
 
   // Returns whether the operation has other kernels for f32 NHWC images, which may be faster. If
   // this holds for no operation, plan_layouts.cpp leaves the layouts as they are.
-  virtual bool may_gain_nhwc(const PlanGraph&) const { return false; }
+  virtual bool may_gain_nhwc(const Graph&) const { return false; }
   // Returns which fp16 operands (dispatch/layout/half_operands.h) the operation would read in NHWC.
   // Operands are made once for all readers. would_write_operands() returns whether the operation
   // would itself write its result and the gradient of its image as fp16 operands. plan_layouts.cpp
@@ -106,15 +106,15 @@ class CONVSCOPE_API PlanOp {
   struct OperandsRead {
     bool image = false, gradient = false;  // `gradient` of its output
   };
-  virtual OperandsRead would_read_operands(const PlanGraph&) const { return {}; }
-  virtual bool would_write_operands(const PlanGraph&) const { return false; }
+  virtual OperandsRead would_read_operands(const Graph&) const { return {}; }
+  virtual bool would_write_operands(const Graph&) const { return false; }
   // Returns whether the operation reads this input, or the gradient of its output, only as fp16
   // operands.
-  virtual bool reads_operands(const PlanGraph&, std::size_t) const { return false; }
-  virtual bool reads_gradient_operands(const PlanGraph&) const { return false; }
+  virtual bool reads_operands(const Graph&, std::size_t) const { return false; }
+  virtual bool reads_gradient_operands(const Graph&) const { return false; }
   // Returns fp16 or bf16 if the operation reads this f32 input only as an operand and rounds it to
   // this type; f32 if it does not round. The producer may then round the value
-  // (PlanBuilder::set_rounded).
+  // (Emitter::set_rounded).
   virtual DType rounds_input(std::size_t) const { return DType::f32; }
 
   std::string layer;                    // "c1"; the first one of fused layers
@@ -123,9 +123,9 @@ class CONVSCOPE_API PlanOp {
   ValueId output = kNoValue;
 };
 
-class CONVSCOPE_API PlanGraph {
+class CONVSCOPE_API Graph {
  public:
-  PlanGraph(const Shape& input, PlanMode mode, Device device = {});
+  Graph(const Shape& input, PlanMode mode, Device device = {});
 
   PlanMode mode() const { return mode_; }
   Device device() const { return device_; }  // where the parameters live and everything runs
@@ -186,13 +186,13 @@ class CONVSCOPE_API PlanGraph {
   // Names the layer that is being described, so that operations know it.
   class CONVSCOPE_API Scope {
    public:
-    Scope(PlanGraph& graph, const std::string& name);
+    Scope(Graph& graph, const std::string& name);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    PlanGraph& graph_;
+    Graph& graph_;
     std::string before_;
   };
 
@@ -248,7 +248,7 @@ struct PlanRewrite {
   std::string name;
   DeviceType device = DeviceType::cpu;  // of the graphs that it rewrites
   bool goes_first = false;              // before the others
-  void (*run)(PlanGraph& graph) = nullptr;
+  void (*run)(Graph& graph) = nullptr;
 };
 CONVSCOPE_API bool register_plan_rewrite(const PlanRewrite& rewrite);
 CONVSCOPE_API const std::vector<PlanRewrite>& plan_rewrites();
