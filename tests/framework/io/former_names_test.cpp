@@ -3,6 +3,7 @@
 // older versions can be read.
 #include "framework/io/former_names.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include "framework/registry.h"
