@@ -5,7 +5,6 @@
 #include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/elementwise.h"
 #include "layers/layer_types.h"
-#include "layers/plan/activation_op.h"
 
 namespace convscope {
 namespace {
@@ -30,14 +29,6 @@ LayerType type_of(const char* kind, const char* doc) {
 }  // namespace
 
 Activation::Activation(const std::string& kind) : kind_(kind), function_(function_of(kind)) {}
-
-int Activation::describe(Graph& graph, int x) {
-  const ActivationOp::Function function = kind_ == "relu"    ? ActivationOp::Function::relu
-                                          : kind_ == "relu6" ? ActivationOp::Function::relu6
-                                          : kind_ == "tanh"  ? ActivationOp::Function::tanh
-                                                             : ActivationOp::Function::sigmoid;
-  return graph.add(std::make_unique<ActivationOp>(function), {x}, graph.shape(x));
-}
 
 CONVSCOPE_REGISTER_LAYER("relu", type_of("relu", "max(x, 0)"))
 CONVSCOPE_REGISTER_LAYER("relu6", type_of("relu6", "min(max(x, 0), 6)"))

@@ -23,7 +23,6 @@ class CONVSCOPE_API Activation final : public Module {
   std::string kind() const override { return kind_; }
   Variable forward(const Variable& x) override { return function_(x); }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(Graph& graph, int x) override;
 
  private:
   std::string kind_;

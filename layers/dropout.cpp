@@ -3,8 +3,8 @@
 // depend on single elements.
 #include "layers/dropout.h"
 
+#include "framework/graph/apply.h"
 #include "layers/layer_types.h"
-#include "layers/plan/operation_op.h"
 
 namespace convscope {
 
@@ -15,27 +15,39 @@ namespace {
 
 class DropoutOperation final : public Operation {
  public:
-  explicit DropoutOperation(const DropoutMask& mask) : mask_(mask) {}
-  const char* name() const override { return "dropout"; }
-  void forward(const OperationForward& a) const override { run(a.x[0], a.step, a.y); }
+  // `module` provides the number of the training step when a call runs; null: mask.step.
+  DropoutOperation(const DropoutMask& mask, const Module* module)
+      : Operation("dropout"), mask_(mask), module_(module) {}
+  void forward(Emitter& emitter) override {
+    emit(emitter, emitter.value(inputs[0]), emitter.value(output()));
+  }
   // The mask is drawn again, so nothing is saved.
-  void backward(const OperationBackward& a) const override { run(a.dy, a.step, a.dx[0]); }
+  void backward(Emitter& emitter) override {
+    emitter.assign_gradient(
+        inputs[0], [&](const Tensor& dx) { emit(emitter, emitter.gradient(output()), dx); });
+  }
 
  private:
-  void run(const Tensor& from, const OperationStep& step, const Tensor& to) const {
-    DropoutMask mask = mask_;
-    mask.step = step.offset;
-    mask.base_step = step.base;
-    dropout_kernel.get(to.device())(from, mask, to);
+  void emit(Emitter& emitter, const Tensor& from, const Tensor& to) const {
+    emitter.call([run = dropout_kernel.get(emitter.device()), mask = mask_, module = module_,
+                  state = emitter.state(), from, to]() mutable {
+      if (module != nullptr) mask.step = module->step();
+      if (state->clock.base != nullptr) {
+        mask.base_step = state->clock.base;
+        mask.step = state->clock.offset;
+      }
+      run(from, mask, to);
+    });
   }
   DropoutMask mask_;
+  const Module* module_;
 };
 
 }  // namespace
 
 Variable dropout(const Variable& x, const DropoutMask& mask) {
   CONVSCOPE_CHECK(mask.p >= 0 && mask.p < 1, "dropout", "expected p in [0,1), got ", mask.p);
-  return apply(make_ref<DropoutOperation>(mask), {x}, mask.step);
+  return apply(std::make_unique<DropoutOperation>(mask, nullptr), {x});
 }
 
 Dropout::Dropout(double p, std::uint64_t seed, std::uint64_t stream)
@@ -44,14 +56,10 @@ Dropout::Dropout(double p, std::uint64_t seed, std::uint64_t stream)
 }
 
 Variable Dropout::forward(const Variable& x) {
-  if (!is_training() || mask_.p == 0) return x;
+  if (!trains_on(x) || mask_.p == 0) return x;
   mask_.step = step();
-  return dropout(x, mask_);
-}
-
-int Dropout::describe(Graph& graph, int x) {
-  if (!graph.training() || mask_.p == 0) return x;
-  return describe_operation(graph, *this, make_ref<DropoutOperation>(mask_), {x});
+  const Module* const steps = x.graph() != nullptr ? this : nullptr;
+  return apply(std::make_unique<DropoutOperation>(mask_, steps), {x});
 }
 
 CONVSCOPE_REGISTER_LAYER("dropout",

@@ -40,7 +40,6 @@ class CONVSCOPE_API Dropout final : public Module {
   std::string kind() const override { return "dropout"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(Graph& graph, int x) override;
 
  private:
   DropoutMask mask_;

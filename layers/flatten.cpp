@@ -4,7 +4,6 @@
 
 #include "framework/ops/reshape.h"
 #include "layers/layer_types.h"
-#include "framework/graph/graph.h"
 
 namespace convscope {
 
@@ -15,10 +14,6 @@ Shape Flatten::output_shape(const Shape& input) const {
   std::int64_t features = 1;
   for (int axis = 1; axis < input.rank(); ++axis) features *= input[axis];
   return {input[0], features};
-}
-
-int Flatten::describe(Graph& graph, int x) {
-  return graph.reshape(x, output_shape(graph.shape(x)));
 }
 
 CONVSCOPE_REGISTER_LAYER("flatten",

@@ -16,7 +16,6 @@ class CONVSCOPE_API Flatten final : public Module {
   std::string kind() const override { return "flatten"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(Graph& graph, int x) override;
 };
 
 }  // namespace convscope

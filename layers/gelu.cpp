@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "framework/graph/simple_operation.h"
 #include "framework/parallel.h"
 #include "layers/layer_types.h"
-#include "layers/plan/operation_op.h"
 
 namespace convscope {
 
@@ -19,15 +19,12 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 12;  // an erf takes about 10 ns
 
-class GeluOperation final : public Operation {
+class GeluOperation final : public SimpleOperation {
  public:
-  const char* name() const override { return "gelu"; }
-  OperationKeeps keeps(const std::vector<Shape>&) const override { return {.inputs = true}; }
-  bool takes_nchw16c() const override { return true; }  // gelu(0) = 0
-  void forward(const OperationForward& a) const override {
-    gelu_kernel.get(a.device())(a.x[0], a.y);
-  }
-  void backward(const OperationBackward& a) const override {
+  GeluOperation() : SimpleOperation("gelu", {.nchw16c = true, .nhwc = false}) {}  // gelu(0) = 0
+  Keeps keeps(const std::vector<Shape>&) const override { return {.inputs = true}; }
+  void run(const Forward& a) const override { gelu_kernel.get(a.device())(a.x[0], a.y); }
+  void run(const Backward& a) const override {
     gelu_gradient_kernel.get(a.device())(a.x[0], a.dy, a.dx[0]);
   }
 };
@@ -77,11 +74,7 @@ void gradient_cpu(const Tensor& x, const Tensor& dy, const Tensor& dx) {
 CONVSCOPE_KERNEL(gelu_kernel, cpu, forward_cpu)
 CONVSCOPE_KERNEL(gelu_gradient_kernel, cpu, gradient_cpu)
 
-Variable gelu(const Variable& x) { return apply(make_ref<GeluOperation>(), {x}); }
-
-int Gelu::describe(Graph& graph, int x) {
-  return describe_operation(graph, *this, make_ref<GeluOperation>(), {x});
-}
+Variable gelu(const Variable& x) { return apply(std::make_unique<GeluOperation>(), {x}); }
 
 CONVSCOPE_REGISTER_LAYER("gelu", {.doc = "x times the normal distribution at x",
                                   .fields = {},

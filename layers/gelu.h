@@ -21,7 +21,6 @@ class CONVSCOPE_API Gelu final : public Module {
   std::string kind() const override { return "gelu"; }
   Variable forward(const Variable& x) override { return gelu(x); }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(Graph& graph, int x) override;
 };
 
 // Kernels; they assign y and dx.

@@ -5,8 +5,9 @@
 
 #include <cmath>
 
+#include "framework/graph/graph.h"
 #include "layers/dispatch/operator_use.h"
-#include "layers/plan/operation_op.h"
+#include "layers/plan/eager_op.h"
 
 namespace convscope {
 namespace {
@@ -17,7 +18,26 @@ std::string joined(const std::string& prefix, const std::string& name) {
 
 Module::~Module() = default;
 
-int Module::describe(Graph& graph, int x) { return describe_dynamic(graph, *this, x); }
+Variable Module::operator()(const Variable& x) {
+  if (x.graph() == nullptr) return forward(x);
+  Graph& graph = *x.graph();
+  if (const std::string why = why_not_recorded(); !why.empty()) graph.refuse(why);
+  const std::size_t before = graph.ops().size();
+  try {
+    return forward(x);
+  } catch (const SymbolicValue&) {
+    graph.truncate(before);
+    std::vector<ValueId> inputs{graph.value_of(x)};
+    for (const Variable& parameter : eager_inputs(*this)) {
+      inputs.push_back(graph.parameter(parameter));
+    }
+    return graph.variable(graph.add(make_eager_op(*this), std::move(inputs)));
+  }
+}
+
+bool Module::trains_on(const Variable& x) const {
+  return x.graph() != nullptr ? x.graph()->training() : training_;
+}
 
 std::unique_ptr<OperatorUse> Module::operator_use(const Shape&) const { return nullptr; }
 
@@ -62,37 +82,28 @@ void Module::add_weight_transform(const std::string& name, std::shared_ptr<Modul
 }
 
 Variable Module::transformed_input(const Variable& x) const {
+  return passed(x, input_transforms_, x.graph());
+}
+
+Variable Module::transformed_weight(const Variable& w, Graph* graph) const {
+  const bool records = graph != nullptr;
+  return passed(records ? graph->variable(graph->parameter(w)) : w, weight_transforms_, graph);
+}
+
+Variable Module::passed(const Variable& x, const std::vector<std::shared_ptr<Module>>& through,
+                        Graph* graph) const {
+  if (graph != nullptr) {  // a transform that is added later makes this graph invalid
+    graph->valid_while([&through, count = through.size()] { return through.size() == count; });
+  }
   Variable out = x;
-  for (const auto& transform : input_transforms_) out = transform->forward(out);
-  return out;
-}
-
-Variable Module::transformed_weight(const Variable& w) const {
-  Variable out = w;
-  for (const auto& transform : weight_transforms_) out = transform->forward(out);
-  return out;
-}
-
-int Module::described(Graph& graph, int x,
-                      const std::vector<std::shared_ptr<Module>>& through) const {
-  // A transform that is added later makes this plan invalid.
-  graph.valid_while([&through, count = through.size()] { return through.size() == count; });
   for (const auto& transform : through) {
     for (const auto& [name, child] : children_) {
-      if (child != transform || x == kNoValue) continue;
+      if (child != transform) continue;
       const Graph::Scope scope(graph, name);
-      x = transform->describe(graph, x);
+      out = (*transform)(out);
     }
   }
-  return x;
-}
-
-int Module::transformed_input(Graph& graph, int x) const {
-  return described(graph, x, input_transforms_);
-}
-
-int Module::transformed_weight(Graph& graph, const Variable& w) const {
-  return described(graph, graph.parameter(w), weight_transforms_);
+  return out;
 }
 
 void Module::zero_grad() {

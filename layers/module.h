@@ -41,6 +41,11 @@ class CONVSCOPE_API Module {
 
   virtual std::string kind() const = 0;  // the registered type name: "conv2d"
   virtual Variable forward(const Variable& x) = 0;
+  // Calls forward(). While a graph is recorded (framework/graph/graph.h), x is symbolic. If
+  // forward() then reads the numbers of x, the layer becomes one operation that runs eagerly. Its
+  // results are right, but it is not fused with its neighbours, and the step cannot be recorded as
+  // a CUDA graph.
+  Variable operator()(const Variable& x);
   // Returns the shape of forward(x) for x of shape `input`, to build and explain networks without
   // running them. Throws with the layer's message when the input does not fit.
   virtual Shape output_shape(const Shape& input) const = 0;
@@ -49,16 +54,13 @@ class CONVSCOPE_API Module {
   // module with parts visited itself, the shapes that reach the parts would be unknown.
   virtual void walk(const Shape& input, const WalkVisitor& visit) { visit(*this, input); }
 
-  // Describes forward() in a static graph (framework/graph/graph.h): adds the operations that compute the
-  // result from value `x`, and returns the number of the result. The default runs forward() as a
-  // dynamic graph inside the compiled step. The results are right, but the layer is not fused with
-  // its neighbours, and the step cannot be recorded.
-  virtual int describe(Graph& graph, int x);
-
   // Sets train mode, which is the default, or eval mode. The mode changes dropout and batch norm.
   void train(bool on = true);
   void eval() { train(false); }
   bool is_training() const { return training_; }
+  // Returns whether forward(x) is a training step: the mode of the graph while one is recorded,
+  // else that of the module.
+  bool trains_on(const Variable& x) const;
 
   // Sets the number of the training step of the next forward, counted over the whole run. The
   // trainer calls it before each step. Dropout draws its masks from (seed, layer, step), so a
@@ -114,6 +116,8 @@ class CONVSCOPE_API Module {
   void add_buffer(const std::string& name, Tensor& member, const Tensor& value,
                   BufferPlace place = BufferPlace::with_parameters);
   void add_buffer(const std::string& name, const Variable& value);  // without gradient
+  // Returns why no step with this layer can be compiled, or "".
+  virtual std::string why_not_recorded() const { return ""; }
   // Called by to(). A module overrides it to move other data than parameters, buffers and children.
   virtual void moved_to(Device) {}
   template <class M>
@@ -122,12 +126,10 @@ class CONVSCOPE_API Module {
     return child;
   }
   Variable transformed_input(const Variable& x) const;
-  Variable transformed_weight(const Variable& w) const;
-  // Add the transforms to a static graph. From then on the weight is a value of the graph.
-  int transformed_input(Graph& graph, int x) const;
-  int transformed_weight(Graph& graph, const Variable& w) const;
-  // Describes x passing through these children, one after the other, in a static graph.
-  int described(Graph& graph, int x, const std::vector<std::shared_ptr<Module>>& through) const;
+  Variable transformed_weight(const Variable& w, Graph* graph = nullptr) const;
+  // Passes x through these children, one after the other. `graph` is the one that is recorded.
+  Variable passed(const Variable& x, const std::vector<std::shared_ptr<Module>>& through,
+                  Graph* graph) const;
 
  private:
   void add_child_module(const std::string& name, std::shared_ptr<Module> child);

@@ -2,18 +2,17 @@
 // residual.cpp: a block that adds its input to the result of its body.
 #include "layers/residual.h"
 
+#include "framework/graph/graph.h"
 #include "framework/ops/elementwise.h"
 #include "layers/activation.h"
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/conv2d/conv2d.h"
-#include "layers/plan/activation_op.h"
-#include "layers/plan/add_op.h"
 
 namespace convscope {
 namespace {
 
-// Checks that both operands of the sum have one shape, because shapes are not broadcast. forward(),
-// output_shape() and describe() use this check.
+// Checks that both operands of the sum have one shape, because shapes are not broadcast. forward()
+// and output_shape() use this check.
 void check_sum_shapes(const Shape& y, const Shape& beside) {
   CONVSCOPE_CHECK(
       y == beside, "residual",
@@ -39,9 +38,13 @@ void Residual::add_shortcut_transform(const std::string& name, std::shared_ptr<M
 
 Variable Residual::forward(const Variable& input) {
   const Variable x = transformed_input(input);
-  const Variable y = body_->forward(x);
-  Variable beside = shortcut_ ? shortcut_->forward(x) : x;
-  for (const auto& transform : shortcut_transforms_) beside = transform->forward(beside);
+  const Variable y = (*body_)(x);
+  Variable beside = x;
+  if (shortcut_) {
+    const Graph::Scope scope(x.graph(), "downsample");
+    beside = (*shortcut_)(x);
+  }
+  beside = passed(beside, shortcut_transforms_, x.graph());
   check_sum_shapes(y.shape(), beside.shape());
   const Variable sum = add(y, beside);
   return end_ == End::relu ? relu(sum) : sum;
@@ -57,24 +60,6 @@ Shape Residual::output_shape(const Shape& input) const {
 void Residual::walk(const Shape& input, const WalkVisitor& visit) {
   body_->walk(input, visit);
   if (shortcut_) shortcut_->walk(input, visit);
-}
-
-int Residual::describe(Graph& graph, int x) {
-  x = transformed_input(graph, x);
-  if (x == kNoValue) return kNoValue;
-  const ValueId y = body_->describe(graph, x);
-  ValueId beside = x;
-  if (shortcut_) {
-    const Graph::Scope scope(graph, "downsample");
-    beside = shortcut_->describe(graph, x);
-  }
-  beside = described(graph, beside, shortcut_transforms_);
-  if (y == kNoValue || beside == kNoValue) return kNoValue;
-  check_sum_shapes(graph.shape(y), graph.shape(beside));
-  const ValueId sum = graph.add(std::make_unique<AddOp>(), {y, beside}, graph.shape(y));
-  if (end_ == End::sum) return sum;
-  return graph.add(std::make_unique<ActivationOp>(ActivationOp::Function::relu), {sum},
-                   graph.shape(sum));
 }
 
 std::shared_ptr<Module> plain_conv(const PlainConv& sizes, const std::string& path,

@@ -44,7 +44,6 @@ class CONVSCOPE_API Residual final : public Module {
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
   void walk(const Shape& input, const WalkVisitor& visit) override;
-  int describe(Graph& graph, int x) override;
 
   // Adds a transform of the shortcut's result; only where the shortcut has layers.
   void add_shortcut_transform(const std::string& name, std::shared_ptr<Module> transform);

@@ -2,8 +2,8 @@
 // sequential.cpp: layers one after the other.
 #include "layers/sequential.h"
 
-#include "framework/memory/work_clock.h"
 #include "framework/graph/graph.h"
+#include "framework/memory/work_clock.h"
 
 namespace convscope {
 
@@ -15,9 +15,10 @@ void Sequential::add(const std::string& name, std::shared_ptr<Module> layer) {
 
 Variable Sequential::forward(const Variable& x) {
   Variable y = x;
-  for (const std::shared_ptr<Module>& layer : layers_) {
-    const WorkScope scope(layer.get());
-    y = layer->forward(y);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const WorkScope work(layers_[i].get());
+    const Graph::Scope scope(x.graph(), names_[i]);
+    y = (*layers_[i])(y);
   }
   return y;
 }
@@ -34,14 +35,6 @@ void Sequential::walk(const Shape& input, const WalkVisitor& visit) {
     layer->walk(shape, visit);
     shape = layer->output_shape(shape);
   }
-}
-
-int Sequential::describe(Graph& graph, int x) {
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Graph::Scope scope(graph, names_[i]);
-    if (x != kNoValue) x = layers_[i]->describe(graph, x);
-  }
-  return x;
 }
 
 }  // namespace convscope

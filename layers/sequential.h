@@ -28,7 +28,6 @@ class CONVSCOPE_API Sequential final : public Module {
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
   void walk(const Shape& input, const WalkVisitor& visit) override;
-  int describe(Graph& graph, int x) override;
 
  private:
   std::string kind_ = "sequential";

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "layers/plan/pointwise_op.h"
 #include "quant/lsq_pieces.h"
 
 namespace convscope {
@@ -50,66 +51,72 @@ double lsq_grad_scale(std::int64_t count, int qp) {
 
 namespace {
 
-class LsqOperation final : public Operation {
+class LsqOperation final : public PointwiseOp {
  public:
-  LsqOperation(const LsqRule& rule, const StepBounds& bounds) : parts_{rule, bounds} {}
+  static constexpr std::string_view kKind = "lsq";
+  LsqOperation(const LsqRule& rule, const StepBounds& bounds)
+      : PointwiseOp("lsq"), parts_{rule, bounds} {}
   const LsqParts& parts() const { return parts_; }
-  const char* name() const override { return "lsq"; }
   std::string text() const override {
     return cat("fake quantiser -", parts_.rule.grid.qn, "..", parts_.rule.grid.qp);
   }
-  OperationKeeps keeps(const std::vector<Shape>&) const override { return {.inputs = true}; }
-  void forward(const OperationForward& a) const override {
+  Keeps keeps(const std::vector<Shape>&) const override { return {.inputs = true}; }
+  void run(const Forward& a) const override {
     const LsqForward one = forward_of(a);
     lsq_kernel.get(a.device())(&one, 1);
   }
-  void backward(const OperationBackward& a) const override {
+  void run(const Backward& a) const override {
     const LsqBackward one = backward_of(a);
     lsq_gradient_kernel.get(a.device())(&one, 1);
   }
 
-  bool runs_with(const Operation& other) const override {
-    return dynamic_cast<const LsqOperation*>(&other) != nullptr;
-  }
-  void forward_together(const Operation* const* all, const OperationForward* a,
-                        int count) const override {
+  bool runs_with(const SimpleOperation& other) const override { return other.kind() == kKind; }
+  void run_together(const SimpleOperation* const* all, const Forward* a, int count) const override {
     std::vector<LsqForward> list;
     for (int i = 0; i < count; ++i) list.push_back(of(all[i]).forward_of(a[i]));
     lsq_kernel.get(a->device())(list.data(), count);
   }
-  void backward_together(const Operation* const* all, const OperationBackward* a,
-                         int count) const override {
+  void run_together(const SimpleOperation* const* all, const Backward* a,
+                    int count) const override {
     std::vector<LsqBackward> list;
     for (int i = 0; i < count; ++i) list.push_back(of(all[i]).backward_of(a[i]));
     lsq_gradient_kernel.get(a->device())(list.data(), count);
   }
 
-  // Runs on pieces (lsq_pieces.h) if all values share one step.
-  bool runs_on_pieces() const override { return true; }
-  void begin(const OperationForward& a) const override {
-    put_into_bounds(a.x[1], parts_.bounds, parts_.rule.form);
+  // Pieces (lsq_pieces.h): only if all values share one step.
+  ForwardPieces forward_pieces(Emitter& emitter) override {
+    const Tensor step = emitter.value(inputs[1]);
+    return {
+        .begin = [step, parts = parts_] { put_into_bounds(step, parts.bounds, parts.rule.form); },
+        .run = [step, rule = parts_.rule](
+                   const float* v, float* y,
+                   std::int64_t count) { lsq_forward_piece(step, rule, v, y, count); }};
   }
-  void forward_piece(const OperationForward& a, const float* v, float* y,
-                     std::int64_t count) const override {
-    lsq_forward_piece(a.x[1], parts_.rule, v, y, count);
-  }
-  double backward_piece(const OperationBackward& a, const float* dy, const float* v, float* dv,
-                        std::int64_t count) const override {
-    return lsq_backward_piece(a.x[1], parts_.rule, dy, v, dv, count);
-  }
-  void end(const OperationBackward& a, double sum) const override {
-    if (!a.dx[1].defined()) return;
-    *a.dx[1].data<float>() = static_cast<float>(lsq_step_gradient(a.x[1], parts_.rule, sum));
+  BackwardPieces backward_pieces(Emitter& emitter) override {
+    if (!emitter.graph().wants_gradient(output())) return {};
+    const Tensor step = emitter.value(inputs[1]);
+    const Tensor dstep = emitter.graph().wants_gradient(inputs[1])
+                             ? emitter.gradient_target(inputs[1]).tensor
+                             : Tensor();
+    return {
+        .run = [step, rule = parts_.rule](
+                   const float* dy, const float* v, float* dv,
+                   std::int64_t count) { return lsq_backward_piece(step, rule, dy, v, dv, count); },
+        .end =
+            [step, dstep, rule = parts_.rule](double sum) {
+              if (!dstep.defined()) return;
+              *dstep.data<float>() = static_cast<float>(lsq_step_gradient(step, rule, sum));
+            }};
   }
 
  private:
-  static const LsqOperation& of(const Operation* operation) {
+  static const LsqOperation& of(const SimpleOperation* operation) {
     return static_cast<const LsqOperation&>(*operation);
   }
-  LsqForward forward_of(const OperationForward& a) const {
+  LsqForward forward_of(const Forward& a) const {
     return {.v = a.x[0], .step = a.x[1], .rule = parts_.rule, .bounds = parts_.bounds, .y = a.y};
   }
-  LsqBackward backward_of(const OperationBackward& a) const {
+  LsqBackward backward_of(const Backward& a) const {
     return {.dy = a.dy,
             .v = a.x[0],
             .step = a.x[1],
@@ -125,19 +132,20 @@ class LsqOperation final : public Operation {
 }  // namespace
 
 const LsqParts* lsq_parts(const Operation* operation) {
-  const auto* const lsq = dynamic_cast<const LsqOperation*>(operation);
+  const auto* const lsq = as<LsqOperation>(operation);
   return lsq == nullptr ? nullptr : &lsq->parts();
 }
 
-Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds) {
-  return make_ref<LsqOperation>(rule, bounds);
+Variable apply_lsq(const Variable& v, const Variable& step, const LsqRule& rule,
+                   const StepBounds& bounds) {
+  return apply(std::make_unique<LsqOperation>(rule, bounds), {v, step});
 }
 
 Variable lsq_quantize(const Variable& v, const Variable& step, const LsqRule& rule) {
   check(v.value(), step.value(), rule);
-  // Here steps have no bounds. A quantiser passes bounds to lsq_operation().
+  // Here steps have no bounds. A quantiser passes bounds to apply_lsq().
   if (rule.form == StepForm::plain) check_steps(step.value().to(Device{}));
-  return apply(lsq_operation(rule, {}), {v, step});
+  return apply_lsq(v, step, rule, {});
 }
 
 }  // namespace convscope

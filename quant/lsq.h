@@ -23,7 +23,7 @@
 //             Quantization, ICLR 2020, arXiv 1902.08153
 #pragma once
 
-#include "framework/autograd/operation.h"
+#include "framework/graph/simple_operation.h"
 #include "framework/kernel_slot.h"
 #include "quant/integer_grid.h"
 
@@ -51,18 +51,19 @@ struct StepBounds {
   Tensor last, first;
 };
 
-// Returns the operation with inputs v and step size. The operation puts the step size within its
-// bounds before it uses it. A device may delay storing the bounded step size until the backward
-// pass, because only the optimiser reads it afterwards.
-CONVSCOPE_API Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds);
-
-// lsq_parts() returns the rule and the bounds of an operation that lsq_operation() made, and null
-// for other operations.
+// lsq_parts() returns the rule and the bounds of an operation that apply_lsq() has recorded in a
+// graph, and null for other operations.
 struct LsqParts {
   LsqRule rule;
   StepBounds bounds;
 };
 CONVSCOPE_API const LsqParts* lsq_parts(const Operation* operation);
+
+// Rounds v. The operation puts the step size within its bounds before it uses it. A device may
+// delay storing the bounded step size until the backward pass, because only the optimiser reads it
+// afterwards.
+CONVSCOPE_API Variable apply_lsq(const Variable& v, const Variable& step, const LsqRule& rule,
+                                 const StepBounds& bounds);
 
 // Throws unless all step sizes are finite and above 0. For the plain variant (whose parameter is
 // s), on the CPU.

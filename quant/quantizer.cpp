@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "layers/plan/operation_op.h"
+#include "framework/graph/graph.h"
 
 namespace convscope {
 
@@ -69,31 +69,37 @@ bool Quantizer::calibrates() const {
   return is_training() && seen() < static_cast<double>(options_.calibration_batches);
 }
 
-Ref<const Operation> Quantizer::operation(const Shape& x) const {
+Variable Quantizer::rounded(const Variable& v) const {
+  const Shape& x = v.shape();
   const std::int64_t shared = kept_ > 0            ? kept_
                               : options_.is_weight ? x.numel() / step_.value().numel()
                               : x[0] > 0           ? x.numel() / x[0]
                                                    : 0;
-  return lsq_operation({.grid = grid_,
-                        .form = form_,
-                        .g = lsq_grad_scale(shared, grid_.qp),
-                        .log_rate = form_ == StepForm::log,
-                        .integers = integers_},
-                       {.last = last_step_, .first = first_step_});
+  return apply_lsq(v, step_,
+                   {.grid = grid_,
+                    .form = form_,
+                    .g = lsq_grad_scale(shared, grid_.qp),
+                    .log_rate = form_ == StepForm::log,
+                    .integers = integers_},
+                   {.last = last_step_, .first = first_step_});
 }
 
 Variable Quantizer::forward(const Variable& x) {
+  if (x.graph() != nullptr) return recorded(x);
   if (!is_active()) return x;
   if (calibrates() && x.value().numel() > 0) calibrate(x.value());
   CONVSCOPE_CHECK(is_calibrated(), "quantizer",
                   "expected a calibrated step because the network is evaluated, got one that has "
                   "seen no training batch; train first, or load a checkpoint that holds the step");
-  const Variable y = apply(operation(x.shape()), {x, step_});
+  const Variable y = rounded(x);
   if (observing_) count_clipped(x.value());
   return y;
 }
 
-int Quantizer::describe(Graph& graph, int x) {
+// A quantiser that waits adds no operation. A training step in which it calibrates or counts
+// clipped values is not compiled.
+Variable Quantizer::recorded(const Variable& x) {
+  Graph& graph = *x.graph();
   const bool active = is_active(), counts = observing_ && graph.training();
   graph.valid_while([this, active, counts, calibrating = calibrates(), kept = kept_,
                      training = graph.training(), integers = integers_] {
@@ -104,7 +110,7 @@ int Quantizer::describe(Graph& graph, int x) {
   if (graph.training() && calibrates()) graph.not_yet("it calibrates in this step");
   if (!graph.training() && !is_calibrated()) graph.not_yet("it has seen no training batch");
   if (counts) graph.not_yet("it counts what it clips in this step");
-  return describe_operation(graph, *this, operation(graph.shape(x)), {x, graph.parameter(step_)});
+  return rounded(x);
 }
 
 void Quantizer::count_clipped(const Tensor& x) {

@@ -59,9 +59,6 @@ class CONVSCOPE_API Quantizer final : public Module {
   std::string kind() const override { return "quantizer"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override { return input; }
-  // Adds no operation to the graph while the quantiser waits for begin(). A training step in which
-  // the quantiser calibrates or counts clipped values is not compiled, but runs as a dynamic graph.
-  int describe(Graph& graph, int x) override;
 
   const QuantizerOptions& options() const { return options_; }
   const IntegerGrid& grid() const { return grid_; }
@@ -96,7 +93,8 @@ class CONVSCOPE_API Quantizer final : public Module {
   void count_clipped(const Tensor& x);
   double seen() const { return batches_seen_.item(); }
   bool calibrates() const;  // in the next forward
-  Ref<const Operation> operation(const Shape& x) const;
+  Variable recorded(const Variable& x);
+  Variable rounded(const Variable& v) const;
 
   QuantizerOptions options_;
   IntegerGrid grid_;

@@ -2,7 +2,7 @@
 // mask.cpp: the mask of a layer's weights: which of them are kept.
 #include "sparsity/mask.h"
 
-#include "layers/plan/operation_op.h"
+#include "framework/graph/simple_operation.h"
 
 namespace convscope {
 
@@ -26,22 +26,24 @@ void Mask::observe_gradient(bool on) {
 
 namespace {
 
-class MaskOperation final : public Operation {
+class MaskOperation final : public SimpleOperation {
  public:
   // observed: receives dy; undefined: not needed.
   MaskOperation(const Tensor& keep, bool dense_gradient, const Tensor& observed)
-      : keep_(keep), dense_gradient_(dense_gradient), observed_(observed) {}
-  const char* name() const override { return "mask"; }
+      : SimpleOperation("mask"),
+        keep_(keep),
+        dense_gradient_(dense_gradient),
+        observed_(observed) {}
   Shape output_shape(const std::vector<Shape>& x) const override {
     CONVSCOPE_CHECK(x[0] == keep_.shape(), "mask", "expected a weight ", keep_.shape(),
                     " because the mask is of that shape, got ", x[0]);
     return x[0];
   }
-  void forward(const OperationForward& a) const override {
+  void run(const Forward& a) const override {
     const MaskedTensor one = forward_of(a);
     mask_kernel.get(a.device())(&one, 1);
   }
-  void backward(const OperationBackward& a) const override {
+  void run(const Backward& a) const override {
     if (observed_.defined()) observed_.copy_from(a.dy);
     if (!a.dx[0].defined()) return;
     if (dense_gradient_) return a.dx[0].copy_from(a.dy);
@@ -50,18 +52,17 @@ class MaskOperation final : public Operation {
   }
 
   // A mask that observes its gradient runs in a separate launch.
-  bool runs_with(const Operation& other) const override {
+  bool runs_with(const SimpleOperation& other) const override {
     const auto* const mask = dynamic_cast<const MaskOperation*>(&other);
     return mask != nullptr && is_plain() && mask->is_plain();
   }
-  void forward_together(const Operation* const* all, const OperationForward* a,
-                        int count) const override {
+  void run_together(const SimpleOperation* const* all, const Forward* a, int count) const override {
     std::vector<MaskedTensor> list;
     for (int i = 0; i < count; ++i) list.push_back(of(all[i]).forward_of(a[i]));
     mask_kernel.get(a->device())(list.data(), count);
   }
-  void backward_together(const Operation* const* all, const OperationBackward* a,
-                         int count) const override {
+  void run_together(const SimpleOperation* const* all, const Backward* a,
+                    int count) const override {
     std::vector<MaskedTensor> list;
     for (int i = 0; i < count; ++i) {
       if (a[i].dx[0].defined()) list.push_back(of(all[i]).backward_of(a[i]));
@@ -70,14 +71,12 @@ class MaskOperation final : public Operation {
   }
 
  private:
-  static const MaskOperation& of(const Operation* operation) {
+  static const MaskOperation& of(const SimpleOperation* operation) {
     return static_cast<const MaskOperation&>(*operation);
   }
   bool is_plain() const { return !dense_gradient_ && !observed_.defined(); }
-  MaskedTensor forward_of(const OperationForward& a) const {
-    return {.x = a.x[0], .keep = keep_, .y = a.y};
-  }
-  MaskedTensor backward_of(const OperationBackward& a) const {
+  MaskedTensor forward_of(const Forward& a) const { return {.x = a.x[0], .keep = keep_, .y = a.y}; }
+  MaskedTensor backward_of(const Backward& a) const {
     return {.x = a.dy, .keep = keep_, .y = a.dx[0]};
   }
 
@@ -88,19 +87,17 @@ class MaskOperation final : public Operation {
 
 }  // namespace
 
-Ref<const Operation> Mask::operation() const {
-  return make_ref<MaskOperation>(keep_, dense_gradient_, observing_ ? observed_ : Tensor());
-}
-
-Variable Mask::forward(const Variable& w) { return apply(operation(), {w}); }
-
 // Masks change in place, so a compiled step that was built earlier reads the new mask.
-int Mask::describe(Graph& graph, int w) {
-  graph.valid_while(
-      [this, keep = keep_.raw_data(), dense = dense_gradient_, observing = observing_] {
-        return keep_.raw_data() == keep && dense_gradient_ == dense && observing_ == observing;
-      });
-  return describe_operation(graph, *this, operation(), {w});
+Variable Mask::forward(const Variable& w) {
+  if (w.graph() != nullptr) {
+    w.graph()->valid_while(
+        [this, keep = keep_.raw_data(), dense = dense_gradient_, observing = observing_] {
+          return keep_.raw_data() == keep && dense_gradient_ == dense && observing_ == observing;
+        });
+  }
+  return apply(
+      std::make_unique<MaskOperation>(keep_, dense_gradient_, observing_ ? observed_ : Tensor()),
+      {w});
 }
 
 bool belongs_to_mask(std::string_view name) { return name.ends_with(".mask.keep"); }

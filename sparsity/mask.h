@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "framework/autograd/operation.h"
+#include "framework/graph/simple_operation.h"
 #include "framework/kernel_slot.h"
 #include "layers/module.h"
 
@@ -25,7 +25,6 @@ class CONVSCOPE_API Mask final : public Module {
   std::string kind() const override { return "mask"; }
   Variable forward(const Variable& w) override;
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(Graph& graph, int w) override;
 
   const Tensor& keep() const { return keep_; }  // f32, on the device of the weight
   void set_keep(const Tensor& keep) const { keep_.copy_from(keep); }
@@ -38,7 +37,6 @@ class CONVSCOPE_API Mask final : public Module {
 
  private:
   void moved_to(Device device) override;
-  Ref<const Operation> operation() const;
 
   Tensor keep_;
   Tensor observed_;  // undefined until observe_gradient(true)

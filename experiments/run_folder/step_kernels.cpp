@@ -30,8 +30,11 @@ bool trains(const Module& layer) {
 std::optional<std::set<std::string>> layers_with_dx(Module& model, const Shape& input,
                                                     Device device, PlanMode mode) {
   Graph graph(input, mode, device);
-  model.describe(graph, Graph::input());
-  if (!graph.refusal().empty()) return std::nullopt;
+  try {
+    (void)model(graph.variable(Graph::input()));
+  } catch (const NotCompiled&) {
+    return std::nullopt;
+  }
   std::set<std::string> out;
   for (const auto& op : graph.ops()) {
     for (const RanKernel& ran : op->kernels(graph)) {

@@ -32,6 +32,7 @@
 
 #include "datasets/device_data.h"
 #include "experiments/trainer/next_batch.h"
+#include "layers/plan/batch_gather.h"
 #include "layers/plan/step_plan.h"
 #include "optim/device_update.h"
 #include "optim/gradient_exchange.h"

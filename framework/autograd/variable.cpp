@@ -22,7 +22,24 @@ Variable::Variable(Tensor value, bool requires_grad) : state_(make_ref<State>())
   set_requires_grad(requires_grad);
 }
 
-const Tensor& Variable::value() const { return checked(state_).value; }
+const Tensor& Variable::tensor() const { return checked(state_).value; }
+
+const Tensor& Variable::value() const {
+  const State& state = checked(state_);
+  if (state.graph != nullptr) throw SymbolicValue();
+  return state.value;
+}
+
+Variable Variable::symbolic(Graph& graph, int value, const Shape& shape, DType dtype, Device device,
+                            bool requires_grad) {
+  Variable out(make_ref<State>());
+  out.state_->value = Tensor::view(make_ref<Storage>(device, std::size_t{0}), 0, shape, dtype);
+  out.state_->requires_grad = requires_grad;
+  out.state_->graph = &graph;
+  out.state_->graph_value = value;
+  return out;
+}
+
 bool Variable::requires_grad() const { return checked(state_).requires_grad; }
 bool Variable::is_leaf() const { return !checked(state_).producer; }
 

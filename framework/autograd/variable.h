@@ -20,6 +20,7 @@
 
 namespace convscope {
 
+class Graph;
 class Node;
 
 class CONVSCOPE_API Variable {
@@ -28,11 +29,20 @@ class CONVSCOPE_API Variable {
   explicit Variable(Tensor value, bool requires_grad = false);  // a leaf
 
   bool defined() const { return static_cast<bool>(state_); }
-  const Tensor& value() const;
-  const Shape& shape() const { return value().shape(); }
-  std::int64_t dim(int axis) const { return value().dim(axis); }
-  Device device() const { return value().device(); }
-  DType dtype() const { return value().dtype(); }
+  const Tensor& value() const;  // throws SymbolicValue for a symbolic variable
+  const Shape& shape() const { return tensor().shape(); }
+  int rank() const { return shape().rank(); }
+  std::int64_t dim(int axis) const { return tensor().dim(axis); }
+  Device device() const { return tensor().device(); }
+  DType dtype() const { return tensor().dtype(); }
+  std::string str() const { return defined() ? tensor().str() : "none"; }  // "f32[2,3] cpu"
+
+  // Returns a variable without numbers that stands for a value of a graph (framework/graph/graph.h)
+  // while the graph is recorded. graph() is null for all other variables.
+  static Variable symbolic(Graph& graph, int value, const Shape& shape, DType dtype, Device device,
+                           bool requires_grad);
+  Graph* graph() const { return defined() ? state_->graph : nullptr; }
+  int graph_value() const { return state_->graph_value; }
 
   bool requires_grad() const;           // a leaf that needs a gradient, or computed from one
   void set_requires_grad(bool wanted);  // leaves only
@@ -61,14 +71,21 @@ class CONVSCOPE_API Variable {
     bool requires_grad = false;
     bool grad_is_zero = true;  // nothing to add to (new, or after zero_grad)
     Ref<Node> producer;        // null for a leaf
+    Graph* graph = nullptr;    // of a symbolic variable, whose `value` has no memory
+    int graph_value = -1;
   };
   State* state() const { return state_.get(); }
   Ref<State> ref() const { return state_; }
   explicit Variable(Ref<State> state) : state_(std::move(state)) {}
 
  private:
+  const Tensor& tensor() const;
   Ref<State> state_;
 };
+
+// Thrown when code reads the numbers of a symbolic variable. Module::operator() catches it, and the
+// layer runs eagerly inside the compiled step.
+struct SymbolicValue {};
 
 // Receives the gradients of an operation's inputs from its closure.
 class CONVSCOPE_API GradientSink {

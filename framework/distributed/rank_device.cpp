@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "framework/device_side_queue.h"
+#include "framework/distributed/device_side_queue.h"
 
 namespace convscope {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// emitter.cpp: collects the kernel calls that operations emit.
+// emitter.cpp: takes the kernel calls of operations: runs them, or collects them for a compiled
+// step.
 #include "framework/graph/emitter.h"
 
 #include <algorithm>
 
 #include "framework/ops/accumulate.h"
-#include "layers/dispatch/layout/half_operands.h"
 
 namespace convscope {
 
@@ -14,16 +14,14 @@ std::vector<PlanCall>& Emitter::calls() {
 }
 
 void Emitter::start_pass(bool dry, Ref<Storage> arena) {
-  dry_ = dry;
+  mode_ = dry ? Mode::dry : Mode::record;
   arena_ = std::move(arena);
   in_backward_ = in_prologue_ = false;
-  call_index_ = calls_that_wait_first_ = 0;
+  call_index_ = 0;
   next_slot_ = 0;
-  labels_ = loss_ = correct_ = kNoSlot;
   parameters_.clear();
   parameter_ops_.clear();
-  takes_gather_ = takes_sums_ = joins_update_ = false;
-  handed_over_ = {kNoSlot, {}};
+  offers_ = {};
   copies_.clear();
   values_.assign(static_cast<std::size_t>(graph_.value_count()), {});
 }
@@ -34,12 +32,6 @@ void Emitter::emit_deferred() {
     emit();
   }
   deferred_.clear();
-}
-
-PieceSums Emitter::handed_over() {
-  PieceSums out = handed_over_.second;
-  if (handed_over_.first != kNoSlot) out.pieces = use(handed_over_.first).data<float>();
-  return out;
 }
 
 void Emitter::finish_dry_pass() {
@@ -58,7 +50,7 @@ void Emitter::finish_dry_pass() {
 
 Slot Emitter::slot(const Shape& shape, DType dtype) {
   const Slot id = static_cast<Slot>(next_slot_++);
-  if (dry_) {
+  if (mode_ != Mode::record) {
     const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
     slots_.push_back({.shape = shape, .dtype = dtype, .bytes = bytes});
   }
@@ -73,44 +65,54 @@ Slot Emitter::temporary(const Shape& shape, DType dtype) {
 
 Tensor Emitter::use(Slot slot) {
   SlotState& state = slots_.at(static_cast<std::size_t>(slot));
-  if (dry_) {
+  if (is_eager()) {
+    state.is_needed = true;
+    if (mode_ == Mode::eager_dry && !state.tensor.defined()) {
+      return without_memory(state.shape, state.dtype);
+    }
+    if (!state.tensor.defined()) state.tensor = Tensor::empty(state.shape, state.dtype, device());
+    return state.tensor;
+  }
+  if (mode_ == Mode::dry) {
     state.first = std::min(state.first, call_index_);
     state.last = std::max(state.last, call_index_);
     (in_prologue_ ? state.in_prologue : state.in_step) = true;
   }
-  return Tensor::view(arena_, dry_ ? 0 : state.offset, state.shape, state.dtype);
+  return Tensor::view(arena_, mode_ == Mode::dry ? 0 : state.offset, state.shape, state.dtype);
 }
 
 void* Emitter::workspace(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  const Slot id = temporary({static_cast<std::int64_t>(bytes)}, DType::u8);
+  const Shape shape{static_cast<std::int64_t>(bytes)};
+  if (mode_ == Mode::eager_dry) return nullptr;
+  if (mode_ == Mode::eager) {
+    workspaces_.push_back(Tensor::empty(shape, DType::u8, device()));
+    return workspaces_.back().raw_data();
+  }
+  const Slot id = temporary(shape, DType::u8);
   slots_[static_cast<std::size_t>(id)].is_workspace = true;
   return use(id).raw_data();
 }
 
 Tensor Emitter::value(ValueId value) {
+  if (is_eager()) return eager_value(value);
   if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
-    return parameter->value().reshape(shape(value));
+    return parameter->value().reshape(graph_.shape(value));
   }
-  ValueState& own = state(graph_.owner(value));
+  ValueState& own = state_of(graph_.owner(value));
+  const Shape stored = graph_.stored_shape(value);
   if (own.slot == kNoSlot) {
-    own.slot = slot(graph_.stored_shape(value), graph_.dtype(value));
-    if (dry_) slots_.back().is_value = true;
+    own.slot = slot(stored, graph_.dtype(value));
+    if (mode_ == Mode::dry) slots_.back().is_value = true;
     if (graph_.owner(value) == Graph::input()) {  // an operation reads the images as a tensor
       const Tensor to = use(own.slot);
-      call([copy = backend_of(device()).copy_within, index = device().index, from = images(), to] {
-        copy(index, to.raw_data(), *from, static_cast<std::size_t>(to.size_bytes()));
+      call([copy = backend_of(device()).copy_within, index = device().index, from = &state_, to] {
+        copy(index, to.raw_data(), from->images, static_cast<std::size_t>(to.size_bytes()));
       });
     }
   }
-  return use(own.slot).reshape(graph_.stored_shape(value));
-}
-
-const void* const* Emitter::images() { return &images_now_; }
-
-Tensor Emitter::labels() {
-  if (labels_ == kNoSlot) labels_ = slot({shape(Graph::input())[0]}, DType::i32);
-  return use(labels_);
+  if (graph_.is_kept(graph_.owner(value))) return outliving(own.slot).reshape(stored);
+  return use(own.slot).reshape(stored);
 }
 
 // The next step reads this tensor while the kernels of that step already write, so no other tensor
@@ -124,117 +126,71 @@ Tensor Emitter::outliving(Slot id) {
   return out;
 }
 
-Tensor Emitter::kept(Slot& id, DType dtype) {
-  if (id == kNoSlot) id = slot({1}, dtype);
-  return outliving(id);
-}
-
-Emitter::CopyOfWeight Emitter::copy_of_weight(ValueId weight, DType operand_type,
-                                                      bool as_floats) {
+Emitter::CopyOfWeight Emitter::copy_of_weight(ValueId weight, DType operand_type, bool as_floats) {
   const Variable* const parameter = graph_.parameter_of(graph_.owner(weight));
-  if (!training() || !is_half(operand_type) || parameter == nullptr) return {};
-  const Tensor to = outliving(slot({shape(weight).numel()}, as_floats ? DType::f32 : operand_type));
+  if (!graph_.training() || !is_half(operand_type) || parameter == nullptr) return {};
+  const Tensor to =
+      outliving(slot({graph_.shape(weight).numel()}, as_floats ? DType::f32 : operand_type));
   const WeightCopy copy{.to = to.raw_data(), .operand_type = operand_type, .as_floats = as_floats};
   copies_.emplace_back(parameter->value().raw_data(), copy);
-  return {.copy = copy, .is_there = &copies_are_there_};
+  return {.copy = copy, .is_there = &state_.copies_are_there};
 }
 
-Tensor Emitter::loss() { return kept(loss_, DType::f32); }
-Tensor Emitter::correct() { return kept(correct_, DType::i32); }
-
 Tensor Emitter::gradient(ValueId value) {
+  if (is_eager()) {
+    const Tensor& known = state_of(graph_.owner(value)).gradient_tensor;
+    return known.defined() ? known : without_memory(graph_.shape(value), graph_.dtype(value));
+  }
   if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
     note_gradient(*parameter);
-    return parameter->state()->grad.reshape(shape(value));
+    return parameter->state()->grad.reshape(graph_.shape(value));
   }
-  const ValueState& own = state(graph_.owner(value));
+  const ValueState& own = state_of(graph_.owner(value));
   CONVSCOPE_CHECK(own.gradient != kNoSlot, "plan", "expected a gradient of value ", value,
-                  " of shape ", shape(value), " because an operation reads it, got none");
+                  " of shape ", graph_.shape(value), " because an operation reads it, got none");
   return use(own.gradient).reshape(graph_.stored_shape(value));
 }
 
 Emitter::Target Emitter::gradient_target(ValueId value) {
+  if (is_eager()) return eager_target(value);
   if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
     const Target target = parameter_gradient(*parameter);
-    return {target.tensor.reshape(shape(value)), target.accumulate};
+    return {target.tensor.reshape(graph_.shape(value)), target.accumulate};
   }
-  ValueState& own = state(graph_.owner(value));
+  ValueState& own = state_of(graph_.owner(value));
   const bool accumulate = own.gradient != kNoSlot;
   const Shape stored = graph_.stored_shape(value);
-  if (!accumulate) own.gradient = slot(stored, in_half(value) ? graph_.dtype(value) : DType::f32);
+  if (!accumulate) {
+    own.gradient = slot(stored, is_half(graph_.dtype(value)) ? graph_.dtype(value) : DType::f32);
+  }
   return {use(own.gradient).reshape(stored), accumulate};
 }
 
-void Emitter::emit_accumulate(ValueId value, Slot part) {
+void Emitter::add_to_gradient(ValueId value, Slot part) {
   const Tensor to = gradient(value);
   const Tensor from = use(part).reshape(to.shape());
   call([run = accumulate_kernel.get(device()), to, from] { run(to, from); });
 }
 
 void Emitter::pass_gradient(ValueId output, ValueId value) {
-  const Slot from = state(graph_.owner(output)).gradient;
-  if (graph_.parameter_of(graph_.owner(value)) != nullptr) {
-    const Target to = gradient_target(value);
-    const Tensor dy = use(from).reshape(shape(value));
-    call([add = accumulate_kernel.get(device()), to, dy] {
-      if (to.accumulate) {
-        add(to.tensor, dy);
-      } else {
-        to.tensor.copy_from(dy);
-      }
-    });
-    return;
+  if (mode_ == Mode::eager_dry) return;
+  if (mode_ == Mode::eager) {
+    return sink_->add(value - 1, gradient(output).reshape(graph_.shape(value)));
   }
-  ValueState& own = state(graph_.owner(value));
+  const Slot from = state_of(graph_.owner(output)).gradient;
+  if (graph_.parameter_of(graph_.owner(value)) != nullptr) {
+    return copy_gradient(*this, output, value);
+  }
+  ValueState& own = state_of(graph_.owner(value));
   if (own.gradient == kNoSlot) {
     own.gradient = from;
   } else {
-    emit_accumulate(value, from);
+    add_to_gradient(value, from);
   }
 }
 
-Tensor Emitter::new_operands(Operands& to, ValueId value, bool elements, bool bound) {
-  const std::size_t bytes =
-      elements ? half_operands_bytes(graph_.stored_shape(value).numel()) : kHalfOperandsHead;
-  to = {.block = slot({static_cast<std::int64_t>(bytes)}, DType::u8),
-        .has_elements = elements,
-        .has_bound = bound};
-  return use(to.block);
-}
-
-Tensor Emitter::operands_target(ValueId value, bool elements, bool bound) {
-  return new_operands(state(graph_.owner(value)).operands, value, elements, bound);
-}
-
-Tensor Emitter::gradient_operands_target(ValueId value) {
-  return new_operands(state(graph_.owner(value)).gradient_operands, value, true, false);
-}
-
-void Emitter::make_operands(ValueId value) {
-  if (operands_of(value).has_elements) return;
-  const Tensor x = this->value(value);
-  call([run = pack_half_operands_kernel.get(device()), x,
-        to = operands_target(value, true, false)] { run(x, to.raw_data()); });
-}
-
-void Emitter::make_gradient_operands(ValueId value) {
-  if (gradient_operands_of(value).has_elements) return;
-  const Tensor dy = gradient(value);
-  call([run = pack_half_operands_kernel.get(device()), dy, to = gradient_operands_target(value)] {
-    run(dy, to.raw_data());
-  });
-}
-
-Tensor Emitter::moments_target(ValueId value, std::int64_t parts) {
-  const std::int64_t lanes = graph_.stored_shape(value)[4];
-  return use(state(value).moments = slot({parts, 4, lanes}, DType::f32));
-}
-
-Tensor Emitter::moments(ValueId value) {
-  const Slot slot = state(value).moments;
-  return slot == kNoSlot ? Tensor() : use(slot);
-}
-
+// Returns where to write the gradient of a parameter. The first operation that uses the parameter
+// assigns it, later operations add to it.
 Emitter::Target Emitter::parameter_gradient(const Variable& parameter) {
   Variable::State& state = *parameter.state();
   if (!state.grad.defined()) {
@@ -252,6 +208,62 @@ void Emitter::note_gradient(const Variable& parameter) {
   parameter_ops_.resize(parameters_.size(), -1);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].state() == parameter.state()) parameter_ops_[i] = op_;
+  }
+}
+
+void copy_gradient(Emitter& emitter, ValueId output, ValueId value) {
+  const Emitter::Target to = emitter.gradient_target(value);
+  emitter.call([add = accumulate_kernel.get(emitter.device()),
+                dy = emitter.gradient(output).reshape(to.tensor.shape()), to] {
+    if (to.accumulate) {
+      add(to.tensor, dy);
+    } else {
+      to.tensor.copy_from(dy);
+    }
+  });
+}
+
+// ---- eager: the inputs are values 1, 2, .. of the graph
+
+Tensor Emitter::eager_value(ValueId value) {
+  const ValueId owner = graph_.owner(value);
+  ValueState& own = state_of(owner);
+  own.is_needed = true;
+  if (!own.tensor.defined()) {
+    own.tensor = Tensor::empty(graph_.shape(owner), graph_.dtype(owner), device());
+  }
+  return owner == value ? own.tensor : own.tensor.reshape(graph_.shape(value));
+}
+
+Emitter::Target Emitter::eager_target(ValueId value) {
+  if (mode_ == Mode::eager_dry) {
+    return {without_memory(graph_.shape(value), graph_.dtype(value)), false};
+  }
+  const GradientSink::Target target = sink_->target(value - 1);
+  state_of(value).gradient_tensor = target.tensor;
+  return {target.tensor, target.accumulate};
+}
+
+Tensor Emitter::without_memory(const Shape& shape, DType dtype) const {
+  return Tensor::view(arena_, 0, shape, dtype);
+}
+
+void Emitter::keep_for_backward(Operation& op) {
+  for (ValueState& value : values_) value.is_needed = false;
+  for (SlotState& slot : slots_) slot.is_needed = false;
+  const std::size_t slots = slots_.size();
+  mode_ = Mode::eager_dry;
+  arena_ = make_ref<Storage>(device(), std::size_t{0});
+  op.backward(*this);
+  emit_deferred();
+  mode_ = Mode::eager;
+  slots_.resize(slots);
+  next_slot_ = slots;
+  for (ValueState& value : values_) {
+    if (!value.is_needed) value.tensor = Tensor();
+  }
+  for (SlotState& slot : slots_) {
+    if (!slot.is_needed) slot.tensor = Tensor();
   }
 }
 

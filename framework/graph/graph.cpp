@@ -1,42 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// graph.cpp: the static graph of a network: which operation reads which values, for inputs of
-// one shape.
+// graph.cpp: the static graph of a network: which operation reads which values, for inputs of one
+// shape.
 #include "framework/graph/graph.h"
 
 #include <algorithm>
-#include <tuple>
 
 namespace convscope {
 namespace {
 
-class ReshapeOp final : public PlanOp {
- public:
-  std::string text() const override { return "reshape"; }
-  void forward(Emitter&) override {}
-  void backward(Emitter&) override {}
-};
-
-std::vector<PlanRewrite>& rewrites() {
-  static std::vector<PlanRewrite> list;
+std::vector<Fusion>& fusions() {
+  static std::vector<Fusion> list;
   return list;
+}
+
+bool fuses(const Graph& graph, Operation& first, Operation& next) {
+  return std::ranges::any_of(fusions(), [&](const Fusion& fusion) {
+    return first.kind() == fusion.first && next.kind() == fusion.next &&
+           fusion.fuse(graph, first, next);
+  });
 }
 
 }  // namespace
 
-PlanOp::~PlanOp() = default;
+Operation::~Operation() = default;
 
-std::vector<RanKernel> PlanOp::kernels(const Graph&) const { return {}; }
+TensorDesc Operation::bind(Graph& graph) { return graph.desc(inputs[0]); }
 
-std::optional<double> PlanOp::layout_ms(const Graph&, ActivationLayout layout) const {
-  if (layout == ActivationLayout::nchw) return 0.0;
+std::optional<Format> Operation::format(const Graph&, ActivationLayout layout) const {
+  if (layout == ActivationLayout::nchw) return Format{};
   return std::nullopt;
 }
 
-bool PlanOp::absorb(const Graph&, PlanOp&) { return false; }
+bool register_fusions(std::vector<Fusion> list) {
+  fusions().insert(fusions().end(), list.begin(), list.end());
+  return true;
+}
 
-Graph::Graph(const Shape& input, PlanMode mode, Device device)
-    : mode_(mode), device_(device) {
-  values_.push_back({.shape = input, .wants_gradient = false, .owner = 0});
+Graph::Graph(const Shape& input, PlanMode mode, Device device, bool eager)
+    : mode_(mode), device_(device), eager_(eager) {
+  add_value({.shape = input});
 }
 
 ValueId Graph::parameter(const Variable& parameter) {
@@ -44,12 +46,10 @@ ValueId Graph::parameter(const Variable& parameter) {
     const Variable* const known = parameter_of(id);
     if (known != nullptr && known->state() == parameter.state()) return id;
   }
-  const ValueId id = value_count();
-  values_.push_back({.shape = parameter.shape(),
-                     .wants_gradient = parameter.requires_grad() && training(),
-                     .owner = id,
-                     .parameters_only = true,
-                     .parameter = parameter});
+  const ValueId id = add_value({.shape = parameter.shape(), .dtype = parameter.dtype()},
+                               parameter.requires_grad() && training());
+  values_.back().parameters_only = true;
+  values_.back().parameter = parameter;
   return id;
 }
 
@@ -63,69 +63,76 @@ bool Graph::is_valid() const {
                      [](const auto& holds) { return holds(); });
 }
 
-ValueId Graph::add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, const Shape& output,
-                       bool has_parameters) {
-  if (!refusal_.empty()) return kNoValue;
-  bool wants = has_parameters;
+ValueId Graph::add(std::unique_ptr<Operation> op, std::vector<ValueId> inputs) {
   bool parameters_only = !inputs.empty();
+  bool wants = false;
   for (ValueId input : inputs) {
     wants = wants || wants_gradient(input);
     parameters_only = parameters_only && is_of_parameters(input);
   }
-  const ValueId id = value_count();
-  values_.push_back({.shape = output,
-                     .wants_gradient = wants && training(),
-                     .owner = id,
-                     .parameters_only = parameters_only});
   op->layer = scope_;
   op->all_layers = {scope_};
   op->inputs = std::move(inputs);
-  op->output = id;
+  const ValueId id = add_value(op->bind(*this), wants && training());
+  values_.back().parameters_only = parameters_only;
+  op->outputs = {id};
+  for (const TensorDesc& more : op->more_outputs) op->outputs.push_back(add_value(more));
+  if (op->is_view) share(id, op->inputs[0]);
   ops_.push_back(std::move(op));
   return id;
 }
 
-ValueId Graph::reshape(ValueId x, const Shape& shape) {
-  if (!refusal_.empty()) return kNoValue;
-  if (shape == this->shape(x)) return x;
-  const ValueId id = add(std::make_unique<ReshapeOp>(), {x}, shape);
-  if (id != kNoValue) values_[index(id)].owner = owner(x);
-  return id;
-}
-
-ValueId Graph::add_value(const Shape& shape, DType dtype, ActivationLayout layout) {
+ValueId Graph::add_value(const TensorDesc& desc, bool wants_gradient) {
   const ValueId id = value_count();
-  values_.push_back({.shape = shape, .owner = id, .layout = layout, .dtype = dtype});
+  values_.push_back({.desc = desc, .wants_gradient = wants_gradient, .owner = id});
   return id;
 }
 
 ValueId Graph::add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype) {
-  const ValueId id = value_count();
-  values_.push_back({.shape = shape(value),
-                     .wants_gradient = wants_gradient(value),
-                     .owner = shared ? owner(value) : id,
-                     .layout = layout,
-                     .dtype = dtype});
+  const ValueId id = add_value({shape(value), dtype, layout}, wants_gradient(value));
+  if (shared) share(id, value);
   return id;
 }
 
-ValueId Graph::refuse(const std::string& why) {
-  if (refusal_.empty()) refusal_ = scope_.empty() ? why : cat("'", scope_, "': ", why);
-  return kNoValue;
+Variable Graph::variable(ValueId value) {
+  return Variable::symbolic(*this, value, desc(value).shape, desc(value).dtype, device_,
+                            wants_gradient(value));
+}
+
+ValueId Graph::value_of(const Variable& variable) {
+  return variable.graph() == this ? variable.graph_value() : parameter(variable);
+}
+
+void Graph::refuse(const std::string& why) const {
+  throw NotCompiled(scope_.empty() ? why : cat("'", scope_, "': ", why));
 }
 
 void Graph::not_yet(const std::string& why) {
   if (wait_.empty()) wait_ = scope_.empty() ? why : cat("'", scope_, "': ", why);
 }
 
-Graph::Scope::Scope(Graph& graph, const std::string& name)
-    : graph_(graph), before_(graph.scope_) {
-  graph.scope_ = before_.empty() ? name : before_ + "." + name;
+Graph::Scope::Scope(Graph* graph, const std::string& name) : graph_(graph) {
+  if (graph == nullptr) return;
+  before_ = graph->scope_;
+  graph->scope_ = before_.empty() ? name : before_ + "." + name;
 }
 
-Graph::Scope::~Scope() { graph_.scope_ = before_; }
+Graph::Scope::~Scope() {
+  if (graph_ != nullptr) graph_->scope_ = before_;
+}
 
-ValueId Graph::owner(ValueId value) const { return values_.at(index(value)).owner; }
+Operation* Graph::producer(ValueId value) const {
+  const auto gives = [&](const auto& op) { return std::ranges::count(op->outputs, value) > 0; };
+  const auto op = std::ranges::find_if(ops_, gives);
+  return op == ops_.end() ? nullptr : op->get();
+}
+
+Operation* Graph::only_reader(ValueId value) const {
+  if (readers(value) != 1) return nullptr;
+  const auto reads = [&](const auto& op) { return std::ranges::count(op->inputs, value) > 0; };
+  const auto op = std::ranges::find_if(ops_, reads);
+  return op == ops_.end() ? nullptr : op->get();
+}
 
 int Graph::readers(ValueId value) const {
   int count = value == result_ ? 1 : 0;
@@ -140,54 +147,37 @@ Graph::ReadAs Graph::read_as(ValueId value) const {
   for (const auto& op : ops_) {
     for (std::size_t i = 0; i < op->inputs.size(); ++i) {
       if (owner(op->inputs[i]) != owner(value)) continue;
-      (op->reads_operands(*this, i) ? out.operands : out.numbers) = true;
+      (i == 0 && op->uses.image_as_operands ? out.operands : out.numbers) = true;
     }
   }
   return out;
 }
 
 bool Graph::gradient_is_read_as_operands(ValueId value) const {
-  const auto gives = [&](const auto& op) { return op->output == value; };
-  const auto op = std::ranges::find_if(ops_, gives);
-  return op != ops_.end() && readers(value) == 1 && (*op)->reads_gradient_operands(*this);
+  const Operation* const op = producer(value);
+  return op != nullptr && readers(value) == 1 && op->uses.gradient_as_operands;
 }
 
 void Graph::fuse() {
   for (std::size_t at = 0; at < ops_.size();) {
-    PlanOp& op = *ops_[at];
-    const auto reads = [&](const std::unique_ptr<PlanOp>& other) {
-      return std::count(other->inputs.begin(), other->inputs.end(), op.output) > 0;
-    };
-    const auto next =
-        std::find_if(ops_.begin() + static_cast<std::ptrdiff_t>(at) + 1, ops_.end(), reads);
-    if (next == ops_.end() || readers(op.output) != 1 || !op.absorb(*this, **next)) {
+    Operation& op = *ops_[at];
+    Operation* const next = only_reader(op.output());
+    if (next == nullptr || !fuses(*this, op, *next)) {
       ++at;
       continue;
     }
-    for (ValueId input : (*next)->inputs) {
-      if (input != op.output) op.inputs.push_back(input);
+    for (ValueId input : next->inputs) {
+      if (input != op.output()) op.inputs.push_back(input);
     }
-    op.output = (*next)->output;
-    op.all_layers.insert(op.all_layers.end(), (*next)->all_layers.begin(),
-                         (*next)->all_layers.end());
+    op.outputs = next->outputs;
+    op.all_layers.insert(op.all_layers.end(), next->all_layers.begin(), next->all_layers.end());
     // The fused operation runs at the position of `next`, whose other inputs may be computed after
     // `op`.
-    *next = std::move(ops_[at]);
+    const auto place =
+        std::ranges::find_if(ops_, [&](const auto& other) { return other.get() == next; });
+    *place = std::move(ops_[at]);
     ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(at));
   }
 }
-
-bool register_plan_rewrite(const PlanRewrite& rewrite) {
-  auto& list = rewrites();
-  list.insert(std::upper_bound(list.begin(), list.end(), rewrite,
-                               [](const auto& a, const auto& b) {
-                                 return std::tuple(!a.goes_first, a.name) <
-                                        std::tuple(!b.goes_first, b.name);
-                               }),
-              rewrite);
-  return true;
-}
-
-const std::vector<PlanRewrite>& plan_rewrites() { return rewrites(); }
 
 }  // namespace convscope

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/graph/simple_operation.h"
 #include "framework/ops/reduce.h"
 
 namespace convscope {
@@ -32,12 +33,14 @@ void check_real(const Tensor& x, const char* operation) {
                   "expected x of type f32 or f64, got ", x.str());
 }
 
-// Applies an activation whose gradient needs the output, not the input.
-Variable activation(UnaryOp op, GradientOp gradient, const Variable& x) {
-  Tensor y = elementwise(op, x.value());
-  return record(name_of(op), y, {x}, [gradient, y](const Tensor& dy, GradientSink& out) {
-    out.add(0, elementwise(gradient, y, dy));
-  });
+// Returns the axes along which a tensor of shape `part` is repeated to get `whole`: bit i = axis i.
+unsigned repeated_axes(const Shape& whole, const Shape& part) {
+  unsigned mask = 0;
+  for (int axis = 0; axis < whole.rank(); ++axis) {
+    const int own = axis - (whole.rank() - part.rank());
+    if (own < 0 || (part[own] == 1 && whole[axis] != 1)) mask |= 1u << axis;
+  }
+  return mask;
 }
 
 }  // namespace
@@ -55,18 +58,6 @@ Shape broadcast_shape(const Shape& a, const Shape& b, const char* operation) {
                     a, " and ", b);
     y.push_back(size_a == 1 ? size_b : size_a);
   }
-  return y;
-}
-
-Tensor sum_to(const Tensor& x, const Shape& shape) {
-  if (x.shape() == shape) return x;
-  unsigned mask = 0;
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    const int target = axis - (x.rank() - shape.rank());
-    if (target < 0 || (shape[target] == 1 && x.shape()[axis] != 1)) mask |= 1u << axis;
-  }
-  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  sum_kernel.get(x.device())(x, mask, y);
   return y;
 }
 
@@ -115,86 +106,169 @@ Tensor scale(const Tensor& x, double factor) {
   return y;
 }
 
-Variable add(const Variable& a, const Variable& b) {
-  Tensor y = elementwise(BinaryOp::add, a.value(), b.value());
-  return record("add", y, {a, b},
-                [shape_a = a.shape(), shape_b = b.shape()](const Tensor& dy, GradientSink& out) {
-                  // out.add() keeps the tensor, which may be modified later. So if both inputs need
-                  // a gradient, only one of them gets dy itself, and the other gets a copy.
-                  const bool both = out.wants(0) && out.wants(1);
-                  if (out.wants(0)) out.add(0, sum_to(dy, shape_a));
-                  if (!out.wants(1)) return;
-                  const Tensor db = sum_to(dy, shape_b);
-                  out.add(1, both && db.shares_memory_with(dy) ? dy.clone() : db);
-                });
-}
+namespace {
 
-Variable sub(const Variable& a, const Variable& b) {
-  Tensor y = elementwise(BinaryOp::sub, a.value(), b.value());
-  return record("sub", y, {a, b},
-                [shape_a = a.shape(), shape_b = b.shape()](const Tensor& dy, GradientSink& out) {
-                  if (out.wants(1)) out.add(1, scale(sum_to(dy, shape_b), -1.0));
-                  if (out.wants(0)) out.add(0, sum_to(dy, shape_a));
-                });
-}
+// y = a op b, repeated to one shape.
+class BinaryOperation final : public Operation {
+ public:
+  explicit BinaryOperation(BinaryOp op) : Operation(name_of(op)), op_(op) {}
 
-Variable mul(const Variable& a, const Variable& b) {
-  Tensor y = elementwise(BinaryOp::mul, a.value(), b.value());
-  return record(
-      "mul", y, {a, b},
-      // Saves each operand if the other one needs a gradient.
-      [a = b.requires_grad() ? a.value() : Tensor(), b = a.requires_grad() ? b.value() : Tensor(),
-       shape_a = a.shape(), shape_b = b.shape()](const Tensor& dy, GradientSink& out) {
-        if (out.wants(0)) {
-          out.add(0, sum_to(elementwise(BinaryOp::mul, dy, b), shape_a));
-        }
-        if (out.wants(1)) {
-          out.add(1, sum_to(elementwise(BinaryOp::mul, dy, a), shape_b));
-        }
+  TensorDesc bind(Graph& graph) override {
+    check_real_inputs(graph, *this);
+    return {broadcast_shape(graph.shape(inputs[0]), graph.shape(inputs[1]), name_of(op_)),
+            graph.dtype(inputs[0])};
+  }
+  // Unused lanes after the last channel stay 0, except in a quotient. In NCHW16c one input may be
+  // repeated along the pixels.
+  std::optional<Format> format(const Graph& graph, ActivationLayout layout) const override {
+    const Shape &a = graph.shape(inputs[0]), &b = graph.shape(inputs[1]);
+    const bool same = a == b;
+    const bool per_channel = a.rank() == 4 && b.rank() == 4 && a[0] == b[0] && a[1] == b[1];
+    const bool takes = layout == ActivationLayout::nhwc
+                           ? same && op_ == BinaryOp::add
+                           : op_ != BinaryOp::div && (same || per_channel);
+    return takes ? same_in_both(layout) : Operation::format(graph, layout);
+  }
+
+  void forward(Emitter& emitter) override {
+    emitter.call([run = binary_kernel.get(emitter.device()), op = op_, a = emitter.value(inputs[0]),
+                  b = emitter.value(inputs[1]), y = emitter.value(output())] { run(op, a, b, y); });
+  }
+
+  // Handles the second input first, because the first input may take over the memory of dy.
+  void backward(Emitter& emitter) override {
+    for (const std::size_t i : {std::size_t{1}, std::size_t{0}}) {
+      if (emitter.graph().wants_gradient(inputs[i])) emit_gradient(emitter, i);
+    }
+  }
+
+ private:
+  void emit_gradient(Emitter& emitter, std::size_t i) {
+    const Graph& graph = emitter.graph();
+    const Shape own = graph.stored_shape(inputs[i]), whole = graph.stored_shape(output());
+    const bool is_dy = op_ == BinaryOp::add || (op_ == BinaryOp::sub && i == 0);
+    if (is_dy && own == whole) {
+      return i == 0 ? emitter.pass_gradient(output(), inputs[0])
+                    : copy_gradient(emitter, output(), inputs[1]);
+    }
+    const bool is_product = op_ == BinaryOp::mul || op_ == BinaryOp::div;
+    // db of a / b is -(dy / b) y / b.
+    const bool negates = !is_dy && i == 1 && op_ != BinaryOp::mul;
+    const Tensor a = op_ == BinaryOp::mul && i == 1 ? emitter.value(inputs[0]) : Tensor();
+    const Tensor b = op_ == BinaryOp::div || (op_ == BinaryOp::mul && i == 0)
+                         ? emitter.value(inputs[1])
+                         : Tensor();
+    const Tensor y = op_ == BinaryOp::div && i == 1 ? emitter.value(output()) : Tensor();
+    const Tensor dy = emitter.gradient(output());
+    const Tensor product =
+        is_product && own != whole ? emitter.use(emitter.slot(whole, dy.dtype())) : Tensor();
+    emitter.assign_gradient(inputs[i], [&](const Tensor& dx) {
+      emitter.call([op = op_, a, b, y, dy, dx, negates, is_product,
+                    all = product.defined() ? product : dx, mask = repeated_axes(whole, own),
+                    device = emitter.device()] {
+        const auto run = binary_kernel.get(device);
+        if (is_product) run(op, dy, b.defined() ? b : a, all);
+        if (y.defined()) run(BinaryOp::mul, all, y, all);
+        if (mask != 0) sum_kernel.get(device)(is_product ? all : dy, mask, dx);
+        if (negates) scale_kernel.get(device)(-1.0, !is_product && mask == 0 ? dy : dx, dx);
       });
+    });
+  }
+
+  BinaryOp op_;
+};
+
+// y = f(x). The gradient needs y or x.
+class UnaryOperation final : public Operation {
+ public:
+  explicit UnaryOperation(UnaryOp op) : Operation(name_of(op)), op_(op) {}
+
+  TensorDesc bind(Graph& graph) override {
+    check_real_inputs(graph, *this);
+    return graph.desc(inputs[0]);
+  }
+  // Lanes after the last channel of NCHW16c and NHWC images must stay 0, so only functions with
+  // f(0) = 0 support these layouts.
+  std::optional<Format> format(const Graph& graph, ActivationLayout layout) const override {
+    const bool keeps_zero = op_ != UnaryOp::sigmoid && op_ != UnaryOp::exp && op_ != UnaryOp::log;
+    const bool takes = layout == ActivationLayout::nhwc
+                           ? op_ == UnaryOp::relu || op_ == UnaryOp::tanh
+                           : keeps_zero;
+    return takes ? same_in_both(layout) : Operation::format(graph, layout);
+  }
+
+  void forward(Emitter& emitter) override {
+    emitter.call([run = unary_kernel.get(emitter.device()), op = op_, x = emitter.value(inputs[0]),
+                  y = emitter.value(output())] { run(op, x, y); });
+  }
+
+  void backward(Emitter& emitter) override {
+    const Tensor dy = emitter.gradient(output());
+    emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
+      if (op_ == UnaryOp::neg) {
+        return emitter.call(
+            [run = unary_kernel.get(emitter.device()), dy, dx] { run(UnaryOp::neg, dy, dx); });
+      }
+      if (op_ == UnaryOp::exp || op_ == UnaryOp::log) {  // dy y, dy / x
+        const bool is_exp = op_ == UnaryOp::exp;
+        return emitter.call(
+            [run = binary_kernel.get(emitter.device()), dy, dx,
+             op = is_exp ? BinaryOp::mul : BinaryOp::div,
+             v = emitter.value(is_exp ? output() : inputs[0])] { run(op, dy, v, dx); });
+      }
+      emitter.call([run = gradient_kernel.get(emitter.device()), op = gradient_of(op_), dy, dx,
+                    y = emitter.value(output())] { run(op, y, dy, dx); });
+    });
+  }
+
+ private:
+  static GradientOp gradient_of(UnaryOp op) {
+    return op == UnaryOp::relu   ? GradientOp::relu
+           : op == UnaryOp::tanh ? GradientOp::tanh
+           : op == UnaryOp::sqrt ? GradientOp::sqrt
+                                 : GradientOp::sigmoid;
+  }
+
+  UnaryOp op_;
+};
+
+class ScaleOperation final : public SimpleOperation {
+ public:
+  explicit ScaleOperation(double factor)
+      : SimpleOperation("scale", {.nchw16c = true, .nhwc = false}), factor_(factor) {}
+  void run(const Forward& a) const override { scale_kernel.get(a.device())(factor_, a.x[0], a.y); }
+  void run(const Backward& a) const override {
+    scale_kernel.get(a.device())(factor_, a.dy, a.dx[0]);
+  }
+
+ private:
+  double factor_;
+};
+
+Variable binary(BinaryOp op, const Variable& a, const Variable& b) {
+  return apply(std::make_unique<BinaryOperation>(op), {a, b});
+}
+Variable unary(UnaryOp op, const Variable& x) {
+  return apply(std::make_unique<UnaryOperation>(op), {x});
 }
 
-Variable div(const Variable& a, const Variable& b) {
-  Tensor y = elementwise(BinaryOp::div, a.value(), b.value());
-  return record("div", y, {a, b},
-                [y, b = b.value(), shape_a = a.shape()](const Tensor& dy, GradientSink& out) {
-                  const Tensor slope = elementwise(BinaryOp::div, dy, b);  // dy / b
-                  if (out.wants(1)) {                                      // db = -dy y / b
-                    const Tensor db = sum_to(elementwise(BinaryOp::mul, slope, y), b.shape());
-                    out.add(1, scale(db, -1.0));
-                  }
-                  if (out.wants(0)) out.add(0, sum_to(slope, shape_a));
-                });
-}
+}  // namespace
 
-Variable neg(const Variable& x) {
-  return record(
-      "neg", elementwise(UnaryOp::neg, x.value()), {x},
-      [](const Tensor& dy, GradientSink& out) { out.add(0, elementwise(UnaryOp::neg, dy)); });
-}
+Variable add(const Variable& a, const Variable& b) { return binary(BinaryOp::add, a, b); }
+Variable sub(const Variable& a, const Variable& b) { return binary(BinaryOp::sub, a, b); }
+Variable mul(const Variable& a, const Variable& b) { return binary(BinaryOp::mul, a, b); }
+Variable div(const Variable& a, const Variable& b) { return binary(BinaryOp::div, a, b); }
+
+Variable neg(const Variable& x) { return unary(UnaryOp::neg, x); }
+Variable exp(const Variable& x) { return unary(UnaryOp::exp, x); }
+Variable log(const Variable& x) { return unary(UnaryOp::log, x); }
+Variable sqrt(const Variable& x) { return unary(UnaryOp::sqrt, x); }
+Variable relu(const Variable& x) { return unary(UnaryOp::relu, x); }
+Variable tanh(const Variable& x) { return unary(UnaryOp::tanh, x); }
+Variable sigmoid(const Variable& x) { return unary(UnaryOp::sigmoid, x); }
 
 Variable scale(const Variable& x, double factor) {
-  return record("scale", scale(x.value(), factor), {x},
-                [factor](const Tensor& dy, GradientSink& out) { out.add(0, scale(dy, factor)); });
+  return apply(std::make_unique<ScaleOperation>(factor), {x});
 }
-
-Variable exp(const Variable& x) {
-  Tensor y = elementwise(UnaryOp::exp, x.value());
-  return record("exp", y, {x}, [y](const Tensor& dy, GradientSink& out) {
-    out.add(0, elementwise(BinaryOp::mul, dy, y));
-  });
-}
-
-Variable log(const Variable& x) {
-  return record("log", elementwise(UnaryOp::log, x.value()), {x},
-                [x = x.value()](const Tensor& dy, GradientSink& out) {
-                  out.add(0, elementwise(BinaryOp::div, dy, x));
-                });
-}
-
-Variable sqrt(const Variable& x) { return activation(UnaryOp::sqrt, GradientOp::sqrt, x); }
-Variable relu(const Variable& x) { return activation(UnaryOp::relu, GradientOp::relu, x); }
-Variable tanh(const Variable& x) { return activation(UnaryOp::tanh, GradientOp::tanh, x); }
-Variable sigmoid(const Variable& x) { return activation(UnaryOp::sigmoid, GradientOp::sigmoid, x); }
 
 }  // namespace convscope

@@ -56,9 +56,6 @@ CONVSCOPE_API Tensor scale(const Tensor& x, double factor);
 // Returns the shape to which a and b are broadcast. If there is none, throws an error of
 // `operation`.
 CONVSCOPE_API Shape broadcast_shape(const Shape& a, const Shape& b, const char* operation);
-// Returns x summed over the axes along which a tensor of `shape` is repeated to get the shape of x.
-// Returns x itself if there are no such axes.
-CONVSCOPE_API Tensor sum_to(const Tensor& x, const Shape& shape);
 
 // Repeats x to `shape` and multiplies it by factor: the gradient of a sum.
 CONVSCOPE_API Tensor expand(const Tensor& x, const Shape& shape, double factor = 1.0);

@@ -46,23 +46,23 @@ void check_axis(const char* axis, std::int64_t size, std::int64_t before, std::i
   }
 }
 
-class PadOperation final : public Operation {
+class PadOperation final : public SimpleOperation {
  public:
-  PadOperation(const Padding2d& padding, PadMode mode) : padding_(padding), mode_(mode) {}
-  const char* name() const override { return "pad"; }
+  PadOperation(const Padding2d& padding, PadMode mode)
+      : SimpleOperation("pad"), padding_(padding), mode_(mode) {}
   std::string text() const override { return cat("pad ", name_of(mode_)); }
-  Shape output_shape(const std::vector<Shape>& inputs) const override {
-    const Shape& x = inputs[0];
+  Shape output_shape(const std::vector<Shape>& all) const override {
+    const Shape& x = all[0];
     CONVSCOPE_CHECK(x.rank() == 4, "pad", "expected x [N,C,H,W], got ", x);
     check_axis("H", x[2], padding_.top, padding_.bottom, mode_, x);
     check_axis("W", x[3], padding_.left, padding_.right, mode_, x);
     return {x[0], x[1], padding_.top + x[2] + padding_.bottom,
             padding_.left + x[3] + padding_.right};
   }
-  void forward(const OperationForward& a) const override {
+  void run(const Forward& a) const override {
     pad_kernel.get(a.device())(a.x[0], padding_, mode_, a.y);
   }
-  void backward(const OperationBackward& a) const override {
+  void run(const Backward& a) const override {
     pad_gradient_kernel.get(a.device())(a.dy, padding_, mode_, a.dx[0]);
   }
 
@@ -73,22 +73,18 @@ class PadOperation final : public Operation {
 
 }  // namespace
 
-Ref<const Operation> pad2d_operation(const Padding2d& padding, PadMode mode) {
-  return make_ref<PadOperation>(padding, mode);
-}
-
 Tensor pad2d(const Tensor& x, const Padding2d& padding, PadMode mode) {
   CONVSCOPE_CHECK(
       x.defined() && x.rank() == 4 && (x.dtype() == DType::f32 || x.dtype() == DType::f64), "pad",
       "expected x [N,C,H,W] of type f32 or f64, got ", x.str());
   if (padding == Padding2d{}) return x;
-  return apply(pad2d_operation(padding, mode), {Variable(x)}).value();
+  return pad2d(Variable(x), padding, mode).value();
 }
 
 Variable pad2d(const Variable& x, const Padding2d& padding, PadMode mode) {
-  CONVSCOPE_CHECK(x.value().rank() == 4, "pad", "expected x [N,C,H,W], got ", x.value().str());
+  CONVSCOPE_CHECK(x.rank() == 4, "pad", "expected x [N,C,H,W], got ", x.str());
   if (padding == Padding2d{}) return x;
-  return apply(pad2d_operation(padding, mode), {x});
+  return apply(std::make_unique<PadOperation>(padding, mode), {x});
 }
 
 }  // namespace convscope

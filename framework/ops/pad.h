@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "framework/autograd/operation.h"
+#include "framework/graph/simple_operation.h"
 #include "framework/kernel_slot.h"
 
 namespace convscope {
@@ -31,7 +31,6 @@ CONVSCOPE_API Variable pad2d(const Variable& x, const Padding2d& padding,
                              PadMode mode = PadMode::zeros);
 CONVSCOPE_API Tensor pad2d(const Tensor& x, const Padding2d& padding,
                            PadMode mode = PadMode::zeros);
-CONVSCOPE_API Ref<const Operation> pad2d_operation(const Padding2d& padding, PadMode mode);
 
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Padding2d&, PadMode, const Tensor& y)>
     pad_kernel;

@@ -2,6 +2,7 @@
 // softmax_cross_entropy.cpp: the loss of a classifier, and the number of correct predictions.
 #include "framework/ops/softmax_cross_entropy.h"
 
+#include "framework/graph/apply.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/reduce.h"
 
@@ -12,6 +13,9 @@ constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Ten
 constinit KernelSlot<void(const Tensor&, const Tensor&, double, const Tensor&)>
     softmax_gradient_kernel{"softmax"};
 constinit KernelSlot<void(const Tensor&, const Tensor&)> argmax_kernel{"argmax"};
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)> count_equal_kernel{
+    "count_correct"};
+constinit KernelSlot<void(const double*, const Tensor&)> multiply_by_kernel{"loss scale"};
 
 namespace {
 
@@ -38,25 +42,79 @@ void check_labels(const Tensor& logits, const Tensor& labels, const char* operat
 
 }  // namespace
 
+namespace {
+
+// Inputs: logits and labels. Outputs: the loss, and the number of correct predictions.
+class SoftmaxCrossEntropy final : public Operation {
+ public:
+  SoftmaxCrossEntropy() : Operation("softmax_cross_entropy") {}
+
+  TensorDesc bind(Graph& graph) override {
+    const TensorDesc& x = graph.desc(inputs[0]);
+    CONVSCOPE_CHECK(x.shape.rank() == 2, "softmax_cross_entropy",
+                    "expected logits [N,classes], got ", x.shape);
+    CONVSCOPE_CHECK(x.shape[0] >= 1, "softmax_cross_entropy",
+                    "expected at least one row because the loss is a mean, got logits ", x.shape);
+    more_outputs = {{{1}, DType::i32}};
+    return {{1}, x.dtype};
+  }
+
+  void forward(Emitter& emitter) override {
+    const TensorDesc& x = emitter.graph().desc(inputs[0]);
+    const std::int64_t rows = x.shape[0];
+    probabilities_ = emitter.slot(x.shape, x.dtype);
+    const Slot losses = emitter.slot({rows}, x.dtype);
+    const Slot sum = emitter.slot({1}, x.dtype);
+    const Slot predicted = emitter.slot({rows}, DType::i32);
+    const bool counts = !emitter.is_eager();  // count_correct() does it
+    emitter.call(
+        [device = emitter.device(), x = emitter.value(inputs[0]), labels = emitter.value(inputs[1]),
+         y = emitter.use(probabilities_), each = emitter.use(losses), sum = emitter.use(sum),
+         loss = emitter.value(outputs[0]), predicted = counts ? emitter.use(predicted) : Tensor(),
+         correct = counts ? emitter.value(outputs[1]) : Tensor(),
+         factor = 1.0 / static_cast<double>(rows)] {
+          softmax_kernel.get(device)(x, labels, y, each);
+          sum_kernel.get(device)(each, 1u, sum);
+          scale_kernel.get(device)(factor, sum, loss);
+          if (!correct.defined()) return;
+          argmax_kernel.get(device)(x, predicted);
+          count_equal_kernel.get(device)(predicted, labels, correct);
+        });
+  }
+
+  // In a compiled step the loss is the result, and its gradient is the loss scale.
+  void backward(Emitter& emitter) override {
+    const double factor = 1.0 / static_cast<double>(emitter.graph().shape(inputs[0])[0]);
+    emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
+      emitter.call([run = softmax_gradient_kernel.get(emitter.device()),
+                    y = emitter.use(probabilities_), labels = emitter.value(inputs[1]), dx, factor,
+                    dloss = emitter.is_eager() ? emitter.gradient(output()) : Tensor(),
+                    state = emitter.state(), device = emitter.device()] {
+        run(y, labels, dloss.defined() ? factor * dloss.item() : factor, dx);
+        if (state->loss_scale != nullptr) multiply_by_kernel.get(device)(state->loss_scale, dx);
+      });
+    });
+  }
+
+ private:
+  Slot probabilities_ = kNoSlot;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> softmax_cross_entropy_operation() {
+  return std::make_unique<SoftmaxCrossEntropy>();
+}
+
+Variable softmax_cross_entropy(const Variable& logits, const Variable& labels) {
+  return apply(softmax_cross_entropy_operation(), {logits, labels});
+}
+
 Variable softmax_cross_entropy(const Variable& logits, const Tensor& labels) {
-  const Tensor& x = logits.value();
-  check_logits(x, "softmax_cross_entropy");
-  check_labels(x, labels, "softmax_cross_entropy");
-  CONVSCOPE_CHECK(x.dim(0) >= 1, "softmax_cross_entropy",
-                  "expected at least one row because the loss is a mean, got logits ", x.shape());
-  const double factor = 1.0 / static_cast<double>(x.dim(0));
-  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  const Tensor losses = Tensor::empty({x.dim(0)}, x.dtype(), x.device());
-  softmax_kernel.get(x.device())(x, labels, y, losses);
-  return record("softmax_cross_entropy", scale(sum(losses), factor), {logits},
-                // Copies the labels, because the data loader may reuse their memory for the next
-                // batch.
-                [y, labels = needs_record(logits) ? labels.clone() : Tensor(), factor](
-                    const Tensor& dloss, GradientSink& out) {
-                  const Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
-                  softmax_gradient_kernel.get(y.device())(y, labels, factor * dloss.item(), dx);
-                  out.add(0, dx);
-                });
+  check_logits(logits.value(), "softmax_cross_entropy");
+  check_labels(logits.value(), labels, "softmax_cross_entropy");
+  // Copies the labels, because the data loader may reuse their memory for the next batch.
+  return softmax_cross_entropy(logits, Variable(needs_record(logits) ? labels.clone() : labels));
 }
 
 Tensor softmax(const Tensor& logits) {

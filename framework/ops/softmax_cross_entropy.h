@@ -7,7 +7,10 @@
 // The largest logit of a row is subtracted before exp, so exp does not overflow for finite logits.
 #pragma once
 
+#include <memory>
+
 #include "framework/autograd/variable.h"
+#include "framework/graph/operation.h"
 #include "framework/kernel_slot.h"
 
 namespace convscope {
@@ -15,6 +18,12 @@ namespace convscope {
 // Returns the loss, one element. logits [N,K] f32 or f64, N >= 1; labels i32 [N], each in [0,K).
 // Throws for the first label outside of this range.
 CONVSCOPE_API Variable softmax_cross_entropy(const Variable& logits, const Tensor& labels);
+// Does the same without checks of the labels; both may be symbolic.
+CONVSCOPE_API Variable softmax_cross_entropy(const Variable& logits, const Variable& labels);
+
+// Returns the operation with inputs logits and labels. Outputs: the loss, and the number of correct
+// predictions i32 [1].
+CONVSCOPE_API std::unique_ptr<Operation> softmax_cross_entropy_operation();
 
 CONVSCOPE_API Tensor softmax(const Tensor& logits);  // [N,K] -> [N,K], rows sum to 1
 // Returns the index of each row's largest entry: [N,K] -> i32 [N]. Among equal entries, the first
@@ -33,5 +42,11 @@ extern CONVSCOPE_API
     KernelSlot<void(const Tensor& y, const Tensor& labels, double factor, const Tensor& dx)>
         softmax_gradient_kernel;
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& y)> argmax_kernel;
+// Sets out i32 [1] to the number of equal elements of predicted i32 [N] and labels i32 [N].
+extern CONVSCOPE_API
+    KernelSlot<void(const Tensor& predicted, const Tensor& labels, const Tensor& out)>
+        count_equal_kernel;
+// Multiplies x by *factor, a number on the device of x.
+extern CONVSCOPE_API KernelSlot<void(const double* factor, const Tensor& x)> multiply_by_kernel;
 
 }  // namespace convscope

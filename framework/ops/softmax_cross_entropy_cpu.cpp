@@ -87,7 +87,22 @@ void argmax_cpu(const Tensor& x, const Tensor& y) {
   argmax_typed<float>(x, y);
 }
 
+void multiply_by_cpu(const double* factor, const Tensor& x) {
+  float* const to = x.data<float>();
+  for (std::int64_t i = 0; i < x.numel(); ++i) to[i] *= static_cast<float>(*factor);
+}
+
+void count_equal_cpu(const Tensor& predicted, const Tensor& labels, const Tensor& out) {
+  const std::int32_t* const a = predicted.data<std::int32_t>();
+  const std::int32_t* const b = labels.data<std::int32_t>();
+  std::int32_t count = 0;
+  for (std::int64_t n = 0; n < labels.numel(); ++n) count += a[n] == b[n] ? 1 : 0;
+  *out.data<std::int32_t>() = count;
+}
+
 }  // namespace
+CONVSCOPE_KERNEL(multiply_by_kernel, cpu, multiply_by_cpu)
+CONVSCOPE_KERNEL(count_equal_kernel, cpu, count_equal_cpu)
 CONVSCOPE_KERNEL(softmax_kernel, cpu, softmax_cpu)
 CONVSCOPE_KERNEL(softmax_gradient_kernel, cpu, gradient_cpu)
 CONVSCOPE_KERNEL(argmax_kernel, cpu, argmax_cpu)

@@ -41,6 +41,9 @@ struct BatchNormStatistics {
   Tensor inverse_deviation;  // 1 / sqrt(variance + eps)
 };
 
+// Returns why a training step refuses x, or "" if it accepts x.
+std::string refusal_of_one_value(const Shape& x);
+
 // Normalises in training mode. `statistics`, if not null, receives the statistics of the batch.
 CONVSCOPE_API Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias,
                                     double eps, BatchNormStatistics* statistics = nullptr);
@@ -55,7 +58,6 @@ class CONVSCOPE_API BatchNorm2d final : public Module, public TrainingRule {
   const BatchNormOptions& options() const { return options_; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(Graph& graph, int x) override;
   std::string why_not_trained(const Shape& input) const override;
 
  private:

@@ -48,7 +48,8 @@ CONVSCOPE_API Conv2dProblem conv2d_problem(const Shape& x, const Shape& w,
 CONVSCOPE_API Variable conv2d(const Variable& x, const Variable& w, const Variable& b,
                               const Conv2dParams& params = {}, const Conv2dPolicy& policy = {});
 CONVSCOPE_API Variable conv2d(const Variable& x, const Variable& w, const Variable& b,
-                              const Conv2dParams& params, const Ref<Conv2dChoices>& choices);
+                              const Conv2dParams& params, const Ref<Conv2dChoices>& choices,
+                              const Ref<SparseWeights>& sparse = {});
 
 struct Conv2dOptions {
   std::int64_t in_channels = 1;
@@ -75,7 +76,6 @@ class CONVSCOPE_API Conv2d : public Module {
   std::string kind() const override { return "conv2d"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(Graph& graph, int x) override;
   Variable weight() const override { return weight_; }
   std::int64_t weight_groups() const override { return options_.params.groups; }
   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;

@@ -5,8 +5,7 @@
 
 #include <algorithm>
 
-#include "layers/plan/activation_op.h"
-#include "layers/plan/operation_op.h"
+#include "layers/plan/fused_relu.h"
 #include "layers/pool2d/pool2d.h"
 
 namespace convscope {
@@ -15,15 +14,6 @@ namespace {
 bool is_2x2(const Pool2dWindow& w) {
   return w.kernel_h == 2 && w.kernel_w == 2 && w.stride_h == 2 && w.stride_w == 2 && w.pad_h == 0 &&
          w.pad_w == 0 && !w.ceil_mode;
-}
-
-// Returns the only operation that reads the output of `op`, or null.
-PlanOp* only_reader(const Graph& graph, const PlanOp& op) {
-  if (graph.readers(op.output) != 1) return nullptr;
-  for (const auto& other : graph.ops()) {
-    if (std::count(other->inputs.begin(), other->inputs.end(), op.output) > 0) return other.get();
-  }
-  return nullptr;
 }
 
 // Returns whether a chain of `algorithm` may replace the layer: in no needed direction does the
@@ -39,13 +29,12 @@ bool is_open(const Conv2dOp& conv, const char* algorithm) {
 
 }  // namespace
 
-ChainLink chain_link(const Graph& graph, PlanOp* op, const ChainRules& rules) {
+ChainLink chain_link(const Graph& graph, Operation* op, const ChainRules& rules) {
   ChainLink link;
   if (auto* const pointwise = dynamic_cast<PointwiseOp*>(op)) {
-    PlanOp* const reader = only_reader(graph, *op);
+    Operation* const reader = graph.only_reader(op->output());
     // A pointwise operation may precede a weight instead.
-    if (!rules.takes_pointwise || reader == nullptr || reader->inputs[0] != op->output ||
-        !pointwise->runs_on_pieces()) {
+    if (!rules.takes_pointwise || reader == nullptr || reader->inputs[0] != op->output()) {
       return {};
     }
     for (std::size_t i = 1; i < op->inputs.size(); ++i) {
@@ -55,7 +44,7 @@ ChainLink chain_link(const Graph& graph, PlanOp* op, const ChainRules& rules) {
     link.ops.push_back(op);
     op = reader;
   }
-  auto* const conv = dynamic_cast<Conv2dOp*>(op);
+  auto* const conv = as<Conv2dOp>(op);
   if (conv == nullptr || !conv->is_plain() || conv->prefers_nchw16c() ||
       !is_open(*conv, rules.algorithm)) {
     return {};
@@ -69,15 +58,13 @@ ChainLink chain_link(const Graph& graph, PlanOp* op, const ChainRules& rules) {
   link.conv = conv;
   link.activation = conv->relu() ? ChainLink::Activation::relu : ChainLink::Activation::none;
   link.ops.push_back(op);
-  PlanOp* next = only_reader(graph, *op);
-  const auto* const activation = dynamic_cast<const ActivationOp*>(next);
-  if (activation != nullptr && rules.takes_tanh && !conv->relu() &&
-      activation->function() == ActivationOp::Function::tanh) {
+  Operation* next = graph.only_reader(op->output());
+  if (next != nullptr && rules.takes_tanh && !conv->relu() && next->kind() == "tanh") {
     link.activation = ChainLink::Activation::tanh;
     link.ops.push_back(next);
-    next = only_reader(graph, *next);
+    next = graph.only_reader(next->output());
   }
-  const auto* const pool = operation_of<MaxPool>(next);
+  const auto* const pool = as<MaxPool>(next);
   if (pool != nullptr && is_2x2(pool->window())) {
     link.pools = true;
     link.ops.push_back(next);
@@ -85,28 +72,28 @@ ChainLink chain_link(const Graph& graph, PlanOp* op, const ChainRules& rules) {
   return rules.accepts(graph, link) ? link : ChainLink{};
 }
 
-std::vector<ChainLink> chain_from(const Graph& graph, PlanOp* op, const ChainRules& rules,
+std::vector<ChainLink> chain_from(const Graph& graph, Operation* op, const ChainRules& rules,
                                   std::size_t most) {
   std::vector<ChainLink> links;
   while (op != nullptr && links.size() < most) {
     const ChainLink link = chain_link(graph, op, rules);
     if (link.conv == nullptr) break;
     links.push_back(link);
-    op = only_reader(graph, *link.ops.back());
+    op = graph.only_reader(link.ops.back()->output());
   }
   return links;
 }
 
-std::vector<std::unique_ptr<PlanOp>> replace_chain(Graph& graph,
-                                                   const std::vector<ChainLink>& links,
-                                                   std::unique_ptr<PlanOp> joined) {
+std::vector<std::unique_ptr<Operation>> replace_chain(Graph& graph,
+                                                      const std::vector<ChainLink>& links,
+                                                      std::unique_ptr<Operation> joined) {
   joined->layer = links.front().conv->layer;
   joined->inputs = {links.front().input()};
-  joined->output = links.back().output();
-  std::vector<const PlanOp*> replaced;
+  joined->outputs = {links.back().output()};
+  std::vector<const Operation*> replaced;
   for (const ChainLink& link : links) {
     replaced.insert(replaced.end(), link.ops.begin(), link.ops.end());
-    for (const PlanOp* op : link.ops) {  // inputs after the first: weights, biases
+    for (const Operation* op : link.ops) {  // inputs after the first: weights, biases
       joined->inputs.insert(joined->inputs.end(), op->inputs.begin() + 1, op->inputs.end());
       joined->all_layers.insert(joined->all_layers.end(), op->all_layers.begin(),
                                 op->all_layers.end());
@@ -114,9 +101,9 @@ std::vector<std::unique_ptr<PlanOp>> replace_chain(Graph& graph,
   }
   // Weights of later links may be computed after the first link. So the chain is placed where the
   // last link was.
-  const PlanOp* const last = replaced.back();
-  std::vector<std::unique_ptr<PlanOp>> out, rest;
-  for (std::unique_ptr<PlanOp>& op : graph.ops()) {
+  const Operation* const last = replaced.back();
+  std::vector<std::unique_ptr<Operation>> out, rest;
+  for (std::unique_ptr<Operation>& op : graph.ops()) {
     const bool is_last = op.get() == last;
     const bool goes = std::find(replaced.begin(), replaced.end(), op.get()) != replaced.end();
     (goes ? out : rest).push_back(std::move(op));

@@ -25,10 +25,10 @@ struct ChainLink {
   Conv2dOp* conv = nullptr;       // null: there is no link
   enum class Activation { none, relu, tanh } activation = Activation::none;
   bool pools = false;
-  std::vector<PlanOp*> ops;  // the operations of the link, in order
+  std::vector<Operation*> ops;  // the operations of the link, in order
 
   ValueId input() const { return ops.front()->inputs[0]; }
-  ValueId output() const { return ops.back()->output; }
+  ValueId output() const { return ops.back()->output(); }
 };
 
 struct ChainRules {
@@ -39,14 +39,14 @@ struct ChainRules {
 };
 
 // Returns the link that begins with `op`; its conv is null when there is none.
-CONVSCOPE_API ChainLink chain_link(const Graph& graph, PlanOp* op, const ChainRules& rules);
+CONVSCOPE_API ChainLink chain_link(const Graph& graph, Operation* op, const ChainRules& rules);
 // Returns at most `most` consecutive links, the first of which begins with `op`.
-CONVSCOPE_API std::vector<ChainLink> chain_from(const Graph& graph, PlanOp* op,
+CONVSCOPE_API std::vector<ChainLink> chain_from(const Graph& graph, Operation* op,
                                                 const ChainRules& rules, std::size_t most);
 // Replaces all links by the operation `joined`. The first input of `joined` is the input of the
 // first link; the other values that the links read follow. Returns the replaced operations.
-CONVSCOPE_API std::vector<std::unique_ptr<PlanOp>> replace_chain(
-    Graph& graph, const std::vector<ChainLink>& links, std::unique_ptr<PlanOp> joined);
+CONVSCOPE_API std::vector<std::unique_ptr<Operation>> replace_chain(
+    Graph& graph, const std::vector<ChainLink>& links, std::unique_ptr<Operation> joined);
 // Returns one entry for each layer of the chain and each direction that runs. Each entry names the
 // chain and all its layers, as in "lanes_chain: c1+c2".
 CONVSCOPE_API std::vector<RanKernel> chain_kernels(const Graph& graph, const std::string& name,

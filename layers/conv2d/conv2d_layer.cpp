@@ -160,12 +160,11 @@ Conv2d::Conv2d(const Conv2dOptions& options, LayerContext& context)
 
 Variable Conv2d::forward(const Variable& x) {
   const Variable input = transformed_input(x);
-  const Variable w = transformed_weight(weight_);
-  if (!pads_itself()) return conv2d(input, w, bias_, params_, choices_);
-  CONVSCOPE_CHECK(x.value().rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ",
-                  x.shape());
+  const Variable w = transformed_weight(weight_, x.graph());
+  if (!pads_itself()) return conv2d(input, w, bias_, params_, choices_, sparse_);
+  CONVSCOPE_CHECK(x.rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ", x.shape());
   return conv2d(pad2d(input, options_.params.padding, options_.padding_mode), w, bias_, params_,
-                choices_);
+                choices_, sparse_);
 }
 
 Conv2dProblem Conv2d::problem(const Shape& input, DType dtype) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv2d_op.h: a convolution in a compiled step, with the operations that it absorbs: in inference
-// a batch norm folded into its weights, the residual of a block, a ReLU.
+// conv2d_op.h: the convolution as an operation (framework/graph/operation.h), with the operations
+// that it takes over in a compiled step: in inference a batch norm folded into its weights, the
+// residual of a block, a ReLU.
 #pragma once
 
 #include <array>
@@ -8,8 +9,8 @@
 #include <limits>
 #include <optional>
 
-#include "layers/conv2d/select.h"
-#include "layers/plan/batch_norm_op.h"
+#include "layers/batch_norm2d/batch_norm_op.h"
+#include "layers/conv2d/conv2d.h"
 #include "layers/plan/conv2d_calls.h"
 
 namespace convscope {
@@ -30,42 +31,32 @@ Conv2dForm choose_form(Conv2dChoices& layer_choices, const SparseWeights* sparse
                        const Conv2dProblem& problem, Direction direction, Device device,
                        WeightUse use);
 
-// The inputs are x, w, b if the layer has a bias, and the residual if one has been absorbed. w and
-// b are values of the graph: parameters, or the results of masks and quantisers.
-class CONVSCOPE_API Conv2dOp final : public PlanOp {
+// The inputs are x, w, b if the layer has a bias, and the residual if one has been absorbed. In a
+// graph, w and b may be the results of masks and quantisers.
+class CONVSCOPE_API Conv2dOp final : public Operation {
  public:
-  // Creates the op. `forms` has the chosen implementation of each direction for the problem in its
-  // layout. `layer_choices` are the layer's choices, which are read again when the layout of the
-  // images changes.
-  Conv2dOp(const Conv2dProblem& problem, bool has_bias, Conv2dForms forms,
-           Ref<Conv2dChoices> layer_choices = {}, WeightUse use = WeightUse::once,
+  static constexpr std::string_view kKind = "conv2d";
+  // Creates the operation. `choices` are those of the layer. `sparse` holds the blocks that a mask
+  // keeps, and may be null.
+  Conv2dOp(const Conv2dParams& params, bool has_bias, Ref<Conv2dChoices> choices,
            Ref<SparseWeights> sparse = {})
-      : problem_(problem),
+      : Operation("conv2d"),
+        params_(params),
         has_bias_(has_bias),
-        forms_(std::move(forms)),
-        layer_choices_(std::move(layer_choices)),
-        sparse_(std::move(sparse)),
-        use_(use) {}
+        layer_choices_(std::move(choices)),
+        sparse_(std::move(sparse)) {}
 
   std::string text() const override;
-  bool absorb(const Graph& graph, PlanOp& next) override;
-  void forward(Emitter& builder) override;
-  void backward(Emitter& builder) override;
+  TensorDesc bind(Graph& graph) override;
+  void forward(Emitter& emitter) override;
+  void backward(Emitter& emitter) override;
   std::vector<RanKernel> kernels(const Graph& graph) const override;
-  std::optional<double> layout_ms(const Graph& graph, ActivationLayout layout) const override;
+  std::optional<Format> format(const Graph& graph, ActivationLayout layout) const override;
   void set_layout(const Graph& graph, ActivationLayout layout) override;
-  DType preferred_half_type() const override {
-    return problem_.layout == ActivationLayout::nhwc ? problem_.dtype : DType::f32;
-  }
+  // Takes over the work of `next` and returns true, if its kernels can do that.
+  bool absorb(const Graph& graph, const Operation& next);
 
-  bool may_gain_nhwc(const Graph& graph) const override;
-  OperandsRead would_read_operands(const Graph& graph) const override;
-  bool reads_operands(const Graph& graph, std::size_t input) const override;
-  bool reads_gradient_operands(const Graph& graph) const override;
-  // Records that dx and dw are both needed, so that one kernel may compute both.
-  void want_both() { wants_both_ = true; }
-
-  // Returns the problem. A layer in half precision has a problem in fp16/bf16 and NHWC (README.md).
+  // Returns the problem. In a graph, a layer in half precision has a problem in fp16/bf16 and NHWC.
   // A chain may still replace the operation until the layouts are chosen.
   const Conv2dProblem& problem() const { return problem_; }
   ValueId x() const { return inputs[0]; }
@@ -73,7 +64,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   ValueId bias() const { return has_bias_ ? inputs[2] : kNoValue; }
   // Returns the layer's policy for a direction, such as "auto" or "int8_gemm,auto".
   const std::string& policy(Direction direction) const {
-    return layer_choices_ ? layer_choices_->policy().of(direction) : choice(direction).word;
+    return layer_choices_->policy().of(direction);
   }
   // Returns the choice for a direction; it has no algorithm when the direction is not needed.
   const Conv2dChoice& choice(Direction direction) const { return form(direction).choice; }
@@ -88,9 +79,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   // Returns the block-sparse weights; may be null.
   const Ref<SparseWeights>& sparse() const { return sparse_; }
   // Returns whether the layer's policy requires NCHW16c images, which no chain supports.
-  bool prefers_nchw16c() const {
-    return layer_choices_ && layer_choices_->policy().layout == "nchw16c";
-  }
+  bool prefers_nchw16c() const { return layer_choices_->policy().layout == "nchw16c"; }
   // Returns true when no batch norm, residual or ReLU with an upper bound has been absorbed.
   bool is_plain() const { return !norm_ && residual_at_ == 0 && std::isinf(most_); }
 
@@ -115,9 +104,19 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   // Returns whether f32 images are multiplied as tf32 by an algorithm that depends on the layout of
   // the images.
   bool is_tf32() const {
-    return problem_.math == MathMode::tf32 && problem_.dtype == DType::f32 && layer_choices_ &&
-           !sparse_;
+    return problem_.math == MathMode::tf32 && problem_.dtype == DType::f32 && !sparse_;
   }
+  void check_operands(const Graph& graph) const;
+  // Returns whether a gradient is computed in this direction, or forward runs.
+  bool runs(const Graph& graph, Direction direction) const;
+  bool finds_algorithms(const Graph& graph) const;
+  bool takes_only_nhwc(Direction direction, Device device) const;
+  // Eager calls. In half precision x, w and dy are rounded, and the rounded x and w are saved.
+  void forward_eagerly(Emitter& emitter);
+  void backward_eagerly(Emitter& emitter);
+  void emit_bias_gradient(Emitter& emitter) const;
+  // Returns the time of all directions on images in `layout`; nothing: it is not supported.
+  std::optional<double> layout_ms(const Graph& graph, ActivationLayout layout) const;
   void check_layout(Device device) const;
   // Returns the algorithm of a direction in NHWC, without measuring; null when there is none.
   const Conv2dAlgorithm* nhwc_algorithm(const Graph& graph, Direction direction) const;
@@ -129,16 +128,18 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   // Returns the kernel that computes both dx and dw; null when two kernels compute them.
   const JointBackward* joint_backward() const;
   double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
-  Weights weights(Emitter& builder);
-  void emit_fold(Emitter& builder, Slot w, Slot b) const;
-  Tensor images_or_value(Emitter& builder) const;
+  Weights weights(Emitter& emitter);
+  void emit_fold(Emitter& emitter, Slot w, Slot b) const;
+  Tensor images_or_value(Emitter& emitter) const;
 
-  Conv2dProblem problem_;
+  Conv2dParams params_;
   bool has_bias_;
-  Conv2dForms forms_;
   Ref<Conv2dChoices> layer_choices_;
   Ref<SparseWeights> sparse_;  // may be null
-  WeightUse use_;
+  Conv2dProblem problem_;
+  Conv2dForms forms_;
+  Slot x_rounded_ = kNoSlot, w_rounded_ = kNoSlot;
+  WeightUse use_ = WeightUse::once;
   bool wants_both_ = false;
   bool feeds_norm_ = false;            // in training: only a batch norm reads y
   std::optional<BatchNormFold> norm_;  // inference only

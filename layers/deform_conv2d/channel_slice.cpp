@@ -13,23 +13,24 @@ constinit KernelSlot<void(const Tensor&, std::int64_t, const Tensor&)>
 
 namespace {
 
-class ChannelSliceOperation final : public Operation {
+class ChannelSliceOperation final : public SimpleOperation {
  public:
-  ChannelSliceOperation(std::int64_t first, std::int64_t count) : first_(first), count_(count) {}
-  const char* name() const override { return "channel_slice"; }
+  ChannelSliceOperation(std::int64_t first, std::int64_t count)
+      : SimpleOperation("channel_slice"), first_(first), count_(count) {}
   std::string text() const override {
     return cat("channels ", first_, " to ", first_ + count_ - 1);
   }
-  Shape output_shape(const std::vector<Shape>& inputs) const override {
-    const Shape& x = inputs[0];
-    CONVSCOPE_CHECK(x.rank() == 4 && first_ >= 0 && count_ >= 1 && first_ + count_ <= x[1], name(),
-                    "expected x [N,C,H,W] with at least ", first_ + count_, " channels, got ", x);
+  Shape output_shape(const std::vector<Shape>& all) const override {
+    const Shape& x = all[0];
+    CONVSCOPE_CHECK(x.rank() == 4 && first_ >= 0 && count_ >= 1 && first_ + count_ <= x[1],
+                    "channel_slice", "expected x [N,C,H,W] with at least ", first_ + count_,
+                    " channels, got ", x);
     return {x[0], count_, x[2], x[3]};
   }
-  void forward(const OperationForward& a) const override {
+  void run(const Forward& a) const override {
     channel_slice_kernel.get(a.device())(a.x[0], first_, a.y);
   }
-  void backward(const OperationBackward& a) const override {
+  void run(const Backward& a) const override {
     channel_slice_gradient_kernel.get(a.device())(a.dy, first_, a.dx[0]);
   }
 
@@ -76,12 +77,8 @@ void gradient_cpu(const Tensor& dy, std::int64_t first, const Tensor& dx) {
 CONVSCOPE_KERNEL(channel_slice_kernel, cpu, slice_cpu)
 CONVSCOPE_KERNEL(channel_slice_gradient_kernel, cpu, gradient_cpu)
 
-Ref<const Operation> channel_slice_operation(std::int64_t first, std::int64_t count) {
-  return make_ref<ChannelSliceOperation>(first, count);
-}
-
 Variable channel_slice(const Variable& x, std::int64_t first, std::int64_t count) {
-  return apply(channel_slice_operation(first, count), {x});
+  return apply(std::make_unique<ChannelSliceOperation>(first, count), {x});
 }
 
 }  // namespace convscope

@@ -5,12 +5,11 @@
 //   y[n,i,h,w] = x[n, first + i, h,w],   i < count;   f32 and f64
 #pragma once
 
-#include "framework/autograd/operation.h"
+#include "framework/graph/simple_operation.h"
 #include "framework/kernel_slot.h"
 
 namespace convscope {
 
-CONVSCOPE_API Ref<const Operation> channel_slice_operation(std::int64_t first, std::int64_t count);
 CONVSCOPE_API Variable channel_slice(const Variable& x, std::int64_t first, std::int64_t count);
 
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, std::int64_t first, const Tensor& y)>

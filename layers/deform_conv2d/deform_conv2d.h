@@ -90,7 +90,6 @@ class CONVSCOPE_API DeformConv2d final : public Module {
   Shape output_shape(const Shape& input) const override;
   // Visits the branch, then this layer.
   void walk(const Shape& input, const WalkVisitor& visit) override;
-  int describe(Graph& graph, int x) override;
   Variable weight() const override { return weight_; }
   std::int64_t weight_groups() const override { return options_.conv.params.groups; }
   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;

@@ -115,19 +115,21 @@ DeformConv2d::DeformConv2d(const DeformConv2dOptions& options, LayerContext& con
 }
 
 DeformConv2d::Places DeformConv2d::places_of(const Variable& input) const {
-  const Variable given = branch_->forward(input);
+  const Variable given = [&] {
+    const Graph::Scope scope(input.graph(), kBranch);
+    return (*branch_)(input);
+  }();
   if (!options_.mask) return {given, {}};
   return {channel_slice(given, 0, offset_channels()),
           sigmoid(channel_slice(given, offset_channels(), mask_channels()))};
 }
 
 Variable DeformConv2d::forward(const Variable& x) {
-  CONVSCOPE_CHECK(x.value().rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ",
-                  x.shape());
+  CONVSCOPE_CHECK(x.rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ", x.shape());
   const Variable input = transformed_input(x);
   const Places at = places_of(input);
-  return deform_conv2d(input, at.offset, at.mask, transformed_weight(weight_), bias_, params(),
-                       choices_);
+  return deform_conv2d(input, at.offset, at.mask, transformed_weight(weight_, x.graph()), bias_,
+                       params(), choices_);
 }
 
 DeformConv2dProblem DeformConv2d::problem(const Shape& input, DType dtype) const {

@@ -2,7 +2,6 @@
 // linear.cpp: every output is a weighted sum of all inputs.
 #include "layers/linear/linear.h"
 
-#include "framework/ops/gemm/matmul.h"
 #include "layers/init.h"
 
 namespace convscope {
@@ -21,7 +20,8 @@ Linear::Linear(const LinearOptions& options, LayerContext& context)
 }
 
 Variable Linear::forward(const Variable& x) {
-  return linear(transformed_input(x), transformed_weight(weight_), bias_, precision_);
+  return linear(transformed_input(x), transformed_weight(weight_, x.graph()), bias_, precision_,
+                sparse_);
 }
 
 Shape Linear::output_shape(const Shape& input) const {

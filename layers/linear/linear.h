@@ -16,9 +16,10 @@
 #include <optional>
 #include <string>
 
+#include "framework/graph/graph.h"
+#include "framework/precision.h"
 #include "layers/conv2d/sparse_weights.h"
 #include "layers/layer_types.h"
-#include "framework/graph/graph.h"
 
 namespace convscope {
 
@@ -35,7 +36,6 @@ class CONVSCOPE_API Linear final : public Module {
   std::string kind() const override { return "linear"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(Graph& graph, int x) override;
   Variable weight() const override { return weight_; }
   // Allows compiled steps to multiply only the blocks of the weight that a mask keeps.
   void execute_sparse(Ref<SparseWeights> weights) { sparse_ = std::move(weights); }
@@ -49,15 +49,24 @@ class CONVSCOPE_API Linear final : public Module {
   Ref<SparseWeights> sparse_;  // may be null
 };
 
+// Returns y = x w^T + b with x [N,I], w [O,I], b [O] (may be undefined) -> y [N,O]. Adds dw and db
+// to the gradients of the parameters; overwrites dx. In half precision, x, w and dy are rounded,
+// and the rounded x and w are saved; y and the gradients are f32. A compiled step may multiply only
+// the blocks of `sparse`, which may be null.
+CONVSCOPE_API Variable linear(const Variable& x, const Variable& w, const Variable& b,
+                              ComputePrecision precision = ComputePrecision::f32,
+                              const Ref<SparseWeights>& sparse = {});
+
 // The values that a linear layer in a compiled step reads and writes. A following ReLU or the loss
 // may be fused into the layer.
 struct LinearParts {
   ValueId x, weight, bias;  // kNoValue: no bias
   bool relu;
   ValueId logits = kNoValue;        // the layer's output, when the loss is fused into it
+  ValueId labels = kNoValue;        // then: the labels
   Ref<SparseWeights> sparse = {};   // the blocks that a mask keeps; may be null
   DType operand_type = DType::f32;  // the type that x and w are rounded to for products
 };
-CONVSCOPE_API std::optional<LinearParts> linear_parts(const PlanOp& op);
+CONVSCOPE_API std::optional<LinearParts> linear_parts(const Operation& op);
 
 }  // namespace convscope

@@ -8,7 +8,8 @@
 #include "framework/distributed/process_group.h"
 #include "layers/linear/linear.h"
 #include "layers/linear/linear_tail.h"
-#include "framework/graph/emitter.h"
+#include "layers/plan/pipeline.h"
+#include "layers/plan/step_partners.h"
 
 namespace convscope {
 
@@ -43,9 +44,12 @@ struct Link {
   std::string layer;
 };
 
-class LinearTailOp final : public PlanOp {
+class LinearTailOp final : public Operation, public StepPartner {
  public:
-  explicit LinearTailOp(std::vector<Link> links) : links_(std::move(links)) {}
+  explicit LinearTailOp(std::vector<Link> links)
+      : Operation("linear_tail"), links_(std::move(links)) {
+    uses.rounds_image = links_.front().parts.operand_type;
+  }
 
   std::string text() const override {
     std::string out = "in one launch:";
@@ -76,58 +80,52 @@ class LinearTailOp final : public PlanOp {
     return out;
   }
 
-  void forward(Emitter& builder) override {
-    const std::int64_t images = builder.shape(inputs[0])[0];
+  void forward(Emitter& emitter) override {
+    const std::int64_t images = emitter.graph().shape(inputs[0])[0];
     h_.clear();
     g_.clear();
     g_half_.clear();
     for (const Link& link : links_) {
-      const Shape shape{images, builder.shape(link.parts.weight)[0]};
-      h_.push_back(is_last(link) ? kNoSlot : builder.slot(shape, DType::f32));
-      g_.push_back(builder.training() ? builder.slot(shape, DType::f32) : kNoSlot);
-      const bool rounds = builder.training() && is_half(link.parts.operand_type);
-      g_half_.push_back(rounds ? builder.slot(shape, DType::f32) : kNoSlot);
+      const Shape shape{images, emitter.graph().shape(link.parts.weight)[0]};
+      h_.push_back(is_last(link) ? kNoSlot : emitter.slot(shape, DType::f32));
+      g_.push_back(emitter.graph().training() ? emitter.slot(shape, DType::f32) : kNoSlot);
+      const bool rounds = emitter.graph().training() && is_half(link.parts.operand_type);
+      g_half_.push_back(rounds ? emitter.slot(shape, DType::f32) : kNoSlot);
     }
     copies_.clear();
     for (const Link& link : links_) {
       copies_.push_back(
-          builder.copy_of_weight(link.parts.weight, link.parts.operand_type, /*as_floats=*/false));
+          emitter.copy_of_weight(link.parts.weight, link.parts.operand_type, /*as_floats=*/false));
     }
     const auto emit = [&](const Tensor& dx) {
-      LinearTailArgs a = arguments(builder);
+      LinearTailArgs a = arguments(emitter);
       a.dx = dx;
-      a.weights_are_there = weights_are_there(builder.graph());
-      a.labels = builder.labels();
-      a.loss = builder.loss();
-      a.correct = builder.correct();
-      builder.call([this, run = linear_tail_rows_kernel.get(builder.device()), a,
-                    scale = builder.loss_scale()]() mutable {
-        a.loss_scale = *scale;
+      a.weights_are_there = weights_are_there(emitter.graph());
+      a.labels = emitter.value(inputs.back());
+      a.loss = emitter.value(outputs[0]);
+      a.correct = emitter.value(outputs[1]);
+      emitter.call([this, run = linear_tail_rows_kernel.get(emitter.device()), a,
+                    state = emitter.state()]() mutable {
+        a.loss_scale = state->loss_scale;
         for (int k = 0; k < a.layers; ++k) {
           a.layer[k].w_half = copies_[static_cast<std::size_t>(k)].now();
         }
         run(a);
       });
     };
-    const bool wants_dx = builder.training() && builder.wants_gradient(inputs[0]);
-    wants_dx ? builder.assign_gradient(inputs[0], emit) : emit(Tensor());
-  }
-
-  DType rounds_input(std::size_t i) const override {
-    return i == 0 ? links_.front().parts.operand_type : DType::f32;
+    const bool wants_dx = emitter.graph().training() && emitter.graph().wants_gradient(inputs[0]);
+    wants_dx ? emitter.assign_gradient(inputs[0], emit) : emit(Tensor());
   }
 
   // Earlier operations need only dx to continue. If only the update waits for the gradients of the
   // weights, these are computed last.
-  void backward(Emitter& builder) override {
-    if (!only_update_waits(builder.graph())) return emit_weight_gradients(builder, false);
-    // A kernel between the two launches does not guarantee that the first one has ended, because
-    // each kernel may begin while earlier ones run. Only a kernel that waits first guarantees this.
-    builder.take_sums();
-    builder.at_the_end([this, &builder, before = builder.calls_that_wait_first()] {
-      emit_weight_gradients(builder, builder.calls_that_wait_first() > before);
-    });
+  void backward(Emitter& emitter) override {
+    if (exchange) *exchange = {};
+    if (!only_update_waits(emitter.graph())) return emit_weight_gradients(emitter, false);
+    emitter.at_the_end(
+        [this, &emitter] { emit_weight_gradients(emitter, rows_ended(emitter.graph())); });
   }
+  bool adds_sums(const Graph& graph) const override { return only_update_waits(graph); }
 
  private:
   // Tells whether only the update reads the gradients: all weights are parameters without mask or
@@ -138,11 +136,20 @@ class LinearTailOp final : public PlanOp {
            });
   }
 
+  // Tells whether the first launch has ended when the last one of the step begins. A kernel between
+  // the two launches does not guarantee that, because each kernel may begin while earlier ones run.
+  // Only a kernel that waits first guarantees it.
+  bool rows_ended(const Graph& graph) const {
+    return std::ranges::any_of(graph.ops(), [&](const auto& op) {
+      return op->waits_first && graph.wants_gradient(op->output());
+    });
+  }
+
   // Tells whether the kernel that changed the weights has ended before this operation begins. This
   // holds if the weights are parameters, and if an earlier operation of the step reads weights.
   bool weights_are_there(const Graph& graph) const {
     const auto is_parameter = [&](ValueId value) { return graph.parameter_of(value) != nullptr; };
-    if (!std::all_of(inputs.begin() + 1, inputs.end(), is_parameter)) return false;
+    if (!std::all_of(inputs.begin() + 1, inputs.end() - 1, is_parameter)) return false;
     for (const auto& op : graph.ops()) {
       if (op.get() == this) break;
       const std::vector<ValueId>& from = op->inputs;
@@ -152,25 +159,29 @@ class LinearTailOp final : public PlanOp {
   }
 
   // `rows_ended` says that the first launch has ended when the second launch begins.
-  void emit_weight_gradients(Emitter& builder, bool rows_ended) {
-    LinearTailArgs a = arguments(builder);
+  void emit_weight_gradients(Emitter& emitter, bool rows_ended) {
+    LinearTailArgs a = arguments(emitter);
     for (std::size_t k = 0; k < links_.size(); ++k) {
       const LinearParts& parts = links_[k].parts;
-      const Emitter::Target dw = builder.gradient_target(parts.weight);
+      const Emitter::Target dw = emitter.gradient_target(parts.weight);
       a.layer[k].dw = dw.tensor;
       a.layer[k].accumulate_dw = dw.accumulate;
       if (parts.bias == kNoValue) continue;
-      const Emitter::Target db = builder.gradient_target(parts.bias);
+      const Emitter::Target db = emitter.gradient_target(parts.bias);
       a.layer[k].db = db.tensor;
       a.layer[k].accumulate_db = db.accumulate;
     }
     a.rows_ended = rows_ended;
-    a.sums = builder.handed_over();
-    if (only_update_waits(builder.graph()))
-      builder.joins_update(gradients_alone(builder.graph(), a));
-    builder.call([run = linear_tail_weights_kernel.get(builder.device()), a,
-                  update = builder.update()]() mutable {
-      a.update = *update;
+    if (exchange && exchange->pieces != kNoSlot) {
+      a.sums = exchange->sums;
+      a.sums.pieces = emitter.use(exchange->pieces).data<float>();
+    }
+    if (only_update_waits(emitter.graph())) {
+      emitter.offers().updates = gradients_alone(emitter.graph(), a);
+    }
+    emitter.call([run = linear_tail_weights_kernel.get(emitter.device()), a,
+                  state = emitter.state()]() mutable {
+      a.update = state->update;
       run(a);
     });
   }
@@ -196,20 +207,20 @@ class LinearTailOp final : public PlanOp {
 
   bool is_last(const Link& link) const { return &link == &links_.back(); }
 
-  LinearTailArgs arguments(Emitter& builder) const {
+  LinearTailArgs arguments(Emitter& emitter) const {
     LinearTailArgs a;
     a.layers = static_cast<int>(links_.size());
-    a.x = builder.value(inputs[0]);
+    a.x = emitter.value(inputs[0]);
     a.operand_type = links_.front().parts.operand_type;
-    a.x_is_rounded = builder.is_rounded(inputs[0]);
+    a.x_is_rounded = emitter.graph().is_rounded(inputs[0]);
     for (std::size_t k = 0; k < links_.size(); ++k) {
       const LinearParts& parts = links_[k].parts;
       LinearTailLayer& to = a.layer[k];
-      to.w = builder.value(parts.weight);
-      if (parts.bias != kNoValue) to.b = builder.value(parts.bias);
-      if (h_[k] != kNoSlot) to.h = builder.use(h_[k]);
-      if (g_[k] != kNoSlot) to.g = builder.use(g_[k]);
-      if (g_half_[k] != kNoSlot) to.g_half = builder.use(g_half_[k]);
+      to.w = emitter.value(parts.weight);
+      if (parts.bias != kNoValue) to.b = emitter.value(parts.bias);
+      if (h_[k] != kNoSlot) to.h = emitter.use(h_[k]);
+      if (g_[k] != kNoSlot) to.g = emitter.use(g_[k]);
+      if (g_half_[k] != kNoSlot) to.g_half = emitter.use(g_half_[k]);
       to.relu = parts.relu;
     }
     return a;
@@ -228,18 +239,11 @@ bool can_join(const Graph& graph, const LinearParts& parts) {
          (graph.wants_gradient(parts.weight) && (!has_bias || graph.wants_gradient(parts.bias)));
 }
 
-PlanOp* producer(const Graph& graph, ValueId value) {
-  for (const auto& op : graph.ops()) {
-    if (op->output == value) return op.get();
-  }
-  return nullptr;
-}
-
 void form_tail(Graph& graph) {
   if (!graph.has_loss() || graph.ops().empty()) return;
   std::vector<Link> links;
-  std::vector<const PlanOp*> replaced;
-  const PlanOp* op = nullptr;
+  std::vector<const Operation*> replaced;
+  const Operation* op = nullptr;
   for (const auto& each : graph.ops()) {
     const auto parts = linear_parts(*each);
     if (parts && parts->logits != kNoValue) op = each.get();
@@ -248,13 +252,13 @@ void form_tail(Graph& graph) {
     const auto parts = linear_parts(*op);
     const bool is_last = links.empty();
     if (!parts || !can_join(graph, *parts)) break;
-    if (!is_last && (parts->logits != kNoValue || graph.readers(op->output) != 1 ||
+    if (!is_last && (parts->logits != kNoValue || graph.readers(op->output()) != 1 ||
                      parts->operand_type != links.front().parts.operand_type)) {
       break;
     }
-    links.insert(links.begin(), {*parts, op->output, op->layer});
+    links.insert(links.begin(), {*parts, op->output(), op->layer});
     replaced.push_back(op);
-    op = producer(graph, parts->x);
+    op = graph.producer(parts->x);
   }
   const auto refusal = [&] {
     std::vector<std::int64_t> sizes;
@@ -268,7 +272,7 @@ void form_tail(Graph& graph) {
   }
   if (links.size() < 2) return;
 
-  const PlanOp* const last = replaced.front();
+  const Operation* const last = replaced.front();
   std::vector<ValueId> inputs{links.front().parts.x};
   std::vector<std::string> layers;
   for (const Link& link : links) {
@@ -276,13 +280,14 @@ void form_tail(Graph& graph) {
     if (link.parts.bias != kNoValue) inputs.push_back(link.parts.bias);
     layers.push_back(link.layer);
   }
+  inputs.push_back(links.back().parts.labels);
   auto tail = std::make_unique<LinearTailOp>(links);
   tail->layer = links.front().layer;
   tail->all_layers = layers;
   tail->inputs = inputs;
-  tail->output = last->output;
-  std::vector<std::unique_ptr<PlanOp>> rest;
-  for (std::unique_ptr<PlanOp>& each : graph.ops()) {
+  tail->outputs = last->outputs;
+  std::vector<std::unique_ptr<Operation>> rest;
+  for (std::unique_ptr<Operation>& each : graph.ops()) {
     if (each.get() == last) {
       rest.push_back(std::move(tail));
     } else if (std::find(replaced.begin(), replaced.end(), each.get()) == replaced.end()) {
@@ -292,8 +297,7 @@ void form_tail(Graph& graph) {
   graph.ops() = std::move(rest);
 }
 
-const bool registered =
-    register_plan_rewrite({.name = "linear_tail", .device = DeviceType::cuda, .run = form_tail});
+const bool registered = register_pass("linear_tail", form_tail);
 
 }  // namespace
 }  // namespace convscope

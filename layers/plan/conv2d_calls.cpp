@@ -11,21 +11,21 @@ namespace {
 
 void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
 
-const void* address_of(const Tensor& tensor, const void* const* images) {
-  return tensor.defined() ? tensor.raw_data() : *images;
+const void* address_of(const Tensor& tensor, const StepState* state) {
+  return tensor.defined() ? tensor.raw_data() : state->images;
 }
 
 HalfOperands operands_in(const Tensor& block) {
   return block.defined() ? half_operands_in(block.raw_data()) : HalfOperands{};
 }
 
-void* workspace_of(Emitter& builder, const Conv2dWork& work) {
-  return builder.workspace(work.algorithm->workspace_bytes(work.problem, work.direction));
+void* workspace_of(Emitter& emitter, const Conv2dWork& work) {
+  return emitter.workspace(work.algorithm->workspace_bytes(work.problem, work.direction));
 }
 
 // Returns memory in which the kept blocks of the weight are stored contiguously.
-void* stored_blocks(Emitter& builder, const Conv2dWork& work) {
-  return builder.workspace(static_cast<std::size_t>(work.problem.weight_format.stored_elements()) *
+void* stored_blocks(Emitter& emitter, const Conv2dWork& work) {
+  return emitter.workspace(static_cast<std::size_t>(work.problem.weight_format.stored_elements()) *
                            sizeof(float));
 }
 
@@ -54,7 +54,7 @@ struct Preparation {
   }
 };
 
-Preparation preparation_of(Emitter& builder, const Conv2dWork& work, const Tensor& w,
+Preparation preparation_of(Emitter& emitter, const Conv2dWork& work, const Tensor& w,
                            void* prepared, void* workspace) {
   Preparation out{.run = work.algorithm->prepare_weights,
                   .direction = work.direction,
@@ -62,47 +62,47 @@ Preparation preparation_of(Emitter& builder, const Conv2dWork& work, const Tenso
                   .prepared = prepared,
                   .workspace = workspace,
                   .blocks = work.blocks};
-  if (work.blocks) out.values = stored_blocks(builder, work);
+  if (work.blocks) out.values = stored_blocks(emitter, work);
   return out;
 }
 
 // Training changes the weights in each step, so the weights are prepared right before the call.
-Preparation preparation_of_step(Emitter& builder, const Conv2dWork& work, const Tensor& w,
+Preparation preparation_of_step(Emitter& emitter, const Conv2dWork& work, const Tensor& w,
                                 void* workspace) {
   const std::size_t bytes =
       work.algorithm->prepared_size(work.problem, work.direction, WeightUse::once);
   if (bytes == 0) return {};
-  return preparation_of(builder, work, w, builder.workspace(bytes), workspace);
+  return preparation_of(emitter, work, w, emitter.workspace(bytes), workspace);
 }
 
 }  // namespace
 
-Slot emit_preparation(Emitter& builder, const Conv2dWork& work, const Tensor& w) {
+Slot emit_preparation(Emitter& emitter, const Conv2dWork& work, const Tensor& w) {
   const auto bytes =
       static_cast<std::int64_t>(work.algorithm->prepared_size(work.problem, work.direction));
-  const Slot prepared = builder.slot({bytes}, DType::u8);
-  const Tensor to = builder.use(prepared);
+  const Slot prepared = emitter.slot({bytes}, DType::u8);
+  const Tensor to = emitter.use(prepared);
   const Preparation prepare =
-      preparation_of(builder, work, w, to.raw_data(), workspace_of(builder, work));
-  builder.call([prepare, problem = work.problem, to] { prepare(problem); });
+      preparation_of(emitter, work, w, to.raw_data(), workspace_of(emitter, work));
+  emitter.call([prepare, problem = work.problem, to] { prepare(problem); });
   return prepared;
 }
 
-void emit_forward(Emitter& builder, const Conv2dWork& work, const Conv2dForwardTensors& tensors,
+void emit_forward(Emitter& emitter, const Conv2dWork& work, const Conv2dForwardTensors& tensors,
                   const Conv2dEpilogue& behind) {
-  void* const workspace = workspace_of(builder, work);
-  const Preparation prepare = builder.training()
-                                  ? preparation_of_step(builder, work, tensors.w, workspace)
+  void* const workspace = workspace_of(emitter, work);
+  const Preparation prepare = emitter.graph().training()
+                                  ? preparation_of_step(emitter, work, tensors.w, workspace)
                                   : Preparation{.prepared = address_of(tensors.prepared)};
   const bool fuses = work.algorithm->fuses_epilogue;
   const ForwardMoments* const moments =
       tensors.moments.defined() ? forward_moments_of(*work.algorithm, work.problem) : nullptr;
-  builder.call([problem = work.problem, algorithm = work.algorithm, moments,
-                images = builder.images(), at = tensors, prepare, workspace,
+  emitter.call([problem = work.problem, algorithm = work.algorithm, moments,
+                state = emitter.state(), at = tensors, prepare, workspace,
                 fused = fuses ? behind : Conv2dEpilogue{},
-                separate = fuses ? Conv2dEpilogue{} : behind, device = builder.device()] {
+                separate = fuses ? Conv2dEpilogue{} : behind, device = emitter.device()] {
     const Conv2dForwardArgs args{.problem = problem,
-                                 .x = at.x_half.defined() ? nullptr : address_of(at.x, images),
+                                 .x = at.x_half.defined() ? nullptr : address_of(at.x, state),
                                  .w = address_of(at.w),
                                  .b = address_of(at.b),
                                  .y = at.y.raw_data(),
@@ -119,11 +119,11 @@ void emit_forward(Emitter& builder, const Conv2dWork& work, const Conv2dForwardT
   });
 }
 
-void emit_backward_data(Emitter& builder, const Conv2dWork& work, const Tensor& dy,
-                        const Tensor& w, const Tensor& dx, const Tensor& dy_half) {
-  void* const workspace = workspace_of(builder, work);
-  const Preparation prepare = preparation_of_step(builder, work, w, workspace);
-  builder.call([problem = work.problem, run = work.algorithm->backward_data, w, dy, dx, workspace,
+void emit_backward_data(Emitter& emitter, const Conv2dWork& work, const Tensor& dy, const Tensor& w,
+                        const Tensor& dx, const Tensor& dy_half) {
+  void* const workspace = workspace_of(emitter, work);
+  const Preparation prepare = preparation_of_step(emitter, work, w, workspace);
+  emitter.call([problem = work.problem, run = work.algorithm->backward_data, w, dy, dx, workspace,
                 prepare, dy_half] {
     run({.problem = problem,
          .dy = address_of(dy),
@@ -136,16 +136,16 @@ void emit_backward_data(Emitter& builder, const Conv2dWork& work, const Tensor& 
   });
 }
 
-void emit_backward_weight(Emitter& builder, const Conv2dWork& work, const Tensor& x,
+void emit_backward_weight(Emitter& emitter, const Conv2dWork& work, const Tensor& x,
                           const Tensor& dy, const Emitter::Target& dw, const Tensor& x_half,
                           const Tensor& dy_half) {
-  void* const workspace = workspace_of(builder, work);
+  void* const workspace = workspace_of(emitter, work);
   const auto run = work.algorithm->backward_weight;
   if (!work.blocks) {
-    return builder.call([problem = work.problem, run, images = builder.images(), x, dy, dw,
-                         workspace, x_half, dy_half] {
+    return emitter.call([problem = work.problem, run, state = emitter.state(), x, dy, dw, workspace,
+                         x_half, dy_half] {
       run({.problem = problem,
-           .x = x_half.defined() ? nullptr : address_of(x, images),
+           .x = x_half.defined() ? nullptr : address_of(x, state),
            .dy = address_of(dy),
            .dw = dw.tensor.raw_data(),
            .accumulate = dw.accumulate,
@@ -155,26 +155,26 @@ void emit_backward_weight(Emitter& builder, const Conv2dWork& work, const Tensor
            .dy_half = operands_in(dy_half)});
     });
   }
-  builder.call([problem = work.problem, run, images = builder.images(), x, dy, dw, workspace,
-                blocks = work.blocks, values = stored_blocks(builder, work)] {
+  emitter.call([problem = work.problem, run, state = emitter.state(), x, dy, dw, workspace,
+                blocks = work.blocks, values = stored_blocks(emitter, work)] {
     OperandViews views;
     views.w_blocks = blocks->view(values);
-    run({problem, address_of(x, images), dy.raw_data(), values, false, workspace, views});
+    run({problem, address_of(x, state), dy.raw_data(), values, false, workspace, views});
     blocks->scatter(static_cast<const float*>(values), dw.tensor.data<float>(), dw.accumulate);
   });
 }
 
-void emit_joint_backward(Emitter& builder, const Conv2dWork& work, const JointBackward& both,
+void emit_joint_backward(Emitter& emitter, const Conv2dWork& work, const JointBackward& both,
                          const Tensor& x, const Tensor& dy, const Tensor& w, const Tensor& dx,
                          const Emitter::Target& dw) {
-  const Preparation prepare = preparation_of_step(builder, work, w, workspace_of(builder, work));
-  void* const workspace = builder.workspace(both.workspace_bytes(work.problem));
-  builder.call([algorithm = work.algorithm, &both, problem = work.problem,
-                images = builder.images(), x, dy, w, dx, dw, prepare, workspace] {
+  const Preparation prepare = preparation_of_step(emitter, work, w, workspace_of(emitter, work));
+  void* const workspace = emitter.workspace(both.workspace_bytes(work.problem));
+  emitter.call([algorithm = work.algorithm, &both, problem = work.problem, state = emitter.state(),
+                x, dy, w, dx, dw, prepare, workspace] {
     run_joint_backward(
         *algorithm, both,
         {problem, dy.raw_data(), w.raw_data(), dx.raw_data(), nullptr, prepare(problem)},
-        {problem, address_of(x, images), dy.raw_data(), dw.tensor.raw_data(), dw.accumulate,
+        {problem, address_of(x, state), dy.raw_data(), dw.tensor.raw_data(), dw.accumulate,
          workspace});
   });
 }

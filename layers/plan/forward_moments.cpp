@@ -25,6 +25,18 @@ const ForwardMoments* forward_moments_of(const Conv2dAlgorithm& algorithm,
   return moments != nullptr && moments->parts(problem) > 0 ? moments : nullptr;
 }
 
+Tensor moments_target(Emitter& emitter, ValueId value, std::int64_t parts) {
+  const std::int64_t lanes = emitter.graph().stored_shape(value)[4];
+  CompanionSlot& to = emitter.companion(value, Companion::moments);
+  to.slot = emitter.slot({parts, 4, lanes}, DType::f32);
+  return emitter.use(to.slot);
+}
+
+Tensor moments_of(Emitter& emitter, ValueId value) {
+  const Slot slot = emitter.companion(value, Companion::moments).slot;
+  return slot == kNoSlot ? Tensor() : emitter.use(slot);
+}
+
 void run_forward_moments(const Conv2dAlgorithm& algorithm, const ForwardMoments& moments,
                          const Conv2dForwardArgs& args, float* to) {
   kernel_ran(algorithm.name, name_of(Direction::forward), args.problem);

@@ -2,7 +2,7 @@
 // forward_moments.h: forward kernels of convolutions that also write the mean and spread of each
 // channel of y, computed from their accumulators. The following batch norm then reads y once
 // instead of twice. A compiled training step uses such a kernel where only a batch norm reads y
-// (conv2d_plan.cpp).
+// (conv2d_op.cpp).
 //
 // Few algorithms have such a kernel, so it is registered separately, in the last lines of the
 // algorithm's file:
@@ -11,6 +11,7 @@
 //   CONVSCOPE_CONV2D_FORWARD_MOMENTS(kAlgorithm, kMoments)
 #pragma once
 
+#include "framework/graph/emitter.h"
 #include "layers/conv2d/algorithm.h"
 
 namespace convscope {
@@ -31,6 +32,11 @@ CONVSCOPE_API bool register_forward_moments(const Conv2dAlgorithm& algorithm,
 // Returns null if the algorithm has no such kernel for this problem.
 CONVSCOPE_API const ForwardMoments* forward_moments_of(const Conv2dAlgorithm& algorithm,
                                                        const Conv2dProblem& problem);
+
+// Returns the moments of a value of a graph. The next call of the producer writes moments_target(),
+// for `parts` sets of pixels. moments_of() is undefined if the producer computes none.
+CONVSCOPE_API Tensor moments_target(Emitter& emitter, ValueId value, std::int64_t parts);
+CONVSCOPE_API Tensor moments_of(Emitter& emitter, ValueId value);
 
 // Calls run() and counts a forward of the algorithm (layers/dispatch/kernel_runs.h).
 CONVSCOPE_API void run_forward_moments(const Conv2dAlgorithm& algorithm,

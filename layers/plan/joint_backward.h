@@ -2,7 +2,7 @@
 // joint_backward.h: computes both gradients of a convolution in one pass over dy, for algorithms
 // with such a kernel. dx and dw read the same dy; in memory-bound layers a second read takes a
 // quarter of the backward pass. A compiled step uses such a kernel where both gradients are needed
-// and the same algorithm is chosen for both (conv2d_plan.cpp).
+// and the same algorithm is chosen for both (conv2d_op.cpp).
 //
 // Few algorithms have such a kernel, so it is registered separately, in the last lines of the
 // algorithm's file:

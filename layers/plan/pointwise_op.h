@@ -6,31 +6,30 @@
 
 #include <functional>
 
-#include "framework/graph/emitter.h"
+#include "framework/graph/simple_operation.h"
 
 namespace convscope {
 
-class CONVSCOPE_API PointwiseOp : public PlanOp {
+class CONVSCOPE_API PointwiseOp : public SimpleOperation {
  public:
-  // Returns false if the operation must run on its whole value.
-  virtual bool runs_on_pieces() const = 0;
+  using SimpleOperation::SimpleOperation;
 
-  // A chain takes Forward and Backward instead of the calls that forward() and backward() would
-  // emit. The functions of both structs run on the host while the step runs.
-  struct Forward {
+  // A chain takes the calls of one piece instead of those that forward() and backward() would emit.
+  // The functions of both structs run on the host while the step runs.
+  struct ForwardPieces {
     std::function<void()> begin;  // once in each step, before the first piece
     // y = f(v); y may be v.
     std::function<void(const float* v, float* y, std::int64_t count)> run;
   };
-  virtual Forward forward_pieces(Emitter& builder) = 0;
+  virtual ForwardPieces forward_pieces(Emitter& emitter) = 0;
 
-  struct Backward {
+  struct BackwardPieces {
     // Assigns dv, if it is not null. dv and dy are different arrays. Returns the contribution of
     // this piece to the gradient of the learned scalar.
     std::function<double(const float* dy, const float* v, float* dv, std::int64_t count)> run;
     std::function<void(double sum)> end;  // with the sum over all pieces
   };
-  virtual Backward backward_pieces(Emitter& builder) = 0;
+  virtual BackwardPieces backward_pieces(Emitter& emitter) = 0;
 };
 
 }  // namespace convscope

@@ -9,7 +9,7 @@
 
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
-#include "layers/plan/loss_op.h"
+#include "layers/plan/pipeline.h"
 
 namespace convscope {
 namespace {
@@ -36,7 +36,8 @@ std::string obstacle(const std::vector<NamedParameter>& parameters, const Shape&
 }  // namespace
 
 std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, PlanMode mode,
-                                         std::string* why_not, Ref<Storage> arena, bool to_show) {
+                                         std::string* why_not, Ref<Storage> arena, bool to_show,
+                                         LossFunction loss) {
   const auto refused = [&](const std::string& why) {
     if (why_not != nullptr) *why_not = why;
     return nullptr;
@@ -47,62 +48,70 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
   const Device device = device_of(parameters);
   std::unique_ptr<StepPlan> plan(new StepPlan(input, mode, device));
   Graph& graph = plan->graph_;
-  plan->logits_ = model.describe(graph, Graph::input());
-  if (!graph.refusal().empty()) return refused(graph.refusal());
+  try {
+    plan->record(model, loss);
+  } catch (const NotCompiled& reason) {
+    return refused(reason.why);
+  }
   if (!to_show && !graph.wait().empty()) return refused(graph.wait());
-  graph.set_result(plan->logits_);
-  if (graph.has_loss()) {
-    const Shape& logits = graph.shape(plan->logits_);
-    if (logits.rank() != 2)
-      return refused(cat("the result is ", logits, ", not logits [N,classes]"));
-    graph.set_result(graph.add(std::make_unique<LossOp>(), {plan->logits_}, {1}));
-  }
-  graph.fuse();
-  for (const PlanRewrite& rewrite : plan_rewrites()) {
-    if (rewrite.device == device.type) rewrite.run(graph);
-  }
+  run_passes(graph);
 
-  Emitter& builder = plan->builder_;
-  builder.start_pass(/*dry=*/true, make_ref<Storage>(device, std::size_t{0}));
+  Emitter& emitter = plan->emitter_;
+  emitter.start_pass(/*dry=*/true, make_ref<Storage>(device, std::size_t{0}));
   plan->emit();
-  builder.finish_dry_pass();
-  if (!arena || arena->bytes < builder.arena_bytes_ || !(arena->device == device)) {
-    arena = make_ref<Storage>(device, builder.arena_bytes_);
+  emitter.finish_dry_pass();
+  if (!arena || arena->bytes < emitter.arena_bytes_ || !(arena->device == device)) {
+    arena = make_ref<Storage>(device, emitter.arena_bytes_);
   }
-  builder.start_pass(/*dry=*/false, std::move(arena));
+  emitter.start_pass(/*dry=*/false, std::move(arena));
   plan->emit();
   plan->remember(model);
   return plan;
 }
 
+void StepPlan::record(Module& model, LossFunction loss_of) {
+  const Variable logits = model(graph_.variable(Graph::input()));
+  logits_ = graph_.value_of(logits);
+  graph_.set_result(logits_);
+  if (!graph_.has_loss()) return;
+  labels_value_ = graph_.add_value({{input()[0]}, DType::i32});
+  try {
+    graph_.set_result(graph_.value_of(loss_of(logits, graph_.variable(labels_value_))));
+  } catch (const Error& error) {  // the eager step reports it
+    throw NotCompiled(error.what());
+  }
+  for (const ValueId value : graph_.producer(graph_.result())->outputs) graph_.keep(value);
+}
+
 void StepPlan::emit() {
   const auto& ops = graph_.ops();
-  if (graph_.has_loss()) labels_ = builder_.labels();  // alive before the first call
-  builder_.op_ = 0;
+  if (graph_.has_loss()) labels_ = emitter_.value(labels_value_);  // alive before the first call
+  emitter_.op_ = 0;
   for (const auto& op : ops) {
     // In inference, values that depend only on the weights are computed in prepare().
-    builder_.in_prologue_ = !graph_.training() && graph_.is_of_parameters(op->output);
-    op->forward(builder_);
-    builder_.in_prologue_ = false;
-    ++builder_.op_;
+    emitter_.in_prologue_ = !graph_.training() && graph_.is_of_parameters(op->output());
+    op->forward(emitter_);
+    emitter_.in_prologue_ = false;
+    ++emitter_.op_;
   }
   if (graph_.has_loss()) {
-    loss_ = builder_.loss();
-    correct_ = builder_.correct();
+    const std::vector<ValueId>& results = graph_.producer(graph_.result())->outputs;
+    loss_ = emitter_.value(results[0]);
+    if (results.size() > 1) correct_ = emitter_.value(results[1]);
   } else {
-    result_ = builder_.value(graph_.result());
-    builder_.call([] {});  // keeps the result alive after the last call
+    result_ = emitter_.value(graph_.result());
+    emitter_.call([] {});  // keeps the result alive after the last call
   }
-  builder_.forward_calls_ = builder_.call_index_;
+  emitter_.forward_calls_ = emitter_.call_index_;
   if (!graph_.training()) return;
-  builder_.in_backward_ = true;
+  emitter_.in_backward_ = true;
   // Runs the backward pass of an operation only if its output has a gradient: the loss depends on
   // the output, and the output depends on a parameter.
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
-    --builder_.op_;
-    if (builder_.wants_gradient((*op)->output)) (*op)->backward(builder_);
+    --emitter_.op_;
+    if (graph_.wants_gradient((*op)->output())) (*op)->backward(emitter_);
   }
-  builder_.emit_deferred();
+  emitter_.emit_deferred();
 }
 
 void StepPlan::remember(Module& model) {
@@ -117,21 +126,21 @@ void StepPlan::remember(Module& model) {
     const Variable* const parameter = graph_.parameter_of(value);
     if (parameter != nullptr && !parameter->requires_grad()) hold(*parameter);
   }
-  memory_.arena_bytes = static_cast<std::int64_t>(builder_.arena_->bytes);
+  memory_.arena_bytes = static_cast<std::int64_t>(emitter_.arena_->bytes);
   for (const auto& op : graph_.ops()) works_.push_back({op->all_layers, op->text(), 0});
   std::vector<ArenaRequest> requests;
   std::map<int, std::int64_t> workspace;  // of each call
-  for (const Emitter::SlotState& slot : builder_.slots_) {
+  for (const Emitter::SlotState& slot : emitter_.slots_) {
     const auto bytes = static_cast<std::int64_t>(slot.bytes);
     requests.push_back({.bytes = slot.bytes, .first = slot.first, .last = slot.last});
     if (slot.is_workspace) {
       std::int64_t& call_bytes = workspace[slot.first] += bytes;
       memory_.workspace_bytes = std::max(memory_.workspace_bytes, call_bytes);
     }
-    const bool kept = slot.first < builder_.forward_calls_ && slot.last >= builder_.forward_calls_;
+    const bool kept = slot.first < emitter_.forward_calls_ && slot.last >= emitter_.forward_calls_;
     if (!kept || slot.outlives_step || !graph_.training()) continue;
     memory_.kept_bytes += bytes;
-    const int op = builder_.call_ops_[static_cast<std::size_t>(slot.first)];
+    const int op = emitter_.call_ops_[static_cast<std::size_t>(slot.first)];
     works_[static_cast<std::size_t>(op)].kept_bytes += bytes;
   }
   memory_.lower_bound_bytes = static_cast<std::int64_t>(arena_lower_bound(requests));
@@ -177,13 +186,13 @@ void StepPlan::run(const std::vector<PlanCall>& calls, WorkClock* clock,
   }
 }
 
-void StepPlan::prepare() { run(builder_.prologue_calls_); }
+void StepPlan::prepare() { run(emitter_.prologue_calls_); }
 
 void StepPlan::set_images(const Tensor& x) {
   CONVSCOPE_CHECK(x.shape() == input() && x.dtype() == DType::f32 && x.device() == device(), kName,
                   "expected images f32", input(), " on ", device().str(),
                   " because the plan was made for them, got ", x.str());
-  builder_.images_now_ = x.raw_data();
+  emitter_.state_.images = x.raw_data();
 }
 
 void StepPlan::load_labels(const Tensor& labels) {
@@ -206,7 +215,7 @@ void StepPlan::tell(WorkClock* forward, WorkClock* backward) {
   backward_clock_ = backward;
 }
 
-void StepPlan::queue_forward() { run(builder_.forward_, forward_clock_); }
+void StepPlan::queue_forward() { run(emitter_.forward_, forward_clock_); }
 
 void StepPlan::queue_forward(const Tensor& x, const Tensor& labels) {
   set_images(x);
@@ -229,19 +238,19 @@ Tensor StepPlan::infer(const Tensor& x) {
 
 // Calls `ready` for each parameter whose gradient is complete after this operation.
 void StepPlan::tell_ready(int op, FunctionRef<void(const Variable&)> ready) const {
-  for (std::size_t i = 0; op >= 0 && i < builder_.parameters_.size(); ++i) {
-    if (builder_.parameter_ops_[i] == op) ready(builder_.parameters_[i]);
+  for (std::size_t i = 0; op >= 0 && i < emitter_.parameters_.size(); ++i) {
+    if (emitter_.parameter_ops_[i] == op) ready(emitter_.parameters_[i]);
   }
 }
 
 void StepPlan::backward(FunctionRef<void(const Variable&)> ready) {
-  for (const Variable& parameter : builder_.parameters_) parameter.state()->grad_is_zero = false;
-  run(builder_.backward_, backward_clock_, &ready);
+  for (const Variable& parameter : emitter_.parameters_) parameter.state()->grad_is_zero = false;
+  run(emitter_.backward_, backward_clock_, &ready);
 }
 
 bool StepPlan::joins_update(const JoinedUpdate& update) const {
-  const std::vector<Variable>& all = builder_.parameters_;
-  return builder_.joins_update_ && update.rows.size() == all.size() &&
+  const std::vector<Variable>& all = emitter_.parameters_;
+  return emitter_.offers_.updates == all.size() && update.rows.size() == all.size() &&
          std::ranges::all_of(all, [&](const Variable& parameter) {
            return std::ranges::any_of(update.rows, [&](const JoinedRow& row) {
              return row.dw == parameter.state()->grad.raw_data() &&
@@ -252,7 +261,7 @@ bool StepPlan::joins_update(const JoinedUpdate& update) const {
 
 bool StepPlan::wants_copies(JoinedUpdate& update) const {
   bool any = false;
-  for (const auto& [weight, copy] : builder_.copies_) {
+  for (const auto& [weight, copy] : emitter_.copies_) {
     const auto row = std::ranges::find(update.rows, weight, &JoinedRow::w);
     if (row == update.rows.end() || row->copy.to != nullptr) return false;
     row->copy = copy;
@@ -262,8 +271,8 @@ bool StepPlan::wants_copies(JoinedUpdate& update) const {
 }
 
 void StepPlan::backward() {
-  run(builder_.backward_, backward_clock_);
-  for (const Variable& parameter : builder_.parameters_) parameter.state()->grad_is_zero = false;
+  run(emitter_.backward_, backward_clock_);
+  for (const Variable& parameter : emitter_.parameters_) parameter.state()->grad_is_zero = false;
 }
 
 std::int64_t StepPlan::correct() const { return static_cast<std::int64_t>(correct_.item()); }
@@ -316,15 +325,15 @@ std::vector<StepPlan::OpTime> StepPlan::time_ops(const Tensor& x, const Tensor& 
       first = last;
     }
   };
-  time(builder_.forward_, &OpTime::forward_s);
-  time(builder_.backward_, &OpTime::backward_s);
+  time(emitter_.forward_, &OpTime::forward_s);
+  time(emitter_.backward_, &OpTime::backward_s);
   return out;
 }
 
 std::vector<StepPlan::Line> StepPlan::lines() const {
   std::vector<Line> out;
   for (const auto& op : graph_.ops()) {
-    out.push_back({op->layer, op->text(), graph_.shape(op->output)});
+    out.push_back({op->layer, op->text(), graph_.shape(op->output())});
   }
   return out;
 }
@@ -345,14 +354,14 @@ std::vector<RanKernel> StepPlan::kernels() const {
 
 std::string StepPlan::why_not_recordable() const {
   for (const auto& op : graph_.ops()) {
-    if (!op->is_recordable()) return cat("'", op->layer, "' runs as ", op->text());
+    if (!op->is_recordable) return cat("'", op->layer, "' runs as ", op->text());
   }
   return "";
 }
 
 int StepPlan::conversions() const {
   int count = 0;
-  for (const auto& op : graph_.ops()) count += op->conversions();
+  for (const auto& op : graph_.ops()) count += op->conversions;
   return count;
 }
 

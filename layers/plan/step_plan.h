@@ -17,12 +17,16 @@
 #include <string>
 #include <vector>
 
+#include "framework/graph/emitter.h"
 #include "framework/memory/work_clock.h"
+#include "framework/ops/softmax_cross_entropy.h"
 #include "framework/parallel.h"
 #include "layers/module.h"
-#include "framework/graph/emitter.h"
 
 namespace convscope {
+
+// Returns the loss, one element, of the network's result and the labels i32 [N] of the batch.
+using LossFunction = Variable (*)(const Variable& result, const Variable& labels);
 
 struct PlanMemory {
   std::int64_t arena_bytes = 0;        // the one block that holds everything below
@@ -40,7 +44,8 @@ class CONVSCOPE_API StepPlan {
   // only and must not run.
   static std::unique_ptr<StepPlan> make(Module& model, const Shape& input, PlanMode mode,
                                         std::string* why_not, Ref<Storage> arena = {},
-                                        bool to_show = false);
+                                        bool to_show = false,
+                                        LossFunction loss = softmax_cross_entropy);
 
   // Returns false when the weights have moved to other memory, or when the number of threads or the
   // instruction set has changed. The caller must then make a new plan.
@@ -65,24 +70,24 @@ class CONVSCOPE_API StepPlan {
   const Tensor& loss_tensor() const { return loss_; }        // f32 [1]
   const Tensor& correct_tensor() const { return correct_; }  // i32 [1]
   // Sets the position of this step in a recording (PlanClock).
-  void set_clock(const PlanClock& clock) { builder_.clock_ = clock; }
+  void set_clock(const PlanClock& clock) { emitter_.state_.clock = clock; }
   // Sets the factor of the gradient of the loss: a number on the plan's device, read by each step;
   // null: 1.
-  void set_loss_scale(const double* scale) { builder_.loss_scale_ = scale; }
+  void set_loss_scale(const double* scale) { emitter_.state_.loss_scale = scale; }
   // Returns whether the forward pass can gather images and labels. set_gather(nullptr) means that
   // images and labels are in place.
-  bool takes_gather() const { return builder_.takes_gather_; }
-  void set_gather(const BatchGather* gather) { builder_.gather_ = gather; }
+  bool takes_gather() const { return emitter_.offers_.gathers; }
+  void set_gather(const BatchGather* gather) { emitter_.state_.gather = gather; }
   // Returns whether backward() can update all weights itself, so that the update needs no launch.
   bool joins_update(const JoinedUpdate& update) const;
   // Sets the update for the next backward(); null: none.
-  void set_update(const JoinedUpdate* update) { builder_.update_ = update; }
+  void set_update(const JoinedUpdate* update) { emitter_.state_.update = update; }
   // Adds to `update` the rounded copies of weights that this plan's kernels can multiply, so that
   // the update writes these copies. Returns false if there are none.
   bool wants_copies(JoinedUpdate& update) const;
   // Sets whether the rounded copies are valid in the next calls: the joined update of the previous
   // step has written them, and the weights have not changed since.
-  void set_copies_are_there(bool there) { builder_.copies_are_there_ = there; }
+  void set_copies_are_there(bool there) { emitter_.state_.copies_are_there = there; }
   // Runs an inference; the result is valid until the next call.
   Tensor infer(const Tensor& x);
   // Assigns the gradients of all parameters that need one.
@@ -95,8 +100,8 @@ class CONVSCOPE_API StepPlan {
   std::int64_t correct() const;
 
   const PlanMemory& memory() const { return memory_; }
-  const Ref<Storage>& arena() const { return builder_.arena_; }
-  std::size_t call_count() const { return builder_.forward_.size() + builder_.backward_.size(); }
+  const Ref<Storage>& arena() const { return emitter_.arena_; }
+  std::size_t call_count() const { return emitter_.forward_.size() + emitter_.backward_.size(); }
   // Returns the seconds of all calls of each operation in one forward (and backward) pass, to find
   // slow operations. In training the last entry is the loss. Labels are as in forward().
   struct OpTime {
@@ -131,18 +136,19 @@ class CONVSCOPE_API StepPlan {
 
  private:
   StepPlan(const Shape& input, PlanMode mode, Device device)
-      : graph_(input, mode, device), builder_(graph_) {}
+      : graph_(input, mode, device), emitter_(graph_) {}
   void run(const std::vector<PlanCall>& calls, WorkClock* clock = nullptr,
            const FunctionRef<void(const Variable&)>* ready = nullptr) const;
   void tell_ready(int op, FunctionRef<void(const Variable&)> ready) const;
   double seconds_of(const std::vector<PlanCall>& calls, std::size_t first, std::size_t last) const;
+  void record(Module& model, LossFunction loss);
   void emit();
   void remember(Module& model);
   void load_labels(const Tensor& labels);
 
   Graph graph_;
-  Emitter builder_;
-  ValueId logits_ = kNoValue;
+  Emitter emitter_;
+  ValueId logits_ = kNoValue, labels_value_ = kNoValue;
   Tensor result_, labels_, loss_, correct_;
   PlanMemory memory_;
   std::vector<Work> works_;

@@ -2,8 +2,8 @@
 // pool2d.cpp: the largest or the mean element of each window of an image.
 #include "layers/pool2d/pool2d.h"
 
+#include "framework/graph/simple_operation.h"
 #include "layers/layer_types.h"
-#include "layers/plan/operation_op.h"
 
 namespace convscope {
 
@@ -43,12 +43,6 @@ std::int64_t output_size(const char* operation, const char* axis, std::int64_t s
   return out;
 }
 
-void check_images(const Tensor& x, const char* operation) {
-  CONVSCOPE_CHECK(
-      x.defined() && x.rank() == 4 && (x.dtype() == DType::f32 || x.dtype() == DType::f64),
-      operation, "expected x [N,C,H,W] of type f32 or f64, got ", x.str());
-}
-
 }  // namespace
 
 Shape Pool2dWindow::output_shape(const Shape& x, const char* operation) const {
@@ -58,38 +52,36 @@ Shape Pool2dWindow::output_shape(const Shape& x, const char* operation) const {
 }
 
 Shape MaxPool::output_shape(const std::vector<Shape>& x) const {
-  return window_.output_shape(x[0], name());
+  return window_.output_shape(x[0], kind().c_str());
 }
 
 // Keeps one small number for each window instead of x.
-OperationKeeps MaxPool::keeps(const std::vector<Shape>& x) const {
+SimpleOperation::Keeps MaxPool::keeps(const std::vector<Shape>& x) const {
   const bool small = window_.kernel_h * window_.kernel_w <= 256;
   return {.saved = {{output_shape(x), small ? DType::u8 : DType::i32}}};
 }
 
-void MaxPool::forward(const OperationForward& a) const {
+void MaxPool::run(const Forward& a) const {
   max_pool_kernel.get(a.device())(a.x[0], window_, a.y, a.saved[0]);
 }
 
-void MaxPool::backward(const OperationBackward& a) const {
+void MaxPool::run(const Backward& a) const {
   max_pool_gradient_kernel.get(a.device())(a.dy, a.saved[0], window_, a.dx[0]);
 }
 
 namespace {
 
-class AvgPool final : public Operation {
+class AvgPool final : public SimpleOperation {
  public:
-  explicit AvgPool(const Pool2dWindow& window) : window_(window) {}
-  const char* name() const override { return "avg_pool2d"; }
-  bool takes_nchw16c() const override { return true; }
-  bool takes_nhwc() const override { return true; }
+  explicit AvgPool(const Pool2dWindow& window)
+      : SimpleOperation("avg_pool2d", {.nchw16c = true, .nhwc = true}), window_(window) {}
   Shape output_shape(const std::vector<Shape>& x) const override {
-    return window_.output_shape(x[0], name());
+    return window_.output_shape(x[0], kind().c_str());
   }
-  void forward(const OperationForward& a) const override {
+  void run(const Forward& a) const override {
     avg_pool_kernel.get(a.device())(a.x[0], window_, a.y);
   }
-  void backward(const OperationBackward& a) const override {
+  void run(const Backward& a) const override {
     avg_pool_gradient_kernel.get(a.device())(a.dy, window_, a.dx[0]);
   }
 
@@ -97,19 +89,15 @@ class AvgPool final : public Operation {
   Pool2dWindow window_;
 };
 
-class AdaptivePool final : public Operation {
+class AdaptivePool final : public SimpleOperation {
  public:
-  AdaptivePool(std::int64_t p, std::int64_t q) : p_(p), q_(q) {}
-  const char* name() const override { return "adaptive_avg_pool2d"; }
-  bool takes_nchw16c() const override { return true; }
-  bool takes_nhwc() const override { return true; }
+  AdaptivePool(std::int64_t p, std::int64_t q)
+      : SimpleOperation("adaptive_avg_pool2d", {.nchw16c = true, .nhwc = true}), p_(p), q_(q) {}
   Shape output_shape(const std::vector<Shape>& x) const override {
     return AdaptiveAvgPool2d(p_, q_).output_shape(x[0]);
   }
-  void forward(const OperationForward& a) const override {
-    adaptive_pool_kernel.get(a.device())(a.x[0], a.y);
-  }
-  void backward(const OperationBackward& a) const override {
+  void run(const Forward& a) const override { adaptive_pool_kernel.get(a.device())(a.x[0], a.y); }
+  void run(const Backward& a) const override {
     adaptive_pool_gradient_kernel.get(a.device())(a.dy, a.dx[0]);
   }
 
@@ -120,29 +108,15 @@ class AdaptivePool final : public Operation {
 }  // namespace
 
 Variable max_pool2d(const Variable& x, const Pool2dWindow& window) {
-  check_images(x.value(), "max_pool2d");
-  return apply(make_ref<MaxPool>(window), {x});
+  return apply(std::make_unique<MaxPool>(window), {x});
 }
 
 Variable avg_pool2d(const Variable& x, const Pool2dWindow& window) {
-  check_images(x.value(), "avg_pool2d");
-  return apply(make_ref<AvgPool>(window), {x});
+  return apply(std::make_unique<AvgPool>(window), {x});
 }
 
 Variable adaptive_avg_pool2d(const Variable& x, std::int64_t p, std::int64_t q) {
-  check_images(x.value(), "adaptive_avg_pool2d");
-  return apply(make_ref<AdaptivePool>(p, q), {x});
-}
-
-int Pool2d::describe(Graph& graph, int x) {
-  if (pool_ == PoolKind::max) {
-    return describe_operation(graph, *this, make_ref<MaxPool>(window_), {x});
-  }
-  return describe_operation(graph, *this, make_ref<AvgPool>(window_), {x});
-}
-
-int AdaptiveAvgPool2d::describe(Graph& graph, int x) {
-  return describe_operation(graph, *this, make_ref<AdaptivePool>(p_, q_), {x});
+  return apply(std::make_unique<AdaptivePool>(p, q), {x});
 }
 
 Variable Pool2d::forward(const Variable& x) {

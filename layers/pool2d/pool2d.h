@@ -21,7 +21,7 @@
 
 #include <string>
 
-#include "framework/autograd/operation.h"
+#include "framework/graph/simple_operation.h"
 #include "framework/kernel_slot.h"
 #include "layers/module.h"
 
@@ -38,17 +38,16 @@ struct CONVSCOPE_API Pool2dWindow {
   Shape output_shape(const Shape& x, const char* operation) const;
 };
 
-class CONVSCOPE_API MaxPool final : public Operation {
+class CONVSCOPE_API MaxPool final : public SimpleOperation {
  public:
-  explicit MaxPool(const Pool2dWindow& window) : window_(window) {}
+  static constexpr std::string_view kKind = "max_pool2d";
+  explicit MaxPool(const Pool2dWindow& window)
+      : SimpleOperation("max_pool2d", {.nchw16c = true, .nhwc = true}), window_(window) {}
   const Pool2dWindow& window() const { return window_; }
-  const char* name() const override { return "max_pool2d"; }
   Shape output_shape(const std::vector<Shape>& x) const override;
-  OperationKeeps keeps(const std::vector<Shape>& x) const override;  // taps, below
-  bool takes_nchw16c() const override { return true; }
-  bool takes_nhwc() const override { return true; }
-  void forward(const OperationForward& a) const override;
-  void backward(const OperationBackward& a) const override;
+  Keeps keeps(const std::vector<Shape>& x) const override;  // taps, below
+  void run(const Forward& a) const override;
+  void run(const Backward& a) const override;
 
  private:
   Pool2dWindow window_;
@@ -68,7 +67,6 @@ class CONVSCOPE_API Pool2d final : public Module {
   const Pool2dWindow& window() const { return window_; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  int describe(Graph& graph, int x) override;
 
  private:
   PoolKind pool_;
@@ -81,7 +79,6 @@ class CONVSCOPE_API AdaptiveAvgPool2d final : public Module {
   std::string kind() const override { return "adaptive_avg_pool2d"; }
   Variable forward(const Variable& x) override { return adaptive_avg_pool2d(x, p_, q_); }
   Shape output_shape(const Shape& input) const override;
-  int describe(Graph& graph, int x) override;
 
  private:
   std::int64_t p_;

@@ -2,8 +2,6 @@
 // row_layers.cpp: code that layers on rows of sites share while a network is built.
 #include "layers/sparse_rows/row_layers.h"
 
-#include "framework/graph/graph.h"
-
 namespace convscope {
 
 void expect_rows(const char* operation, const Shape& input, const LayerContext& context) {
@@ -102,10 +100,6 @@ std::vector<OptionField> kernel_fields(bool strided) {
                  .min = 1,
                  .max = kMax});
   return out;
-}
-
-int RowLayer::describe(Graph& graph, int) {
-  return graph.refuse("its sites change from batch to batch");
 }
 
 }  // namespace convscope

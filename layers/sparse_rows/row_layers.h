@@ -38,10 +38,10 @@ CONVSCOPE_API SparseKernel kernel_of(const Options& options, int rank, const cha
 CONVSCOPE_API std::vector<OptionField> kernel_fields(bool strided);
 
 // A layer on rows. Sites change from batch to batch, so a step with fixed shapes cannot be
-// compiled, and the layer runs in a dynamic graph.
+// compiled.
 class CONVSCOPE_API RowLayer : public Module {
- public:
-  int describe(Graph& graph, int x) override;
+ private:
+  std::string why_not_recorded() const final { return "its sites change from batch to batch"; }
 };
 
 }  // namespace convscope

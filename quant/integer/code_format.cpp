@@ -7,10 +7,8 @@
 
 namespace convscope {
 
-const LsqParts* integer_parts(const PlanOp* op) {
-  const auto* const known = dynamic_cast<const OperationOp*>(op);
-  if (known == nullptr) return nullptr;
-  const LsqParts* const parts = lsq_parts(&known->operation());
+const LsqParts* integer_parts(const Operation* op) {
+  const LsqParts* const parts = lsq_parts(op);
   return parts != nullptr && parts->rule.integers != IntegerUse::never ? parts : nullptr;
 }
 
@@ -33,10 +31,10 @@ std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq) {
   return out;
 }
 
-Slot emit_steps(Emitter& builder, const CodeFormat& format) {
-  const Tensor step = builder.value(format.step);
-  const Slot slot = builder.slot({step.numel()}, DType::f64);
-  builder.call([step, lsq = format.lsq, to = builder.use(slot)] {
+Slot emit_steps(Emitter& emitter, const CodeFormat& format) {
+  const Tensor step = emitter.value(format.step);
+  const Slot slot = emitter.slot({step.numel()}, DType::f64);
+  emitter.call([step, lsq = format.lsq, to = emitter.use(slot)] {
     to.copy_from(Tensor::from<double>(steps_of(step, lsq), to.shape()));
   });
   return slot;

@@ -4,7 +4,7 @@
 // real numbers. Rule, step size and rounding are the same as in the fake quantiser (lsq.h).
 #pragma once
 
-#include "layers/plan/operation_op.h"
+#include "framework/graph/simple_operation.h"
 #include "quant/lsq.h"
 
 namespace convscope {
@@ -20,7 +20,7 @@ struct CodeFormat {
 
 // Returns the rule and the bounds of a quantiser operation that inference may compute with codes,
 // and null for all other operations.
-CONVSCOPE_API const LsqParts* integer_parts(const PlanOp* op);
+CONVSCOPE_API const LsqParts* integer_parts(const Operation* op);
 
 // Returns a copy on the host, for short computations in a prologue. The call waits for the device.
 // Kernels on the device read the step sizes there instead.
@@ -29,7 +29,7 @@ Tensor on_host(const Tensor& tensor);  // itself on the CPU; may be undefined
 // Emits a call that writes the step sizes s to a slot, and returns the slot: f64 [number of step
 // sizes]. The step sizes have the same bounds as in the fake quantiser. Call this function in
 // Emitter::prologue().
-Slot emit_steps(Emitter& builder, const CodeFormat& format);
+Slot emit_steps(Emitter& emitter, const CodeFormat& format);
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq);
 
 }  // namespace convscope

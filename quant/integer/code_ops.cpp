@@ -14,53 +14,45 @@ bool halves(const Pool2dWindow& window) {
          window.stride_w == 2 && window.pad_h == 0 && window.pad_w == 0 && !window.ceil_mode;
 }
 
-const PlanOp* only_reader(const Graph& graph, ValueId value) {
-  if (graph.readers(value) != 1) return nullptr;
-  for (const auto& op : graph.ops()) {
-    if (std::ranges::count(op->inputs, value) > 0) return op.get();
-  }
-  return nullptr;  // it is the result
-}
-
 Shape code_shape(const Shape& shape) {
   return shape.rank() == 2 ? Shape{shape[0], shape[1], 1, 1} : shape;
 }
 
-void QuantizeOp::forward(Emitter& builder) {
+void QuantizeOp::forward(Emitter& emitter) {
   Slot step = kNoSlot;
-  builder.prologue([&] { step = emit_steps(builder, format_); });
+  emitter.prologue([&] { step = emit_steps(emitter, format_); });
   const ValueId x = inputs[0];
-  const Shape& shape = builder.shape(output);
+  const Shape& shape = emitter.graph().shape(output());
   const bool is_input = x == Graph::input();
   const RoundedImages images{.images = shape[0],
                              .channels = shape[1],
                              .pixels = shape[2] * shape[3],
-                             .in_nchw16c = builder.graph().layout(x) != ActivationLayout::nchw,
+                             .in_nchw16c = emitter.graph().layout(x) != ActivationLayout::nchw,
                              .low = format_.low(),
                              .high = format_.high()};
-  builder.call([run = round_images_kernel.get(builder.device()), images, is_input,
-                given = builder.images(), from = is_input ? Tensor() : builder.value(x),
-                to = builder.value(output), step = builder.use(step)] {
+  emitter.call([run = round_images_kernel.get(emitter.device()), images, is_input,
+                given = emitter.state(), from = is_input ? Tensor() : emitter.value(x),
+                to = emitter.value(output()), step = emitter.use(step)] {
     RoundedImages now = images;
-    now.from = static_cast<const float*>(is_input ? *given : from.raw_data());
+    now.from = static_cast<const float*>(is_input ? given->images : from.raw_data());
     now.step = step.data<double>();
     now.to = static_cast<std::uint8_t*>(to.raw_data());
     run(now);
   });
 }
 
-void DequantizeOp::forward(Emitter& builder) {
+void DequantizeOp::forward(Emitter& emitter) {
   Slot step = kNoSlot;
-  builder.prologue([&] { step = emit_steps(builder, format_); });
-  const Shape& shape = builder.shape(inputs[0]);
+  emitter.prologue([&] { step = emit_steps(emitter, format_); });
+  const Shape& shape = emitter.graph().shape(inputs[0]);
   const RealImages images{.images = shape[0],
                           .channels = shape[1],
                           .pixels = shape[2] * shape[3],
-                          .in_nchw16c = builder.graph().layout(output) != ActivationLayout::nchw,
+                          .in_nchw16c = emitter.graph().layout(output()) != ActivationLayout::nchw,
                           .is_signed = format_.dtype() == DType::i8};
-  builder.call([run = real_images_kernel.get(builder.device()), images,
-                from = builder.value(inputs[0]), to = builder.value(output),
-                step = builder.use(step)] {
+  emitter.call([run = real_images_kernel.get(emitter.device()), images,
+                from = emitter.value(inputs[0]), to = emitter.value(output()),
+                step = emitter.use(step)] {
     RealImages now = images;
     now.from = static_cast<const std::uint8_t*>(from.raw_data());
     now.step = step.data<double>();
@@ -69,9 +61,9 @@ void DequantizeOp::forward(Emitter& builder) {
   });
 }
 
-void CodesPoolOp::forward(Emitter& builder) {
-  const Shape& from = builder.shape(inputs[0]);
-  const Shape& to = builder.shape(output);
+void CodesPoolOp::forward(Emitter& emitter) {
+  const Shape& from = emitter.graph().shape(inputs[0]);
+  const Shape& to = emitter.graph().shape(output());
   const CodesPool pool{.planes = from[0] * ceil_div(from[1], kChannelBlock),
                        .h = from[2],
                        .w = from[3],
@@ -84,8 +76,8 @@ void CodesPoolOp::forward(Emitter& builder) {
                        .pad_h = window_.pad_h,
                        .pad_w = window_.pad_w,
                        .is_signed = type_ == DType::i8};
-  builder.call([run = pool_codes_kernel.get(builder.device()), pool, x = builder.value(inputs[0]),
-                y = builder.value(output)] {
+  emitter.call([run = pool_codes_kernel.get(emitter.device()), pool, x = emitter.value(inputs[0]),
+                y = emitter.value(output())] {
     CodesPool now = pool;
     now.from = static_cast<const std::uint8_t*>(x.raw_data());
     now.to = static_cast<std::uint8_t*>(y.raw_data());

@@ -10,22 +10,28 @@ namespace convscope {
 
 // Returns whether the pool has 2x2 windows at stride 2 without padding.
 bool halves(const Pool2dWindow& window);
-// Returns the only operation that reads `value`, or null if no operation or several operations read
-// it.
-const PlanOp* only_reader(const Graph& graph, ValueId value);
 
 // Returns the shape of the codes. Images have NCHW16c codes; the inputs [N,F] of a linear layer
 // have codes [N,F,1,1].
 CONVSCOPE_API Shape code_shape(const Shape& shape);
 
+// Returns the format of an operation that reads any layout and whose images have the layout `own`.
+inline std::optional<Format> codes_format(ActivationLayout layout, ActivationLayout own) {
+  if (layout != own) return std::nullopt;
+  return Format{.any_input = true};
+}
+
 // inputs: f32 in any layout, the step.
-class QuantizeOp final : public PlanOp {
+class QuantizeOp final : public Operation {
  public:
-  explicit QuantizeOp(const CodeFormat& format) : format_(format) {}
+  static constexpr std::string_view kKind = "quantise";
+  explicit QuantizeOp(const CodeFormat& format) : Operation("quantise"), format_(format) {}
   const CodeFormat& format() const { return format_; }
   std::string text() const override { return cat("quantise to ", name_of(format_.dtype())); }
-  bool reads_any_layout() const override { return true; }
-  void forward(Emitter& builder) override;
+  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
+    return codes_format(layout, ActivationLayout::nchw);
+  }
+  void forward(Emitter& emitter) override;
   void backward(Emitter&) override {}
 
  private:
@@ -33,15 +39,16 @@ class QuantizeOp final : public PlanOp {
 };
 
 // Inputs: codes, step size. The output has the same shape as that of the fake quantiser.
-class DequantizeOp final : public PlanOp {
+class DequantizeOp final : public Operation {
  public:
-  explicit DequantizeOp(const CodeFormat& format) : format_(format) {}
+  explicit DequantizeOp(const CodeFormat& format) : Operation("dequantise"), format_(format) {}
   std::string text() const override { return cat("turn ", name_of(format_.dtype()), " into f32"); }
-  bool reads_any_layout() const override { return true; }
-  std::optional<double> layout_ms(const Graph&, ActivationLayout layout) const override {
-    return same_in_both(layout);
+  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
+    std::optional<Format> out = same_in_both(layout);
+    if (out) out->any_input = true;
+    return out;
   }
-  void forward(Emitter& builder) override;
+  void forward(Emitter& emitter) override;
   void backward(Emitter&) override {}
 
  private:
@@ -50,13 +57,17 @@ class DequantizeOp final : public PlanOp {
 
 // Input: codes. Rounding keeps the order of numbers, so the largest code is the code of the
 // maximum.
-class CodesPoolOp final : public PlanOp {
+class CodesPoolOp final : public Operation {
  public:
-  CodesPoolOp(const Pool2dWindow& window, DType type) : window_(window), type_(type) {}
+  static constexpr std::string_view kKind = "max_pool2d on codes";
+  CodesPoolOp(const Pool2dWindow& window, DType type)
+      : Operation("max_pool2d on codes"), window_(window), type_(type) {}
   const Pool2dWindow& window() const { return window_; }
   std::string text() const override { return cat("max_pool2d on ", name_of(type_)); }
-  bool reads_any_layout() const override { return true; }
-  void forward(Emitter& builder) override;
+  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
+    return codes_format(layout, ActivationLayout::nchw);
+  }
+  void forward(Emitter& emitter) override;
   void backward(Emitter&) override {}
 
  private:

@@ -12,15 +12,17 @@
 
 #include "layers/conv2d/conv2d_chain.h"
 #include "layers/conv2d/int8_chain.h"
+#include "layers/plan/pipeline.h"
 #include "quant/integer/code_ops.h"
 #include "quant/integer/integer_op.h"
 
 namespace convscope {
 namespace {
 
-class IntegerChainOp final : public PlanOp {
+class IntegerChainOp final : public Operation {
  public:
-  explicit IntegerChainOp(std::vector<std::unique_ptr<PlanOp>> layers) : ops_(std::move(layers)) {}
+  explicit IntegerChainOp(std::vector<std::unique_ptr<Operation>> layers)
+      : Operation(kInt8Chain), ops_(std::move(layers)) {}
 
   std::string text() const override {
     std::string out = cat(kInt8Chain, ":");
@@ -38,21 +40,23 @@ class IntegerChainOp final : public PlanOp {
     for (RanKernel& one : out) one.layout = ActivationLayout::nchw16c;
     return out;
   }
-  bool reads_any_layout() const override { return true; }
+  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
+    return codes_format(layout, ActivationLayout::nchw);
+  }
 
-  void forward(Emitter& builder) override {
+  void forward(Emitter& emitter) override {
     std::vector<Conv2dProblem> problems;
     for (std::size_t i = 0; i < ops_.size(); ++i) problems.push_back(at(i).parts().problem);
     const auto chain = std::make_shared<Int8Chain>(problems);
     Slot prepared = kNoSlot;
-    builder.prologue([&] {
-      prepared = builder.slot({static_cast<std::int64_t>(chain->prepared_bytes())}, DType::u8);
-      for (std::size_t i = 0; i < ops_.size(); ++i) emit_prepare(builder, chain, i, prepared);
+    emitter.prologue([&] {
+      prepared = emitter.slot({static_cast<std::int64_t>(chain->prepared_bytes())}, DType::u8);
+      for (std::size_t i = 0; i < ops_.size(); ++i) emit_prepare(emitter, chain, i, prepared);
     });
-    void* const workspace = builder.workspace(chain->workspace_bytes());
-    builder.call([chain, images = builder.images(), y = builder.value(output),
-                  weights = builder.use(prepared), workspace] {
-      chain->run(static_cast<const float*>(*images), static_cast<std::uint8_t*>(y.raw_data()),
+    void* const workspace = emitter.workspace(chain->workspace_bytes());
+    emitter.call([chain, state = emitter.state(), y = emitter.value(output()),
+                  weights = emitter.use(prepared), workspace] {
+      chain->run(static_cast<const float*>(state->images), static_cast<std::uint8_t*>(y.raw_data()),
                  workspace);
     });
   }
@@ -61,19 +65,19 @@ class IntegerChainOp final : public PlanOp {
  private:
   const IntegerOp& at(std::size_t i) const { return static_cast<const IntegerOp&>(*ops_[i]); }
 
-  void emit_prepare(Emitter& builder, const std::shared_ptr<Int8Chain>& chain, std::size_t i,
+  void emit_prepare(Emitter& emitter, const std::shared_ptr<Int8Chain>& chain, std::size_t i,
                     Slot prepared) const {
     const IntegerLayer& one = at(i).parts();
-    const IntegerOp::Scales scales = at(i).emit_scales(builder);
-    const Slot codes = builder.temporary(builder.shape(one.w), DType::i8);
-    at(i).emit_codes(builder, scales, codes);
+    const IntegerOp::Scales scales = at(i).emit_scales(emitter);
+    const Slot codes = emitter.temporary(emitter.graph().shape(one.w), DType::i8);
+    at(i).emit_codes(emitter, scales, codes);
     const bool has_b = scales.b != kNoSlot;
-    builder.call([chain, i, problem = one.problem, x_format = one.x_format,
+    emitter.call([chain, i, problem = one.problem, x_format = one.x_format,
                   y_format = *one.y_format,
                   epilogue = Conv2dEpilogue{.relu = one.relu, .most = one.most},
-                  codes = builder.use(codes), b = has_b ? builder.use(scales.b) : Tensor(),
-                  x_step = builder.use(scales.x_step), w_steps = builder.use(scales.w_steps),
-                  y_step = builder.use(scales.y_step), to = builder.use(prepared)] {
+                  codes = emitter.use(codes), b = has_b ? emitter.use(scales.b) : Tensor(),
+                  x_step = emitter.use(scales.x_step), w_steps = emitter.use(scales.w_steps),
+                  y_step = emitter.use(scales.y_step), to = emitter.use(prepared)] {
       OperandViews views;
       views.x = {.scales = x_step.data<double>(), .low = x_format.low(), .high = x_format.high()};
       views.w = {.scales = w_steps.data<double>(), .per_channel = true};
@@ -91,36 +95,36 @@ class IntegerChainOp final : public PlanOp {
     });
   }
 
-  std::vector<std::unique_ptr<PlanOp>> ops_;  // IntegerOps
+  std::vector<std::unique_ptr<Operation>> ops_;  // IntegerOps
 };
 
 // A convolution that can be part of a chain, and the max-pool after it, if there is one.
 struct Link {
-  const PlanOp *conv = nullptr, *pool = nullptr;
+  const Operation *conv = nullptr, *pool = nullptr;
 };
 
-Link link_of(const Graph& graph, const PlanOp* op, bool first) {
-  const auto* const conv = dynamic_cast<const IntegerOp*>(op);
+Link link_of(const Graph& graph, const Operation* op, bool first) {
+  const auto* const conv = as<IntegerOp>(op);
   if (conv == nullptr) return {};
   const IntegerLayer& layer = conv->parts();
   if (layer.kind != "conv2d" || layer.is_named || layer.residual != kNoValue ||
-      !Int8Chain::refusal(layer.problem, first).empty() ||
-      (first && layer.x != Graph::input())) {
+      !Int8Chain::refusal(layer.problem, first).empty() || (first && layer.x != Graph::input())) {
     return {};
   }
-  const auto* const pool = dynamic_cast<const CodesPoolOp*>(only_reader(graph, conv->output));
+  const auto* const pool =
+      as<CodesPoolOp>(static_cast<const Operation*>(graph.only_reader(conv->output())));
   if (pool == nullptr || !halves(pool->window())) return {};
   return {conv, pool};
 }
 
-std::vector<Link> find_from(const Graph& graph, const PlanOp* op) {
+std::vector<Link> find_from(const Graph& graph, const Operation* op) {
   std::vector<Link> links;
   for (;;) {
     const Link link = link_of(graph, op, links.empty());
     if (link.conv == nullptr) return links;
     links.push_back(link);
-    op = only_reader(graph, link.pool->output);
-    if (op == nullptr || op->inputs[0] != link.pool->output) return links;
+    op = graph.only_reader(link.pool->output());
+    if (op == nullptr || op->inputs[0] != link.pool->output()) return links;
   }
 }
 
@@ -132,12 +136,12 @@ void replace(Graph& graph, const std::vector<Link>& links) {
     inputs.insert(inputs.end(), link.conv->inputs.begin() + 1, link.conv->inputs.end());
     layers.insert(layers.end(), link.conv->all_layers.begin(), link.conv->all_layers.end());
   }
-  const PlanOp* const last = links.back().pool;
-  const ValueId output = last->output;
+  const Operation* const last = links.back().pool;
+  const ValueId output = last->output();
   const std::string layer = links.front().conv->layer;
-  std::vector<std::unique_ptr<PlanOp>> kept, rest;
-  for (std::unique_ptr<PlanOp>& op : graph.ops()) {
-    const PlanOp* const given = op.get();
+  std::vector<std::unique_ptr<Operation>> kept, rest;
+  for (std::unique_ptr<Operation>& op : graph.ops()) {
+    const Operation* const given = op.get();
     if (std::ranges::any_of(links, [&](const Link& link) { return link.conv == given; })) {
       kept.push_back(std::move(op));
     } else if (std::ranges::none_of(links, [&](const Link& l) { return l.pool == given; })) {
@@ -148,7 +152,7 @@ void replace(Graph& graph, const std::vector<Link>& links) {
     chain->layer = layer;
     chain->all_layers = layers;
     chain->inputs = inputs;
-    chain->output = output;
+    chain->outputs = {output};
     rest.push_back(std::move(chain));
   }
   graph.ops() = std::move(rest);
@@ -162,8 +166,7 @@ void join_first_layers(Graph& graph) {
   }
 }
 
-const bool registered = register_plan_rewrite(
-    {.name = kInt8Chain, .device = DeviceType::cpu, .run = join_first_layers});
+const bool registered = register_pass(kInt8Chain, join_first_layers);
 
 }  // namespace
 }  // namespace convscope

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "layers/plan/activation_op.h"
+#include "layers/plan/fused_relu.h"
 #include "quant/integer/round_weights.h"
 
 namespace convscope {
@@ -59,13 +59,13 @@ std::vector<RanKernel> IntegerOp::kernels(const Graph&) const {
 
 // Writes the scale of each channel to `scales`: the step size of the weight times the factor of the
 // batch norm. Returns the slot of the bias b, which includes the shift of the batch norm.
-Slot IntegerOp::emit_bias_and_scales(Emitter& builder, Slot w_steps, Slot scales) const {
+Slot IntegerOp::emit_bias_and_scales(Emitter& emitter, Slot w_steps, Slot scales) const {
   const std::int64_t channels = it_.problem.k;
   const bool has_b = it_.b != kNoValue || it_.norm.has_value();
-  const Slot slot = has_b ? builder.slot({channels}, DType::f64) : kNoSlot;
-  builder.call([norm = it_.norm, channels, steps = builder.use(w_steps), to = builder.use(scales),
-                bias = it_.b == kNoValue ? Tensor() : builder.value(it_.b),
-                b = has_b ? builder.use(slot) : Tensor()] {
+  const Slot slot = has_b ? emitter.slot({channels}, DType::f64) : kNoSlot;
+  emitter.call([norm = it_.norm, channels, steps = emitter.use(w_steps), to = emitter.use(scales),
+                bias = it_.b == kNoValue ? Tensor() : emitter.value(it_.b),
+                b = has_b ? emitter.use(slot) : Tensor()] {
     const Tensor s = on_host(steps), given = on_host(bias);
     std::vector<double> scale(static_cast<std::size_t>(channels)), shift = scale;
     for (std::int64_t k = 0; k < channels; ++k) {
@@ -80,101 +80,102 @@ Slot IntegerOp::emit_bias_and_scales(Emitter& builder, Slot w_steps, Slot scales
   return slot;
 }
 
-void IntegerOp::emit_codes(Emitter& builder, const Scales& scales, Slot codes) const {
-  builder.call([run = round_weights_kernel.get(builder.device()), w = builder.value(it_.w),
-                steps = builder.use(scales.w_grid_steps), grid = it_.w_format.lsq.rule.grid,
-                codes = builder.use(codes)] { run(w, steps, grid, codes); });
+void IntegerOp::emit_codes(Emitter& emitter, const Scales& scales, Slot codes) const {
+  emitter.call([run = round_weights_kernel.get(emitter.device()), w = emitter.value(it_.w),
+                steps = emitter.use(scales.w_grid_steps), grid = it_.w_format.lsq.rule.grid,
+                codes = emitter.use(codes)] { run(w, steps, grid, codes); });
 }
 
-void IntegerOp::emit_block_codes(Emitter& builder, const Scales& scales, Slot codes) const {
-  builder.call([run = round_blocks_kernel.get(builder.device()), w = builder.value(it_.w),
-                steps = builder.use(scales.w_grid_steps), grid = it_.w_format.lsq.rule.grid,
+void IntegerOp::emit_block_codes(Emitter& emitter, const Scales& scales, Slot codes) const {
+  emitter.call([run = round_blocks_kernel.get(emitter.device()), w = emitter.value(it_.w),
+                steps = emitter.use(scales.w_grid_steps), grid = it_.w_format.lsq.rule.grid,
                 sparse = it_.sparse,
-                codes = builder.use(codes)] { run(w, steps, grid, sparse->view(nullptr), codes); });
+                codes = emitter.use(codes)] { run(w, steps, grid, sparse->view(nullptr), codes); });
 }
 
 // Emits calls that round the weights to codes, in the memory order that the algorithm reads:
 // prepared, or the order of w.
-void IntegerOp::emit_weights(Emitter& builder, Constants& out) const {
+void IntegerOp::emit_weights(Emitter& emitter, Constants& out) const {
   const auto bytes = it_.algorithm->prepared_size(it_.problem, Direction::forward);
   if (bytes == 0) {
-    out.codes = builder.slot(builder.shape(it_.w), DType::i8);
-    emit_codes(builder, out.scales, out.codes);
+    out.codes = emitter.slot(emitter.graph().shape(it_.w), DType::i8);
+    emit_codes(emitter, out.scales, out.codes);
     return;
   }
   const bool in_blocks = !it_.problem.weight_format.is_dense();
   const std::int64_t stored = it_.problem.weight_format.stored_elements();
-  const Slot codes = builder.temporary(
-      in_blocks ? Shape{std::max<std::int64_t>(1, stored)} : builder.shape(it_.w), DType::i8);
+  const Slot codes = emitter.temporary(
+      in_blocks ? Shape{std::max<std::int64_t>(1, stored)} : emitter.graph().shape(it_.w),
+      DType::i8);
   if (in_blocks) {
-    emit_block_codes(builder, out.scales, codes);
+    emit_block_codes(emitter, out.scales, codes);
   } else {
-    emit_codes(builder, out.scales, codes);
+    emit_codes(emitter, out.scales, codes);
   }
-  out.prepared = builder.slot({static_cast<std::int64_t>(bytes)}, DType::u8);
+  out.prepared = emitter.slot({static_cast<std::int64_t>(bytes)}, DType::u8);
   void* const workspace =
-      builder.workspace(it_.algorithm->workspace_bytes(it_.problem, Direction::forward));
-  builder.call([run = it_.algorithm->prepare_weights, problem = it_.problem,
-                sparse = in_blocks ? it_.sparse : Ref<SparseWeights>(), codes = builder.use(codes),
-                to = builder.use(out.prepared), workspace] {
+      emitter.workspace(it_.algorithm->workspace_bytes(it_.problem, Direction::forward));
+  emitter.call([run = it_.algorithm->prepare_weights, problem = it_.problem,
+                sparse = in_blocks ? it_.sparse : Ref<SparseWeights>(), codes = emitter.use(codes),
+                to = emitter.use(out.prepared), workspace] {
     OperandViews views;
     if (sparse) views.w_blocks = sparse->view(codes.raw_data());
     run({problem, Direction::forward, codes.raw_data(), to.raw_data(), workspace, views});
   });
 }
 
-IntegerOp::Scales IntegerOp::emit_scales(Emitter& builder) const {
+IntegerOp::Scales IntegerOp::emit_scales(Emitter& emitter) const {
   Scales out{};
-  out.x_step = emit_steps(builder, it_.x_format);
-  out.w_grid_steps = emit_steps(builder, it_.w_format);
-  out.w_steps = builder.slot({it_.problem.k}, DType::f64);
-  out.b = emit_bias_and_scales(builder, out.w_grid_steps, out.w_steps);
-  out.y_step = it_.y_format ? emit_steps(builder, *it_.y_format) : kNoSlot;
-  out.residual_step = it_.residual_format ? emit_steps(builder, *it_.residual_format) : kNoSlot;
+  out.x_step = emit_steps(emitter, it_.x_format);
+  out.w_grid_steps = emit_steps(emitter, it_.w_format);
+  out.w_steps = emitter.slot({it_.problem.k}, DType::f64);
+  out.b = emit_bias_and_scales(emitter, out.w_grid_steps, out.w_steps);
+  out.y_step = it_.y_format ? emit_steps(emitter, *it_.y_format) : kNoSlot;
+  out.residual_step = it_.residual_format ? emit_steps(emitter, *it_.residual_format) : kNoSlot;
   return out;
 }
 
-IntegerOp::Constants IntegerOp::emit_constants(Emitter& builder) const {
+IntegerOp::Constants IntegerOp::emit_constants(Emitter& emitter) const {
   Constants out{};
-  builder.prologue([&] {
-    out.scales = emit_scales(builder);
-    emit_weights(builder, out);
+  emitter.prologue([&] {
+    out.scales = emit_scales(emitter);
+    emit_weights(emitter, out);
   });
   return out;
 }
 
 // Returns the residual as codes or as f32, in NCHW16c if the algorithm needs that layout. Returns
 // an undefined tensor if there is no residual.
-Tensor IntegerOp::nchw16c_residual(Emitter& builder) const {
+Tensor IntegerOp::nchw16c_residual(Emitter& emitter) const {
   if (it_.residual == kNoValue) return {};
-  const Graph& graph = builder.graph();
-  const Tensor given = builder.value(it_.residual);
+  const Graph& graph = emitter.graph();
+  const Tensor given = emitter.value(it_.residual);
   if (given.dtype() != DType::f32 || graph.layout(it_.residual) != ActivationLayout::nchw) {
     return given;
   }
   const Shape& images = graph.shape(it_.residual);
-  const Slot nchw16c = builder.slot(stored_shape(images, ActivationLayout::nchw16c), DType::f32);
-  builder.call([given, to = builder.use(nchw16c), images] { convert_layout(given, images, to); });
-  return builder.use(nchw16c);
+  const Slot nchw16c = emitter.slot(stored_shape(images, ActivationLayout::nchw16c), DType::f32);
+  emitter.call([given, to = emitter.use(nchw16c), images] { convert_layout(given, images, to); });
+  return emitter.use(nchw16c);
 }
 
-void IntegerOp::forward(Emitter& builder) {
-  const Constants constants = emit_constants(builder);
-  const Tensor residual = nchw16c_residual(builder);  // may emit a separate call
+void IntegerOp::forward(Emitter& emitter) {
+  const Constants constants = emit_constants(emitter);
+  const Tensor residual = nchw16c_residual(emitter);  // may emit a separate call
   const bool from_images = it_.x == Graph::input();
-  const Tensor x = from_images ? Tensor() : builder.value(it_.x);
-  const Tensor y = builder.value(output);
+  const Tensor x = from_images ? Tensor() : emitter.value(it_.x);
+  const Tensor y = emitter.value(output());
   // The logits of a linear layer are contiguous: no unused lanes follow the last one.
   const std::int64_t padded = round_up(it_.problem.k, kChannelBlock);
   const bool packs = !it_.y_format && y.rank() == 2 && padded != it_.problem.k;
   const Shape logits{it_.problem.n, it_.problem.k, 1, 1};
   const Slot in_blocks =
-      packs ? builder.slot(stored_shape(logits, ActivationLayout::nchw16c), DType::f32) : kNoSlot;
+      packs ? emitter.slot(stored_shape(logits, ActivationLayout::nchw16c), DType::f32) : kNoSlot;
   void* const workspace =
-      builder.workspace(it_.algorithm->workspace_bytes(it_.problem, Direction::forward));
-  const auto tensor = [&](Slot slot) { return slot == kNoSlot ? Tensor() : builder.use(slot); };
+      emitter.workspace(it_.algorithm->workspace_bytes(it_.problem, Direction::forward));
+  const auto tensor = [&](Slot slot) { return slot == kNoSlot ? Tensor() : emitter.use(slot); };
   const Tensor prepared = tensor(constants.prepared), codes = tensor(constants.codes);
-  const Tensor to = packs ? builder.use(in_blocks) : y;
+  const Tensor to = packs ? emitter.use(in_blocks) : y;
   const Scales& scales = constants.scales;
   const Tensor b = tensor(scales.b), w_steps = tensor(scales.w_steps);
   const Tensor x_step = tensor(scales.x_step), y_step = tensor(scales.y_step);
@@ -191,15 +192,15 @@ void IntegerOp::forward(Emitter& builder) {
       .relu = it_.relu,
       .most = it_.most,
       .residual_type = residual.defined() ? residual.dtype() : DType::f32};
-  builder.call([problem = it_.problem, run = it_.algorithm->forward, images = builder.images(), x,
+  emitter.call([problem = it_.problem, run = it_.algorithm->forward, state = emitter.state(), x,
                 from_images, to, b, epilogue, views, workspace, residual, prepared, codes,
                 steps = std::array{x_step, w_steps, y_step, residual_step}] {
-    run({problem, from_images ? *images : x.raw_data(),
+    run({problem, from_images ? state->images : x.raw_data(),
          codes.defined() ? codes.raw_data() : nullptr, doubles(b), to.raw_data(), workspace,
          epilogue, prepared.defined() ? prepared.raw_data() : nullptr, views});
   });
   if (!packs) return;
-  builder.call([from = builder.use(in_blocks), logits, to = builder.value(output)] {
+  emitter.call([from = emitter.use(in_blocks), logits, to = emitter.value(output())] {
     convert_layout(from, logits, to.reshape(logits));
   });
 }

@@ -7,10 +7,10 @@
 #include <limits>
 #include <optional>
 
+#include "layers/batch_norm2d/batch_norm_op.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/sparse_weights.h"
-#include "layers/plan/batch_norm_op.h"
-#include "quant/integer/code_format.h"
+#include "quant/integer/code_ops.h"
 
 namespace convscope {
 
@@ -34,21 +34,20 @@ struct IntegerLayer {
   std::string why_dense = {};
 };
 
-class IntegerOp final : public PlanOp {
+class IntegerOp final : public Operation {
  public:
-  explicit IntegerOp(IntegerLayer parts) : it_(std::move(parts)) {}
+  static constexpr std::string_view kKind = "integer";
+  explicit IntegerOp(IntegerLayer parts) : Operation("integer"), it_(std::move(parts)) {}
   const IntegerLayer& parts() const { return it_; }
   std::vector<ValueId> all_inputs() const;
 
   std::string text() const override;
   std::vector<RanKernel> kernels(const Graph& graph) const override;
-  bool reads_any_layout() const override { return true; }
   // Allows only NCHW16c, the layout of y in f32.
-  std::optional<double> layout_ms(const Graph&, ActivationLayout layout) const override {
-    if (layout != ActivationLayout::nchw16c) return std::nullopt;
-    return 0.0;
+  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
+    return codes_format(layout, ActivationLayout::nchw16c);
   }
-  void forward(Emitter& builder) override;
+  void forward(Emitter& emitter) override;
   void backward(Emitter&) override {}
 
   // f64 scales and offsets of the accumulators; kNoSlot: none.
@@ -57,8 +56,8 @@ class IntegerOp final : public PlanOp {
     Slot w_grid_steps = kNoSlot;  // steps that round w, without the batch norm
   };
   // Emits scales, or codes; call both in Emitter::prologue().
-  Scales emit_scales(Emitter& builder) const;
-  void emit_codes(Emitter& builder, const Scales& scales, Slot codes) const;  // i8, of w
+  Scales emit_scales(Emitter& emitter) const;
+  void emit_codes(Emitter& emitter, const Scales& scales, Slot codes) const;  // i8, of w
 
  private:
   // The results of the prologue.
@@ -66,11 +65,11 @@ class IntegerOp final : public PlanOp {
     Scales scales;
     Slot prepared = kNoSlot, codes = kNoSlot;  // of w, one of the two
   };
-  Tensor nchw16c_residual(Emitter& builder) const;
-  Constants emit_constants(Emitter& builder) const;
-  Slot emit_bias_and_scales(Emitter& builder, Slot w_steps, Slot scales) const;
-  void emit_block_codes(Emitter& builder, const Scales& scales, Slot codes) const;
-  void emit_weights(Emitter& builder, Constants& out) const;
+  Tensor nchw16c_residual(Emitter& emitter) const;
+  Constants emit_constants(Emitter& emitter) const;
+  Slot emit_bias_and_scales(Emitter& emitter, Slot w_steps, Slot scales) const;
+  void emit_block_codes(Emitter& emitter, const Scales& scales, Slot codes) const;
+  void emit_weights(Emitter& emitter, Constants& out) const;
 
   IntegerLayer it_;
 };

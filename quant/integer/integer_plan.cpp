@@ -31,11 +31,12 @@
 #include <map>
 #include <set>
 
+#include "framework/ops/softmax_cross_entropy.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/conv2d_op.h"
 #include "layers/linear/linear.h"
-#include "layers/plan/activation_op.h"
-#include "layers/plan/loss_op.h"
+#include "layers/plan/fused_relu.h"
+#include "layers/plan/pipeline.h"
 #include "quant/integer/code_ops.h"
 #include "quant/integer/integer_op.h"
 
@@ -84,9 +85,9 @@ const Conv2dAlgorithm* integer_algorithm(const Conv2dProblem& problem, DeviceTyp
 class IntegerRewrite {
  public:
   explicit IntegerRewrite(Graph& graph) : graph_(graph) {
-    for (const auto& op : graph_.ops()) producers_[op->output] = op.get();
+    for (const auto& op : graph_.ops()) producers_[op->output()] = op.get();
     for (const auto& op : graph_.ops()) {
-      if (auto found = find_quantised(*op)) quantised_.emplace(op->output, std::move(*found));
+      if (auto found = find_quantised(*op)) quantised_.emplace(op->output(), std::move(*found));
     }
   }
 
@@ -102,9 +103,10 @@ class IntegerRewrite {
  private:
   struct Quantised {  // a value after an activation's quantiser
     CodeFormat format;
-    ValueId from = kNoValue;    // the f32 value before the quantiser and all operations in `past`
-    std::vector<PlanOp*> past;  // max-pools and reshapes between `from` and the quantiser, in order
-    PlanOp* op = nullptr;       // the quantiser
+    ValueId from = kNoValue;  // the f32 value before the quantiser and all operations in `past`
+    std::vector<Operation*>
+        past;                 // max-pools and reshapes between `from` and the quantiser, in order
+    Operation* op = nullptr;  // the quantiser
   };
   struct Layer {
     IntegerLayer parts;
@@ -113,11 +115,11 @@ class IntegerRewrite {
     bool from_images = false;    // rounds the images itself
     ValueId old_output = kNoValue;
     IntegerPolicy policy;
-    bool with_loss = false;              // the layer has absorbed the loss
-    const PlanOp* activation = nullptr;  // the activation that the layer absorbs
+    bool with_loss = false;                 // the layer has absorbed the loss
+    const Operation* activation = nullptr;  // the activation that the layer absorbs
   };
 
-  PlanOp* producer(ValueId value) const {
+  Operation* producer(ValueId value) const {
     const auto at = producers_.find(value);
     return at == producers_.end() ? nullptr : at->second;
   }
@@ -128,15 +130,15 @@ class IntegerRewrite {
     return at == quantised_.end() ? nullptr : &at->second;
   }
 
-  std::optional<Quantised> find_quantised(PlanOp& op) const {
+  std::optional<Quantised> find_quantised(Operation& op) const {
     const LsqParts* const lsq = integer_parts(&op);
-    if (lsq == nullptr || graph_.is_of_parameters(op.output)) return std::nullopt;
+    if (lsq == nullptr || graph_.is_of_parameters(op.output())) return std::nullopt;
     if (graph_.shape(op.inputs[1]).numel() != 1) return std::nullopt;
     Quantised out;
     out.op = &op;
     out.format = {*lsq, op.inputs[1]};
     out.from = op.inputs[0];
-    for (PlanOp* before = producer(out.from);
+    for (Operation* before = producer(out.from);
          before != nullptr && graph_.readers(out.from) == 1 && passes(*before);
          before = producer(out.from)) {
       out.past.insert(out.past.begin(), before);
@@ -148,16 +150,16 @@ class IntegerRewrite {
   }
 
   // Returns whether the operation is a max-pool, or a flatten [N,C,H,W] -> [N,F].
-  bool passes(const PlanOp& op) const {
-    if (operation_of<MaxPool>(&op) != nullptr) return true;
-    return graph_.is_shared(op) && op.inputs.size() == 1 && graph_.shape(op.output).rank() == 2 &&
+  bool passes(const Operation& op) const {
+    if (op.kind() == MaxPool::kKind) return true;
+    return graph_.is_shared(op) && op.inputs.size() == 1 && graph_.shape(op.output()).rank() == 2 &&
            graph_.shape(op.inputs[0]).rank() == 4;
   }
 
   // Sets the fields of `parts` for a quantised weight: its f32 value and the format of its codes.
   // Returns false if `value` is not a quantised weight.
   bool take_weight(ValueId value, IntegerLayer& parts) const {
-    const PlanOp* const op = producer(value);
+    const Operation* const op = producer(value);
     const LsqParts* const lsq = integer_parts(op);
     if (lsq == nullptr || !graph_.is_of_parameters(op->inputs[0])) return false;
     parts.w = op->inputs[0];
@@ -169,8 +171,8 @@ class IntegerRewrite {
   // flatten layer.
   Shape image_of(const Quantised& x) const {
     Shape image = graph_.shape(x.from);
-    for (const PlanOp* op : x.past) {
-      if (graph_.shape(op->output).rank() == 4) image = graph_.shape(op->output);
+    for (const Operation* op : x.past) {
+      if (graph_.shape(op->output()).rank() == 4) image = graph_.shape(op->output());
     }
     return code_shape(image);
   }
@@ -179,13 +181,13 @@ class IntegerRewrite {
     for (const auto& op : graph_.ops()) {
       Layer layer;
       bool found = false;
-      if (auto* const conv = dynamic_cast<Conv2dOp*>(op.get())) {
+      if (const auto* const conv = as<Conv2dOp>(op.get())) {
         found = take_conv(*conv, layer);
       } else if (const auto linear = linear_parts(*op)) {
         found = take_linear(*linear, layer);
       }
       if (!found) continue;
-      if (!layer.with_loss) layer.old_output = op->output;
+      if (!layer.with_loss) layer.old_output = op->output();
       take_activation(layer);
       layers_.emplace_back(op.get(), std::move(layer));
     }
@@ -246,7 +248,7 @@ class IntegerRewrite {
   // layer reads f32 images and rounds them itself.
   bool reads_images(const Layer& layer) const {
     return graph_.device().type == DeviceType::cpu && layer.x.from == Graph::input() &&
-           layer.x.past.empty() && graph_.readers(layer.x.op->output) == 1 &&
+           layer.x.past.empty() && graph_.readers(layer.x.op->output()) == 1 &&
            layer.parts.problem.c < kChannelBlock && layer.parts.problem.groups == 1 &&
            layer.parts.kind == "conv2d";
   }
@@ -284,7 +286,7 @@ class IntegerRewrite {
   }
 
   // Lets the layer absorb a following ReLU with an upper bound. f32 kernels of a GPU do not absorb
-  // it (activation_op.h), so it still is a separate operation here.
+  // it (fused_relu.h), so it still is a separate operation here.
   void take_activation(Layer& layer) {
     if (layer.parts.relu || layer.with_loss || graph_.readers(layer.old_output) != 1) return;
     for (const auto& op : graph_.ops()) {
@@ -292,7 +294,7 @@ class IntegerRewrite {
       if (!most || op->inputs[0] != layer.old_output) continue;
       layer.parts.relu = true;
       layer.parts.most = *most;
-      layer.old_output = op->output;
+      layer.old_output = op->output();
       layer.activation = op.get();
     }
   }
@@ -303,8 +305,8 @@ class IntegerRewrite {
     if (graph_.readers(layer.old_output) == 1 && !layer.with_loss) {
       for (const auto& other : graph_.ops()) {
         if (integer_parts(other.get()) == nullptr) continue;
-        const Quantised* const y = quantised(other->output);
-        if (y == nullptr || y->from != layer.old_output || !is_read_as_codes(other->output))
+        const Quantised* const y = quantised(other->output());
+        if (y == nullptr || y->from != layer.old_output || !is_read_as_codes(other->output()))
           continue;
         layer.y = *y;
         layer.parts.y_format = y->format;
@@ -319,7 +321,7 @@ class IntegerRewrite {
   bool is_slower() const {
     if (graph_.device().type != DeviceType::cpu || uses_vnni()) return false;
     double codes_ms = 0, real_ms = 0;
-    std::set<const PlanOp*> rounded;
+    std::set<const Operation*> rounded;
     for (const auto& [op, layer] : layers_) {
       const IntegerLayer& parts = layer.parts;
       const bool always = layer.x.format.lsq.rule.integers == IntegerUse::always;
@@ -328,7 +330,7 @@ class IntegerRewrite {
           estimated_ms(*parts.algorithm, parts.problem, Direction::forward, WeightUse::often);
       real_ms += real_numbers_ms(parts.problem);
       if (rounded.insert(layer.x.op).second) {
-        real_ms += rounding_ms(graph_.shape(layer.x.op->output).numel());
+        real_ms += rounding_ms(graph_.shape(layer.x.op->output()).numel());
       }
     }
     return codes_ms > real_ms;
@@ -392,7 +394,7 @@ class IntegerRewrite {
   // Whether an integer layer reads the codes.
   bool is_read_as_codes(ValueId value) const {
     return std::ranges::any_of(layers_, [&](const auto& one) {
-      return one.second.x.op->output == value || one.second.parts.residual == value;
+      return one.second.x.op->output() == value || one.second.parts.residual == value;
     });
   }
 
@@ -410,28 +412,28 @@ class IntegerRewrite {
                   {value.from, value.format.step}, code_shape(graph_.shape(value.from)),
                   value.format.dtype());
     }
-    for (PlanOp* op : value.past) {
-      const auto* const pool = operation_of<MaxPool>(op);
+    for (Operation* op : value.past) {
+      const auto* const pool = as<MaxPool>(op);
       if (pool == nullptr) continue;  // a flatten: the layer reads the image
       codes = add(std::make_unique<CodesPoolOp>(pool->window(), value.format.dtype()), *op, {codes},
-                  graph_.shape(op->output), value.format.dtype());
+                  graph_.shape(op->output()), value.format.dtype());
     }
     codes_[value.op] = codes;
     return codes;
   }
 
-  ValueId add(std::unique_ptr<PlanOp> op, const PlanOp& instead, std::vector<ValueId> inputs,
+  ValueId add(std::unique_ptr<Operation> op, const Operation& instead, std::vector<ValueId> inputs,
               const Shape& shape, DType type) {
     op->layer = instead.layer;
     op->all_layers = instead.all_layers;
     op->inputs = std::move(inputs);
-    op->output = graph_.add_value(shape, type, ActivationLayout::nchw16c);
+    op->outputs = {graph_.add_value({shape, type, ActivationLayout::nchw16c})};
     new_ops_.push_back(std::move(op));
-    return new_ops_.back()->output;
+    return new_ops_.back()->output();
   }
 
   void emit() {
-    std::map<const PlanOp*, Layer*> by_op;
+    std::map<const Operation*, Layer*> by_op;
     for (auto& [op, layer] : layers_) {
       by_op[op] = &layer;
       gone_.insert(layer.x.op);
@@ -440,8 +442,8 @@ class IntegerRewrite {
       if (quantised(layer.parts.residual) != nullptr) gone_.insert(producer(layer.parts.residual));
       if (graph_.readers(weight_of(*op)) == 1) gone_.insert(producer(weight_of(*op)));
     }
-    std::vector<std::unique_ptr<PlanOp>> old = std::move(graph_.ops());
-    for (std::unique_ptr<PlanOp>& op : old) {
+    std::vector<std::unique_ptr<Operation>> old = std::move(graph_.ops());
+    for (std::unique_ptr<Operation>& op : old) {
       const auto layer = by_op.find(op.get());
       if (layer != by_op.end()) {
         emit_layer(*op, *layer->second);
@@ -457,7 +459,7 @@ class IntegerRewrite {
     graph_.ops() = std::move(new_ops_);
   }
 
-  static ValueId weight_of(const PlanOp& op) { return op.inputs[1]; }
+  static ValueId weight_of(const Operation& op) { return op.inputs[1]; }
 
   // If the rewrite has removed the quantiser that produced `value`, adds an operation that computes
   // these f32 numbers from the codes.
@@ -469,11 +471,11 @@ class IntegerRewrite {
     back->layer = known->op->layer;
     back->all_layers = known->op->all_layers;
     back->inputs = {codes_of(*known), known->format.step};
-    back->output = value;
+    back->outputs = {value};
     new_ops_.push_back(std::move(back));
   }
 
-  void emit_layer(PlanOp& old, Layer& layer) {
+  void emit_layer(Operation& old, Layer& layer) {
     IntegerLayer& parts = layer.parts;
     parts.x_format = layer.x.format;
     parts.x = layer.from_images ? layer.x.from : codes_of(layer.x);
@@ -488,46 +490,40 @@ class IntegerRewrite {
     op->all_layers = old.all_layers;
     op->inputs = op->all_inputs();
     if (layer.y) {
-      op->output = graph_.add_value(code_shape(graph_.shape(layer.old_output)),
-                                    layer.y->format.dtype(), ActivationLayout::nchw16c);
-      rounded_[layer.y->op] = op->output;
+      op->outputs = {graph_.add_value({code_shape(graph_.shape(layer.old_output)),
+                                       layer.y->format.dtype(), ActivationLayout::nchw16c})};
+      rounded_[layer.y->op] = op->output();
     } else {
-      op->output = layer.old_output;
+      op->outputs = {layer.old_output};
     }
     new_ops_.push_back(std::move(op));
     if (layer.with_loss) emit_loss(old, layer.old_output);
   }
 
-  void emit_loss(const PlanOp& old, ValueId logits) {
-    auto loss = std::make_unique<LossOp>();
+  void emit_loss(const Operation& old, ValueId logits) {
+    std::unique_ptr<Operation> loss = softmax_cross_entropy_operation();
     loss->layer = old.layer;
-    loss->inputs = {logits};
-    loss->output = old.output;
+    loss->inputs = {logits, linear_parts(old)->labels};
+    loss->outputs = old.outputs;
     new_ops_.push_back(std::move(loss));
   }
 
   Graph& graph_;
-  std::map<ValueId, PlanOp*> producers_;
+  std::map<ValueId, Operation*> producers_;
   std::map<ValueId, Quantised> quantised_;
-  std::vector<std::pair<PlanOp*, Layer>> layers_;
-  std::set<const PlanOp*> gone_;              // quantisers and pools that codes replace
-  std::map<const PlanOp*, ValueId> codes_;    // by quantiser
-  std::map<const PlanOp*, ValueId> rounded_;  // by quantiser: the result of a layer that rounds
+  std::vector<std::pair<Operation*, Layer>> layers_;
+  std::set<const Operation*> gone_;              // quantisers and pools that codes replace
+  std::map<const Operation*, ValueId> codes_;    // by quantiser
+  std::map<const Operation*, ValueId> rounded_;  // by quantiser: the result of a layer that rounds
   std::set<ValueId> dequantized_;
-  std::vector<std::unique_ptr<PlanOp>> new_ops_;
+  std::vector<std::unique_ptr<Operation>> new_ops_;
 };
 
 void compute_on_integers(Graph& graph) {
   if (!graph.training()) IntegerRewrite(graph).run();
 }
 
-// This rewrite runs before all rewrites that create chains, because a chain would absorb the fake
-// quantisers.
-bool register_for(DeviceType device) {
-  return register_plan_rewrite(
-      {.name = "integers", .device = device, .goes_first = true, .run = compute_on_integers});
-}
-const bool registered = register_for(DeviceType::cpu) && register_for(DeviceType::cuda);
+const bool registered = register_pass("integers", compute_on_integers);
 
 }  // namespace
 }  // namespace convscope

@@ -13,6 +13,7 @@
 #include "layers/conv2d/conv2d_chain.h"
 #include "layers/conv2d/int8_small_net.h"
 #include "layers/dispatch/kernel_runs.h"
+#include "layers/plan/pipeline.h"
 #include "quant/integer/code_ops.h"
 #include "quant/integer/integer_op.h"
 
@@ -51,18 +52,18 @@ bool describe_stage(const IntegerLayer& layer, SmallNetStage& z) {
          problem.dilation_h == 1 && problem.dilation_w == 1 && most_pad < problem.r;
 }
 
-class SmallNetOp final : public PlanOp {
+class SmallNetOp final : public Operation {
  public:
   SmallNetOp(const SmallNet& net, const CodeFormat& images,
-             std::vector<std::unique_ptr<PlanOp>> layers)
-      : net_(net), images_(images), ops_(std::move(layers)) {}
+             std::vector<std::unique_ptr<Operation>> layers)
+      : Operation(kSmallNet), net_(net), images_(images), ops_(std::move(layers)) {}
 
   std::string text() const override {
     std::string out = "in one kernel: quantise";
     for (int i = 0; i < net_.stages; ++i) {
-      const IntegerLayer& layer = at(i).parts();
-      out += cat("; ", at(i).layer, " ", layer.kind, " ", layer.problem.types->text(),
-                 layer.norm ? " + batch_norm2d" : "", layer.relu ? " + relu" : "",
+      const IntegerLayer& one = at(i).parts();
+      out += cat("; ", at(i).layer, " ", one.kind, " ", one.problem.types->text(),
+                 one.norm ? " + batch_norm2d" : "", one.relu ? " + relu" : "",
                  net_.stage[i].pools ? " + max_pool2d" : "");
     }
     return out;
@@ -74,29 +75,31 @@ class SmallNetOp final : public PlanOp {
     for (RanKernel& one : out) one.layout = ActivationLayout::nchw16c;
     return out;
   }
-  bool reads_any_layout() const override { return true; }
+  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
+    return codes_format(layout, ActivationLayout::nchw);
+  }
 
-  void forward(Emitter& builder) override {
+  void forward(Emitter& emitter) override {
     SmallNet net = net_;
     std::vector<IntegerOp::Scales> scales;
     std::vector<Slot> words;
     Slot image_step = kNoSlot;
-    builder.prologue([&] {
-      image_step = emit_steps(builder, images_);
+    emitter.prologue([&] {
+      image_step = emit_steps(emitter, images_);
       for (int i = 0; i < net.stages; ++i) {
-        scales.push_back(at(i).emit_scales(builder));
-        const Slot codes = builder.temporary(builder.shape(at(i).parts().w), DType::i8);
-        at(i).emit_codes(builder, scales.back(), codes);
-        words.push_back(builder.slot({small_net::weight_words(net.stage[i])}, DType::i32));
-        builder.call([run = small_net_pack_kernel.get(builder.device()), z = net.stage[i],
-                      codes = builder.use(codes), to = builder.use(words.back())] {
+        scales.push_back(at(i).emit_scales(emitter));
+        const Slot codes = emitter.temporary(emitter.graph().shape(at(i).parts().w), DType::i8);
+        at(i).emit_codes(emitter, scales.back(), codes);
+        words.push_back(emitter.slot({small_net::weight_words(net.stage[i])}, DType::i32));
+        emitter.call([run = small_net_pack_kernel.get(emitter.device()), z = net.stage[i],
+                      codes = emitter.use(codes), to = emitter.use(words.back())] {
           run(z, static_cast<const std::int8_t*>(codes.raw_data()),
               static_cast<unsigned*>(to.raw_data()));
         });
       }
     });
     const auto numbers = [&](Slot slot) -> const double* {
-      return slot == kNoSlot ? nullptr : builder.use(slot).data<double>();
+      return slot == kNoSlot ? nullptr : emitter.use(slot).data<double>();
     };
     net.image_step = numbers(image_step);
     for (int i = 0; i < net.stages; ++i) {
@@ -106,16 +109,16 @@ class SmallNetOp final : public PlanOp {
       z.s_w = numbers(scales[index].w_steps);
       z.s_y = numbers(scales[index].y_step);
       z.b = numbers(scales[index].b);
-      z.words = static_cast<const unsigned*>(builder.use(words[index]).raw_data());
+      z.words = static_cast<const unsigned*>(emitter.use(words[index]).raw_data());
     }
-    net.logits = builder.value(output).data<float>();
+    net.logits = emitter.value(output()).data<float>();
     const bool is_input = inputs[0] == Graph::input();
-    const Tensor x = is_input ? Tensor() : builder.value(inputs[0]);
+    const Tensor x = is_input ? Tensor() : emitter.value(inputs[0]);
     std::vector<Conv2dProblem> problems;
     for (int i = 0; i < net.stages; ++i) problems.push_back(at(i).parts().problem);
-    builder.call([run = small_net_kernel.get(builder.device()), net, x, is_input, problems,
-                  images = builder.images()]() mutable {
-      net.images = static_cast<const float*>(is_input ? *images : x.raw_data());
+    emitter.call([run = small_net_kernel.get(emitter.device()), net, x, is_input, problems,
+                  state = emitter.state()]() mutable {
+      net.images = static_cast<const float*>(is_input ? state->images : x.raw_data());
       for (const Conv2dProblem& problem : problems) kernel_ran(kSmallNet, "forward", problem);
       run(net);
     });
@@ -129,38 +132,38 @@ class SmallNetOp final : public PlanOp {
 
   SmallNet net_;
   CodeFormat images_;
-  std::vector<std::unique_ptr<PlanOp>> ops_;  // IntegerOps
+  std::vector<std::unique_ptr<Operation>> ops_;  // IntegerOps
 };
 
 // The operations of a graph that make up a small network. The first one is the quantiser of the
 // images.
 struct Found {
   SmallNet net;
-  std::vector<const PlanOp*> ops;     // all of them
-  std::vector<const PlanOp*> layers;  // IntegerOps among them
+  std::vector<const Operation*> ops;     // all of them
+  std::vector<const Operation*> layers;  // IntegerOps among them
 };
 
-std::optional<Found> find_from(const Graph& graph, const PlanOp& first) {
-  const auto* const quantise = dynamic_cast<const QuantizeOp*>(&first);
+std::optional<Found> find_from(const Graph& graph, const Operation& first) {
+  const auto* const quantise = as<QuantizeOp>(&first);
   if (quantise == nullptr || graph.layout(first.inputs[0]) != ActivationLayout::nchw) return {};
   Found found;
-  found.net.batch = graph.shape(first.output)[0];
+  found.net.batch = graph.shape(first.output())[0];
   found.net.image_low = quantise->format().low();
   found.net.image_high = quantise->format().high();
   found.ops.push_back(&first);
-  for (ValueId value = first.output;;) {
-    const PlanOp* const op = only_reader(graph, value);
+  for (ValueId value = first.output();;) {
+    const Operation* const op = graph.only_reader(value);
     if (op == nullptr || op->inputs[0] != value) return {};
     found.ops.push_back(op);
-    value = op->output;
-    if (const auto* const pool = dynamic_cast<const CodesPoolOp*>(op)) {
+    value = op->output();
+    if (const auto* const pool = as<CodesPoolOp>(op)) {
       if (found.net.stages == 0 || !halves(pool->window())) return {};
       SmallNetStage& before = found.net.stage[found.net.stages - 1];
       if (before.is_linear || before.pools) return {};
       before.pools = true;
       continue;
     }
-    const auto* const layer = dynamic_cast<const IntegerOp*>(op);
+    const auto* const layer = as<IntegerOp>(op);
     if (layer == nullptr || found.net.stages == kMaxSmallNetStages) return {};
     SmallNetStage& stage = found.net.stage[found.net.stages];
     if (!describe_stage(layer->parts(), stage)) return {};
@@ -173,20 +176,20 @@ std::optional<Found> find_from(const Graph& graph, const PlanOp& first) {
 }
 
 void replace(Graph& graph, const Found& found) {
-  const PlanOp* const last = found.ops.back();
-  const auto quantise = dynamic_cast<const QuantizeOp*>(found.ops.front());
+  const Operation* const last = found.ops.back();
+  const auto* const quantise = static_cast<const QuantizeOp*>(found.ops.front());
   const CodeFormat images = quantise->format();
   std::vector<ValueId> inputs = found.ops.front()->inputs;
   std::vector<std::string> layers = found.ops.front()->all_layers;
-  for (const PlanOp* op : found.layers) {
+  for (const Operation* op : found.layers) {
     inputs.insert(inputs.end(), op->inputs.begin() + 1, op->inputs.end());
     layers.insert(layers.end(), op->all_layers.begin(), op->all_layers.end());
   }
-  const ValueId output = last->output;
+  const ValueId output = last->output();
   const std::string layer = found.layers.front()->layer;
-  std::vector<std::unique_ptr<PlanOp>> kept, rest;
-  for (std::unique_ptr<PlanOp>& op : graph.ops()) {
-    const PlanOp* const given = op.get();
+  std::vector<std::unique_ptr<Operation>> kept, rest;
+  for (std::unique_ptr<Operation>& op : graph.ops()) {
+    const Operation* const given = op.get();
     if (std::ranges::count(found.layers, given) > 0) {
       kept.push_back(std::move(op));
     } else if (std::ranges::count(found.ops, given) == 0) {
@@ -197,7 +200,7 @@ void replace(Graph& graph, const Found& found) {
     net->layer = layer;
     net->all_layers = layers;
     net->inputs = inputs;
-    net->output = output;
+    net->outputs = {output};
     rest.push_back(std::move(net));
   }
   graph.ops() = std::move(rest);
@@ -210,8 +213,7 @@ void join_small_networks(Graph& graph) {
   }
 }
 
-const bool registered = register_plan_rewrite(
-    {.name = kSmallNet, .device = DeviceType::cuda, .run = join_small_networks});
+const bool registered = register_pass(kSmallNet, join_small_networks);
 
 }  // namespace
 }  // namespace convscope

@@ -14,6 +14,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/gemm/matmul.h"
 #include "framework/random.h"
+#include "layers/linear/linear.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/text_of.h"
 

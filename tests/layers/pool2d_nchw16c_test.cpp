@@ -142,7 +142,8 @@ TEST(Nchw16cPool, AnEmptyBatchIsNoWork) {
 }
 
 TEST(Nchw16cPool, OperationsSaySoAndUsersDoNotSeeIt) {
-  EXPECT_TRUE(MaxPool({}).takes_nchw16c());
+  EXPECT_TRUE(
+      MaxPool({}).format(Graph({1, 1, 2, 2}, PlanMode::inference), ActivationLayout::nchw16c));
   const Variable x(dirty_nchw16c({1, 16, 4, 4}));
   EXPECT_NE(error_of([&] { max_pool2d(x, {}); }).find("[N,C,H,W]"), std::string::npos);
   EXPECT_NE(error_of([&] { avg_pool2d(x, {}); }).find("[N,C,H,W]"), std::string::npos);

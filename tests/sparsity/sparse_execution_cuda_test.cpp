@@ -88,9 +88,6 @@ class Twice final : public Module {
   std::string kind() const override { return "twice"; }
   Variable forward(const Variable& x) override { return inside_->forward(inside_->forward(x)); }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(Graph& graph, int x) override {
-    return inside_->describe(graph, inside_->describe(graph, x));
-  }
 
  private:
   std::shared_ptr<Module> inside_;

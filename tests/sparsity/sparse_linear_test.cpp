@@ -9,7 +9,6 @@
 
 #include "framework/ops/elementwise.h"
 #include "layers/linear/linear.h"
-#include "layers/plan/add_op.h"
 #include "layers/plan/step_plan.h"
 #include "sparsity/pruner.h"
 #include "tests/sparsity/networks.h"
@@ -209,15 +208,10 @@ class Meeting final : public Module {
   std::string kind() const override { return "meeting"; }
   Variable forward(const Variable& x) override {
     const Variable h = a_->forward(x);
+    const Graph::Scope scope(x.graph(), "g");
     return last_->forward(f_->forward(h) + f_->forward(h) + g_->forward(h));
   }
   Shape output_shape(const Shape& input) const override { return {input[0], 5}; }
-  int describe(Graph& graph, int x) override {
-    const ValueId h = a_->describe(graph, x);
-    const ValueId f = f_->describe(graph, h), again = f_->describe(graph, h);
-    const Graph::Scope scope(graph, "g");
-    return last_->describe(graph, sum(graph, sum(graph, f, again), g_->describe(graph, h)));
-  }
   Linear& f() { return *f_; }
   Linear& g() { return *g_; }
 
@@ -225,9 +219,6 @@ class Meeting final : public Module {
   static std::shared_ptr<Linear> layer(std::int64_t inputs, LayerContext& context) {
     return std::make_shared<Linear>(LinearOptions{.in_features = inputs, .out_features = kUnits},
                                     context);
-  }
-  static ValueId sum(Graph& graph, ValueId a, ValueId b) {
-    return graph.add(std::make_unique<AddOp>(), {a, b}, graph.shape(a));
   }
   std::shared_ptr<Linear> a_, f_, g_, last_;
 };

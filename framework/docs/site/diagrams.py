@@ -55,10 +55,10 @@ STEPS = [  # (file, text that must occur in the file, title, text)
         "makes a Module for each layer that the config names",
     ),
     (
-        "layers/conv2d/conv2d_plan.cpp",
-        "Conv2d::describe(",
-        "describe",
-        "each layer adds its operations to a graph",
+        "framework/graph/apply.cpp",
+        "apply(",
+        "record",
+        "each operation of the network becomes a node of a graph",
     ),
     (
         "layers/dispatch/select.h",
@@ -67,8 +67,8 @@ STEPS = [  # (file, text that must occur in the file, title, text)
         "each convolution and direction gets the named or the cheapest algorithm",
     ),
     (
-        "framework/graph/graph.cpp",
-        "absorb(",
+        "layers/plan/pipeline.cpp",
+        "kPasses",
         "fuse",
         "an operation takes over the ReLU, batch norm or sum after it",
     ),

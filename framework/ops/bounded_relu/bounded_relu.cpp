@@ -3,6 +3,7 @@
 // of the kernels of elementwise.h.
 #include "framework/ops/bounded_relu/bounded_relu.h"
 
+#include "framework/graph/apply.h"
 #include "framework/ops/accumulate.h"
 #include "framework/ops/elementwise.h"
 #include "framework/tensor_kernels.h"
@@ -21,9 +22,41 @@ Tensor row_of(const Tensor& scratch, std::int64_t row, const Shape& shape) {
   return scratch.slice_rows(row, 1).reshape(shape);
 }
 
-Tensor scratch_for(const Tensor& x, bool forward) {
-  return Tensor::empty(bounded_relu_scratch(x.device(), x.numel(), forward), x.dtype(), x.device());
-}
+class BoundedReluOperation final : public Operation {
+ public:
+  explicit BoundedReluOperation(double most)
+      : Operation(most == kRelu6Bound ? "relu6" : "bounded_relu"), most_(most) {}
+  TensorDesc bind(Graph& graph) override {
+    check_real_inputs(graph, *this);
+    CONVSCOPE_CHECK(most_ > 0, "bounded_relu", "expected an upper bound above 0, got ", most_);
+    return graph.desc(inputs[0]);
+  }
+  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
+    return same_in_both(layout);
+  }
+  void forward(Emitter& emitter) override {
+    emitter.call([run = bounded_relu_kernel.get(emitter.device()), x = emitter.value(inputs[0]),
+                  y = emitter.value(output()), most = most_,
+                  scratch = scratch_for(emitter, output(), true)] { run(x, most, scratch, y); });
+  }
+  void backward(Emitter& emitter) override {
+    emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
+      emit_bounded_relu_gradient(emitter, output(), most_, dx);
+    });
+  }
+
+  // Returns scratch memory for the next call; undefined if the device needs none.
+  static Tensor scratch_for(Emitter& emitter, ValueId value, bool forward) {
+    const Graph& graph = emitter.graph();
+    const Shape shape =
+        bounded_relu_scratch(emitter.device(), graph.stored_shape(value).numel(), forward);
+    return shape.numel() == 0 ? Tensor()
+                              : emitter.use(emitter.temporary(shape, graph.dtype(value)));
+  }
+
+ private:
+  double most_;
+};
 
 }  // namespace
 
@@ -55,22 +88,15 @@ void bounded_relu_gradient_composed(const Tensor& y, const Tensor& dy, double mo
   gradient_kernel.get(device)(GradientOp::relu, left, dx, dx);
 }
 
+void emit_bounded_relu_gradient(Emitter& emitter, ValueId value, double most, const Tensor& dx) {
+  emitter.call([run = bounded_relu_gradient_kernel.get(emitter.device()), y = emitter.value(value),
+                dy = emitter.gradient(value), most,
+                scratch = BoundedReluOperation::scratch_for(emitter, value, false),
+                dx] { run(y, dy, most, scratch, dx); });
+}
+
 Variable bounded_relu(const Variable& x, double most) {
-  const Tensor& from = x.value();
-  CONVSCOPE_CHECK(from.defined() && (from.dtype() == DType::f32 || from.dtype() == DType::f64),
-                  "bounded_relu", "expected x of type f32 or f64, got ", from.str());
-  CONVSCOPE_CHECK(most > 0, "bounded_relu", "expected an upper bound above 0, got ", most);
-  const Tensor y = Tensor::empty(from.shape(), from.dtype(), from.device());
-  if (y.numel() > 0) {
-    bounded_relu_kernel.get(y.device())(from, most, scratch_for(from, true), y);
-  }
-  return record("bounded_relu", y, {x}, [most, y](const Tensor& dy, GradientSink& out) {
-    const Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
-    if (dy.numel() > 0) {
-      bounded_relu_gradient_kernel.get(dy.device())(y, dy, most, scratch_for(y, false), dx);
-    }
-    out.add(0, dx);
-  });
+  return apply(std::make_unique<BoundedReluOperation>(most), {x});
 }
 
 CONVSCOPE_KERNEL(bounded_relu_kernel, cuda, bounded_relu_composed)

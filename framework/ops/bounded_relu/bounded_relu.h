@@ -13,7 +13,7 @@
 // Paper     A. Krizhevsky: Convolutional Deep Belief Networks on CIFAR-10, 2010
 #pragma once
 
-#include "framework/autograd/variable.h"
+#include "framework/graph/emitter.h"
 #include "framework/kernel_slot.h"
 
 namespace convscope {
@@ -22,6 +22,11 @@ inline constexpr float kRelu6Bound = 6;
 
 CONVSCOPE_API Variable bounded_relu(const Variable& x, double most);
 inline Variable relu6(const Variable& x) { return bounded_relu(x, kRelu6Bound); }
+
+// Emits the gradient of a bounded ReLU whose result is `value`: dx, which may be the gradient of
+// `value` itself.
+CONVSCOPE_API void emit_bounded_relu_gradient(Emitter& emitter, ValueId value, double most,
+                                              const Tensor& dx);
 
 // Returns the shape of the scratch memory of the kernels, which has the type of x. On a GPU, the
 // shape is [2, elements] forward and [1, elements] backward. On the CPU, it is [0], and the tensor

@@ -4,9 +4,6 @@
 // checks.
 #include "framework/ops/gemm/matmul.h"
 
-#include "framework/ops/accumulate.h"
-#include "framework/ops/reduce.h"
-
 namespace convscope {
 
 constinit KernelSlot<void(const MatmulArguments&)> matmul_kernel{"matmul"};
@@ -30,7 +27,7 @@ void check_operands(const Tensor& a, const Tensor& b, const char* operation) {
 
 // Adds op(a) op(b) to the gradient of `input`.
 void product_into(GradientSink& out, int input, const Tensor& a, Transpose ta, const Tensor& b,
-                  Transpose tb, MatmulEngine engine, bool tf32 = false) {
+                  Transpose tb, MatmulEngine engine) {
   const GradientSink::Target to = out.target(input);
   matmul_kernel.get(a.device())({.a = a,
                                  .b = b,
@@ -38,8 +35,7 @@ void product_into(GradientSink& out, int input, const Tensor& a, Transpose ta, c
                                  .transpose_a = ta,
                                  .transpose_b = tb,
                                  .accumulate = to.accumulate,
-                                 .engine = engine,
-                                 .tf32 = tf32});
+                                 .engine = engine});
 }
 
 }  // namespace
@@ -84,55 +80,6 @@ Variable matmul(const Variable& a, const Variable& b, Transpose transpose_a, Tra
           } else {
             product_into(out, 1, dc, Transpose::yes, a, ta, engine);
           }
-        }
-      });
-}
-
-Variable linear(const Variable& x, const Variable& w, const Variable& b,
-                ComputePrecision precision) {
-  check_operands(x.value(), w.value(), "linear");
-  CONVSCOPE_CHECK(x.dim(1) == w.dim(1), "linear", "expected x with ", w.dim(1),
-                  " features because w is ", w.shape(), ", got x ", x.shape());
-  const bool has_bias = b.defined();
-  CONVSCOPE_CHECK(!has_bias || (b.shape() == Shape{w.dim(0)} && b.dtype() == x.dtype() &&
-                                b.device() == x.device()),
-                  "linear", "expected b [", w.dim(0), "] of the type of x because w is ", w.shape(),
-                  ", got ", b.value().str());
-  Tensor y = Tensor::empty({x.dim(0), w.dim(0)}, x.dtype(), x.device());
-  if (has_bias) fill_rows_kernel.get(x.device())(b.value(), y);
-  CONVSCOPE_CHECK(precision == ComputePrecision::f32 || x.dtype() == DType::f32, "linear",
-                  "expected x of type f32 because the product is in ", name_of(precision), ", got ",
-                  x.value().str());
-  const bool half = is_half(factor_type(precision));
-  const Tensor factor_x = half ? x.value().to(factor_type(precision)) : x.value();
-  const Tensor factor_w = half ? w.value().to(factor_type(precision)) : w.value();
-  matmul_kernel.get(x.device())({.a = factor_x,
-                                 .b = factor_w,
-                                 .c = y,
-                                 .transpose_b = Transpose::yes,
-                                 .accumulate = has_bias,
-                                 .tf32 = precision == ComputePrecision::tf32});
-  return record(
-      "linear", y, {x, w, b},
-      [x = w.requires_grad() ? factor_x : Tensor(), w = x.requires_grad() ? factor_w : Tensor(),
-       precision](const Tensor& dy, GradientSink& out) {
-        const bool tf32 = precision == ComputePrecision::tf32;
-        if (out.wants(2)) {  // db = sum of dy over n
-          const GradientSink::Target db = out.target(2);
-          if (db.accumulate) {
-            accumulate(db.tensor, sum(dy, {0}));
-          } else {
-            sum_kernel.get(dy.device())(dy, 1u, db.tensor);
-          }
-        }
-        if (!out.wants(0) && !out.wants(1)) return;
-        const Tensor factor = is_half(factor_type(precision)) ? dy.to(factor_type(precision)) : dy;
-        constexpr MatmulEngine kTiled = MatmulEngine::tiled;
-        if (out.wants(1)) {  // dw = dy^T x
-          product_into(out, 1, factor, Transpose::yes, x, Transpose::no, kTiled, tf32);
-        }
-        if (out.wants(0)) {  // dx = dy w
-          product_into(out, 0, factor, Transpose::no, w, Transpose::no, kTiled, tf32);
         }
       });
 }

@@ -22,12 +22,6 @@ CONVSCOPE_API Tensor matmul(const Tensor& a, const Tensor& b, Transpose transpos
                             Transpose transpose_b = Transpose::no,
                             MatmulEngine engine = MatmulEngine::tiled);
 
-// Returns y = x w^T + b with x [N,I], w [O,I], b [O] (may be undefined) -> y [N,O]. Adds dw and db
-// to the gradients of the parameters; overwrites dx. In half precision, x, w and dy are rounded,
-// and the rounded x and w are saved; y and the gradients are f32.
-CONVSCOPE_API Variable linear(const Variable& x, const Variable& w, const Variable& b,
-                              ComputePrecision precision = ComputePrecision::f32);
-
 // The arguments of c = op(a) op(b), or c += op(a) op(b) with `accumulate`. Shapes must match. a and
 // b have the same type. c has that type, or f32 if a and b are fp16/bf16. framework/precision.h
 // explains `tf32`.

@@ -16,6 +16,7 @@
 
 #include "framework/precision.h"
 #include "layers/plan/layouts/layout_op.h"
+#include "layers/plan/pipeline.h"
 
 namespace convscope {
 namespace {
@@ -42,9 +43,9 @@ Stored stored(const Graph& graph, ValueId value) {
 }
 
 // Returns how the operation stores its images. The storage of its inputs has been chosen before.
-Stored wanted_by(const Graph& graph, const PlanOp& op) {
-  if (is_half(op.preferred_half_type())) return {op.preferred_half_type(), nhwc};
-  if (!is_image(graph, op.output) || !op.layout_ms(graph, nhwc)) return {};
+Stored wanted_by(const Graph& graph, const Operation& op, const std::optional<Format>& format) {
+  if (format && is_half(format->type)) return {format->type, nhwc};
+  if (!format || !is_image(graph, op.output())) return {};
   for (const ValueId input : op.inputs) {
     if (is_image(graph, input) && is_half(graph.dtype(input))) return stored(graph, input);
   }
@@ -56,15 +57,17 @@ class HalfLayouts {
   explicit HalfLayouts(Graph& graph) : graph_(graph) {}
 
   void run() {
-    for (std::unique_ptr<PlanOp>& op : graph_.ops()) {
+    for (std::unique_ptr<Operation>& op : graph_.ops()) {
       const bool is_reshape = graph_.is_shared(*op);
-      const Stored wanted = wanted_by(graph_, *op);
+      const std::optional<Format> format = op->format(graph_, nhwc);
+      const Stored wanted = wanted_by(graph_, *op, format);
+      const unsigned plain_inputs = format ? format->plain_inputs : 0;
       for (std::size_t i = 0; i < op->inputs.size(); ++i) {
         if (!is_image(graph_, op->inputs[i])) continue;
-        op->inputs[i] = as(op->inputs[i], op->reads_plain(i) ? Stored{} : wanted, op->layer);
+        op->inputs[i] = as(op->inputs[i], plain_inputs >> i & 1 ? Stored{} : wanted, op->layer);
       }
-      if (is_half(wanted.type)) graph_.set_stored(op->output, wanted.type, wanted.layout);
-      if (is_reshape) graph_.share(op->output, op->inputs[0]);
+      if (is_half(wanted.type)) graph_.set_stored(op->output(), wanted.type, wanted.layout);
+      if (is_reshape) graph_.share(op->output(), op->inputs[0]);
       ops_.push_back(std::move(op));
     }
     const ValueId result = graph_.result();
@@ -85,25 +88,27 @@ class HalfLayouts {
     auto copy = std::make_unique<LayoutOp>(wanted.layout, wanted.type);
     copy->layer = layer;
     copy->inputs = {value};
-    copy->output = at->second;
+    copy->outputs = {at->second};
     ops_.push_back(std::move(copy));
     return at->second;
   }
 
   Graph& graph_;
   std::map<std::pair<ValueId, Stored>, ValueId> copies_;
-  std::vector<std::unique_ptr<PlanOp>> ops_;
+  std::vector<std::unique_ptr<Operation>> ops_;
 };
 
 void choose_half_layouts(Graph& graph) {
-  const auto wants = [](const auto& op) { return is_half(op->preferred_half_type()); };
+  const auto wants = [&](const auto& op) {
+    const std::optional<Format> format = op->format(graph, nhwc);
+    return format && is_half(format->type);
+  };
   if (std::ranges::any_of(graph.ops(), wants)) HalfLayouts(graph).run();
 }
 
 // Runs after the rewrites that create chains: a chain of few-channel layers replaces operations and
 // needs no fp16/bf16 NHWC images.
-const bool registered = register_plan_rewrite(
-    {.name = "half_layouts", .device = DeviceType::cuda, .run = choose_half_layouts});
+const bool registered = register_pass("half_layouts", choose_half_layouts);
 
 }  // namespace
 }  // namespace convscope

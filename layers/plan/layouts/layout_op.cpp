@@ -12,16 +12,16 @@ namespace {
 constexpr double kCallMs = 2e-3;  // time of a call: no copy is estimated as free
 
 // Copies between f32 NCHW and NHWC, in either direction.
-void emit_half_copy(Emitter& builder, const Tensor& from, ValueId from_value, const Tensor& to,
+void emit_half_copy(Emitter& emitter, const Tensor& from, ValueId from_value, const Tensor& to,
                     ValueId to_value, bool accumulate, const Shape& images) {
-  const bool to_last = builder.is_nhwc(to_value);
+  const bool to_last = emitter.graph().layout(to_value) == ActivationLayout::nhwc;
   HalfCopy copy{.images = images,
-                .half = builder.graph().dtype(to_last ? to_value : from_value),
+                .half = emitter.graph().dtype(to_last ? to_value : from_value),
                 .to_nhwc = to_last,
                 .accumulate = accumulate};
-  builder.call([run = half_copy_kernel.get(builder.device()), copy, at = builder.images(), from,
+  emitter.call([run = half_copy_kernel.get(emitter.device()), copy, state = emitter.state(), from,
                 to]() mutable {
-    copy.from = from.defined() ? from.raw_data() : *at;
+    copy.from = from.defined() ? from.raw_data() : state->images;
     copy.to = to.raw_data();
     run(copy);
   });
@@ -29,38 +29,43 @@ void emit_half_copy(Emitter& builder, const Tensor& from, ValueId from_value, co
 
 }  // namespace
 
+bool LayoutOp::is_nhwc(const Graph& graph) const {
+  return graph.layout(inputs[0]) == ActivationLayout::nhwc ||
+         graph.layout(output()) == ActivationLayout::nhwc;
+}
+
 std::string LayoutOp::text() const {
-  return cat(conversions_ == 0 ? "seen as " : "copy to ", name_of(to_),
+  return cat(conversions == 0 ? "seen as " : "copy to ", name_of(to_),
              is_half(type_) ? cat(" ", name_of(type_)) : "");
 }
 
-void LayoutOp::forward(Emitter& builder) {
-  conversions_ = 0;
+void LayoutOp::forward(Emitter& emitter) {
+  conversions = 0;
   const ValueId input = inputs[0];
-  if (builder.graph().owner(output) == builder.graph().owner(input)) return;
-  ++conversions_;
-  if (builder.is_nhwc(input) || builder.is_nhwc(output)) {
+  if (emitter.graph().owner(output()) == emitter.graph().owner(input)) return;
+  ++conversions;
+  if (is_nhwc(emitter.graph())) {
     const bool images = input == Graph::input();  // wherever they are in this step
-    return emit_half_copy(builder, images ? Tensor() : builder.value(input), input,
-                          builder.value(output), output,
-                          /*accumulate=*/false, builder.shape(output));
+    return emit_half_copy(emitter, images ? Tensor() : emitter.value(input), input,
+                          emitter.value(output()), output(),
+                          /*accumulate=*/false, emitter.graph().shape(output()));
   }
-  builder.call(
-      [from = builder.value(input), to = builder.value(output), images = builder.shape(output)] {
-        convert_layout(from, images, to, /*accumulate=*/false);
-      });
+  emitter.call([from = emitter.value(input), to = emitter.value(output()),
+                images = emitter.graph().shape(output())] {
+    convert_layout(from, images, to, /*accumulate=*/false);
+  });
 }
 
-void LayoutOp::backward(Emitter& builder) {
-  if (conversions_ == 0 || !builder.wants_gradient(inputs[0])) return;
-  ++conversions_;
-  const Emitter::Target target = builder.gradient_target(inputs[0]);
-  const Tensor from = builder.gradient(output);
-  if (builder.is_nhwc(inputs[0]) || builder.is_nhwc(output)) {
-    return emit_half_copy(builder, from, output, target.tensor, inputs[0], target.accumulate,
-                          builder.shape(output));
+void LayoutOp::backward(Emitter& emitter) {
+  if (conversions == 0 || !emitter.graph().wants_gradient(inputs[0])) return;
+  ++conversions;
+  const Emitter::Target target = emitter.gradient_target(inputs[0]);
+  const Tensor from = emitter.gradient(output());
+  if (is_nhwc(emitter.graph())) {
+    return emit_half_copy(emitter, from, output(), target.tensor, inputs[0], target.accumulate,
+                          emitter.graph().shape(output()));
   }
-  builder.call([from, target, images = builder.shape(output)] {
+  emitter.call([from, target, images = emitter.graph().shape(output())] {
     convert_layout(from, images, target.tensor, target.accumulate);
   });
 }

@@ -8,25 +8,26 @@ namespace convscope {
 
 // Input and output hold the same numbers: either one value in two layouts (Graph::add_stored),
 // or a value in f32 NCHW and its copy in fp16, bf16 or f32 NHWC.
-class CONVSCOPE_API LayoutOp final : public PlanOp {
+class CONVSCOPE_API LayoutOp final : public Operation {
  public:
-  explicit LayoutOp(ActivationLayout to, DType type = DType::f32) : to_(to), type_(type) {}
+  explicit LayoutOp(ActivationLayout to, DType type = DType::f32)
+      : Operation("layout"), to_(to), type_(type) {}
   std::string text() const override;
-  void forward(Emitter& builder) override;
-  void backward(Emitter& builder) override;
-  int conversions() const override { return conversions_; }
+  void forward(Emitter& emitter) override;
+  void backward(Emitter& emitter) override;
 
  private:
+  bool is_nhwc(const Graph& graph) const;
+
   ActivationLayout to_;
   DType type_;
-  int conversions_ = 0;
 };
 
 // Returns the milliseconds per step of copies of `value` to another layout, gradients included.
 CONVSCOPE_API double conversion_ms(const Graph& graph, ValueId value,
                                    ActivationLayout layout = ActivationLayout::nchw16c);
 // Returns the milliseconds of a pass that converts an f32 NHWC image, or its gradient, to fp16
-// operands (Emitter::make_operands).
+// operands (half_operand_calls.h).
 CONVSCOPE_API double operands_ms(const Graph& graph, ValueId value);
 // Returns whether the elements have the same order in `layout` and in NCHW: images of one pixel
 // whose channels fill whole blocks.

@@ -22,6 +22,7 @@
 #include "framework/precision.h"
 #include "layers/plan/layouts/layout_cut.h"
 #include "layers/plan/layouts/layout_op.h"
+#include "layers/plan/pipeline.h"
 
 namespace convscope {
 namespace {
@@ -41,7 +42,7 @@ struct Costs {
   // The cost if the operation works in the stored layout but reads its first input as [N,C,H,W]
   // without a copy. It is at least the member `stored`.
   double plain_input = kImpossible;
-  PlanOp::OperandsRead operands = {};  // fp16 operands that it reads when `stored`
+  Format format = {};  // of the stored layout, else of [N,C,H,W]
 };
 
 class Layouts {
@@ -51,8 +52,7 @@ class Layouts {
     int number = 0;
     for (const auto& op : graph_.ops()) {
       costs_[op.get()] = costs_of(*op);
-      if (stored_ == nhwc) costs_[op.get()].operands = op->would_read_operands(graph_);
-      producers_[op->output] = number++;
+      producers_[op->output()] = number++;
     }
   }
 
@@ -71,13 +71,14 @@ class Layouts {
       return at == producers_.end() ? plain : at->second;
     };
     for (int i = 0; i < plain; ++i) {
-      const PlanOp& op = *ops[static_cast<std::size_t>(i)];
-      if (op.reads_any_layout()) continue;
+      const Operation& op = *ops[static_cast<std::size_t>(i)];
+      const Format& format = costs_.at(&op).format;
+      if (format.any_input) continue;
       for (std::size_t at = 0; at < op.inputs.size(); ++at) {
         const ValueId input = op.inputs[at];
         if (!is_image(graph_, input)) continue;
         const double copy = conversion_ms(graph_, input, stored_);
-        const int reader = op.reads_plain(at) ? plain : i;
+        const int reader = format.plain_inputs >> at & 1 ? plain : i;
         edges.push_back({producer(input), reader,
                          std::min(copy, plain_input_ms(op, input)) + lost_operands_ms(op, at),
                          copy + lost_gradient_operands_ms(op, input)});
@@ -90,26 +91,27 @@ class Layouts {
     const std::vector<bool> stored = cheapest_states(nodes, edges);
     for (int i = 0; i < plain; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      if (stored[at]) graph_.set_layout(ops[at]->output, stored_);
+      if (stored[at]) graph_.set_layout(ops[at]->output(), stored_);
     }
   }
 
   // Passes the chosen layouts to the operations and adds the copies.
   void apply() {
     std::map<std::pair<ValueId, ActivationLayout>, ValueId> copies;
-    std::vector<std::unique_ptr<PlanOp>> ops;
-    std::vector<PlanOp*> reshapes;
+    std::vector<std::unique_ptr<Operation>> ops;
+    std::vector<Operation*> reshapes;
     for (const auto& op : graph_.ops()) {
       if (graph_.is_shared(*op)) reshapes.push_back(op.get());
     }
-    for (std::unique_ptr<PlanOp>& op : graph_.ops()) {
-      const ActivationLayout layout = graph_.layout(op->output);
+    for (std::unique_ptr<Operation>& op : graph_.ops()) {
+      const ActivationLayout layout = graph_.layout(op->output());
       ActivationLayout own = layout;
       for (std::size_t i = 0; i < op->inputs.size(); ++i) {
         ValueId& input = op->inputs[i];
-        const ActivationLayout wanted = op->reads_plain(i) ? nchw : layout;
+        const Format& format = costs_.at(op.get()).format;
+        const ActivationLayout wanted = format.plain_inputs >> i & 1 ? nchw : layout;
         if (!is_image(graph_, input) || graph_.layout(input) == wanted) continue;
-        if (op->reads_any_layout()) continue;
+        if (format.any_input) continue;
         if (wanted == nchw16c &&
             plain_input_ms(*op, input) <= conversion_ms(graph_, input, stored_)) {
           own = nchw16c_y;
@@ -127,7 +129,7 @@ class Layouts {
       ops.push_back(std::move(op));
     }
     graph_.ops() = std::move(ops);
-    for (PlanOp* op : reshapes) graph_.share(op->output, op->inputs[0]);
+    for (Operation* op : reshapes) graph_.share(op->output(), op->inputs[0]);
     const ValueId result = graph_.result();
     if (graph_.layout(result) == nchw) return;
     const ValueId seen =
@@ -137,47 +139,53 @@ class Layouts {
   }
 
  private:
-  Costs costs_of(const PlanOp& op) const {
-    if (!is_image(graph_, op.output) || !knows_layout(op)) return {};
-    const double plain = op.layout_ms(graph_, nchw).value_or(kImpossible);
-    if (stored_ == nhwc) {
-      return {plain, op.layout_ms(graph_, nhwc).value_or(kImpossible)};
-    }
-    const double nchw16c_ms = op.layout_ms(graph_, nchw16c).value_or(kImpossible);
-    const double nchw16c_y_ms = op.layout_ms(graph_, nchw16c_y).value_or(kImpossible);
-    const bool either = nchw16c_ms < kImpossible && nchw16c_y_ms < kImpossible;
-    return {plain, nchw16c_ms, either ? std::max(0.0, nchw16c_y_ms - nchw16c_ms) : kImpossible};
+  Costs costs_of(const Operation& op) const {
+    const std::optional<Format> plain = op.format(graph_, nchw),
+                                stored = op.format(graph_, stored_);
+    Costs out;
+    if (stored || plain) out.format = stored ? *stored : *plain;
+    if (!is_image(graph_, op.output()) || !knows_layout(out.format)) return out;
+    out.plain = ms_of(plain);
+    out.stored = ms_of(stored);
+    if (stored_ == nhwc) return out;
+    const double with_plain_x = ms_of(op.format(graph_, nchw16c_y));
+    const bool either = out.stored < kImpossible && with_plain_x < kImpossible;
+    out.plain_input = either ? std::max(0.0, with_plain_x - out.stored) : kImpossible;
+    return out;
   }
 
   // On a GPU the only operations with kernels for NCHW16c are integer operations, which read any
   // layout.
-  bool knows_layout(const PlanOp& op) const {
-    return graph_.device().type == DeviceType::cpu || stored_ == nhwc || op.reads_any_layout();
+  bool knows_layout(const Format& format) const {
+    return graph_.device().type == DeviceType::cpu || stored_ == nhwc || format.any_input;
+  }
+  static double ms_of(const std::optional<Format>& format) {
+    return format ? format->ms : kImpossible;
   }
 
   // Returns the cost of reading this input as [N,C,H,W] without a copy, for an operation on
   // NCHW16c.
-  double plain_input_ms(const PlanOp& op, ValueId input) const {
+  double plain_input_ms(const Operation& op, ValueId input) const {
     return input == op.inputs[0] ? costs_.at(&op).plain_input : kImpossible;
   }
 
   // ---- fp16 operands of products (dispatch/layout/half_operands.h), for NHWC ----
 
-  const PlanOp* producer_of(ValueId value) const {
+  const Operation* producer_of(ValueId value) const {
     const auto at = producers_.find(value);
     if (at == producers_.end()) return nullptr;
     return graph_.ops()[static_cast<std::size_t>(at->second)].get();
   }
-  PlanOp::OperandsRead operands_read(const PlanOp& op) const { return costs_.at(&op).operands; }
+  const Format& format_of(const Operation& op) const { return costs_.at(&op).format; }
   // The fp16 operands of an image are made once, so each reader pays a share of their cost.
   double part_of_operands_ms(ValueId image) const {
     const auto readers = std::ranges::count_if(graph_.ops(), [&](const auto& op) {
-      return operands_read(*op).image && op->inputs[0] == image;
+      return format_of(*op).reads_image_operands && op->inputs[0] == image;
     });
     return operands_ms(graph_, image) / static_cast<double>(readers);
   }
-  bool writes_operands(const PlanOp* op) const {
-    return op != nullptr && op->would_write_operands(graph_);
+  bool writes_operands(const Operation* op) const {
+    return op != nullptr && format_of(*op).writes_operands;
   }
   bool gradient_operands_are_written(ValueId value) const {
     return std::ranges::any_of(graph_.ops(), [&](const auto& op) {
@@ -187,56 +195,61 @@ class Layouts {
 
   // Returns the cost of making the operands that this operation reads and that no operation writes
   // along with its result.
-  double unwritten_operands_ms(const PlanOp& op) const {
-    const PlanOp::OperandsRead reads = operands_read(op);
+  double unwritten_operands_ms(const Operation& op) const {
+    const Format& reads = format_of(op);
     double ms = 0;
-    if (reads.image && !writes_operands(producer_of(op.inputs[0]))) {
+    if (reads.reads_image_operands && !writes_operands(producer_of(op.inputs[0]))) {
       ms += part_of_operands_ms(op.inputs[0]);
     }
-    if (reads.gradient && !gradient_operands_are_written(op.output)) {
-      ms += operands_ms(graph_, op.output);
+    if (reads.reads_gradient_operands && !gradient_operands_are_written(op.output())) {
+      ms += operands_ms(graph_, op.output());
     }
     return ms;
   }
   // Returns the cost of making operands that the producer would have written along with its result
   // if the producer worked in NHWC.
-  double lost_operands_ms(const PlanOp& op, std::size_t at) const {
+  double lost_operands_ms(const Operation& op, std::size_t at) const {
     const bool lost =
-        at == 0 && operands_read(op).image && writes_operands(producer_of(op.inputs[0]));
+        at == 0 && format_of(op).reads_image_operands && writes_operands(producer_of(op.inputs[0]));
     return lost ? part_of_operands_ms(op.inputs[0]) : 0;
   }
   // Returns the cost of making the operands of the input's gradient, which this operation would
   // have written for `producer` in NHWC.
-  double lost_gradient_operands_ms(const PlanOp& op, ValueId input) const {
-    const PlanOp* const producer = producer_of(input);
+  double lost_gradient_operands_ms(const Operation& op, ValueId input) const {
+    const Operation* const producer = producer_of(input);
     const bool lost =
-        producer != nullptr && operands_read(*producer).gradient && writes_operands(&op);
+        producer != nullptr && format_of(*producer).reads_gradient_operands && writes_operands(&op);
     return lost ? operands_ms(graph_, input) : 0;
   }
 
-  static std::unique_ptr<PlanOp> copy_of(const PlanOp& reader, ValueId from, ValueId to,
-                                         ActivationLayout layout) {
+  static std::unique_ptr<Operation> copy_of(const Operation& reader, ValueId from, ValueId to,
+                                            ActivationLayout layout) {
     auto out = std::make_unique<LayoutOp>(layout);
     out->layer = reader.layer;
     out->inputs = {from};
-    out->output = to;
+    out->outputs = {to};
     return out;
   }
 
   Graph& graph_;
   ActivationLayout stored_;
-  std::map<const PlanOp*, Costs> costs_;
+  std::map<const Operation*, Costs> costs_;
   std::map<ValueId, int> producers_;  // indices of operations, before copies are added
 };
 
 // Returns the layout besides NCHW that the operations of the graph support, or nchw if there is
 // none.
 ActivationLayout layout_to_ask(const Graph& graph) {
-  const auto any = [&](const auto& holds) { return std::ranges::any_of(graph.ops(), holds); };
   if (graph.device().type == DeviceType::cpu) return nchw16c;
-  if (any([](const auto& op) { return op->reads_any_layout(); })) return nchw16c;
-  if (any([](const auto& op) { return is_half(op->preferred_half_type()); })) return nchw;
-  return any([&](const auto& op) { return op->may_gain_nhwc(graph); }) ? nhwc : nchw;
+  const auto says = [&](ActivationLayout layout, const auto& holds) {
+    return std::ranges::any_of(graph.ops(), [&](const auto& op) {
+      const std::optional<Format> format = op->format(graph, layout);
+      return format && holds(*format);
+    });
+  };
+  if (says(nchw16c, [](const Format& format) { return format.any_input; })) return nchw16c;
+  if (says(nhwc, [](const Format& format) { return is_half(format.type); })) return nchw;
+  return says(nhwc, [](const Format& format) { return format.has_own_kernels; }) ? nhwc : nchw;
 }
 
 void choose_layouts(Graph& graph) {
@@ -248,9 +261,7 @@ void choose_layouts(Graph& graph) {
 }
 
 // Runs after all rewrites that create chains.
-const bool registered =
-    register_plan_rewrite({.name = "layouts", .device = DeviceType::cpu, .run = choose_layouts}) &&
-    register_plan_rewrite({.name = "layouts", .device = DeviceType::cuda, .run = choose_layouts});
+const bool registered = register_pass("layouts", choose_layouts);
 
 }  // namespace
 }  // namespace convscope

@@ -6,11 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "framework/autograd/operation.h"
+#include "framework/graph/simple_operation.h"
 #include "framework/memory/memory.h"
 #include "layers/flatten.h"
 #include "layers/linear/linear.h"
-#include "layers/plan/operation_op.h"
 #include "layers/sequential.h"
 #include "tests/experiments/csv_rows.h"
 #include "tests/experiments/training_fixture.h"
@@ -29,19 +28,19 @@ constexpr std::int64_t kForwardMoment = 32 * kMiBytes, kBackwardMoment = 8 * kMi
 constexpr std::size_t kForwardWork = 2 * kMiBytes, kBackwardWork = 3 * kMiBytes;
 
 // y = x, at a known cost.
-class Costly final : public Operation {
+class Costly final : public SimpleOperation {
  public:
-  const char* name() const override { return "costly"; }
-  OperationKeeps keeps(const std::vector<Shape>&) const override {
+  Costly() : SimpleOperation("costly") {}
+  Keeps keeps(const std::vector<Shape>&) const override {
     return {.saved = {{.shape = {kKept}, .dtype = DType::u8}}};
   }
-  void forward(const OperationForward& a) const override {
+  void run(const Forward& a) const override {
     rest(kForwardMs);
     const Tensor moment = Tensor::empty({kForwardMoment}, DType::u8);
     const Workspace work(Device{}, kForwardWork);
     a.y.copy_from(a.x[0]);
   }
-  void backward(const OperationBackward& a) const override {
+  void run(const Backward& a) const override {
     rest(kBackwardMs);
     const Tensor moment = Tensor::empty({kBackwardMoment}, DType::u8);
     const Workspace work(Device{}, kBackwardWork);
@@ -52,14 +51,8 @@ class Costly final : public Operation {
 class CostlyLayer final : public Module {
  public:
   std::string kind() const override { return "costly"; }
-  Variable forward(const Variable& x) override { return apply(operation_, {x}); }
+  Variable forward(const Variable& x) override { return apply(std::make_unique<Costly>(), {x}); }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(Graph& graph, int x) override {
-    return describe_operation(graph, *this, operation_, {x});
-  }
-
- private:
-  Ref<const Operation> operation_ = make_ref<Costly>();
 };
 
 // An optimiser that sleeps and changes nothing.

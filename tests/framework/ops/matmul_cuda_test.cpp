@@ -3,6 +3,7 @@
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/pad.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "layers/linear/linear.h"
 #include "tests/support/cuda_like_cpu.h"
 #include "tests/support/expect_error.h"
 

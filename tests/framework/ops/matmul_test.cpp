@@ -7,6 +7,7 @@
 
 #include "framework/autograd/gradcheck.h"
 #include "framework/ops/elementwise.h"
+#include "layers/linear/linear.h"
 #include "tests/support/numbers.h"
 
 namespace convscope {

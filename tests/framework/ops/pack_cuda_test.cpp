@@ -3,7 +3,7 @@
 // CUDA graph, and tests a second stream (side queue).
 #include <gtest/gtest.h>
 
-#include "framework/device_side_queue.h"
+#include "framework/distributed/device_side_queue.h"
 #include "framework/ops/pack/pack.h"
 #include "framework/random.h"
 #include "tests/support/cuda.h"

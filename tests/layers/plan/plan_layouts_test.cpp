@@ -9,7 +9,6 @@
 
 #include "framework/random.h"
 #include "layers/layer_types.h"
-#include "layers/plan/add_op.h"
 #include "layers/plan/step_plan.h"
 
 namespace convscope {
@@ -206,16 +205,13 @@ class Block final : public Module {
         body_(add_child("body", std::move(body))),
         shortcut_(add_child("shortcut", std::move(shortcut))) {}
   std::string kind() const override { return "block"; }
-  Variable forward(const Variable& x) override { return x; }  // not used here
-  Shape output_shape(const Shape& input) const override { return body_->output_shape(input); }
-  int describe(Graph& graph, int x) override {
-    const ValueId both = first_->describe(graph, x);
-    const ValueId y = body_->describe(graph, both);
-    const ValueId beside = shortcut_->describe(graph, both);
-    const ValueId sum = graph.add(std::make_unique<AddOp>(), {y, beside}, graph.shape(y));
-    const Shape& shape = graph.shape(sum);
-    return graph.reshape(sum, {shape[0], shape.numel() / shape[0]});
+  Variable forward(const Variable& x) override {
+    const Variable both = (*first_)(x);
+    const Variable sum = (*body_)(both) + (*shortcut_)(both);
+    const Shape& shape = sum.shape();
+    return reshape(sum, {shape[0], shape.numel() / shape[0]});
   }
+  Shape output_shape(const Shape& input) const override { return body_->output_shape(input); }
 
  private:
   std::shared_ptr<Module> first_, body_, shortcut_;

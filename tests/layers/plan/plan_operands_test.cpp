@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "layers/plan/layouts/layout_op.h"
+#include "layers/plan/pipeline.h"
 
 namespace convscope {
 namespace {
@@ -14,16 +15,21 @@ struct Costs {
   double nchw = 0, nhwc = 0;  // ms; below 0: not supported
 };
 
-class FakeOp : public PlanOp {
+class FakeOp : public Operation {
  public:
-  explicit FakeOp(const Costs& costs) : costs_(costs) {}
-  std::string text() const override { return "fake"; }
+  explicit FakeOp(const Costs& costs) : Operation("fake"), costs_(costs) {}
   void forward(Emitter&) override {}
   void backward(Emitter&) override {}
-  std::optional<double> layout_ms(const Graph&, ActivationLayout layout) const override {
+  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
     const double ms = layout == nchw ? costs_.nchw : costs_.nhwc;
-    return ms >= 0 ? std::optional(ms) : std::nullopt;
+    if (ms < 0) return std::nullopt;
+    Format out = only_nhwc_;
+    out.ms = ms;
+    return layout == nhwc ? out : Format{.ms = ms};
   }
+
+ protected:
+  Format only_nhwc_;  // what holds in NHWC besides the time
 
  private:
   Costs costs_;
@@ -33,17 +39,15 @@ class FakeOp : public PlanOp {
 // image and the gradient.
 class Product final : public FakeOp {
  public:
-  using FakeOp::FakeOp;
-  bool may_gain_nhwc(const Graph&) const override { return true; }
-  OperandsRead would_read_operands(const Graph&) const override {
-    return {.image = true, .gradient = true};
+  explicit Product(const Costs& costs) : FakeOp(costs) {
+    only_nhwc_.has_own_kernels = true;
+    only_nhwc_.reads_image_operands = only_nhwc_.reads_gradient_operands = true;
   }
 };
 
 class Norm final : public FakeOp {
  public:
-  using FakeOp::FakeOp;
-  bool would_write_operands(const Graph&) const override { return true; }
+  explicit Norm(const Costs& costs) : FakeOp(costs) { only_nhwc_.writes_operands = true; }
 };
 
 constexpr Costs kFree{}, kPlainAlone{.nchw = 0, .nhwc = -1};
@@ -52,10 +56,12 @@ constexpr Costs kFree{}, kPlainAlone{.nchw = 0, .nhwc = -1};
 struct Net {
   const Shape images{16, 32, 28, 28};
   Graph graph{images, PlanMode::training, {.type = DeviceType::cuda}};
+  ValueId weight = graph.parameter(Variable(Tensor::zeros({1}), /*requires_grad=*/true));
 
   template <class Op>
   ValueId add(std::vector<ValueId> from, const Costs& costs) {
-    const ValueId out = graph.add(std::make_unique<Op>(costs), std::move(from), images, true);
+    from.push_back(weight);  // so that the result has a gradient
+    const ValueId out = graph.add(std::make_unique<Op>(costs), std::move(from));
     graph.set_result(out);
     return out;
   }
@@ -70,11 +76,7 @@ struct Net {
   }
   double pass() const { return operands_ms(graph, Graph::input()); }
   bool is_last(ValueId value) const { return graph.layout(value) == nhwc; }
-  void choose_layouts() {
-    for (const PlanRewrite& rewrite : plan_rewrites()) {
-      if (rewrite.name == "layouts" && rewrite.device == DeviceType::cuda) rewrite.run(graph);
-    }
-  }
+  void choose_layouts() { run_pass("layouts", graph); }
 };
 
 // After a layout conversion, no operation writes the fp16 operands of an image or of a gradient, so

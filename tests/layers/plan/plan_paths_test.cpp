@@ -16,8 +16,6 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/flatten.h"
 #include "layers/linear/linear.h"
-#include "layers/plan/activation_op.h"
-#include "layers/plan/add_op.h"
 #include "layers/plan/step_plan.h"
 #include "layers/residual.h"
 #include "layers/sequential.h"
@@ -48,13 +46,6 @@ std::shared_ptr<Linear> square(LayerContext& context) {
                                   context);
 }
 
-ValueId activation(Graph& graph, ActivationOp::Function kind, ValueId x) {
-  return graph.add(std::make_unique<ActivationOp>(kind), {x}, graph.shape(x));
-}
-ValueId sum(Graph& graph, ValueId a, ValueId b) {
-  return graph.add(std::make_unique<AddOp>(), {a, b}, graph.shape(a));
-}
-
 // f(relu(f(x))): one weight and one bias, used twice.
 class Twice final : public Module {
  public:
@@ -62,10 +53,6 @@ class Twice final : public Module {
   std::string kind() const override { return "twice"; }
   Variable forward(const Variable& x) override { return f_->forward(relu(f_->forward(x))); }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(Graph& graph, int x) override {
-    return f_->describe(graph,
-                        activation(graph, ActivationOp::Function::relu, f_->describe(graph, x)));
-  }
 
  private:
   std::shared_ptr<Linear> f_;
@@ -82,10 +69,6 @@ class Fork final : public Module {
     return relu(h) + h;
   }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(Graph& graph, int x) override {
-    const ValueId h = f_->describe(graph, x);
-    return sum(graph, activation(graph, ActivationOp::Function::relu, h), h);
-  }
 
  private:
   std::shared_ptr<Linear> f_;
@@ -103,11 +86,6 @@ class Meeting final : public Module {
     return (h + g_->forward(x)) + tanh(h);
   }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(Graph& graph, int x) override {
-    const ValueId h = f_->describe(graph, x);
-    const ValueId s = sum(graph, h, g_->describe(graph, x));
-    return sum(graph, s, activation(graph, ActivationOp::Function::tanh, h));
-  }
 
  private:
   std::shared_ptr<Linear> f_, g_;

@@ -14,7 +14,6 @@
 #include "framework/random.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/layer_types.h"
-#include "layers/plan/add_op.h"
 #include "layers/sequential.h"
 #include "layers/training_rule.h"
 #include "tests/support/expect_error.h"
@@ -211,10 +210,6 @@ class Block final : public Module {
   std::string kind() const override { return "block"; }
   Variable forward(const Variable& x) override { return body_->forward(x) + x; }
   Shape output_shape(const Shape& input) const override { return input; }
-  int describe(Graph& graph, int x) override {
-    const ValueId y = body_->describe(graph, x);
-    return graph.add(std::make_unique<AddOp>(), {y, x}, graph.shape(x));
-  }
 
  private:
   std::shared_ptr<Module> body_;

@@ -18,6 +18,7 @@
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 #include "layers/conv2d/conv2d_chain.h"
 #include "layers/dispatch/kernel_runs.h"
+#include "layers/plan/pipeline.h"
 
 namespace convscope {
 namespace {
@@ -56,8 +57,8 @@ struct StageMemory {
   float* db = nullptr;
   bool accumulate = false;
   std::int64_t sums_at = 0;  // offset of its accumulators in a chunk's buffer
-  PointwiseOp::Forward before = {};
-  PointwiseOp::Backward before_gradient = {};
+  PointwiseOp::ForwardPieces before = {};
+  PointwiseOp::BackwardPieces before_gradient = {};
 };
 
 std::int64_t forward_scratch(const std::vector<Stage>& stages) {
@@ -66,10 +67,11 @@ std::int64_t forward_scratch(const std::vector<Stage>& stages) {
   return ScratchArena::round_up(static_cast<std::size_t>(most) * sizeof(float)) / sizeof(float);
 }
 
-class LanesChainOp final : public PlanOp {
+class LanesChainOp final : public Operation {
  public:
   LanesChainOp(std::vector<Stage> stages, std::int64_t batch, int lanes)
-      : stages_(std::move(stages)),
+      : Operation("lanes_chain"),
+        stages_(std::move(stages)),
         batch_(batch),
         lanes_(lanes),
         groups_(lane_groups(batch, lanes)),
@@ -84,22 +86,21 @@ class LanesChainOp final : public PlanOp {
     }
     return out + " sums in another order";
   }
-  int conversions() const override { return conversions_; }
   std::vector<RanKernel> kernels(const Graph& graph) const override {
     std::vector<std::string> layers;
     for (const Stage& stage : stages_) layers.push_back(stage.layer);
     return chain_kernels(graph, kName, layers, wants_dx(graph));
   }
 
-  void forward(Emitter& builder) override;
-  void backward(Emitter& builder) override;
+  void forward(Emitter& emitter) override;
+  void backward(Emitter& emitter) override;
   // Keeps the operations that the stages refer to.
-  void keep(std::vector<std::unique_ptr<PlanOp>> parts) { parts_ = std::move(parts); }
+  void keep(std::vector<std::unique_ptr<Operation>> parts) { parts_ = std::move(parts); }
 
  private:
   struct Run;  // the arguments of a forward or backward call
   bool wants_dx(const Graph& graph) const { return graph.wants_gradient(stages_.front().x); }
-  std::vector<StageMemory> memory(Emitter& builder, bool backward);
+  std::vector<StageMemory> memory(Emitter& emitter, bool backward);
   std::vector<LanesConv> convolutions() const {
     std::vector<LanesConv> out;
     for (const Stage& stage : stages_) out.push_back(stage.conv);
@@ -110,19 +111,18 @@ class LanesChainOp final : public PlanOp {
     for (const Stage& stage : stages_) out.push_back(stage.problem);
     return out;
   }
-  Slot floats(Emitter& builder, std::int64_t count) const {
-    return builder.slot({std::max<std::int64_t>(count, 1)}, DType::f32);
+  Slot floats(Emitter& emitter, std::int64_t count) const {
+    return emitter.slot({std::max<std::int64_t>(count, 1)}, DType::f32);
   }
 
   std::vector<Stage> stages_;
-  std::vector<std::unique_ptr<PlanOp>> parts_;
+  std::vector<std::unique_ptr<Operation>> parts_;
   std::int64_t batch_;
   int lanes_;
   std::int64_t groups_, chunks_;
   std::vector<Slot> values_;     // v of each stage, then y of the last one
   std::vector<Slot> quantised_;  // x of each stage with an operation before its convolution
   std::vector<Slot> winners_;    // of each stage
-  int conversions_ = 0;
 };
 
 // Lane group g: its index, first sample and number of samples.
@@ -141,9 +141,9 @@ struct LanesChainOp::Run {
   std::vector<StageMemory> memory;
   std::int64_t batch, groups, chunks;
   int lanes;
-  const void* const* images = nullptr;  // the addresses of the images; or:
-  const float* x = nullptr;             // the chain's input, NCHW
-  float* y = nullptr;                   // the chain's output, NCHW
+  const StepState* state = nullptr;  // has the address of the images; or:
+  const float* x = nullptr;          // the chain's input, NCHW
+  float* y = nullptr;                // the chain's output, NCHW
   const float* dy = nullptr;
   float* dx = nullptr;  // null: not needed
   float* sums = nullptr;
@@ -168,7 +168,7 @@ struct LanesChainOp::Run {
       kernels->pack_weights(stages[i], memory[i].w, memory[i].packed);
       if (memory[i].before.begin) memory[i].before.begin();
     }
-    const float* const from = x != nullptr ? x : static_cast<const float*>(*images);
+    const float* const from = x != nullptr ? x : static_cast<const float*>(state->images);
     const std::int64_t in = stages.front().x_floats / lanes;
     const std::int64_t out = stages.back().y_floats / lanes;
     for_each_chunk([&](std::int64_t, std::int64_t begin, std::int64_t end, float* own) {
@@ -262,81 +262,81 @@ struct LanesChainOp::Run {
   }
 };
 
-std::vector<StageMemory> LanesChainOp::memory(Emitter& builder, bool backward) {
+std::vector<StageMemory> LanesChainOp::memory(Emitter& emitter, bool backward) {
   std::vector<StageMemory> out(stages_.size());
   std::int64_t sums_at = 0;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const Stage& stage = stages_[i];
     StageMemory& m = out[i];
-    m.w = builder.value(stage.weight).data<float>();
-    m.b = stage.bias != kNoValue ? builder.value(stage.bias).data<float>() : nullptr;
-    m.v = m.x = builder.use(values_[i]).data<float>();
+    m.w = emitter.value(stage.weight).data<float>();
+    m.b = stage.bias != kNoValue ? emitter.value(stage.bias).data<float>() : nullptr;
+    m.v = m.x = emitter.use(values_[i]).data<float>();
     if (stage.before) {
-      m.x = builder.use(quantised_[i]).data<float>();
+      m.x = emitter.use(quantised_[i]).data<float>();
       if (backward) {
-        m.before_gradient = stage.before->backward_pieces(builder);
+        m.before_gradient = stage.before->backward_pieces(emitter);
       } else {
-        m.before = stage.before->forward_pieces(builder);
+        m.before = stage.before->forward_pieces(emitter);
       }
     }
-    m.y = builder.use(values_[i + 1]).data<float>();
-    m.winners = builder.use(winners_[i]).data<std::uint8_t>();
+    m.y = emitter.use(values_[i + 1]).data<float>();
+    m.winners = emitter.use(winners_[i]).data<std::uint8_t>();
     m.sums_at = sums_at;
     sums_at += stage.conv.sums_floats;
-    const Slot packed = floats(builder, stage.conv.weight_floats);
-    (backward ? m.packed_backward : m.packed) = builder.use(packed).data<float>();
+    const Slot packed = floats(emitter, stage.conv.weight_floats);
+    (backward ? m.packed_backward : m.packed) = emitter.use(packed).data<float>();
     if (!backward) continue;
-    const Emitter::Target dw = builder.gradient_target(stage.weight);
+    const Emitter::Target dw = emitter.gradient_target(stage.weight);
     m.dw = dw.tensor.data<float>();
     m.accumulate = dw.accumulate;
     if (stage.bias != kNoValue) {
-      m.db = builder.gradient_target(stage.bias).tensor.data<float>();
+      m.db = emitter.gradient_target(stage.bias).tensor.data<float>();
     }
   }
   return out;
 }
 
-void LanesChainOp::forward(Emitter& builder) {
-  conversions_ = 2;  // input to lanes, and result back
-  values_ = {floats(builder, groups_ * stages_.front().conv.x_floats)};
+void LanesChainOp::forward(Emitter& emitter) {
+  conversions = 2;  // input to lanes, and result back
+  values_ = {floats(emitter, groups_ * stages_.front().conv.x_floats)};
   winners_.clear();
   quantised_.clear();
   for (const Stage& stage : stages_) {
-    quantised_.push_back(stage.before ? floats(builder, groups_ * stage.conv.x_floats) : kNoSlot);
-    values_.push_back(floats(builder, groups_ * stage.conv.y_floats));
+    quantised_.push_back(stage.before ? floats(emitter, groups_ * stage.conv.x_floats) : kNoSlot);
+    values_.push_back(floats(emitter, groups_ * stage.conv.y_floats));
     winners_.push_back(
-        builder.slot({std::max<std::int64_t>(groups_ * stage.conv.winner_bytes, 1)}, DType::u8));
+        emitter.slot({std::max<std::int64_t>(groups_ * stage.conv.winner_bytes, 1)}, DType::u8));
   }
   Run run{.kernels = &lanes_kernels.get(),
           .stages = convolutions(),
           .problems = problems(),
-          .memory = memory(builder, false),
+          .memory = memory(emitter, false),
           .batch = batch_,
           .groups = groups_,
           .chunks = chunks_,
           .lanes = lanes_};
   if (inputs[0] == Graph::input()) {
-    run.images = builder.images();
+    run.state = emitter.state();
   } else {
-    run.x = builder.value(inputs[0]).data<float>();
+    run.x = emitter.value(inputs[0]).data<float>();
   }
-  run.y = builder.value(output).data<float>();
+  run.y = emitter.value(output()).data<float>();
   run.scratch_step = forward_scratch(stages_);
-  run.scratch = static_cast<float*>(builder.workspace(
+  run.scratch = static_cast<float*>(emitter.workspace(
       static_cast<std::size_t>(run.scratch_step * num_threads()) * sizeof(float)));
-  builder.call([run = std::move(run)] { run.forward(); });
+  emitter.call([run = std::move(run)] { run.forward(); });
 }
 
-void LanesChainOp::backward(Emitter& builder) {
+void LanesChainOp::backward(Emitter& emitter) {
   Run run{.kernels = &lanes_kernels.get(),
           .stages = convolutions(),
           .problems = problems(),
-          .memory = memory(builder, true),
+          .memory = memory(emitter, true),
           .batch = batch_,
           .groups = groups_,
           .chunks = chunks_,
           .lanes = lanes_};
-  run.dy = builder.gradient(output).data<float>();
+  run.dy = emitter.gradient(output()).data<float>();
   std::int64_t kernel_scratch = 0;
   for (const Stage& stage : stages_) {
     const LanesConv& z = stage.conv;
@@ -348,20 +348,20 @@ void LanesChainOp::backward(Emitter& builder) {
   const auto lines = [](std::int64_t count) { return (count + 15) / 16 * 16; };
   run.value_floats = lines(run.value_floats);
   run.scratch_step = 2 * run.value_floats + lines(kernel_scratch);
-  run.scratch = static_cast<float*>(builder.workspace(
+  run.scratch = static_cast<float*>(emitter.workspace(
       static_cast<std::size_t>(run.scratch_step * num_threads()) * sizeof(float)));
   run.sums = static_cast<float*>(
-      builder.workspace(static_cast<std::size_t>(run.sums_step * chunks_) * sizeof(float)));
+      emitter.workspace(static_cast<std::size_t>(run.sums_step * chunks_) * sizeof(float)));
   run.learned = static_cast<double*>(
-      builder.workspace(static_cast<std::size_t>(chunks_) * stages_.size() * sizeof(double)));
-  conversions_ += builder.wants_gradient(inputs[0]) ? 2 : 1;  // dy to lanes, dx back
-  if (!builder.wants_gradient(inputs[0])) {
-    builder.call([run = std::move(run)] { run.backward(); });
+      emitter.workspace(static_cast<std::size_t>(chunks_) * stages_.size() * sizeof(double)));
+  conversions += emitter.graph().wants_gradient(inputs[0]) ? 2 : 1;  // dy to lanes, dx back
+  if (!emitter.graph().wants_gradient(inputs[0])) {
+    emitter.call([run = std::move(run)] { run.backward(); });
     return;
   }
-  builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
+  emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
     run.dx = dx.data<float>();
-    builder.call([run = std::move(run)] { run.backward(); });
+    emitter.call([run = std::move(run)] { run.backward(); });
   });
 }
 
@@ -422,8 +422,7 @@ void form_chains(Graph& graph) {
   }
 }
 
-const bool registered =
-    register_plan_rewrite({.name = "batch_lanes", .device = DeviceType::cpu, .run = form_chains});
+const bool registered = register_pass("batch_lanes", form_chains);
 
 }  // namespace
 }  // namespace convscope

@@ -11,6 +11,8 @@
 #include "layers/conv2d/conv2d_chain.h"
 #include "layers/conv2d/shared/few_channel_conv.h"
 #include "layers/dispatch/kernel_runs.h"
+#include "layers/plan/pipeline.h"
+#include "layers/plan/step_partners.h"
 
 namespace convscope {
 namespace {
@@ -38,10 +40,15 @@ void say_what_runs(const FewChannelBackward& a) {
   }
 }
 
-class FewChannelChainOp final : public PlanOp {
+class FewChannelChainOp final : public Operation, public StepPartner {
  public:
   FewChannelChainOp(std::vector<Link> links, std::int64_t batch, DType operand_type)
-      : links_(std::move(links)), batch_(batch), operand_type_(operand_type) {}
+      : Operation("few_channel_chain"),
+        links_(std::move(links)),
+        batch_(batch),
+        operand_type_(operand_type) {
+    waits_first = true;
+  }
 
   std::string text() const override {
     std::string out = links_.size() == 2 ? "in one kernel:" : "";
@@ -62,42 +69,41 @@ class FewChannelChainOp final : public PlanOp {
     return chain_kernels(graph, kFewChannelChain, layers, graph.wants_gradient(inputs[0]));
   }
 
-  void forward(Emitter& builder) override {
+  void forward(Emitter& emitter) override {
     FewChannelForward a;
     a.operand_type = operand_type_;
     a.stages = count();
     a.batch = batch_;
-    a.only_x_is_new = only_x_is_new(builder.graph());
+    a.only_x_is_new = only_x_is_new(emitter.graph());
     y_.clear();
     passes_.clear();
     for (int i = 0; i < a.stages; ++i) {
       const Link& link = at(i);
       a.stage[i] = link.stage;
-      a.w[i] = builder.value(link.weight).data<float>();
-      a.b[i] = link.bias != kNoValue ? builder.value(link.bias).data<float>() : nullptr;
+      a.w[i] = emitter.value(link.weight).data<float>();
+      a.b[i] = link.bias != kNoValue ? emitter.value(link.bias).data<float>() : nullptr;
       const Shape shape{batch_, link.stage.k, link.stage.out_h(), link.stage.out_w()};
-      y_.push_back(i + 1 < a.stages ? builder.slot(shape, DType::f32) : kNoSlot);
-      a.y[i] = y(builder, i).data<float>();
-      if (!builder.training()) continue;
-      passes_.push_back(builder.slot(shape, DType::u8));
-      a.passes[i] = builder.use(passes_.back()).data<std::uint8_t>();
+      y_.push_back(i + 1 < a.stages ? emitter.slot(shape, DType::f32) : kNoSlot);
+      a.y[i] = y(emitter, i).data<float>();
+      if (!emitter.graph().training()) continue;
+      passes_.push_back(emitter.slot(shape, DType::u8));
+      a.passes[i] = emitter.use(passes_.back()).data<std::uint8_t>();
     }
     const bool reads_images = inputs[0] == Graph::input();
-    if (reads_images && few_channel_gathers(a.stage[0]) && builder.graph().has_loss() &&
-        builder.graph().readers(Graph::input()) == 1) {
-      builder.take_gather();
+    if (reads_images && few_channel_gathers(a.stage[0]) && emitter.graph().has_loss() &&
+        emitter.graph().readers(Graph::input()) == 1) {
+      emitter.offers().gathers = true;
     }
-    for (int i = 0; i < a.stages; ++i) a.keeps_y_rounded[i] = keeps_y_rounded(builder.graph(), i);
-    if (a.keeps_y_rounded[count() - 1]) builder.set_rounded(output);
+    for (int i = 0; i < a.stages; ++i) a.keeps_y_rounded[i] = keeps_y_rounded(emitter.graph(), i);
     copies_.clear();
     for (const Link& link : links_) {
-      copies_.push_back(builder.copy_of_weight(link.weight, operand_type_, /*as_floats=*/true));
+      copies_.push_back(emitter.copy_of_weight(link.weight, operand_type_, /*as_floats=*/true));
     }
-    const float* const x = input(builder);
-    builder.call([this, run = few_channel_forward_kernel.get(builder.device()), a, x,
-                  images = builder.images(), gather = builder.gather()]() mutable {
-      a.x = x != nullptr ? x : static_cast<const float*>(*images);
-      a.gather = x == nullptr && *gather != nullptr ? **gather : BatchGather{};
+    const float* const x = input(emitter);
+    emitter.call([this, run = few_channel_forward_kernel.get(emitter.device()), a, x,
+                  state = emitter.state()]() mutable {
+      a.x = x != nullptr ? x : static_cast<const float*>(state->images);
+      a.gather = x == nullptr && state->gather != nullptr ? *state->gather : BatchGather{};
       x_is_rounded_ = a.gather.images != nullptr;
       FewChannelForward now = a;
       now.w_is_rounded = take_copies(now.w);
@@ -106,7 +112,7 @@ class FewChannelChainOp final : public PlanOp {
     });
   }
 
-  void backward(Emitter& builder) override {
+  void backward(Emitter& emitter) override {
     FewChannelBackward a;
     a.operand_type = operand_type_;
     // The kernels of the forward pass have ended: the kernel of the loss began after them, and it
@@ -117,50 +123,54 @@ class FewChannelChainOp final : public PlanOp {
     for (int i = 0; i < a.stages; ++i) {
       const Link& link = at(i);
       a.stage[i] = link.stage;
-      a.w[i] = builder.value(link.weight).data<float>();
-      a.y[i] = y(builder, i).data<float>();
-      a.passes[i] = builder.use(passes_[static_cast<std::size_t>(i)]).data<std::uint8_t>();
-      const Emitter::Target dw = builder.gradient_target(link.weight);
+      a.w[i] = emitter.value(link.weight).data<float>();
+      a.y[i] = y(emitter, i).data<float>();
+      a.passes[i] = emitter.use(passes_[static_cast<std::size_t>(i)]).data<std::uint8_t>();
+      const Emitter::Target dw = emitter.gradient_target(link.weight);
       a.dw[i] = dw.tensor.data<float>();
       a.accumulate[i] = dw.accumulate;
       if (link.bias != kNoValue) {
-        a.db[i] = builder.gradient_target(link.bias).tensor.data<float>();
+        a.db[i] = emitter.gradient_target(link.bias).tensor.data<float>();
       }
     }
-    a.dy = builder.gradient(output).data<float>();
+    a.dy = emitter.gradient(output()).data<float>();
     const std::int64_t floats =
         few_channel_chunks(batch_) * few_channel_piece_floats(a.stage, a.stages);
     // If nothing but the optimiser's update reads the weight gradients, their partial sums are
     // added up later, at the end of the backward pass. adds_pieces is true if they must be added
     // here.
-    a.adds_pieces = !builder.takes_sums() || process_group() != nullptr ||
-                    !weights_are_parameters(builder.graph());
-    const Slot pieces = builder.slot({floats}, DType::f32);
-    a.sums = builder.use(pieces).data<float>();
-    const float* const x = input(builder);
+    a.adds_pieces = !exchange;
+    const Slot pieces = emitter.slot({floats}, DType::f32);
+    a.sums = emitter.use(pieces).data<float>();
+    const float* const x = input(emitter);
     const auto emit = [&] {
-      const bool y_is_rounded = count() == 1 || keeps_y_rounded(builder.graph(), 0);
-      builder.call([this, run = few_channel_backward_kernel.get(builder.device()), a, x,
-                    y_is_rounded, images = builder.images()]() mutable {
-        a.x = x != nullptr ? x : static_cast<const float*>(*images);
+      const bool y_is_rounded = count() == 1 || keeps_y_rounded(emitter.graph(), 0);
+      emitter.call([this, run = few_channel_backward_kernel.get(emitter.device()), a, x,
+                    y_is_rounded, state = emitter.state()]() mutable {
+        a.x = x != nullptr ? x : static_cast<const float*>(state->images);
         FewChannelBackward now = a;
         now.all_is_rounded = y_is_rounded && x_is_rounded_ && take_copies(now.w);
         say_what_runs(now);
         run(now);
       });
-      builder.last_call_waits_first();
     };
-    if (!builder.wants_gradient(inputs[0])) {
+    if (!emitter.graph().wants_gradient(inputs[0])) {
       emit();
     } else {
-      builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
+      emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
         a.dx = dx.data<float>();
         emit();
       });
     }
     if (a.adds_pieces) return;
     const int parts = few_channel_backward_parts(a.stage, a.stages, a.batch);
-    builder.hand_over(pieces, few_channel_sums(few_channel_plan(a, parts)));
+    *exchange = {pieces, few_channel_sums(few_channel_plan(a, parts))};
+  }
+  bool leaves_sums(const Graph& graph) const override {
+    return process_group() == nullptr && weights_are_parameters(graph);
+  }
+  void settle(Graph& graph) override {
+    if (keeps_y_rounded(graph, count() - 1)) graph.set_rounded(output());
   }
 
  private:
@@ -174,11 +184,11 @@ class FewChannelChainOp final : public PlanOp {
     if (!is_half(operand_type_) || !z.pools() || z.activation == FewChannelActivation::tanh)
       return false;
     if (i + 1 < count()) return true;
-    if (graph.readers(output) != 1) return false;
+    if (graph.readers(output()) != 1) return false;
     for (const auto& op : graph.ops()) {
       for (std::size_t j = 0; j < op->inputs.size(); ++j) {
-        if (graph.owner(op->inputs[j]) == graph.owner(output)) {
-          return op->rounds_input(j) == operand_type_;
+        if (graph.owner(op->inputs[j]) == graph.owner(output())) {
+          return j == 0 && op->uses.rounds_image == operand_type_;
         }
       }
     }
@@ -186,9 +196,7 @@ class FewChannelChainOp final : public PlanOp {
   }
   // Reads the rounded copies of the weights if all of these copies exist.
   bool take_copies(const float* (&w)[2]) const {
-    const auto is_there = [](const Emitter::CopyOfWeight& copy) {
-      return copy.now() != nullptr;
-    };
+    const auto is_there = [](const Emitter::CopyOfWeight& copy) { return copy.now() != nullptr; };
     if (!std::ranges::all_of(copies_, is_there)) return false;
     for (std::size_t i = 0; i < copies_.size(); ++i) {
       w[i] = static_cast<const float*>(copies_[i].now());
@@ -208,12 +216,12 @@ class FewChannelChainOp final : public PlanOp {
     });
   }
   const Link& at(int i) const { return links_[static_cast<std::size_t>(i)]; }
-  Tensor y(Emitter& builder, int i) {
-    return i + 1 < count() ? builder.use(y_[static_cast<std::size_t>(i)]) : builder.value(output);
+  Tensor y(Emitter& emitter, int i) {
+    return i + 1 < count() ? emitter.use(y_[static_cast<std::size_t>(i)]) : emitter.value(output());
   }
   // Returns the input, or null for the step's input images, whose address may change.
-  const float* input(Emitter& builder) {
-    return inputs[0] == Graph::input() ? nullptr : builder.value(inputs[0]).data<float>();
+  const float* input(Emitter& emitter) {
+    return inputs[0] == Graph::input() ? nullptr : emitter.value(inputs[0]).data<float>();
   }
 
   std::vector<Link> links_;
@@ -286,8 +294,7 @@ void form_chains(Graph& graph) {
   }
 }
 
-const bool registered = register_plan_rewrite(
-    {.name = "few_channel_chain", .device = DeviceType::cuda, .run = form_chains});
+const bool registered = register_pass("few_channel_chain", form_chains);
 
 }  // namespace
 }  // namespace convscope

@@ -2,7 +2,7 @@
 // device_side_queue_cuda.cu: a second CUDA stream, ordered relative to the first stream by events.
 // If a CUDA graph is captured, the two streams become branches of the graph.
 #include "framework/cuda/launch.cuh"
-#include "framework/device_side_queue.h"
+#include "framework/distributed/device_side_queue.h"
 
 namespace convscope {
 namespace {

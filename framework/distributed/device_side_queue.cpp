@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_side_queue.cpp: a second queue of a device.
-#include "framework/device_side_queue.h"
+#include "framework/distributed/device_side_queue.h"
 
 namespace convscope {
 

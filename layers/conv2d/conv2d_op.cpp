@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv2d_op.cpp: the convolution as an operation: its rules, the choice of algorithms, the calls of
+// their functions, and the operations that it takes over in a compiled step.
+#include "layers/conv2d/conv2d_op.h"
+
+#include <algorithm>
+
+#include "framework/ops/accumulate.h"
+#include "framework/graph/rounded_operand.h"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
+#include "layers/conv2d/bias_gradient.h"
+#include "layers/conv2d/execute.h"
+#include "layers/conv2d/shared/cuda/reads_f32.h"
+#include "layers/dispatch/half_problem.h"
+#include "layers/plan/fused_relu.h"
+#include "layers/plan/half_operand_calls.h"
+#include "layers/plan/sparse_form.h"
+
+namespace convscope {
+Conv2dForm choose_form(Conv2dChoices& layer_choices, const SparseWeights* sparse,
+                       const Conv2dProblem& problem, Direction direction, Device device,
+                       WeightUse use) {
+  if (sparse == nullptr) return {.choice = layer_choices.get(problem, direction, device, use)};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const bool can = sparse->obstacle().empty();
+  if (can && layer_choices.policy().of(direction) == kSparseAlgorithm) {  // named by the policy
+    Conv2dProblem blocks = problem;
+    blocks.weight_format = sparse->format();
+    const auto ordered = layer_choices.get(blocks, direction, device, use);
+    if (direction != Direction::backward_weight || !sparse->wants_dense_gradient()) {
+      return {.choice = ordered,
+              .in_blocks = true,
+              .blocks_ms = sparse_form(*sparse, problem, direction, device, use, kInfinity).ms};
+    }
+    const Decision dense = decide("auto", question_of(problem, direction, device, use));
+    return {.choice = {.algorithm = conv2d_algorithms(device.type).find(dense.names.first),
+                       .word = "auto",
+                       .layer = ordered.layer},
+            .why_dense = kWantsDenseGradient};
+  }
+  Conv2dForm out{.choice = layer_choices.get(problem, direction, device, use)};
+  if (can && out.choice.word != "auto" && out.choice.word != "measure") {
+    out.why_dense = "the config says so";
+    return out;
+  }
+  const SparseForm form = sparse_form(*sparse, problem, direction, device, use,
+                                      estimated_ms(*out.choice.algorithm, problem, direction, use));
+  out.why_dense = form.why_dense;
+  if (form.algorithm == nullptr) return out;
+  out.choice.algorithm = form.algorithm;
+  out.in_blocks = true;
+  out.blocks_ms = form.ms;
+  return out;
+}
+
+std::optional<Format> Conv2dOp::format(const Graph& graph, ActivationLayout layout) const {
+  if (is_half(problem_.dtype) && problem_.layout == ActivationLayout::nhwc) {
+    if (layout != problem_.layout) return std::nullopt;
+    return Format{.type = problem_.dtype};
+  }
+  const std::optional<double> ms = layout_ms(graph, layout);
+  if (!ms) return std::nullopt;
+  Format out{.ms = *ms};
+  if (layout != ActivationLayout::nhwc) return out;
+  out.has_own_kernels = true;
+  const auto reads = [&](Direction direction) {
+    if (choice(direction).algorithm == nullptr) return false;
+    const Conv2dAlgorithm* const algorithm = nhwc_algorithm(graph, direction);
+    if (algorithm == nullptr || !algorithm->takes_half_operands) return false;
+    Conv2dProblem problem = problem_;
+    problem.layout = ActivationLayout::nhwc;
+    return use_ == WeightUse::once ||
+           !conv2d_reads_f32_kernel.get(graph.device())(problem, direction);
+  };
+  const bool in_dw = reads(Direction::backward_weight);
+  out.reads_image_operands = reads(Direction::forward) || in_dw;
+  out.reads_gradient_operands = reads(Direction::backward_data) || in_dw;
+  return out;
+}
+
+std::optional<double> Conv2dOp::layout_ms(const Graph& graph, ActivationLayout layout) const {
+  constexpr double kPreferred = 1e6;  // longer than any layer takes
+  const AlgorithmPolicy& policy = layer_choices_->policy();
+  if (layout != ActivationLayout::nchw && policy.layout == "nchw") return std::nullopt;
+  if (layout == ActivationLayout::nhwc && !is_tf32()) return std::nullopt;
+  Conv2dProblem problem = problem_;
+  problem.layout = layout;
+  double ms = layout == ActivationLayout::nchw && policy.layout == "nchw16c" ? kPreferred : 0;
+  const auto ms_here = [&](Direction direction) {
+    return form_ms(
+        choose_form(*layer_choices_, sparse_.get(), problem, direction, graph.device(), use_),
+        problem, direction);
+  };
+  for (const Direction direction : kDirections) {
+    if (choice(direction).algorithm == nullptr) continue;
+    if (sparse_ && policy.of(direction) == kSparseAlgorithm) {
+      Conv2dProblem blocks = problem;
+      blocks.weight_format = sparse_->format();
+      const Question question = question_of(blocks, direction, graph.device(), use_);
+      const Decision decision = decide_unrun<Conv2dProblem>(policy.of(direction), question);
+      if (!decision.error.empty()) return std::nullopt;
+      ms += ms_here(direction);
+      continue;
+    }
+    const Question question = question_of(problem, direction, graph.device(), use_);
+    const Decision decision = decide_unrun<Conv2dProblem>(policy.of(direction), question);
+    if (!decision.error.empty()) return std::nullopt;
+    const double dense =
+        std::ranges::find(question.verdicts, decision.names.first, &Verdict::algorithm)
+            ->estimated_ms;
+    ms += sparse_ ? ms_here(direction) : dense;
+  }
+  return ms;
+}
+
+double Conv2dOp::form_ms(const Conv2dForm& form, const Conv2dProblem& problem,
+                         Direction direction) const {
+  return form.in_blocks ? form.blocks_ms
+                        : estimated_ms(*form.choice.algorithm, problem, direction, use_);
+}
+
+void Conv2dOp::set_layout(const Graph& graph, ActivationLayout layout) {
+  problem_.layout = layout;
+  for (const Direction direction : kDirections) {
+    Conv2dForm& form = forms_[static_cast<std::size_t>(direction)];
+    if (form.choice.algorithm == nullptr) continue;
+    form = choose_form(*layer_choices_, sparse_.get(), problem_, direction, graph.device(), use_);
+  }
+  const auto takes = [&](ValueId gradient_of, Direction direction) {
+    return !graph.wants_gradient(gradient_of) || takes_operands(direction);
+  };
+  uses.image_as_operands =
+      takes_operands(Direction::forward) && takes(weight(), Direction::backward_weight);
+  uses.gradient_as_operands =
+      !relu_ && residual_at_ == 0 && !(has_bias_ && graph.wants_gradient(bias())) && is_tf32() &&
+      takes(weight(), Direction::backward_weight) && takes(x(), Direction::backward_data);
+}
+
+std::string Conv2dOp::text() const {
+  const char* const layout = problem_.layout == ActivationLayout::nchw   ? ""
+                             : problem_.layout == ActivationLayout::nhwc ? " nhwc"
+                                                                         : " nchw16c";
+  std::string out =
+      cat("conv2d ", forms_[0].choice.algorithm->name, layout, norm_ ? " + batch_norm2d" : "",
+          residual_at_ > 0 ? " + residual" : "", relu_ ? fused_relu_text(most_) : "");
+  for (const Direction direction : kDirections) {
+    const Conv2dForm& form = this->form(direction);
+    if (form.choice.algorithm == nullptr || form.why_dense.empty()) continue;
+    out += cat("; ", name_of(direction), " ", form.choice.algorithm->name, ", dense, because ",
+               form.why_dense);
+  }
+  if (joint_backward() != nullptr) out += "; dx and dw in one pass";
+  if (forward_moments() != nullptr) out += "; statistics of y";
+  return out;
+}
+
+const ForwardMoments* Conv2dOp::forward_moments() const {
+  const Conv2dForm& form = this->form(Direction::forward);
+  if (!feeds_norm_ || form.in_blocks || problem_.layout != ActivationLayout::nhwc) {
+    return nullptr;
+  }
+  return forward_moments_of(*form.choice.algorithm, problem_);
+}
+
+const JointBackward* Conv2dOp::joint_backward() const {
+  const Conv2dForm& data = form(Direction::backward_data);
+  const Conv2dForm& weight = form(Direction::backward_weight);
+  if (!wants_both_ || data.choice.algorithm == nullptr || data.in_blocks || weight.in_blocks ||
+      data.choice.algorithm != weight.choice.algorithm) {
+    return nullptr;
+  }
+  return faster_joint_backward_of(*data.choice.algorithm, problem_);
+}
+
+std::vector<RanKernel> Conv2dOp::kernels(const Graph& graph) const {
+  std::vector<RanKernel> out;
+  const auto add = [&](Direction direction, bool runs) {
+    if (!runs) return;
+    out.push_back({.layer = layer,
+                   .direction = direction,
+                   .kernel = choice(direction).algorithm->name,
+                   .layout = problem_.layout});
+  };
+  add(Direction::forward, true);
+  add(Direction::backward_data, graph.wants_gradient(x()));
+  add(Direction::backward_weight, graph.wants_gradient(weight()));
+  return out;
+}
+
+bool Conv2dOp::absorb(const Graph& graph, const Operation& next) {
+  if (relu_) return false;
+  if (const auto most = fused_relu_bound(graph, next)) {
+    most_ = *most;
+    return relu_ = true;
+  }
+  if (residual_at_ > 0) return false;
+  const auto* const norm = as<BatchNormOp>(&next);
+  feeds_norm_ = norm != nullptr && graph.training();
+  if (norm != nullptr && !norm_ && norm->can_fold()) {
+    norm_ = norm->fold();
+    return true;
+  }
+  if (norm != nullptr || !adds_residual(graph, next)) return false;
+  residual_at_ = inputs.size();  // the graph appends the residual here
+  return true;
+}
+
+void Conv2dOp::emit_fold(Emitter& emitter, Slot w, Slot b) const {
+  emitter.call([norm = *norm_, weight = emitter.value(weight()),
+                bias = has_bias_ ? emitter.value(bias()) : Tensor(), to_w = emitter.use(w),
+                to_b = emitter.use(b)] {
+    batch_norm_fold({.weight = norm.weight.value(),
+                     .bias = norm.bias.value(),
+                     .mean = norm.mean,
+                     .variance = norm.variance,
+                     .eps = norm.eps,
+                     .w = weight,
+                     .b = bias,
+                     .to_w = to_w,
+                     .to_b = to_b});
+  });
+}
+
+// In inference the prologue computes everything that depends only on the weights. A folded w is not
+// kept once it is prepared.
+Conv2dOp::Weights Conv2dOp::weights(Emitter& emitter) {
+  const Conv2dWork work = this->work(Direction::forward);
+  const bool prepares = !emitter.graph().training() &&
+                        work.algorithm->prepared_size(work.problem, Direction::forward) > 0;
+  if (!norm_ && !prepares) {
+    return {emitter.value(weight()), has_bias_ ? emitter.value(bias()) : Tensor(), Tensor()};
+  }
+  Weights out;
+  Slot w = kNoSlot;
+  if (norm_) {
+    const Shape& shape = emitter.graph().shape(weight());
+    w = prepares ? emitter.temporary(shape, DType::f32) : emitter.slot(shape, DType::f32);
+    const Slot b = emitter.slot({problem_.k}, DType::f32);
+    emitter.prologue([&] { emit_fold(emitter, w, b); });
+    out.b = emitter.use(b);
+    if (!prepares) out.w = emitter.use(w);
+  } else if (has_bias_) {
+    out.b = emitter.value(bias());
+  }
+  if (!prepares) return out;
+  Slot prepared = kNoSlot;
+  emitter.prologue([&] {
+    prepared = emit_preparation(emitter, work, norm_ ? emitter.use(w) : emitter.value(weight()));
+  });
+  out.prepared = emitter.use(prepared);
+  return out;
+}
+
+constinit KernelSlot<bool(const Conv2dProblem& problem, Direction direction)>
+    conv2d_reads_f32_kernel{"conv2d_reads_f32"};
+
+bool Conv2dOp::takes_operands(Direction direction) const {
+  const Conv2dAlgorithm* const algorithm = choice(direction).algorithm;
+  if (algorithm == nullptr || !algorithm->takes_half_operands || !is_tf32() ||
+      problem_.layout != ActivationLayout::nhwc) {
+    return false;
+  }
+  return use_ == WeightUse::once ||
+         !conv2d_reads_f32_kernel.get({.type = algorithm->device})(problem_, direction);
+}
+
+const Conv2dAlgorithm* Conv2dOp::nhwc_algorithm(const Graph& graph, Direction direction) const {
+  Conv2dProblem problem = problem_;
+  problem.layout = ActivationLayout::nhwc;
+  const std::string& policy = layer_choices_->policy().of(direction);
+  const Decision decision =
+      decide_unrun<Conv2dProblem>(policy, question_of(problem, direction, graph.device(), use_));
+  if (!decision.error.empty()) return nullptr;
+  return conv2d_algorithms(graph.device().type).find(decision.names.first);
+}
+
+// Returns the value of x. Returns an undefined tensor when x is the step's input images, because
+// their address may change.
+Tensor Conv2dOp::images_or_value(Emitter& emitter) const {
+  return x() == Graph::input() ? Tensor() : emitter.value(x());
+}
+
+// Throws when the step keeps [N,C,H,W] and the policy names an algorithm that requires NHWC.
+void Conv2dOp::check_layout(Device device) const {
+  if (!is_tf32()) return;
+  for (const Direction direction : kDirections) {
+    const Conv2dAlgorithm* const algorithm = choice(direction).algorithm;
+    if (algorithm == nullptr || support_of(*algorithm, problem_, direction).yes) continue;
+    (void)layer_choices_->get(problem_, direction, device, use_);  // throws the refusal
+  }
+}
+
+void Conv2dOp::forward(Emitter& emitter) {
+  if (emitter.is_eager()) return forward_eagerly(emitter);
+  check_layout(emitter.device());
+  const Weights weights = this->weights(emitter);
+  const bool from_half = takes_operands(Direction::forward);
+  if (from_half) make_operands(emitter, x(), Companion::operands);
+  const Tensor residual = residual_at_ > 0 ? emitter.value(inputs[residual_at_]) : Tensor();
+  Tensor moments;
+  if (const ForwardMoments* const leaves = forward_moments()) {
+    moments = moments_target(emitter, output(), leaves->parts(problem_));
+  }
+  emit_forward(emitter, work(Direction::forward),
+               {.x = from_half ? Tensor() : images_or_value(emitter),
+                .w = weights.w,
+                .b = weights.b,
+                .prepared = weights.prepared,
+                .y = emitter.value(output()),
+                .x_half = from_half ? operands(emitter, x(), Companion::operands) : Tensor(),
+                .moments = moments},
+               {.residual = residual.defined() ? residual.raw_data() : nullptr,
+                .relu = relu_,
+                .most = most_,
+                .residual_type = residual.defined() ? residual.dtype() : DType::f32});
+}
+
+void Conv2dOp::emit_bias_gradient(Emitter& emitter) const {
+  if (!has_bias_ || !emitter.graph().wants_gradient(bias())) return;
+  const Emitter::Target db = emitter.gradient_target(bias());
+  emitter.call([run = conv2d_bias_gradient_kernel.get(emitter.device()),
+                dy = emitter.gradient(output()), db] { run(dy, db.tensor, db.accumulate); });
+}
+
+void Conv2dOp::backward(Emitter& emitter) {
+  const Graph& graph = emitter.graph();
+  if (emitter.is_eager()) return backward_eagerly(emitter);
+  if (relu_) emit_relu_gradient(emitter, output(), most_);
+  if (residual_at_ > 0 && graph.wants_gradient(inputs[residual_at_])) {
+    copy_gradient(emitter, output(), inputs[residual_at_]);
+  }
+  emit_bias_gradient(emitter);
+  if (const JointBackward* const both = joint_backward()) {
+    const Emitter::Target dw = emitter.gradient_target(weight());
+    return emitter.assign_gradient(x(), [&](const Tensor& dx) {
+      emit_joint_backward(emitter, work(Direction::backward_data), *both, images_or_value(emitter),
+                          emitter.gradient(output()), emitter.value(weight()), dx, dw);
+    });
+  }
+  const auto gradient = [&](bool as_operands) {
+    return as_operands ? Tensor() : emitter.gradient(output());
+  };
+  const auto gradient_operands = [&](bool as_operands) {
+    return as_operands ? operands(emitter, output(), Companion::gradient_operands) : Tensor();
+  };
+  if (graph.wants_gradient(weight())) {
+    const bool from_half = takes_operands(Direction::backward_weight);
+    if (from_half) {
+      make_operands(emitter, x(), Companion::operands);
+      make_operands(emitter, output(), Companion::gradient_operands);
+    }
+    const Emitter::Target dw = emitter.gradient_target(weight());
+    emit_backward_weight(emitter, work(Direction::backward_weight),
+                         from_half ? Tensor() : images_or_value(emitter), gradient(from_half), dw,
+                         from_half ? operands(emitter, x(), Companion::operands) : Tensor(),
+                         gradient_operands(from_half));
+  }
+  if (!graph.wants_gradient(x())) return;
+  const bool from_half = takes_operands(Direction::backward_data);
+  if (from_half) make_operands(emitter, output(), Companion::gradient_operands);
+  emitter.assign_gradient(x(), [&](const Tensor& dx) {
+    emit_backward_data(emitter, work(Direction::backward_data), gradient(from_half),
+                       emitter.value(weight()), dx, gradient_operands(from_half));
+  });
+}
+
+// ---- eager calls: dispatch/execute.h allocates the workspace and compares with a second algorithm
+
+void Conv2dOp::forward_eagerly(Emitter& emitter) {
+  const bool half = is_half(problem_.dtype);
+  Slot b_rounded = kNoSlot;
+  const Tensor y = emitter.value(output());
+  const Tensor to = half ? emitter.use(emitter.slot(y.shape(), problem_.dtype)) : y;
+  emitter.call([choice = choice(Direction::forward), problem = problem_,
+                x = rounded_operand(emitter, emitter.value(x()), problem_.dtype, x_rounded_),
+                w = rounded_operand(emitter, emitter.value(weight()), problem_.dtype, w_rounded_),
+                b = has_bias_
+                        ? rounded_operand(emitter, emitter.value(bias()), problem_.dtype, b_rounded)
+                        : Tensor(),
+                to, y, half] {
+    execute_forward(choice, problem, x, w, b, to);
+    if (half) convert_kernel.get(y.device())(to, y);
+  });
+}
+
+void Conv2dOp::backward_eagerly(Emitter& emitter) {
+  emit_bias_gradient(emitter);  // a sum of the f32 dy, also in half precision
+  const Graph& graph = emitter.graph();
+  const bool half = is_half(problem_.dtype);
+  const Tensor given = emitter.gradient(output());
+  Slot dy_rounded = kNoSlot;
+  const auto rounded_gradient = [&](const Tensor& like) {
+    return half ? emitter.use(emitter.slot(like.shape(), problem_.dtype)) : like;
+  };
+  if (graph.wants_gradient(weight())) {
+    const Tensor dy = rounded_operand(emitter, given, problem_.dtype, dy_rounded);
+    const Tensor x = saved_operand(emitter, this->x(), x_rounded_);
+    const Emitter::Target dw = emitter.gradient_target(weight());
+    emitter.call([choice = choice(Direction::backward_weight), problem = problem_, x, dy, dw, half,
+                  to = rounded_gradient(dw.tensor)] {
+      execute_backward_weight(choice, problem, x, dy, to, dw.accumulate && !half);
+      if (half && dw.accumulate) accumulate(dw.tensor, to.to(dw.tensor.dtype()));
+      if (half && !dw.accumulate) convert_kernel.get(to.device())(to, dw.tensor);
+    });
+  }
+  if (!graph.wants_gradient(x())) return;
+  const Tensor dy = rounded_operand(emitter, given, problem_.dtype, dy_rounded);
+  const Tensor w = saved_operand(emitter, weight(), w_rounded_);
+  emitter.assign_gradient(x(), [&](const Tensor& dx) {
+    emitter.call([choice = choice(Direction::backward_data), problem = problem_, w, dy, dx, half,
+                  to = rounded_gradient(dx)] {
+      execute_backward_data(choice, problem, dy, w, to);
+      if (half) convert_kernel.get(to.device())(to, dx);
+    });
+  });
+}
+
+// ---- what the operation expects, and which algorithms it chooses
+
+void Conv2dOp::check_operands(const Graph& graph) const {
+  const TensorDesc &x = graph.desc(inputs[0]), &w = graph.desc(inputs[1]);
+  CONVSCOPE_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, "conv2d",
+                  "expected x of type f32 or f64, got ", x.str());
+  CONVSCOPE_CHECK(w.dtype == x.dtype, "conv2d", "expected x and w of one type, got ", x.str(),
+                  " and ", w.str());
+  if (!has_bias_) return;
+  const TensorDesc& b = graph.desc(inputs[2]);
+  CONVSCOPE_CHECK(b.shape == Shape{w.shape.at(0)} && b.dtype == x.dtype, "conv2d", "expected b [",
+                  w.shape.at(0), "] of the type of x because w is ", w.shape, ", got ", b.str());
+}
+
+bool Conv2dOp::runs(const Graph& graph, Direction direction) const {
+  if (direction == Direction::forward) return true;
+  return graph.training() && (direction == Direction::backward_weight || graph.wants_gradient(x()));
+}
+
+// Returns whether the policy finds an algorithm for NHWC images in each direction that runs.
+bool Conv2dOp::finds_algorithms(const Graph& graph) const {
+  const AlgorithmPolicy& policy = layer_choices_->policy();
+  if (graph.device().type == DeviceType::cpu || policy.layout == "nchw") return false;
+  return std::ranges::all_of(kDirections, [&](Direction direction) {
+    if (!runs(graph, direction)) return true;
+    const WeightUse use = graph.training() ? WeightUse::once : WeightUse::often;
+    const Question question = question_of(problem_, direction, graph.device(), use);
+    return decide_unrun<Conv2dProblem>(policy.of(direction), question).error.empty();
+  });
+}
+
+// Returns whether NCHW is refused and NHWC is accepted: a tf32 algorithm that the policy names may
+// refuse [N,C,H,W]. Layouts are chosen when the whole network is known (plan/layouts/); until then
+// the algorithm is chosen for NHWC.
+bool Conv2dOp::takes_only_nhwc(Direction direction, Device device) const {
+  const AlgorithmPolicy& policy = layer_choices_->policy();
+  if (device.type == DeviceType::cpu || problem_.math != MathMode::tf32 ||
+      is_half(problem_.dtype) || policy.layout == "nchw") {
+    return false;
+  }
+  Conv2dProblem problem = problem_;
+  const auto has_algorithm = [&] {
+    const Question question = question_of(problem, direction, device, use_);
+    return decide_unrun<Conv2dProblem>(policy.of(direction), question).error.empty();
+  };
+  if (has_algorithm()) return false;
+  problem.layout = ActivationLayout::nhwc;
+  return has_algorithm();
+}
+
+TensorDesc Conv2dOp::bind(Graph& graph) {
+  check_operands(graph);
+  problem_ = conv2d_problem(graph.shape(x()), graph.shape(weight()), params_, graph.dtype(x()));
+  const DType type = graph.dtype(x());
+  const bool half = is_half(problem_.dtype);
+  if (!graph.is_eager()) {
+    if (problem_.is_empty()) graph.refuse("its batch has no samples");
+    if (half) problem_ = with_nhwc(problem_);
+    // The layer runs eagerly in two cases: the policy compares two algorithms, or no algorithm
+    // supports an fp16/bf16 layer in NHWC.
+    const auto checks = [&](Direction direction) {
+      return is_check(policy(direction)) && runs(graph, direction);
+    };
+    if (std::ranges::any_of(kDirections, checks) || (half && !finds_algorithms(graph))) {
+      throw SymbolicValue();
+    }
+  }
+  if (graph.is_eager() || half) sparse_ = {};
+  const bool trains = graph.training() && std::ranges::any_of(inputs, [&](ValueId input) {
+                        return graph.wants_gradient(input);
+                      });
+  use_ = trains ? WeightUse::once : WeightUse::often;
+  if (sparse_) plan_with_mask(graph, sparse_);
+  for (const Direction direction : kDirections) {
+    // Chooses only for directions that run: a refusal in another direction is not an error.
+    if (!runs(graph, direction)) continue;
+    if (graph.is_eager() && direction == Direction::backward_weight &&
+        !graph.wants_gradient(weight())) {
+      continue;
+    }
+    Conv2dProblem asked = problem_;
+    if (!graph.is_eager() && takes_only_nhwc(direction, graph.device())) {
+      asked.layout = ActivationLayout::nhwc;
+    }
+    forms_[static_cast<std::size_t>(direction)] =
+        choose_form(*layer_choices_, sparse_.get(), asked, direction, graph.device(), use_);
+  }
+  wants_both_ = graph.training() && graph.wants_gradient(x()) && graph.wants_gradient(weight());
+  return {problem_.y_shape(), type};
+}
+
+namespace {
+
+bool absorb(const Graph& graph, Operation& first, Operation& next) {
+  return static_cast<Conv2dOp&>(first).absorb(graph, next);
+}
+
+const bool registered = register_fusions({{"conv2d", "batch_norm2d", absorb},
+                                          {"conv2d", "add", absorb},
+                                          {"conv2d", "relu", absorb},
+                                          {"conv2d", "relu6", absorb}});
+
+}  // namespace
+
+}  // namespace convscope

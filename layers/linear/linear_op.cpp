@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_op.cpp: the linear layer as an operation. In a compiled step a following ReLU is in the
+// same call. Devices with fused kernels
+// (linear_fused.h) make one call for each direction; the last layer's call includes the loss. A
+// pruned layer may compute a direction from the blocks that its mask keeps (linear_blocks.h), with
+// the following ReLU and without the loss. With half-precision operands, the tensors are stored as
+// f32, and the fused kernels round the operands when they load them.
+#include <array>
+
+#include "framework/graph/apply.h"
+#include "framework/ops/accumulate.h"
+#include "framework/ops/elementwise.h"
+#include "framework/ops/gemm/matmul.h"
+#include "framework/ops/reduce.h"
+#include "framework/graph/rounded_operand.h"
+#include "layers/dispatch/direction.h"
+#include "layers/linear/linear.h"
+#include "layers/linear/linear_blocks.h"
+#include "layers/linear/linear_fused.h"
+#include "layers/plan/fused_relu.h"
+
+namespace convscope {
+namespace {
+
+std::array<LinearFused, kDeviceTypeCount>& fused_table() {
+  static std::array<LinearFused, kDeviceTypeCount> table;
+  return table;
+}
+
+using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w, DType operand_type);
+
+// Inputs: x, w, and b if there is one, like those of Conv2dOp. With a fused loss, also the labels.
+class LinearOp final : public Operation {
+ public:
+  static constexpr std::string_view kKind = "linear";
+  // With tf32, products may round their operands; the fused kernels do not round them.
+  LinearOp(bool has_bias, ComputePrecision precision, Ref<SparseWeights> sparse)
+      : Operation("linear"),
+        has_bias_(has_bias),
+        precision_(precision),
+        tf32_(precision == ComputePrecision::tf32),
+        operand_type_(factor_type(precision)),
+        sparse_(std::move(sparse)) {}
+
+  TensorDesc bind(Graph& graph) override {
+    const TensorDesc &x = graph.desc(inputs[0]), &w = graph.desc(inputs[1]);
+    CONVSCOPE_CHECK(x.shape.rank() == 2 && w.shape.rank() == 2 && x.dtype == w.dtype &&
+                        (x.dtype == DType::f32 || x.dtype == DType::f64),
+                    "linear", "expected x [N,I] and w [O,I], both of type f32 or both f64, got ",
+                    x.str(), " and ", w.str());
+    CONVSCOPE_CHECK(x.shape[1] == w.shape[1], "linear", "expected x with ", w.shape[1],
+                    " features because w is ", w.shape, ", got x ", x.shape);
+    if (has_bias_) {
+      const TensorDesc& b = graph.desc(inputs[2]);
+      CONVSCOPE_CHECK(b.shape == Shape{w.shape[0]} && b.dtype == x.dtype, "linear", "expected b [",
+                      w.shape[0], "] of the type of x because w is ", w.shape, ", got ", b.str());
+    }
+    CONVSCOPE_CHECK(precision_ == ComputePrecision::f32 || x.dtype == DType::f32, "linear",
+                    "expected x of type f32 because the product is in ", name_of(precision_),
+                    ", got ", x.str());
+    const bool half = is_half(operand_type_);
+    // In a compiled step only the fused kernels round operands.
+    if (half && !graph.is_eager() && linear_fused(graph.device()).forward.run == nullptr) {
+      throw SymbolicValue();
+    }
+    if (sparse_ && !half && !graph.is_eager()) {
+      blocks_ = LinearBlocks(graph, sparse_, inputs[0], inputs[1],
+                             tf32_ ? MathMode::tf32 : MathMode::f32);
+    }
+    return {{x.shape[0], w.shape[0]}, x.dtype};
+  }
+
+  std::string text() const override {
+    std::string out =
+        cat("linear", blocks_.run(Direction::forward) ? cat(" ", kernel(Direction::forward)) : "",
+            relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "",
+            is_half(operand_type_) ? cat("; operands in ", name_of(operand_type_)) : "");
+    for (const Direction direction : kDirections) {
+      if (blocks_.why_dense(direction).empty()) continue;
+      out += cat("; ", name_of(direction), " ", kernel(direction), ", dense, because ",
+                 blocks_.why_dense(direction));
+    }
+    return out;
+  }
+
+  std::vector<RanKernel> kernels(const Graph& graph) const override {
+    std::vector<RanKernel> out;
+    const auto add = [&](Direction direction) {
+      out.push_back({layer, direction, kernel(direction)});
+    };
+    add(Direction::forward);
+    if (graph.wants_gradient(x())) add(Direction::backward_data);
+    if (graph.wants_gradient(weight())) add(Direction::backward_weight);
+    return out;
+  }
+
+  bool absorb_relu() {
+    if (relu_ || loss_) return false;
+    return relu_ = true;
+  }
+  bool absorb_loss(const Graph& graph) {
+    if (relu_ || loss_ || blocks_.run(Direction::forward)) return false;
+    const LinearLoss& fused = linear_fused(graph.device()).loss;
+    if (fused.run == nullptr) return false;
+    if (fused.supports != nullptr && !fused.supports(graph.shape(x()), graph.shape(weight()))) {
+      return false;
+    }
+    logits_ = output();
+    return loss_ = true;
+  }
+
+  LinearParts parts() const {
+    return LinearParts{.x = x(),
+                       .weight = weight(),
+                       .bias = has_bias_ ? bias() : kNoValue,
+                       .relu = relu_,
+                       .logits = logits_,
+                       .labels = loss_ ? inputs.back() : kNoValue,
+                       .sparse = blocks_.sparse(),
+                       .operand_type = operand_type_};
+  }
+
+  void forward(Emitter& emitter) override {
+    if (blocks_.run(Direction::forward)) return forward_in_blocks(emitter);
+    const LinearFused& fused = fused_kernels(emitter);
+    if (loss_) return forward_with_loss(emitter, fused.loss);
+    if (fused.forward.run != nullptr) return forward_fused(emitter, fused.forward);
+    const Device device = emitter.device();
+    const MatmulArguments product{.a = operand(emitter, emitter.value(x()), x_rounded_),
+                                  .b = operand(emitter, emitter.value(weight()), w_rounded_),
+                                  .c = emitter.value(output()),
+                                  .transpose_b = Transpose::yes,
+                                  .accumulate = has_bias_,
+                                  .tf32 = tf32_};
+    emitter.call([product, device, b = bias_value(emitter), relu = relu_] {
+      if (b.defined()) fill_rows_kernel.get(device)(b, product.c);
+      matmul_kernel.get(device)(product);
+      if (relu) unary_kernel.get(device)(UnaryOp::relu, product.c, product.c);
+    });
+  }
+
+  void backward(Emitter& emitter) override {
+    const ValueId y = loss_ ? logits_ : output();  // whose gradient is known
+    const LinearBackward& fused = fused_kernels(emitter).backward;
+    const auto is_apart = [&](Direction direction) {  // from what the fused call computes
+      return fused.run == nullptr || blocks_.run(direction);
+    };
+    const bool dw_apart = is_apart(Direction::backward_weight);
+    const bool dx_apart = is_apart(Direction::backward_data);
+    const bool relu_apart = dw_apart || dx_apart;
+    if (relu_ && relu_apart) emit_relu_gradient(emitter, y);
+    if (wants_bias(emitter) && dw_apart) emit_bias_gradient(emitter, y);
+    Slot dy_rounded = kNoSlot;
+    if (emitter.graph().wants_gradient(weight()) && dw_apart) {
+      emit_weight_gradient(emitter, y, dy_rounded);
+    }
+    if (emitter.graph().wants_gradient(x()) && dx_apart) emit_data_gradient(emitter, y, dy_rounded);
+    if (dw_apart && dx_apart) return;
+    LinearBackwardArgs args{.x = emitter.value(x()),
+                            .w = emitter.value(weight()),
+                            .y = relu_ && !relu_apart ? emitter.value(y) : Tensor(),
+                            .dy = emitter.gradient(y),
+                            .operand_type = operand_type_};
+    if (!dw_apart) add_weight_and_bias(emitter, args);
+    if (!dx_apart) add_data(emitter, args);
+    if (!args.dw.defined() && !args.db.defined() && !args.dx.defined()) return;
+    args.workspace = workspace(emitter, fused.workspace_bytes);
+    emitter.call([run = fused.run, args] { run(args); });
+  }
+
+ private:
+  ValueId x() const { return inputs[0]; }
+  ValueId weight() const { return inputs[1]; }
+  ValueId bias() const { return inputs[2]; }
+  Tensor bias_value(Emitter& emitter) const { return has_bias_ ? emitter.value(bias()) : Tensor(); }
+  bool wants_bias(const Emitter& emitter) const {
+    return has_bias_ && emitter.graph().wants_gradient(bias());
+  }
+
+  // Eager calls have no fused kernels, and round their operands before the product.
+  static const LinearFused& fused_kernels(const Emitter& emitter) {
+    static const LinearFused kNone;
+    return emitter.is_eager() ? kNone : linear_fused(emitter.device());
+  }
+  Tensor operand(Emitter& emitter, const Tensor& from, Slot& slot) const {
+    const bool half = is_half(operand_type_) && emitter.is_eager();
+    return half ? rounded_operand(emitter, from, operand_type_, slot) : from;
+  }
+
+  std::string kernel(Direction direction) const {
+    if (blocks_.run(direction)) return kSparseAlgorithm;
+    return loss_ ? "linear with the loss" : "linear";
+  }
+
+  void emit_bias_gradient(Emitter& emitter, ValueId y) const {
+    const Emitter::Target db = emitter.gradient_target(bias());
+    const Slot part = emitter.slot(emitter.graph().shape(bias()), db.tensor.dtype());
+    emitter.call(
+        [dy = emitter.gradient(y), db, part = emitter.use(part), device = emitter.device()] {
+          sum_kernel.get(device)(dy, 1u, db.accumulate ? part : db.tensor);
+          if (db.accumulate) accumulate_kernel.get(device)(db.tensor, part);
+        });
+  }
+
+  void emit_weight_gradient(Emitter& emitter, ValueId y, Slot& dy_rounded) const {
+    const Emitter::Target dw = emitter.gradient_target(weight());
+    const Tensor dy = emitter.gradient(y);
+    if (blocks_.run(Direction::backward_weight)) {
+      return emit_backward_weight(emitter, blocks_.work(Direction::backward_weight),
+                                  emitter.value(x()), dy, dw);
+    }
+    emit(emitter, {.a = operand(emitter, dy, dy_rounded),
+                   .b = saved_operand(emitter, x(), x_rounded_),
+                   .c = dw.tensor,
+                   .transpose_a = Transpose::yes,
+                   .accumulate = dw.accumulate,
+                   .tf32 = tf32_});
+  }
+
+  void emit_data_gradient(Emitter& emitter, ValueId y, Slot& dy_rounded) const {
+    if (blocks_.run(Direction::backward_data)) {
+      return emitter.assign_gradient(x(), [&](const Tensor& dx) {
+        emit_backward_data(emitter, blocks_.work(Direction::backward_data), emitter.gradient(y),
+                           emitter.value(weight()), dx);
+      });
+    }
+    const Emitter::Target dx = emitter.gradient_target(x());
+    emit(emitter, {.a = operand(emitter, emitter.gradient(y), dy_rounded),
+                   .b = saved_operand(emitter, weight(), w_rounded_),
+                   .c = dx.tensor,
+                   .accumulate = dx.accumulate,
+                   .tf32 = tf32_});
+  }
+
+  // In inference the lists of blocks are made only once, in the prologue.
+  void forward_in_blocks(Emitter& emitter) const {
+    const Conv2dWork work = blocks_.work(Direction::forward);
+    Slot prepared = kNoSlot;
+    if (!emitter.graph().training()) {
+      emitter.prologue(
+          [&] { prepared = emit_preparation(emitter, work, emitter.value(weight())); });
+    }
+    const bool in_step = prepared == kNoSlot;
+    emit_forward(emitter, work,
+                 {.x = emitter.value(x()),
+                  .w = in_step ? emitter.value(weight()) : Tensor(),
+                  .b = bias_value(emitter),
+                  .prepared = in_step ? Tensor() : emitter.use(prepared),
+                  .y = emitter.value(output())},
+                 {.relu = relu_});
+  }
+
+  static void emit(Emitter& emitter, const MatmulArguments& product) {
+    emitter.call([run = matmul_kernel.get(emitter.device()), product] { run(product); });
+  }
+
+  void* workspace(Emitter& emitter, WorkspaceBytes bytes) const {
+    if (bytes == nullptr) return nullptr;
+    return emitter.workspace(
+        bytes(emitter.graph().shape(x()), emitter.graph().shape(weight()), operand_type_));
+  }
+
+  void forward_fused(Emitter& emitter, const LinearForward& fused) const {
+    const LinearForwardArgs args{.x = emitter.value(x()),
+                                 .w = emitter.value(weight()),
+                                 .b = bias_value(emitter),
+                                 .relu = relu_,
+                                 .y = emitter.value(output()),
+                                 .workspace = workspace(emitter, fused.workspace_bytes),
+                                 .operand_type = operand_type_};
+    emitter.call([run = fused.run, args] { run(args); });
+  }
+
+  // The forward pass writes the gradient of the logits together with the loss.
+  void forward_with_loss(Emitter& emitter, const LinearLoss& fused) const {
+    LinearLossArgs args{.x = emitter.value(x()),
+                        .w = emitter.value(weight()),
+                        .b = bias_value(emitter),
+                        .labels = emitter.value(inputs.back()),
+                        .dlogits = emitter.graph().wants_gradient(logits_)
+                                       ? emitter.gradient_target(logits_).tensor
+                                       : Tensor(),
+                        .loss = emitter.value(outputs[0]),
+                        .correct = emitter.value(outputs[1]),
+                        .workspace = workspace(emitter, fused.workspace_bytes),
+                        .operand_type = operand_type_};
+    emitter.call([run = fused.run, args, state = emitter.state()]() mutable {
+      args.loss_scale = state->loss_scale;
+      run(args);
+    });
+  }
+
+  void add_weight_and_bias(Emitter& emitter, LinearBackwardArgs& args) const {
+    if (emitter.graph().wants_gradient(weight())) {
+      const Emitter::Target dw = emitter.gradient_target(weight());
+      args.dw = dw.tensor;
+      args.accumulate_dw = dw.accumulate;
+    }
+    if (wants_bias(emitter)) {
+      const Emitter::Target db = emitter.gradient_target(bias());
+      args.db = db.tensor;
+      args.accumulate_db = db.accumulate;
+    }
+  }
+
+  void add_data(Emitter& emitter, LinearBackwardArgs& args) const {
+    if (!emitter.graph().wants_gradient(x())) return;
+    const Emitter::Target dx = emitter.gradient_target(x());
+    args.dx = dx.tensor;
+    args.accumulate_dx = dx.accumulate;
+  }
+
+  bool has_bias_;
+  ComputePrecision precision_;
+  bool tf32_;
+  DType operand_type_;
+  Ref<SparseWeights> sparse_;  // may be null
+  LinearBlocks blocks_;
+  Slot x_rounded_ = kNoSlot, w_rounded_ = kNoSlot;  // eager, in half precision
+  bool relu_ = false;
+  bool loss_ = false;          // the same call computes the loss
+  ValueId logits_ = kNoValue;  // then: the value that this layer would compute
+};
+
+}  // namespace
+
+std::optional<LinearParts> linear_parts(const Operation& op) {
+  const auto* const linear = as<LinearOp>(&op);
+  if (linear == nullptr) return std::nullopt;
+  return linear->parts();
+}
+
+bool register_linear_fused(DeviceType type, const LinearFused& kernels) {
+  fused_table()[static_cast<std::size_t>(type)] = kernels;
+  return true;
+}
+
+const LinearFused& linear_fused(Device device) {
+  return fused_table()[static_cast<std::size_t>(device.type)];
+}
+
+Variable linear(const Variable& x, const Variable& w, const Variable& b, ComputePrecision precision,
+                const Ref<SparseWeights>& sparse) {
+  return apply(std::make_unique<LinearOp>(b.defined(), precision, sparse), {x, w, b});
+}
+
+namespace {
+
+const bool registered = register_fusions(
+    {{"linear", "relu",
+      [](const Graph&, Operation& first, Operation&) {
+        return static_cast<LinearOp&>(first).absorb_relu();
+      }},
+     {"linear", "softmax_cross_entropy", [](const Graph& graph, Operation& first, Operation&) {
+        return static_cast<LinearOp&>(first).absorb_loss(graph);
+      }}});
+
+}  // namespace
+
+}  // namespace convscope
