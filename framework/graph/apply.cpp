@@ -32,7 +32,8 @@ class EagerNode final : public Node {
 
   Tensor forward() {
     const Tensor y = emitter_.value(operation_->output());
-    if (y.numel() > 0) operation_->forward(emitter_);
+    if (y.numel() == 0) return y;
+    operation_->forward(emitter_);
     if (graph_.training()) emitter_.keep_for_backward(*operation_);
     return y;
   }

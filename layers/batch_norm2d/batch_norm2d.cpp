@@ -54,6 +54,10 @@ BatchNorm2d::BatchNorm2d(std::int64_t channels, const BatchNormOptions& options,
 }
 
 Variable BatchNorm2d::forward(const Variable& x) {
+  if (x.graph() != nullptr && trains_on(x)) {
+    const std::string why = why_not_trained(x.shape());
+    if (!why.empty()) x.graph()->refuse(why);
+  }
   return apply(std::make_unique<BatchNormOp>(running_mean_, running_var_, options_.eps,
                                              trains_on(x), options_.momentum),
                {x, weight_, bias_});

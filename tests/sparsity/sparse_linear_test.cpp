@@ -208,8 +208,9 @@ class Meeting final : public Module {
   std::string kind() const override { return "meeting"; }
   Variable forward(const Variable& x) override {
     const Variable h = a_->forward(x);
+    const Variable f = f_->forward(h) + f_->forward(h);
     const Graph::Scope scope(x.graph(), "g");
-    return last_->forward(f_->forward(h) + f_->forward(h) + g_->forward(h));
+    return last_->forward(f + g_->forward(h));
   }
   Shape output_shape(const Shape& input) const override { return {input[0], 5}; }
   Linear& f() { return *f_; }

@@ -98,7 +98,7 @@ void copy_rows_cpu(const Tensor& from, const StridedRows& rows, const Tensor& to
 CONVSCOPE_KERNEL(copy_rows_kernel, cpu, copy_rows_cpu)
 
 Variable concat(const std::vector<Variable>& x, int axis) {
-  return apply(std::make_unique<ConcatOperation>(axis), x);
+  return convscope::apply(std::make_unique<ConcatOperation>(axis), x);
 }
 
 }  // namespace convscope

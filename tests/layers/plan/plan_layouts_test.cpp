@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/ops/elementwise.h"
+#include "framework/ops/reshape.h"
 #include "framework/random.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"

@@ -15,6 +15,7 @@ namespace convscope {
 namespace {
 
 int preparations = 0;
+bool is_used = false;  // the algorithm supports nothing in other tests
 bool forgets = false;  // the deliberate mistake: a preparation that does nothing
 
 const Conv2dAlgorithm& reference() { return conv2d_algorithms(DeviceType::cpu).get("reference"); }
@@ -28,8 +29,10 @@ const char* copying_algorithm() {
   algorithm.name = kName;
   algorithm.auto_ok = false;
   algorithm.supports = [](const Conv2dProblem& z, Direction) -> Support {
-    if (z.n == 2 && z.h <= 6 && z.r == 3 && z.k <= 4) return {true, ""};
-    return {false, "takes the problems of one test"};
+    if (z.dtype != DType::f32) {
+      return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
+    }
+    return is_used ? Support{} : Support::no("expects the problems of one test");
   };
   algorithm.prepared_bytes = [](const Conv2dProblem& z, Direction) {
     return static_cast<std::size_t>(z.w_shape().numel()) * sizeof(float);
@@ -49,6 +52,11 @@ const char* copying_algorithm() {
   register_conv2d_algorithm(algorithm, __FILE__);
   return kName;
 }
+
+struct UsedHere {
+  UsedHere() { is_used = true; }
+  ~UsedHere() { is_used = false; }
+};
 
 // The network has two convolutions with the same algorithm. The second one needs the gradient of
 // its input.
@@ -104,6 +112,7 @@ double second_loss(const char* algorithm, bool forgets_then) {
 }
 
 TEST(PreparedWeights, AreMadeAnewInEachStepOfTraining) {
+  const UsedHere used;
   const char* const copying = copying_algorithm();
   const double expected = second_loss("reference", false);
   preparations = 0;
@@ -114,6 +123,7 @@ TEST(PreparedWeights, AreMadeAnewInEachStepOfTraining) {
 }
 
 TEST(PreparedWeights, AreMadeOnceForManyCallsOfInference) {
+  const UsedHere used;
   Pair model(copying_algorithm());
   Pair plain("reference");
   const auto plan = StepPlan::make(model, kInput, PlanMode::inference, nullptr);

@@ -286,19 +286,21 @@ TEST(StepPlan, inference_folds_batch_norm_residual_and_relu_into_the_convolution
   }
 }
 
-// A third-party layer: a forward() and a parameter, no describe().
+// A third-party layer that reads the numbers of its input.
 class Scale final : public Module {
  public:
   Scale() { factor_ = add_parameter("factor", Tensor::full({1}, 1.5)); }
   std::string kind() const override { return "scale"; }
-  Variable forward(const Variable& x) override { return x * factor_; }
+  Variable forward(const Variable& x) override {
+    return std::isnan(x.value().at(0)) ? x : x * factor_;
+  }
   Shape output_shape(const Shape& input) const override { return input; }
 
  private:
   Variable factor_;
 };
 
-TEST(StepPlan, a_layer_with_only_a_forward_runs_as_a_dynamic_graph_inside_the_plan) {
+TEST(StepPlan, a_layer_that_reads_numbers_runs_as_a_dynamic_graph_inside_the_plan) {
   const auto make = [] {
     LayerContext context;
     context.seed = 3;
