@@ -20,8 +20,9 @@ Linear::Linear(const LinearOptions& options, LayerContext& context)
 }
 
 Variable Linear::forward(const Variable& x) {
-  return linear(transformed_input(x), transformed_weight(weight_, x.graph()), bias_, precision_,
-                sparse_);
+  const Variable input = transformed_input(x);
+  const Variable w = transformed_weight(weight_, x.graph());
+  return linear(input, w, bias_, precision_, sparse_);
 }
 
 Shape Linear::output_shape(const Shape& input) const {
