@@ -2,8 +2,6 @@
 // apply.cpp: applies an operation to variables: runs it, or adds it to a graph.
 #include "framework/graph/apply.h"
 
-#include <algorithm>
-
 namespace convscope {
 
 // An operation that has run, in a graph with one node, with the tensors that its backward pass
@@ -67,13 +65,14 @@ class EagerNode final : public Node {
 };
 
 void check_real_inputs(const Graph& graph, const Operation& operation) {
-  const DType type = graph.dtype(operation.inputs[0]);
-  const bool real = type == DType::f32 || type == DType::f64;
-  const bool same = std::ranges::all_of(operation.inputs,
-                                        [&](ValueId input) { return graph.dtype(input) == type; });
-  CONVSCOPE_CHECK(real && same, operation.kind().c_str(),
-                  "expected inputs of type f32 or f64, all of one type, got ", name_of(type),
-                  same ? "" : " and others");
+  const TensorDesc& x = graph.desc(operation.inputs[0]);
+  const char* const name = operation.kind().c_str();
+  CONVSCOPE_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, name,
+                  "expected x of type f32 or f64, got ", x.str());
+  for (const ValueId input : operation.inputs) {
+    CONVSCOPE_CHECK(graph.dtype(input) == x.dtype, name, "expected inputs of one type, got ",
+                    x.str(), " and ", graph.desc(input).str());
+  }
 }
 
 Variable apply(std::unique_ptr<Operation> operation, const std::vector<Variable>& given) {

@@ -4,6 +4,7 @@
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
+#include "layers/linear/linear.h"
 #include "layers/linear/linear_fused.h"
 #include "layers/plan/step_plan.h"
 #include "tests/support/cuda_like_cpu.h"
