@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl_reducer.h: sums over the GPUs of a group with NCCL; each process has one GPU.
 //
-// Method    sum() queues each sum in a side queue of the device (device_side_queue.h, beside it).
+// Method    sum() queues each sum in a side queue of the device (device_side_queue.h).
 //           The sum waits for the present work of the main queue, and overlaps later work of the
 //           main queue. join() makes the main queue wait for the sums. The device executes all of
 //           this, so it is recorded like kernels, and a replayed step needs no host.

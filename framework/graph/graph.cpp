@@ -4,20 +4,14 @@
 #include "framework/graph/graph.h"
 
 #include <algorithm>
+#include <map>
 
 namespace convscope {
 namespace {
 
-std::vector<Fusion>& fusions() {
-  static std::vector<Fusion> list;
-  return list;
-}
-
-bool fuses(const Graph& graph, Operation& first, Operation& next) {
-  return std::ranges::any_of(fusions(), [&](const Fusion& fusion) {
-    return first.kind() == fusion.first && next.kind() == fusion.next &&
-           fusion.fuse(graph, first, next);
-  });
+std::vector<Fusion>& fusions_of(std::string_view pass) {
+  static std::map<std::string, std::vector<Fusion>, std::less<>> lists;
+  return lists[std::string(pass)];
 }
 
 }  // namespace
@@ -31,8 +25,9 @@ std::optional<Format> Operation::format(const Graph&, ActivationLayout layout) c
   return std::nullopt;
 }
 
-bool register_fusions(std::vector<Fusion> list) {
-  fusions().insert(fusions().end(), list.begin(), list.end());
+bool register_fusions(std::string_view pass, const std::vector<Fusion>& fusions) {
+  std::vector<Fusion>& list = fusions_of(pass);
+  list.insert(list.end(), fusions.begin(), fusions.end());
   return true;
 }
 
@@ -158,11 +153,18 @@ bool Graph::gradient_is_read_as_operands(ValueId value) const {
   return op != nullptr && readers(value) == 1 && op->uses.gradient_as_operands;
 }
 
-void Graph::fuse() {
+void Graph::fuse(std::string_view pass) {
+  const std::vector<Fusion>& fusions = fusions_of(pass);
+  const auto fuses = [&](Operation& first, Operation& next) {
+    return std::ranges::any_of(fusions, [&](const Fusion& fusion) {
+      return first.kind() == fusion.first && next.kind() == fusion.next &&
+             fusion.fuse(*this, first, next);
+    });
+  };
   for (std::size_t at = 0; at < ops_.size();) {
     Operation& op = *ops_[at];
     Operation* const next = only_reader(op.output());
-    if (next == nullptr || !fuses(*this, op, *next)) {
+    if (next == nullptr || !fuses(op, *next)) {
       ++at;
       continue;
     }

@@ -114,7 +114,7 @@ class CONVSCOPE_API Graph {
 
   void set_result(ValueId value) { result_ = value; }
   ValueId result() const { return result_; }
-  void fuse();
+  void fuse(std::string_view pass);  // applies the fusions that are registered for this pass
 
   // Makes `value` share the memory of `with`, as a view does.
   void share(ValueId value, ValueId with) { values_.at(index(value)).owner = owner(with); }
@@ -168,6 +168,6 @@ struct Fusion {
   const char* next;
   bool (*fuse)(const Graph& graph, Operation& first, Operation& next);
 };
-CONVSCOPE_API bool register_fusions(std::vector<Fusion> fusions);
+CONVSCOPE_API bool register_fusions(std::string_view pass, const std::vector<Fusion>& fusions);
 
 }  // namespace convscope

@@ -102,12 +102,8 @@ class SoftmaxCrossEntropy final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> softmax_cross_entropy_operation() {
-  return std::make_unique<SoftmaxCrossEntropy>();
-}
-
 Variable softmax_cross_entropy(const Variable& logits, const Variable& labels) {
-  return apply(softmax_cross_entropy_operation(), {logits, labels});
+  return apply(std::make_unique<SoftmaxCrossEntropy>(), {logits, labels});
 }
 
 Variable softmax_cross_entropy(const Variable& logits, const Tensor& labels) {

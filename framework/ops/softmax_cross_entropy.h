@@ -7,10 +7,7 @@
 // The largest logit of a row is subtracted before exp, so exp does not overflow for finite logits.
 #pragma once
 
-#include <memory>
-
 #include "framework/autograd/variable.h"
-#include "framework/graph/operation.h"
 #include "framework/kernel_slot.h"
 
 namespace convscope {
@@ -20,10 +17,6 @@ namespace convscope {
 CONVSCOPE_API Variable softmax_cross_entropy(const Variable& logits, const Tensor& labels);
 // Does the same without checks of the labels; both may be symbolic.
 CONVSCOPE_API Variable softmax_cross_entropy(const Variable& logits, const Variable& labels);
-
-// Returns the operation with inputs logits and labels. Outputs: the loss, and the number of correct
-// predictions i32 [1].
-CONVSCOPE_API std::unique_ptr<Operation> softmax_cross_entropy_operation();
 
 CONVSCOPE_API Tensor softmax(const Tensor& logits);  // [N,K] -> [N,K], rows sum to 1
 // Returns the index of each row's largest entry: [N,K] -> i32 [N]. Among equal entries, the first

@@ -288,9 +288,9 @@ bool absorb(const Graph& graph, Operation& first, Operation& next) {
   return static_cast<BatchNormOp&>(first).absorb(graph, next);
 }
 
-const bool registered = register_fusions({{"batch_norm2d", "add", absorb},
-                                          {"batch_norm2d", "relu", absorb},
-                                          {"batch_norm2d", "relu6", absorb}});
+const bool registered = register_fusions("fuse", {{"batch_norm2d", "add", absorb},
+                                                  {"batch_norm2d", "relu", absorb},
+                                                  {"batch_norm2d", "relu6", absorb}});
 
 }  // namespace
 

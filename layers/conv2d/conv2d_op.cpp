@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "framework/ops/accumulate.h"
 #include "framework/graph/rounded_operand.h"
+#include "framework/ops/accumulate.h"
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/execute.h"
@@ -512,10 +512,10 @@ bool absorb(const Graph& graph, Operation& first, Operation& next) {
   return static_cast<Conv2dOp&>(first).absorb(graph, next);
 }
 
-const bool registered = register_fusions({{"conv2d", "batch_norm2d", absorb},
-                                          {"conv2d", "add", absorb},
-                                          {"conv2d", "relu", absorb},
-                                          {"conv2d", "relu6", absorb}});
+const bool registered = register_fusions("fuse", {{"conv2d", "batch_norm2d", absorb},
+                                                  {"conv2d", "add", absorb},
+                                                  {"conv2d", "relu", absorb},
+                                                  {"conv2d", "relu6", absorb}});
 
 }  // namespace
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "framework/ops/accumulate.h"
 #include "framework/graph/rounded_operand.h"
+#include "framework/ops/accumulate.h"
 #include "layers/conv2d/bias_gradient.h"
 
 namespace convscope {

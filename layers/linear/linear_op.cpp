@@ -8,11 +8,11 @@
 #include <array>
 
 #include "framework/graph/apply.h"
+#include "framework/graph/rounded_operand.h"
 #include "framework/ops/accumulate.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/reduce.h"
-#include "framework/graph/rounded_operand.h"
 #include "layers/dispatch/direction.h"
 #include "layers/linear/linear.h"
 #include "layers/linear/linear_blocks.h"
@@ -346,14 +346,15 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b, Compute
 
 namespace {
 
-const bool registered = register_fusions(
-    {{"linear", "relu",
-      [](const Graph&, Operation& first, Operation&) {
-        return static_cast<LinearOp&>(first).absorb_relu();
-      }},
-     {"linear", "softmax_cross_entropy", [](const Graph& graph, Operation& first, Operation&) {
-        return static_cast<LinearOp&>(first).absorb_loss(graph);
-      }}});
+const bool registered =
+    register_fusions("fuse", {{"linear", "relu",
+                               [](const Graph&, Operation& first, Operation&) {
+                                 return static_cast<LinearOp&>(first).absorb_relu();
+                               }}}) &&
+    register_fusions("fuse_loss", {{"linear", "softmax_cross_entropy",
+                                    [](const Graph& graph, Operation& first, Operation&) {
+                                      return static_cast<LinearOp&>(first).absorb_loss(graph);
+                                    }}});
 
 }  // namespace
 

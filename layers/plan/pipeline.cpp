@@ -13,6 +13,7 @@ constexpr Pass kPasses[] = {
     {"integers", true, true,
      "layers with quantised input and weight compute on codes; first, because chains would absorb "
      "the fake quantisers"},
+    {"fuse_loss", false, true, "the last linear layer computes the loss in the same kernel"},
     {"batch_lanes", true, false,
      "convolutions of few channels run as one operation with samples in the vector lanes"},
     {"int8_chain", true, false,
@@ -32,7 +33,8 @@ constexpr Pass kPasses[] = {
 
 std::map<std::string_view, void (*)(Graph&)>& table() {
   static std::map<std::string_view, void (*)(Graph&)> runs{
-      {"fuse", [](Graph& graph) { graph.fuse(); }}};
+      {"fuse", [](Graph& graph) { graph.fuse("fuse"); }},
+      {"fuse_loss", [](Graph& graph) { graph.fuse("fuse_loss"); }}};
   return runs;
 }
 

@@ -5,9 +5,9 @@
 
 #include <string>
 
+#include "framework/graph/graph.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/sparse_weights.h"
-#include "framework/graph/graph.h"
 
 namespace convscope {
 

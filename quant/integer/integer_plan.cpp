@@ -15,8 +15,7 @@
 // Algorithm  the integer algorithm that the layer's policy names ("int8_lesson,auto"), else the one
 //            with the lowest estimated time. If the policy selects an algorithm that is not for
 //            integers, the layer stays unchanged.
-// On a GPU   a separate operation rounds the images. If the last layer had absorbed the loss of an
-//            evaluation, the loss becomes an operation again.
+// On a GPU   a separate operation rounds the images.
 // f32        without VNNI (int8 multiplication), a CPU uses f32 for a network whose integer layers
 //            are estimated to take longer in total. LeNet is an example: its few channels fill
 //            neither lanes nor groups of four. IntegerUse::always, or an integer algorithm in a
@@ -31,7 +30,6 @@
 #include <map>
 #include <set>
 
-#include "framework/ops/softmax_cross_entropy.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/conv2d_op.h"
 #include "layers/linear/linear.h"
@@ -115,7 +113,6 @@ class IntegerRewrite {
     bool from_images = false;    // rounds the images itself
     ValueId old_output = kNoValue;
     IntegerPolicy policy;
-    bool with_loss = false;                 // the layer has absorbed the loss
     const Operation* activation = nullptr;  // the activation that the layer absorbs
   };
 
@@ -187,7 +184,7 @@ class IntegerRewrite {
         found = take_linear(*linear, layer);
       }
       if (!found) continue;
-      if (!layer.with_loss) layer.old_output = op->output();
+      layer.old_output = op->output();
       take_activation(layer);
       layers_.emplace_back(op.get(), std::move(layer));
     }
@@ -233,10 +230,6 @@ class IntegerRewrite {
     parts.b = linear.bias;
     parts.relu = linear.relu;
     parts.sparse = linear.sparse;
-    if (linear.logits != kNoValue) {  // the loss becomes an operation again
-      layer.with_loss = true;
-      layer.old_output = linear.logits;
-    }
     return true;
   }
 
@@ -288,7 +281,7 @@ class IntegerRewrite {
   // Lets the layer absorb a following ReLU with an upper bound. f32 kernels of a GPU do not absorb
   // it (fused_relu.h), so it still is a separate operation here.
   void take_activation(Layer& layer) {
-    if (layer.parts.relu || layer.with_loss || graph_.readers(layer.old_output) != 1) return;
+    if (layer.parts.relu || graph_.readers(layer.old_output) != 1) return;
     for (const auto& op : graph_.ops()) {
       const auto most = relu_bound(*op);
       if (!most || op->inputs[0] != layer.old_output) continue;
@@ -302,7 +295,7 @@ class IntegerRewrite {
   // Finds the quantiser that rounds the layer's result. If it is the only reader, the layer
   // performs this rounding itself.
   void choose_output(Layer& layer) {
-    if (graph_.readers(layer.old_output) == 1 && !layer.with_loss) {
+    if (graph_.readers(layer.old_output) == 1) {
       for (const auto& other : graph_.ops()) {
         if (integer_parts(other.get()) == nullptr) continue;
         const Quantised* const y = quantised(other->output());
@@ -497,15 +490,6 @@ class IntegerRewrite {
       op->outputs = {layer.old_output};
     }
     new_ops_.push_back(std::move(op));
-    if (layer.with_loss) emit_loss(old, layer.old_output);
-  }
-
-  void emit_loss(const Operation& old, ValueId logits) {
-    std::unique_ptr<Operation> loss = softmax_cross_entropy_operation();
-    loss->layer = old.layer;
-    loss->inputs = {logits, linear_parts(old)->labels};
-    loss->outputs = old.outputs;
-    new_ops_.push_back(std::move(loss));
   }
 
   Graph& graph_;

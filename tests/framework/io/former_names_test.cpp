@@ -3,8 +3,9 @@
 // older versions can be read.
 #include "framework/io/former_names.h"
 
-#include <algorithm>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "framework/registry.h"
 
