@@ -90,10 +90,6 @@ std::string problem_of_algorithm(const Conv2dAlgorithm& algorithm,
     bool there;
   } parts[] = {
       {"idea", algorithm.idea != nullptr && *algorithm.idea != '\0'},
-      {"paper (\"\" says none)", algorithm.paper != nullptr},
-      {"function supports", algorithm.supports != nullptr},
-      {"function cost", algorithm.cost != nullptr},
-      {"function workspace_bytes", algorithm.workspace_bytes != nullptr},
       {"function prepare_weights to match prepared_bytes",
        algorithm.prepared_bytes == nullptr || algorithm.prepare_weights != nullptr},
       {"function prepared_bytes to match prepare_weights",

@@ -9,15 +9,9 @@
 #include "experiments/plugins/algorithm_check.h"
 #include "experiments/plugins/child_process.h"
 #include "framework/io/file_names.h"
-#include "layers/conv2d/plugin.h"
 #include "layers/dispatch/plugin/plugin_algorithms.h"
-#include "layers/dispatch/plugin/plugin_file.h"
-
-#ifdef CONVSCOPE_VERSION
-static_assert(std::string_view(CONVSCOPE_VERSION).starts_with(convscope::kPluginLibrary) &&
-                  std::string_view(CONVSCOPE_VERSION)[convscope::kPluginLibrary.size()] == '.',
-              "kPluginLibrary (layers/dispatch/plugin/plugin_facts.h) is not of this version");
-#endif
+#include "layers/plugin/conv2d_plugin.h"
+#include "layers/plugin/plugin_file.h"
 
 namespace convscope {
 namespace {
@@ -42,35 +36,25 @@ std::string absolute(const std::string& path) {
   return error ? fs::absolute(path, error).lexically_normal().string() : full.string();
 }
 
-// Loads the file and calls the function that describes its contents.
 Conv2dPlugin load(const PluginFile& file) {
-  Conv2dPlugin out;
-  const auto fill_in =
-      reinterpret_cast<void (*)(Conv2dPlugin*)>(load_plugin_file(file, kConv2dPluginEntry));
-  try {
-    fill_in(&out);
-  } catch (const std::exception& error) {
-    refuse_plugin(file.path,
-                  cat("ends ", kConv2dPluginEntry, "() with an exception: ", error.what()));
-  } catch (...) {
-    refuse_plugin(file.path, cat("ends ", kConv2dPluginEntry, "() with an exception"));
-  }
-  return out;
+  return conv2d_plugin(file.path, load_plugin_file(file));
 }
 
-void check_parts(const PluginFile& file, const Conv2dPlugin& plugin, const ChildNote& note) {
+// With `note`, also asks the algorithms about small problems.
+void check_parts(const PluginFile& file, const Conv2dPlugin& plugin, const ChildNote* note) {
   if (plugin.algorithms.empty()) refuse_plugin(file.path, "holds no algorithm");
   std::vector<std::string> names;
   for (const Conv2dAlgorithm& algorithm : plugin.algorithms) {
     std::string problem = problem_of_algorithm(algorithm, names);
     if (!problem.empty()) refuse_plugin(file.path, cat("holds an algorithm that ", problem));
-    note(cat("when supports(), cost() or workspace_bytes() of the algorithm '", algorithm.name,
-             "' is asked"));
+    names.emplace_back(algorithm.name);
+    if (note == nullptr) continue;
+    (*note)(cat("when supports(), cost() or workspace_bytes() of the algorithm '", algorithm.name,
+                "' is asked"));
     problem = problem_of_answers(algorithm);
     if (!problem.empty()) {
       refuse_plugin(file.path, cat("holds an algorithm '", algorithm.name, "' that ", problem));
     }
-    names.emplace_back(algorithm.name);
   }
   for (const Conv2dLadder& ladder : plugin.ladders) {
     const std::string problem = problem_of_ladder(ladder, names);
@@ -83,7 +67,7 @@ void try_out(const PluginFile& file) {
   const ChildEnd end = run_in_child(
       [&](const ChildWork& work) {
         work.note("when it is opened");
-        check_parts(file, load(file), work.note);
+        check_parts(file, load(file), &work.note);
         return 0;
       },
       {.note_seconds = kSecondsForAnswers});
@@ -99,23 +83,14 @@ void try_out(const PluginFile& file) {
 }
 
 OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
-  OpenedPlugin out{.file = file.path,
-                   .hash = file.hash,
-                   .source = plugin.source == nullptr ? "" : plugin.source,
-                   .algorithms = {},
-                   .ladders = {}};
   // The plug-in may describe other algorithms here than in the child process, so they are checked
   // again.
-  std::vector<std::string> names;
-  for (const Conv2dAlgorithm& algorithm : plugin.algorithms) {
-    const std::string problem = problem_of_algorithm(algorithm, names);
-    if (!problem.empty()) refuse_plugin(file.path, cat("holds an algorithm that ", problem));
-    names.emplace_back(algorithm.name);
-  }
-  for (const Conv2dLadder& ladder : plugin.ladders) {
-    const std::string problem = problem_of_ladder(ladder, names);
-    if (!problem.empty()) refuse_plugin(file.path, cat("holds a ladder that ", problem));
-  }
+  check_parts(file, plugin, nullptr);
+  OpenedPlugin out{.file = file.path,
+                   .hash = file.hash,
+                   .source = plugin.source,
+                   .algorithms = {},
+                   .ladders = {}};
   for (const Conv2dAlgorithm& algorithm : plugin.algorithms) {
     register_conv2d_algorithm(algorithm, out.file.c_str());
     note_plugin_algorithm("conv2d", algorithm.name, {.file = file.path, .hash = file.hash});
@@ -148,18 +123,16 @@ std::vector<std::string> plugin_files(const std::string& word) {
 void open_plugin(const std::string& file) {
   const std::string path = absolute(file);
   if (std::ranges::count(opened(), path, &OpenedPlugin::file) > 0) return;
-  constexpr PluginFacts kOurs = conv2d_plugin_facts();
-  const PluginFile library = check_plugin_file(path, kOurs);
+  const PluginFile library = check_plugin_file(path);
   try_out(library);
   opened().push_back(register_all(library, load(library)));
 }
 
 OpenedPlugin open_plugin_here(const std::string& file, const ChildNote& note) {
-  constexpr PluginFacts kOurs = conv2d_plugin_facts();
-  const PluginFile library = check_plugin_file(absolute(file), kOurs);
+  const PluginFile library = check_plugin_file(absolute(file));
   note("when it is opened");
   const Conv2dPlugin plugin = load(library);
-  check_parts(library, plugin, note);
+  check_parts(library, plugin, &note);
   opened().push_back(register_all(library, plugin));
   return opened().back();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugins.h: opens plug-ins (layers/conv2d/plugin.h), and adds their algorithms and ladders to the
+// plugins.h: opens plug-ins (layers/plugin/plugin.h), and adds their algorithms and ladders to the
 // built-in ones. A ladder is a list of algorithms to compare, from the lesson to the fastest.
 //
 // A plug-in is code: it runs with the rights of the user who opens it. A plug-in is first opened

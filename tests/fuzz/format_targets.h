@@ -14,8 +14,7 @@
 #include "framework/io/npy.h"
 #include "framework/io/npz.h"
 #include "framework/io/safetensors.h"
-#include "layers/conv2d/plugin.h"
-#include "layers/dispatch/plugin/plugin_file.h"
+#include "layers/plugin/plugin_file.h"
 #include "tests/fuzz/target.h"
 #include "tests/support/idx_files.h"
 #include "tests/support/tar_files.h"
@@ -66,12 +65,14 @@ inline std::vector<FuzzTarget> format_targets() {
        [] { return std::vector<std::string>{std::string(1, '\7') + std::string(3072, 'p')}; }},
       {"plugin",
        [](Bytes bytes) {
-         if (const auto facts = facts_in(bytes)) misfit_of(*facts, conv2d_plugin_facts());
+         if (const auto plugin = plugin_in(bytes)) misfit_of(*plugin);
        },
        [] {
-         const PluginFacts facts = conv2d_plugin_facts();
+         const ConvscopePlugin plugin{.magic = CONVSCOPE_PLUGIN_MAGIC,
+                                      .version = CONVSCOPE_PLUGIN_VERSION,
+                                      .size = sizeof plugin};
          return std::vector<std::string>{
-             "ELF" + std::string(reinterpret_cast<const char*>(&facts), sizeof facts)};
+             "ELF" + std::string(reinterpret_cast<const char*>(&plugin), sizeof plugin)};
        }},
       {"npy", [](Bytes bytes) { parse_npy(bytes, "fuzz"); },
        [] {

@@ -23,7 +23,7 @@ NEEDED_FILES = [
     "lib/cmake/convscope/convscopeConfig.cmake",
     "include/convscope/notebook.h",
     "include/convscope/framework/tensor.h",
-    "include/convscope/layers/conv2d/plugin.h",
+    "include/convscope/layers/plugin/plugin.h",
     "share/convscope/configs/quickstart.yaml",
     "share/convscope/shapes/edge_cases.txt",
     "share/convscope/notebooks/set_up.py",

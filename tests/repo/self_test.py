@@ -18,7 +18,6 @@ import check_layering
 import check_markdown
 import check_mutants
 import check_paths
-import check_plugin_interface
 import check_simd_symbols
 import check_sizes
 import check_words
@@ -57,19 +56,6 @@ class Tree(unittest.TestCase):
         self.add("framework/a.cpp", SPDX + '// a.cpp: good.\n#include "framework/good.h"\n')
         for check in (check_layering, check_headers, check_sizes, check_headers_parse):
             self.expect(check.problems(self.root))
-
-    def test_the_interface_of_plugins_asks_for_its_number(self):
-        for name in check_plugin_interface.HEADERS:
-            self.add(name, "int a;  // one\n")
-        self.add(check_plugin_interface.FACTS, "int kPluginInterface = 4;\n")
-        line = check_plugin_interface.line_of(self.root)
-        self.assertTrue(line.startswith("interface 4, headers "), line)
-        self.add(check_plugin_interface.RECORD, line + "\n")
-        self.expect(check_plugin_interface.problems(self.root))
-        self.add("layers/dispatch/algorithm.h", "// another comment\nint  a;\n")
-        self.expect(check_plugin_interface.problems(self.root))
-        self.add("layers/dispatch/algorithm.h", "long a;\n")
-        self.expect(check_plugin_interface.problems(self.root), "raise kPluginInterface")
 
     def test_layering_names_a_forbidden_include(self):
         self.add("layers/l.h", header("l.h"))

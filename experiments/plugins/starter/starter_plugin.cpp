@@ -7,7 +7,6 @@
 
 #include "experiments/plugins/algorithm_check.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/dispatch/plugin/plugin_facts.h"
 
 namespace convscope {
 namespace {
@@ -23,36 +22,35 @@ constexpr std::string_view kSource = R"(// @NAME@.cpp: a custom convolution algo
 //            carried a number from x to y carries a gradient from y back to x, and one to w.
 // Next       change one thing, build, `convscope check`. Ideas: accumulators in registers; a loop
 //            order that reads x and w in rows; parallel_for (framework/parallel.h).
-#include <layers/conv2d/plugin.h>
-#include <layers/conv2d/shared/lesson.h>
+#include <layers/plugin/plugin.h>
 
-namespace convscope {
+#include <algorithm>
+
 namespace {
 
-using Index = std::int64_t;
-
-// One product of the convolution: which element of y, of w and of x.
+// One product of the convolution: the position of its element in y, in w and in x.
 struct Product {
-  Index n, k, p, q;  // y[n,k,p,q]
-  Index c, r, s;     // w[k,c,r,s]
-  Index from, h, v;  // x[n,from,h,v]; v runs along the row
+  int64_t y, w, x;
 };
 
 // Calls visit(product) for each product whose x is inside the image; in the padding x is 0.
-void for_each_product(const Conv2dProblem& z, auto visit) {
-  for (Index n = 0; n < z.n; ++n) {
-    for (Index k = 0; k < z.k; ++k) {
-      const Index g = k / z.k_per_group();  // output channel k reads the channels of its group
-      for (Index p = 0; p < z.p(); ++p) {
-        for (Index q = 0; q < z.q(); ++q) {
-          for (Index c = 0; c < z.c_per_group(); ++c) {
-            for (Index r = 0; r < z.r; ++r) {
-              const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
+void for_each_product(const ConvscopeConv2dProblem& z, auto visit) {
+  const int64_t c_per_group = z.c / z.groups, k_per_group = z.k / z.groups;
+  for (int64_t n = 0; n < z.n; ++n) {
+    for (int64_t k = 0; k < z.k; ++k) {
+      const int64_t g = k / k_per_group;  // output channel k reads the channels of its group
+      for (int64_t p = 0; p < z.p; ++p) {
+        for (int64_t q = 0; q < z.q; ++q) {
+          for (int64_t c = 0; c < c_per_group; ++c) {
+            for (int64_t r = 0; r < z.r; ++r) {
+              const int64_t h = p * z.stride_h - z.pad_top + r * z.dilation_h;
               if (h < 0 || h >= z.h) continue;
-              for (Index s = 0; s < z.s; ++s) {
-                const Index v = q * z.stride_w - z.pad_left + s * z.dilation_w;
+              for (int64_t s = 0; s < z.s; ++s) {
+                const int64_t v = q * z.stride_w - z.pad_left + s * z.dilation_w;
                 if (v < 0 || v >= z.w) continue;
-                visit(Product{n, k, p, q, c, r, s, g * z.c_per_group() + c, h, v});
+                visit(Product{((n * z.k + k) * z.p + p) * z.q + q,
+                              ((k * c_per_group + c) * z.r + r) * z.s + s,
+                              ((n * z.c + g * c_per_group + c) * z.h + h) * z.w + v});
               }
             }
           }
@@ -62,65 +60,51 @@ void for_each_product(const Conv2dProblem& z, auto visit) {
   }
 }
 
-// x, w, y and the gradients are views with four axes: x(n, c, h, w) is an element, x[n] a part.
-struct Mine {
-  static void forward(const Conv2dProblem& z, auto x, auto w, auto b, auto y, auto&) {
-    for (Index n = 0; n < z.n; ++n) {
-      for (Index k = 0; k < z.k; ++k) y[n][k].fill(b.or_zero(k));  // y is assigned; b may be empty
-    }
-    for_each_product(z, [&](const Product& i) {
-      y(i.n, i.k, i.p, i.q) += w(i.k, i.c, i.r, i.s) * x(i.n, i.from, i.h, i.v);
-    });
+void forward(const ConvscopeConv2dCall* call) {
+  const ConvscopeConv2dProblem& z = *call->problem;
+  for (int64_t i = 0; i < z.n * z.k * z.p * z.q; ++i) {  // y is assigned; b may be null
+    call->y[i] = call->b == nullptr ? 0 : call->b[i / (z.p * z.q) % z.k];
   }
+  for_each_product(z, [&](const Product& i) { call->y[i.y] += call->w[i.w] * call->x[i.x]; });
+}
 
-  static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto&) {
-    dx.fill(0);  // dx is assigned
-    for_each_product(z, [&](const Product& i) {
-      dx(i.n, i.from, i.h, i.v) += w(i.k, i.c, i.r, i.s) * dy(i.n, i.k, i.p, i.q);
-    });
-  }
+void backward_data(const ConvscopeConv2dCall* call) {
+  const ConvscopeConv2dProblem& z = *call->problem;
+  std::fill_n(call->dx, z.n * z.c * z.h * z.w, 0.0f);  // dx is assigned
+  for_each_product(z, [&](const Product& i) { call->dx[i.x] += call->w[i.w] * call->dy[i.y]; });
+}
 
-  // dw holds zeros here, or the sum so far: it is added to.
-  static void backward_weight(const Conv2dProblem& z, auto x, auto dy, auto dw, auto&) {
-    for_each_product(z, [&](const Product& i) {
-      dw(i.k, i.c, i.r, i.s) += dy(i.n, i.k, i.p, i.q) * x(i.n, i.from, i.h, i.v);
-    });
-  }
-};
+void backward_weight(const ConvscopeConv2dCall* call) {
+  const ConvscopeConv2dProblem& z = *call->problem;
+  if (!call->accumulate) std::fill_n(call->dw, z.k * (z.c / z.groups) * z.r * z.s, 0.0f);
+  for_each_product(z, [&](const Product& i) { call->dw[i.w] += call->dy[i.y] * call->x[i.x]; });
+}
 
-// The algorithm's table entry: its name, what it accepts, its cost and its error bound. Each field
-// is explained in layers/dispatch/algorithm.h.
-const Conv2dAlgorithm kAlgorithm{
+// What the program knows about the algorithm. layers/plugin/plugin.h explains each field, and
+// optional functions: what the algorithm supports, what it costs, its workspace.
+const ConvscopeConv2dAlgorithm kAlgorithms[] = {{
     .name = "@NAME@",
-    .device = DeviceType::cpu,
     .idea = "my own: one product after the other",
-    .paper = "",
-    // Yes, or no with a sentence: Conv2dSupport::no(cat("expects stride 1, got ", z.stride_h)).
-    .supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); },
-    .cost = one_product_in<8>,            // cycles for a product: by this `auto` compares
-    .workspace_bytes = empty_blackboard,  // none
-    .error_growth = 8,                    // |error| <= 8 eps max(conv(|x|,|w|)) ...
-    .one_chain = true,                    // ... times sqrt(terms / 160): one sum, term after term
-    .exact_on_integers = true,
-    .auto_ok = false,  // true: `auto` and `measure` may choose it
-    .forward = unwatched<Mine>,
-    .backward_data = unwatched<Mine>,
-    .backward_weight = unwatched<Mine>,
-};
+    // CONVSCOPE_ONE_CHAIN: one sum, term after term. With CONVSCOPE_AUTO_OK, `auto` and `measure`
+    // may choose it.
+    .flags = CONVSCOPE_ONE_CHAIN | CONVSCOPE_EXACT_ON_INTEGERS,
+    .error_growth = 8,  // |error| <= 8 eps max(conv(|x|,|w|)) sqrt(terms / 160)
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+}};
 
 // For `convscope bench conv2d --ladder @NAME@`: the steps from the lesson to the fastest algorithm.
-const Conv2dLadder kLadder{
+const ConvscopeConv2dLadder kLadders[] = {{
     .name = "@NAME@",
-    .device = DeviceType::cpu,
     .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
-    .rungs = {{.algorithm = "direct_lesson", .threads = 1, .sentence = "the textbook"},
-              {.algorithm = "@NAME@", .threads = 1, .sentence = "what mine adds to it"},
-              {.algorithm = "direct", .threads = 1, .sentence = "accumulators stay in registers"}},
-};
+    .rungs = {{.algorithm = "direct_lesson", .sentence = "the textbook", .threads = 1},
+              {.algorithm = "@NAME@", .sentence = "what mine adds to it", .threads = 1},
+              {.algorithm = "direct", .sentence = "accumulators stay in registers", .threads = 1}},
+}};
 
 }  // namespace
-}  // namespace convscope
-CONVSCOPE_CONV2D_PLUGIN(convscope::kAlgorithm, convscope::kLadder)
+CONVSCOPE_PLUGIN_WITH_LADDERS(kAlgorithms, kLadders)
 )";
 
 constexpr std::string_view kCMake = R"(# @NAME@.so: a plug-in with one convolution algorithm.
@@ -186,7 +170,7 @@ std::vector<StarterFile> starter_plugin(const std::string& name, const std::stri
   if (!package.empty()) {
     find = "# The convscope that wrote this file; -Dconvscope_DIR=... names another one.\n";
   }
-  find += cat("find_package(convscope ", kPluginLibrary, " REQUIRED",
+  find += cat("find_package(convscope " CONVSCOPE_VERSION " REQUIRED",
               package.empty() ? "" : cat(" HINTS \"", quoted(package), "\""), ")");
   return {{name + ".cpp", filled_in(kSource, name, find)},
           {"CMakeLists.txt", filled_in(kCMake, name, find)},

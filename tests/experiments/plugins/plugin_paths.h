@@ -12,5 +12,6 @@ inline const std::string kOdd =
     std::string(CONVSCOPE_BINARY_DIR) + "/test_plugins/odd/odd_plugin.so";
 inline const std::string kCheat =
     std::string(CONVSCOPE_BINARY_DIR) + "/test_plugins/cheat/cheat_plugin.so";
+inline const std::string kC = std::string(CONVSCOPE_BINARY_DIR) + "/test_plugins/c/c_plugin.so";
 
 }  // namespace convscope::testing

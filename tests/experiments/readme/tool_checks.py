@@ -157,7 +157,7 @@ def begins_an_algorithm(reader, words):
     expect(done.stdout.split("\n")[:3] ==
            ["wrote mine/mine.cpp", "wrote mine/CMakeLists.txt", "wrote mine/README.md"],
            "expected the names of three files")
-    expect_text(reader.text("mine/mine.cpp"), r"(?m)^CONVSCOPE_CONV2D_PLUGIN\(convscope::kAlgorithm, ",
+    expect_text(reader.text("mine/mine.cpp"), r"(?m)^CONVSCOPE_PLUGIN_WITH_LADDERS\(kAlgorithms, ",
                 r'(?m)^    \.name = "mine",$')
     lines = reader.text("mine/mine.cpp").split("\n")
     expect(len(lines) <= 121, f"expected a source of at most 120 lines, got {len(lines) - 1}")

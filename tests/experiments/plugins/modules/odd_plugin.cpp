@@ -3,50 +3,36 @@
 // with it.
 #include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <stdexcept>
 #include <string_view>
 
-#include "layers/conv2d/plugin.h"
-#include "layers/conv2d/shared/lesson.h"
+#include "layers/plugin/plugin.h"
 
-namespace convscope {
 namespace {
 
-Conv2dSupport takes_all(const Conv2dProblem&, Direction) { return {}; }
-
-void does_nothing(const Conv2dForwardArgs&) {}
-
-Conv2dAlgorithm algorithm() {
-  return {.name = "odd",
-          .idea = "does nothing",
-          .supports = takes_all,
-          .cost = one_product_in<8>,
-          .workspace_bytes = empty_blackboard,
-          .auto_ok = false,
-          .forward = does_nothing};
-}
+using Problem = ConvscopeConv2dProblem;
 
 std::string_view mistake() {
   const char* const said = std::getenv("CONVSCOPE_ODD_PLUGIN");
   return said == nullptr ? "" : said;
 }
 
-Conv2dAlgorithm odd_algorithm() {
-  Conv2dAlgorithm out = algorithm();
+ConvscopeConv2dAlgorithm odd_algorithm() {
+  ConvscopeConv2dAlgorithm out{.name = "odd",
+                               .idea = "does nothing",
+                               .error_growth = 1,
+                               .forward = [](const ConvscopeConv2dCall*) {}};
   const std::string_view said = mistake();
   if (said == "throws") throw std::runtime_error("on purpose");
-  if (said == "throws_a_number") throw 7;
   if (said == "null_name") out.name = nullptr;
   if (said == "bad_name") out.name = "No Name";
   if (said == "policy_name") out.name = "auto";
   if (said == "taken_name") out.name = "direct";
   if (said == "no_idea") out.idea = nullptr;
-  if (said == "no_supports") out.supports = nullptr;
-  if (said == "no_cost") out.cost = nullptr;
-  if (said == "no_workspace_bytes") out.workspace_bytes = nullptr;
   if (said == "no_direction") out.forward = nullptr;
-  if (said == "cuda") out.device = DeviceType::cuda;
+  if (said == "cuda") out.device = CONVSCOPE_CUDA;
   if (said == "growth") out.error_growth = 0;
   if (said == "growth_nan") out.error_growth = std::nan("");
   if (said == "growth_infinite") out.error_growth = HUGE_VAL;
@@ -54,51 +40,50 @@ Conv2dAlgorithm odd_algorithm() {
   if (said == "growth_large") out.error_growth = 1e30;
   if (said == "growth_of_chain") {
     out.error_growth = 100;
-    out.one_chain = true;
+    out.flags = CONVSCOPE_ONE_CHAIN;
   }
   if (said == "half_prepared") {
-    out.prepared_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{4}; };
+    out.prepared_bytes = [](const Problem*, int32_t) { return size_t{4}; };
   }
   if (said == "supports_throws") {
-    out.supports = [](const Conv2dProblem&, Direction) -> Conv2dSupport {
+    out.supports = [](const Problem*, int32_t, char*, size_t) -> int32_t {
       throw std::runtime_error("on purpose");
     };
   }
   if (said == "supports_crashes") {
-    out.supports = [](const Conv2dProblem&, Direction) -> Conv2dSupport {
-      std::raise(SIGSEGV);
-      return {};
-    };
+    out.supports = [](const Problem*, int32_t, char*, size_t) { return std::raise(SIGSEGV); };
   }
   if (said == "supports_exits") {
-    out.supports = [](const Conv2dProblem&, Direction) -> Conv2dSupport { std::_Exit(3); };
+    out.supports = [](const Problem*, int32_t, char*, size_t) -> int32_t { std::_Exit(3); };
   }
   if (said == "no_reason") {
-    out.supports = [](const Conv2dProblem&, Direction) { return Conv2dSupport::no(""); };
+    out.supports = [](const Problem*, int32_t, char*, size_t) { return 0; };
   }
   if (said == "free") {
-    out.cost = [](const Conv2dProblem&, Direction) { return Conv2dCost{}; };
+    out.cost = [](const Problem*, int32_t, ConvscopeCost* cost) { cost->flops = 0; };
   }
   if (said == "huge") {
-    out.workspace_bytes = [](const Conv2dProblem&, Direction) { return SIZE_MAX; };
+    out.workspace_bytes = [](const Problem*, int32_t) { return SIZE_MAX; };
   }
   return out;
 }
 
-Conv2dLadder ladder() {
-  Conv2dLadder out{.name = "odd",
-                   .device = DeviceType::cpu,
-                   .problem = "n=1,c=2,h=6,w=6,k=2,r=3,s=3",
-                   .rungs = {{.algorithm = "direct_lesson", .sentence = "the textbook"},
-                             {.algorithm = "odd", .sentence = "nothing"}}};
+ConvscopeConv2dLadder odd_ladder() {
+  ConvscopeConv2dLadder out{.name = "odd",
+                            .problem = "n=1,c=2,h=6,w=6,k=2,r=3,s=3",
+                            .rungs = {{.algorithm = "direct_lesson", .sentence = "the textbook"},
+                                      {.algorithm = "odd", .sentence = "nothing"}}};
   if (mistake() == "ladder_name") out.name = "winograd";
   if (mistake() == "ladder_algorithm") out.rungs[1].algorithm = "nobody";
   if (mistake() == "ladder_problem") out.problem = "n=1,c=2,h=1,w=1,k=2,r=3,s=3";
   if (mistake() == "ladder_isa") out.rungs[1].isa = "mmx";
-  if (mistake() == "ladder_rungs") out.rungs.clear();
+  if (mistake() == "ladder_rungs") out.rungs[0].algorithm = nullptr;
   return out;
 }
 
+// Filled in when the file is opened.
+const ConvscopeConv2dAlgorithm kAlgorithms[] = {odd_algorithm()};
+const ConvscopeConv2dLadder kLadders[] = {odd_ladder()};
+
 }  // namespace
-}  // namespace convscope
-CONVSCOPE_CONV2D_PLUGIN(convscope::odd_algorithm(), convscope::ladder())
+CONVSCOPE_PLUGIN_WITH_LADDERS(kAlgorithms, kLadders)
