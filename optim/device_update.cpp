@@ -3,7 +3,7 @@
 // recorded once, together with the forward and backward passes, and replayed many times.
 #include "optim/device_update.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "optim/update.h"
 
@@ -24,11 +24,10 @@ struct DeviceUpdate::Parts {
   int most_steps;
   UpdateTable table;    // the rows as recorded
   UpdateTable listing;  // the same, for one step of an upload
-  UpdateRule rule;
   std::size_t rows = 0;
-  Tensor factors;  // UpdateFactors [most_steps][rows], as bytes
+  Tensor scalars;  // UpdateScalars [most_steps][rows], as bytes
   Tensor norm;     // f64 [1]
-  UpdateFactors* pinned[kBuffers] = {};
+  UpdateScalars* pinned[kBuffers] = {};
   void* marks[kBuffers] = {};
   bool used[kBuffers] = {};
   int next = 0;
@@ -42,11 +41,11 @@ struct DeviceUpdate::Parts {
         listing(optimizer_in.groups()) {}
 
   const DeviceBackend& backend() const { return backend_of(device); }
-  std::size_t step_bytes() const { return rows * sizeof(UpdateFactors); }
+  std::size_t step_bytes() const { return rows * sizeof(UpdateScalars); }
 
   bool list(double lr, bool counts, UpdateTable& to) {
     to.take_empty_gradients(true);
-    return optimizer.list_step(lr, counts, to, rule);
+    return optimizer.list_step(lr, counts, to);
   }
 
   bool same_rows() const {
@@ -54,8 +53,10 @@ struct DeviceUpdate::Parts {
     for (std::size_t i = 0; i < rows; ++i) {
       const UpdateRow& a = table.rows()[i];
       const UpdateRow& b = listing.rows()[i];
-      if (a.w != b.w || a.dw != b.dw || a.m != b.m || a.v != b.v || a.count != b.count)
+      if (a.w != b.w || a.dw != b.dw || a.count != b.count ||
+          !std::ranges::equal(a.state, b.state)) {
         return false;
+      }
     }
     return true;
   }
@@ -72,10 +73,10 @@ DeviceUpdate::DeviceUpdate(Optimizer& optimizer, Device device, int most_steps)
                   "expected parameters with gradients on ", device, ", got ", p.rows,
                   " of them on ", p.table.device());
   const std::size_t bytes = p.step_bytes() * static_cast<std::size_t>(most_steps);
-  p.factors = Tensor::zeros({static_cast<std::int64_t>(bytes)}, DType::u8, device);
+  p.scalars = Tensor::zeros({static_cast<std::int64_t>(bytes)}, DType::u8, device);
   p.norm = Tensor::zeros({1}, DType::f64, device);
   for (int i = 0; i < kBuffers; ++i) {
-    p.pinned[i] = static_cast<UpdateFactors*>(p.backend().allocate_pinned(bytes));
+    p.pinned[i] = static_cast<UpdateScalars*>(p.backend().allocate_pinned(bytes));
     p.marks[i] = p.backend().make_mark(device.index);
   }
 }
@@ -103,18 +104,16 @@ void DeviceUpdate::upload(const double* rates, int steps) {
   const int buffer = p.next;
   p.next = (p.next + 1) % kBuffers;
   if (p.used[buffer]) backend.wait_for_mark(p.device.index, p.marks[buffer]);
-  UpdateFactors* to = p.pinned[buffer];
+  UpdateScalars* to = p.pinned[buffer];
   for (int step = 0; step < steps; ++step) {
     p.list(rates[step], /*counts=*/true, p.listing);
     CONVSCOPE_CHECK(
         p.same_rows(), kName,
         "expected the recorded parameters and gradients, because a recording holds their "
         "addresses, got others");
-    for (const UpdateRow& row : p.listing.rows()) {
-      *to++ = {row.rate, row.decay, row.shrink, row.keep, row.gain, row.v_scale};
-    }
+    for (const UpdateRow& row : p.listing.rows()) *to++ = row.scalars;
   }
-  backend.copy_from_host(p.device.index, p.factors.raw_data(), p.pinned[buffer],
+  backend.copy_from_host(p.device.index, p.scalars.raw_data(), p.pinned[buffer],
                          p.step_bytes() * static_cast<std::size_t>(steps));
   backend.set_mark(p.device.index, p.marks[buffer]);
   p.used[buffer] = true;
@@ -125,26 +124,26 @@ void DeviceUpdate::launch(int step, const UpdateGate& gate) const {
   const Parts& p = *parts_;
   CONVSCOPE_CHECK(step >= 0 && step < p.most_steps, kName, "expected a step in [0,", p.most_steps,
                   "), got ", step);
-  const auto* const factors = static_cast<const UpdateFactors*>(p.factors.raw_data());
-  recorded_update_kernel.get(p.device)(p.table, p.rule,
-                                       factors + static_cast<std::size_t>(step) * p.rows, gate);
+  const auto* const scalars = static_cast<const UpdateScalars*>(p.scalars.raw_data());
+  recorded_update_kernel.get(p.device)(p.table, scalars + static_cast<std::size_t>(step) * p.rows,
+                                       gate);
 }
 
 std::unique_ptr<JoinedUpdate> DeviceUpdate::joined(int step, const UpdateGate& gate) const {
   const Parts& p = *parts_;
   CONVSCOPE_CHECK(step >= 0 && step < p.most_steps, kName, "expected a step in [0,", p.most_steps,
                   "), got ", step);
-  const auto* factors = static_cast<const UpdateFactors*>(p.factors.raw_data()) +
+  const auto* scalars = static_cast<const UpdateScalars*>(p.scalars.raw_data()) +
                         static_cast<std::size_t>(step) * p.rows;
-  auto out = std::make_unique<JoinedUpdate>(JoinedUpdate{.rows = {}, .rule = p.rule, .gate = gate});
+  auto out = std::make_unique<JoinedUpdate>(
+      JoinedUpdate{.rows = {}, .rule = p.table.rule(), .gate = gate});
   for (const UpdateRow& row : p.table.rows()) {
     if (row.dtype != DType::f32) return nullptr;
-    out->rows.push_back({.dw = row.dw,
-                         .w = static_cast<float*>(row.w),
-                         .m = static_cast<float*>(row.m),
-                         .v = static_cast<float*>(row.v),
-                         .factors = factors++,
-                         .copy = {}});
+    JoinedRow& joined = out->rows.emplace_back();
+    joined.dw = row.dw;
+    joined.w = static_cast<float*>(row.w);
+    for (int k = 0; k < kMaxUpdateStates; ++k) joined.state[k] = static_cast<float*>(row.state[k]);
+    joined.scalars = scalars++;
   }
   return out;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_update.h: an optimiser's steps on a device that runs ahead of the host: the update is
 // recorded once, together with the forward and backward passes, and replayed many times. Values
-// that change from step to step (learning rate, Adam's corrections) are in device memory and are
+// that change from step to step (the scalars of the update rule) are in device memory and are
 // uploaded for several steps at once.
 //
 // Results have the same bits as Optimizer::step(). The state (momentum, counts) stays in the

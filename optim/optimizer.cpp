@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// optimizer.cpp: parameter groups, and the interface of SGD, Adam and AdamW.
+// optimizer.cpp: parameter groups, and the interface of all optimisers.
 #include "optim/optimizer.h"
 
 #include <cmath>
@@ -13,9 +13,20 @@ Registry<OptimizerType>& optimizer_types() {
   return table;
 }
 
+std::unique_ptr<Optimizer> make_optimizer(std::string_view name, std::vector<ParameterGroup> groups,
+                                          const std::map<std::string, OptionValue>& settings) {
+  const OptimizerType& type = optimizer_types().get(name);
+  Options options(type.fields);
+  for (const auto& [key, value] : settings) {
+    options.get(key);  // throws when there is no such setting
+    options.set(key, value);
+  }
+  return type.build(std::move(groups), options);
+}
+
 Optimizer::~Optimizer() = default;
 
-bool Optimizer::list_step(double, bool, UpdateTable&, UpdateRule&) { return false; }
+bool Optimizer::list_step(double, bool, UpdateTable&) { return false; }
 
 Optimizer::Optimizer(std::vector<ParameterGroup> groups) : groups_(std::move(groups)) {
   std::set<std::string> names;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// optimizer.h: parameter groups, and the interface of SGD, Adam and AdamW.
+// optimizer.h: parameter groups, and the interface of all optimisers.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +28,6 @@ struct ParameterGroup {
 };
 
 class UpdateTable;
-struct UpdateRule;
 
 struct OptimState {
   std::string name;  // "momentum.c1.weight"
@@ -42,11 +42,10 @@ class CONVSCOPE_API Optimizer {
   // gradients accumulated since zero_grad(). A parameter without a gradient keeps its value and its
   // momentum.
   virtual void step(double lr) = 0;
-  // Describes the update that step(lr) would do, for recorded steps (device_update.h). Writes the
-  // rows of the update into `table`, and the settings that all rows share into `rule`. With
-  // `counts`, counts the step as done. Returns false when this optimiser does not support recorded
-  // steps.
-  virtual bool list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule);
+  // Writes the update that step(lr) would do into `table`, for recorded steps (device_update.h).
+  // With `counts`, counts the step as done. Returns false when this optimiser does not support
+  // recorded steps.
+  virtual bool list_step(double lr, bool counts, UpdateTable& table);
   // Returns the state for checkpoints: all tensors on which the next step depends, except the
   // parameters. The tensors are not copies; loading a checkpoint writes into them.
   virtual std::vector<OptimState> state() = 0;
@@ -68,7 +67,13 @@ struct OptimizerType {
   std::function<std::unique_ptr<Optimizer>(std::vector<ParameterGroup>, const Options&)> build;
   double lr = 0.01;  // default: a small network learns with it
 };
+// Contains an optimiser for each update rule (framework/ops/update_rule.h).
 CONVSCOPE_API Registry<OptimizerType>& optimizer_types();
+
+// Builds the optimiser `name` with these settings, and default values for all others.
+CONVSCOPE_API std::unique_ptr<Optimizer> make_optimizer(
+    std::string_view name, std::vector<ParameterGroup> groups,
+    const std::map<std::string, OptionValue>& settings = {});
 
 // Clips all gradients to a joint L2 norm of at most max_norm. Returns the norm before clipping.
 // The sum of squares is computed in double in a fixed order.
@@ -76,9 +81,3 @@ CONVSCOPE_API double clip_gradient_norm(const std::vector<OptimParameter>& param
                                         double max_norm);
 
 }  // namespace convscope
-
-#define CONVSCOPE_REGISTER_OPTIMIZER(name, ...)                        \
-  namespace {                                                          \
-  const bool registered_optimizer =                                    \
-      ::convscope::optimizer_types().add(name, __VA_ARGS__, __FILE__); \
-  }

@@ -4,12 +4,10 @@
 
 namespace convscope {
 
-constinit KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel{"sgd"};
-constinit KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel{"adam"};
+constinit KernelSlot<void(const UpdateTable&)> update_kernel{"update"};
 constinit KernelSlot<double(const UpdateTable&)> gradient_norm_kernel{"clip_gradient_norm"};
 constinit KernelSlot<void(const UpdateTable&, double)> scale_gradients_kernel{"clip_gradient_norm"};
-constinit KernelSlot<void(const UpdateTable&, const UpdateRule&, const UpdateFactors*,
-                          const UpdateGate&)>
+constinit KernelSlot<void(const UpdateTable&, const UpdateScalars*, const UpdateGate&)>
     recorded_update_kernel{"update"};
 constinit KernelSlot<void(const UpdateTable&, DeviceLossScale*)> recorded_unscale_kernel{
     "loss scale"};
@@ -23,7 +21,8 @@ UpdateTable::UpdateTable(const std::vector<ParameterGroup>& groups) {
   rows_.reserve(count);
 }
 
-void UpdateTable::clear() {
+void UpdateTable::clear(const UpdateRule& rule) {
+  rule_ = rule;
   rows_.clear();
   elements_ = 0;
 }

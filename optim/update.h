@@ -25,49 +25,44 @@ struct UpdateRow {
   std::int64_t count = 0;
   void* w = nullptr;
   const void* dw = nullptr;
-  void* m = nullptr;   // SGD: momentum buffer (null without momentum); Adam: mean of dw
-  void* v = nullptr;   // Adam: mean of dw^2
-  double rate = 0;     // SGD: learning rate; Adam: learning rate / (1 - beta1^t)
-  double decay = 0;    // added to the gradient as decay * w
-  double shrink = 1;   // w is multiplied by it first (decoupled weight decay)
-  double keep = 0;     // SGD: m = keep * m + gain * (dw + decay * w)
-  double gain = 1;     //
-  double v_scale = 1;  // Adam: 1 / sqrt(1 - beta2^t)
+  void* state[kMaxUpdateStates] = {};  // null: not used by the rule
+  UpdateScalars scalars;
 };
 
 class CONVSCOPE_API UpdateTable {
  public:
   explicit UpdateTable(const std::vector<ParameterGroup>& groups);  // reserves the rows
-  void clear();
+  void clear(const UpdateRule& rule = {});
   // Adds a parameter and its gradient; returns null if there is no gradient. The caller sets the
   // other fields of the row.
   UpdateRow* add(const Variable& parameter);
   // Sets whether add() accepts gradients that zero_grad() has marked as empty. Needed when a step's
   // rows are added before the backward pass of the step has run (device_update.h).
   void take_empty_gradients(bool on) { takes_empty_ = on; }
+  const UpdateRule& rule() const { return rule_; }
   const std::vector<UpdateRow>& rows() const { return rows_; }
   std::int64_t elements() const { return elements_; }
   Device device() const { return device_; }
 
  private:
+  UpdateRule rule_;
   std::vector<UpdateRow> rows_;
   std::int64_t elements_ = 0;
   Device device_;
   bool takes_empty_ = false;
 };
 
-extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel;
-extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel;
+extern CONVSCOPE_API KernelSlot<void(const UpdateTable&)> update_kernel;
 // The first kernel returns the joint L2 norm of all gradients in the table. The second kernel
 // scales the gradients: dw *= factor.
 extern CONVSCOPE_API KernelSlot<double(const UpdateTable&)> gradient_norm_kernel;
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double factor)> scale_gradients_kernel;
 
-// Makes the same updates in a CUDA graph. When the kernel runs, it reads the values that change in
-// each step from `factors`, an array in device memory with one element per row of the table.
-extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const UpdateRule&,
-                                     const UpdateFactors* factors, const UpdateGate& gate)>
-    recorded_update_kernel;
+// Makes the same updates in a CUDA graph. When the kernel runs, it reads the scalars of the step
+// from `scalars`, an array in device memory with one element per row of the table.
+extern CONVSCOPE_API
+    KernelSlot<void(const UpdateTable&, const UpdateScalars* scalars, const UpdateGate& gate)>
+        recorded_update_kernel;
 struct DeviceLossScale;  // loss_scale.h
 // Divides gradients by the scale. A gradient that is not finite sets the flag `overflow`.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, DeviceLossScale*)> recorded_unscale_kernel;
@@ -76,18 +71,11 @@ extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, DeviceLossScale*)> reco
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double max_norm, double* norm)>
     recorded_clip_kernel;
 
-// The elements of a row that one call of an f32 loop updates: `count` elements from each pointer
-// on.
-struct UpdateSpan {
-  float* w;
-  const float* dw;
-  float* m;
-  float* v;
-  std::int64_t count;
-};
+// Updates elements [begin, begin + count) of an f32 row; `settings` are those of the rule.
+using UpdateLoop = void(const UpdateRow&, std::int64_t begin, std::int64_t count,
+                        const void* settings);
 struct UpdateKernels {
-  void (*sgd)(const UpdateSpan&, const UpdateRow&, const SgdRule&) = nullptr;
-  void (*adam)(const UpdateSpan&, const UpdateRow&, const AdamRule&) = nullptr;
+  UpdateLoop* const* update = nullptr;  // [rules]
   double (*square_sum)(const float* x, std::int64_t count) = nullptr;
   void (*scale)(float* x, std::int64_t count, float factor) = nullptr;
 };

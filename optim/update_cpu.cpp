@@ -2,6 +2,8 @@
 // update_cpu.cpp: processes the table of parameters in chunks. f32 rows use the kernels of the
 // instruction set (update_simd.cpp). f64 rows use the plain loops here, which also serve as the
 // lesson.
+#include <convscope/update_rules.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -41,54 +43,44 @@ template <class T>
 T* at(void* data, std::int64_t offset) {
   return data == nullptr ? nullptr : static_cast<T*>(data) + offset;
 }
-UpdateSpan span_of(const UpdateRow& row, std::int64_t begin, std::int64_t count) {
-  return {at<float>(row.w, begin), static_cast<const float*>(row.dw) + begin,
-          at<float>(row.m, begin), at<float>(row.v, begin), count};
-}
 
-void sgd_f64(const UpdateRow& row, std::int64_t begin, std::int64_t count, const SgdRule& rule) {
+struct DoubleMath {
+  using Value = double;
+  static double number(double x) { return x; }
+  static double fma(double a, double b, double c) { return a * b + c; }
+  static double mul_sub(double a, double b, double c) { return a * b - c; }
+  static double sqrt(double x) { return std::sqrt(x); }
+  static double sign(double x) { return (x > 0) - (x < 0); }
+};
+
+template <class Rule>
+void update_f64(const UpdateRow& row, std::int64_t begin, std::int64_t count, const Rule& rule) {
+  const typename Rule::template Step<DoubleMath> step(row.scalars.as<typename Rule::Scalars>(),
+                                                      rule);
   double* w = at<double>(row.w, begin);
   const double* dw = static_cast<const double*>(row.dw) + begin;
-  double* m = at<double>(row.m, begin);
+  const bool has_states = row.state[0] != nullptr;
   for (std::int64_t i = 0; i < count; ++i) {
-    double d = dw[i] + row.decay * w[i];
-    if (m != nullptr) {
-      m[i] = row.keep * m[i] + row.gain * d;
-      d = rule.nesterov ? d + rule.momentum * m[i] : m[i];
+    double state[Rule::kStates];
+    for (int k = 0; k < Rule::kStates; ++k) {
+      state[k] = has_states ? at<double>(row.state[k], begin)[i] : 0.0;
     }
-    w[i] -= row.rate * d;
+    step.run(w[i], dw[i], state);
+    for (int k = 0; k < Rule::kStates && has_states; ++k) {
+      at<double>(row.state[k], begin)[i] = state[k];
+    }
   }
 }
 
-void adam_f64(const UpdateRow& row, std::int64_t begin, std::int64_t count, const AdamRule& rule) {
-  double* w = at<double>(row.w, begin);
-  const double* dw = static_cast<const double*>(row.dw) + begin;
-  double* m = at<double>(row.m, begin);
-  double* v = at<double>(row.v, begin);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double d = dw[i] + row.decay * w[i];
-    m[i] = rule.beta1 * m[i] + (1 - rule.beta1) * d;
-    v[i] = rule.beta2 * v[i] + (1 - rule.beta2) * d * d;
-    w[i] = row.shrink * w[i] - row.rate * m[i] / (std::sqrt(v[i]) * row.v_scale + rule.epsilon);
-  }
-}
-
-void sgd_cpu(const UpdateTable& table, const SgdRule& rule) {
-  const auto kernel = update_kernels.get().sgd;
-  parallel_chunks(chunk_count(table), [&](std::int64_t chunk, int) {
-    for_each_piece(table, chunk, [&](const UpdateRow& row, std::int64_t begin, std::int64_t count) {
-      if (row.dtype == DType::f64) return sgd_f64(row, begin, count, rule);
-      kernel(span_of(row, begin, count), row, rule);
-    });
-  });
-}
-
-void adam_cpu(const UpdateTable& table, const AdamRule& rule) {
-  const auto kernel = update_kernels.get().adam;
-  parallel_chunks(chunk_count(table), [&](std::int64_t chunk, int) {
-    for_each_piece(table, chunk, [&](const UpdateRow& row, std::int64_t begin, std::int64_t count) {
-      if (row.dtype == DType::f64) return adam_f64(row, begin, count, rule);
-      kernel(span_of(row, begin, count), row, rule);
+void update_cpu(const UpdateTable& table) {
+  visit_rule(UpdateRules{}, table.rule(), [&]<class Rule>(const Rule& rule) {
+    UpdateLoop* const loop = update_kernels.get().update[table.rule().index];
+    parallel_chunks(chunk_count(table), [&](std::int64_t chunk, int) {
+      for_each_piece(table, chunk,
+                     [&](const UpdateRow& row, std::int64_t begin, std::int64_t count) {
+                       if (row.dtype == DType::f64) return update_f64(row, begin, count, rule);
+                       loop(row, begin, count, &rule);
+                     });
     });
   });
 }
@@ -131,8 +123,7 @@ void scale_gradients_cpu(const UpdateTable& table, double factor) {
 }
 
 }  // namespace
-CONVSCOPE_KERNEL(sgd_update_kernel, cpu, sgd_cpu)
-CONVSCOPE_KERNEL(adam_update_kernel, cpu, adam_cpu)
+CONVSCOPE_KERNEL(update_kernel, cpu, update_cpu)
 CONVSCOPE_KERNEL(gradient_norm_kernel, cpu, gradient_norm_cpu)
 CONVSCOPE_KERNEL(scale_gradients_kernel, cpu, scale_gradients_cpu)
 }  // namespace convscope

@@ -3,14 +3,15 @@
 //
 // Method    The rows of the table are kernel parameters, 64 per launch, so nothing is copied to or
 //           kept on the device. A block updates kChunk elements of one row and finds the row by
-//           bisection. The values of a step (learning rate, corrections of Adam) are kernel
-//           parameters too. In a CUDA graph, kernels read these values from device memory when they
-//           run.
+//           bisection. The scalars of a step are kernel parameters too. In a CUDA graph, kernels
+//           read them from device memory when they run.
 // Numerics  The formulas are those of update_simd.cpp with the same fused multiply-adds. So the
 //           bits are those of the CPU with AVX2 or AVX-512, except where the compiler contracts
 //           other operations to FMAs.
 // Choices   kChunk = 2048: 8 elements per thread (256 threads), two 16-byte loads in flight for
 //           each operand. LeNet-5 is 36 blocks.
+#include <convscope/update_rules.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -33,8 +34,7 @@ constexpr std::int64_t kSumChunk = 8192;  // for the norm: fewer partial sums
 struct DeviceRow {
   void* w;
   void* dw;
-  void* m;
-  void* v;
+  void* state[kMaxUpdateStates];
   std::int64_t count;
   unsigned first_block;
   bool wide;     // f64
@@ -44,16 +44,16 @@ struct DeviceRows {
   int count;
   DeviceRow row[kMaxRows];
 };
-struct GivenFactors {
-  UpdateFactors row[kMaxRows];
+struct GivenScalars {
+  UpdateScalars row[kMaxRows];
   __device__ bool open() const { return true; }
-  __device__ const UpdateFactors& of(int r) const { return row[r]; }
+  __device__ const UpdateScalars& of(int r) const { return row[r]; }
 };
-struct StoredFactors {
-  const UpdateFactors* row;
+struct StoredScalars {
+  const UpdateScalars* row;
   UpdateGate gate;
   __device__ bool open() const { return is_open(gate); }
-  __device__ const UpdateFactors& of(int r) const { return row[r]; }
+  __device__ const UpdateScalars& of(int r) const { return row[r]; }
 };
 
 __device__ int row_of_block(const DeviceRows& rows, unsigned block) {
@@ -71,29 +71,32 @@ __device__ int row_of_block(const DeviceRows& rows, unsigned block) {
 }
 
 // Stores only if `open`, which is known when the loads have completed.
-template <int kWidth, class T, class Step>
-__device__ void update_range(const Step& step, bool open, const DeviceRow& row, std::int64_t begin,
-                             std::int64_t end) {
+template <int kWidth, class T, class Rule>
+__device__ void update_range(const DeviceStep<Rule, T>& step, bool open, const DeviceRow& row,
+                             std::int64_t begin, std::int64_t end) {
+  constexpr int kStates = Rule::kStates;
   constexpr int kHeld = 2;  // pieces whose loads are in flight together
   using P = Pack<T, kWidth>;
   T* const w = static_cast<T*>(row.w);
   const T* const dw = static_cast<const T*>(row.dw);
-  T* const m = static_cast<T*>(row.m);
-  T* const v = static_cast<T*>(row.v);
-  const bool has_m = m != nullptr;
+  T* state[kStates];
+#pragma unroll
+  for (int k = 0; k < kStates; ++k) state[k] = static_cast<T*>(row.state[k]);
   const std::int64_t all = blockDim.x * kWidth;
 #pragma unroll 1
   for (std::int64_t first = begin + threadIdx.x * kWidth; first + kWidth <= end;
        first += kHeld * all) {
-    P pw[kHeld], pdw[kHeld], pm[kHeld] = {}, pv[kHeld] = {};
+    P pw[kHeld], pdw[kHeld], ps[kHeld][kStates] = {};
 #pragma unroll
     for (int j = 0; j < kHeld; ++j) {
       const std::int64_t i = first + j * all;
       if (i + kWidth > end) continue;
       pw[j] = *reinterpret_cast<const P*>(w + i);
       pdw[j] = *reinterpret_cast<const P*>(dw + i);
-      if (has_m) pm[j] = *reinterpret_cast<const P*>(m + i);
-      if constexpr (Step::kHasV) pv[j] = *reinterpret_cast<const P*>(v + i);
+#pragma unroll
+      for (int k = 0; k < kStates; ++k) {
+        if (state[k] != nullptr) ps[j][k] = *reinterpret_cast<const P*>(state[k] + i);
+      }
     }
 #pragma unroll
     for (int j = 0; j < kHeld; ++j) {
@@ -101,39 +104,47 @@ __device__ void update_range(const Step& step, bool open, const DeviceRow& row, 
       if (i + kWidth > end || !open) continue;
 #pragma unroll
       for (int l = 0; l < kWidth; ++l) {
-        step.run(pw[j].v[l], pdw[j].v[l], pm[j].v[l], pv[j].v[l], has_m);
+        T s[kStates];
+#pragma unroll
+        for (int k = 0; k < kStates; ++k) s[k] = ps[j][k].v[l];
+        step.run(pw[j].v[l], pdw[j].v[l], s);
+#pragma unroll
+        for (int k = 0; k < kStates; ++k) ps[j][k].v[l] = s[k];
       }
       *reinterpret_cast<P*>(w + i) = pw[j];
-      if (has_m) *reinterpret_cast<P*>(m + i) = pm[j];
-      if constexpr (Step::kHasV) *reinterpret_cast<P*>(v + i) = pv[j];
+#pragma unroll
+      for (int k = 0; k < kStates; ++k) {
+        if (state[k] != nullptr) *reinterpret_cast<P*>(state[k] + i) = ps[j][k];
+      }
     }
   }
 }
 
-template <class T, class Step>
-__device__ void update_chunk(const Step& step, bool open, const DeviceRow& row, std::int64_t begin,
-                             std::int64_t end) {
+template <class T, class Rule>
+__device__ void update_chunk(const UpdateScalars& scalars, const Rule& rule, bool open,
+                             const DeviceRow& row, std::int64_t begin, std::int64_t end) {
   constexpr int kWidth = kPackWidth<T>;
-  if (!row.aligned) return update_range<1, T>(step, open, row, begin, end);
+  const DeviceStep<Rule, T> step(scalars.as<typename Rule::Scalars>(), rule);
+  if (!row.aligned) return update_range<1, T, Rule>(step, open, row, begin, end);
   const std::int64_t whole = begin + (end - begin) / kWidth * kWidth;
-  update_range<kWidth, T>(step, open, row, begin, whole);
-  update_range<1, T>(step, open, row, whole, end);
+  update_range<kWidth, T, Rule>(step, open, row, begin, whole);
+  update_range<1, T, Rule>(step, open, row, whole, end);
 }
 
-template <template <class> class Step, class Rule, class Factors>
+template <class Rule, class Scalars>
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(const DeviceRows rows, const Factors factors, const Rule rule) {
+    update_rows(const DeviceRows rows, const Scalars scalars, const Rule rule) {
   const int r = row_of_block(rows, blockIdx.x);
   const DeviceRow& row = rows.row[r];
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kChunk;
   const std::int64_t end = begin + kChunk < row.count ? begin + kChunk : row.count;
   wait_for_previous_kernel();
   let_next_kernel_start();
-  const bool open = factors.open();
+  const bool open = scalars.open();
   if (row.wide) {
-    update_chunk<double>(Step<double>(factors.of(r), rule), open, row, begin, end);
+    update_chunk<double>(scalars.of(r), rule, open, row, begin, end);
   } else {
-    update_chunk<float>(Step<float>(factors.of(r), rule), open, row, begin, end);
+    update_chunk<float>(scalars.of(r), rule, open, row, begin, end);
   }
 }
 
@@ -149,11 +160,19 @@ void for_batches(const UpdateTable& table, const Body& body, std::int64_t chunk 
       const UpdateRow& from = all[i];
       if (from.count == 0) continue;
       void* const dw = const_cast<void*>(from.dw);
-      const bool aligned = is_aligned(from.w, 16) && is_aligned(dw, 16) && is_aligned(from.m, 16) &&
-                           is_aligned(from.v, 16);
-      // Empty rows stay in place, without blocks, so that row r uses `factors[r]`.
-      rows.row[i - first] = {
-          from.w, dw, from.m, from.v, from.count, blocks, from.dtype == DType::f64, aligned};
+      // Empty rows stay in place, without blocks, so that row r uses `scalars[r]`.
+      DeviceRow& row = rows.row[i - first];
+      row = {.w = from.w,
+             .dw = dw,
+             .state = {},
+             .count = from.count,
+             .first_block = blocks,
+             .wide = from.dtype == DType::f64,
+             .aligned = is_aligned(from.w, 16) && is_aligned(dw, 16)};
+      for (int k = 0; k < kMaxUpdateStates; ++k) {
+        row.state[k] = from.state[k];
+        row.aligned = row.aligned && is_aligned(from.state[k], 16);
+      }
       blocks += static_cast<unsigned>(ceil_div(from.count, chunk));
     }
     // The bisection finds the last row that begins at or before a block. An empty row begins where
@@ -168,39 +187,29 @@ void for_batches(const UpdateTable& table, const Body& body, std::int64_t chunk 
   }
 }
 
-template <class Factors>
-void queue(const DeviceRows& rows, unsigned blocks, const Factors& factors,
+template <class Scalars>
+void queue(const DeviceRows& rows, unsigned blocks, const Scalars& scalars,
            const UpdateRule& rule) {
   const LaunchShape shape{.grid = dim3(blocks), .block = dim3(kThreads), .overlaps_previous = true};
-  if (rule.adam) {
-    launch_beside_others(update_kernel<AdamStep, AdamRule, Factors>, shape, rows, factors,
-                         rule.adam_rule);
-  } else {
-    launch_beside_others(update_kernel<SgdStep, SgdRule, Factors>, shape, rows, factors, rule.sgd);
-  }
-}
-
-void update_with_given(const UpdateTable& table, const UpdateRule& rule) {
-  for_batches(table, [&](const DeviceRows& rows, std::size_t first, unsigned blocks) {
-    GivenFactors factors{};
-    for (int i = 0; i < rows.count; ++i) {
-      const UpdateRow& row = table.rows()[first + static_cast<std::size_t>(i)];
-      factors.row[i] = {row.rate, row.decay, row.shrink, row.keep, row.gain, row.v_scale};
-    }
-    queue(rows, blocks, factors, rule);
+  visit_rule(UpdateRules{}, rule, [&]<class Rule>(const Rule& settings) {
+    launch_beside_others(update_rows<Rule, Scalars>, shape, rows, scalars, settings);
   });
 }
 
-void sgd_cuda(const UpdateTable& table, const SgdRule& rule) {
-  update_with_given(table, {.adam = false, .sgd = rule, .adam_rule = {}});
-}
-void adam_cuda(const UpdateTable& table, const AdamRule& rule) {
-  update_with_given(table, {.adam = true, .sgd = {}, .adam_rule = rule});
-}
-void recorded_update_cuda(const UpdateTable& table, const UpdateRule& rule,
-                          const UpdateFactors* factors, const UpdateGate& gate) {
+void update_cuda(const UpdateTable& table) {
   for_batches(table, [&](const DeviceRows& rows, std::size_t first, unsigned blocks) {
-    queue(rows, blocks, StoredFactors{factors + first, gate}, rule);
+    GivenScalars scalars{};
+    for (int i = 0; i < rows.count; ++i) {
+      scalars.row[i] = table.rows()[first + static_cast<std::size_t>(i)].scalars;
+    }
+    queue(rows, blocks, scalars, table.rule());
+  });
+}
+
+void recorded_update_cuda(const UpdateTable& table, const UpdateScalars* scalars,
+                          const UpdateGate& gate) {
+  for_batches(table, [&](const DeviceRows& rows, std::size_t first, unsigned blocks) {
+    queue(rows, blocks, StoredScalars{scalars + first, gate}, table.rule());
   });
 }
 
@@ -347,8 +356,7 @@ void recorded_clip_cuda(const UpdateTable& table, double max_norm, double* norm)
 }
 
 }  // namespace
-CONVSCOPE_KERNEL(sgd_update_kernel, cuda, sgd_cuda)
-CONVSCOPE_KERNEL(adam_update_kernel, cuda, adam_cuda)
+CONVSCOPE_KERNEL(update_kernel, cuda, update_cuda)
 CONVSCOPE_KERNEL(gradient_norm_kernel, cuda, gradient_norm_cuda)
 CONVSCOPE_KERNEL(scale_gradients_kernel, cuda, scale_gradients_cuda)
 CONVSCOPE_KERNEL(recorded_update_kernel, cuda, recorded_update_cuda)

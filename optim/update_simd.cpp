@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_simd.cpp: the SGD and Adam updates of a range of elements, one vector at a time.
+// update_simd.cpp: the updates of a range of elements, one vector at a time.
 //
 // Elements are independent, and every lane does the same operations, also in the masked last
 // vector. So the bits do not depend on the division of the work. All loops are memory-bound: about
 // 1 FLOP per 4 bytes.
+#include <convscope/update_rules.h>
+
 #include "framework/simd/simd.h"
 #include "optim/update.h"
 
@@ -26,57 +28,52 @@ CONVSCOPE_INLINE void for_each_vector(std::int64_t count, Body body) {
   }
 }
 
-template <bool kMomentum, bool kNesterov>
-void sgd_loop(const UpdateSpan& s, const UpdateRow& row, const SgdRule& rule) {
-  const Vec decay = broadcast(static_cast<float>(row.decay));
-  const Vec minus_rate = broadcast(static_cast<float>(-row.rate));
-  const Vec keep = broadcast(static_cast<float>(row.keep));
-  const Vec gain = broadcast(static_cast<float>(row.gain));
-  const Vec momentum = broadcast(static_cast<float>(rule.momentum));
-  for_each_vector(s.count, [&](std::int64_t i, auto get, auto put) {
-    const Vec w = get(s.w + i);
-    Vec d = fma(decay, w, get(s.dw + i));
-    if constexpr (kMomentum) {
-      const Vec m = fma(keep, get(s.m + i), gain * d);
-      put(s.m + i, m);
-      if constexpr (kNesterov) {
-        d = fma(momentum, m, d);
-      } else {
-        d = m;
-      }
-    }
-    put(s.w + i, fma(minus_rate, d, w));
+struct VectorMath {
+  using Value = Vec;
+  CONVSCOPE_INLINE static Vec number(double x) { return broadcast(static_cast<float>(x)); }
+  CONVSCOPE_INLINE static Vec fma(Vec a, Vec b, Vec c) { return CONVSCOPE_ISA::fma(a, b, c); }
+  CONVSCOPE_INLINE static Vec mul_sub(Vec a, Vec b, Vec c) { return a * b - c; }
+  CONVSCOPE_INLINE static Vec sqrt(Vec x) { return CONVSCOPE_ISA::sqrt(x); }
+  CONVSCOPE_INLINE static Vec sign(Vec x) {
+    const Vec one = broadcast(1.0f);
+    return keep_where_positive(one, x) - keep_where_positive(one, zero() - x);
+  }
+};
+
+template <class Rule, int kStates>
+void update_states(const UpdateRow& row, std::int64_t begin, std::int64_t count, const Rule& rule) {
+  const typename Rule::template Step<VectorMath> step(
+      row.scalars.template as<typename Rule::Scalars>(), rule);
+  float* const w_from = static_cast<float*>(row.w) + begin;
+  const float* const dw_from = static_cast<const float*>(row.dw) + begin;
+  float* state_from[Rule::kStates];
+  for (int k = 0; k < kStates; ++k) state_from[k] = static_cast<float*>(row.state[k]) + begin;
+  // Lanes past the end compute with zeros; their results are not stored.
+  for_each_vector(count, [&](std::int64_t i, auto get, auto put) {
+    Vec w = get(w_from + i);
+    Vec state[Rule::kStates];
+    for (int k = 0; k < kStates; ++k) state[k] = get(state_from[k] + i);
+    step.run(w, get(dw_from + i), state);
+    for (int k = 0; k < kStates; ++k) put(state_from[k] + i, state[k]);
+    put(w_from + i, w);
   });
 }
 
-void sgd(const UpdateSpan& span, const UpdateRow& row, const SgdRule& rule) {
-  if (span.m == nullptr) return sgd_loop<false, false>(span, row, rule);
-  if (rule.nesterov) return sgd_loop<true, true>(span, row, rule);
-  sgd_loop<true, false>(span, row, rule);
+template <class Rule>
+void update(const UpdateRow& row, std::int64_t begin, std::int64_t count, const void* settings) {
+  const Rule& rule = *static_cast<const Rule*>(settings);
+  if constexpr (requires { rule.states(); }) {
+    if (rule.states() == 0) return update_states<Rule, 0>(row, begin, count, rule);
+  }
+  update_states<Rule, Rule::kStates>(row, begin, count, rule);
 }
 
-void adam(const UpdateSpan& s, const UpdateRow& row, const AdamRule& rule) {
-  const Vec decay = broadcast(static_cast<float>(row.decay));
-  const Vec shrink = broadcast(static_cast<float>(row.shrink));
-  const Vec rate = broadcast(static_cast<float>(row.rate));
-  const Vec v_scale = broadcast(static_cast<float>(row.v_scale));
-  const Vec epsilon = broadcast(static_cast<float>(rule.epsilon));
-  const Vec beta1 = broadcast(static_cast<float>(rule.beta1));
-  const Vec beta2 = broadcast(static_cast<float>(rule.beta2));
-  // 1 - beta is computed in double: 1 - 0.999f would lose four digits.
-  const Vec rest1 = broadcast(static_cast<float>(1 - rule.beta1));
-  const Vec rest2 = broadcast(static_cast<float>(1 - rule.beta2));
-  for_each_vector(s.count, [&](std::int64_t i, auto get, auto put) {
-    const Vec w = get(s.w + i);
-    const Vec d = fma(decay, w, get(s.dw + i));
-    const Vec m = fma(beta1, get(s.m + i), rest1 * d);
-    const Vec v = fma(beta2, get(s.v + i), rest2 * d * d);
-    put(s.m + i, m);
-    put(s.v + i, v);
-    // Lanes past the end compute 0 / epsilon; their results are not stored.
-    put(s.w + i, shrink * w - rate * m / fma(sqrt(v), v_scale, epsilon));
-  });
-}
+template <class List>
+struct Loops;
+template <class... Rules>
+struct Loops<UpdateRuleList<Rules...>> {
+  static constexpr UpdateLoop* kAll[] = {&update<typename Rules::Kernels>...};
+};
 
 // Returns the sum of squares. The square of a float is exact in double, so the sum has the same
 // bits with every instruction set. Sixteen partial sums are independent, so additions need not
@@ -107,7 +104,7 @@ void scale(float* x, std::int64_t count, float factor) {
 }  // namespace
 }  // namespace convscope::CONVSCOPE_ISA
 
-CONVSCOPE_SIMD_KERNELS(update_kernels, (UpdateKernels{.sgd = CONVSCOPE_ISA::sgd,
-                                                      .adam = CONVSCOPE_ISA::adam,
-                                                      .square_sum = CONVSCOPE_ISA::square_sum,
-                                                      .scale = CONVSCOPE_ISA::scale}))
+CONVSCOPE_SIMD_KERNELS(update_kernels,
+                       (UpdateKernels{.update = CONVSCOPE_ISA::Loops<UpdateRules>::kAll,
+                                      .square_sum = CONVSCOPE_ISA::square_sum,
+                                      .scale = CONVSCOPE_ISA::scale}))

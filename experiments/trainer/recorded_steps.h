@@ -11,7 +11,7 @@
 //                (optim/gradient_exchange.h). Every process records the same sums.
 //
 // The data set is on the device (datasets/device_data.h), and so is everything that changes from
-// step to step: the start of the batch, the learning rate, Adam's corrections, the step number for
+// step to step: the start of the batch, the scalars of the update rule, the step number for
 // dropout. The host sends these values for a whole launch. It reads the losses of a launch only
 // after it has queued the next launch, so the device never waits for the host.
 //

@@ -142,8 +142,7 @@ void TrainStep::send_scale() {
 bool TrainStep::unscale(double lr) {
   if (loss_scale_ == nullptr || loss_scale_->unscale(parameters_)) return true;
   UpdateTable table(optimizer_.groups());
-  UpdateRule rule;
-  optimizer_.list_step(lr, /*counts=*/true, table, rule);
+  optimizer_.list_step(lr, /*counts=*/true, table);
   return false;
 }
 

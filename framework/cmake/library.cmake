@@ -126,6 +126,7 @@ if(CONVSCOPE_EXPERIMENTS)
   include(lesson_texts)
 endif()
 
+include(update_rules)
 add_library(convscope SHARED
   ${convscope_lesson_texts} ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources}
   ${convscope_emulation_sources})
@@ -134,7 +135,8 @@ set_target_properties(convscope PROPERTIES
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
   VERSION ${PROJECT_VERSION} SOVERSION 0)
 target_include_directories(convscope PUBLIC
-  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/convscope>)
+  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/convscope>
+  $<BUILD_INTERFACE:${convscope_generated_includes}>)
 target_compile_features(convscope PUBLIC cxx_std_20)
 target_compile_definitions(convscope PRIVATE CONVSCOPE_VERSION="${PROJECT_VERSION}"
   CONVSCOPE_BUILD_TYPE="${CMAKE_BUILD_TYPE}")
@@ -229,7 +231,8 @@ foreach(isa IN LISTS convscope_isas)
   endif()
   set_target_properties(convscope_simd_${isa} PROPERTIES POSITION_INDEPENDENT_CODE ON
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  target_include_directories(convscope_simd_${isa} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_include_directories(convscope_simd_${isa} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
+    ${convscope_generated_includes})
   target_compile_definitions(convscope_simd_${isa} PRIVATE CONVSCOPE_ISA=isa_${isa}
     CONVSCOPE_ISA_ENUM=${plain_isa} CONVSCOPE_ISA_IS_${isa_upper}=1)
   target_compile_options(convscope_simd_${isa} PRIVATE ${convscope_simd_optimize}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_step.cuh: updates one element of a weight w with its gradient dw, as an optimiser does. m
-// and v are the moments. If a method has no m or no v, the array is neither read nor written.
+// update_step.cuh: the gate of an update and the arithmetic of update rules, for kernels.
 // Read next  optim/update_cuda.cu
 #pragma once
 
@@ -18,58 +17,34 @@ __device__ inline bool is_open(const UpdateGate& gate) {
          static_cast<int>(overflow == 0);
 }
 
-__device__ inline float fused(float a, float b, float c) { return ::fmaf(a, b, c); }
-__device__ inline double fused(double a, double b, double c) { return ::fma(a, b, c); }
-// Computes a b - c with two roundings, so that all update kernels give the same bits.
-__device__ inline float apart(float a, float b, float c) { return __fsub_rn(__fmul_rn(a, b), c); }
-__device__ inline double apart(double a, double b, double c) {
-  return __dsub_rn(__dmul_rn(a, b), c);
-}
-__device__ inline float root(float x) { return ::sqrtf(x); }
-__device__ inline double root(double x) { return ::sqrt(x); }
-
+// The arithmetic of update rules. mul_sub() rounds twice, so that all update kernels give the same
+// bits.
 template <class T>
-struct SgdStep {
-  T decay, minus_rate, keep, gain, momentum;
-  bool nesterov;
-  static constexpr bool kHasV = false;
-  __device__ SgdStep(const UpdateFactors& f, const SgdRule& rule)
-      : decay(static_cast<T>(f.decay)),
-        minus_rate(static_cast<T>(-f.rate)),
-        keep(static_cast<T>(f.keep)),
-        gain(static_cast<T>(f.gain)),
-        momentum(static_cast<T>(rule.momentum)),
-        nesterov(rule.nesterov) {}
-  __device__ void run(T& w, T dw, T& m, T&, bool has_m) const {
-    T d = fused(decay, w, dw);
-    if (has_m) {
-      m = fused(keep, m, gain * d);
-      d = nesterov ? fused(momentum, m, d) : m;
-    }
-    w = fused(minus_rate, d, w);
+struct DeviceMath;
+template <>
+struct DeviceMath<float> {
+  using Value = float;
+  __device__ static float number(double x) { return static_cast<float>(x); }
+  __device__ static float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+  __device__ static float mul_sub(float a, float b, float c) {
+    return __fsub_rn(__fmul_rn(a, b), c);
   }
+  __device__ static float sqrt(float x) { return ::sqrtf(x); }
+  __device__ static float sign(float x) { return static_cast<float>((x > 0) - (x < 0)); }
+};
+template <>
+struct DeviceMath<double> {
+  using Value = double;
+  __device__ static double number(double x) { return x; }
+  __device__ static double fma(double a, double b, double c) { return ::fma(a, b, c); }
+  __device__ static double mul_sub(double a, double b, double c) {
+    return __dsub_rn(__dmul_rn(a, b), c);
+  }
+  __device__ static double sqrt(double x) { return ::sqrt(x); }
+  __device__ static double sign(double x) { return (x > 0) - (x < 0); }
 };
 
-template <class T>
-struct AdamStep {
-  T decay, shrink, rate, v_scale, epsilon, beta1, beta2, rest1, rest2;
-  static constexpr bool kHasV = true;
-  __device__ AdamStep(const UpdateFactors& f, const AdamRule& rule)
-      : decay(static_cast<T>(f.decay)),
-        shrink(static_cast<T>(f.shrink)),
-        rate(static_cast<T>(f.rate)),
-        v_scale(static_cast<T>(f.v_scale)),
-        epsilon(static_cast<T>(rule.epsilon)),
-        beta1(static_cast<T>(rule.beta1)),
-        beta2(static_cast<T>(rule.beta2)),
-        rest1(static_cast<T>(1 - rule.beta1)),
-        rest2(static_cast<T>(1 - rule.beta2)) {}
-  __device__ void run(T& w, T dw, T& m, T& v, bool) const {
-    const T d = fused(decay, w, dw);
-    m = fused(beta1, m, rest1 * d);
-    v = fused(beta2, v, rest2 * d * d);
-    w = apart(shrink, w, rate * m / fused(root(v), v_scale, epsilon));
-  }
-};
+template <class Rule, class T>
+using DeviceStep = typename Rule::template Step<DeviceMath<T>>;
 
 }  // namespace convscope

@@ -7,7 +7,7 @@
 //            the optimiser's formula for w, element by element
 // Textbook   for each layer: for o, i: dw[o,i] = sum over n of g[n,o] x[n,i]
 //            for each i: to[i] = sum over p of pieces[p][i]
-//            for each parameter: w, m, v = update(w, dw, m, v)
+//            for each parameter: w, states = update(w, dw, states)
 // Method     A block computes one tile of one product (linear_product.cuh), or adds up the pieces
 //            of some neighbouring elements: each of its threads adds some of the pieces of an
 //            element. For db the pieces are the rows of g. The thread that stores an element of a
@@ -16,9 +16,9 @@
 //            it. Blocks that add pieces of the previous kernel load their weights, then wait for
 //            that kernel. Half-precision operands have been rounded by the kernels that wrote them,
 //            except perhaps x of the first layer.
-// Shapes     g [N,O], x [N,I], dw [O,I], db [O], pieces [P][floats], w, m, v as the gradients; f32,
-//            accumulated in f32; operands f32 or rounded to half precision
-// Supports   up to four layers, four targets of pieces; SGD and Adam
+// Shapes     g [N,O], x [N,I], dw [O,I], db [O], pieces [P][floats], w and states as the gradients;
+//            f32, accumulated in f32; operands f32 or rounded to half precision
+// Supports   up to four layers, four targets of pieces; all update rules
 // Cost       FLOPs = 2 N I O in all; bytes = x, g, pieces once, 12 to 28 for each weight; bound by
 //            latency
 // Numerics   products are those of linear_fused_cuda.cu. Pieces are first added in order by each
@@ -30,6 +30,8 @@
 //            tiles take 256 images at once, in the memory that large tiles need for 128, so they
 //            wait for memory once instead of twice
 // Read next  linear_tail_cuda.cu (the previous launch), optim/update_cuda.cu (the update only)
+#include <convscope/update_rules.h>
+
 #include "framework/cuda/carveout.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/update_step.cuh"
@@ -73,14 +75,12 @@ struct TailWeights {
   UpdateGate gate;
 };
 
-// Rules that do not update the weights: NoRule does nothing, UnscaleRule divides gradients by the
-// loss scale.
-struct NoRule {};
-struct NoStep {};
-struct UnscaleRule {
+// These take the place of an update rule. NoUpdate does nothing. UnscaleOnly divides gradients by
+// the loss scale.
+struct NoUpdate {};
+struct UnscaleOnly {
   DeviceLossScale* scale;
 };
-struct UnscaleStep {};
 
 template <class Half>
 __device__ inline void store_rounded(const WeightCopy& copy, std::int64_t i, float w) {
@@ -96,27 +96,34 @@ __device__ inline void store_copy(const WeightCopy& copy, std::int64_t i, float 
   store_rounded<Float16>(copy, i, w);
 }
 
-// w, m and v of one element. They may be loaded before the gradient is known.
-struct ElementState {
-  float w = 0, m = 0, v = 0;
+// Weight and states of one element, and the scalars of its update. They may be loaded before the
+// gradient is known.
+template <class Rule>
+struct Element {
+  float w = 0, state[Rule::kStates] = {};
+  typename Rule::Scalars scalars = {};
+  __device__ void load(const JoinedRow& row, std::int64_t i) {
+    w = row.w[i];
+#pragma unroll
+    for (int k = 0; k < Rule::kStates; ++k) {
+      if (row.state[k] != nullptr) state[k] = row.state[k][i];
+    }
+    scalars = row.scalars->as<typename Rule::Scalars>();
+  }
+  __device__ void update(const JoinedRow& row, const Rule& rule, std::int64_t i, float dw) {
+    DeviceStep<Rule, float>(scalars, rule).run(w, dw, state);
+    row.w[i] = w;
+#pragma unroll
+    for (int k = 0; k < Rule::kStates; ++k) {
+      if (row.state[k] != nullptr) row.state[k][i] = state[k];
+    }
+    store_copy(row.copy, i, w);
+  }
 };
-template <class Step>
-__device__ ElementState load_state(const JoinedRow& row, std::int64_t i) {
-  ElementState s;
-  s.w = row.w[i];
-  if (row.m != nullptr) s.m = row.m[i];
-  if constexpr (Step::kHasV) s.v = row.v[i];
-  return s;
-}
-template <class Step>
-__device__ void update_state(const JoinedRow& row, const Step& step, std::int64_t i, ElementState s,
-                             float dw) {
-  step.run(s.w, dw, s.m, s.v, row.m != nullptr);
-  row.w[i] = s.w;
-  if (row.m != nullptr) row.m[i] = s.m;
-  if constexpr (Step::kHasV) row.v[i] = s.v;
-  store_copy(row.copy, i, s.w);
-}
+template <>
+struct Element<NoUpdate> {};
+template <>
+struct Element<UnscaleOnly> {};
 // Copies w for the next step when the update is skipped: w does not change, but the next step reads
 // its copy.
 __device__ inline void keep_state(const JoinedRow& row, std::int64_t i) {
@@ -124,9 +131,9 @@ __device__ inline void keep_state(const JoinedRow& row, std::int64_t i) {
 }
 
 // Takes the place of NothingMore: when an element of a gradient is stored, weight() updates the
-// weight. The product has no additional column, so behind() does nothing. `UpdateFactors` are
-// loaded only in weight(), so that they take no registers from the product.
-template <class Step, class Rule>
+// weight. The product has no additional column, so behind() does nothing. The scalars are loaded
+// only in weight(), so that they take no registers from the product.
+template <class Rule>
 struct ProductUpdate {
   const TailWeights& a;
   int k;
@@ -136,7 +143,9 @@ struct ProductUpdate {
   __device__ void weight(std::int64_t i, float dw) const {
     const JoinedRow& row = a.weight_rows[k];
     if (!open) return keep_state(row, i);
-    update_state(row, Step(*row.factors, rule), i, load_state<Step>(row, i), dw);
+    Element<Rule> element;
+    element.load(row, i);
+    element.update(row, rule, i, dw);
   }
 };
 
@@ -175,7 +184,7 @@ struct ProductUnscale {
   __device__ void behind(std::int64_t, float) const {}
 };
 
-template <class Step, class Rule>
+template <class Rule>
 __device__ void multiply_tiles(const TailWeights& a, const Rule& rule) {
   int block = static_cast<int>(blockIdx.x);
   int k = 0;
@@ -184,19 +193,19 @@ __device__ void multiply_tiles(const TailWeights& a, const Rule& rule) {
     block -= a.product[k].tiles_m * a.product[k].tiles_n * a.product[k].splits;
     ++k;
   }
-  if constexpr (std::is_same_v<Step, NoStep>) {
+  if constexpr (std::is_same_v<Rule, NoUpdate>) {
     multiply_tile(a, k, block, NothingMore{});
-  } else if constexpr (std::is_same_v<Step, UnscaleStep>) {
+  } else if constexpr (std::is_same_v<Rule, UnscaleOnly>) {
     multiply_tile(a, k, block, ProductUnscale{a.product[k].c, Unscale(rule.scale)});
   } else {
-    multiply_tile(a, k, block, ProductUpdate<Step, Rule>{a, k, rule, is_open(a.gate)});
+    multiply_tile(a, k, block, ProductUpdate<Rule>{a, k, rule, is_open(a.gate)});
   }
 }
 
-template <class Step, class Rule>
+template <class Rule>
 __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
-  constexpr bool kUnscales = std::is_same_v<Step, UnscaleStep>;
-  constexpr bool kUpdates = !kUnscales && !std::is_same_v<Step, NoStep>;
+  constexpr bool kUnscales = std::is_same_v<Rule, UnscaleOnly>;
+  constexpr bool kUpdates = !kUnscales && !std::is_same_v<Rule, NoUpdate>;
   auto* const shared = dynamic_shared<float>();  // [rows][columns]
   int which = 0;
 #pragma unroll
@@ -210,15 +219,11 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   const int i = (static_cast<int>(blockIdx.x) - z.first_block) * z.columns + column;
   const bool stores = row == 0 && i < z.floats;
   // The inputs of the update are loaded before the gradient is known.
-  [[maybe_unused]] ElementState state;
-  [[maybe_unused]] UpdateFactors factors{};
+  [[maybe_unused]] Element<Rule> element;
   [[maybe_unused]] bool open = false;
   if constexpr (kUpdates) {
     open = stores && is_open(a.gate);
-    if (open) {
-      state = load_state<Step>(z.updated, i);
-      factors = *z.updated.factors;
-    }
+    if (open) element.load(z.updated, i);
   }
   if (!z.is_there) wait_for_previous_kernel();
   float sum = 0;
@@ -246,11 +251,11 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   z.to[i] = sum;
   if constexpr (kUpdates) {
     if (!open) return keep_state(z.updated, i);
-    update_state(z.updated, Step(factors, rule), i, state, sum);
+    element.update(z.updated, rule, i, sum);
   }
 }
 
-template <class Step, class Rule>
+template <class Rule>
 __global__ void __launch_bounds__(kThreads, 4) tail_weights(const TailWeights a, const Rule rule) {
   // If the first launch (linear_tail.h) has ended, the inputs of the tiles are complete, and no
   // kernel reads these weights any more. So this kernel waits for all other previous kernels only
@@ -259,9 +264,9 @@ __global__ void __launch_bounds__(kThreads, 4) tail_weights(const TailWeights a,
   if (!a.rows_ended) wait_for_previous_kernel();
   if (!a.shares_counters) let_next_kernel_start();
   if (static_cast<int>(blockIdx.x) < a.tile_blocks) {
-    multiply_tiles<Step>(a, rule);
+    multiply_tiles(a, rule);
   } else {
-    add_pieces<Step>(a, rule);
+    add_pieces(a, rule);
   }
   wait_for_previous_kernel();
   if (a.shares_counters) let_next_kernel_start();
@@ -405,14 +410,13 @@ void weights_cuda(const LinearTailArgs& args) {
                           .shared_bytes = kFloats * sizeof(float),
                           .overlaps_previous = true};
   if (update.unscale != nullptr) {
-    launch_beside_others(tail_weights<UnscaleStep, UnscaleRule>, shape, a,
-                         UnscaleRule{update.unscale});
+    launch_beside_others(tail_weights<UnscaleOnly>, shape, a, UnscaleOnly{update.unscale});
   } else if (args.update == nullptr) {
-    launch_beside_others(tail_weights<NoStep, NoRule>, shape, a, NoRule{});
-  } else if (update.rule.adam) {
-    launch_beside_others(tail_weights<AdamStep<float>, AdamRule>, shape, a, update.rule.adam_rule);
+    launch_beside_others(tail_weights<NoUpdate>, shape, a, NoUpdate{});
   } else {
-    launch_beside_others(tail_weights<SgdStep<float>, SgdRule>, shape, a, update.rule.sgd);
+    visit_rule(UpdateRules{}, update.rule, [&]<class Rule>(const Rule& rule) {
+      launch_beside_others(tail_weights<Rule>, shape, a, rule);
+    });
   }
 }
 

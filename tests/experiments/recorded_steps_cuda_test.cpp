@@ -320,7 +320,7 @@ bool same_state(const LossScale& a, const LossScale& b) {
 // The loss scale starts beyond the range of f32. The gradients of the first steps overflow; the
 // trainer skips each such step and halves the scale.
 TEST_F(RecordedStepsOnCuda, scale_the_loss_as_the_host_does) {
-  for (const char* optimizer : {"sgd", "adam"}) {
+  for (const char* optimizer : {"sgd", "adam", "lion"}) {
     SCOPED_TRACE(optimizer);
     LossScale scales[3];
     for (LossScale& scale : scales) scale.restore({.scale = 0x1p130, .good_steps = 7});

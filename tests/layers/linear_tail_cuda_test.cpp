@@ -8,6 +8,7 @@
 #include "layers/linear/linear.h"
 #include "layers/linear/linear_tail.h"
 #include "layers/plan/step_plan.h"
+#include "optim/update.h"
 #include "tests/support/cuda_like_cpu.h"
 
 namespace convscope {
@@ -322,11 +323,17 @@ TEST_F(LinearTailOnCuda, LeavesCopiesOfTheWeights) {
       LinearTailArgs a;
       a.layers = 2;
       a.x = t.x().to(cuda());
-      UpdateFactors numbers{};
-      numbers.rate = 0.5;
-      const Tensor factors = Tensor::borrow(&numbers, {sizeof numbers}, DType::u8).to(cuda());
+      const Variable any(t.w(0), true);
+      any.state()->grad = t.w(0);
+      any.state()->grad_is_zero = false;
+      const auto sgd = make_optimizer("sgd", {{.parameters = {{"any", any}}}}, {{"momentum", 0.0}});
+      UpdateTable table(sgd->groups());
+      sgd->list_step(0.5, /*counts=*/false, table);
+      UpdateScalars numbers = table.rows()[0].scalars;
+      const Tensor scalars = Tensor::borrow(&numbers, {sizeof numbers}, DType::u8).to(cuda());
       const Tensor loss = Tensor::full({1}, open ? 1.0 : NAN, DType::f32, cuda());
       JoinedUpdate update;
+      update.rule = table.rule();
       update.gate.loss = loss.data<float>();
       std::vector<Tensor> copies;
       for (std::size_t k = 0; k < 2; ++k) {
@@ -340,7 +347,7 @@ TEST_F(LinearTailOnCuda, LeavesCopiesOfTheWeights) {
         JoinedRow row;
         row.dw = z.dw.raw_data();
         row.w = z.w.data<float>();
-        row.factors = static_cast<const UpdateFactors*>(factors.raw_data());
+        row.scalars = static_cast<const UpdateScalars*>(scalars.raw_data());
         row.copy = {.to = copies[k].raw_data(), .operand_type = half, .as_floats = as_floats};
         update.rows.push_back(row);
       }

@@ -7,8 +7,6 @@
 #include <cstdlib>
 #include <new>
 
-#include "optim/adam.h"
-#include "optim/sgd.h"
 #include "tests/optim/optim_cases.h"
 
 namespace {
@@ -35,12 +33,13 @@ TEST(Optimizer, AllocatesNothingInARepeatedStep) {
   const std::vector<ParameterGroup> groups = noisy_groups(DType::f32);
   set_noisy_gradients(groups, 0);
   std::vector<OptimParameter> all = groups[0].parameters;
-  Sgd sgd(groups, {.momentum = 0.9});
-  Adam adam(groups, {});
+  std::vector<std::unique_ptr<Optimizer>> optimizers;
+  for (const std::string& name : optimizer_types().names()) {
+    optimizers.push_back(make_optimizer(name, groups));
+  }
   const auto step = [&] {
     clip_gradient_norm(all, 0.5);
-    sgd.step(0.1);
-    adam.step(0.1);
+    for (const auto& optimizer : optimizers) optimizer->step(0.1);
   };
   step();
   const std::int64_t before = news;

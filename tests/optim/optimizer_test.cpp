@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// optimizer_test.cpp: compares SGD, Adam and AdamW with their formulas in double and with PyTorch.
-// Also tests that results do not depend on threads, instruction sets or checkpoints.
+// optimizer_test.cpp: compares the optimisers with their formulas in double and with PyTorch. Also
+// tests that results do not depend on threads, instruction sets or checkpoints.
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
-#include "optim/adam.h"
-#include "optim/sgd.h"
 #include "tests/optim/optim_cases.h"
 
 namespace convscope {
@@ -19,11 +17,10 @@ using namespace optim_test;
 using Groups = std::vector<ParameterGroup>;
 using Make = std::function<std::unique_ptr<Optimizer>(Groups)>;
 
-Make sgd(const SgdSettings& settings) {
-  return [=](Groups groups) { return std::make_unique<Sgd>(std::move(groups), settings); };
-}
-Make adam(const AdamSettings& settings) {
-  return [=](Groups groups) { return std::make_unique<Adam>(std::move(groups), settings); };
+using Settings = std::map<std::string, OptionValue>;
+
+Make maker(const char* name, const Settings& settings) {
+  return [=](Groups groups) { return make_optimizer(name, std::move(groups), settings); };
 }
 
 // ---- the formulas, one element at a time, in double
@@ -32,23 +29,31 @@ struct Element {
 };
 using Rule = std::function<void(Element&, double dw, double lr, double decay, int t)>;
 
-Rule sgd_rule(const SgdSettings& s) {
+Rule sgd_rule(double momentum, double dampening, bool nesterov) {
   return [=](Element& e, double dw, double lr, double decay, int t) {
     const double d = dw + decay * e.w;
-    e.m = t == 1 ? d : s.momentum * e.m + (1 - s.dampening) * d;
-    const double step = s.momentum == 0 ? d : s.nesterov ? d + s.momentum * e.m : e.m;
+    e.m = t == 1 ? d : momentum * e.m + (1 - dampening) * d;
+    const double step = momentum == 0 ? d : nesterov ? d + momentum * e.m : e.m;
     e.w -= lr * step;
   };
 }
-Rule adam_rule(const AdamSettings& s) {
+Rule adam_rule(double beta1, double beta2, bool decoupled) {
   return [=](Element& e, double dw, double lr, double decay, int t) {
-    if (s.decoupled) e.w -= lr * decay * e.w;
-    const double d = s.decoupled ? dw : dw + decay * e.w;
-    e.m = s.beta1 * e.m + (1 - s.beta1) * d;
-    e.v = s.beta2 * e.v + (1 - s.beta2) * d * d;
-    const double mean = e.m / (1 - std::pow(s.beta1, t));
-    const double square = e.v / (1 - std::pow(s.beta2, t));
-    e.w -= lr * mean / (std::sqrt(square) + s.epsilon);
+    if (decoupled) e.w -= lr * decay * e.w;
+    const double d = decoupled ? dw : dw + decay * e.w;
+    e.m = beta1 * e.m + (1 - beta1) * d;
+    e.v = beta2 * e.v + (1 - beta2) * d * d;
+    const double mean = e.m / (1 - std::pow(beta1, t));
+    const double square = e.v / (1 - std::pow(beta2, t));
+    e.w -= lr * mean / (std::sqrt(square) + 1e-8);
+  };
+}
+
+Rule lion_rule(double beta1, double beta2) {
+  return [=](Element& e, double dw, double lr, double decay, int) {
+    const double u = beta1 * e.m + (1 - beta1) * dw;
+    e.m = beta2 * e.m + (1 - beta2) * dw;
+    e.w -= lr * decay * e.w + lr * (u > 0 ? 1 : u < 0 ? -1 : 0);
   };
 }
 
@@ -96,18 +101,16 @@ struct Case {
   Rule rule;
 };
 std::vector<Case> cases() {
-  const SgdSettings plain;
-  const SgdSettings momentum{.momentum = 0.9};
-  const SgdSettings dampened{.momentum = 0.9, .dampening = 0.25};
-  const SgdSettings nesterov{.momentum = 0.8, .nesterov = true};
-  const AdamSettings coupled{.beta1 = 0.8, .beta2 = 0.95};
-  const AdamSettings decoupled{.beta1 = 0.9, .beta2 = 0.99, .decoupled = true};
-  return {{"plain SGD", sgd(plain), sgd_rule(plain)},
-          {"momentum", sgd(momentum), sgd_rule(momentum)},
-          {"dampening", sgd(dampened), sgd_rule(dampened)},
-          {"Nesterov", sgd(nesterov), sgd_rule(nesterov)},
-          {"Adam", adam(coupled), adam_rule(coupled)},
-          {"AdamW", adam(decoupled), adam_rule(decoupled)}};
+  const auto test_case = [](const char* name, const Settings& settings, const Rule& rule) {
+    return Case{name, maker(name, settings), rule};
+  };
+  return {test_case("sgd", {{"momentum", 0.0}}, sgd_rule(0, 0, false)),
+          test_case("sgd", {}, sgd_rule(0.9, 0, false)),
+          test_case("sgd", {{"dampening", 0.25}}, sgd_rule(0.9, 0.25, false)),
+          test_case("sgd", {{"momentum", 0.8}, {"nesterov", true}}, sgd_rule(0.8, 0, true)),
+          test_case("adam", {{"beta1", 0.8}, {"beta2", 0.95}}, adam_rule(0.8, 0.95, false)),
+          test_case("adamw", {{"beta2", 0.99}}, adam_rule(0.9, 0.99, true)),
+          test_case("lion", {{"beta1", 0.8}}, lion_rule(0.8, 0.99))};
 }
 
 TEST(Optimizer, FollowsTheFormulasOverTwentyStepsInDouble) {
@@ -188,21 +191,26 @@ TEST(Optimizer, GivesPyTorchsValues) {
     double weight_decay;
     std::vector<double> w;
   };
-  const std::vector<Golden> table = {
-      {"SGD(lr=0.1)", sgd({}), 0.0, {0.40678677, -1.02921879, 1.65165091}},
-      {"SGD(lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.05)",
-       sgd({.momentum = 0.9, .dampening = 0.3}),
-       0.05,
-       {0.278235525, -0.723503709, 1.16877198}},
-      {"SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.05)",
-       sgd({.momentum = 0.9, .nesterov = true}),
-       0.05,
-       {0.170830876, -0.467391968, 0.76395303}},
-      {"Adam(lr=0.1, weight_decay=0.05)", adam({}), 0.05, {0.119094186, -0.865097582, 1.61413479}},
-      {"AdamW(lr=0.1, weight_decay=0.05)",
-       adam({.decoupled = true}),
-       0.05,
-       {0.112739146, -0.844863951, 1.57922935}}};
+  const std::vector<Golden> table = {{"SGD(lr=0.1)",
+                                      maker("sgd", {{"momentum", 0.0}}),
+                                      0.0,
+                                      {0.40678677, -1.02921879, 1.65165091}},
+                                     {"SGD(lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.05)",
+                                      maker("sgd", {{"dampening", 0.3}}),
+                                      0.05,
+                                      {0.278235525, -0.723503709, 1.16877198}},
+                                     {"SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.05)",
+                                      maker("sgd", {{"nesterov", true}}),
+                                      0.05,
+                                      {0.170830876, -0.467391968, 0.76395303}},
+                                     {"Adam(lr=0.1, weight_decay=0.05)",
+                                      maker("adam", {}),
+                                      0.05,
+                                      {0.119094186, -0.865097582, 1.61413479}},
+                                     {"AdamW(lr=0.1, weight_decay=0.05)",
+                                      maker("adamw", {}),
+                                      0.05,
+                                      {0.112739146, -0.844863951, 1.57922935}}};
   for (const Golden& golden : table) {
     ParameterGroup group;
     group.weight_decay = golden.weight_decay;
@@ -252,11 +260,11 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
 TEST(Optimizer, AdamCorrectsEachParameterForItsOwnSteps) {
   ParameterGroup group;
   group.parameters = {parameter("early", {0.0}, DType::f64), parameter("late", {0.0}, DType::f64)};
-  Adam optimizer({group}, {});
+  const auto optimizer = make_optimizer("adam", {group});
   for (int step = 1; step <= 6; ++step) {
     set_gradient(group.parameters[0].variable, {2.0});
     if (step > 3) set_gradient(group.parameters[1].variable, {2.0});
-    optimizer.step(0.125);
+    optimizer->step(0.125);
     const int own = std::max(0, step - 3);
     EXPECT_NEAR(group.parameters[0].variable.value().at(0), -0.125 * step, 1e-7) << step;
     EXPECT_NEAR(group.parameters[1].variable.value().at(0), -0.125 * own, 1e-7) << step;
@@ -271,18 +279,18 @@ TEST(Optimizer, DecoupledDecayFollowsTheRateOfTheGroup) {
   group.weight_decay = 0.25;
   group.parameters = {parameter("w", {8.0}, DType::f64)};
   set_gradient(group.parameters[0].variable, {0.0});
-  Adam optimizer({group}, {.decoupled = true});
-  optimizer.step(0.5);
+  const auto optimizer = make_optimizer("adamw", {group});
+  optimizer->step(0.5);
   EXPECT_EQ(group.parameters[0].variable.value().at(0), 8 * (1 - 0.25 * 0.25));
 }
 
 TEST(Optimizer, FollowsAParameterWhoseTensorIsReplaced) {
   ParameterGroup group;
   group.parameters = {parameter("w", {1.0, 1.0})};
-  Sgd optimizer({group}, {});
+  const auto optimizer = make_optimizer("sgd", {group});
   group.parameters[0].variable.set_value(Tensor::from({5.0f, 6.0f}, Shape{2}));
   set_gradient(group.parameters[0].variable, {1.0, 2.0});
-  optimizer.step(0.5);
+  optimizer->step(0.5);
   EXPECT_EQ(group.parameters[0].variable.value().at(0), 4.5);
   EXPECT_EQ(group.parameters[0].variable.value().at(1), 5.0);
 }
@@ -301,21 +309,29 @@ void expect_message(const std::function<void()>& action, const std::string& part
 
 TEST(Optimizer, RefusesSettingsThatMakeNoSense) {
   const Groups groups = noisy_groups(DType::f32);
-  expect_message([&] { Sgd(groups, {.momentum = 1.5}); }, "momentum in [0, 1], got 1.5");
-  expect_message([&] { Sgd(groups, {.nesterov = true}); }, "because nesterov is on");
-  expect_message([&] { Adam(groups, {.beta2 = 1.0}); }, "[adam] expected beta2 in [0, 1)");
-  expect_message([&] { Adam(groups, {.epsilon = 0, .decoupled = true}); }, "[adamw] expected eps");
-  expect_message([&] { Sgd({}, {}); }, "expected at least one parameter");
-  expect_message([&] { Sgd(groups, {}).step(NAN); }, "learning rate >= 0, got nan");
+  const auto sgd = [](const Groups& all, const Settings& settings = {}) {
+    return make_optimizer("sgd", all, settings);
+  };
+  expect_message([&] { sgd(groups, {{"momentum", 1.5}}); }, "[sgd] momentum: expected");
+  expect_message(
+      [&] {
+        sgd(groups, {{"momentum", 0.0}, {"nesterov", true}});
+      },
+      "because nesterov is on, got momentum 0 and dampening 0");
+  expect_message([&] { sgd(groups, {{"beta1", 0.5}}); }, "'beta1'");
+  expect_message([&] { make_optimizer("adam", groups, {{"beta2", 1.0}}); }, "[adam] beta2: exp");
+  expect_message([&] { make_optimizer("adamw", groups, {{"epsilon", 0.0}}); }, "[adamw] epsilon");
+  expect_message([&] { sgd({}); }, "expected at least one parameter");
+  expect_message([&] { sgd(groups)->step(NAN); }, "learning rate >= 0, got nan");
   Groups negative = groups;
   negative[1].weight_decay = -1;
-  expect_message([&] { Sgd(negative, {}); }, "weight_decay >= 0 in group 'biases', got -1");
+  expect_message([&] { sgd(negative); }, "weight_decay >= 0 in group 'biases', got -1");
   Groups twice = groups;
   twice[1].parameters.push_back(groups[0].parameters[0]);
-  expect_message([&] { Sgd(twice, {}); }, "got 'p0' again in group 'biases'");
+  expect_message([&] { sgd(twice); }, "got 'p0' again in group 'biases'");
   Groups frozen = groups;
   frozen[0].parameters.push_back({"frozen", Variable(Tensor::zeros(Shape{1}))});
-  expect_message([&] { Sgd(frozen, {}); }, "'frozen' to be a leaf that requires a gradient");
+  expect_message([&] { sgd(frozen); }, "'frozen' to be a leaf that requires a gradient");
 }
 
 TEST(Optimizer, NamesTheParametersThatGroupsMissOrShare) {
@@ -335,7 +351,7 @@ TEST(Optimizer, NamesTheParametersThatGroupsMissOrShare) {
 }
 
 TEST(Optimizer, IsBuiltFromTheRegistryWithItsDefaults) {
-  EXPECT_EQ(optimizer_types().names(), (std::vector<std::string>{"adam", "adamw", "sgd"}));
+  EXPECT_EQ(optimizer_types().names(), (std::vector<std::string>{"adam", "adamw", "lion", "sgd"}));
   for (const auto& [name, type] : optimizer_types().entries()) {
     const std::unique_ptr<Optimizer> optimizer =
         type.build(noisy_groups(DType::f32), Options(type.fields));

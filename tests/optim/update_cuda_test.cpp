@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // update_cuda_test.cpp: compares optimisers on `device cuda`, step by step and recorded, with the
 // CPU.
-#include "optim/adam.h"
 #include "optim/device_update.h"
-#include "optim/sgd.h"
 #include "tests/support/cuda_like_cpu.h"
 #include "tests/support/expect_error.h"
 
@@ -43,28 +41,17 @@ void give_gradients(const Optimizer& optimizer, int step) {
 
 struct Case {
   const char* name;
-  std::unique_ptr<Optimizer> (*make)(std::vector<ParameterGroup>);
+  std::map<std::string, OptionValue> settings;
+  std::unique_ptr<Optimizer> make(std::vector<ParameterGroup> groups) const {
+    return make_optimizer(name, std::move(groups), settings);
+  }
 };
-const Case kCases[] = {
-    {"sgd",
-     [](std::vector<ParameterGroup> g) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Sgd>(std::move(g), SgdSettings{});
-     }},
-    {"momentum",
-     [](std::vector<ParameterGroup> g) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Sgd>(std::move(g), SgdSettings{.momentum = 0.9, .dampening = 0.1});
-     }},
-    {"nesterov",
-     [](std::vector<ParameterGroup> g) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Sgd>(std::move(g), SgdSettings{.momentum = 0.9, .nesterov = true});
-     }},
-    {"adam",
-     [](std::vector<ParameterGroup> g) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Adam>(std::move(g), AdamSettings{});
-     }},
-    {"adamw", [](std::vector<ParameterGroup> g) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Adam>(std::move(g), AdamSettings{.decoupled = true});
-     }}};
+const Case kCases[] = {{"sgd", {{"momentum", 0.0}}},
+                       {"sgd", {{"dampening", 0.1}}},
+                       {"sgd", {{"nesterov", true}}},
+                       {"adam", {}},
+                       {"adamw", {}},
+                       {"lion", {}}};
 
 constexpr double kRates[] = {0.1, 0.05, 0.2, 0.01, 0.3};
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "framework/autograd/variable.h"
-#include "optim/sgd.h"
+#include "optim/optimizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -254,8 +254,8 @@ TEST(Quantizer, StaysPositiveAndFiniteUnderViolentLearningRates) {
         Quantizer quantizer(options);
         const Tensor w = normal({6, 50}, DType::f32);
         quantizer.forward(Variable(w));
-        Sgd sgd({{.parameters = {{"step", quantizer.parameters()[0].variable}}}},
-                {.momentum = 0.9});
+        const auto sgd =
+            make_optimizer("sgd", {{.parameters = {{"step", quantizer.parameters()[0].variable}}}});
         double before = quantizer.steps().at(0);
         for (std::uint64_t step = 0; step < 50; ++step) {
           quantizer.zero_grad();
@@ -271,7 +271,7 @@ TEST(Quantizer, StaysPositiveAndFiniteUnderViolentLearningRates) {
           before = now;
           for (std::int64_t i = 0; i < w.numel(); ++i) ASSERT_TRUE(std::isfinite(y.value().at(i)));
           y.backward(normal({6, 50}, DType::f32, step + 5));
-          sgd.step(lr);
+          sgd->step(lr);
         }
       }
     }
@@ -286,8 +286,10 @@ TEST(Quantizer, TheLogStepMovesToFirstOrderAsThePapersOwnUpdate) {
     options.step = form;
     Quantizer quantizer(options);
     quantizer.forward(Variable(w)).backward(dy);
-    Sgd sgd({{.parameters = {{"step", quantizer.parameters()[0].variable}}}}, {});
-    sgd.step(1e-3);
+    const auto sgd =
+        make_optimizer("sgd", {{.parameters = {{"step", quantizer.parameters()[0].variable}}}},
+                       {{"momentum", 0.0}});
+    sgd->step(1e-3);
     after[form == QuantStep::log ? 0 : 1] = quantizer.steps().at(0);
   }
   const double s0 = calibrated_step(w, {8, 7}, StepRule::max_abs).at(0);
@@ -308,7 +310,7 @@ TEST(Quantizer, LearnsAStepThatRoundsBetter) {
   for (const NamedTensor& buffer : quantizer.buffers()) {
     if (buffer.name == "last_step") buffer.tensor.fill(static_cast<double>(start));
   }
-  Sgd sgd({{.parameters = {{"step", t}}}}, {});
+  const auto sgd = make_optimizer("sgd", {{.parameters = {{"step", t}}}}, {{"momentum", 0.0}});
   for (int i = 0; i < 1000; ++i) {
     quantizer.zero_grad();
     const Variable y = quantizer.forward(Variable(w));
@@ -317,7 +319,7 @@ TEST(Quantizer, LearnsAStepThatRoundsBetter) {
       dy.data<float>()[j] = 2 * (y.value().data<float>()[j] - w.data<float>()[j]) / 400;
     }
     y.backward(dy);
-    sgd.step(4.0);
+    sgd->step(4.0);
   }
   EXPECT_NEAR(quantizer.steps().at(0) / best, 1.0, 0.2);
 }

@@ -61,7 +61,7 @@ struct Training {
 };
 
 TEST(Pruner, weights_that_are_out_keep_their_value_bit_by_bit_and_their_state_is_zero) {
-  for (const char* optimizer : {"sgd", "adam", "adamw"}) {
+  for (const char* optimizer : {"sgd", "adam", "adamw", "lion"}) {
     Training training({{"method", Text("magnitude")},
                        {"schedule", Text("one_shot")},
                        {"target", 0.5},
@@ -73,8 +73,8 @@ TEST(Pruner, weights_that_are_out_keep_their_value_bit_by_bit_and_their_state_is
     const std::vector<float> keep = values_of(training.keep(1));
     for (int i = 0; i < 5; ++i) EXPECT_FALSE(training.step());
     const std::vector<float> after = values_of(training.weight(1));
-    const std::vector<float> state = values_of(
-        training.state(Text(optimizer) == "sgd" ? "momentum.c2.weight" : "square.c2.weight"));
+    const std::vector<float> state = values_of(training.state(
+        Text(optimizer).starts_with("adam") ? "square.c2.weight" : "momentum.c2.weight"));
     int moved = 0, at_work = 0;
     for (std::size_t i = 0; i < keep.size(); ++i) {
       if (keep[i] == 0) {

@@ -12,6 +12,7 @@
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/run_summary.h"
 #include "layers/layer_types.h"
+#include "optim/optimizer.h"
 #include "tests/support/call_program.h"
 
 namespace convscope {
@@ -133,7 +134,7 @@ TEST(StarterConfig, Learns) {
 TEST(StarterConfig, TheDefaultsLearnInOneEpoch) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder / "m.yaml") << "data: {set: synthetic_digits}\nmodel: {type: lenet5}\n";
-  for (const std::string optim : {"sgd", "adam", "adamw"}) {
+  for (const std::string& optim : optimizer_types().names()) {
     const Called run = call_program(
         "run m.yaml train.epochs=1 data.test_size=500 optim.type=" + optim + " --name " + optim,
         folder.path());

@@ -207,6 +207,7 @@ void expect_same_bits(const Case& c, bool joins = true) {
 TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfAnUpdateOfItsOwn) {
   expect_same_bits({});
   expect_same_bits({.optimizer = "adam"});
+  expect_same_bits({.optimizer = "lion"});
   expect_same_bits({.optimizer = "adamw", .precision = ComputePrecision::bf16});
 }
 

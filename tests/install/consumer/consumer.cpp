@@ -5,14 +5,14 @@
 #include <cstdio>
 
 #include "framework/autograd/variable.h"
-#include "optim/sgd.h"
+#include "optim/optimizer.h"
 
 int main() {
   using namespace convscope;
   Variable w(Tensor::full(Shape{1}, 0.0), true);
   ParameterGroup group;
   group.parameters = {{"w", w}};
-  Sgd optimizer({group}, {.momentum = 0.5});
+  const auto optimizer = make_optimizer("sgd", {group}, {{"momentum", 0.5}});
   for (int step = 0; step < 60; ++step) {
     w.zero_grad();
     const double error = w.value().item() - 3.0;
@@ -22,7 +22,7 @@ int main() {
                                      out.add(0, Tensor::full(Shape{1}, 2.0 * error));
                                  });
     loss.backward();
-    optimizer.step(0.1);
+    optimizer->step(0.1);
   }
   std::printf("w = %.4f, %s\n", w.value().item(), w.value().str().c_str());
   return std::fabs(w.value().item() - 3.0) < 1e-3 ? 0 : 1;
