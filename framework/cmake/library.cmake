@@ -71,7 +71,7 @@ CONVSCOPE_NOTEBOOK_INCLUDE=\"${PROJECT_BINARY_DIR}/notebook/include\"")
 # optimisation, which saves more than half of the build time.
 set(convscope_quick_sources ${convscope_sources})
 list(FILTER convscope_quick_sources INCLUDE REGEX
-  "/experiments/(cli|compare|config|explain|export|launchers|look|notebooks|plugins|report|run_folder|sweep|watch)/")
+  "/experiments/(cli|compare|config|explain|export|launchers|look|notebooks|operators|plugins|report|run_folder|sweep|watch)/")
 list(REMOVE_ITEM convscope_sources ${convscope_quick_sources})
 convscope_unite(quick convscope_quick_sources)
 # The precompiled header is for optimised files.

@@ -56,6 +56,7 @@ struct Operator<DeformConv2dProblem> {
   using BackwardDataArgs = DeformConv2dBackwardDataArgs;
   using BackwardWeightArgs = DeformConv2dBackwardWeightArgs;
   static constexpr const char* kOperation = "deform_conv2d";
+  static constexpr std::size_t kBiasPlace = 4;  // of b in Operands::in of a forward pass
   CONVSCOPE_API static Registry<DeformConv2dAlgorithm>& algorithms(DeviceType device);
   CONVSCOPE_API static void run(const Call<DeformConv2dProblem>& call);
   // Computes one direction with x, w, dy and the mask replaced by their magnitudes, at the same

@@ -33,31 +33,6 @@ using BenchWords = std::vector<std::string>;
 // Returns --device, --cache, --clock, --weights and --rounds as words.
 BenchWords timing_words(const TimingArguments& arguments);
 
-// Returns the words of `bench LAYER` for one problem in one direction.
-template <class Problem>
-BenchWords operator_case(const char* layer, const Problem& problem, Direction direction,
-                         const std::string& algorithm, const TimingArguments& timing) {
-  BenchWords out = {"bench",        layer,         "--problem",
-                    problem.text(), "--direction", std::string(name_of(direction)),
-                    "--algorithm",  algorithm};
-  const BenchWords more = timing_words(timing);
-  out.insert(out.end(), more.begin(), more.end());
-  return out;
-}
-template <class Problem>
-std::vector<BenchWords> operator_cases(const char* layer, const std::vector<Problem>& problems,
-                                       const std::vector<Direction>& directions,
-                                       const std::string& algorithm,
-                                       const TimingArguments& timing) {
-  std::vector<BenchWords> out;
-  for (const Problem& problem : problems) {
-    for (const Direction direction : directions) {
-      out.push_back(operator_case(layer, problem, direction, algorithm, timing));
-    }
-  }
-  return out;
-}
-
 // Prints the comparison, writes it to the files that `timing` names (the JSON of `convscope
 // compare`) and returns the exit code. --min-time is divided among the calls of a case. With
 // `only_auto`, the rows that `auto` chose are compared, even if the two builds choose different

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// deform_conv2d.cpp: the deformable convolution in the commands. Benchmarks have normally
+// distributed offsets.
+#include "layers/deform_conv2d/deform_conv2d.h"
+
+#include "experiments/cli/command.h"
+#include "experiments/operators/bench_call.h"
+#include "experiments/operators/conv_sizes.h"
+#include "experiments/operators/operator_table.h"
+
+namespace convscope {
+namespace {
+
+class DeformConv2dOpCall final : public ConvOpCall<DeformConv2dProblem> {
+ public:
+  DeformConv2dOpCall()
+      : ConvOpCall({{"x", "input [N,C,H,W], .npy, f4 or f8"},
+                    {"offset",
+                     "offset of each tap [N,2 O R S,P,Q] with O offset groups; (v, u) of a tap are "
+                     "adjacent, as in torchvision"},
+                    {"mask", "factor of each tap [N,O R S,P,Q] (default 1)", /*is_required=*/false},
+                    {"w", "weights [K,C/groups,R,S]"},
+                    {"b", "bias [K]", /*is_required=*/false}}) {}
+
+ private:
+  void add_options(CommandLine& app) override {
+    ConvOpCall::add_options(app);
+    app.add_option("--offset-groups", offset_groups_,
+                   "number of channel groups with their own offsets")
+        ->capture_default_str();
+  }
+
+  void check() const override {
+    ConvOpCall::check();
+    if (wants("dmask") && !is_given("mask")) {
+      fail_usage(command(), "expected --mask because --out-dmask asks for its gradient");
+    }
+  }
+
+  DeformConv2dProblem problem_of_arrays() const override {
+    const Conv2dParams conv = params();
+    const Tensor& x = given("x");
+    return deform_conv2d_problem(x.shape(), given("w").shape(), {conv, offset_groups_},
+                                 is_given("mask"), x.dtype());
+  }
+
+  std::string because(const std::string& name) const override {
+    if (name != "offset" && name != "mask") return ConvOpCall::because(name);
+    const std::int64_t groups = problem().offset_groups;
+    return cat("it has ", name == "offset" ? "(v, u)" : "a factor", " of ", problem().taps(),
+               " taps in ", groups, groups == 1 ? " offset group" : " offset groups",
+               " for each pixel of y");
+  }
+
+  // The offsets are checked before the mask: if only the mask has a wrong shape, the options are
+  // right, and there is no hint.
+  std::string hint(const std::string& name, const Shape& got) const override {
+    const DeformConv2dProblem& z = problem();
+    const Shape expected = z.offset_shape();
+    if (name != "offset" || got.rank() != 4 || got[0] != expected[0]) return "";
+    if (got[2] != expected[2] || got[3] != expected[3]) {
+      if (got[1] != expected[1]) return "";
+      return cat("; --padding, --stride and --dilation say that y is ", z.y_shape());
+    }
+    const std::int64_t planes = expected[1] / z.offset_groups, groups = got[1] / planes;
+    const bool fits = groups > 0 && got[1] == groups * planes && z.c % groups == 0;
+    return fits && groups != z.offset_groups ? cat("; it fits with --offset-groups ", groups) : "";
+  }
+
+  std::int64_t offset_groups_ = 1;
+};
+
+class DeformConv2dBenchCall final : public BenchCallOf<DeformConv2dProblem> {
+ public:
+  DeformConv2dBenchCall()
+      : BenchCallOf({"n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1,offset_"
+                     "groups=1,mask=1; c, h, w and k are required",
+                     "n=8,c=64"}) {}
+
+ private:
+  void add_options(CommandLine& app) override {
+    add_batch(app);
+    add_layout(app, "nchw, nchw16c, or both", {"nchw", "nchw16c", "both"});
+  }
+  ReportedGroup measure(const DeformConv2dProblem& problem, Direction direction,
+                        const BenchProgress& progress) override {
+    return bench_operator(settings(), problem, direction, algorithms(), progress);
+  }
+};
+
+}  // namespace
+}  // namespace convscope
+
+CONVSCOPE_REGISTER_OPERATOR(DeformConv2dProblem, DeformConv2dOpCall, DeformConv2dBenchCall,
+                            {.title = "deformable convolution",
+                             .list_titles = {"Algorithms of deformable convolution, CPU",
+                                             "Algorithms of deformable convolution, CUDA"},
+                             .op_summary = "Run a deformable convolution or its gradients.",
+                             .bench_summary = "Time the algorithms of deformable convolution."})
