@@ -10,14 +10,12 @@
 #include "experiments/bench/peaks/measure_gpu_peaks.h"
 #include "experiments/bench/peaks/measure_peaks.h"
 #include "experiments/cli/command.h"
+#include "experiments/operators/operator_table.h"
 #include "experiments/run_folder/environment.h"
 #include "framework/device.h"
 #include "framework/io/json_text.h"
-#include "layers/conv2d/algorithm.h"
-#include "layers/deform_conv2d/algorithm.h"
 #include "layers/dispatch/plugin/plugin_algorithms.h"
 #include "layers/layer_types.h"
-#include "layers/sparse_conv/algorithm.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 
@@ -33,17 +31,12 @@ Json docs_of(const Registry<Entry>& table) {
   return out;
 }
 
-template <class Problem>
-Json algorithms_of(DeviceType device) {
+Json algorithms_of(const std::string& operation, DeviceType device) {
   Json out = Json::object();
-  for (const auto& [name, algorithm] : Operator<Problem>::algorithms(device).entries()) {
-    Json directions = Json::array();
-    for (Direction direction : kDirections) {
-      if (algorithm.offers(direction)) directions.push_back(name_of(direction));
-    }
-    out[name] = {{"idea", algorithm.idea}, {"directions", directions}, {"paper", algorithm.paper}};
-    const PluginAlgorithm* const from = plugin_of_algorithm(Operator<Problem>::kOperation, name);
-    if (from != nullptr) out[name]["plugin"] = from->file;
+  for (const AlgorithmFacts& one : operator_table().get(operation).algorithms(device)) {
+    out[one.name] = {{"idea", one.idea}, {"directions", one.directions}, {"paper", one.paper}};
+    const PluginAlgorithm* const from = plugin_of_algorithm(operation, one.name);
+    if (from != nullptr) out[one.name]["plugin"] = from->file;
   }
   return out;
 }
@@ -80,18 +73,15 @@ Json facts() {
   out["peaks"] = peaks ? Json::parse(peaks_json_text(*peaks)) : Json();
   const auto gpu = remembered_gpu_peaks();
   out["gpu_peaks"] = gpu ? gpu_peaks_json(*gpu) : Json();
-  out["conv2d_algorithms"] = {{"cpu", algorithms_of<Conv2dProblem>(DeviceType::cpu)},
-                              {"cuda", algorithms_of<Conv2dProblem>(DeviceType::cuda)}};
+  for (const std::string& name : operator_table().names()) {
+    out[name + "_algorithms"] = {{"cpu", algorithms_of(name, DeviceType::cpu)},
+                                 {"cuda", algorithms_of(name, DeviceType::cuda)}};
+  }
   out["models"] = docs_of(model_types());
   out["layers"] = docs_of(layer_types());
   out["datasets"] = docs_of(dataset_types());
   out["optimizers"] = docs_of(optimizer_types());
   out["schedules"] = docs_of(schedule_types());
-  out["deform_conv2d_algorithms"] = {
-      {"cpu", algorithms_of<DeformConv2dProblem>(DeviceType::cpu)},
-      {"cuda", algorithms_of<DeformConv2dProblem>(DeviceType::cuda)}};
-  out["sparse_conv_algorithms"] = {{"cpu", algorithms_of<SparseConvProblem>(DeviceType::cpu)},
-                                   {"cuda", algorithms_of<SparseConvProblem>(DeviceType::cuda)}};
   return out;
 }
 
@@ -150,15 +140,11 @@ void print_text(const Json& all) {
                                 : "not measured (convscope info --measure)");
     if (gpu) std::cout << gpu_peaks_text(*gpu);
   }
-  print_table("Convolution algorithms, CPU (conv.algorithm)", all["conv2d_algorithms"]["cpu"],
-              "idea");
-  print_table("Convolution algorithms, CUDA", all["conv2d_algorithms"]["cuda"], "idea");
-  const Json& deform = all["deform_conv2d_algorithms"];
-  print_table("Algorithms of deformable convolution, CPU", deform["cpu"], "idea");
-  print_table("Algorithms of deformable convolution, CUDA", deform["cuda"], "idea");
-  const Json& sparse = all["sparse_conv_algorithms"];
-  print_table("Algorithms of sparse convolution, CPU", sparse["cpu"], "idea");
-  print_table("Algorithms of sparse convolution, CUDA", sparse["cuda"], "idea");
+  for (const auto& [name, entry] : operator_table().entries()) {
+    const Json& lists = all[name + "_algorithms"];
+    print_table(entry.list_titles[0], lists["cpu"], "idea");
+    print_table(entry.list_titles[1], lists["cuda"], "idea");
+  }
   print_table("Models (model.type)", all["models"], nullptr);
   print_table("Layers (layers: - type)", all["layers"], nullptr);
   print_table("Data sets (data.set)", all["datasets"], nullptr);

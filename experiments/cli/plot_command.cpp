@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // plot_command.cpp: `convscope plot`: figures (SVG, PNG, PDF) and a report.html from run folders,
-// or from the JSON files of `convscope bench conv2d`, `bench deform_conv2d` and `bench
-// sparse_conv`.
+// or from the JSON files of `convscope bench OPERATOR`.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
 #include "experiments/cli/command.h"
+#include "experiments/operators/operator_table.h"
 #include "experiments/report/chart/convert_svg.h"
 #include "experiments/report/html/html_report.h"
 #include "experiments/run_folder/files/own_file.h"
@@ -284,10 +284,9 @@ int plot(PlotArguments arguments) {
 
 std::function<int()> declare_plot(CommandLine& app) {
   auto arguments = std::make_shared<PlotArguments>();
-  app.add_option(
-         "RUN", arguments->runs,
-         "run folders, folders of runs (runs/<name>), or runs/ as a whole; or files of bench "
-         "conv2d --json, bench deform_conv2d --json or bench sparse_conv --json")
+  app.add_option("RUN", arguments->runs,
+                 "run folders, folders of runs (runs/<name>), or runs/ as a whole; or files of " +
+                     operator_bench_commands(/*quoted=*/false))
       ->required()
       ->type_name("");
   std::string kinds = "figures (default: all that the files permit), from runs:";

@@ -9,6 +9,7 @@
 
 #include "experiments/bench/ladder/ladder_report.h"
 #include "experiments/bench/statistics.h"
+#include "experiments/operators/operator_table.h"
 #include "experiments/run_folder/machine_load.h"
 #include "framework/io/bytes.h"
 #include "framework/io/former_names.h"
@@ -62,9 +63,13 @@ std::string kind_of(const Json& json, const std::string& file) {
   if (!child(json, "rows").is_array()) broken(file, "which has no list named rows");
   if (format.find("sparse_net") != std::string::npos) return "sparse_net";
   if (format.find("net") != std::string::npos) return "net";
-  if (format.find("sparse_conv") != std::string::npos) return "sparse_conv";
-  if (format.find("deform_conv2d") != std::string::npos) return "deform_conv2d";
-  if (format == "-" || format.find("conv2d") != std::string::npos) return "conv2d";
+  if (format == "-") return "conv2d";
+  // The longest name, because deform_conv2d contains conv2d.
+  std::string operation;
+  for (const std::string& name : operator_table().names()) {
+    if (format.find(name) != std::string::npos && name.size() > operation.size()) operation = name;
+  }
+  if (!operation.empty()) return operation;
   broken(file, cat("whose format is '", format, "'"));
 }
 
@@ -73,9 +78,9 @@ void check_format(const Json& json, const std::string& file) {
   const std::string format = text_of(child(json, "format"));
   if (format == "-") return;
   Names known = {kLadderFormat};
-  for (const char* what : {"conv2d", "deform_conv2d", "sparse_conv", "net", "sparse_net"}) {
+  for (const std::string& operation : operator_bench_formats()) known.push_back(operation);
+  for (const char* what : {"net", "sparse_net"})
     known.push_back(cat("convscope bench ", what, " 1"));
-  }
   const std::string problem = format_problem(format, known);
   if (!problem.empty()) broken(file, cat("which has ", problem));
 }

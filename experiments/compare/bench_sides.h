@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sides.h: the timed rows of a file of `bench conv2d`, `bench conv2d --ladder`, `bench
-// deform_conv2d`, `bench sparse_conv`, `bench net` or `bench sparse_net`. Each row has a key, by
-// which the same row is found in another file of the same kind.
+// bench_sides.h: the timed rows of a file of `bench OPERATOR`, `bench conv2d --ladder`, `bench net`
+// or `bench sparse_net`. Each row has a key, by which the same row is found in another file of the
+// same kind.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct TimedRow {
 };
 
 struct BenchSide {
-  std::string given, kind;  // "conv2d", "deform_conv2d", "sparse_conv", "sparse_net", "ladder"...
+  std::string given, kind;  // "conv2d", "net", "sparse_net", "ladder"...
   std::vector<std::string> files;
   std::vector<std::string> key_names;
   std::vector<TimedRow> rows;  // one for each key: the last one in the file

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.cpp: reads files of `convscope bench conv2d --json`, `bench deform_conv2d --json` and
-// `bench sparse_conv --json` for plots.
+// bench_data.cpp: reads files of `convscope bench OPERATOR --json` for plots.
 #include "experiments/report/bench_data.h"
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "experiments/operators/operator_table.h"
 #include "framework/check.h"
 #include "framework/io/bytes.h"
 #include "framework/io/former_names.h"
@@ -75,9 +75,8 @@ std::optional<CpuPeaks> peaks_of(const Json& json) {
 
 [[noreturn]] void broken(const std::string& file, const std::string& got) {
   fail(ErrorKind::kData, kOperation,
-       cat("expected a file of `convscope bench conv2d --json`, `bench deform_conv2d --json` or "
-           "`bench sparse_conv --json` because ",
-           file, " is not a folder of runs, got ", got));
+       cat("expected a file of ", operator_bench_commands(), " because ", file,
+           " is not a folder of runs, got ", got));
 }
 
 std::optional<Direction> direction_named(const std::string& name) {
@@ -131,10 +130,7 @@ class Reader {
   void check_format(const Json& json) const {
     const std::string format = text_at(json, "format");
     const std::string problem =
-        format.empty()
-            ? ""
-            : format_problem(format, {"convscope bench conv2d 1", "convscope bench deform_conv2d 1",
-                                      "convscope bench sparse_conv 1"});
+        format.empty() ? "" : format_problem(format, operator_bench_formats());
     if (!problem.empty()) broken(file_, problem);
   }
 

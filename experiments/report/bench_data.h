@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.h: reads files of `convscope bench conv2d --json`, `bench deform_conv2d --json` and
-// `bench sparse_conv --json` for plots. The files of one call form one set; they may differ in
-// threads, instruction sets, caches or devices.
+// bench_data.h: reads files of `convscope bench OPERATOR --json` for plots. The files of one call
+// form one set; they may differ in threads, instruction sets, caches or devices.
 #pragma once
 
 #include <optional>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/operators/operator_table.h"
 #include "experiments/report/chart/svg_text.h"
 
 namespace convscope {
@@ -24,12 +25,10 @@ std::vector<std::string> plot_kind_names() {
 
 namespace {
 
-const char* source_of(const PlotKind& kind) {
+std::string source_of(const PlotKind& kind) {
   if (kind.draw) return "run folders";
-  return kind.draw_bench
-             ? "files of `convscope bench conv2d --json`, `bench deform_conv2d --json` or `bench "
-               "sparse_conv --json`"
-             : "files of `convscope bench conv2d --ladder NAME --json`";
+  return kind.draw_bench ? "files of " + operator_bench_commands()
+                         : "files of `convscope bench conv2d --ladder NAME --json`";
 }
 
 template <typename Set>
