@@ -4,49 +4,35 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "experiments/operators/operator_table.h"
 #include "experiments/python/arguments.h"
 #include "experiments/python/functions.h"
 #include "experiments/python/problems.h"
-#include "layers/deform_conv2d/algorithm.h"
-#include "layers/sparse_conv/algorithm.h"
 
 namespace convscope::python {
 namespace {
 
-template <class Problem>
-void list_algorithms(DeviceType device, nb::list& out) {
-  for (const auto& [name, algorithm] : Operator<Problem>::algorithms(device).entries()) {
-    nb::list directions;
-    for (const Direction direction : kDirections) {
-      if (algorithm.offers(direction)) directions.append(std::string(name_of(direction)));
-    }
-    nb::dict one;
-    one["name"] = name;
-    one["operation"] = Operator<Problem>::kOperation;
-    one["device"] = std::string(name_of(device));
-    one["directions"] = nb::tuple(directions);
-    one["idea"] = algorithm.idea;
-    one["paper"] = algorithm.paper;
-    one["auto"] = algorithm.auto_ok;
-    out.append(one);
-  }
-}
-
 nb::list algorithms(const std::string& operation, const std::string& device) {
+  const OperatorEntry* const entry = operator_table().find(operation);
+  if (entry == nullptr) {
+    fail("algorithms",
+         cat("expected ", join_or(operator_table().names()), ", got '", operation, "'"));
+  }
   nb::list out;
   for (const DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {
     if (!device.empty() && Device::parse(device).type != type) continue;
     // The algorithms of a device register when its library is loaded.
     if (type == DeviceType::cuda && !status_of(type).available) continue;
-    if (operation == "conv2d") {
-      list_algorithms<Conv2dProblem>(type, out);
-    } else if (operation == "deform_conv2d") {
-      list_algorithms<DeformConv2dProblem>(type, out);
-    } else if (operation == "sparse_conv") {
-      list_algorithms<SparseConvProblem>(type, out);
-    } else {
-      fail("algorithms",
-           cat("expected conv2d, deform_conv2d or sparse_conv, got '", operation, "'"));
+    for (const AlgorithmFacts& algorithm : entry->algorithms(type)) {
+      nb::dict one;
+      one["name"] = algorithm.name;
+      one["operation"] = operation;
+      one["device"] = std::string(name_of(type));
+      one["directions"] = nb::tuple(nb::cast(algorithm.directions));
+      one["idea"] = algorithm.idea;
+      one["paper"] = algorithm.paper;
+      one["auto"] = algorithm.auto_ok;
+      out.append(one);
     }
   }
   return out;

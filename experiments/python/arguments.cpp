@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// arguments.cpp: the arguments that Python's convolutions share, and the choice of an algorithm.
+// arguments.cpp: the arguments that Python's convolutions share.
 #include "experiments/python/arguments.h"
 
 #include <nanobind/stl/string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// arguments.h: the arguments that Python's convolutions share, and the choice of an algorithm.
+// arguments.h: the arguments that Python's convolutions share.
 #pragma once
 
 #include <initializer_list>
@@ -9,7 +9,6 @@
 
 #include "experiments/python/arrays.h"
 #include "layers/conv2d/conv2d.h"
-#include "layers/dispatch/choice_cache.h"
 
 namespace convscope::python {
 
@@ -66,26 +65,6 @@ class DeviceTurn {
   Device device_;
   std::unique_lock<std::mutex> lock_;
 };
-
-// Returns the algorithm that `algorithm` (a name or a policy such as "auto") selects for the
-// problem. Each thread caches its choices, because computing the costs of all algorithms takes
-// longer than a small convolution.
-template <class Problem>
-const Choice<Problem>& chosen(const std::string& algorithm, const Problem& problem,
-                              Direction direction, Device device) {
-  constexpr std::size_t kMaxWords = 64;
-  thread_local std::map<std::string, Ref<ChoiceCache<Problem>>, std::less<>> caches;
-  auto at = caches.find(algorithm);
-  if (at == caches.end()) {
-    check_policy(Operator<Problem>::kOperation, algorithm, device,
-                 Operator<Problem>::algorithms(device.type).names());
-    if (caches.size() == kMaxWords) caches.clear();
-    const AlgorithmPolicy policy{
-        .forward = algorithm, .backward_data = algorithm, .backward_weight = algorithm};
-    at = caches.emplace(algorithm, make_ref<ChoiceCache<Problem>>(policy)).first;
-  }
-  return at->second->get(problem, direction, device, WeightUse::once);
-}
 
 // Returns whether a gradient is requested: "dx", "dw", ...; throws for an unknown name.
 bool wants(const nb::object& needs, const char* name);

@@ -2,102 +2,41 @@
 // deform_conv2d_functions.cpp: convscope.deform_conv2d and its gradients.
 #include <nanobind/stl/string.h>
 
-#include "experiments/python/arguments.h"
 #include "experiments/python/functions.h"
-#include "layers/conv2d/bias_gradient.h"
+#include "experiments/python/operator_call.h"
 #include "layers/deform_conv2d/deform_conv2d.h"
-#include "layers/dispatch/execute.h"
 
 namespace convscope::python {
 namespace {
 
-constexpr const char* kOperation = "deform_conv2d";
+class DeformConv2dCall final : public OperatorCall<DeformConv2dProblem> {
+ public:
+  DeformConv2dCall(std::initializer_list<ArrayArgument> arrays, const DeformConv2dParams& params)
+      : OperatorCall(arrays, params.conv.precision) {
+    set_problem(deform_conv2d_problem(x().shape, at("w").shape, params, has("mask"), x().dtype));
+  }
 
-// The checked array arguments of a call. `mask`, `b` and `dy` may be missing.
-struct Inputs {
-  Array x, offset, w;
-  std::optional<Array> mask, b, dy;
-  DeformConv2dProblem problem;
+ private:
+  std::string because(const std::string& name) const override {
+    if (name != "offset" && name != "mask") return OperatorCall::because(name);
+    return cat("it has ", name == "offset" ? "(v, u)" : "a factor", " of ", problem().taps(),
+               " taps for each pixel of y");
+  }
 };
-
-Inputs inputs_of(const nb::object& x, const nb::object& offset, const nb::object& w,
-                 const nb::object& mask, const nb::object& b, const nb::object& dy, bool forward,
-                 const Conv2dParams& params, std::int64_t offset_groups) {
-  Inputs in{.x = array_of(x, kOperation, "x"),
-            .offset = array_of(offset, kOperation, "offset"),
-            .w = array_of(w, kOperation, "w"),
-            .mask = array_or_none(mask, kOperation, "mask"),
-            .b = array_or_none(b, kOperation, "b"),
-            .dy = forward ? std::nullopt : std::optional(array_of(dy, kOperation, "dy")),
-            .problem = {}};
-  check_type(in.x, params.precision, kOperation);
-  in.problem = deform_conv2d_problem(in.x.shape, in.w.shape,
-                                     {.conv = params, .offset_groups = offset_groups},
-                                     in.mask.has_value(), in.x.dtype);
-  const auto check = [&](const Array& array, const Shape& shape, const std::string& because,
-                         const char* name) {
-    check_beside(array, in.x, kOperation, name);
-    check_shape(array, shape, because, kOperation, name);
-  };
-  check_beside(in.w, in.x, kOperation, "w");
-  check(in.offset, in.problem.offset_shape(),
-        cat("it has (v, u) of ", in.problem.taps(), " taps for each pixel of y"), "offset");
-  if (in.mask) {
-    check(*in.mask, in.problem.mask_shape(),
-          cat("it has a factor of ", in.problem.taps(), " taps for each pixel of y"), "mask");
-  }
-  if (in.b) check(*in.b, {in.problem.k}, "w has that many kernels", "b");
-  if (in.dy) check(*in.dy, in.problem.y_shape(), "that is y", "dy");
-  return in;
-}
-
-DeformConv2dTensors tensors_of(const Inputs& in, Device device) {
-  const auto moved = [&](const Array& array) {
-    return array.tensor.to(device).to(in.problem.dtype);
-  };
-  return {.x = moved(in.x),
-          .w = moved(in.w),
-          .offset = moved(in.offset),
-          .mask = in.mask ? moved(*in.mask) : Tensor(),
-          .b = in.b ? moved(*in.b) : Tensor(),
-          .dy = in.dy ? moved(*in.dy) : Tensor()};
-}
-
-// Returns the outputs of one direction, in the type and on the device of x.
-std::array<Tensor, 3> computed(const Inputs& in, const DeformConv2dTensors& tensors,
-                               const std::string& algorithm, Direction direction, Device device) {
-  Operands operands = deform_conv2d_operands(direction, tensors);
-  const OperandSpecs specs = in.problem.operands(direction);
-  for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-    operands.out[i].values = Tensor::empty(specs.outputs[i].shape, in.problem.dtype, device);
-  }
-  execute(chosen(algorithm, in.problem, direction, device), in.problem, direction, operands);
-  std::array<Tensor, 3> out;
-  for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-    out[i] = operands.out[i].values.to(in.x.dtype).to(in.x.device);
-  }
-  return out;
-}
 
 nb::object deform_conv2d(const nb::object& x, const nb::object& offset, const nb::object& w,
                          const nb::object& mask, const nb::object& b, const nb::object& stride,
                          const nb::object& padding, const nb::object& dilation, std::int64_t groups,
                          std::int64_t offset_groups, const std::string& algorithm,
-                         const nb::object& device_in, const std::string& precision) {
-  const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
-  const Inputs in =
-      inputs_of(x, offset, w, mask, b, nb::none(), /*forward=*/true, params, offset_groups);
-  const Device device = device_of(device_in, in.x);
-  check_device(in.x.dtype, params.precision, device, kOperation);
-  Tensor y;
-  {
-    const nb::gil_scoped_release without_lock;
-    measure_before(algorithm);
-    const DeviceTurn turn(device);
-    y = computed(in, tensors_of(in, device), algorithm, Direction::forward, device)[0];
-    turn.finish();
-  }
-  return to_python(y, in.x.library);
+                         const nb::object& device, const std::string& precision) {
+  DeformConv2dCall call(
+      {{"x", x},
+       {"offset", offset},
+       {"w", w},
+       {"mask", mask, /*is_required=*/false},
+       {"b", b, /*is_required=*/false}},
+      {params_of({stride, padding, dilation, groups, precision}, "deform_conv2d"), offset_groups});
+  return call.y(algorithm, device);
 }
 
 nb::object deform_conv2d_backward(const nb::object& dy, const nb::object& x,
@@ -105,40 +44,14 @@ nb::object deform_conv2d_backward(const nb::object& dy, const nb::object& x,
                                   const nb::object& mask, const nb::object& stride,
                                   const nb::object& padding, const nb::object& dilation,
                                   std::int64_t groups, std::int64_t offset_groups,
-                                  const std::string& algorithm, const nb::object& device_in,
+                                  const std::string& algorithm, const nb::object& device,
                                   const std::string& precision, const nb::object& needs) {
-  check_needs(needs, {"dx", "doffset", "dmask", "dw", "db"}, kOperation);
-  const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
-  const Inputs in =
-      inputs_of(x, offset, w, mask, nb::none(), dy, /*forward=*/false, params, offset_groups);
-  const Device device = device_of(device_in, in.x);
-  check_device(in.x.dtype, params.precision, device, kOperation);
-  const bool wants_data = wants(needs, "dx") || wants(needs, "doffset") || wants(needs, "dmask");
-  const bool wants_dw = wants(needs, "dw");
-  const bool wants_db = wants(needs, "db");
-  std::array<Tensor, 3> data;
-  Tensor dw, db;
-  {
-    const nb::gil_scoped_release without_lock;
-    measure_before(algorithm);
-    const DeviceTurn turn(device);
-    const DeformConv2dTensors tensors = tensors_of(in, device);
-    if (wants_data) data = computed(in, tensors, algorithm, Direction::backward_data, device);
-    if (wants_dw) dw = computed(in, tensors, algorithm, Direction::backward_weight, device)[0];
-    if (wants_db) {
-      const DType sums = in.x.dtype == DType::f64 ? DType::f64 : DType::f32;
-      db = Tensor::empty({in.problem.k}, sums, device);
-      conv2d_bias_gradient_kernel.get(device)(in.dy->tensor.to(device).to(sums), db,
-                                              /*accumulate=*/false);
-      db = db.to(in.x.dtype).to(in.x.device);
-    }
-    turn.finish();
-  }
-  const auto given = [&](const Tensor& tensor, const char* name) {
-    return tensor.defined() && wants(needs, name) ? to_python(tensor, in.x.library) : nb::none();
-  };
-  return nb::make_tuple(given(data[0], "dx"), given(data[1], "doffset"), given(data[2], "dmask"),
-                        given(dw, "dw"), given(db, "db"));
+  static const Names gradients = {"dx", "doffset", "dmask", "dw", "db"};
+  check_needs(needs, gradients, "deform_conv2d");
+  DeformConv2dCall call(
+      {{"dy", dy}, {"x", x}, {"offset", offset}, {"w", w}, {"mask", mask, /*is_required=*/false}},
+      {params_of({stride, padding, dilation, groups, precision}, "deform_conv2d"), offset_groups});
+  return call.gradients(gradients, needs, algorithm, device);
 }
 
 }  // namespace

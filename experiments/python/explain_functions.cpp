@@ -5,11 +5,11 @@
 
 #include "experiments/config/experiment_config.h"
 #include "experiments/explain/answer.h"
+#include "experiments/operators/operator_table.h"
 #include "experiments/python/arguments.h"
 #include "experiments/python/functions.h"
 #include "experiments/python/problems.h"
 #include "framework/parallel.h"
-#include "layers/deform_conv2d/deform_conv2d.h"
 #include "layers/sparse_conv/algorithm.h"
 
 namespace convscope::python {
@@ -22,11 +22,13 @@ std::shared_ptr<const OperatorUse> use_of(const std::string& operation, const nb
     return operator_use_of(nb::cast<const SparseConvProblem&>(given), policy);
   }
   const auto problem = nb::cast<std::string>(given);
-  if (operation == "conv2d") return operator_use_of(Conv2dProblem::parse(problem), policy);
-  if (operation == "deform_conv2d") {
-    return operator_use_of(DeformConv2dProblem::parse(problem), policy);
+  std::vector<std::string> names;  // of operators with problems that a text describes
+  for (const auto& [name, entry] : operator_table().entries()) {
+    if (!entry.use) continue;
+    if (name == operation) return entry.use(problem, policy);
+    names.push_back(name);
   }
-  fail("explain", cat("expected a problem of conv2d or deform_conv2d, got one of '", operation,
+  fail("explain", cat("expected a problem of ", join_or(names), ", got one of '", operation,
                       "'; of sparse_conv, name a SparseMap and w"));
 }
 

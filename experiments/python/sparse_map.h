@@ -3,13 +3,11 @@
 // layers, directions and calls with the same sites and kernel can share one map.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
-#include "experiments/python/arrays.h"
-#include "layers/dispatch/choice_cache.h"
+#include "experiments/python/operator_call.h"
 #include "layers/sparse_conv/algorithm.h"
 
 namespace convscope::python {
@@ -18,7 +16,7 @@ namespace convscope::python {
 // and not in the map, because each cached choice keeps the map alive.
 struct MapChoices {
   std::mutex one_at_a_time;
-  std::map<std::string, Ref<ChoiceCache<SparseConvProblem>>, std::less<>> by_algorithm;
+  ChoicesByWord<SparseConvProblem> by_word;
 };
 
 // Python's class SparseMap. In Python, rows have the order of the sites that the user passed.
