@@ -312,10 +312,6 @@ const BaselineBenchRow* BaselineBenchRows::best_baseline(bool plain) const {
   return best;
 }
 
-std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text, Device device) {
-  return algorithms_named<Conv2dProblem>(kOperation, text, device);
-}
-
 void check_can_be_timed(const Conv2dProblem& problem, Device device) {
   const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
   const bool on_cuda = device.type == DeviceType::cuda;

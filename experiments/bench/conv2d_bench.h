@@ -17,8 +17,6 @@
 namespace convscope {
 
 struct Conv2dBenchOptions : BenchSettings {
-  std::vector<Conv2dProblem> problems;
-  std::vector<Direction> directions;
   std::vector<const Conv2dAlgorithm*> algorithms;
   const ConvscopeBaseline* baseline = nullptr;
 };
@@ -46,12 +44,6 @@ struct CONVSCOPE_API BaselineBenchRows {
 };
 
 struct Conv2dBenchGroup : BenchGroup<Conv2dProblem>, BaselineBenchRows {};
-
-// Returns the algorithms that `text` names: "all" (except the reference, which checks the others),
-// "auto", or names joined by commas. For an unknown name, throws an error of kind kUnavailable that
-// suggests the nearest name.
-CONVSCOPE_API std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text,
-                                                                   Device device);
 
 // Throws unless the elements of the problem have a type that can be timed. These are f32, integers
 // with i8 weights, and on cuda also f16 and bf16 (with f32 weights in NHWC).

@@ -3,6 +3,7 @@
 // package name an operator's arrays, and problem.operands(direction) gives their order.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -41,20 +42,29 @@ inline Shape input_shape(const OperandSpecs& forward, std::string_view name) {
   fail("input_shape", cat("expected an input of the operator, got '", name, "'"));
 }
 
-// Returns the operands of a direction: the inputs of `specs` and, in a forward pass, the bias, from
-// find(name), which may be undefined; and new outputs on the device.
-template <class Find>
-Operands call_operands(const OperandSpecs& specs, Direction direction, std::size_t bias_place,
-                       Device device, const Find& find) {
-  Operands out;
+// Runs one direction if wanted(name) names one of its results. find(name) returns an input, which
+// may be undefined; run(operands) computes new outputs on the device; take(name, tensor) gets each
+// wanted result.
+template <class Problem, class Wanted, class Find, class Run, class Take>
+void run_direction(const OperandSpecs& specs, Direction direction, Device device,
+                   const Wanted& wanted, const Find& find, const Run& run, const Take& take) {
+  const auto is_wanted = [&](const OperandSpec& spec) {
+    return wanted(result_name(spec, direction));
+  };
+  if (std::ranges::none_of(specs.outputs, is_wanted)) return;
+  Operands operands;
   for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
-    out.in.at(i).values = find(input_name(specs.inputs[i]));
+    operands.in.at(i).values = find(input_name(specs.inputs[i]));
   }
-  if (direction == Direction::forward) out.in.at(bias_place).values = find("b");
+  if (direction == Direction::forward) operands.in.at(bias_place<Problem>()).values = find("b");
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-    out.out.at(i).values = Tensor::empty(specs.outputs[i].shape, specs.outputs[i].type, device);
+    operands.out.at(i) = Tensor::empty(specs.outputs[i].shape, specs.outputs[i].type, device);
   }
-  return out;
+  run(operands);
+  for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
+    const std::string name = result_name(specs.outputs[i], direction);
+    if (wanted(name)) take(name, operands.out.at(i).values);
+  }
 }
 
 // Returns db [K] in the type and on the device of dy, which is [N,K,P,Q] or has rows [m,K]. Sums

@@ -44,9 +44,11 @@ OperandTypes parsed_types(const std::string& text) {
 
 // Sets the operand types of the problems. Quantised images are stored in NCHW16c. On a CPU, a layer
 // with few input channels is treated as the first of a network: its images are NCHW f32, and the
-// kernel quantises them. Returns the number of such layers.
-int set_types(OperandTypes types, Device device, Problems& problems) {
+// kernel quantises them.
+void set_types(const std::string& text, Device device, Problems& problems) {
+  if (text.empty()) return;
   constexpr std::int64_t kMaxColours = 4;
+  OperandTypes types = parsed_types(text);
   int first_layers = 0;
   for (Conv2dProblem& problem : problems) {
     const bool first = device.type == DeviceType::cpu && is_code(types.x) &&
@@ -56,15 +58,8 @@ int set_types(OperandTypes types, Device device, Problems& problems) {
     if (first) problem.types->x = DType::f32;
     problem.dtype = problem.types->x;
     problem.layout =
-        problem.types->x == DType::f32 ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
+        problem.dtype == DType::f32 ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
   }
-  return first_layers;
-}
-
-void set_types(const std::string& text, Device device, Problems& problems) {
-  if (text.empty()) return;
-  OperandTypes types = parsed_types(text);
-  const int first_layers = set_types(types, device, problems);
   if (first_layers == 0) return;
   types.x = DType::f32;
   remark(cat(first_layers, first_layers == 1 ? " layer" : " layers",

@@ -57,9 +57,10 @@ std::string OpCall::because(const std::string& name) const {
   return name == "dy" ? "that is y" : "it has one number of each kernel";
 }
 
-bool OpCall::begin() {
-  std::cerr << problem_text() << "\n";
-  return true;
+void OpCall::check_call() {
+  check();
+  device_ = Device::parse(device_name_);
+  backend_of(device_);  // fails when it is not available
 }
 
 void OpCall::read_arrays() {
@@ -69,19 +70,16 @@ void OpCall::read_arrays() {
   }
 }
 
-// Returns the arrays as the kernels need them.
-OpCall::Arrays OpCall::checked_arrays() const {
-  const OperandSpecs forward = operands(Direction::forward);
-  const DType type = given("x").dtype();
+OpCall::Arrays OpCall::checked_arrays(const OperandSpecs& forward, DType type) const {
   Arrays out;
   const auto take = [&](const std::string& name) {
     if (!given_.contains(name)) return;
     const Tensor& array = given(name);
     const Shape shape = input_shape(forward, name);
-    CONVSCOPE_CHECK(array.shape() == shape && array.dtype() == type, command(), "expected ", name,
-                    " ", shape, " of the type of x because ", because(name), ", got ", array.str(),
-                    hint(name, array.shape()));
-    out[name] = stored(name, array).to(problem_type()).to(device_);
+    CONVSCOPE_CHECK(array.shape() == shape && array.dtype() == given("x").dtype(), command(),
+                    "expected ", name, " ", shape, " of the type of x because ", because(name),
+                    ", got ", array.str(), hint(name, array.shape()));
+    out[name] = stored(name, array).to(type).to(device_);
   };
   for (const OpArray& one : arrays_) {
     if (one.has_gradient) take(one.name);
@@ -95,42 +93,16 @@ void OpCall::write(const std::string& result, const Tensor& tensor) const {
   write_npy(out_.at(result), shown(result, tensor.to(Device{}).to(given("x").dtype())));
 }
 
-// Runs a direction if one of its results is requested, and writes the results.
-void OpCall::compute(Direction direction, const Arrays& arrays) {
-  const OperandSpecs specs = operands(direction);
-  if (std::ranges::none_of(specs.outputs, [&](const OperandSpec& spec) {
-        return wants(result_name(spec, direction));
-      })) {
-    return;
-  }
-  const auto find = [&](const char* name) {
-    const auto at = arrays.find(name);
-    return at == arrays.end() ? Tensor() : at->second;
-  };
-  const Operands all = call_operands(specs, direction, place_of_bias(), device_, find);
-  execute_with(direction, all);
-  for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-    write(result_name(specs.outputs[i], direction), all.out.at(i).values);
-  }
-}
-
-int OpCall::run() {
-  check();
-  device_ = Device::parse(device_name_);
-  backend_of(device_);  // fails when it is not available
-  check_algorithm();
-  read_arrays();
-  make_problem();
-  const Arrays arrays = checked_arrays();
+void OpCall::open_outputs() const {
   for (const std::string& path : other_outputs()) check_output_files({path});
   for (const auto& [result, path] : out_) check_output_files({path});
   measure_this_machine_once();
   forget_check_results();
-  if (!begin()) return 0;
-  for (const Direction direction : kDirections) compute(direction, arrays);
+}
+
+void OpCall::finish() const {
   if (wants("db")) write("db", bias_gradient(given("dy").to(device_)));
   for (const std::string& line : check_lines()) std::cerr << line << "\n";
-  return 0;
 }
 
 }  // namespace convscope

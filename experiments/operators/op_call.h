@@ -29,16 +29,13 @@ class OpCall {
  public:
   // Takes the arrays in the order of the help, and the help of --dy.
   OpCall(const char* operation, std::vector<OpArray> arrays, const char* dy)
-      : operation_(operation),
-        command_(std::string("op ") + operation),
-        arrays_(std::move(arrays)),
-        dy_help_(dy) {}
+      : command_(std::string("op ") + operation), arrays_(std::move(arrays)), dy_help_(dy) {}
   virtual ~OpCall() = default;
   OpCall(const OpCall&) = delete;
   OpCall& operator=(const OpCall&) = delete;
 
   void declare(CommandLine& app);
-  int run();  // after parsing; returns the exit code
+  virtual int run() = 0;  // after parsing; returns the exit code
 
  protected:
   virtual void add_options(CommandLine&) {}      // before --algorithm and --device
@@ -53,8 +50,6 @@ class OpCall {
   virtual Tensor stored(const std::string&, const Tensor& array) const { return array; }
   virtual Tensor shown(const std::string&, const Tensor& result) const { return result; }
   virtual std::vector<std::string> other_outputs() const { return {}; }
-  // Prints what is known before the run. Returns false when nothing is to be run.
-  virtual bool begin();
 
   const char* command() const { return command_.c_str(); }
   const std::string& algorithm() const { return algorithm_; }
@@ -68,22 +63,18 @@ class OpCall {
   bool wants_results() const { return wants("y") || wants_gradients(); }
   void require_dy() const;
 
- private:
+  // The steps of run().
   using Arrays = std::map<std::string, Tensor>;  // by name: x, w, b, dy
-  virtual void check_algorithm() const = 0;
-  virtual void make_problem() = 0;
-  virtual std::string problem_text() const = 0;
-  virtual DType problem_type() const = 0;
-  virtual OperandSpecs operands(Direction direction) const = 0;
-  virtual void execute_with(Direction direction, const Operands& operands) = 0;
-  virtual std::size_t place_of_bias() const = 0;
-
+  void check_call();                             // options and device
   void read_arrays();
-  Arrays checked_arrays() const;
-  void compute(Direction direction, const Arrays& arrays);
+  // Returns the given arrays as the kernels need them. Throws unless they have the shapes of the
+  // problem, whose forward pass has the operands `forward`.
+  Arrays checked_arrays(const OperandSpecs& forward, DType type) const;
+  void open_outputs() const;  // and measures the machine
   void write(const std::string& result, const Tensor& tensor) const;
+  void finish() const;  // the gradient of the bias, and the lines of check:a,b
 
-  const char* operation_;
+ private:
   const std::string command_;
   const std::vector<OpArray> arrays_;
   const char* dy_help_;
@@ -99,25 +90,43 @@ class OpCallOf : public OpCall {
   OpCallOf(std::vector<OpArray> arrays, const char* dy)
       : OpCall(Operator<Problem>::kOperation, std::move(arrays), dy) {}
 
+  int run() override {
+    check_call();
+    constexpr const char* kOperation = Operator<Problem>::kOperation;
+    const std::vector<std::string> names = Operator<Problem>::algorithms(device().type).names();
+    check_offered(kOperation, names, command(), "--device ", device());
+    check_policy(kOperation, algorithm(), device(), names);
+    read_arrays();
+    problem_ = problem_of_arrays();
+    const Arrays arrays = checked_arrays(problem_.operands(Direction::forward), problem_.dtype);
+    open_outputs();
+    if (!begin()) return 0;
+    for (const Direction direction : kDirections) {
+      run_direction<Problem>(
+          problem_.operands(direction), direction, device(),
+          [&](const std::string& result) { return wants(result); },
+          [&](const char* name) { return arrays.contains(name) ? arrays.at(name) : Tensor(); },
+          [&](const Operands& operands) { execute_with(direction, operands); },
+          [&](const std::string& result, const Tensor& tensor) { write(result, tensor); });
+    }
+    finish();
+    return 0;
+  }
+
  protected:
   // Returns the problem of the given arrays, which has their type; throws if there is none.
   virtual Problem problem_of_arrays() const = 0;
+  // Prints what is known before the run. Returns false when nothing is to be run.
+  virtual bool begin() {
+    std::cerr << problem_.text() << "\n";
+    return true;
+  }
   // `run` repeats a direction that has been run, and returns when the device is done.
   virtual void after_run(Direction, const std::function<void()>& /*run*/) const {}
   const Problem& problem() const { return problem_; }
 
  private:
-  void check_algorithm() const override {
-    const std::vector<std::string> names = Operator<Problem>::algorithms(device().type).names();
-    check_offered(Operator<Problem>::kOperation, names, command(), "--device ", device());
-    check_policy(Operator<Problem>::kOperation, algorithm(), device(), names);
-  }
-  void make_problem() override { problem_ = problem_of_arrays(); }
-  std::string problem_text() const override { return problem_.text(); }
-  DType problem_type() const override { return problem_.dtype; }
-  OperandSpecs operands(Direction direction) const override { return problem_.operands(direction); }
-  std::size_t place_of_bias() const override { return bias_place<Problem>(); }
-  void execute_with(Direction direction, const Operands& operands) override {
+  void execute_with(Direction direction, const Operands& operands) const {
     const auto choice = select_algorithm(algorithm(), problem_, direction, device());
     std::cerr << name_of(direction) << ": " << choice.algorithm->name << "\n";
     execute(choice, problem_, direction, operands);

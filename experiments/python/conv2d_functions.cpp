@@ -66,16 +66,10 @@ algorithm         a name of algorithms(), "auto" (least estimated time), "measur
 device            where it is computed, "cpu" or "cuda" (x, w, b are copied there); None: that of x
 precision         of float32 arrays: "f32"; on CUDA also "tf32", "bf16", "f16"
 )");
-  module.def(
-      "_conv2d_backward", conv2d_backward, "dy"_a.none(), "x"_a.none(), "w"_a.none(),
-      "stride"_a = 1, "padding"_a = 0, "dilation"_a = 1, "groups"_a = 1, nb::kw_only(),
-      "algorithm"_a = "auto", "device"_a = nb::none(), "precision"_a = "f32",
-      "needs"_a = nb::none(),
-      nb::sig("def _conv2d_backward(dy: ArrayT, x: ArrayT, w: ArrayT, stride: Pair = 1, padding: "
-              "Padding = 0, dilation: Pair = 1, groups: int = 1, *, algorithm: str = 'auto', "
-              "device: str | None = None, precision: str = 'f32', needs: Sequence[str] | None = "
-              "None) -> tuple[ArrayT | None, ArrayT | None, ArrayT | None]"),
-      "(dx, dw, db); those that `needs` does not name are None.");
+  module.def("_conv2d_backward", conv2d_backward, "dy"_a.none(), "x"_a.none(), "w"_a.none(),
+             "stride"_a, "padding"_a, "dilation"_a, "groups"_a, nb::kw_only(), "algorithm"_a,
+             "device"_a.none(), "precision"_a, "needs"_a.none(),
+             "(dx, dw, db); those that `needs` does not name are None.");
 }
 
 }  // namespace convscope::python

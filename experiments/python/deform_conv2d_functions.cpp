@@ -74,18 +74,11 @@ x [N,C,H,W], offset [N,2 O R S,P,Q] with (v,u) of a tap side by side as in torch
 
 The other arguments and the accepted arrays are those of conv2d().
 )");
-  module.def(
-      "_deform_conv2d_backward", deform_conv2d_backward, "dy"_a.none(), "x"_a.none(),
-      "offset"_a.none(), "w"_a.none(), "mask"_a = nb::none(), "stride"_a = 1, "padding"_a = 0,
-      "dilation"_a = 1, "groups"_a = 1, "offset_groups"_a = 1, nb::kw_only(),
-      "algorithm"_a = "auto", "device"_a = nb::none(), "precision"_a = "f32",
-      "needs"_a = nb::none(),
-      nb::sig("def _deform_conv2d_backward(dy: ArrayT, x: ArrayT, offset: ArrayT, w: ArrayT, mask: "
-              "ArrayT | None = None, stride: Pair = 1, padding: Padding = 0, dilation: Pair = 1, "
-              "groups: int = 1, offset_groups: int = 1, *, algorithm: str = 'auto', device: str | "
-              "None = None, precision: str = 'f32', needs: Sequence[str] | None = None) -> "
-              "tuple[ArrayT | None, ArrayT | None, ArrayT | None, ArrayT | None, ArrayT | None]"),
-      "(dx, doffset, dmask, dw, db); those that `needs` does not name are None.");
+  module.def("_deform_conv2d_backward", deform_conv2d_backward, "dy"_a.none(), "x"_a.none(),
+             "offset"_a.none(), "w"_a.none(), "mask"_a.none(), "stride"_a, "padding"_a,
+             "dilation"_a, "groups"_a, "offset_groups"_a, nb::kw_only(), "algorithm"_a,
+             "device"_a.none(), "precision"_a, "needs"_a.none(),
+             "(dx, doffset, dmask, dw, db); those that `needs` does not name are None.");
 }
 
 }  // namespace convscope::python

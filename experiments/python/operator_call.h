@@ -141,48 +141,48 @@ class OperatorCall {
     algorithm_ = algorithm;
     device_ = device_of(device, x());
     check_device(x().dtype, precision_, device_, kOperation);
-    std::vector<bool> wanted;
-    for (const std::string& name : names) wanted.push_back(wants(needs, name.c_str()));
-    std::vector<Tensor> out(names.size());
+    std::vector<bool> is_needed;
+    for (const std::string& name : names) is_needed.push_back(wants(needs, name.c_str()));
     const nb::gil_scoped_release without_lock;
     measure_before(algorithm);
     const DeviceTurn turn(device_);
-    // Calls take(result) where `name` is wanted.
-    const auto where_wanted = [&](const std::string& name, const auto& take) {
-      const auto at = static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
-      if (at < names.size() && wanted[at]) take(out[at]);
+    std::vector<Tensor> out(names.size());
+    const auto place_of = [&](const std::string& name) {
+      return static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
     };
-    for (const Direction direction : kDirections) {
-      if ((direction == Direction::forward) == (names[0] == "y")) compute(direction, where_wanted);
+    const auto wanted = [&](const std::string& name) {
+      const std::size_t place = place_of(name);
+      return place < names.size() && is_needed[place];
+    };
+    const auto run = [&](const OperandSpecs& specs, Direction direction) {
+      run_direction<Problem>(
+          specs, direction, device_, wanted, [&](const char* name) { return input(name); },
+          [&](const Operands& operands) {
+            execute(choice(direction), problem_, direction, operands);
+          },
+          [&](const std::string& name, const Tensor& result) {
+            out[place_of(name)] = shown(name, result);
+          });
+    };
+    if (wanted("y")) {
+      run(forward_, Direction::forward);
+    } else {
+      for (const Direction direction : {Direction::backward_data, Direction::backward_weight}) {
+        run(problem_.operands(direction), direction);
+      }
     }
-    where_wanted(
-        "db", [&](Tensor& db) { db = bias_gradient(at("dy").tensor.to(device_)).to(x().device); });
+    if (wanted("db")) {
+      out[place_of("db")] = bias_gradient(at("dy").tensor.to(device_)).to(x().device);
+    }
     turn.finish();
     return out;
   }
 
-  template <class WhereWanted>
-  void compute(Direction direction, const WhereWanted& where_wanted) {
-    const bool forward = direction == Direction::forward;
-    const OperandSpecs backward = forward ? OperandSpecs() : problem_.operands(direction);
-    const OperandSpecs& specs = forward ? forward_ : backward;
-    bool any = false;
-    for (const OperandSpec& spec : specs.outputs) {
-      where_wanted(result_name(spec, direction), [&](Tensor&) { any = true; });
-    }
-    if (!any) return;
-    const auto take = [&](const char* name) {
-      const Input* const input = find(name);
-      if (input == nullptr) return Tensor();
-      if (!input->stored.defined()) input->stored = stored(name, input->array);
-      return input->stored;
-    };
-    const Operands operands = call_operands(specs, direction, bias_place<Problem>(), device_, take);
-    execute(choice(direction), problem_, direction, operands);
-    for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-      const std::string name = result_name(specs.outputs[i], direction);
-      where_wanted(name, [&](Tensor& out) { out = shown(name, operands.out.at(i).values); });
-    }
+  Tensor input(const char* name) const {
+    const Input* const one = find(name);
+    if (one == nullptr) return Tensor();
+    if (!one->stored.defined()) one->stored = stored(name, one->array);
+    return one->stored;
   }
 
   const ComputePrecision precision_;

@@ -96,14 +96,9 @@ void add_sparse_conv(nb::module_& module) {
   module.def("_sparse_problem", problem_of_sizes, "map"_a, "w"_a, "precision"_a, "type"_a);
   module.def("_sparse_conv", sparse_conv_of_python, "map"_a, "x"_a.none(), "w"_a.none(),
              "b"_a.none(), "algorithm"_a, "device"_a.none(), "precision"_a,
-             nb::sig("def _sparse_conv(map: SparseMap, x: ArrayT, w: ArrayT, b: ArrayT | None, "
-                     "algorithm: str, device: str | None, precision: str) -> ArrayT"),
              "y [m,K], rows in the order of the map's out_sites.");
   module.def("_sparse_conv_backward", sparse_conv_backward, "map"_a, "dy"_a.none(), "x"_a.none(),
              "w"_a.none(), "algorithm"_a, "device"_a.none(), "precision"_a, "needs"_a.none(),
-             nb::sig("def _sparse_conv_backward(map: SparseMap, dy: ArrayT, x: ArrayT, w: ArrayT, "
-                     "algorithm: str, device: str | None, precision: str, needs: Sequence[str] | "
-                     "None) -> tuple[ArrayT | None, ArrayT | None, ArrayT | None]"),
              "(dx, dw, db); those that `needs` does not name are None.");
 }
 

@@ -16,7 +16,8 @@ TEST_F(BenchConv2dOnCuda, ChecksBlocksInEachDirection) {
   options.device = testing::cuda();
   options.least_samples = 1;
   options.min_seconds = 1e-6;
-  options.algorithms = algorithms_named("block_sparse,direct", options.device);
+  options.algorithms =
+      algorithms_named<Conv2dProblem>("bench conv2d", "block_sparse,direct", options.device);
   const Conv2dProblem problem =
       Conv2dProblem::parse("n=2,c=16,h=6,w=6,k=16,r=3,s=3,pad=1,weights=blocks16x1:30");
   for (const Direction direction : kDirections) {
@@ -35,7 +36,8 @@ TEST_F(BenchConv2dOnCuda, TimesHalfPrecisionAsInAStep) {
   options.device = testing::cuda();
   options.least_samples = 1;
   options.min_seconds = 1e-6;
-  options.algorithms = algorithms_named("implicit_gemm,implicit_gemm_tma", options.device);
+  options.algorithms = algorithms_named<Conv2dProblem>(
+      "bench conv2d", "implicit_gemm,implicit_gemm_tma", options.device);
   const Conv2dProblem half = Conv2dProblem::parse("n=2,c=16,h=6,w=6,k=24,r=3,s=3,pad=1,dtype=bf16");
   const Conv2dProblem problem = with_nhwc(half);
   for (const Direction direction : kDirections) {

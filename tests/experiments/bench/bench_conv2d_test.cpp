@@ -130,7 +130,8 @@ TEST(BenchConv2d, ARefusalCarriesTheAlgorithmsReason) {
 }
 
 TEST(BenchConv2d, OnlyAutoTimesItsChoiceAlone) {
-  Conv2dBenchOptions options = options_with(algorithms_named("auto", Device{}));
+  Conv2dBenchOptions options =
+      options_with(algorithms_named<Conv2dProblem>("bench conv2d", "auto", Device{}));
   options.only_auto = true;
   const auto group = measured(options);
   ASSERT_EQ(group.rows.size(), 1u);

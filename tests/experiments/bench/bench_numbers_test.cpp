@@ -63,17 +63,21 @@ TEST(BenchProblems, DirectionsAreAllOrSomeOfThree) {
 }
 
 TEST(BenchAlgorithms, AreNamedOrAllButTheOracleAndTheLessons) {
-  const auto all = algorithms_named("all", Device{});
+  const auto all = algorithms_named<Conv2dProblem>("bench conv2d", "all", Device{});
   std::size_t left_out = 1;  // the reference
   for (const std::string& name : conv2d_algorithms(DeviceType::cpu).names()) {
     if (name.ends_with("_lesson")) ++left_out;
   }
   EXPECT_GT(left_out, 1u);
   EXPECT_EQ(all.size() + left_out, conv2d_algorithms(DeviceType::cpu).names().size());
-  EXPECT_EQ(algorithms_named("winograd_lesson", Device{}).size(), 1u);
-  EXPECT_EQ(algorithms_named("reference,im2col_gemm,reference", Device{}).size(), 2u);
+  EXPECT_EQ(algorithms_named<Conv2dProblem>("bench conv2d", "winograd_lesson", Device{}).size(),
+            1u);
+  EXPECT_EQ(
+      algorithms_named<Conv2dProblem>("bench conv2d", "reference,im2col_gemm,reference", Device{})
+          .size(),
+      2u);
   EXPECT_ERROR(ErrorKind::kUnavailable, "got 'im2col_gem'; did you mean 'im2col_gemm'?",
-               algorithms_named("im2col_gem", Device{}));
+               algorithms_named<Conv2dProblem>("bench conv2d", "im2col_gem", Device{}));
 }
 
 // Each run records its name.
