@@ -13,7 +13,8 @@
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/step_kernels.h"
 #include "experiments/trainer/checkpoint.h"
-#include "experiments/trainer/trainer.h"
+#include "experiments/trainer/evaluation/evaluator.h"
+#include "experiments/trainer/setup.h"
 #include "framework/error_phase.h"
 #include "quant/quantize_network.h"
 
@@ -75,8 +76,8 @@ int evaluate_target(const EvalArguments& arguments) {
              "for, got none",
              arguments.split == "val" ? " (data.val_split is 0)" : ""));
   }
-  const Evaluation result = in_phase(
-      ErrorKind::kRun, [&] { return evaluate(*setup.model, *loader, nullptr, setup.plan); });
+  Evaluator evaluator(*setup.model, *loader, setup.device, setup.plan);
+  const Evaluation result = in_phase(ErrorKind::kRun, [&] { return evaluator.run(); });
   std::fputs(fmt::format("split {}  images {}  accuracy {:.2f} %  loss {:.6g}  epoch {}  step {}\n",
                          arguments.split, result.images, result.accuracy, result.loss, state.epoch,
                          state.step)

@@ -15,7 +15,7 @@
 //   avg_inference               wall seconds of a batch of batch_size images in inference with the
 //                               final weights, as executed: the median of many batches at the end
 //                               of the run; null until then
-//                               (trainer/evaluation/inference_time.h)
+//                               (trainer/evaluation/evaluator.h)
 //   weight_bytes                bytes of the trained weights as stored at the end of the run
 //                               (report/weight_size.h); null until then
 //   acc                         test accuracy in percent after the last evaluated epoch

@@ -12,7 +12,7 @@
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/sweep/member_state.h"
-#include "experiments/trainer/data_sizes.h"
+#include "experiments/trainer/setup.h"
 #include "framework/memory/memory.h"
 #include "framework/registry.h"
 #include "layers/dispatch/operator_use.h"

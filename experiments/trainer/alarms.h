@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// alarms.h: checks the loss of every step and reports when training has gone wrong.
+// alarms.h: reports when a network does not learn.
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "framework/export.h"
 
 namespace convscope {
 
-enum class Alarm { kNone, kNotFinite, kNotLearning };
-
-// kNotFinite: the loss is NaN or infinite; the run must stop. kNotLearning: over kWindow steps the
-// mean loss stayed within 1 % of ln(classes), the loss of a network that gives every class the same
-// probability. kNotLearning is reported once.
+// Over kWindow steps the mean loss stayed within 1 % of ln(classes), the loss of a network that
+// gives every class the same probability: the network does not learn. This is reported once.
 class CONVSCOPE_API LossAlarm {
  public:
   static constexpr std::int64_t kWindow = 200;
   explicit LossAlarm(int classes);
-  Alarm observe(double loss);
+  // Returns whether the alarm rings after a step with this loss.
+  bool observe(double loss);
 
   // A checkpoint stores this state. A resumed run therefore raises the same alarms as an
   // uninterrupted run.

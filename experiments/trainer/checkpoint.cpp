@@ -181,18 +181,30 @@ SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
                           " because the config makes it so, got ", name_of(dtype), shape));
 }
 
+// Returns the tensors of a network and its optimiser, which may be null.
+std::vector<NamedTensor> checkpoint_tensors(const Module& model, Optimizer* optimizer) {
+  std::vector<NamedTensor> out;
+  for (const NamedParameter& parameter : model.parameters()) {
+    out.push_back({parameter.name, parameter.variable.value()});
+  }
+  for (const NamedTensor& buffer : model.buffers()) out.push_back(buffer);
+  if (optimizer != nullptr) {
+    for (const OptimState& entry : optimizer->state()) {
+      out.push_back({kOptimizerPrefix + entry.name, entry.tensor});
+    }
+  }
+  return out;
+}
+
 // Reads only the header, and refuses a file that has far more data than the network needs. Smaller
 // files are read as a whole before they are compared with the network. Then the checksum can show
 // whether a mismatch comes from a damaged header or from another network.
 void refuse_larger_network(const std::string& path, const Module& model) {
   constexpr std::int64_t kLittle = std::int64_t{16} << 20;
   std::map<std::string, Tensor> wanted;
-  for (const NamedParameter& parameter : model.parameters()) {
-    wanted.emplace(parameter.name, parameter.variable.value());
-  }
-  for (const NamedTensor& buffer : model.buffers()) wanted.emplace(buffer.name, buffer.tensor);
   std::int64_t bytes = 0;
-  for (const auto& [name, tensor] : wanted) {
+  for (const auto& [name, tensor] : checkpoint_tensors(model, nullptr)) {
+    wanted.emplace(name, tensor);
     bytes += tensor.size_bytes();
   }
   SafetensorsHeader header;
@@ -230,6 +242,24 @@ void restore(const std::string& path, std::map<std::string, Tensor>& found, cons
   }
   to.copy_from(from);
   found.erase(it);
+}
+
+// Copies all tensors of a file into those of a network and its optimiser, which must be the same
+// ones. Leaves out those whose names `ignores`.
+template <class Ignores>
+void restore_all(const std::string& path, const SafetensorsFile& file, Module& model,
+                 Optimizer* optimizer, const Ignores& ignores) {
+  std::map<std::string, Tensor> found;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (!ignores(name)) found.emplace(name, tensor);
+  }
+  for (const auto& [name, tensor] : checkpoint_tensors(model, optimizer)) {
+    if (!ignores(name)) restore(path, found, name, tensor);
+  }
+  for (const auto& [name, tensor] : found) {
+    fail_mismatch(path, cat("expected no tensor '", name, "' because the config has none, got ",
+                            tensor.str()));
+  }
 }
 
 TrainingState progress_of(const SafetensorsFile& file, const std::string& path) {
@@ -289,22 +319,6 @@ void save_model_file(const std::string& path, SafetensorsFile file, const Traini
   write_safetensors(path, file.tensors, file.metadata);
 }
 
-// Returns the tensors of a network and its optimiser, which may be null.
-std::vector<NamedTensor> checkpoint_tensors(const Module& model, Optimizer* optimizer) {
-  std::vector<NamedTensor> out;
-  for (const NamedParameter& parameter : model.parameters()) {
-    out.push_back({parameter.name, parameter.variable.value()});
-  }
-  for (const NamedTensor& buffer : model.buffers()) out.push_back(buffer);
-  if (optimizer != nullptr) {
-    for (const OptimState& entry : optimizer->state()) {
-      out.push_back({kOptimizerPrefix + entry.name, entry.tensor});
-    }
-  }
-  for (auto& [name, tensor] : out) tensor = tensor.to(Device{});
-  return out;
-}
-
 // Returns the first value that is NaN or infinite; 0 if all are finite.
 template <class T>
 double first_not_finite(const Tensor& tensor) {
@@ -317,7 +331,8 @@ double first_not_finite(const Tensor& tensor) {
 }  // namespace
 
 std::string not_finite(const Module& model, Optimizer* optimizer) {
-  for (const auto& [name, tensor] : checkpoint_tensors(model, optimizer)) {
+  for (const auto& [name, there] : checkpoint_tensors(model, optimizer)) {
+    const Tensor tensor = there.to(Device{});
     const double value = tensor.dtype() == DType::f32   ? first_not_finite<float>(tensor)
                          : tensor.dtype() == DType::f64 ? first_not_finite<double>(tensor)
                                                         : 0.0;
@@ -342,6 +357,7 @@ void save_checkpoint(const std::string& path, const Module& model, Optimizer* op
                      const std::string& execution) {
   SafetensorsFile file;
   file.tensors = checkpoint_tensors(model, optimizer);
+  for (NamedTensor& named : file.tensors) named.tensor = named.tensor.to(Device{});
   file.metadata = {{"format", kFormat},
                    {"version", CONVSCOPE_VERSION},
                    {"config", config_yaml},
@@ -361,23 +377,9 @@ TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer*
                             : load_sparse_file(file, path, model);
     return file.metadata.contains("progress") ? progress_of(file, path) : TrainingState{};
   }
-  std::map<std::string, Tensor> found;
-  for (auto& [name, tensor] : file.tensors) found.emplace(name, tensor);
-  for (const NamedParameter& parameter : model.parameters()) {
-    restore(path, found, parameter.name, parameter.variable.value());
-  }
-  for (const NamedTensor& buffer : model.buffers())
-    restore(path, found, buffer.name, buffer.tensor);
-  if (optimizer != nullptr) {
-    for (const OptimState& entry : optimizer->state()) {
-      restore(path, found, kOptimizerPrefix + entry.name, entry.tensor);
-    }
-  }
-  for (const auto& [name, tensor] : found) {
-    if (optimizer == nullptr && name.starts_with(kOptimizerPrefix)) continue;
-    fail_mismatch(path, cat("expected no tensor '", name, "' because the config has none, got ",
-                            tensor.str()));
-  }
+  restore_all(path, file, model, optimizer, [&](const std::string& name) {
+    return optimizer == nullptr && name.starts_with(kOptimizerPrefix);
+  });
   if (!file.metadata.contains("progress")) {
     if (optimizer == nullptr) return {};  // weights of another program
     fail(ErrorKind::kIo, "checkpoint",
@@ -392,23 +394,9 @@ void load_start_weights(const std::string& path, Module& model) {
   refuse_larger_network(file_path, model);
   SafetensorsFile file = read(file_path);
   refuse_model_file(file, file_path, true);
-  std::map<std::string, Tensor> found;
-  for (auto& [name, tensor] : file.tensors) {
-    if (!name.starts_with(kOptimizerPrefix) && !starts_anew(name)) {
-      found.emplace(name, tensor);
-    }
-  }
-  for (const NamedParameter& parameter : model.parameters()) {
-    if (starts_anew(parameter.name)) continue;
-    restore(file_path, found, parameter.name, parameter.variable.value());
-  }
-  for (const NamedTensor& buffer : model.buffers()) {
-    if (!starts_anew(buffer.name)) restore(file_path, found, buffer.name, buffer.tensor);
-  }
-  for (const auto& [name, tensor] : found) {
-    fail_mismatch(file_path, cat("expected no tensor '", name,
-                                 "' because the config has none, got ", tensor.str()));
-  }
+  restore_all(file_path, file, model, nullptr, [](const std::string& name) {
+    return name.starts_with(kOptimizerPrefix) || starts_anew(name);
+  });
 }
 
 std::string checkpoint_config(const std::string& path) {

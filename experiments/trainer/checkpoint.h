@@ -20,6 +20,9 @@
 
 namespace convscope {
 
+// The checkpoint from which a run resumes, relative to the run folder.
+inline constexpr const char* kLastCheckpoint = "ckpt/last.safetensors";
+
 // Returns the first value that is NaN or infinite among the tensors of a checkpoint, with its name:
 // "nan in 'bn1.running_var'"; "" if all values are finite. optimizer may be null.
 CONVSCOPE_API std::string not_finite(const Module& model, Optimizer* optimizer);

@@ -1,23 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// setup.cpp: makes everything that a run needs from a config.
+// setup.cpp: makes everything that a training needs from a config.
+#include "experiments/trainer/setup.h"
+
 #include <algorithm>
 #include <tuple>
 
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/run_folder/layer_table.h"
-#include "experiments/trainer/data_sizes.h"
 #include "experiments/trainer/memory/memory_need.h"
 #include "experiments/trainer/ranks/shared_training.h"
-#include "experiments/trainer/trainer.h"
 #include "framework/distributed/rank_device.h"
 #include "framework/error_phase.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
+#include "layers/training_rule.h"
 
 namespace convscope {
 namespace {
+
+// Throws when a layer cannot train on `images` images. `images` is one process's share, or one
+// part, of a batch of `whole` images.
+void check_batch(const TrainingSetup& setup, std::int64_t images, std::int64_t whole) {
+  if (images < 1) return;
+  const std::int64_t size = setup.train->options().batch_size;
+  const std::int64_t all = setup.train->dataset().size();
+  require_trainable(
+      *setup.model, setup.input(images),
+      cat(whole == size ? cat("a batch has ", images, images == 1 ? " image" : " images")
+                        : cat("the last batch of an epoch has ", images, " of ", all, " images"),
+          setup.share.parts() > 1 ? " in this part" : "", "; try another data.batch_size than ",
+          size));
+}
 
 struct Splits {
   Dataset train, val, test;
@@ -70,69 +85,70 @@ Splits load_splits(const ExperimentConfig& config, const Share& share, std::stri
   return splits;
 }
 
-std::unique_ptr<Loader> evaluation_loader(Dataset dataset, const ExperimentConfig& config) {
+std::unique_ptr<Loader> loader_of(Dataset dataset, const LoaderOptions& options) {
   if (dataset.size() == 0) return nullptr;
-  return in_phase(ErrorKind::kData, [&] {
-    return std::make_unique<Loader>(std::move(dataset),
-                                    LoaderOptions{.batch_size = config.data.batch_size,
-                                                  .shuffle = false,
-                                                  .seed = static_cast<std::uint64_t>(config.seed),
-                                                  .prefetch = config.data.prefetch});
-  });
+  return in_phase(ErrorKind::kData,
+                  [&] { return std::make_unique<Loader>(std::move(dataset), options); });
 }
 
-}  // namespace
-
-TrainingSetup setup_training(const ExperimentConfig& config) {
-  set_num_threads(static_cast<int>(config.threads));
-  if (config.threads == 0 && process_group() != nullptr) {
-    set_num_threads(std::max(1, num_threads() / process_group()->sharers()));
-  }
-  if (process_group() != nullptr) check_device_of_rank(*process_group(), config.device);
-  backend_of(config.device);  // fails before the data are read
-  check_precision(config);
-  TrainingSetup setup;
-  setup.device = config.device;
-  setup.share = share_of(config, process_group());
+void load_data(const ExperimentConfig& config, TrainingSetup& setup) {
+  const Share& share = setup.share;
   const std::int64_t before = memory_stats(config.device).live_bytes;
   Splits splits =
-      in_phase(ErrorKind::kData, [&] { return load_splits(config, setup.share, setup.memory); });
+      in_phase(ErrorKind::kData, [&] { return load_splits(config, share, setup.memory); });
   release_cached(Device{});  // memory of the data before the split
-  const Shape sample = splits.train.sample_shape();
-  const int classes = splits.train.classes;
-  const LoaderOptions options{.batch_size = config.data.batch_size,
-                              .shuffle = config.data.shuffle,
-                              .seed = static_cast<std::uint64_t>(config.seed),
-                              .prefetch = config.data.prefetch,
-                              .crop_padding = config.data.augment.crop_padding,
-                              .mirror = config.data.augment.mirror,
-                              .part = setup.share.rank(),
-                              .parts = setup.share.size()};
-  setup.train = in_phase(
-      ErrorKind::kData, [&] { return std::make_unique<Loader>(std::move(splits.train), options); });
+  LoaderOptions held_out{.batch_size = config.data.batch_size,
+                         .shuffle = false,
+                         .seed = static_cast<std::uint64_t>(config.seed),
+                         .prefetch = config.data.prefetch};
+  LoaderOptions training = held_out;
+  training.shuffle = config.data.shuffle;
+  training.crop_padding = config.data.augment.crop_padding;
+  training.mirror = config.data.augment.mirror;
+  training.part = share.rank();
+  training.parts = share.size();
+  setup.train = loader_of(std::move(splits.train), training);
   setup.val_images = splits.val.size();
   setup.test_images = splits.test.size();
-  if (setup.share.group != nullptr) {
-    check_same(*setup.share.group, "training data", checksum_of(setup.train->dataset()));
+  if (share.group != nullptr) {
+    check_same(*share.group, "training data", checksum_of(setup.train->dataset()));
     const std::int64_t batch = config.data.batch_size;
-    if (setup.val_images > 0) splits.val = batches_of_rank(splits.val, batch, setup.share);
-    if (setup.test_images > 0) splits.test = batches_of_rank(splits.test, batch, setup.share);
+    if (setup.val_images > 0) splits.val = batches_of_rank(splits.val, batch, share);
+    if (setup.test_images > 0) splits.test = batches_of_rank(splits.test, batch, share);
   }
-  setup.val = evaluation_loader(std::move(splits.val), config);
-  setup.test = evaluation_loader(std::move(splits.test), config);
+  setup.val = loader_of(std::move(splits.val), held_out);
+  setup.test = loader_of(std::move(splits.test), held_out);
   setup.data_bytes = memory_stats(config.device).live_bytes - before;
+}
 
-  setup.model = build_model(config, sample, classes);
+void build_network(const ExperimentConfig& config, TrainingSetup& setup) {
+  const Dataset& data = setup.train->dataset();
+  const std::int64_t batches = setup.train->batches_per_epoch();
+  const std::int64_t steps = batches * config.train.epochs;
+  setup.model = build_model(config, data.sample_shape(), data.classes);
   setup.optimizer = build_optimizer(config, *setup.model);
-  setup.pruner = build_pruner(config, *setup.model, setup.optimizer.get(), sample,
-                              setup.train->batches_per_epoch() * config.train.epochs);
+  setup.pruner =
+      build_pruner(config, *setup.model, setup.optimizer.get(), data.sample_shape(), steps);
   if (config.quant) {
-    setup.quant =
-        QuantPlan{.begin_step = quant_begin_step(
-                      *config.quant, setup.train->batches_per_epoch() * config.train.epochs),
-                  .calibration_batches = config.quant->calibration_batches,
-                  .on_integers = config.quant->execute != QuantExecute::fake};
+    setup.quant = QuantPlan{.begin_step = quant_begin_step(*config.quant, steps),
+                            .calibration_batches = config.quant->calibration_batches,
+                            .on_integers = config.quant->execute != QuantExecute::fake};
+    setup.start_from = config.quant->start_from;
   }
+  if (config.sparsity.has("start_from")) setup.start_from = config.sparsity.text("start_from");
+  if (!setup.pruner) return;
+  const SparsityOptions sparsity = parse_sparsity(config.sparsity);
+  setup.form = sparsity.execute == SparseExecution::sparse ? Form::sparse : Form::masked;
+  setup.remove_when_final = sparsity.remove;
+  if (sparsity.remove && !setup.pruner->finished(steps - batches)) {
+    fail(ErrorKind::kConfig, "sparsity",
+         cat("expected masks that are final before the last epoch begins, because remove: true "
+             "trains the smaller network from then on, got end ",
+             config.sparsity.number("end"), " of ", config.train.epochs, " epochs"));
+  }
+}
+
+void take_settings(const ExperimentConfig& config, TrainingSetup& setup) {
   setup.learning_rate = [config](const SchedulePoint& point) {
     return learning_rate(config, point);
   };
@@ -149,47 +165,94 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.early_stop = config.early_stop;
   setup.expect = config.expect;
   setup.config_yaml = to_yaml(config);
+}
 
-  if (setup.pruner && parse_sparsity(config.sparsity).remove) {
-    setup.remove_when_final = true;
-    const std::int64_t last_epoch = setup.train->batches_per_epoch() * (config.train.epochs - 1);
-    if (!setup.pruner->finished(last_epoch)) {
-      fail(ErrorKind::kConfig, "sparsity",
-           cat("expected masks that are final before the last epoch begins, because remove: true "
-               "trains the smaller network from then on, got end ",
-               config.sparsity.number("end"), " of ", config.train.epochs, " epochs"));
+void state_facts(const ExperimentConfig& config, TrainingSetup& setup) {
+  RunSummary& facts = setup.facts;
+  facts.name = config.name;
+  facts.data = config.data.set;
+  facts.model = config.model.type.empty() ? "layers" : config.model.type;
+  facts.batch_size = config.data.batch_size;
+  facts.execution =
+      execution_text(setup.quant ? setup.quant->arithmetic(0) : Arithmetic::f32, setup.form);
+  facts.seed = config.seed;
+  facts.tags = join(config.tags, ", ");
+  facts.note = config.note;
+  facts.device = config.device.str();
+  facts.device_name = backend_of(config.device).facts(config.device.index).name;
+  facts.precision = name_of(config.precision);
+  facts.threads = num_threads();
+  facts.ranks = setup.share.size();
+  facts.isa = name_of(current_isa());
+  facts.version = CONVSCOPE_VERSION;
+}
+
+}  // namespace
+
+void check_data_sizes(const DataConfig& data, std::int64_t training_images) {
+  if (data.val_split > 0 && data.val_split >= training_images) {
+    fail(ErrorKind::kConfig, "data.val_split",
+         cat("expected fewer than the ", training_images, " training images of ", data.set,
+             ", got ", data.val_split));
+  }
+  std::int64_t left = training_images - data.val_split;
+  if (data.limit > 0) left = std::min(left, data.limit);
+  if (left > 0 && data.batch_size > left) {
+    fail(ErrorKind::kConfig, "data.batch_size",
+         cat("expected at most the ", left, " training images that there are, got ",
+             data.batch_size));
+  }
+}
+
+void check_batches(const TrainingSetup& setup) {
+  const std::int64_t all = setup.train->dataset().size();
+  const std::int64_t size = setup.train->options().batch_size;
+  const Share& share = setup.share;
+  for (const std::int64_t whole : {std::min(size, all), all % size}) {
+    for (int part = 0; part < share.parts(); ++part) {  // all processes refuse the same configs
+      check_batch(
+          setup,
+          first_of_part(whole, part + 1, share.parts()) - first_of_part(whole, part, share.parts()),
+          whole);
     }
   }
-  if (config.quant) setup.start_from = config.quant->start_from;
-  if (config.sparsity.has("start_from")) setup.start_from = config.sparsity.text("start_from");
+}
 
-  Shape batch = {images_at_once(config.data.batch_size, setup.share)};
-  for (std::int64_t size : sample) batch.push_back(size);
-  const LayerTable layers = layer_table(*setup.model, batch, config.device, config.train.plan);
-  setup.layers_csv = layers.csv;
-  setup.facts.name = config.name;
-  setup.facts.data = config.data.set;
-  setup.facts.model = config.model.type.empty() ? "layers" : config.model.type;
-  setup.facts.batch_size = config.data.batch_size;
-  setup.facts.kernel_size = layers.kernel_sizes;
-  setup.facts.algorithm = layers.algorithms;
-  if (setup.pruner) {
-    const bool sparse = parse_sparsity(config.sparsity).execute == SparseExecution::sparse;
-    setup.form = sparse ? Form::sparse : Form::masked;
+Shape TrainingSetup::input(std::int64_t images) const {
+  Shape out = {images};
+  for (const std::int64_t size : train->dataset().sample_shape()) out.push_back(size);
+  return out;
+}
+
+Shape TrainingSetup::input() const {
+  return input(images_at_once(train->options().batch_size, share));
+}
+
+void TrainingSetup::describe_network() {
+  const LayerTable layers = layer_table(*model, input(), device, plan);
+  layers_csv = layers.csv;
+  facts.kernel_size = layers.kernel_sizes;
+  facts.algorithm = layers.algorithms;
+  facts.params = model->parameter_count();
+}
+
+TrainingSetup setup_training(const ExperimentConfig& config) {
+  set_num_threads(static_cast<int>(config.threads));
+  ProcessGroup* const group = process_group();
+  if (config.threads == 0 && group != nullptr) {
+    set_num_threads(std::max(1, num_threads() / group->sharers()));
   }
-  setup.facts.execution =
-      execution_text(setup.quant ? setup.quant->arithmetic(0) : Arithmetic::f32, setup.form);
-  setup.facts.seed = config.seed;
-  setup.facts.tags = join(config.tags, ", ");
-  setup.facts.note = config.note;
-  setup.facts.device = config.device.str();
-  setup.facts.device_name = backend_of(config.device).facts(config.device.index).name;
-  setup.facts.precision = name_of(config.precision);
-  setup.facts.threads = num_threads();
-  setup.facts.ranks = setup.share.size();
-  setup.facts.isa = name_of(current_isa());
-  setup.facts.params = setup.model->parameter_count();
-  setup.facts.version = CONVSCOPE_VERSION;
+  if (group != nullptr) check_device_of_rank(*group, config.device);
+  backend_of(config.device);  // fails before the data are read
+  check_precision(config);
+  TrainingSetup setup;
+  setup.device = config.device;
+  setup.share = share_of(config, group);
+  load_data(config, setup);
+  build_network(config, setup);
+  take_settings(config, setup);
+  setup.describe_network();
+  state_facts(config, setup);
   return setup;
 }
 

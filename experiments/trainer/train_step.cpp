@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// train_step.cpp: one training step, with its times and memory.
+// train_step.cpp: one training step, with its times and memory. Several processes may share
+// the batch, or one process computes it in chunks. All processes end the step with the same bits of
+// loss, gradients and weights.
 #include "experiments/trainer/train_step.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "experiments/trainer/loss.h"
+#include "framework/autograd/leaf_watch.h"
 #include "framework/memory/memory.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "optim/update.h"
 
 namespace convscope {
 namespace {
+
+// Positions in facts_, counted from the end of the losses: facts_ begins with one loss per part.
+enum Fact : std::size_t { kCorrect, kSignals, kSignalSum, kFacts };
 
 // A run has two batch shapes: the full batch and the last batch of an epoch.
 constexpr std::size_t kMaxPlans = 4;
@@ -81,7 +87,7 @@ double TrainStep::forward(const Batch& batch, StepResult& result) {
     const WorkWatch watch(forward_clock_);
     begin_watching(forward_clock_);
     logits = model_.forward(Variable(batch.x));
-    loss_ = softmax_cross_entropy(logits, batch.labels);
+    loss_ = training_loss(logits, batch.labels);
     if (forward_clock_ != nullptr) forward_clock_->begin(nullptr);
   }
   timer_.lap();
@@ -151,87 +157,124 @@ void TrainStep::update(double lr) {
   optimizer_.step(lr);
 }
 
-StepResult TrainStep::run(const Batch& batch, double lr) {
-  return exchange_ != nullptr ? run_shared(batch, lr) : run_alone(batch, lr);
+// Queues the exchange of losses, counts and stop signals over the processes. They are known before
+// the backward pass, so they are exchanged while it runs.
+void TrainStep::queue_facts() {
+  const auto parts = static_cast<std::size_t>(share_.parts());
+  const int signal = signal_ != nullptr ? signal_() : 0;
+  facts_[parts + kSignals] = signal != 0 ? 1 : 0;
+  facts_[parts + kSignalSum] = signal;
+  if (share_.group != nullptr) {
+    facts_ticket_ =
+        share_.group->queue_sum(facts_.data(), static_cast<std::int64_t>(facts_.size()));
+  }
 }
 
-StepResult TrainStep::run_alone(const Batch& batch, double lr) {
-  StepResult result;
-  result.images = batch.x.dim(0);
+void TrainStep::read_facts(StepResult& result) {
+  if (share_.group != nullptr) share_.group->wait(facts_ticket_);
+  const auto parts = static_cast<std::size_t>(share_.parts());
+  result.loss = 0;
+  for (std::size_t part = 0; part < parts; ++part) result.loss += facts_[part];
+  result.correct = std::llround(facts_[parts + kCorrect]);
+  const double signals = facts_[parts + kSignals];
+  result.stop_signal =
+      signals > 0 ? static_cast<int>(std::lround(facts_[parts + kSignalSum] / signals)) : 0;
+}
+
+// Computes one of this process's chunks of the batch, or the whole batch. Returns false if the
+// chunk has no images, or if the loss is not finite.
+bool TrainStep::run_part(const Batch& batch, int chunk, StepResult& result) {
+  const auto part = static_cast<std::size_t>(share_.first_part() + chunk);
+  const auto parts = static_cast<std::size_t>(share_.parts());
+  const auto at = [&](std::size_t p) {
+    return first_of_part(result.images, static_cast<std::int64_t>(p), share_.parts());
+  };
+  const std::int64_t rows = at(part + 1) - at(part);
+  const std::int64_t first = at(part) - at(static_cast<std::size_t>(share_.first_part()));
+  const double weight = static_cast<double>(rows) / static_cast<double>(result.images);
+  const bool is_last = chunk + 1 == share_.chunks;
   loss_ = Variable();  // left by a failed step
   model_.zero_grad();
-  choose_plan(batch.x.shape());
-  const Batch here = feed_.send(batch);
-  reset_peak(device_);
-  result.loss = forward(here, result);
-  if (!std::isfinite(result.loss)) {  // the weights stay unchanged
+  double loss = 0;
+  if (rows > 0) {
+    const bool is_whole = rows == batch.x.dim(0);
+    const Batch mine{.x = is_whole ? batch.x : batch.x.slice_rows(first, rows),
+                     .labels = is_whole ? batch.labels : batch.labels.slice_rows(first, rows),
+                     .index = batch.index};
+    choose_plan(mine.x.shape());
+    const Batch here = feed_.send(mine);
+    reset_peak(device_);
+    StepResult own;
+    loss = forward(here, own);
+    facts_[part] = weight * loss;
+    facts_[parts + kCorrect] += static_cast<double>(own.correct);
+    result.forward_bytes = std::max(result.forward_bytes, own.forward_bytes);
+    result.workspace_peak_bytes = std::max(result.workspace_peak_bytes, own.workspace_peak_bytes);
+  }
+  if (is_last) queue_facts();
+  if (rows == 0 || !std::isfinite(loss)) {  // all others will see the loss, and no process updates
     loss_ = Variable();
-    watch(nullptr, nullptr);
-    return result;
+    if (exchange_ != nullptr) exchange_->no_images();
+    if (exchange_ != nullptr && is_last) exchange_->finish();
+    return false;
   }
 
   reset_peak(device_);
   timer_.lap();
-  backward();
+  exchange_ != nullptr ? shared_backward(static_cast<float>(weight), is_last, result) : backward();
   timer_.lap();
   const MemoryStats peak = memory_stats(device_);
-  result.backward_peak_bytes = peak.peak_bytes - base_bytes_;
+  result.backward_peak_bytes = std::max(result.backward_peak_bytes, peak.peak_bytes - base_bytes_);
   result.workspace_peak_bytes = std::max(result.workspace_peak_bytes, peak.workspace_peak_bytes);
+  if (!is_last) {  // the timer restarts with the next chunk
+    result.forward_s += timer_.seconds(kForwardPhase);
+    result.backward_s += timer_.seconds(kBackwardPhase);
+  }
+  return true;
+}
 
-  result.skipped = !unscale(lr);
-  if (!result.skipped) update(lr);
-  timer_.lap();
-  result.update_s = timer_.seconds(kUpdatePhase);  // the last one: it waits for the device
-  result.forward_s = timer_.seconds(kForwardPhase);
-  result.backward_s = timer_.seconds(kBackwardPhase);
+void TrainStep::shared_backward(float weight, bool is_last, StepResult& result) {
+  exchange_->begin_backward(weight);
+  const auto ready = [this](const Variable& parameter) { exchange_->ready(parameter); };
+  if (plan_ != nullptr) {
+    plan_->backward(ready);
+  } else {
+    const LeafWatch watch(ready);
+    backward_of_graph();
+  }
+  exchange_->end_backward();
+  if (!is_last) return;
+  const double before = share_.group != nullptr ? share_.group->waited_seconds() : 0;
+  exchange_->finish();
+  if (share_.group != nullptr) result.exchange_s = share_.group->waited_seconds() - before;
+}
+
+StepResult TrainStep::run(const Batch& batch, double lr) {
+  StepResult result;
+  result.images = batch.whole > 0 ? batch.whole : batch.x.dim(0);
+  facts_.assign(static_cast<std::size_t>(share_.parts()) + kFacts, 0.0);
+  if (exchange_ != nullptr) exchange_->begin_step();
+  const std::int64_t step = model_.step();
+  bool timed = false;
+  for (int chunk = 0; chunk < share_.chunks; ++chunk) {
+    if (share_.is_shared()) model_.set_step(step_of_part(step, share_.first_part() + chunk));
+    timed = run_part(batch, chunk, result);
+  }
+  if (share_.is_shared()) model_.set_step(step);
+  read_facts(result);
+  if (std::isfinite(result.loss)) {  // otherwise the weights stay unchanged
+    result.skipped = !unscale(lr);
+    if (!result.skipped) update(lr);
+  }
+  if (timed) {
+    timer_.lap();
+    result.update_s = timer_.seconds(kUpdatePhase);  // the last one: it waits for the device
+    result.forward_s += timer_.seconds(kForwardPhase);
+    result.backward_s += timer_.seconds(kBackwardPhase);
+  }
   result.planned = plan_ != nullptr;
   if (plan_ != nullptr) plan_->tell(nullptr, nullptr);
   watch(nullptr, nullptr);
-  return result;
-}
-
-Evaluation evaluate(Module& model, Loader& loader, bool (*stop)(), bool plans,
-                    std::vector<double>* batch_loss_sums) {
-  const bool was_training = model.is_training();
-  const NoGrad no_grad;
-  model.eval();
-  Evaluation result;
-  double loss_sum = 0;
-  std::int64_t correct = 0;
-  Device device;
-  for (const NamedParameter& parameter : model.parameters()) device = parameter.variable.device();
-  Batch from_loader;
-  BatchFeed feed(device);
-  std::unique_ptr<StepPlan> plan;  // of the last shape
-  std::string why_dynamic;
-  loader.start_epoch(0);
-  while (loader.next(from_loader)) {
-    const Batch batch = feed.send(from_loader);
-    const Shape& input = batch.x.shape();
-    if (plans && why_dynamic.empty() && (!plan || plan->input() != input)) {
-      plan = StepPlan::make(model, input, PlanMode::inference, &why_dynamic,
-                            plan ? plan->arena() : Ref<Storage>());
-      if (plan) plan->prepare();
-    }
-    const Variable logits =
-        plan ? Variable(plan->infer(batch.x)) : model.forward(Variable(batch.x));
-    const std::int64_t images = batch.x.dim(0);
-    const double loss_of_batch =
-        softmax_cross_entropy(logits, batch.labels).value().item() * static_cast<double>(images);
-    loss_sum += loss_of_batch;
-    if (batch_loss_sums != nullptr) batch_loss_sums->push_back(loss_of_batch);
-    correct += count_correct(logits.value(), batch.labels);
-    result.images += images;
-    if (stop != nullptr && stop()) {
-      result.complete = false;
-      break;
-    }
-  }
-  if (result.images > 0) {
-    result.loss = loss_sum / static_cast<double>(result.images);
-    result.accuracy = 100.0 * static_cast<double>(correct) / static_cast<double>(result.images);
-  }
-  model.train(was_training);
   return result;
 }
 

@@ -82,13 +82,12 @@ class CONVSCOPE_API TrainStep {
 
  private:
   void choose_plan(const Shape& input);
-  StepResult run_alone(const Batch& batch, double lr);
-  StepResult run_shared(const Batch& batch, double lr);
   bool run_part(const Batch& batch, int chunk, StepResult& result);
   void queue_facts();
   void read_facts(StepResult& result);
   double forward(const Batch& batch, StepResult& result);
   void backward();
+  void shared_backward(float weight, bool is_last, StepResult& result);
   void backward_of_graph();
   bool unscale(double lr);
   void send_scale();
@@ -116,20 +115,5 @@ class CONVSCOPE_API TrainStep {
   PhaseTimer timer_;
   BatchFeed feed_;
 };
-
-struct Evaluation {
-  double loss = 0;      // mean over all images, in nats
-  double accuracy = 0;  // percent
-  std::int64_t images = 0;
-  bool complete = true;  // false: stopped early
-};
-
-// Evaluates all of `loader` once, in eval mode without a graph, and restores the mode. `stop` is
-// called after each batch. plans: as in TrainStep; a compiled step folds batch norm into the
-// convolutions. batch_loss_sums (may be null): receives the loss of each batch, summed over its
-// images.
-CONVSCOPE_API Evaluation evaluate(Module& model, Loader& loader, bool (*stop)() = nullptr,
-                                  bool plans = true,
-                                  std::vector<double>* batch_loss_sums = nullptr);
 
 }  // namespace convscope

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// trainer.h: the training loop, and all its files in the run folder.
+// trainer.h: trains a network and writes all files of the run folder. loop.cpp is the training
+// loop; hook.h lists everything that happens around the steps.
 //
 //   TrainingSetup setup = setup_training(config);
 //   RunFolder folder = RunFolder::create("runs", config.name, seed);
@@ -7,71 +8,80 @@
 //   int code = trainer.run();     // 0, or 130/143 after a signal; throws Error when the run fails
 #pragma once
 
-#include <cstdint>
-#include <functional>
+#include <chrono>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <vector>
 
-#include "datasets/loader.h"
-#include "experiments/config/experiment_config.h"
-#include "experiments/run_folder/append_file.h"
-#include "experiments/run_folder/layer_costs.h"
-#include "experiments/run_folder/layer_table.h"
 #include "experiments/run_folder/machine_load.h"
 #include "experiments/run_folder/run_folder.h"
-#include "experiments/run_folder/run_summary.h"
 #include "experiments/run_folder/tensorboard.h"
-#include "experiments/trainer/choices/kept_choices.h"
-#include "experiments/trainer/compression/pruning.h"
-#include "experiments/trainer/compression/quantization.h"
 #include "experiments/trainer/evaluation/evaluator.h"
+#include "experiments/trainer/hook.h"
 #include "experiments/trainer/progress.h"
-#include "experiments/trainer/ranks/share.h"
+#include "experiments/trainer/setup.h"
+#include "experiments/trainer/steps.h"
 #include "experiments/trainer/training_state.h"
-#include "optim/lr_schedule.h"
 
 namespace convscope {
 
-// The objects that a run needs. setup_training() makes them from a config; tests make them by hand.
-struct TrainingSetup {
-  std::shared_ptr<Module> model;
-  std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<Pruner> pruner;            // may be null
-  std::optional<QuantPlan> quant;            // none: no quantisers in the network
-  std::unique_ptr<Loader> train, val, test;  // val and test may be null
-  std::function<double(const SchedulePoint&)> learning_rate;
-  Device device;
-  double clip_norm = 0;  // L2 norm of all gradients together; 0 = no clipping
-  std::int64_t epochs = 1;
-  std::int64_t epochs_now = 0;        // stops, resumable, after this many epochs; 0 = never
-  std::int64_t eval_every = 1;        // epochs
-  std::int64_t checkpoint_every = 1;  // epochs; 0 = only at the end
-  bool keep_best = true;
-  std::int64_t log_every = 50;  // steps
-  bool tensorboard = false;     // also writes an event file
-  bool log_layers = true;       // times single layers (layer_costs.h)
-  bool plan = true;             // compiles the steps (train_step.h)
-  bool scale_loss = false;      // f16 (optim/loss_scale.h)
-  EarlyStopConfig early_stop;
-  ExpectConfig expect;
-  std::string config_yaml;      // resolved; goes into checkpoints
-  std::int64_t data_bytes = 0;  // memory of the data sets, not counted as memory of a step
-  RunSummary facts;             // known before the first step: name, seed, params, ...
-  std::string layers_csv;
-  bool remove_when_final = false;  // removal.h
-  Form form = Form::dense;
-  std::string memory;      // memory needed, one line for the log
-  std::string start_from;  // checkpoint with the initial weights of a new run, or ""
-  Share share;             // part of each batch, with several processes
-  std::int64_t val_images = 0, test_images = 0;  // over all processes
+// Wall time of a run, over all its processes.
+class RunClock {
+ public:
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+  void start(double seconds_before) { start_s_ = now() - seconds_before; }
+  double seconds() const { return now() - start_s_; }
+  void leave_out(double seconds) { start_s_ += seconds; }
+
+ private:
+  double start_s_ = 0;
 };
 
-// Loads the data, builds network, optimiser and loaders. Sets the number of threads.
-CONVSCOPE_API TrainingSetup setup_training(const ExperimentConfig& config);
+// What the training loop and its hooks share.
+struct Training {
+  TrainingSetup& setup;
+  RunFolder& folder;
+  Progress& progress;
+  TrainingState state = {};
+  RunClock clock = {};
+  LoadSpan load = {};  // since the training began
+  std::vector<std::unique_ptr<Hook>> hooks = {};
+  std::unique_ptr<StepRunner> runner = nullptr;  // null before the first epoch
+  std::unique_ptr<TensorboardLog> events = {};   // null when off
+  std::optional<Evaluator> val = {}, test = {};  // none without such images
+  std::optional<InferenceTime> inference = {};   // of the final network
+  std::optional<double> weight_bytes = {};       // of the final network
+  std::int64_t steps_in_process = 0;
+  std::int64_t mask_changes = 0;     // updates of the pruning masks in this process
+  int stop_signal = 0;               // why training stops, equal in all processes
+  StepTotals last_epoch_steps = {};  // of the last finished epoch
+  double last_epoch_s = 0;           // its wall time, without evaluation
 
-class CONVSCOPE_API Trainer {
+  double learning_rate(std::int64_t step) const;
+  // Returns whether another epoch follows.
+  bool goes_on() const;
+  bool stops_early() const;
+  // Returns how many of the epoch's next steps can run without the host.
+  std::int64_t steps_without_host() const;
+  void count(const Step& step);
+  void count_epoch();
+  // Restarts the averages over steps, because the steps from now on cost another time.
+  void restart_averages();
+  void add_event(std::initializer_list<Scalar> scalars) const {
+    if (events) events->add(state.step, scalars);
+  }
+  // Writes a sentence to the log and to the terminal.
+  void say(const std::string& sentence) const;
+  // Returns a phrase for the reason of a failure, or "".
+  std::string kept_checkpoint() const;
+  CONVSCOPE_API RunSummary summary() const;
+};
+
+class CONVSCOPE_API Trainer : private Training {
  public:
   Trainer(TrainingSetup& setup, RunFolder& folder, Progress& progress);
   ~Trainer();
@@ -83,85 +93,19 @@ class CONVSCOPE_API Trainer {
   // run writes the reason to status.json and throws.
   int run();
 
-  const TrainingState& state() const { return state_; }
   // Returns the path of the checkpoint that resume() has loaded, or "".
   const std::string& resumed_from() const { return resumed_from_; }
-  RunSummary summary() const;
+  using Training::state;
+  using Training::summary;
 
  private:
-  void resume_from(const std::string& path);
-  void take_over_words();
-  void warn(const std::string& sentence);
-  int run_epochs();
-  void prepare_quantization();
-  void remove_when_due();
+  int train();
   bool train_epoch();  // false: a signal came
-  bool train_batches(LossAlarm& alarm, std::int64_t most);
-  bool train_recorded(LossAlarm& alarm, std::int64_t most);
-  void prepare_steps();
-  // How steps run, from the slowest to the fastest.
-  enum class Execution { nothing, dynamic, planned, recorded };
-  void report_steps(const StepPlan* plan, Execution execution);
-  void write_layers(const LayerTable& table);
-  bool looks_at(std::int64_t step, Execution execution);
-  bool record_steps();
-  std::int64_t steps_without_host() const;
-  void finish_step(LossAlarm& alarm, const StepResult& step, double waited_s, double lr,
-                   double seconds, bool by_device = false);
-  void before_step();
-  void after_step(const StepResult& step, double waited_s, double lr);
-  bool evaluate_epoch();  // false: a signal came
-  void finish_epoch();
-  void write_train_row(double lr);
-  void write_eval_row(const char* split, const Evaluation& result);
-  void write_epoch_row(bool evaluated);
-  void save(const char* name, bool with_optimizer);
-  void measure_result();
-  void write_results();
-  bool results_are_due() const;
-  void write_report();
-  std::string execution() const;
-  int stop(int exit_code, const std::string& state, const std::string& reason);
-  void count_for_early_stop();
-  bool stops_early() const;
-  void check_expectations() const;
-  std::string kept_checkpoint() const;  // words for a failure's reason
-  double learning_rate(std::int64_t step) const;
-  double run_seconds() const;
+  bool evaluate();     // false: a signal came
+  void finish(const Step& step);
+  int stop(const RunStatus& status);
 
-  TrainingSetup& setup_;
-  RunFolder& folder_;
-  Progress& progress_;
-  TrainingState state_;
-  KeptChoices choices_;
-  std::unique_ptr<AppendFile> metrics_, epochs_;
-  std::unique_ptr<TensorboardLog> tensorboard_;  // null when off
-  std::unique_ptr<Pruning> pruning_;             // null when nothing is pruned
-  std::unique_ptr<Quantization> quantization_;   // null when nothing is quantised
-  LossScale loss_scale_;                         // used with setup_.scale_loss
-  std::unique_ptr<GradientExchange> exchange_;   // null when batches are not shared
-  std::unique_ptr<TrainStep> step_;              // null before the first epoch
-  Execution steps_reported_ = Execution::nothing;
-  Execution single_steps_ = Execution::nothing;  // kind of the last step that the host started
-  std::set<std::string> logged_steps_;           // all kinds of steps so far
-  std::unique_ptr<StepKernels> step_kernels_;    // of the reported steps; null before the first one
-  std::unique_ptr<LayerCosts> layer_costs_;      // of these steps
-  bool may_record_ = false;                      // the device may run steps by itself
-  std::unique_ptr<RecordedSteps> recorded_;      // null: steps run one by one
-  std::unique_ptr<Evaluator> val_, test_;        // null before the first evaluation
-  std::optional<InferenceTime> inference_;       // of the final network
-  std::optional<double> weight_bytes_;           // of the final network
   std::string resumed_from_;
-  int stop_signal_ = 0;    // why training stops, equal in all processes
-  double own_weight_ = 1;  // this process's part of the last batch
-  std::int64_t steps_in_process_ = 0;
-  std::int64_t allocations_at_epoch_start_ = 0;
-  std::string unwritten_summary_;  // of the last epoch, if its results were not due
-  double results_took_s_ = 0.01;   // an estimate before the first time
-  double results_s_ = 0;           // run time when they were written
-  double seconds_before_ = 0;      // of earlier processes of this run
-  double start_s_ = 0, last_heartbeat_s_ = 0;
-  LoadSpan load_;  // since the training began
 };
 
 }  // namespace convscope

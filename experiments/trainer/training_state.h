@@ -81,6 +81,13 @@ struct LossTotals {
   }
 };
 
+struct Evaluation {
+  double loss = 0;      // mean over all images, in nats
+  double accuracy = 0;  // percent
+  std::int64_t images = 0;
+  bool complete = true;  // false: stopped early
+};
+
 struct TrainingState {
   std::int64_t epoch = 0;              // present epoch, from 0; = epochs at the end
   std::int64_t batch = 0;              // batches of epoch done; if all, only evaluation is left

@@ -42,7 +42,7 @@ Learned train(const std::string& conv, bool plan) {
     out.first_loss += losses[i] / 10;
     out.last_loss += losses[losses.size() - 1 - i] / 10;
   }
-  out.accuracy = evaluate(*setup.model, *setup.test, nullptr, plan).accuracy;
+  out.accuracy = evaluation_of(*setup.model, *setup.test, plan).accuracy;
   return out;
 }
 

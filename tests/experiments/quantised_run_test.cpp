@@ -163,7 +163,7 @@ TEST(QuantisedRun, is_the_f32_run_until_it_begins) {
   EXPECT_EQ(whole.summary.best_epoch, 2);
   TrainingSetup again = setup_of("w_bits: 2, a_bits: 2, begin: 0.5");
   load_checkpoint(folder.file("ckpt/best.safetensors"), *again.model, nullptr);
-  EXPECT_EQ(evaluate(*again.model, *again.test).loss, *whole.summary.test_loss);
+  EXPECT_EQ(evaluation_of(*again.model, *again.test).loss, *whole.summary.test_loss);
 }
 
 TEST(QuantisedRun, writes_the_steps_when_it_begins_and_after_each_epoch) {

@@ -405,7 +405,7 @@ TEST_F(RecordedStepsOnCuda, evaluate_like_the_cpu) {
     train_stepwise(there, Device{}, 5, /*plans=*/true);
     Loader loader = loader_of();
     Evaluator evaluator(*here.model, loader, cuda(), /*plans=*/true);
-    const Evaluation want = evaluate(*there.model, loader);
+    const Evaluation want = Evaluator(*there.model, loader, Device{}, /*plans=*/true).run();
     for (int round = 0; round < 2; ++round) {
       const Evaluation got = evaluator.run();
       EXPECT_EQ(evaluator.why_not_recorded(), "");

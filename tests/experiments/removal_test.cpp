@@ -108,7 +108,7 @@ TEST(Removal, checkpoint_holds_the_config_of_the_smaller_network) {
   TrainingSetup setup = setup_of(checkpoint_config(checkpoint));
   EXPECT_EQ(setup.model->parameter_count(), removed.summary.params);
   load_checkpoint(checkpoint, *setup.model, setup.optimizer.get());
-  EXPECT_EQ(evaluate(*setup.model, *setup.test).accuracy, *removed.summary.acc);
+  EXPECT_EQ(evaluation_of(*setup.model, *setup.test).accuracy, *removed.summary.acc);
 }
 
 TEST(Removal, refuses_what_it_cannot_do) {

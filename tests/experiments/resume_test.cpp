@@ -36,7 +36,7 @@ Ended run(TrainingSetup setup, RunFolder& folder, bool resume) {
   ended.code = trainer.run();
   ended.weights = weights_of(*setup.model);
   ended.metrics_without_time = without_time(text_of(folder.file("metrics.jsonl")));
-  ended.test_loss = trainer.state().test.loss;
+  ended.test_loss = trainer.state.test.loss;
   return ended;
 }
 

@@ -193,8 +193,8 @@ TEST(SparseConfig, ItLearnsAndItsMetricsAreThoseOfOtherRuns) {
   Progress progress(Progress::Mode::quiet);
   Trainer trainer(setup, folder, progress);
   EXPECT_EQ(trainer.run(), 0);
-  EXPECT_GT(trainer.state().test.accuracy, 25);
-  EXPECT_EQ(trainer.state().test.images, 40);
+  EXPECT_GT(trainer.state.test.accuracy, 25);
+  EXPECT_EQ(trainer.state.test.images, 40);
   const std::string layers = text_of(folder.file("layers.csv"));
   EXPECT_NE(layers.find("\nc1,submanifold_conv,16x8x12x12,"), std::string::npos) << layers;
   EXPECT_NE(layers.find(",dynamic,"), std::string::npos) << layers;

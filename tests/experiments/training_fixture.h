@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "experiments/trainer/evaluation/evaluator.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/gemm/matmul.h"
@@ -105,6 +106,10 @@ inline std::vector<float> weights_of(const Module& model) {
     out.insert(out.end(), values, values + parameter.variable.value().numel());
   }
   return out;
+}
+
+inline Evaluation evaluation_of(Module& model, Loader& loader, bool plans = true) {
+  return Evaluator(model, loader, Device{}, plans).run();
 }
 
 }  // namespace convscope::testing

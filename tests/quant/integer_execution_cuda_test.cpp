@@ -292,7 +292,7 @@ TEST_F(IntegerExecutionOnCuda, RecordedEvaluationsAreThoseOfTheCpu) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       steps[i].quantizer->set_steps(quantized_tensors(*network)[i].quantizer->steps());
     }
-    const Evaluation want = evaluate(*on_cpu, loader);
+    const Evaluation want = Evaluator(*on_cpu, loader, Device{}, /*plans=*/true).run();
     EXPECT_EQ(got.images, 18);
     EXPECT_NEAR(got.loss, want.loss, 1e-5);
     EXPECT_EQ(got.accuracy, want.accuracy);

@@ -209,7 +209,7 @@ Batch random_batch(const Shape& image, std::int64_t size, int classes, std::uint
 
 void settle_quantizers(const ExperimentConfig& config, Module& model, const Tensor& x) {
   if (!config.quant) return;
-  count_kept(pruned_quantizers(model));
+  count_kept(model);
   for (const QuantizedTensor& tensor : quantized_tensors(model)) tensor.quantizer->begin();
   const NoGrad no_grad;
   model.train();

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "quant/quantize_network.h"
+#include "sparsity/mask.h"
+
 namespace convscope {
 namespace {
 
@@ -24,24 +27,17 @@ std::int64_t kept_for_each_step(const Tensor& mask, std::int64_t steps) {
 
 }  // namespace
 
-std::vector<PrunedQuantizer> pruned_quantizers(Module& model) {
+void count_kept(Module& model) {
   const std::vector<QuantizedTensor> tensors = quantized_tensors(model);
-  std::vector<PrunedQuantizer> out;
   for (const NamedModule& part : model.modules()) {
     const auto* mask = dynamic_cast<const Mask*>(part.module);
     if (mask == nullptr) continue;
     const std::string layer = part.name.substr(0, part.name.rfind('.'));
     for (const QuantizedTensor& tensor : tensors) {
-      if (tensor.is_weight && tensor.layer == layer) out.push_back({tensor.quantizer, mask});
+      if (!tensor.is_weight || tensor.layer != layer) continue;
+      const auto steps = std::max<std::int64_t>(1, tensor.quantizer->options().channels);
+      tensor.quantizer->set_kept(kept_for_each_step(mask->keep(), steps));
     }
-  }
-  return out;
-}
-
-void count_kept(const std::vector<PrunedQuantizer>& pruned) {
-  for (const auto& [quantizer, mask] : pruned) {
-    const std::int64_t steps = std::max<std::int64_t>(1, quantizer->options().channels);
-    quantizer->set_kept(kept_for_each_step(mask->keep(), steps));
   }
 }
 

@@ -2,12 +2,13 @@
 // removal.cpp: `sparsity: {remove: true}`: once the masks of a structured method are final, pruned
 // filters are removed from the network. The rest of the run trains the smaller dense network, which
 // is faster and needs less memory.
-#include "experiments/trainer/compression/removal.h"
-
+//
+// Idea   train, prune, reconfigure, continue: Lym et al. 2019, "PruneTrain", arXiv:1901.09290
+// When   at the first epoch that begins with final masks. Weights, buffers and the optimiser's
+//        state are cut, so the run continues; only the summation order differs from then on.
 #include "experiments/config/build.h"
 #include "experiments/config/compact_config.h"
-#include "experiments/run_folder/layer_table.h"
-#include "experiments/trainer/ranks/shared_training.h"
+#include "experiments/trainer/trainer.h"
 
 namespace convscope {
 namespace {
@@ -31,14 +32,7 @@ void take_over(TrainingSetup& setup, const ExperimentConfig& config, Network net
   setup.config_yaml = to_yaml(config);
   setup.remove_when_final = false;
   setup.form = Form::compact;
-
-  Shape batch = {images_at_once(config.data.batch_size, setup.share)};
-  for (const std::int64_t size : setup.train->dataset().sample_shape()) batch.push_back(size);
-  const LayerTable layers = layer_table(*setup.model, batch, config.device, setup.plan);
-  setup.layers_csv = layers.csv;
-  setup.facts.kernel_size = layers.kernel_sizes;
-  setup.facts.algorithm = layers.algorithms;
-  setup.facts.params = setup.model->parameter_count();
+  setup.describe_network();
 }
 
 std::vector<NamedTensor> tensors_of(Optimizer& optimizer) {
@@ -47,8 +41,8 @@ std::vector<NamedTensor> tensors_of(Optimizer& optimizer) {
   return out;
 }
 
-}  // namespace
-
+// Replaces network and optimiser of the setup by the smaller ones. Returns a text about the network
+// that remains.
 std::string remove_pruned(TrainingSetup& setup) {
   const PrunableNetwork& network = setup.pruner->network();
   const std::vector<Tensor> masks = setup.pruner->masks();
@@ -71,6 +65,29 @@ std::string remove_pruned(TrainingSetup& setup) {
   return cat("removed pruned outputs; outputs that stay: ", kept, "; ", setup.facts.params, " of ",
              before, " parameters");
 }
+
+class Removal final : public Hook {
+ public:
+  using Hook::Hook;
+
+  void before_epoch() override {
+    TrainingSetup& setup = run_.setup;
+    if (!setup.remove_when_final || !setup.pruner->finished(run_.state.step)) return;
+    run_.runner.reset();
+    run_.val.reset();
+    run_.test.reset();
+    const std::string text = remove_pruned(setup);
+    setup.model->train();
+    for (const auto& hook : run_.hooks) hook->on_new_network();
+    run_.folder.write("layers.csv", setup.layers_csv);
+    run_.say(text);
+    run_.restart_averages();
+  }
+};
+
+}  // namespace
+
+HookPointer removal_hook(Training& run) { return std::make_unique<Removal>(run); }
 
 bool rebuild_removed(TrainingSetup& setup, const std::string& config_yaml) {
   const ExperimentConfig config = parse_config_text(config_yaml, "config of the checkpoint");

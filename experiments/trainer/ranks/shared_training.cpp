@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "experiments/trainer/signals.h"
+#include "experiments/trainer/trainer.h"
 #include "framework/int_math.h"
 #include "quant/quantize_network.h"
 #include "sparsity/sparsity_options.h"
@@ -92,7 +93,28 @@ Share deterministic_share(const ExperimentConfig& config, ProcessGroup* group) {
   return share;
 }
 
+// Keeps the networks of the processes equal.
+class Ranks final : public Hook {
+ public:
+  using Hook::Hook;
+
+  void after_step(const Step& step) override {
+    const TrainingSetup& setup = run_.setup;
+    if (setup.share.group == nullptr || !setup.quant || step.recorded) return;
+    if (setup.quant->calibrates(run_.state.step - 1)) {
+      average_quantizers(*setup.share.group, *setup.model);
+    }
+  }
+
+  void after_epoch() override {
+    if (run_.setup.share.group == nullptr) return;
+    check_same_network(*run_.setup.share.group, *run_.setup.model);
+  }
+};
+
 }  // namespace
+
+HookPointer rank_hook(Training& run) { return std::make_unique<Ranks>(run); }
 
 Share share_of(const ExperimentConfig& config, ProcessGroup* group) {
   Share share{.group = group};

@@ -9,7 +9,7 @@
 
 #include "experiments/config/experiment_config.h"
 #include "experiments/trainer/ranks/share.h"
-#include "experiments/trainer/train_step.h"
+#include "experiments/trainer/training_state.h"
 #include "optim/gradient_exchange.h"
 
 namespace convscope {

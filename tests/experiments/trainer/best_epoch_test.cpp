@@ -58,9 +58,9 @@ Ended run(TrainingSetup setup) {
             .epochs = csv_rows(text_of(folder.file("epochs.csv")))};
   Loader& deciding = setup.val ? *setup.val : *setup.test;
   load_checkpoint(folder.file("ckpt/last.safetensors"), *setup.model, setup.optimizer.get());
-  out.accuracy_of_last = evaluate(*setup.model, deciding).accuracy;
+  out.accuracy_of_last = evaluation_of(*setup.model, deciding).accuracy;
   load_checkpoint(folder.file("ckpt/best.safetensors"), *setup.model, nullptr);
-  out.accuracy_of_best = evaluate(*setup.model, deciding).accuracy;
+  out.accuracy_of_best = evaluation_of(*setup.model, deciding).accuracy;
   return out;
 }
 

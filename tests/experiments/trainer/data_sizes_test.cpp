@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // data_sizes_test.cpp: tests that a run fails if a data set has fewer images than the config
 // requests.
-#include "experiments/trainer/data_sizes.h"
-
 #include <gtest/gtest.h>
+
+#include "experiments/trainer/setup.h"
 
 namespace convscope {
 namespace {

@@ -36,7 +36,7 @@ Ended run(TrainingSetup setup, RunFolder& folder, bool resumes = false) {
   Trainer trainer(setup, folder, progress);
   if (resumes) trainer.resume();
   EXPECT_EQ(trainer.run(), 0);
-  return {trainer.state().epoch, read_run_status(folder.path()), text_of(folder.file("log.txt"))};
+  return {trainer.state.epoch, read_run_status(folder.path()), text_of(folder.file("log.txt"))};
 }
 
 TEST(EarlyStop, EndsAfterPatienceEvaluationsWithoutABetterOne) {

@@ -245,10 +245,10 @@ INSTANTIATE_TEST_SUITE_P(PlannedAndDynamic, ColumnsOfARun, ::testing::Bool());
 TEST(InferenceTime, NeedsAFullBatch) {
   TrainingSetup setup = small_setup(1);
   Loader few(bright_columns(5, 2), {.batch_size = 16});
-  EXPECT_FALSE(measure_inference(*setup.model, few, Device{}, true).has_value());
+  EXPECT_FALSE(Evaluator(*setup.model, few, Device{}, true).time().has_value());
   EXPECT_TRUE(setup.model->is_training());
   Loader enough(bright_columns(16, 2), {.batch_size = 16});
-  const auto time = measure_inference(*setup.model, enough, Device{}, true);
+  const auto time = Evaluator(*setup.model, enough, Device{}, true).time();
   ASSERT_TRUE(time.has_value());
   EXPECT_GT(time->batch_s, 0);
   EXPECT_TRUE(setup.model->is_training());
@@ -299,7 +299,7 @@ TEST(Evaluation, DoesNotDependOnTheSizeOfItsBatches) {
   TrainingSetup setup = small_setup(1);
   const auto in_batches = [&](std::int64_t size) {
     Loader loader(bright_columns(50, 2), {.batch_size = size, .shuffle = false});
-    return evaluate(*setup.model, loader);
+    return evaluation_of(*setup.model, loader);
   };
   const Evaluation single = in_batches(1);
   for (const std::int64_t size : {16, 49, 50, 64}) {

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// evaluation_hook.cpp: evaluates the held-out images after an epoch, chooses the best epoch
+// so far, and counts the evaluations without an improvement for early stopping.
+#include <cmath>
+
+#include "experiments/trainer/ranks/shared_training.h"
+#include "experiments/trainer/trainer.h"
+
+namespace convscope {
+namespace {
+
+class EvaluationHook final : public Hook {
+ public:
+  using Hook::Hook;
+
+  void on_start() override { on_new_network(); }
+
+  void on_new_network() override {
+    TrainingSetup& s = run_.setup;
+    if (s.val) run_.val.emplace(*s.model, *s.val, s.device, s.plan);
+    if (s.test) run_.test.emplace(*s.model, *s.test, s.device, s.plan);
+  }
+
+  bool evaluate() override {
+    const TrainingSetup& setup = run_.setup;
+    TrainingState& state = run_.state;
+    if (!setup.evaluates_after(state.epoch + 1)) return true;
+    if (!evaluate(run_.val, setup.val_images, state.val) ||
+        !evaluate(run_.test, setup.test_images, state.test)) {
+      run_.stop_signal = agreed_stop(setup.share.group);
+      return false;
+    }
+    for (const Evaluation* result : {&state.val, &state.test}) {
+      if (std::isfinite(result->loss)) continue;
+      fail(ErrorKind::kRun, "train",
+           cat("expected a finite loss on the held-out images, got ", result->loss, " after epoch ",
+               state.epoch + 1, ", step ", state.step, ", learning rate ",
+               run_.learning_rate(state.step - 1), run_.kept_checkpoint()));
+    }
+    return true;
+  }
+
+  void after_epoch() override {
+    TrainingState& state = run_.state;
+    const TrainingSetup& setup = run_.setup;
+    // A network that is not yet fully pruned or quantised cannot be the best one.
+    const bool is_final = (!setup.pruner || setup.pruner->finished(state.step)) &&
+                          (!setup.quant || setup.quant->has_begun(state.step));
+    if (!is_final || !setup.evaluates_after(state.epoch)) return;
+    const Evaluation& deciding = setup.val ? state.val : state.test;
+    if (deciding.images > 0 && deciding.accuracy > state.best_accuracy) {
+      state.best_accuracy = deciding.accuracy;
+      state.best_epoch = state.epoch;
+    }
+    if (setup.early_stop.patience && setup.val) count_for_early_stop(setup.early_stop);
+  }
+
+ private:
+  // Returns false after a signal. `images`: over all processes.
+  bool evaluate(std::optional<Evaluator>& evaluator, std::int64_t images, Evaluation& into) const {
+    if (!evaluator) return true;
+    Evaluation result = evaluator->run([] { return stop_signal() != 0; });
+    if (ProcessGroup* const group = run_.setup.share.group; group != nullptr) {
+      result = combined_evaluation(*group, result, evaluator->batch_loss_sums(), images,
+                                   run_.setup.train->options().batch_size);
+    }
+    if (result.complete) into = result;
+    return result.complete;
+  }
+
+  void count_for_early_stop(const EarlyStopConfig& config) {
+    TrainingState& state = run_.state;
+    const bool by_loss = config.metric == "val_loss";
+    const double now = by_loss ? -state.val.loss : state.val.accuracy;
+    if (state.waits_since_epoch == 0 || now > state.waits_for + config.min_delta) {
+      state.waits_for = now;
+      state.waits_since_epoch = state.epoch;
+      state.waited_evaluations = 0;
+    } else {
+      ++state.waited_evaluations;
+    }
+  }
+};
+
+}  // namespace
+
+HookPointer evaluation_hook(Training& run) { return std::make_unique<EvaluationHook>(run); }
+
+}  // namespace convscope
