@@ -2,20 +2,23 @@
 // apply.cpp: applies an operation to variables: runs it, or adds it to a graph.
 #include "framework/graph/apply.h"
 
+#include <span>
+
 namespace convscope {
 
 // An operation that has run, in a graph with one node, with the tensors that its backward pass
 // reads.
 class EagerNode final : public Node {
  public:
-  EagerNode(std::unique_ptr<Operation> operation, const std::vector<Variable>& x, bool records)
+  EagerNode(std::unique_ptr<Operation> operation, std::span<const Variable> x, bool records)
       : Node(operation->kind().c_str()),
         graph_({}, records ? PlanMode::training : PlanMode::inference, x[0].device(),
                /*eager=*/true),
         operation_(std::move(operation)),
         emitter_(graph_) {
+    operation_->inputs.reserve(x.size());
     for (const Variable& input : x) {
-      const bool wants = records && input.defined() && input.requires_grad();
+      const bool wants = records && input.requires_grad();
       operation_->inputs.push_back(
           graph_.add_value({.shape = input.shape(), .dtype = input.dtype()}, wants));
     }
@@ -76,8 +79,8 @@ void check_real_inputs(const Graph& graph, const Operation& operation) {
 }
 
 Variable apply(std::unique_ptr<Operation> operation, const std::vector<Variable>& given) {
-  std::vector<Variable> x = given;
-  while (!x.empty() && !x.back().defined()) x.pop_back();
+  std::span<const Variable> x = given;
+  while (!x.empty() && !x.back().defined()) x = x.first(x.size() - 1);
   CONVSCOPE_CHECK(!x.empty() && x.size() <= Node::kMaxInputs, operation->kind().c_str(),
                   "expected 1 to ", Node::kMaxInputs, " inputs, got ", x.size());
   Graph* graph = nullptr;

@@ -51,6 +51,7 @@ void Emitter::finish_dry_pass() {
 Slot Emitter::slot(const Shape& shape, DType dtype) {
   const Slot id = static_cast<Slot>(next_slot_++);
   if (mode_ != Mode::record) {
+    if (slots_.empty()) slots_.reserve(8);
     const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
     slots_.push_back({.shape = shape, .dtype = dtype, .bytes = bytes});
   }

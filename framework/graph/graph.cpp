@@ -33,6 +33,7 @@ bool register_fusions(std::string_view pass, const std::vector<Fusion>& fusions)
 
 Graph::Graph(const Shape& input, PlanMode mode, Device device, bool eager)
     : mode_(mode), device_(device), eager_(eager) {
+  values_.reserve(eager ? 8 : 64);  // an eager operation has few values
   add_value({.shape = input});
 }
 

