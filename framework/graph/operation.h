@@ -43,7 +43,7 @@ using ValueId = int;
 inline constexpr ValueId kNoValue = -1;
 
 // The kernel of a layer in one direction: the name of an algorithm, or of a chain that contains the
-// layer. `dynamic` layers run eagerly inside the step (Graph::add_eager).
+// layer. `dynamic` layers run eagerly inside the step (layers/plan/eager_op.h).
 struct RanKernel {
   std::string layer;
   Direction direction;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <set>
 
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -31,6 +32,23 @@ std::string obstacle(const std::vector<NamedParameter>& parameters, const Shape&
     if (!(p.device() == device)) return cat(parameter.name, " is not on ", device.str());
   }
   return "";
+}
+
+// Throws NotCompiled if forward() has used a tensor that is neither a parameter nor a buffer. The
+// layer may make such a tensor again in each call, but a graph would use the first one in every
+// step.
+void check_leaves(const Graph& graph, const Module& model) {
+  std::set<const void*> known;
+  for (const NamedParameter& parameter : model.parameters()) {
+    known.insert(parameter.variable.value().raw_data());
+  }
+  for (const NamedTensor& buffer : model.buffers()) known.insert(buffer.tensor.raw_data());
+  for (ValueId value = 0; value < graph.value_count(); ++value) {
+    const Variable* const leaf = graph.parameter_of(value);
+    if (leaf == nullptr || known.contains(leaf->value().raw_data())) continue;
+    throw NotCompiled(cat("a layer reads ", leaf->str(),
+                          ", which is neither a parameter nor a buffer of the network"));
+  }
 }
 
 }  // namespace
@@ -72,6 +90,7 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
 void StepPlan::record(Module& model, LossFunction loss_of) {
   const Variable logits = model(graph_.variable(Graph::input()));
   logits_ = graph_.value_of(logits);
+  check_leaves(graph_, model);
   graph_.set_result(logits_);
   if (!graph_.has_loss()) return;
   labels_value_ = graph_.add_value({{input()[0]}, DType::i32});

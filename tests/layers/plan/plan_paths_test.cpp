@@ -265,6 +265,31 @@ class Tell final : public Module {
   std::function<void()> callback_;
 };
 
+// Adds a tensor that is new in each call.
+class Drift final : public Module {
+ public:
+  std::string kind() const override { return "drift"; }
+  Variable forward(const Variable& x) override {
+    return x + Variable(Tensor::full({1}, static_cast<double>(++calls_)));
+  }
+  Shape output_shape(const Shape& input) const override { return input; }
+
+ private:
+  int calls_ = 0;
+};
+
+// A graph would add the tensor of its first call in every step.
+TEST(PlanPaths, ATensorThatALayerMakesInEachCallIsNotCompiled) {
+  LayerContext context;
+  Sequential net;
+  net.add("drift", std::make_shared<Drift>());
+  net.add("f", std::make_shared<Linear>(
+                   LinearOptions{.in_features = kWidth, .out_features = kClasses}, context));
+  std::string why;
+  EXPECT_EQ(StepPlan::make(net, {kBatch, kWidth}, PlanMode::training, &why), nullptr);
+  EXPECT_NE(why.find("neither a parameter nor a buffer"), std::string::npos) << why;
+}
+
 // The first kernels of a recorded step read the loss and the number of correct images of the
 // previous step. So no other value may use the memory of these two results, neither in a training
 // step nor in an inference.
