@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "framework/check.h"
-#include "framework/short_loops.h"
 
 namespace convscope {
 namespace {

@@ -21,7 +21,7 @@
 #include "experiments/check/matrix/integer_case.h"
 #include "experiments/plugins/algorithm_check.h"
 #include "framework/io/file_names.h"
-#include "framework/short_loops.h"
+#include "framework/parallel.h"
 
 namespace convscope {
 namespace {

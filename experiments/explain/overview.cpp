@@ -122,9 +122,13 @@ std::string differences(const Explanation& explanation, const ExplainedStep& ste
 }
 
 std::string operations_text(const StepPlan& plan) {
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& line : plan.lines()) rows.push_back({line.layer, line.shape.str(), line.text});
-  return cat("  operations:\n", columns_text(rows, 4));
+  std::vector<std::vector<std::string>> rows, once;
+  for (const StepPlan::Line& line : plan.lines()) {
+    (line.once ? once : rows).push_back({line.layer, line.shape.str(), line.text});
+  }
+  std::string out = cat("  operations:\n", columns_text(rows, 4));
+  if (once.empty()) return out;
+  return out + cat("  once, when the weights change:\n", columns_text(once, 4));
 }
 
 // Returns the plug-ins whose algorithms were chosen.

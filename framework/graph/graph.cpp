@@ -72,7 +72,10 @@ ValueId Graph::add(std::unique_ptr<Operation> op, std::vector<ValueId> inputs) {
   const ValueId id = add_value(op->bind(*this), wants && training());
   values_.back().parameters_only = parameters_only;
   op->outputs = {id};
-  for (const TensorDesc& more : op->more_outputs) op->outputs.push_back(add_value(more));
+  for (const TensorDesc& more : op->more_outputs) {
+    op->outputs.push_back(add_value(more));
+    values_.back().parameters_only = parameters_only;
+  }
   if (op->is_view) share(id, op->inputs[0]);
   ops_.push_back(std::move(op));
   return id;
@@ -152,6 +155,26 @@ Graph::ReadAs Graph::read_as(ValueId value) const {
 bool Graph::gradient_is_read_as_operands(ValueId value) const {
   const Operation* const op = producer(value);
   return op != nullptr && readers(value) == 1 && op->uses.gradient_as_operands;
+}
+
+std::vector<std::unique_ptr<Operation>> Graph::replace(const std::vector<Operation*>& chain,
+                                                       std::unique_ptr<Operation> joined) {
+  joined->inputs = {chain.front()->inputs[0]};
+  joined->outputs = chain.back()->outputs;
+  for (const Operation* op : chain) {  // inputs after the first: weights, biases
+    joined->inputs.insert(joined->inputs.end(), op->inputs.begin() + 1, op->inputs.end());
+    joined->all_layers.insert(joined->all_layers.end(), op->all_layers.begin(),
+                              op->all_layers.end());
+  }
+  // Weights of later operations may be computed after the first one, so `joined` is placed last.
+  std::vector<std::unique_ptr<Operation>> out, rest;
+  for (std::unique_ptr<Operation>& op : ops_) {
+    const bool is_last = op.get() == chain.back();
+    (std::ranges::count(chain, op.get()) > 0 ? out : rest).push_back(std::move(op));
+    if (is_last) rest.push_back(std::move(joined));
+  }
+  ops_ = std::move(rest);
+  return out;
 }
 
 void Graph::fuse(std::string_view pass) {

@@ -115,6 +115,11 @@ class CONVSCOPE_API Graph {
   void set_result(ValueId value) { result_ = value; }
   ValueId result() const { return result_; }
   void fuse(std::string_view pass);  // applies the fusions that are registered for this pass
+  // Replaces `chain`, operations of which each reads the result of the one before, by `joined`, at
+  // the position of the last one. `joined` gets the input of the first one, then the other inputs
+  // of all, and the outputs of the last one. Returns the replaced operations.
+  std::vector<std::unique_ptr<Operation>> replace(const std::vector<Operation*>& chain,
+                                                  std::unique_ptr<Operation> joined);
 
   // Makes `value` share the memory of `with`, as a view does.
   void share(ValueId value, ValueId with) { values_.at(index(value)).owner = owner(with); }

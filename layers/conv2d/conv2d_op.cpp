@@ -7,6 +7,7 @@
 
 #include "framework/graph/rounded_operand.h"
 #include "framework/ops/accumulate.h"
+#include "framework/ops/codes/quantize_op.h"
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/execute.h"
@@ -53,7 +54,46 @@ Conv2dForm choose_form(Conv2dChoices& layer_choices, const SparseWeights* sparse
   return out;
 }
 
+void Conv2dOp::compute_on(Conv2dOnCodes codes, ValueId x, ValueId w, ValueId bias,
+                          ValueId residual) {
+  problem_ = codes.problem;
+  forms_ = {codes.form};
+  norm_.reset();  // the scales and the bias contain it
+  relu_ = codes.relu;
+  most_ = codes.most;
+  inputs = {x, w};
+  has_bias_ = bias != kNoValue;
+  if (has_bias_) inputs.push_back(bias);
+  residual_at_ = residual == kNoValue ? 0 : inputs.size();
+  if (residual != kNoValue) inputs.push_back(residual);
+  codes_ = std::move(codes);
+}
+
+OperandViews Conv2dOp::views(Emitter& emitter) const {
+  OperandViews out;
+  if (!codes_) return out;
+  const auto meaning = [&](const std::optional<QuantParams>& params) {
+    if (!params) return Quantisation{};
+    const Tensor scale = emitter.value(params->scale);
+    return Quantisation{.scales = scale.data<double>(),
+                        .zero_points = params->zero_point == kNoValue
+                                           ? nullptr
+                                           : emitter.value(params->zero_point).data<std::int32_t>(),
+                        .low = params->low,
+                        .high = params->high};
+  };
+  const Graph& graph = emitter.graph();
+  out.x = meaning(codes_->x ? codes_->x : graph.desc(x()).quantization);
+  out.w = meaning(graph.desc(weight()).quantization);
+  out.w.per_channel = true;
+  out.y = meaning(graph.desc(output()).quantization);
+  if (residual_at_ > 0) out.residual = meaning(graph.desc(residual()).quantization);
+  return out;
+}
+
 std::optional<Format> Conv2dOp::format(const Graph& graph, ActivationLayout layout) const {
+  // The layout of y in f32; a kernel on codes reads x in its own layout.
+  if (codes_) return codes_format(layout, ActivationLayout::nchw16c);
   if (is_half(problem_.dtype) && problem_.layout == ActivationLayout::nhwc) {
     if (layout != problem_.layout) return std::nullopt;
     return Format{.type = problem_.dtype};
@@ -120,6 +160,7 @@ double Conv2dOp::form_ms(const Conv2dForm& form, const Conv2dProblem& problem,
 }
 
 void Conv2dOp::set_layout(const Graph& graph, ActivationLayout layout) {
+  if (codes_) return;
   problem_.layout = layout;
   for (const Direction direction : kDirections) {
     Conv2dForm& form = forms_[static_cast<std::size_t>(direction)];
@@ -140,9 +181,15 @@ std::string Conv2dOp::text() const {
   const char* const layout = problem_.layout == ActivationLayout::nchw   ? ""
                              : problem_.layout == ActivationLayout::nhwc ? " nhwc"
                                                                          : " nchw16c";
+  const bool folds_norm = norm_ || (codes_ && codes_->folds_norm);
   std::string out =
-      cat("conv2d ", forms_[0].choice.algorithm->name, layout, norm_ ? " + batch_norm2d" : "",
+      cat(codes_ ? codes_->layer_kind : "conv2d", " ", forms_[0].choice.algorithm->name,
+          codes_ ? cat(" ", problem_.types->text()) : layout, folds_norm ? " + batch_norm2d" : "",
           residual_at_ > 0 ? " + residual" : "", relu_ ? fused_relu_text(most_) : "");
+  if (codes_) {
+    const std::string& why = forms_[0].why_dense;
+    return why.empty() ? out : cat(out, " (dense, because ", why, ")");
+  }
   for (const Direction direction : kDirections) {
     const Conv2dForm& form = this->form(direction);
     if (form.choice.algorithm == nullptr || form.why_dense.empty()) continue;
@@ -290,13 +337,35 @@ void Conv2dOp::check_layout(Device device) const {
   }
 }
 
+// Returns the residual, or an undefined tensor if there is none. Kernels on codes read an f32
+// residual in NCHW16c.
+Tensor Conv2dOp::residual_value(Emitter& emitter) const {
+  if (residual_at_ == 0) return {};
+  const Graph& graph = emitter.graph();
+  const Tensor given = emitter.value(residual());
+  if (!codes_ || given.dtype() != DType::f32 ||
+      graph.layout(residual()) != ActivationLayout::nchw) {
+    return given;
+  }
+  const Shape& images = graph.shape(residual());
+  const Slot nchw16c = emitter.slot(stored_shape(images, ActivationLayout::nchw16c), DType::f32);
+  emitter.call([given, to = emitter.use(nchw16c), images] { convert_layout(given, images, to); });
+  return emitter.use(nchw16c);
+}
+
 void Conv2dOp::forward(Emitter& emitter) {
   if (emitter.is_eager()) return forward_eagerly(emitter);
   check_layout(emitter.device());
   const Weights weights = this->weights(emitter);
   const bool from_half = takes_operands(Direction::forward);
   if (from_half) make_operands(emitter, x(), Companion::operands);
-  const Tensor residual = residual_at_ > 0 ? emitter.value(inputs[residual_at_]) : Tensor();
+  const Tensor residual = residual_value(emitter);  // may emit a call
+  // The logits [N,K] of a linear layer on codes have no unused lanes after the last channel.
+  const Tensor y = emitter.value(output());
+  const bool packs = codes_ && y.rank() == 2 && problem_.k % kChannelBlock != 0;
+  const Slot lanes =
+      packs ? emitter.slot(stored_shape(problem_.y_shape(), ActivationLayout::nchw16c), DType::f32)
+            : kNoSlot;
   Tensor moments;
   if (const ForwardMoments* const leaves = forward_moments()) {
     moments = moments_target(emitter, output(), leaves->parts(problem_));
@@ -306,13 +375,17 @@ void Conv2dOp::forward(Emitter& emitter) {
                 .w = weights.w,
                 .b = weights.b,
                 .prepared = weights.prepared,
-                .y = emitter.value(output()),
+                .y = packs ? emitter.use(lanes) : emitter.value(output()),
                 .x_half = from_half ? operands(emitter, x(), Companion::operands) : Tensor(),
-                .moments = moments},
+                .moments = moments,
+                .views = views(emitter)},
                {.residual = residual.defined() ? residual.raw_data() : nullptr,
                 .relu = relu_,
                 .most = most_,
                 .residual_type = residual.defined() ? residual.dtype() : DType::f32});
+  if (!packs) return;
+  emitter.call([from = emitter.use(lanes), shape = problem_.y_shape(),
+                to = emitter.value(output())] { convert_layout(from, shape, to.reshape(shape)); });
 }
 
 void Conv2dOp::emit_bias_gradient(Emitter& emitter) const {

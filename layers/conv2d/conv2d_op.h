@@ -24,6 +24,19 @@ struct Conv2dForm {
 };
 using Conv2dForms = std::array<Conv2dForm, 3>;  // by direction
 
+// A convolution in an inference graph that multiplies codes by codes. The descriptions of its
+// inputs and of its output have the scales (TensorDesc::quantization).
+struct Conv2dOnCodes {
+  std::string layer_kind = "conv2d";  // or "linear": a convolution whose kernel covers the image
+  Conv2dProblem problem = {};         // with types and layout
+  Conv2dForm form = {};               // of the forward pass
+  bool is_named = false;    // the layer's policy names the algorithm, so chains must not replace it
+  bool folds_norm = false;  // scales and bias contain those of a batch norm
+  bool relu = false;
+  float most = std::numeric_limits<float>::infinity();  // upper bound of the ReLU
+  std::optional<QuantParams> x = {};  // if x are f32 images, which the kernel rounds to these codes
+};
+
 // Chooses between the dense algorithm of the layer's policy and block-sparse weights. Takes the
 // implementation with the smaller estimate, unless the policy names an algorithm. `sparse` may be
 // null.
@@ -55,6 +68,12 @@ class CONVSCOPE_API Conv2dOp final : public Operation {
   void set_layout(const Graph& graph, ActivationLayout layout) override;
   // Takes over the work of `next` and returns true, if its kernels can do that.
   bool absorb(const Graph& graph, const Operation& next);
+  // Makes the operation compute on codes. The inputs become x (codes, or f32 if `codes.x` is set),
+  // the codes of w, the bias f64 [K] and the residual (codes or f32); the last two may be kNoValue.
+  void compute_on(Conv2dOnCodes codes, ValueId x, ValueId w, ValueId bias, ValueId residual);
+  const std::optional<Conv2dOnCodes>& on_codes() const { return codes_; }
+  // Names the scales of the codes for the next call. They are not read before the call runs.
+  OperandViews views(Emitter& emitter) const;
 
   // Returns the problem. In a graph, a layer in half precision has a problem in fp16/bf16 and NHWC.
   // A chain may still replace the operation until the layouts are chosen.
@@ -80,8 +99,9 @@ class CONVSCOPE_API Conv2dOp final : public Operation {
   const Ref<SparseWeights>& sparse() const { return sparse_; }
   // Returns whether the layer's policy requires NCHW16c images, which no chain supports.
   bool prefers_nchw16c() const { return layer_choices_->policy().layout == "nchw16c"; }
-  // Returns true when no batch norm, residual or ReLU with an upper bound has been absorbed.
-  bool is_plain() const { return !norm_ && residual_at_ == 0 && std::isinf(most_); }
+  // Returns true when the operation computes on real numbers and no batch norm, residual or ReLU
+  // with an upper bound has been absorbed.
+  bool is_plain() const { return !codes_ && !norm_ && residual_at_ == 0 && std::isinf(most_); }
 
  private:
   const Conv2dForm& form(Direction direction) const {
@@ -93,6 +113,7 @@ class CONVSCOPE_API Conv2dOp final : public Operation {
     if (!form(direction).in_blocks) return out;
     out.problem.weight_format = sparse_->format();
     out.blocks = sparse_;
+    out.w_is_stored = codes_.has_value();
     return out;
   }
   // Where the operation reads w and b: values of the graph, or results of the prologue.
@@ -129,6 +150,7 @@ class CONVSCOPE_API Conv2dOp final : public Operation {
   const JointBackward* joint_backward() const;
   double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
   Weights weights(Emitter& emitter);
+  Tensor residual_value(Emitter& emitter) const;
   void emit_fold(Emitter& emitter, Slot w, Slot b) const;
   Tensor images_or_value(Emitter& emitter) const;
 
@@ -146,6 +168,7 @@ class CONVSCOPE_API Conv2dOp final : public Operation {
   std::size_t residual_at_ = 0;        // inputs[residual_at_] is added; 0: none
   bool relu_ = false;
   float most_ = std::numeric_limits<float>::infinity();  // upper bound of the ReLU
+  std::optional<Conv2dOnCodes> codes_;                   // inference only
 };
 
 }  // namespace convscope

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "framework/short_loops.h"
+#include "framework/parallel.h"
 #include "layers/conv2d/epilogue.h"
 #include "layers/dispatch/execute.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_small_net.h: a whole small int8 network in one GPU kernel: its sizes, its layout in shared
 // memory, and the kernels. A rewrite of compiled integer steps uses this kernel
-// (quant/integer/integer_small_net.cpp).
+// (fusions/int8_small_net.cpp).
 //
 //   images ─► round ─► conv, ReLU, 2x2 pool ─► .. ─► linear, ReLU ─► .. ─► linear ─► logits
 //

@@ -68,7 +68,7 @@ struct CONVSCOPE_API Conv2dProblem {
   // dilation are one number or "2x1" (h x w); pad is one number, "1x2" (h x w) or "1x2x3x4" (top,
   // bottom, left, right). Further keys follow where they are not the default: dtype=f64,
   // precision=tf32, types=i8:i8:i32:f32 (of x, w, the accumulators and y), weights=blocks4x1:128
-  // (dispatch/weight_format.h) and layout=nchw16c, nchw16c_y or nhwc
+  // (framework/weight_format.h) and layout=nchw16c, nchw16c_y or nhwc
   // (dispatch/activation_layout.h). parse(text()) returns the same problem.
   std::string text() const;
   std::string kernel_text() const;  // "3", or "3x5" when it is not square

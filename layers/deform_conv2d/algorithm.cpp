@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "framework/short_loops.h"
+#include "framework/parallel.h"
 #include "layers/conv2d/epilogue.h"
 #include "layers/deform_conv2d/deform_loops.h"
 #include "layers/dispatch/run.h"

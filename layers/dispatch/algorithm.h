@@ -37,11 +37,11 @@
 #include "framework/device.h"
 #include "framework/registry.h"
 #include "framework/simd/sum_chain.h"
+#include "framework/weight_format.h"
 #include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/algorithm_function.h"
 #include "layers/dispatch/direction.h"
 #include "layers/dispatch/elements.h"
-#include "layers/dispatch/weight_format.h"
 
 namespace convscope {
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "framework/shape.h"
+#include "framework/weight_format.h"
 #include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/direction.h"
 #include "layers/dispatch/elements.h"
-#include "layers/dispatch/weight_format.h"
 
 namespace convscope {
 

@@ -36,8 +36,8 @@ struct Preparation {
   Tensor w = {};
   void* prepared = nullptr;
   void* workspace = nullptr;
-  Ref<SparseWeights> blocks = {};  // w is gathered into `values` first
-  void* values = nullptr;
+  Ref<SparseWeights> blocks = {};
+  void* values = nullptr;  // w is gathered into this memory first; null: w holds the blocks
 
   // Prepares the weights if needed and returns them.
   const void* operator()(const Conv2dProblem& problem) const {
@@ -46,10 +46,11 @@ struct Preparation {
       run({problem, direction, w.raw_data(), prepared, workspace});
       return prepared;
     }
-    blocks->gather(w.data<float>(), static_cast<float*>(values));
+    if (values != nullptr) blocks->gather(w.data<float>(), static_cast<float*>(values));
+    const void* const stored = values != nullptr ? values : w.raw_data();
     OperandViews views;
-    views.w_blocks = blocks->view(values);
-    run({problem, direction, values, prepared, workspace, views});
+    views.w_blocks = blocks->view(stored);
+    run({problem, direction, stored, prepared, workspace, views});
     return prepared;
   }
 };
@@ -62,7 +63,7 @@ Preparation preparation_of(Emitter& emitter, const Conv2dWork& work, const Tenso
                   .prepared = prepared,
                   .workspace = workspace,
                   .blocks = work.blocks};
-  if (work.blocks) out.values = stored_blocks(emitter, work);
+  if (work.blocks && !work.w_is_stored) out.values = stored_blocks(emitter, work);
   return out;
 }
 
@@ -109,7 +110,7 @@ void emit_forward(Emitter& emitter, const Conv2dWork& work, const Conv2dForwardT
                                  .workspace = workspace,
                                  .epilogue = fused,
                                  .prepared = prepare(problem),
-                                 .views = {},
+                                 .views = at.views,
                                  .x_half = operands_in(at.x_half)};
     if (moments != nullptr) {
       return run_forward_moments(*algorithm, *moments, args, at.moments.data<float>());

@@ -21,6 +21,7 @@ struct Conv2dWork {
   Conv2dProblem problem = {};  // with the format of the weights
   Direction direction = Direction::forward;
   Ref<SparseWeights> blocks = {};  // null: dense weights
+  bool w_is_stored = false;        // w holds the stored blocks only; else they are gathered
 };
 
 // Emits the preparation of constant weights. Call it in Emitter::prologue(), and only where
@@ -28,13 +29,14 @@ struct Conv2dWork {
 CONVSCOPE_API Slot emit_preparation(Emitter& emitter, const Conv2dWork& work, const Tensor& w);
 
 struct Conv2dForwardTensors {
-  Tensor x = {};         // undefined: the step's images, wherever they are
-  Tensor w = {};         // dense; undefined: only the prepared ones exist
-  Tensor b = {};         // undefined: none
-  Tensor prepared = {};  // from emit_preparation(); undefined: each call prepares if needed
-  Tensor y = {};         // assigned
-  Tensor x_half = {};    // u8, fp16 operands (dispatch/layout/half_operands.h): x is not read
-  Tensor moments = {};   // assigned, if the algorithm computes them (forward_moments.h)
+  Tensor x = {};            // undefined: the step's images, wherever they are
+  Tensor w = {};            // dense; undefined: only the prepared ones exist
+  Tensor b = {};            // undefined: none
+  Tensor prepared = {};     // from emit_preparation(); undefined: each call prepares if needed
+  Tensor y = {};            // assigned
+  Tensor x_half = {};       // u8, fp16 operands (dispatch/layout/half_operands.h): x is not read
+  Tensor moments = {};      // assigned, if the algorithm computes them (forward_moments.h)
+  OperandViews views = {};  // of codes
 };
 CONVSCOPE_API void emit_forward(Emitter& emitter, const Conv2dWork& work,
                                 const Conv2dForwardTensors& tensors,

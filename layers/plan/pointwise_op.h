@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pointwise_op.h: an elementwise operation with at most one learned scalar, such as a fake
 // quantiser. A chain may run the operation on parts of its value (pieces), in any layout, while
-// these are in cache (conv2d/conv2d_chain.h).
+// these are in cache (conv2d/fusions/conv2d_chain.h).
 #pragma once
 
 #include <functional>

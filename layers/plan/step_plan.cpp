@@ -51,6 +51,12 @@ void check_leaves(const Graph& graph, const Module& model) {
   }
 }
 
+// Returns whether the operation runs in prepare(): in inference, values that depend only on the
+// parameters are computed once.
+bool runs_once(const Graph& graph, const Operation& op) {
+  return !graph.training() && graph.is_of_parameters(op.output());
+}
+
 }  // namespace
 
 std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, PlanMode mode,
@@ -107,8 +113,7 @@ void StepPlan::emit() {
   if (graph_.has_loss()) labels_ = emitter_.value(labels_value_);  // alive before the first call
   emitter_.op_ = 0;
   for (const auto& op : ops) {
-    // In inference, values that depend only on the weights are computed in prepare().
-    emitter_.in_prologue_ = !graph_.training() && graph_.is_of_parameters(op->output());
+    emitter_.in_prologue_ = runs_once(graph_, *op);
     op->forward(emitter_);
     emitter_.in_prologue_ = false;
     ++emitter_.op_;
@@ -346,20 +351,25 @@ std::vector<StepPlan::OpTime> StepPlan::time_ops(const Tensor& x, const Tensor& 
   };
   time(emitter_.forward_, &OpTime::forward_s);
   time(emitter_.backward_, &OpTime::backward_s);
+  std::size_t i = 0;
+  std::erase_if(out, [&](const OpTime&) { return runs_once(graph_, *graph_.ops()[i++]); });
   return out;
 }
 
 std::vector<StepPlan::Line> StepPlan::lines() const {
   std::vector<Line> out;
   for (const auto& op : graph_.ops()) {
-    out.push_back({op->layer, op->text(), graph_.shape(op->output())});
+    out.push_back({op->layer, op->text(), graph_.shape(op->output()), runs_once(graph_, *op)});
   }
+  std::ranges::stable_partition(out, [](const Line& line) { return !line.once; });
   return out;
 }
 
 std::string StepPlan::text() const {
   std::string out;
-  for (const Line& line : lines()) out += cat(line.layer, "  ", line.text, "  ", line.shape, "\n");
+  for (const Line& line : lines()) {
+    out += cat(line.layer, "  ", line.text, line.once ? " (once)" : "", "  ", line.shape, "\n");
+  }
   return out;
 }
 

@@ -123,9 +123,10 @@ class CONVSCOPE_API StepPlan {
   struct Line {
     std::string layer, text;
     Shape shape;
+    bool once = false;  // computed from parameters in prepare(), not in each step
   };
-  std::vector<Line> lines() const;
-  std::string text() const;  // all lines
+  std::vector<Line> lines() const;  // the operations of each step, then those that run once
+  std::string text() const;         // all lines
   // Returns the kernel of each layer with a weight, in each direction that runs: the name of an
   // algorithm or of a chain. Tables and reports show these names.
   std::vector<RanKernel> kernels() const;

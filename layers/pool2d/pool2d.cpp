@@ -2,7 +2,8 @@
 // pool2d.cpp: the largest or the mean element of each window of an image.
 #include "layers/pool2d/pool2d.h"
 
-#include "framework/graph/simple_operation.h"
+#include "framework/ops/codes/codes.h"
+#include "framework/ops/codes/quantize_op.h"
 #include "layers/layer_types.h"
 
 namespace convscope {
@@ -67,6 +68,48 @@ void MaxPool::run(const Forward& a) const {
 
 void MaxPool::run(const Backward& a) const {
   max_pool_gradient_kernel.get(a.device())(a.dy, a.saved[0], window_, a.dx[0]);
+}
+
+std::string MaxPool::text() const {
+  return codes_ ? cat(kind(), " on ", name_of(*codes_)) : kind();
+}
+
+TensorDesc MaxPool::bind(Graph& graph) {
+  TensorDesc desc = graph.desc(inputs[0]);
+  if (!desc.quantization) return SimpleOperation::bind(graph);
+  codes_ = desc.dtype;
+  desc.shape = output_shape({desc.shape});
+  return desc;
+}
+
+std::optional<Format> MaxPool::format(const Graph& graph, ActivationLayout layout) const {
+  return codes_ ? codes_format(layout, ActivationLayout::nchw)
+                : SimpleOperation::format(graph, layout);
+}
+
+void MaxPool::forward(Emitter& emitter) {
+  if (!codes_) return SimpleOperation::forward(emitter);
+  const Shape& from = emitter.graph().shape(inputs[0]);
+  const Shape& to = emitter.graph().shape(output());
+  const CodesPool pool{.planes = from[0] * ceil_div(from[1], kCodeBlock),
+                       .h = from[2],
+                       .w = from[3],
+                       .p = to[2],
+                       .q = to[3],
+                       .kernel_h = window_.kernel_h,
+                       .kernel_w = window_.kernel_w,
+                       .stride_h = window_.stride_h,
+                       .stride_w = window_.stride_w,
+                       .pad_h = window_.pad_h,
+                       .pad_w = window_.pad_w,
+                       .is_signed = *codes_ == DType::i8};
+  emitter.call([run = pool_codes_kernel.get(emitter.device()), pool, x = emitter.value(inputs[0]),
+                y = emitter.value(output())] {
+    CodesPool now = pool;
+    now.from = static_cast<const std::uint8_t*>(x.raw_data());
+    now.to = static_cast<std::uint8_t*>(y.raw_data());
+    run(now);
+  });
 }
 
 namespace {

@@ -36,8 +36,15 @@ struct CONVSCOPE_API Pool2dWindow {
 
   // Returns [N,C,P,Q] for x [N,C,H,W]; throws Error of `operation` when the window does not fit.
   Shape output_shape(const Shape& x, const char* operation) const;
+  // Returns whether the windows have 2x2 pixels and follow each other without padding.
+  bool halves() const {
+    return kernel_h == 2 && kernel_w == 2 && stride_h == 2 && stride_w == 2 && pad_h == 0 &&
+           pad_w == 0 && !ceil_mode;
+  }
 };
 
+// Also takes codes (TensorDesc::quantization): rounding keeps the order of numbers, so the largest
+// code is the code of the maximum.
 class CONVSCOPE_API MaxPool final : public SimpleOperation {
  public:
   static constexpr std::string_view kKind = "max_pool2d";
@@ -48,9 +55,14 @@ class CONVSCOPE_API MaxPool final : public SimpleOperation {
   Keeps keeps(const std::vector<Shape>& x) const override;  // taps, below
   void run(const Forward& a) const override;
   void run(const Backward& a) const override;
+  std::string text() const override;
+  TensorDesc bind(Graph& graph) override;
+  void forward(Emitter& emitter) override;
+  std::optional<Format> format(const Graph& graph, ActivationLayout layout) const override;
 
  private:
   Pool2dWindow window_;
+  std::optional<DType> codes_;  // the type of the codes; empty: real numbers
 };
 
 CONVSCOPE_API Variable max_pool2d(const Variable& x, const Pool2dWindow& window);

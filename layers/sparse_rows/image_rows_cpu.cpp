@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // image_rows_cpu.cpp: copies rows of sites to their places in an image, and back.
 #include "framework/parallel.h"
-#include "framework/short_loops.h"
 #include "layers/sparse_rows/image_rows.h"
 
 namespace convscope {

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "framework/parallel.h"
-#include "framework/short_loops.h"
 #include "layers/sparse_rows/neighbour_lists.h"
 
 namespace convscope {

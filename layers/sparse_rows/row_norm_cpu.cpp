@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "framework/parallel.h"
-#include "framework/short_loops.h"
 #include "layers/sparse_rows/row_norm.h"
 #include "layers/sparse_rows/row_sums.h"
 

@@ -30,16 +30,32 @@
 #include <map>
 #include <set>
 
+#include "framework/ops/codes/quantize_op.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/conv2d_op.h"
 #include "layers/linear/linear.h"
 #include "layers/plan/fused_relu.h"
 #include "layers/plan/pipeline.h"
-#include "quant/integer/code_ops.h"
-#include "quant/integer/integer_op.h"
+#include "layers/pool2d/pool2d.h"
+#include "quant/integer/integer_constants.h"
 
 namespace convscope {
 namespace {
+
+// Returns the rule and the bounds of a quantiser that inference may compute with codes, and null
+// for all other operations.
+const LsqParts* integer_parts(const Operation* op) {
+  const LsqParts* const parts = lsq_parts(op);
+  return parts != nullptr && parts->rule.integers != IntegerUse::never ? parts : nullptr;
+}
+
+// The codes of a quantised value.
+struct CodeFormat {
+  LsqParts lsq;
+  ValueId step = kNoValue;  // a parameter of the graph: s, or log s
+
+  DType dtype() const { return lsq.rule.grid.qn == 0 ? DType::u8 : DType::i8; }
+};
 
 // The part of a layer's policy that is about integer algorithms.
 struct IntegerPolicy {
@@ -107,12 +123,17 @@ class IntegerRewrite {
     Operation* op = nullptr;  // the quantiser
   };
   struct Layer {
-    IntegerLayer parts;
+    Conv2dOnCodes codes;
     Quantised x;
-    std::optional<Quantised> y;  // the layer performs this rounding
-    bool from_images = false;    // rounds the images itself
+    ValueId w = kNoValue;  // f32, of parameters
+    CodeFormat w_format;
+    ValueId b = kNoValue, residual = kNoValue;
+    std::optional<BatchNormFold> norm = {};
+    Ref<SparseWeights> sparse = {};   // the kept blocks of a pruned layer
+    std::optional<Quantised> y = {};  // the layer performs this rounding
+    bool from_images = false;         // rounds the images itself
     ValueId old_output = kNoValue;
-    IntegerPolicy policy;
+    IntegerPolicy policy = {};
     const Operation* activation = nullptr;  // the activation that the layer absorbs
   };
 
@@ -153,14 +174,14 @@ class IntegerRewrite {
            graph_.shape(op.inputs[0]).rank() == 4;
   }
 
-  // Sets the fields of `parts` for a quantised weight: its f32 value and the format of its codes.
+  // Sets the fields of `layer` for a quantised weight: its f32 value and the format of its codes.
   // Returns false if `value` is not a quantised weight.
-  bool take_weight(ValueId value, IntegerLayer& parts) const {
+  bool take_weight(ValueId value, Layer& layer) const {
     const Operation* const op = producer(value);
     const LsqParts* const lsq = integer_parts(op);
     if (lsq == nullptr || !graph_.is_of_parameters(op->inputs[0])) return false;
-    parts.w = op->inputs[0];
-    parts.w_format = {*lsq, op->inputs[1]};
+    layer.w = op->inputs[0];
+    layer.w_format = {*lsq, op->inputs[1]};
     return true;
   }
 
@@ -193,48 +214,48 @@ class IntegerRewrite {
   bool take_conv(const Conv2dOp& conv, Layer& layer) const {
     layer.policy = integer_policy(conv);
     if (!layer.policy.finds_itself && layer.policy.named.empty()) return false;
-    IntegerLayer& parts = layer.parts;
     const Quantised* const x = quantised(conv.x());
-    if (x == nullptr || graph_.shape(conv.x()).rank() != 4 || !take_weight(conv.weight(), parts))
+    if (x == nullptr || graph_.shape(conv.x()).rank() != 4 || !take_weight(conv.weight(), layer))
       return false;
     layer.x = *x;
-    parts.problem = conv.problem();
-    parts.problem.math = MathMode::f32;
-    parts.problem.layout = ActivationLayout::nchw;
-    parts.kind = "conv2d";
-    parts.b = conv.bias();
-    parts.norm = conv.norm();
-    parts.relu = conv.relu();
-    parts.most = conv.most();
-    parts.residual = conv.residual();
-    parts.sparse = conv.sparse();
+    layer.b = conv.bias();
+    layer.norm = conv.norm();
+    layer.residual = conv.residual();
+    layer.sparse = conv.sparse();
+    Conv2dOnCodes& codes = layer.codes;
+    codes.problem = conv.problem();
+    codes.problem.math = MathMode::f32;
+    codes.problem.layout = ActivationLayout::nchw;
+    codes.folds_norm = layer.norm.has_value();
+    codes.relu = conv.relu();
+    codes.most = conv.most();
     return true;
   }
 
   // A linear layer is a convolution with a kernel as large as the image: y[n,k] = sum x[n,c,p,q]
   // w[k,(c,p,q)].
   bool take_linear(const LinearParts& linear, Layer& layer) const {
-    IntegerLayer& parts = layer.parts;
     const Quantised* const x = quantised(linear.x);
     if (is_half(linear.operand_type))
       return false;  // fp16/bf16 was requested; codes are more exact
-    if (x == nullptr || !take_weight(linear.weight, parts)) return false;
+    if (x == nullptr || !take_weight(linear.weight, layer)) return false;
     layer.x = *x;
+    layer.b = linear.bias;
+    layer.sparse = linear.sparse;
+    layer.codes.layer_kind = "linear";
+    layer.codes.relu = linear.relu;
     const Shape image = image_of(*x);
-    parts.problem.n = image[0];
-    parts.problem.c = image[1];
-    parts.problem.h = parts.problem.r = image[2];
-    parts.problem.w = parts.problem.s = image[3];
-    parts.problem.k = graph_.shape(linear.weight)[0];
-    parts.kind = "linear";
-    parts.b = linear.bias;
-    parts.relu = linear.relu;
-    parts.sparse = linear.sparse;
+    Conv2dProblem& z = layer.codes.problem;
+    z.n = image[0];
+    z.c = image[1];
+    z.h = z.r = image[2];
+    z.w = z.s = image[3];
+    z.k = graph_.shape(linear.weight)[0];
     return true;
   }
 
   const Conv2dAlgorithm* algorithm_of(const Layer& layer) const {
-    return integer_algorithm(layer.parts.problem, graph_.device().type, layer.policy);
+    return integer_algorithm(layer.codes.problem, graph_.device().type, layer.policy);
   }
 
   // Returns whether this is a first layer with few channels on a CPU. The integer kernel of such a
@@ -242,12 +263,12 @@ class IntegerRewrite {
   bool reads_images(const Layer& layer) const {
     return graph_.device().type == DeviceType::cpu && layer.x.from == Graph::input() &&
            layer.x.past.empty() && graph_.readers(layer.x.op->output()) == 1 &&
-           layer.parts.problem.c < kChannelBlock && layer.parts.problem.groups == 1 &&
-           layer.parts.kind == "conv2d";
+           layer.codes.problem.c < kChannelBlock && layer.codes.problem.groups == 1 &&
+           layer.codes.layer_kind == "conv2d";
   }
 
   static void set_types(Layer& layer, DType y) {
-    Conv2dProblem& z = layer.parts.problem;
+    Conv2dProblem& z = layer.codes.problem;
     const DType x = layer.from_images ? DType::f32 : layer.x.format.dtype();
     z.dtype = x;
     z.types = OperandTypes{.x = x, .w = DType::i8, .accumulator = DType::i32, .y = y};
@@ -281,12 +302,12 @@ class IntegerRewrite {
   // Lets the layer absorb a following ReLU with an upper bound. f32 kernels of a GPU do not absorb
   // it (fused_relu.h), so it still is a separate operation here.
   void take_activation(Layer& layer) {
-    if (layer.parts.relu || graph_.readers(layer.old_output) != 1) return;
+    if (layer.codes.relu || graph_.readers(layer.old_output) != 1) return;
     for (const auto& op : graph_.ops()) {
       const auto most = relu_bound(*op);
       if (!most || op->inputs[0] != layer.old_output) continue;
-      layer.parts.relu = true;
-      layer.parts.most = *most;
+      layer.codes.relu = true;
+      layer.codes.most = *most;
       layer.old_output = op->output();
       layer.activation = op.get();
     }
@@ -302,13 +323,12 @@ class IntegerRewrite {
         if (y == nullptr || y->from != layer.old_output || !is_read_as_codes(other->output()))
           continue;
         layer.y = *y;
-        layer.parts.y_format = y->format;
       }
     }
     set_types(layer, layer.y ? layer.y->format.dtype() : DType::f32);
-    layer.parts.algorithm = algorithm_of(layer);
-    layer.parts.is_named = !layer.policy.named.empty() || !layer.policy.finds_itself;
-    if (layer.parts.sparse) choose_blocks(layer);
+    layer.codes.form.choice.algorithm = algorithm_of(layer);
+    layer.codes.is_named = !layer.policy.named.empty() || !layer.policy.finds_itself;
+    if (layer.sparse) choose_blocks(layer);
   }
 
   bool is_slower() const {
@@ -316,12 +336,12 @@ class IntegerRewrite {
     double codes_ms = 0, real_ms = 0;
     std::set<const Operation*> rounded;
     for (const auto& [op, layer] : layers_) {
-      const IntegerLayer& parts = layer.parts;
+      const Conv2dProblem& problem = layer.codes.problem;
       const bool always = layer.x.format.lsq.rule.integers == IntegerUse::always;
       if (always || !layer.policy.named.empty()) return false;
-      codes_ms +=
-          estimated_ms(*parts.algorithm, parts.problem, Direction::forward, WeightUse::often);
-      real_ms += real_numbers_ms(parts.problem);
+      codes_ms += estimated_ms(*layer.codes.form.choice.algorithm, problem, Direction::forward,
+                               WeightUse::often);
+      real_ms += real_numbers_ms(problem);
       if (rounded.insert(layer.x.op).second) {
         real_ms += rounding_ms(graph_.shape(layer.x.op->output()).numel());
       }
@@ -354,40 +374,41 @@ class IntegerRewrite {
 
   // Selects, by estimate, the faster of the dense algorithm and the block-sparse one.
   void choose_blocks(Layer& layer) const {
-    IntegerLayer& parts = layer.parts;
-    parts.why_dense = parts.sparse->obstacle();
-    if (!parts.why_dense.empty()) return;
-    Conv2dProblem blocks = parts.problem;
-    blocks.weight_format = parts.sparse->format();
+    Conv2dForm& form = layer.codes.form;
+    form.why_dense = layer.sparse->obstacle();
+    if (!form.why_dense.empty()) return;
+    Conv2dProblem blocks = layer.codes.problem;
+    blocks.weight_format = layer.sparse->format();
     const Conv2dAlgorithm* const algorithm =
         integer_algorithm(blocks, graph_.device().type, layer.policy);
     if (algorithm == nullptr) {
-      parts.why_dense = "no int8 algorithm accepts block-sparse weights here";
+      form.why_dense = "no int8 algorithm accepts block-sparse weights here";
       return;
     }
     if (!is_named(layer, algorithm)) {
-      if (is_named(layer, parts.algorithm)) {
-        parts.why_dense = "the config says so";
+      if (is_named(layer, form.choice.algorithm)) {
+        form.why_dense = "the config says so";
         return;
       }
       const auto ms = [](const Conv2dAlgorithm& of, const Conv2dProblem& problem) {
         return estimated_ms(of, problem, Direction::forward, WeightUse::often);
       };
-      const double share = ms(*algorithm, blocks) / ms(*parts.algorithm, parts.problem);
+      const double share = ms(*algorithm, blocks) / ms(*form.choice.algorithm, layer.codes.problem);
       if (share >= 1) {
-        parts.why_dense = fmt::format("at density {:.2f} {} is estimated at {:.2f} of its time",
-                                      parts.sparse->density(), algorithm->name, share);
+        form.why_dense = fmt::format("at density {:.2f} {} is estimated at {:.2f} of its time",
+                                     layer.sparse->density(), algorithm->name, share);
         return;
       }
     }
-    parts.problem = blocks;
-    parts.algorithm = algorithm;
+    layer.codes.problem = blocks;
+    form.choice.algorithm = algorithm;
+    form.in_blocks = true;
   }
 
   // Whether an integer layer reads the codes.
   bool is_read_as_codes(ValueId value) const {
     return std::ranges::any_of(layers_, [&](const auto& one) {
-      return one.second.x.op->output() == value || one.second.parts.residual == value;
+      return one.second.x.op->output() == value || one.second.residual == value;
     });
   }
 
@@ -401,28 +422,37 @@ class IntegerRewrite {
     ValueId codes = at != rounded_.end() ? at->second : kNoValue;
     if (codes == kNoValue) {
       dequantize(value.from);
-      codes = add(std::make_unique<QuantizeOp>(value.format), *value.op,
-                  {value.from, value.format.step}, code_shape(graph_.shape(value.from)),
-                  value.format.dtype());
+      const QuantParams params = params_of(value.format, *value.op);
+      codes = add(std::make_unique<QuantizeOp>(params.low, params.high), *value.op,
+                  {value.from, params.scale});
     }
     for (Operation* op : value.past) {
       const auto* const pool = as<MaxPool>(op);
       if (pool == nullptr) continue;  // a flatten: the layer reads the image
-      codes = add(std::make_unique<CodesPoolOp>(pool->window(), value.format.dtype()), *op, {codes},
-                  graph_.shape(op->output()), value.format.dtype());
+      codes = add(std::make_unique<MaxPool>(pool->window()), *op, {codes});
     }
     codes_[value.op] = codes;
     return codes;
   }
 
-  ValueId add(std::unique_ptr<Operation> op, const Operation& instead, std::vector<ValueId> inputs,
-              const Shape& shape, DType type) {
-    op->layer = instead.layer;
-    op->all_layers = instead.all_layers;
-    op->inputs = std::move(inputs);
-    op->outputs = {graph_.add_value({shape, type, ActivationLayout::nchw16c})};
-    new_ops_.push_back(std::move(op));
-    return new_ops_.back()->output();
+  // Returns the value with the step sizes of a quantiser, computed once.
+  ValueId step_sizes(const CodeFormat& format, const Operation& reader) {
+    const auto [at, is_new] = step_sizes_.try_emplace(format.step, kNoValue);
+    if (is_new) at->second = add(std::make_unique<StepSizesOp>(format.lsq), reader, {format.step});
+    return at->second;
+  }
+  QuantParams params_of(const CodeFormat& format, const Operation& reader) {
+    const IntegerGrid& grid = format.lsq.rule.grid;
+    return {.scale = step_sizes(format, reader), .low = -grid.qn, .high = grid.qp};
+  }
+
+  // Adds an operation, of the layer of `instead`.
+  ValueId add(std::unique_ptr<Operation> op, const Operation& instead,
+              std::vector<ValueId> inputs) {
+    const ValueId out = graph_.add(std::move(op), std::move(inputs));
+    graph_.ops().back()->layer = instead.layer;
+    graph_.ops().back()->all_layers = instead.all_layers;
+    return out;
   }
 
   void emit() {
@@ -432,24 +462,23 @@ class IntegerRewrite {
       gone_.insert(layer.x.op);
       if (layer.activation != nullptr) gone_.insert(layer.activation);
       gone_.insert(layer.x.past.begin(), layer.x.past.end());
-      if (quantised(layer.parts.residual) != nullptr) gone_.insert(producer(layer.parts.residual));
+      if (quantised(layer.residual) != nullptr) gone_.insert(producer(layer.residual));
       if (graph_.readers(weight_of(*op)) == 1) gone_.insert(producer(weight_of(*op)));
     }
-    std::vector<std::unique_ptr<Operation>> old = std::move(graph_.ops());
+    std::vector<std::unique_ptr<Operation>> old = std::exchange(graph_.ops(), {});
     for (std::unique_ptr<Operation>& op : old) {
       const auto layer = by_op.find(op.get());
       if (layer != by_op.end()) {
-        emit_layer(*op, *layer->second);
+        emit_layer(std::move(op), *layer->second);
         continue;
       }
       if (gone_.contains(op.get())) continue;
       // All other operations read f32. If the rewrite has replaced one of their inputs by codes,
       // the codes are converted back.
       for (const ValueId input : op->inputs) dequantize(input);
-      new_ops_.push_back(std::move(op));
+      graph_.ops().push_back(std::move(op));
     }
     dequantize(graph_.result());
-    graph_.ops() = std::move(new_ops_);
   }
 
   static ValueId weight_of(const Operation& op) { return op.inputs[1]; }
@@ -460,36 +489,54 @@ class IntegerRewrite {
     const Quantised* const known = quantised(value);
     if (known == nullptr || !gone_.contains(known->op) || dequantized_.contains(value)) return;
     dequantized_.insert(value);
-    auto back = std::make_unique<DequantizeOp>(known->format);
+    const ValueId codes = codes_of(*known);
+    auto back = std::make_unique<DequantizeOp>(graph_.dtype(codes));
     back->layer = known->op->layer;
     back->all_layers = known->op->all_layers;
-    back->inputs = {codes_of(*known), known->format.step};
+    back->inputs = {codes, graph_.desc(codes).quantization->scale};
     back->outputs = {value};
-    new_ops_.push_back(std::move(back));
+    graph_.ops().push_back(std::move(back));
   }
 
-  void emit_layer(Operation& old, Layer& layer) {
-    IntegerLayer& parts = layer.parts;
-    parts.x_format = layer.x.format;
-    parts.x = layer.from_images ? layer.x.from : codes_of(layer.x);
-    if (parts.residual != kNoValue) {
-      if (const Quantised* const residual = quantised(parts.residual)) {
-        parts.residual = codes_of(*residual);
-        parts.residual_format = residual->format;
-      }
-    }
-    auto op = std::make_unique<IntegerOp>(parts);
-    op->layer = old.layer;
-    op->all_layers = old.all_layers;
-    op->inputs = op->all_inputs();
+  // Returns the values of the weight's codes and of the bias, which contain the batch norm.
+  std::pair<ValueId, ValueId> weight_on_codes(const Layer& layer, const Operation& old) {
+    const ValueId steps = step_sizes(layer.w_format, old);
+    std::vector<ValueId> inputs{steps};
+    if (layer.b != kNoValue) inputs.push_back(layer.b);
+    const ValueId scales =
+        add(std::make_unique<ChannelScalesOp>(layer.codes.problem.k, layer.norm), old, inputs);
+    const std::vector<ValueId>& outputs = graph_.ops().back()->outputs;
+    const ValueId b = outputs.size() > 1 ? outputs[1] : kNoValue;
+    const ValueId w = add(std::make_unique<WeightCodesOp>(
+                              layer.w_format.lsq.rule.grid, scales,
+                              layer.codes.form.in_blocks ? layer.sparse : Ref<SparseWeights>()),
+                          old, {layer.w, steps});
+    return {w, b};
+  }
+
+  void emit_layer(std::unique_ptr<Operation> op, Layer& layer) {
+    if (layer.from_images) layer.codes.x = params_of(layer.x.format, *op);
+    const ValueId x = layer.from_images ? layer.x.from : codes_of(layer.x);
+    ValueId residual = layer.residual;
+    if (const Quantised* const of = quantised(residual)) residual = codes_of(*of);
+    const auto [w, b] = weight_on_codes(layer, *op);
+    TensorDesc y{.shape = code_shape(graph_.shape(layer.old_output)),
+                 .layout = ActivationLayout::nchw16c};
     if (layer.y) {
-      op->outputs = {graph_.add_value({code_shape(graph_.shape(layer.old_output)),
-                                       layer.y->format.dtype(), ActivationLayout::nchw16c})};
-      rounded_[layer.y->op] = op->output();
-    } else {
-      op->outputs = {layer.old_output};
+      y.dtype = layer.y->format.dtype();
+      y.quantization = params_of(layer.y->format, *op);
     }
-    new_ops_.push_back(std::move(op));
+    if (as<Conv2dOp>(op.get()) == nullptr) {  // a linear layer
+      auto conv =
+          std::make_unique<Conv2dOp>(Conv2dParams{}, false, Ref<Conv2dChoices>(), layer.sparse);
+      conv->layer = op->layer;
+      conv->all_layers = op->all_layers;
+      op = std::move(conv);
+    }
+    as<Conv2dOp>(op.get())->compute_on(std::move(layer.codes), x, w, b, residual);
+    op->outputs = {layer.y ? graph_.add_value(y) : layer.old_output};
+    if (layer.y) rounded_[layer.y->op] = op->output();
+    graph_.ops().push_back(std::move(op));
   }
 
   Graph& graph_;
@@ -500,7 +547,7 @@ class IntegerRewrite {
   std::map<const Operation*, ValueId> codes_;    // by quantiser
   std::map<const Operation*, ValueId> rounded_;  // by quantiser: the result of a layer that rounds
   std::set<ValueId> dequantized_;
-  std::vector<std::unique_ptr<Operation>> new_ops_;
+  std::map<ValueId, ValueId> step_sizes_;  // by the quantiser's parameter
 };
 
 void compute_on_integers(Graph& graph) {

@@ -4,7 +4,7 @@
 
 #include "framework/kernel_slot.h"
 #include "framework/tensor.h"
-#include "layers/dispatch/weight_format.h"
+#include "framework/weight_format.h"
 #include "quant/integer_grid.h"
 
 namespace convscope {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // short_loops_test.cpp: loops with few operations stay in the calling thread.
-#include "framework/short_loops.h"
 
 #include <gtest/gtest.h>
 

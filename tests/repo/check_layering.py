@@ -21,6 +21,8 @@ MAY_INCLUDE = {
 HEAVY = [("layers", "conv2d"), ("layers", "deform_conv2d"), ("layers", "sparse_conv")]
 # Another operator may use it, too.
 SHARED = "shared"
+# Operations that replace several layers may call the kernels of any algorithm of their operator.
+FUSIONS = "fusions"
 # Code that all operators share. It knows no layer: among the folders of `layers`, it includes only
 # itself.
 DISPATCH = ("layers", "dispatch")
@@ -68,7 +70,7 @@ def folder_problems(path, where, target):
     own_layer, own_folder = folder_of(path)
     if layer is None or folder in ("", SHARED) and own_layer in HEAVY or path.parts[0] == "tests":
         return []
-    if own_layer == layer and own_folder == folder or folder == "":
+    if own_layer == layer and own_folder in (folder, FUSIONS) or folder == "":
         return []
     if own_layer == layer and own_folder not in ("", SHARED):
         return [f"{where}: folder {own_folder} includes a header of folder {folder} ({target}): what both "

@@ -12,7 +12,6 @@
 #include "framework/autograd/variable.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
-#include "framework/short_loops.h"
 #include "framework/simd/cpu_isa.h"
 
 namespace convscope::testing {

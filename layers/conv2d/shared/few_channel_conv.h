@@ -2,7 +2,7 @@
 // few_channel_conv.h: one or two consecutive convolutions of few channels on a GPU, each followed
 // by bias, ReLU or tanh and 2x2 pooling, in one kernel for each direction. It has the sizes, the
 // layout of tiles in shared memory, and the kernels. Used by the algorithm in direct_cuda.cu and by
-// a rewrite of compiled steps (few_channel_chain_plan.cpp).
+// a rewrite of compiled steps (fusions/few_channel_chain.cpp).
 //
 // All data of a sample are in the shared memory of one block. Global memory has only x, the pooled
 // y, and four bits for each element of y. All sizes fit in int. The functions here are constexpr,

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "framework/ops/codes/codes_simd.h"
-#include "framework/short_loops.h"
+#include "framework/parallel.h"
 #include "layers/conv2d/int8/cpu/int8_chain_stage.h"
 #include "layers/conv2d/int8/cpu/int8_pass.h"
 #include "layers/dispatch/kernel_runs.h"

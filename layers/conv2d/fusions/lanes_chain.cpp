@@ -16,7 +16,7 @@
 
 #include "framework/parallel.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
-#include "layers/conv2d/conv2d_chain.h"
+#include "layers/conv2d/fusions/conv2d_chain.h"
 #include "layers/dispatch/kernel_runs.h"
 #include "layers/plan/pipeline.h"
 

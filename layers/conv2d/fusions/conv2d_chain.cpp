@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d_chain.cpp: finds consecutive convolutions in a compiled step, each with its activation and
 // 2x2 max-pool, and replaces them by one operation.
-#include "layers/conv2d/conv2d_chain.h"
+#include "layers/conv2d/fusions/conv2d_chain.h"
 
 #include <algorithm>
 
@@ -10,11 +10,6 @@
 
 namespace convscope {
 namespace {
-
-bool is_2x2(const Pool2dWindow& w) {
-  return w.kernel_h == 2 && w.kernel_w == 2 && w.stride_h == 2 && w.stride_w == 2 && w.pad_h == 0 &&
-         w.pad_w == 0 && !w.ceil_mode;
-}
 
 // Returns whether a chain of `algorithm` may replace the layer: in no needed direction does the
 // policy name another algorithm. When the policy is a list, only the list's entry that was chosen
@@ -65,7 +60,7 @@ ChainLink chain_link(const Graph& graph, Operation* op, const ChainRules& rules)
     next = graph.only_reader(next->output());
   }
   const auto* const pool = as<MaxPool>(next);
-  if (pool != nullptr && is_2x2(pool->window())) {
+  if (pool != nullptr && pool->window().halves()) {
     link.pools = true;
     link.ops.push_back(next);
   }
@@ -88,29 +83,9 @@ std::vector<std::unique_ptr<Operation>> replace_chain(Graph& graph,
                                                       const std::vector<ChainLink>& links,
                                                       std::unique_ptr<Operation> joined) {
   joined->layer = links.front().conv->layer;
-  joined->inputs = {links.front().input()};
-  joined->outputs = {links.back().output()};
-  std::vector<const Operation*> replaced;
-  for (const ChainLink& link : links) {
-    replaced.insert(replaced.end(), link.ops.begin(), link.ops.end());
-    for (const Operation* op : link.ops) {  // inputs after the first: weights, biases
-      joined->inputs.insert(joined->inputs.end(), op->inputs.begin() + 1, op->inputs.end());
-      joined->all_layers.insert(joined->all_layers.end(), op->all_layers.begin(),
-                                op->all_layers.end());
-    }
-  }
-  // Weights of later links may be computed after the first link. So the chain is placed where the
-  // last link was.
-  const Operation* const last = replaced.back();
-  std::vector<std::unique_ptr<Operation>> out, rest;
-  for (std::unique_ptr<Operation>& op : graph.ops()) {
-    const bool is_last = op.get() == last;
-    const bool goes = std::find(replaced.begin(), replaced.end(), op.get()) != replaced.end();
-    (goes ? out : rest).push_back(std::move(op));
-    if (is_last) rest.push_back(std::move(joined));
-  }
-  graph.ops() = std::move(rest);
-  return out;
+  std::vector<Operation*> chain;
+  for (const ChainLink& link : links) chain.insert(chain.end(), link.ops.begin(), link.ops.end());
+  return graph.replace(chain, std::move(joined));
 }
 
 std::vector<RanKernel> chain_kernels(const Graph& graph, const std::string& name,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weight_format.cpp: how the weights of an operator are stored.
-#include "layers/dispatch/weight_format.h"
+#include "framework/weight_format.h"
 
 #include <charconv>
 

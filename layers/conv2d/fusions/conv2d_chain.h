@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d_chain.h: finds consecutive convolutions in a compiled step, each with its activation and
-// 2x2 max-pool, and replaces them by one operation. The folders that have kernels for chains decide
-// which layers may be joined and which kernel runs then:
+// 2x2 max-pool, and replaces them by one operation. The fusions decide which layers may be joined
+// and which kernel runs then:
 //
-//   batch_lanes/cpu/lanes_chain.cpp                 samples in the vector lanes
-//   few_channel_chains/cuda/few_channel_chain_plan.cpp   one kernel for two layers
+//   lanes_chain.cpp         samples in the vector lanes
+//   few_channel_chain.cpp   one GPU kernel for two layers
 //
 // A chain replaces a layer when the layer's policy, in each direction that runs, is `auto` or the
 // chain's algorithm. When the policy is a list, only the list's entry that was chosen counts.
@@ -43,8 +43,7 @@ CONVSCOPE_API ChainLink chain_link(const Graph& graph, Operation* op, const Chai
 // Returns at most `most` consecutive links, the first of which begins with `op`.
 CONVSCOPE_API std::vector<ChainLink> chain_from(const Graph& graph, Operation* op,
                                                 const ChainRules& rules, std::size_t most);
-// Replaces all links by the operation `joined`. The first input of `joined` is the input of the
-// first link; the other values that the links read follow. Returns the replaced operations.
+// Replaces all links by the operation `joined` (Graph::replace). Returns the replaced operations.
 CONVSCOPE_API std::vector<std::unique_ptr<Operation>> replace_chain(
     Graph& graph, const std::vector<ChainLink>& links, std::unique_ptr<Operation> joined);
 // Returns one entry for each layer of the chain and each direction that runs. Each entry names the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_channel_chain_plan.cpp: replaces one or two stages by one operation of a compiled step on a
+// few_channel_chain.cpp: replaces one or two stages by one operation of a compiled step on a
 // GPU. A stage is a convolution of few channels with its activation and 2x2 pooling. For the two
 // stages of a LeNet, this operation launches one kernel in the forward pass and two in the backward
 // pass (few_channel_conv.h). Two stages become one operation only if the gradient of the first
@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "framework/distributed/process_group.h"
-#include "layers/conv2d/conv2d_chain.h"
+#include "layers/conv2d/fusions/conv2d_chain.h"
 #include "layers/conv2d/shared/few_channel_conv.h"
 #include "layers/dispatch/kernel_runs.h"
 #include "layers/plan/pipeline.h"
