@@ -3,6 +3,8 @@
 // the training and inference steps are executed.
 #include "experiments/explain/overview.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -123,10 +125,16 @@ std::string differences(const Explanation& explanation, const ExplainedStep& ste
 
 std::string operations_text(const StepPlan& plan) {
   std::vector<std::vector<std::string>> rows, once;
+  const auto millions = [](double count) {
+    return count > 0 ? fmt::format("{:.3g}", 1e-6 * count) : std::string("-");
+  };
   for (const StepPlan::Line& line : plan.lines()) {
-    (line.once ? once : rows).push_back({line.layer, line.shape.str(), line.text});
+    std::vector<std::string> row{line.layer, line.shape.str(), line.text};
+    if (!line.once) row.insert(row.begin() + 2, {millions(line.flops), millions(line.bytes)});
+    (line.once ? once : rows).push_back(std::move(row));
   }
-  std::string out = cat("  operations:\n", columns_text(rows, 4));
+  std::string out =
+      cat("  operations, with MFLOP and MB of the forward pass:\n", columns_text(rows, 4));
   if (once.empty()) return out;
   return out + cat("  once, when the weights change:\n", columns_text(once, 4));
 }

@@ -126,7 +126,7 @@ if(CONVSCOPE_EXPERIMENTS)
   include(lesson_texts)
 endif()
 
-include(update_rules)
+include(rule_lists)
 add_library(convscope SHARED
   ${convscope_lesson_texts} ${convscope_sources} ${convscope_kernel_sources} ${convscope_quick_sources}
   ${convscope_emulation_sources})

@@ -50,6 +50,7 @@ struct RanKernel {
   std::string kernel;
   bool dynamic = false;
   ActivationLayout layout = ActivationLayout::nchw;  // of its images
+  double flops = 0;  // of the textbook loops: a multiplication and an addition for each product
 };
 
 // How an operation would work if its images were stored in one layout.
@@ -93,7 +94,8 @@ class CONVSCOPE_API Operation {
   virtual void set_layout(const Graph&, ActivationLayout) {}
 
   // Returns the kernels of each layer with a weight that the operation computes, one for each
-  // direction.
+  // direction, with their FLOPs. (The bytes of an operation follow from the descriptions of its
+  // inputs and outputs: StepPlan::lines().)
   virtual std::vector<RanKernel> kernels(const Graph&) const { return {}; }
 
   ValueId output() const { return outputs[0]; }

@@ -226,7 +226,8 @@ std::vector<RanKernel> Conv2dOp::kernels(const Graph& graph) const {
     out.push_back({.layer = layer,
                    .direction = direction,
                    .kernel = choice(direction).algorithm->name,
-                   .layout = problem_.layout});
+                   .layout = problem_.layout,
+                   .flops = problem_.nominal_flops()});
   };
   add(Direction::forward, true);
   add(Direction::backward_data, graph.wants_gradient(x()));

@@ -84,7 +84,8 @@ std::vector<RanKernel> DeformConv2dOp::kernels(const Graph&) const {
     out.push_back({.layer = layer,
                    .direction = direction,
                    .kernel = name_of_choice(choice(direction)),
-                   .layout = problem_.layout});
+                   .layout = problem_.layout,
+                   .flops = problem_.nominal_flops()});
   }
   return out;
 }

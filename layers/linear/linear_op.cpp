@@ -86,7 +86,11 @@ class LinearOp final : public Operation {
   std::vector<RanKernel> kernels(const Graph& graph) const override {
     std::vector<RanKernel> out;
     const auto add = [&](Direction direction) {
-      out.push_back({layer, direction, kernel(direction)});
+      const Shape &in = graph.shape(x()), &w = graph.shape(weight());
+      out.push_back({.layer = layer,
+                     .direction = direction,
+                     .kernel = kernel(direction),
+                     .flops = 2.0 * static_cast<double>(in[0] * w.numel())});
     };
     add(Direction::forward);
     if (graph.wants_gradient(x())) add(Direction::backward_data);

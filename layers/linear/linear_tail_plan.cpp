@@ -70,12 +70,16 @@ class LinearTailOp final : public Operation, public StepPartner {
     for (const Link& link : links_) name += cat(&link == &links_.front() ? " " : "+", link.layer);
     std::vector<RanKernel> out;
     for (const Link& link : links_) {
-      out.push_back({link.layer, Direction::forward, name});
+      const Shape &x = graph.shape(link.parts.x), &w = graph.shape(link.parts.weight);
+      const double flops = 2.0 * static_cast<double>(x[0] * w.numel());
+      const auto add = [&](Direction direction) {
+        out.push_back(
+            {.layer = link.layer, .direction = direction, .kernel = name, .flops = flops});
+      };
+      add(Direction::forward);
       if (!graph.training()) continue;
-      if (graph.wants_gradient(link.parts.x)) {
-        out.push_back({link.layer, Direction::backward_data, name});
-      }
-      out.push_back({link.layer, Direction::backward_weight, name});
+      if (graph.wants_gradient(link.parts.x)) add(Direction::backward_data);
+      add(Direction::backward_weight);
     }
     return out;
   }

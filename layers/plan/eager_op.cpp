@@ -29,10 +29,13 @@ class EagerOp final : public Operation {
       const WeightUse use = graph.training() ? WeightUse::once : WeightUse::often;
       const ChosenNames names =
           heavy ? heavy->choose(direction, graph.device(), use) : ChosenNames{module_.kind(), ""};
-      out.push_back(
-          {layer, direction,
-           names.second.empty() ? names.first : cat(names.first, " checked by ", names.second),
-           /*dynamic=*/true});
+      out.push_back({.layer = layer,
+                     .direction = direction,
+                     .kernel = names.second.empty()
+                                   ? names.first
+                                   : cat(names.first, " checked by ", names.second),
+                     .dynamic = true,
+                     .flops = heavy ? heavy->nominal_flops() : 0});
     }
     return out;
   }

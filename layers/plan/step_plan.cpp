@@ -10,6 +10,7 @@
 
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
+#include "layers/dispatch/direction.h"
 #include "layers/plan/pipeline.h"
 
 namespace convscope {
@@ -55,6 +56,19 @@ void check_leaves(const Graph& graph, const Module& model) {
 // parameters are computed once.
 bool runs_once(const Graph& graph, const Operation& op) {
   return !graph.training() && graph.is_of_parameters(op.output());
+}
+
+// Returns the bytes of all inputs and outputs, each counted once.
+double bytes_of(const Graph& graph, const Operation& op) {
+  if (graph.is_shared(op)) return 0;
+  std::set<ValueId> values(op.inputs.begin(), op.inputs.end());
+  values.insert(op.outputs.begin(), op.outputs.end());
+  double bytes = 0;
+  for (const ValueId value : values) {
+    bytes += static_cast<double>(graph.stored_shape(value).numel()) *
+             static_cast<double>(size_of(graph.dtype(value)));
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -359,7 +373,14 @@ std::vector<StepPlan::OpTime> StepPlan::time_ops(const Tensor& x, const Tensor& 
 std::vector<StepPlan::Line> StepPlan::lines() const {
   std::vector<Line> out;
   for (const auto& op : graph_.ops()) {
-    out.push_back({op->layer, op->text(), graph_.shape(op->output()), runs_once(graph_, *op)});
+    out.push_back({.layer = op->layer,
+                   .text = op->text(),
+                   .shape = graph_.shape(op->output()),
+                   .once = runs_once(graph_, *op),
+                   .bytes = bytes_of(graph_, *op)});
+    for (const RanKernel& kernel : op->kernels(graph_)) {
+      if (kernel.direction == Direction::forward) out.back().flops += kernel.flops;
+    }
   }
   std::ranges::stable_partition(out, [](const Line& line) { return !line.once; });
   return out;

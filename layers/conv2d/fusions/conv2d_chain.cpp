@@ -89,15 +89,23 @@ std::vector<std::unique_ptr<Operation>> replace_chain(Graph& graph,
 }
 
 std::vector<RanKernel> chain_kernels(const Graph& graph, const std::string& name,
-                                     const std::vector<std::string>& layers, bool wants_dx) {
+                                     const std::vector<ChainLayer>& layers, bool wants_dx,
+                                     ActivationLayout layout) {
   std::string kernel = name + ":";
-  for (std::size_t i = 0; i < layers.size(); ++i) kernel += (i == 0 ? " " : "+") + layers[i];
+  for (std::size_t i = 0; i < layers.size(); ++i) kernel += (i == 0 ? " " : "+") + layers[i].name;
   std::vector<RanKernel> out;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    out.push_back({layers[i], Direction::forward, kernel});
+    const auto add = [&](Direction direction) {
+      out.push_back({.layer = layers[i].name,
+                     .direction = direction,
+                     .kernel = kernel,
+                     .layout = layout,
+                     .flops = layers[i].flops});
+    };
+    add(Direction::forward);
     if (!graph.training()) continue;
-    if (i > 0 || wants_dx) out.push_back({layers[i], Direction::backward_data, kernel});
-    out.push_back({layers[i], Direction::backward_weight, kernel});
+    if (i > 0 || wants_dx) add(Direction::backward_data);
+    add(Direction::backward_weight);
   }
   return out;
 }

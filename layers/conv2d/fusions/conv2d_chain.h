@@ -46,10 +46,14 @@ CONVSCOPE_API std::vector<ChainLink> chain_from(const Graph& graph, Operation* o
 // Replaces all links by the operation `joined` (Graph::replace). Returns the replaced operations.
 CONVSCOPE_API std::vector<std::unique_ptr<Operation>> replace_chain(
     Graph& graph, const std::vector<ChainLink>& links, std::unique_ptr<Operation> joined);
+struct ChainLayer {
+  std::string name;
+  double flops;  // of each direction
+};
 // Returns one entry for each layer of the chain and each direction that runs. Each entry names the
 // chain and all its layers, as in "lanes_chain: c1+c2".
-CONVSCOPE_API std::vector<RanKernel> chain_kernels(const Graph& graph, const std::string& name,
-                                                   const std::vector<std::string>& layers,
-                                                   bool wants_dx);
+CONVSCOPE_API std::vector<RanKernel> chain_kernels(
+    const Graph& graph, const std::string& name, const std::vector<ChainLayer>& layers,
+    bool wants_dx, ActivationLayout layout = ActivationLayout::nchw);
 
 }  // namespace convscope

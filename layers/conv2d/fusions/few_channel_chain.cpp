@@ -64,8 +64,11 @@ class FewChannelChainOp final : public Operation, public StepPartner {
                " sums in another order");
   }
   std::vector<RanKernel> kernels(const Graph& graph) const override {
-    std::vector<std::string> layers;
-    for (const Link& link : links_) layers.push_back(link.layer);
+    std::vector<ChainLayer> layers;
+    for (const Link& link : links_) {
+      layers.push_back(
+          {link.layer, few_channel_problem(link.stage, batch_, operand_type_).nominal_flops()});
+    }
     return chain_kernels(graph, kFewChannelChain, layers, graph.wants_gradient(inputs[0]));
   }
 

@@ -40,11 +40,11 @@ class Int8ChainOp final : public Operation {
     return out;
   }
   std::vector<RanKernel> kernels(const Graph& graph) const override {
-    std::vector<std::string> layers;
-    for (const Conv2dOp* conv : convs_) layers.push_back(conv->layer);
-    std::vector<RanKernel> out = chain_kernels(graph, kInt8Chain, layers, false);
-    for (RanKernel& one : out) one.layout = ActivationLayout::nchw16c;
-    return out;
+    std::vector<ChainLayer> layers;
+    for (const Conv2dOp* one : convs_) {
+      layers.push_back({one->layer, one->problem().nominal_flops()});
+    }
+    return chain_kernels(graph, kInt8Chain, layers, false, ActivationLayout::nchw16c);
   }
   std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
     return codes_format(layout, ActivationLayout::nchw);

@@ -77,11 +77,11 @@ class SmallNetOp final : public Operation {
     return out;
   }
   std::vector<RanKernel> kernels(const Graph& graph) const override {
-    std::vector<std::string> layers;
-    for (const Conv2dOp* one : layers_) layers.push_back(one->layer);
-    std::vector<RanKernel> out = chain_kernels(graph, kSmallNet, layers, false);
-    for (RanKernel& one : out) one.layout = ActivationLayout::nchw16c;
-    return out;
+    std::vector<ChainLayer> layers;
+    for (const Conv2dOp* one : layers_) {
+      layers.push_back({one->layer, one->problem().nominal_flops()});
+    }
+    return chain_kernels(graph, kSmallNet, layers, false, ActivationLayout::nchw16c);
   }
   std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
     return codes_format(layout, ActivationLayout::nchw);

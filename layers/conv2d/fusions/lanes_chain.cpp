@@ -87,8 +87,10 @@ class LanesChainOp final : public Operation {
     return out + " sums in another order";
   }
   std::vector<RanKernel> kernels(const Graph& graph) const override {
-    std::vector<std::string> layers;
-    for (const Stage& stage : stages_) layers.push_back(stage.layer);
+    std::vector<ChainLayer> layers;
+    for (const Stage& stage : stages_) {
+      layers.push_back({stage.layer, stage.problem.nominal_flops()});
+    }
     return chain_kernels(graph, kName, layers, wants_dx(graph));
   }
 
