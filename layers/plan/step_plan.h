@@ -124,8 +124,8 @@ class CONVSCOPE_API StepPlan {
     std::string layer, text;
     Shape shape;
     bool once = false;  // computed from parameters in prepare(), not in each step
-    // Of the forward pass. `flops` counts the products of layers with a weight; `bytes` are those
-    // of all inputs and outputs, each counted once; 0 for views.
+    // Counts of the forward pass. `flops` are those of products in layers with a weight. `bytes` are
+    // those of all inputs and outputs, each counted once; 0 for views.
     double flops = 0, bytes = 0;
   };
   std::vector<Line> lines() const;  // the operations of each step, then those that run once

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv_transpose2d_test.cpp: the transposed convolution against plain loops over its formula, for
+// every algorithm, its gradients, and the compiled step.
+#include "layers/conv_transpose2d/conv_transpose2d.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "framework/autograd/gradcheck.h"
+#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/plan/step_plan.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+struct Case {
+  Shape x, w;
+  ConvTranspose2dParams params;
+};
+
+std::vector<Case> cases() {
+  const Padding2d one{1, 1, 1, 1}, uneven{0, 1, 2, 1};
+  return {
+      {{2, 3, 4, 5}, {3, 4, 3, 3}, {}},
+      {{2, 6, 5, 4}, {6, 2, 2, 2}, {.conv = {.stride_h = 2, .stride_w = 2, .groups = 2}}},
+      {{1, 5, 3, 4},
+       {5, 7, 3, 2},
+       {.conv = {.stride_h = 3, .stride_w = 2, .padding = one},
+        .output_padding_h = 2,
+        .output_padding_w = 1}},
+      {{3, 4, 5, 6},
+       {4, 3, 3, 3},
+       {.conv = {.stride_h = 2, .padding = uneven, .dilation_h = 2, .dilation_w = 3, .groups = 2},
+        .output_padding_h = 1}},
+      {{2, 16, 6, 6}, {16, 32, 3, 3}, {.conv = {.stride_h = 2, .stride_w = 2, .padding = one}}},
+  };
+}
+
+// Returns y in f64, and the sums of |products|, to which errors are relative.
+struct Result {
+  Tensor y, magnitudes;
+};
+Result plain_loops(const Case& z, const Tensor& x, const Tensor& w, const Tensor& b) {
+  const Conv2dProblem problem = conv_transpose2d_problem(z.x, z.w, z.params);
+  const Conv2dParams& conv = z.params.conv;
+  Result out{Tensor::zeros(problem.x_shape(), DType::f64),
+             Tensor::zeros(problem.x_shape(), DType::f64)};
+  const std::int64_t groups = conv.groups, per_group = z.w[1], in_group = z.x[1] / groups;
+  const auto at = [](const Tensor& t, std::int64_t i, std::int64_t j, std::int64_t k,
+                     std::int64_t l) -> std::int64_t {
+    const Shape& s = t.shape();
+    return ((i * s[1] + j) * s[2] + k) * s[3] + l;
+  };
+  for (std::int64_t n = 0; n < z.x[0]; ++n)
+    for (std::int64_t c = 0; c < z.x[1]; ++c)
+      for (std::int64_t h = 0; h < z.x[2]; ++h)
+        for (std::int64_t i = 0; i < z.x[3]; ++i)
+          for (std::int64_t k = 0; k < per_group; ++k)
+            for (std::int64_t r = 0; r < z.w[2]; ++r)
+              for (std::int64_t s = 0; s < z.w[3]; ++s) {
+                const std::int64_t p = h * conv.stride_h - conv.padding.top + r * conv.dilation_h;
+                const std::int64_t q = i * conv.stride_w - conv.padding.left + s * conv.dilation_w;
+                if (p < 0 || q < 0 || p >= problem.h || q >= problem.w) continue;
+                const std::int64_t to = at(out.y, n, c / in_group * per_group + k, p, q);
+                const double product = x.at(at(x, n, c, h, i)) * w.at(at(w, c, k, r, s));
+                out.y.data<double>()[to] += product;
+                out.magnitudes.data<double>()[to] += std::abs(product);
+              }
+  const std::int64_t plane = problem.h * problem.w;
+  for (std::int64_t j = 0; j < out.y.numel(); ++j) {
+    const double bias = b.at(j / plane % problem.c);
+    out.y.data<double>()[j] += bias;
+    out.magnitudes.data<double>()[j] += std::abs(bias);
+  }
+  return out;
+}
+
+// The f32 data have an offset. A sum of up to 16 x 9 terms errs by at most 150 eps of the sum of
+// magnitudes; transforms (Winograd, FFT) err relative to the largest sum, hence the second term.
+TEST(ConvTranspose2d, EqualsItsFormulaForEveryAlgorithm) {
+  int runs = 0;
+  for (const Case& z : cases()) {
+    Tensor x = testing::normal(z.x, DType::f32, 1);
+    for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] += 2;
+    const Tensor w = testing::normal(z.w, DType::f32, 2);
+    const std::int64_t k = z.w[1] * z.params.conv.groups;
+    const Tensor b = testing::normal({k}, DType::f32, 3);
+    const Result want = plain_loops(z, x, w, b);
+    double largest = 0;
+    for (std::int64_t i = 0; i < want.y.numel(); ++i) {
+      largest = std::max(largest, want.magnitudes.at(i));
+    }
+    const Conv2dProblem problem = conv_transpose2d_problem(z.x, z.w, z.params);
+    std::vector<std::string> names{"auto"};
+    for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
+      if (support_of(algorithm, problem, Direction::backward_data).yes) names.push_back(name);
+    }
+    for (const std::string& name : names) {
+      const Tensor y =
+          conv_transpose2d(Variable(x), Variable(w), Variable(b), z.params, {.forward = name})
+              .value();
+      ASSERT_EQ(y.shape(), want.y.shape());
+      for (std::int64_t i = 0; i < y.numel(); ++i) {
+        ASSERT_NEAR(y.at(i), want.y.at(i), 6e-8 * (150 * want.magnitudes.at(i) + 64 * largest))
+            << name << " " << problem.text() << " at " << i;
+      }
+      ++runs;
+    }
+  }
+  EXPECT_GE(runs, 20);
+}
+
+TEST(ConvTranspose2d, HasTheGradientsOfItsFormula) {
+  for (const Case& z : cases()) {
+    if (z.x[1] > 8) continue;  // too many finite differences
+    const std::int64_t k = z.w[1] * z.params.conv.groups;
+    const GradcheckResult result = gradcheck(
+        [&](const std::vector<Variable>& v) {
+          return conv_transpose2d(v[0], v[1], v[2], z.params);
+        },
+        {Variable(testing::normal(z.x, DType::f64, 1), true),
+         Variable(testing::normal(z.w, DType::f64, 2), true),
+         Variable(testing::normal({k}, DType::f64, 3), true)});
+    EXPECT_TRUE(result.ok) << result.str();
+  }
+}
+
+TEST(ConvTranspose2d, IsCompiledWithTheSameBits) {
+  const Shape input{4, 3, 6, 5};
+  const auto network = [&] {
+    LayerContext context;
+    context.seed = 3;
+    Options up, linear;
+    up.set("out_channels", std::int64_t{5});
+    up.set("kernel_size", std::vector<std::int64_t>{3});
+    up.set("stride", std::vector<std::int64_t>{2});
+    up.set("output_padding", std::vector<std::int64_t>{1, 0});
+    linear.set("out_features", std::int64_t{7});
+    return build_layers({{.type = "conv_transpose2d", .name = "up", .options = up},
+                         {.type = "relu", .name = "r", .options = {}},
+                         {.type = "flatten", .name = "flat", .options = {}},
+                         {.type = "linear", .name = "f", .options = linear}},
+                        input, context);
+  };
+  const auto compiled = network(), eager = network();
+  std::string why;
+  const auto plan = StepPlan::make(*compiled, input, PlanMode::training, &why);
+  ASSERT_NE(plan, nullptr) << why;
+  EXPECT_NE(plan->text().find("up  conv_transpose2d "), std::string::npos) << plan->text();
+  const Tensor x = testing::normal(input, DType::f32, 5), labels = Tensor::zeros({4}, DType::i32);
+  const Variable loss = softmax_cross_entropy(eager->forward(Variable(x)), labels);
+  loss.backward();
+  EXPECT_EQ(plan->forward(x, labels), loss.value().item());
+  plan->backward();
+  const auto a = compiled->parameters(), b = eager->parameters();
+  ASSERT_EQ(a.size(), 4u);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const Tensor &da = a[i].variable.grad(), &db = b[i].variable.grad();
+    EXPECT_EQ(std::memcmp(da.raw_data(), db.raw_data(), static_cast<std::size_t>(da.size_bytes())),
+              0)
+        << a[i].name;
+  }
+}
+
+TEST(ConvTranspose2d, NamesWhatIsExpected) {
+  const Variable x(Tensor::zeros({1, 3, 4, 4})), w(Tensor::zeros({3, 2, 3, 3}));
+  EXPECT_ERROR(ErrorKind::kInvalid,
+               "expected an output_padding below the stride, got 1x0 with stride 1x1",
+               conv_transpose2d(x, w, Variable(), {.output_padding_h = 1}));
+  EXPECT_ERROR(ErrorKind::kInvalid, "expected x [N,C,H,W] and w [C,K/G,R,S], got x [1,3,4,4]",
+               conv_transpose2d(x, Variable(Tensor::zeros({2, 3, 3, 3})), Variable()));
+  const Padding2d wide{9, 9, 9, 9};
+  EXPECT_ERROR(ErrorKind::kInvalid, "expected a result of at least one pixel",
+               conv_transpose2d(x, w, Variable(), {.conv = {.padding = wide}}));
+}
+
+}  // namespace
+}  // namespace convscope
