@@ -124,7 +124,7 @@ class CONVSCOPE_API StepPlan {
     std::string layer, text;
     Shape shape;
     bool once = false;  // computed from parameters in prepare(), not in each step
-    // Counts of the forward pass. `flops` are those of products in layers with a weight. `bytes` are
+    // Counts of the forward pass. `flops` are those of products in layers with a weight, `bytes`
     // those of all inputs and outputs, each counted once; 0 for views.
     double flops = 0, bytes = 0;
   };
