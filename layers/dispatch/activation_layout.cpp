@@ -62,18 +62,18 @@ void unblock(const Tensor& from, const Tensor& to) {
   });
 }
 
-// Elements of any type are copied as integers of their size.
-template <class Move8, class Move16, class Move32, class Move64>
-void by_size(DType type, Move8 move8, Move16 move16, Move32 move32, Move64 move64) {
+// Calls move() with an integer of the size of the elements: any type is copied as such integers.
+template <class Move>
+void by_size(DType type, const Move& move) {
   switch (size_of(type)) {
     case 1:
-      return move8();
+      return move(std::uint8_t());
     case 2:
-      return move16();
+      return move(std::uint16_t());
     case 4:
-      return move32();
+      return move(std::uint32_t());
     default:
-      return move64();
+      return move(std::uint64_t());
   }
 }
 
@@ -139,10 +139,7 @@ Tensor stored_images(const Tensor& images, ActivationLayout layout) {
     convert_layout(images, images.shape(), out);
     return out;
   }
-  by_size(
-      images.dtype(), [&] { block<std::uint8_t>(images, out); },
-      [&] { block<std::uint16_t>(images, out); }, [&] { block<std::uint32_t>(images, out); },
-      [&] { block<std::uint64_t>(images, out); });
+  by_size(images.dtype(), [&](auto unit) { block<decltype(unit)>(images, out); });
   return out;
 }
 
@@ -153,10 +150,7 @@ Tensor plain_images(const Tensor& stored, const Shape& shape, ActivationLayout l
     convert_layout(stored, shape, out);
     return out;
   }
-  by_size(
-      stored.dtype(), [&] { unblock<std::uint8_t>(stored, out); },
-      [&] { unblock<std::uint16_t>(stored, out); }, [&] { unblock<std::uint32_t>(stored, out); },
-      [&] { unblock<std::uint64_t>(stored, out); });
+  by_size(stored.dtype(), [&](auto unit) { unblock<decltype(unit)>(stored, out); });
   return out;
 }
 
