@@ -222,8 +222,7 @@ std::string Contender::look() {
   for (std::size_t i = 0; i < 2; ++i) {
     const OperandSpec spec = z.operands(direction()).inputs[i];
     const Operand& one = operands().in.at(i);
-    const bool as_it_is = spec.type == DType::f32 && spec.layout == ActivationLayout::nchw &&
-                          !spec.is_rounded && spec.format.is_dense();
+    const bool as_it_is = spec.type == DType::f32 && spec.is_plain();
     numbers[i] = as_it_is ? one.values : real_numbers(one, spec).to(DType::f32);
   }
   const Conv2dInputs inputs{numbers[0].data<float>(), numbers[1].data<float>(),

@@ -28,6 +28,11 @@ struct OperandSpec {
   bool is_rounded = false;     // f32 that kernels round to i8 codes when they read it; has a scale
   double size = 1;             // typical magnitude of the results, for the scale of their codes
   ActivationLayout layout = ActivationLayout::nchw;  // of images
+
+  // Returns whether the array holds real numbers in row-major order, without zeros left out.
+  bool is_plain() const {
+    return format.is_dense() && !is_code(type) && !is_rounded && layout == ActivationLayout::nchw;
+  }
 };
 // The result of a problem's operands(direction). Optional arrays such as a bias are not included.
 struct OperandSpecs {

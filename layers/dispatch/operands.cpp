@@ -98,8 +98,7 @@ std::shared_ptr<const OperandParts> parts_of(const OperandSpec& spec, std::uint6
 }
 
 Shape stored_shape(const OperandSpec& spec) {
-  if (spec.layout != ActivationLayout::nchw) return stored_shape(spec.shape, spec.layout);
-  if (spec.format.is_dense()) return spec.shape;
+  if (spec.format.is_dense()) return stored_shape(spec.shape, spec.layout);
   return {spec.format.blocks, spec.format.block_rows, spec.format.block_columns};
 }
 
@@ -195,9 +194,7 @@ Operands repeated_operands(const OperandSpecs& specs, Device device) {
   constexpr std::int64_t kDifferent = 1 << 18;
   OperandSpecs small = specs;
   for (OperandSpec& spec : small.inputs) {
-    const bool plain = spec.format.is_dense() && !is_code(spec.type) && !spec.is_rounded &&
-                       spec.layout == ActivationLayout::nchw;
-    if (plain && device.type != DeviceType::cpu && spec.shape.numel() > kDifferent) {
+    if (spec.is_plain() && device.type != DeviceType::cpu && spec.shape.numel() > kDifferent) {
       spec.shape = {kDifferent};
     }
   }
