@@ -38,7 +38,7 @@ class AlgorithmOracle {
     real.math = MathMode::f32;
     real.types.reset();
     real.weight_format = {};
-    if constexpr (requires { real.layout; }) real.layout = ActivationLayout::nchw;
+    if constexpr (requires { real.layout; }) real.layout = {};
     const Operands at = run_reference(real, direction, numbers_of(real, operands));
     Operands sizes;
     if constexpr (kOwnMagnitudes) {

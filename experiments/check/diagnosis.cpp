@@ -165,7 +165,7 @@ class Doctor {
   // or NCHW images give correct results.
   std::string diagnose_format() const {
     Conv2dProblem plain = fault_.problem;
-    const ActivationLayout layout = plain.layout;
+    const ImageLayouts layout = plain.layout;
     plain.layout = ActivationLayout::nchw;
     if (layout != ActivationLayout::nchw && support_of(algorithm_, plain, fault_.direction).yes &&
         passes(plain)) {

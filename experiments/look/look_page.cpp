@@ -126,7 +126,7 @@ double difference_to_reference(const Conv2dProblem& problem, Direction direction
   plain.dtype = DType::f64;
   plain.types.reset();
   plain.weight_format = {};
-  plain.layout = ActivationLayout::nchw;
+  plain.layout = {};
   Operands numbers = random_operands(plain.operands(direction), Device{});
   for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
     numbers.in.at(i) = real_numbers(operands.in.at(i), specs.inputs[i]);

@@ -54,17 +54,15 @@ void set_types(const std::string& text, Device device, Problems& problems) {
     const bool first = device.type == DeviceType::cpu && is_code(types.x) &&
                        problem.c <= kMaxColours && problem.groups == 1;
     first_layers += first ? 1 : 0;
-    problem.types = types;
-    if (first) problem.types->x = DType::f32;
-    problem.dtype = problem.types->x;
-    problem.layout =
-        problem.dtype == DType::f32 ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
+    OperandTypes own = types;
+    if (first) own.x = DType::f32;
+    problem.set_integer_types(own);
   }
   if (first_layers == 0) return;
   types.x = DType::f32;
   remark(cat(first_layers, first_layers == 1 ? " layer" : " layers",
              " with at most 4 channels treated as the first of a network: ", types.text(),
-             " in layout nchw16c_y; images are rounded in each call"));
+             " in layout nchw:nchw16c; images are rounded in each call"));
 }
 
 class Conv2dBenchCall final : public BenchCallOf<Conv2dProblem> {
@@ -89,9 +87,9 @@ class Conv2dBenchCall final : public BenchCallOf<Conv2dProblem> {
   }
   void add_options(CommandLine& app) override {
     add_layout(app,
-               "nchw, nchw16c, nchw16c_y (x in nchw, y in nchw16c), nhwc (with fp16/bf16 images "
+               "nchw, nchw16c, nchw:nchw16c (x in nchw, y in nchw16c), nhwc (with fp16/bf16 images "
                "the weights are f32, as in a training step), or both: nchw and nchw16c",
-               {"nchw", "nchw16c", "nchw16c_y", "nhwc", "both"});
+               {"nchw", "nchw16c", "nchw:nchw16c", "nhwc", "both"});
     app.add_option("--types", types_,
                    "integer types of x, w, the accumulators and y, such as u8:i8:i32:u8; forward "
                    "only; on the CPU, layers with at most 4 channels take f32 images")

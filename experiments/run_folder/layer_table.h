@@ -23,8 +23,8 @@ struct LayerTable {
 // are empty if it is null. They are also empty for a layer that another layer's kernels compute;
 // `timed_with` names that other layer. `plugins` names the plug-in file of a kernel. The column
 // `inference` is empty if the argument `inference` is null. `layout`, the last column, is the image
-// layout of the kernels in a training step. Timed work outside of layers, such as the loss, has a
-// row at the end.
+// layout of the kernels in a training step, or those of x and y (nchw:nchw16c). Timed work outside
+// of layers, such as the loss, has a row at the end.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
                                      const LayerCosts* costs = nullptr,
                                      const StepKernels* inference = nullptr);

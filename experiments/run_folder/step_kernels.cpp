@@ -83,8 +83,7 @@ StepKernels planned_kernels(const StepPlan& plan, bool recorded) {
   out.execution = "planned";
   for (const RanKernel& ran : plan.kernels()) {
     out.add(ran.layer, ran.direction,
-            {ran.kernel, ran.dynamic ? "dynamic" : "planned",
-             std::string(convscope::name_of(ran.layout))});
+            {ran.kernel, ran.dynamic ? "dynamic" : "planned", convscope::name_of(ran.layout)});
   }
   if (recorded) out.now_recorded();
   return out;

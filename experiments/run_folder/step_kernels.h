@@ -17,7 +17,7 @@ namespace convscope {
 struct LayerKernel {
   std::string kernel;     // "winograd_f4x3", "lanes_chain: c1+c2", "direct checked by reference"
   std::string execution;  // of this layer: "planned", "recorded" or "dynamic"
-  std::string layout = "nchw";  // layout of its images (layers/dispatch/activation_layout.h)
+  std::string layout = "nchw";  // of its images: "nchw16c"; "nchw:nchw16c" of x and y
 };
 
 class CONVSCOPE_API StepKernels {

@@ -49,7 +49,7 @@ struct RanKernel {
   Direction direction;
   std::string kernel;
   bool dynamic = false;
-  ActivationLayout layout = ActivationLayout::nchw;  // of its images
+  ImageLayouts layout = {};
   double flops = 0;  // of the textbook loops: a multiplication and an addition for each product
 };
 
@@ -59,6 +59,8 @@ struct Format {
   DType type = DType::f32;    // fp16 or bf16: the type that its images must have; f32: any
   bool any_input = false;     // it reads its images in any layout, so no copy precedes it
   unsigned plain_inputs = 0;  // bit i: input i is [N,C,H,W], whatever the layout of the others
+  // The time, instead of `ms`, if input 0 stays [N,C,H,W]. Nothing: input 0 must have the layout.
+  std::optional<double> plain_input_ms = {};
   bool has_own_kernels = false;  // its kernels for this layout may be faster, so ask for its time
   // Which fp16 operands (dispatch/layout/half_operands.h) it would read: of its image, and of the
   // gradient of its output. Operands are made once for all readers.
@@ -91,7 +93,8 @@ class CONVSCOPE_API Operation {
   // Returns how the operation works on images in `layout`, or nothing if it does not support the
   // layout. The default supports [N,C,H,W] only.
   virtual std::optional<Format> format(const Graph& graph, ActivationLayout layout) const;
-  virtual void set_layout(const Graph&, ActivationLayout) {}
+  // Takes the layouts that the graph has chosen for the inputs and the output.
+  virtual void set_layouts(const Graph&) {}
 
   // Returns the kernels of each layer with a weight that the operation computes, one for each
   // direction, with their FLOPs. (The bytes of an operation follow from the descriptions of its
@@ -130,12 +133,6 @@ T* as(Operation* op) {
 template <class T>
 const T* as(const Operation* op) {
   return op != nullptr && op->kind() == T::kKind ? static_cast<const T*>(op) : nullptr;
-}
-
-// Returns the format of an operation that works in all layouts and takes the same time in each.
-inline std::optional<Format> same_in_both(ActivationLayout layout) {
-  if (layout == ActivationLayout::nchw16c_y) return std::nullopt;
-  return Format{};
 }
 
 }  // namespace convscope

@@ -15,9 +15,11 @@ TensorDesc SimpleOperation::bind(Graph& graph) {
   return {output_shape(shapes(graph)), graph.dtype(inputs[0])};
 }
 
-std::optional<Format> SimpleOperation::format(const Graph& graph, ActivationLayout layout) const {
-  const bool takes = layout == ActivationLayout::nhwc ? layouts_.nhwc : layouts_.nchw16c;
-  return takes ? same_in_both(layout) : Operation::format(graph, layout);
+std::optional<Format> SimpleOperation::Layouts::format(ActivationLayout layout) const {
+  const bool takes = layout == ActivationLayout::nchw16c ? nchw16c
+                     : layout == ActivationLayout::nhwc  ? nhwc
+                                                         : true;
+  return takes ? std::optional(Format{}) : std::nullopt;
 }
 
 // A saved tensor of the shape of an image has the layout of the images.

@@ -26,6 +26,8 @@ class CONVSCOPE_API SimpleOperation : public Operation {
   struct Layouts {
     bool nchw16c;  // on the CPU
     bool nhwc;     // fp16, bf16 or f32, on a GPU
+    // Returns the format of an operation that takes the same time in [N,C,H,W] and these layouts.
+    CONVSCOPE_API std::optional<Format> format(ActivationLayout layout) const;
   };
   explicit SimpleOperation(std::string kind, Layouts layouts = {false, false})
       : Operation(std::move(kind)), layouts_(layouts) {}
@@ -71,7 +73,9 @@ class CONVSCOPE_API SimpleOperation : public Operation {
   TensorDesc bind(Graph& graph) override;
   void forward(Emitter& emitter) override;
   void backward(Emitter& emitter) override;
-  std::optional<Format> format(const Graph& graph, ActivationLayout layout) const override;
+  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
+    return layouts_.format(layout);
+  }
 
   // Returns the arguments, for a caller that runs several operations in one launch. If an input
   // already has a gradient, dx is a temporary. The caller then adds the temporaries in `to_add` to

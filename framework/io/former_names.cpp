@@ -25,7 +25,8 @@ constexpr Renamed kAlgorithms[] = {
 };
 constexpr Renamed kLayouts[] = {
     {"blocked", "nchw16c"},
-    {"blocked_y", "nchw16c_y"},
+    {"blocked_y", "nchw:nchw16c"},
+    {"nchw16c_y", "nchw:nchw16c"},
     {"channels_last", "nhwc"},
 };
 // Columns and keys of files. A short word counts only with its quotes.

@@ -124,10 +124,9 @@ class BinaryOperation final : public Operation {
     const Shape &a = graph.shape(inputs[0]), &b = graph.shape(inputs[1]);
     const bool same = a == b;
     const bool per_channel = a.rank() == 4 && b.rank() == 4 && a[0] == b[0] && a[1] == b[1];
-    const bool takes = layout == ActivationLayout::nhwc
-                           ? same && op_ == BinaryOp::add
-                           : op_ != BinaryOp::div && (same || per_channel);
-    return takes ? same_in_both(layout) : Operation::format(graph, layout);
+    return SimpleOperation::Layouts{.nchw16c = op_ != BinaryOp::div && (same || per_channel),
+                                    .nhwc = same && op_ == BinaryOp::add}
+        .format(layout);
   }
 
   void forward(Emitter& emitter) override {
@@ -189,12 +188,11 @@ class UnaryOperation final : public Operation {
   }
   // Lanes after the last channel of NCHW16c and NHWC images must stay 0, so only functions with
   // f(0) = 0 support these layouts.
-  std::optional<Format> format(const Graph& graph, ActivationLayout layout) const override {
+  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
     const bool keeps_zero = op_ != UnaryOp::sigmoid && op_ != UnaryOp::exp && op_ != UnaryOp::log;
-    const bool takes = layout == ActivationLayout::nhwc
-                           ? op_ == UnaryOp::relu || op_ == UnaryOp::tanh
-                           : keeps_zero;
-    return takes ? same_in_both(layout) : Operation::format(graph, layout);
+    return SimpleOperation::Layouts{.nchw16c = keeps_zero,
+                                    .nhwc = op_ == UnaryOp::relu || op_ == UnaryOp::tanh}
+        .format(layout);
   }
 
   void forward(Emitter& emitter) override {

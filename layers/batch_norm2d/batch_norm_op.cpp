@@ -55,10 +55,8 @@ TensorDesc BatchNormOp::bind(Graph& graph) {
   return {x.shape, x.dtype};
 }
 
-std::optional<Format> BatchNormOp::format(const Graph&, ActivationLayout layout) const {
-  std::optional<Format> out = same_in_both(layout);
-  if (out) out->writes_operands = trains_;
-  return out;
+std::optional<Format> BatchNormOp::format(const Graph&, ActivationLayout) const {
+  return Format{.writes_operands = trains_};
 }
 
 bool BatchNormOp::absorb(const Graph& graph, const Operation& next) {

@@ -101,6 +101,7 @@ std::optional<Format> Conv2dOp::format(const Graph& graph, ActivationLayout layo
   const std::optional<double> ms = layout_ms(graph, layout);
   if (!ms) return std::nullopt;
   Format out{.ms = *ms};
+  if (layout == ActivationLayout::nchw16c) out.plain_input_ms = layout_ms(graph, kNchwToNchw16c);
   if (layout != ActivationLayout::nhwc) return out;
   out.has_own_kernels = true;
   const auto reads = [&](Direction direction) {
@@ -118,37 +119,25 @@ std::optional<Format> Conv2dOp::format(const Graph& graph, ActivationLayout layo
   return out;
 }
 
-std::optional<double> Conv2dOp::layout_ms(const Graph& graph, ActivationLayout layout) const {
-  constexpr double kPreferred = 1e6;  // longer than any layer takes
+std::optional<double> Conv2dOp::layout_ms(const Graph& graph, const ImageLayouts& layout) const {
   const AlgorithmPolicy& policy = layer_choices_->policy();
-  if (layout != ActivationLayout::nchw && policy.layout == "nchw") return std::nullopt;
-  if (layout == ActivationLayout::nhwc && !is_tf32()) return std::nullopt;
+  std::optional<double> ms = policy.penalty_ms(layout);
+  if (!ms || (layout == ActivationLayout::nhwc && !is_tf32())) return std::nullopt;
   Conv2dProblem problem = problem_;
   problem.layout = layout;
-  double ms = layout == ActivationLayout::nchw && policy.layout == "nchw16c" ? kPreferred : 0;
-  const auto ms_here = [&](Direction direction) {
-    return form_ms(
-        choose_form(*layer_choices_, sparse_.get(), problem, direction, graph.device(), use_),
-        problem, direction);
-  };
   for (const Direction direction : kDirections) {
     if (choice(direction).algorithm == nullptr) continue;
+    Conv2dProblem asked = problem;
     if (sparse_ && policy.of(direction) == kSparseAlgorithm) {
-      Conv2dProblem blocks = problem;
-      blocks.weight_format = sparse_->format();
-      const Question question = question_of(blocks, direction, graph.device(), use_);
-      const Decision decision = decide_unrun<Conv2dProblem>(policy.of(direction), question);
-      if (!decision.error.empty()) return std::nullopt;
-      ms += ms_here(direction);
-      continue;
+      asked.weight_format = sparse_->format();
     }
-    const Question question = question_of(problem, direction, graph.device(), use_);
-    const Decision decision = decide_unrun<Conv2dProblem>(policy.of(direction), question);
-    if (!decision.error.empty()) return std::nullopt;
-    const double dense =
-        std::ranges::find(question.verdicts, decision.names.first, &Verdict::algorithm)
-            ->estimated_ms;
-    ms += sparse_ ? ms_here(direction) : dense;
+    const std::optional<double> decided = decided_ms<Conv2dProblem>(
+        policy.of(direction), question_of(asked, direction, graph.device(), use_));
+    if (!decided) return std::nullopt;
+    *ms += sparse_ ? form_ms(choose_form(*layer_choices_, sparse_.get(), problem, direction,
+                                         graph.device(), use_),
+                             problem, direction)
+                   : *decided;
   }
   return ms;
 }
@@ -159,9 +148,9 @@ double Conv2dOp::form_ms(const Conv2dForm& form, const Conv2dProblem& problem,
                         : estimated_ms(*form.choice.algorithm, problem, direction, use_);
 }
 
-void Conv2dOp::set_layout(const Graph& graph, ActivationLayout layout) {
+void Conv2dOp::set_layouts(const Graph& graph) {
   if (codes_) return;
-  problem_.layout = layout;
+  problem_.layout = {graph.layout(x()), graph.layout(output())};
   for (const Direction direction : kDirections) {
     Conv2dForm& form = forms_[static_cast<std::size_t>(direction)];
     if (form.choice.algorithm == nullptr) continue;
@@ -178,9 +167,8 @@ void Conv2dOp::set_layout(const Graph& graph, ActivationLayout layout) {
 }
 
 std::string Conv2dOp::text() const {
-  const char* const layout = problem_.layout == ActivationLayout::nchw   ? ""
-                             : problem_.layout == ActivationLayout::nhwc ? " nhwc"
-                                                                         : " nchw16c";
+  const ActivationLayout y = problem_.layout.y;
+  const std::string layout = y == ActivationLayout::nchw ? "" : cat(" ", name_of(y));
   const bool folds_norm = norm_ || (codes_ && codes_->folds_norm);
   std::string out =
       cat(codes_ ? codes_->layer_kind : "conv2d", " ", forms_[0].choice.algorithm->name,

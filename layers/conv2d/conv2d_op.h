@@ -65,7 +65,7 @@ class CONVSCOPE_API Conv2dOp final : public Operation {
   void backward(Emitter& emitter) override;
   std::vector<RanKernel> kernels(const Graph& graph) const override;
   std::optional<Format> format(const Graph& graph, ActivationLayout layout) const override;
-  void set_layout(const Graph& graph, ActivationLayout layout) override;
+  void set_layouts(const Graph& graph) override;
   // Takes over the work of `next` and returns true, if its kernels can do that.
   bool absorb(const Graph& graph, const Operation& next);
   // Makes the operation compute on codes. The inputs become x (codes, or f32 if `codes.x` is set),
@@ -137,7 +137,7 @@ class CONVSCOPE_API Conv2dOp final : public Operation {
   void backward_eagerly(Emitter& emitter);
   void emit_bias_gradient(Emitter& emitter) const;
   // Returns the time of all directions on images in `layout`; nothing: it is not supported.
-  std::optional<double> layout_ms(const Graph& graph, ActivationLayout layout) const;
+  std::optional<double> layout_ms(const Graph& graph, const ImageLayouts& layout) const;
   void check_layout(Device device) const;
   // Returns the algorithm of a direction in NHWC, without measuring; null when there is none.
   const Conv2dAlgorithm* nhwc_algorithm(const Graph& graph, Direction direction) const;

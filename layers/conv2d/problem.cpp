@@ -101,13 +101,13 @@ void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key
     return;
   }
   if (key == "layout") {
-    for (const ActivationLayout layout : kActivationLayouts) {
+    for (const ImageLayouts& layout : kImageLayouts) {
       if (name_of(layout) == accepted_name(value)) {
         problem.layout = layout;
         return;
       }
     }
-    refuse(text, cat("but 'layout' is nchw, nchw16c, nchw16c_y or nhwc, not '", value, "'"));
+    refuse(text, cat("but 'layout' is nchw, nchw16c, nchw:nchw16c or nhwc, not '", value, "'"));
   }
   const std::vector<std::int64_t> v = parse_numbers(text, key, value);
   const auto one = [&] {
@@ -170,7 +170,7 @@ OperandSpecs Conv2dProblem::operands(Direction direction) const {
                       .type = t.x,
                       .has_zero_point = false,
                       .is_rounded = t.x == DType::f32 && is_code(t.w),
-                      .layout = layout_of_x(layout)};
+                      .layout = layout.x};
   const OperandSpec filters{
       .name = "w", .shape = w_shape(), .type = t.w, .format = weight_format, .is_weights = true};
   // Random codes have a root mean square of about 3.4 (u8) and 1.7 (i8) (operands.cpp). This scale
@@ -182,10 +182,16 @@ OperandSpecs Conv2dProblem::operands(Direction direction) const {
                       .type = t.y,
                       .has_zero_point = false,
                       .size = 1.5 * size(t.x) * size(t.w) * std::sqrt(terms),
-                      .layout = layout_of_y(layout)};
+                      .layout = layout.y};
   if (direction == Direction::forward) return {{x, filters}, {y}};
   if (direction == Direction::backward_data) return {{y, filters}, {x}};
   return {{x, y}, {filters}};
+}
+
+void Conv2dProblem::set_integer_types(const OperandTypes& of) {
+  types = of;
+  dtype = of.x;
+  layout = is_code(of.x) ? ImageLayouts(ActivationLayout::nchw16c) : kNchwToNchw16c;
 }
 
 void Conv2dProblem::check() const {

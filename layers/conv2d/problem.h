@@ -27,9 +27,9 @@ struct CONVSCOPE_API Conv2dProblem {
   std::int64_t groups = 1;
   DType dtype = DType::f32;  // of x; of the other tensors unless `types` is set
   MathMode math = MathMode::f32;
-  std::optional<OperandTypes> types = {};            // set when x, w and y differ in type
-  WeightFormat weight_format = {};                   // of w as the matrix [K, C/G R S]
-  ActivationLayout layout = ActivationLayout::nchw;  // memory layout of x, y and their gradients
+  std::optional<OperandTypes> types = {};  // set when x, w and y differ in type
+  WeightFormat weight_format = {};         // of w as the matrix [K, C/G R S]
+  ImageLayouts layout = {};                // in memory, of x, y and their gradients
 
   // Returns the height and width of y [N,K,P,Q].
   std::int64_t p() const {
@@ -60,6 +60,9 @@ struct CONVSCOPE_API Conv2dProblem {
   // Returns the bytes of the direction's three tensors: its two inputs and its output.
   double nominal_bytes() const;
 
+  // Sets the types of an integer convolution, and its layouts: codes are NCHW16c, f32 images NCHW.
+  void set_integer_types(const OperandTypes& of);
+
   // Throws an error that names the invalid size (kernel larger than the padded image, groups that
   // do not divide, negative padding, an element count beyond 2^63, ...).
   void check() const;
@@ -68,8 +71,8 @@ struct CONVSCOPE_API Conv2dProblem {
   // dilation are one number or "2x1" (h x w); pad is one number, "1x2" (h x w) or "1x2x3x4" (top,
   // bottom, left, right). Further keys follow where they are not the default: dtype=f64,
   // precision=tf32, types=i8:i8:i32:f32 (of x, w, the accumulators and y), weights=blocks4x1:128
-  // (framework/weight_format.h) and layout=nchw16c, nchw16c_y or nhwc
-  // (dispatch/activation_layout.h). parse(text()) returns the same problem.
+  // (framework/weight_format.h) and layout=nchw16c, nhwc or, of x and y, nchw:nchw16c
+  // (framework/activation_layout.h). parse(text()) returns the same problem.
   std::string text() const;
   std::string kernel_text() const;  // "3", or "3x5" when it is not square
   static Conv2dProblem parse(std::string_view text);

@@ -48,28 +48,26 @@ std::string DeformConv2dOp::text() const {
 
 // Works as Conv2dOp::format(). The policy check:a,b compares its algorithms on [N,C,H,W].
 std::optional<Format> DeformConv2dOp::format(const Graph& graph, ActivationLayout layout) const {
-  constexpr double kPreferred = 1e6;  // longer than any layer takes
   const AlgorithmPolicy& policy = layer_choices_->policy();
-  const bool plain = layout == ActivationLayout::nchw;
-  if (!plain && policy.layout == "nchw") return std::nullopt;
+  const std::optional<double> penalty = policy.penalty_ms(layout);
+  if (!penalty) return std::nullopt;
   Problem problem = problem_;
   problem.layout = layout;
-  Format out{.ms = plain && policy.layout == "nchw16c" ? kPreferred : 0,
-             .plain_inputs = ~0u << 2};  // offset and mask
+  Format out{.ms = *penalty, .plain_inputs = ~0u << 2};  // offset and mask
   for (const Direction direction : kDirections) {
-    if (choice(direction).algorithm == nullptr) continue;
-    if (!plain && choice(direction).checked_by != nullptr) return std::nullopt;
-    const Question question = question_of(problem, direction, graph.device(), use_);
-    const Decision decision = decide_unrun<Problem>(policy.of(direction), question);
-    if (!decision.error.empty()) return std::nullopt;
-    out.ms += std::ranges::find(question.verdicts, decision.names.first, &Verdict::algorithm)
-                  ->estimated_ms;
+    const DeformConv2dChoice& chosen = choice(direction);
+    if (chosen.algorithm == nullptr) continue;
+    if (layout != ActivationLayout::nchw && chosen.checked_by != nullptr) return std::nullopt;
+    const std::optional<double> ms = decided_ms<Problem>(
+        policy.of(direction), question_of(problem, direction, graph.device(), use_));
+    if (!ms) return std::nullopt;
+    out.ms += *ms;
   }
   return out;
 }
 
-void DeformConv2dOp::set_layout(const Graph& graph, ActivationLayout layout) {
-  problem_.layout = layout;
+void DeformConv2dOp::set_layouts(const Graph& graph) {
+  problem_.layout = graph.layout(output());
   for (const Direction direction : kDirections) {
     DeformConv2dChoice& chosen = choices_[static_cast<std::size_t>(direction)];
     if (chosen.algorithm == nullptr) continue;

@@ -27,7 +27,7 @@ class CONVSCOPE_API DeformConv2dOp final : public Operation {
   void backward(Emitter& emitter) override;
   std::vector<RanKernel> kernels(const Graph& graph) const override;
   std::optional<Format> format(const Graph& graph, ActivationLayout layout) const override;
-  void set_layout(const Graph& graph, ActivationLayout layout) override;
+  void set_layouts(const Graph& graph) override;
 
  private:
   ValueId x() const { return inputs[0]; }

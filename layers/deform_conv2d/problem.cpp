@@ -34,9 +34,9 @@ Conv2dProblem parse_sizes(const std::string& text) {
 }  // namespace
 
 OperandSpecs DeformConv2dProblem::operands(Direction direction) const {
-  const OperandSpec x{.name = "x", .shape = x_shape(), .type = dtype, .layout = layout};
+  const OperandSpec x{.name = "x", .shape = x_shape(), .type = dtype, .layout = layout.x};
   const OperandSpec filters{.name = "w", .shape = w_shape(), .type = dtype, .is_weights = true};
-  const OperandSpec y{.name = "y", .shape = y_shape(), .type = dtype, .layout = layout};
+  const OperandSpec y{.name = "y", .shape = y_shape(), .type = dtype, .layout = layout.y};
   const OperandSpec offset{.name = "offset", .shape = offset_shape(), .type = dtype};
   const OperandSpec factor{.name = "mask", .shape = mask_shape(), .type = dtype};
   OperandSpecs out;
@@ -69,8 +69,8 @@ void DeformConv2dProblem::check() const {
                   " offset groups and ", c, " input channels");
   CONVSCOPE_CHECK(!types && weight_format.is_dense(), kOperation,
                   "expected x, w and y of one type and dense weights, got ", Conv2dProblem::text());
-  CONVSCOPE_CHECK(layout != ActivationLayout::nchw16c_y, kOperation,
-                  "expected x and y in one layout, got layout ", name_of(layout));
+  CONVSCOPE_CHECK(layout.x == layout.y, kOperation, "expected x and y in one layout, got layout ",
+                  name_of(layout));
 }
 
 std::string DeformConv2dProblem::text() const {

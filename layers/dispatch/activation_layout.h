@@ -22,13 +22,13 @@ CONVSCOPE_API void convert_layout(const Tensor& from, const Shape& images, const
 CONVSCOPE_API bool has_clean_lanes(const Tensor& stored, const Shape& shape,
                                    ActivationLayout layout);
 
-// Returns the layout of the problem's images; nchw for a problem without images.
+// Returns the layouts of the problem's images; nchw for a problem without images.
 template <class Problem>
-ActivationLayout layout_of(const Problem& problem) {
+ImageLayouts layouts_of(const Problem& problem) {
   if constexpr (requires { problem.layout; }) {
     return problem.layout;
   } else {
-    return ActivationLayout::nchw;
+    return {};
   }
 }
 

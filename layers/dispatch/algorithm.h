@@ -178,7 +178,7 @@ struct Algorithm {
   bool takes_mixed_types = false;
   bool takes_sparse_weights = false;
   bool takes_nchw16c_layout = false;
-  bool takes_nchw16c_y = false;  // x is NCHW, y is NCHW16c; never called for backward_data
+  bool takes_nchw_x = false;  // x is NCHW, y is NCHW16c; never called for backward_data
   bool takes_nhwc = false;
   // tf32 on NHWC images: if fp16 operands (half_operands.h) are given, the algorithm reads them
   // instead of the image. Otherwise it makes them in its workspace, so workspace_bytes() includes
@@ -241,13 +241,13 @@ Support support_of(const Algorithm<Problem>& algorithm, const Problem& problem,
   if (!problem.weight_format.is_dense() && !algorithm.takes_sparse_weights) {
     return Support::no(cat("expects dense weights, got ", problem.weight_format.text()));
   }
-  const ActivationLayout layout = layout_of(problem);
-  if (layout == ActivationLayout::nchw16c_y) {
-    if (!algorithm.takes_nchw16c_y) {
+  const ImageLayouts layout = layouts_of(problem);
+  if (layout.x != layout.y) {
+    if (!algorithm.takes_nchw_x || layout != kNchwToNchw16c) {
       return Support::no(cat("expects x and y in one layout, got layout ", name_of(layout)));
     }
     if (direction == Direction::backward_data) {
-      return Support::no("expects NCHW16c dx where dy is NCHW16c, got layout nchw16c_y");
+      return Support::no(cat("expects dx in the layout of dy, got layout ", name_of(layout)));
     }
   } else if ((layout == ActivationLayout::nchw16c && !algorithm.takes_nchw16c_layout) ||
              (layout == ActivationLayout::nhwc && !algorithm.takes_nhwc)) {

@@ -2,8 +2,10 @@
 // policy.h: which algorithm an operator uses, for each direction.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "framework/activation_layout.h"
 #include "layers/dispatch/direction.h"
 
 namespace convscope {
@@ -23,6 +25,14 @@ struct AlgorithmPolicy {
     return direction == Direction::forward         ? forward
            : direction == Direction::backward_data ? backward_data
                                                    : backward_weight;
+  }
+
+  // Returns the milliseconds to add to the estimated time in a layout: 0, or more than any layer
+  // takes if another layout is preferred. Returns nothing if the policy excludes the layout.
+  std::optional<double> penalty_ms(const ImageLayouts& images) const {
+    constexpr double kAvoided = 1e6;
+    if (images == ActivationLayout::nchw) return layout == "nchw16c" ? kAvoided : 0;
+    return layout == "nchw" ? std::nullopt : std::optional(0.0);
   }
 };
 

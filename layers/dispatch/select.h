@@ -13,6 +13,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -167,6 +168,15 @@ Decision decide_unrun(const std::string& policy, const Question& question) {
   if (out.word != "measure") return out;
   if (const auto* known = measured<Problem>(question)) out.names.first = known->name;
   return out;
+}
+
+// Returns the estimated milliseconds of the algorithm that decide_unrun() takes; nothing if none.
+template <class Problem>
+std::optional<double> decided_ms(const std::string& policy, const Question& question) {
+  const Decision decision = decide_unrun<Problem>(policy, question);
+  if (!decision.error.empty()) return std::nullopt;
+  return std::ranges::find(question.verdicts, decision.names.first, &Verdict::algorithm)
+      ->estimated_ms;
 }
 
 // Returns all algorithms of the device: those that accept, by estimated time, then the others.

@@ -25,7 +25,6 @@ static_assert(number_of(DType::f32) == CONVSCOPE_F32 && number_of(DType::f64) ==
               number_of(DType::u8) == CONVSCOPE_U8);
 static_assert(number_of(ActivationLayout::nchw) == CONVSCOPE_NCHW &&
               number_of(ActivationLayout::nchw16c) == CONVSCOPE_NCHW16C &&
-              number_of(ActivationLayout::nchw16c_y) == CONVSCOPE_NCHW16C_Y &&
               number_of(ActivationLayout::nhwc) == CONVSCOPE_NHWC);
 
 ConvscopeConv2dProblem problem_for_plugin(const Conv2dProblem& z) {
@@ -53,7 +52,8 @@ ConvscopeConv2dProblem problem_for_plugin(const Conv2dProblem& z) {
           number_of(types.w),
           number_of(types.accumulator),
           number_of(types.y),
-          number_of(z.layout),
+          number_of(z.layout.x),
+          number_of(z.layout.y),
           !w.is_dense(),
           w.block_rows,
           w.block_columns,
@@ -209,7 +209,7 @@ Conv2dAlgorithm conv2d_plugin_algorithm(const ConvscopeConv2dAlgorithm& algorith
       .takes_mixed_types = has(CONVSCOPE_TAKES_TYPES),
       .takes_sparse_weights = has(CONVSCOPE_TAKES_SPARSE_WEIGHTS),
       .takes_nchw16c_layout = has(CONVSCOPE_TAKES_NCHW16C),
-      .takes_nchw16c_y = has(CONVSCOPE_TAKES_NCHW16C_Y),
+      .takes_nchw_x = has(CONVSCOPE_TAKES_NCHW_X),
       .takes_nhwc = has(CONVSCOPE_TAKES_NHWC)};
   set_functions(slot, out, std::make_index_sequence<kSlots>());
   return out;

@@ -31,7 +31,7 @@ extern "C" {
 
 // The first members of ConvscopePlugin have these values and the same offsets in every version.
 #define CONVSCOPE_PLUGIN_MAGIC "convscope plug-in, facts behind"
-#define CONVSCOPE_PLUGIN_VERSION 6
+#define CONVSCOPE_PLUGIN_VERSION 7
 
 enum ConvscopeDevice { CONVSCOPE_CPU = 0, CONVSCOPE_CUDA = 1 };
 enum ConvscopeDirection {
@@ -50,9 +50,8 @@ enum ConvscopeType {
 };
 enum ConvscopeLayout {
   CONVSCOPE_NCHW = 0,
-  CONVSCOPE_NCHW16C = 1,    // [N,C/16,H,W,16], C rounded up to 16
-  CONVSCOPE_NCHW16C_Y = 2,  // x is NCHW, y is NCHW16c
-  CONVSCOPE_NHWC = 3        // C rounded up to 8
+  CONVSCOPE_NCHW16C = 1,  // [N,C/16,H,W,16], C rounded up to 16
+  CONVSCOPE_NHWC = 2      // C rounded up to 8
 };
 
 // What an algorithm promises and accepts. Without a CONVSCOPE_TAKES_... flag, it is asked only
@@ -66,7 +65,7 @@ enum ConvscopeFlag {
   CONVSCOPE_TAKES_TYPES = 32,       // other types than f32
   CONVSCOPE_TAKES_SPARSE_WEIGHTS = 64,
   CONVSCOPE_TAKES_NCHW16C = 128,
-  CONVSCOPE_TAKES_NCHW16C_Y = 256,
+  CONVSCOPE_TAKES_NCHW_X = 256,  // x in NCHW, y and dy in NCHW16c; not asked about dx
   CONVSCOPE_TAKES_NHWC = 512
 };
 
@@ -82,7 +81,7 @@ typedef struct ConvscopeConv2dProblem {
   int64_t dilation_h, dilation_w;
   int64_t groups;
   int32_t x_type, w_type, accumulator_type, y_type;  // ConvscopeType
-  int32_t layout;                                    // ConvscopeLayout
+  int32_t x_layout, y_layout;                        // ConvscopeLayout, also of dx and dy
   int32_t is_sparse;                                 // w is block-sparse
   int64_t block_rows, block_columns, blocks;         // of block-sparse w
 } ConvscopeConv2dProblem;

@@ -22,7 +22,7 @@ constexpr const char* kBuildAgain =
     "older build)";
 constexpr const char* kLastLine = "its source must end with CONVSCOPE_PLUGIN(algorithms)";
 
-// The size of version 6 without the members that a plug-in may lack.
+// The size of version 7 without the members that a plug-in may lack.
 constexpr std::size_t kLeastPlugin = offsetof(ConvscopePlugin, conv2d_ladders);
 
 std::string hash_of(Bytes bytes) {

@@ -272,7 +272,7 @@ class IntegerRewrite {
     const DType x = layer.from_images ? DType::f32 : layer.x.format.dtype();
     z.dtype = x;
     z.types = OperandTypes{.x = x, .w = DType::i8, .accumulator = DType::i32, .y = y};
-    z.layout = layer.from_images ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
+    z.layout = layer.from_images ? kNchwToNchw16c : ActivationLayout::nchw16c;
   }
 
   // Returns false if the layer does not read the images, or if its policy names an algorithm that

@@ -39,6 +39,17 @@ std::vector<float> stored(const Numbers& numbers, const Shape& shape, Activation
   return out;
 }
 
+// Makes row-major images of stored ones. Returns an error if a lane after the last channel is not
+// 0.
+std::string read_stored(const Shape& shape, ActivationLayout layout, std::vector<float>& values) {
+  const Tensor blocks = Tensor::empty(stored_shape(shape, layout));
+  std::memcpy(blocks.raw_data(), values.data(), values.size() * sizeof(float));
+  if (!has_clean_lanes(blocks, shape, layout)) return "left nonzero lanes after the last channel";
+  const Tensor plain = plain_images(blocks, shape, layout);
+  values.assign(plain.data<float>(), plain.data<float>() + plain.numel());
+  return "";
+}
+
 std::string differ(const Conv2dAlgorithm& algorithm, const std::vector<float>& first,
                    const std::vector<float>& second) {
   if (!algorithm.deterministic || first.empty() ||
@@ -59,7 +70,7 @@ std::int64_t output_numel(const Conv2dProblem& z, Direction direction) {
 std::vector<Conv2dProblem> forms_of(const Conv2dProblem& problem) {
   if (problem.layout != ActivationLayout::nchw || problem.types) return {problem};
   std::vector<Conv2dProblem> out;
-  for (const ActivationLayout layout : kActivationLayouts) {
+  for (const ImageLayouts& layout : kImageLayouts) {
     out.push_back(problem);
     out.back().layout = layout;
     if (layout != ActivationLayout::nhwc || !is_half(problem.dtype)) continue;
@@ -286,10 +297,8 @@ std::string ConvolutionCase::run_on_host(const Conv2dAlgorithm& algorithm, Direc
                                          const Surroundings& around) const {
   const HostBlock workspace(algorithm.workspace_bytes(problem_, direction));
   const HostBlock prepared(algorithm.prepared_size(problem_, direction));
-  const std::vector<float> x =
-      stored(x_, problem_.x_shape(), layout_of_x(problem_.layout), around.x);
-  const std::vector<float> dy =
-      stored(y_, problem_.y_shape(), layout_of_y(problem_.layout), around.dy);
+  const std::vector<float> x = stored(x_, problem_.x_shape(), problem_.layout.x, around.x);
+  const std::vector<float> dy = stored(y_, problem_.y_shape(), problem_.layout.y, around.dy);
   const std::vector<float> w = kept(w_, around.w);
   std::vector<float> b = b_.values;
   set_around(b, around.b);
@@ -333,8 +342,8 @@ Shape ConvolutionCase::output_shape(Direction direction) const {
   return direction == Direction::forward ? problem_.y_shape() : problem_.x_shape();
 }
 ActivationLayout ConvolutionCase::output_layout(Direction direction) const {
-  return direction == Direction::forward         ? layout_of_y(problem_.layout)
-         : direction == Direction::backward_data ? layout_of_x(problem_.layout)
+  return direction == Direction::forward         ? problem_.layout.y
+         : direction == Direction::backward_data ? problem_.layout.x
                                                  : ActivationLayout::nchw;
 }
 bool ConvolutionCase::writes_blocks(Direction direction) const {
@@ -361,14 +370,8 @@ std::string ConvolutionCase::call_on_host(const Conv2dAlgorithm& algorithm, Dire
   call(algorithm, direction, extra, at);
   result.assign(output, output + count);
   if (writes_blocks(direction)) {
-    const Shape shape = output_shape(direction);
-    const Tensor blocks = Tensor::empty(stored_shape(shape, layout));
-    std::memcpy(blocks.raw_data(), output, count * sizeof(float));
-    if (!has_clean_lanes(blocks, shape, layout)) {
-      return "left nonzero lanes after the last channel";
-    }
-    const Tensor plain = plain_images(blocks, shape, layout);
-    result.assign(plain.data<float>(), plain.data<float>() + plain.numel());
+    const std::string wrong = read_stored(output_shape(direction), layout, result);
+    if (!wrong.empty()) return wrong;
   }
   for (std::size_t i = 0; i < kGuard; ++i) {
     if (guarded[i] != kGuardValue) return "wrote before the start of the output";
@@ -385,16 +388,17 @@ std::string ConvolutionCase::run_on_device(const Conv2dAlgorithm& algorithm, Dir
   const OperandTypes types = problem_.operand_types();
   const DType output_type = this->output_type(direction);
   const bool nhwc = problem_.layout == ActivationLayout::nhwc;
-  const bool moved = nhwc && direction != Direction::backward_weight;
+  const bool moved = writes_blocks(direction);
+  const ActivationLayout layout = output_layout(direction);
   const std::int64_t shift = nhwc ? 0 : shift_;  // of images; then 16 divides addresses
-  const std::int64_t count = moved ? stored_shape(output_shape(direction), problem_.layout).numel()
-                                   : output_count(direction);
+  const std::int64_t count =
+      moved ? stored_shape(output_shape(direction), layout).numel() : output_count(direction);
   const std::vector<float> nothing(static_cast<std::size_t>(count),
                                    std::numeric_limits<float>::quiet_NaN());
   const std::vector<float> stored_x =
-      stored(x_, problem_.x_shape(), layout_of_x(problem_.layout), Surroundings::kNaN);
+      stored(x_, problem_.x_shape(), problem_.layout.x, Surroundings::kNaN);
   const std::vector<float> stored_dy =
-      stored(y_, problem_.y_shape(), layout_of_y(problem_.layout), Surroundings::kNaN);
+      stored(y_, problem_.y_shape(), problem_.layout.y, Surroundings::kNaN);
   const auto images = [&](const std::vector<float>& values, DType type) {
     return GuardedBlock(device, type, values.data() + kAround,
                         static_cast<std::int64_t>(values.size() - 2 * kAround), shift, 0);
@@ -433,14 +437,8 @@ std::string ConvolutionCase::run_on_device(const Conv2dAlgorithm& algorithm, Dir
          output.data(), workspace.data(), prepared_bytes > 0 ? prepared.data() : nullptr, &places});
     to = output.floats();
     if (moved) {
-      const Shape shape = output_shape(direction);
-      const Tensor lanes = Tensor::empty(stored_shape(shape, problem_.layout));
-      std::memcpy(lanes.raw_data(), to.data(), to.size() * sizeof(float));
-      if (!has_clean_lanes(lanes, shape, problem_.layout)) {
-        return "left nonzero lanes after the last channel";
-      }
-      const Tensor plain = plain_images(lanes, shape, problem_.layout);
-      to.assign(plain.data<float>(), plain.data<float>() + plain.numel());
+      const std::string wrong = read_stored(output_shape(direction), layout, to);
+      if (!wrong.empty()) return wrong;
     }
     if (const char* where = output.damage()) return cat("wrote ", where, " the output");
     if (const char* where = workspace.damage()) return cat("wrote ", where, " the workspace");
@@ -514,7 +512,7 @@ std::vector<double> ConvolutionCase::reference(Direction direction, bool extra,
   problem.dtype = DType::f64;
   problem.types.reset();
   problem.math = MathMode::f32;
-  problem.layout = ActivationLayout::nchw;
+  problem.layout = {};
   problem.weight_format = {};
   const std::vector<double> x = x_.doubles(magnitudes);
   const std::vector<double> w = dense_w(magnitudes);

@@ -39,9 +39,7 @@ inline Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
   OperandTypes parsed;
   CONVSCOPE_CHECK(OperandTypes::parse(types, parsed), "integers", "expected operand types, got ",
                   types);
-  problem.types = parsed;
-  problem.dtype = parsed.x;
-  problem.layout = parsed.x == DType::f32 ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
+  problem.set_integer_types(parsed);
   return problem;
 }
 
@@ -74,7 +72,7 @@ class Int8Case {
     x_ = codes(problem.x_shape(), t.x);
     w_ = codes(problem.w_shape(), t.w);
     if (!problem.weight_format.is_dense()) keep_blocks();
-    stored_x_ = stored_images(x_, layout_of_x(problem.layout));
+    stored_x_ = stored_images(x_, problem.layout.x);
     s_w_ = Tensor::empty({problem.k}, DType::f64);
     b_ = Tensor::empty({problem.k}, DType::f64);
     for (std::int64_t k = 0; k < problem.k; ++k) {
@@ -87,7 +85,7 @@ class Int8Case {
     s_y_ = options.step > 0 ? options.step : 0.02 * std::sqrt(terms) * (options.extreme ? 30 : 1);
     if (options.residual) {
       residual_ = codes(problem.y_shape(), *options.residual);
-      stored_residual_ = stored_images(residual_, layout_of_y(problem.layout));
+      stored_residual_ = stored_images(residual_, problem.layout.y);
     }
     find_codes();
     if (options.near_ties > 0) bring_near_ties();
@@ -134,7 +132,7 @@ class Int8Case {
   // Runs the algorithm and checks its y, [N,K,P,Q]. Returns "", or what is wrong.
   std::string check(const Conv2dAlgorithm& algorithm, std::vector<double>* values = nullptr) {
     const DType type = problem_.types->y;
-    const Shape stored = stored_shape(problem_.y_shape(), layout_of_y(problem_.layout));
+    const Shape stored = stored_shape(problem_.y_shape(), problem_.layout.y);
     Tensor y = Tensor::empty(stored, type);
     std::memset(y.raw_data(), 0x5a, static_cast<std::size_t>(y.size_bytes()));
     const Device device{algorithm.device, 0};
@@ -170,11 +168,11 @@ class Int8Case {
                        prepared,
                        views});
     y = y.to(Device{});
-    if (!has_clean_lanes(y, problem_.y_shape(), layout_of_y(problem_.layout))) {
+    if (!has_clean_lanes(y, problem_.y_shape(), problem_.layout.y)) {
       return cat(algorithm.name, " of ", problem_.text(),
                  ": lanes after the last channel are not 0");
     }
-    const Tensor plain = plain_images(y, problem_.y_shape(), layout_of_y(problem_.layout));
+    const Tensor plain = plain_images(y, problem_.y_shape(), problem_.layout.y);
     for (std::int64_t i = 0; i < plain.numel(); ++i) {
       const double got = plain.at(i), right = right_[static_cast<std::size_t>(i)];
       if (values != nullptr) values->push_back(got);
@@ -278,7 +276,7 @@ class Int8Case {
       }
     }
     if (!options_.bias) {
-      stored_residual_ = stored_images(residual_, layout_of_y(problem_.layout));
+      stored_residual_ = stored_images(residual_, problem_.layout.y);
     }
   }
 

@@ -3,6 +3,7 @@
 // problems of a list, and the loop that prints tables and writes files.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -79,13 +80,12 @@ std::vector<Problem> problems_given(const char* command, const std::vector<std::
 template <class Problem>
 void set_layouts(const std::string& layout, std::vector<Problem>& problems) {
   if (layout.empty()) return;
+  const auto wanted = layout == "both" ? std::vector<std::string>{"nchw", "nchw16c"}
+                                       : std::vector<std::string>{layout};
   std::vector<Problem> out;
   for (Problem& problem : problems) {
-    for (const ActivationLayout one : kActivationLayouts) {
-      const bool wanted = layout == "both"
-                              ? one == ActivationLayout::nchw || one == ActivationLayout::nchw16c
-                              : layout == name_of(one);
-      if (!wanted) continue;
+    for (const ImageLayouts& one : kImageLayouts) {
+      if (std::ranges::count(wanted, name_of(one)) == 0) continue;
       problem.layout = one;
       out.push_back(problem);
     }

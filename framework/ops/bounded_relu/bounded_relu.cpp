@@ -31,9 +31,7 @@ class BoundedReluOperation final : public Operation {
     CONVSCOPE_CHECK(most_ > 0, "bounded_relu", "expected an upper bound above 0, got ", most_);
     return graph.desc(inputs[0]);
   }
-  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
-    return same_in_both(layout);
-  }
+  std::optional<Format> format(const Graph&, ActivationLayout) const override { return Format{}; }
   void forward(Emitter& emitter) override {
     emitter.call([run = bounded_relu_kernel.get(emitter.device()), x = emitter.value(inputs[0]),
                   y = emitter.value(output()), most = most_,

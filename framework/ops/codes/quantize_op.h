@@ -42,10 +42,8 @@ class CONVSCOPE_API DequantizeOp final : public Operation {
  public:
   explicit DequantizeOp(DType type) : Operation("dequantise"), type_(type) {}
   std::string text() const override { return cat("turn ", name_of(type_), " into f32"); }
-  std::optional<Format> format(const Graph&, ActivationLayout layout) const override {
-    std::optional<Format> out = same_in_both(layout);
-    if (out) out->any_input = true;
-    return out;
+  std::optional<Format> format(const Graph&, ActivationLayout) const override {
+    return Format{.any_input = true};
   }
   void forward(Emitter& emitter) override;
   void backward(Emitter&) override {}

@@ -90,7 +90,7 @@ std::vector<std::unique_ptr<Operation>> replace_chain(Graph& graph,
 
 std::vector<RanKernel> chain_kernels(const Graph& graph, const std::string& name,
                                      const std::vector<ChainLayer>& layers, bool wants_dx,
-                                     ActivationLayout layout) {
+                                     ImageLayouts layout) {
   std::string kernel = name + ":";
   for (std::size_t i = 0; i < layers.size(); ++i) kernel += (i == 0 ? " " : "+") + layers[i].name;
   std::vector<RanKernel> out;

@@ -52,8 +52,8 @@ struct ChainLayer {
 };
 // Returns one entry for each layer of the chain and each direction that runs. Each entry names the
 // chain and all its layers, as in "lanes_chain: c1+c2".
-CONVSCOPE_API std::vector<RanKernel> chain_kernels(
-    const Graph& graph, const std::string& name, const std::vector<ChainLayer>& layers,
-    bool wants_dx, ActivationLayout layout = ActivationLayout::nchw);
+CONVSCOPE_API std::vector<RanKernel> chain_kernels(const Graph& graph, const std::string& name,
+                                                   const std::vector<ChainLayer>& layers,
+                                                   bool wants_dx, ImageLayouts layout = {});
 
 }  // namespace convscope

@@ -39,8 +39,8 @@ bool is_image(const Graph& graph, ValueId value) {
 // out.
 struct Costs {
   double plain = 0, stored = kImpossible;
-  // The cost if the operation works in the stored layout but reads its first input as [N,C,H,W]
-  // without a copy. It is at least the member `stored`.
+  // The additional cost of an operation in the stored layout that reads its first input as
+  // [N,C,H,W] without a copy.
   double plain_input = kImpossible;
   Format format = {};  // of the stored layout, else of [N,C,H,W]
 };
@@ -105,16 +105,14 @@ class Layouts {
     }
     for (std::unique_ptr<Operation>& op : graph_.ops()) {
       const ActivationLayout layout = graph_.layout(op->output());
-      ActivationLayout own = layout;
       for (std::size_t i = 0; i < op->inputs.size(); ++i) {
         ValueId& input = op->inputs[i];
         const Format& format = costs_.at(op.get()).format;
         const ActivationLayout wanted = format.plain_inputs >> i & 1 ? nchw : layout;
         if (!is_image(graph_, input) || graph_.layout(input) == wanted) continue;
         if (format.any_input) continue;
-        if (wanted == nchw16c &&
+        if (wanted == stored_ &&
             plain_input_ms(*op, input) <= conversion_ms(graph_, input, stored_)) {
-          own = nchw16c_y;
           continue;
         }
         const auto [at, is_new] = copies.try_emplace({input, wanted}, kNoValue);
@@ -125,7 +123,7 @@ class Layouts {
         }
         input = at->second;
       }
-      if (own != nchw) op->set_layout(graph_, own);
+      if (layout != nchw) op->set_layouts(graph_);
       ops.push_back(std::move(op));
     }
     graph_.ops() = std::move(ops);
@@ -147,10 +145,9 @@ class Layouts {
     if (!is_image(graph_, op.output()) || !knows_layout(out.format)) return out;
     out.plain = ms_of(plain);
     out.stored = ms_of(stored);
-    if (stored_ == nhwc) return out;
-    const double with_plain_x = ms_of(op.format(graph_, nchw16c_y));
-    const bool either = out.stored < kImpossible && with_plain_x < kImpossible;
-    out.plain_input = either ? std::max(0.0, with_plain_x - out.stored) : kImpossible;
+    if (stored && stored->plain_input_ms) {
+      out.plain_input = std::max(0.0, *stored->plain_input_ms - stored->ms);
+    }
     return out;
   }
 
@@ -163,8 +160,8 @@ class Layouts {
     return format ? format->ms : kImpossible;
   }
 
-  // Returns the cost of reading this input as [N,C,H,W] without a copy, for an operation on
-  // NCHW16c.
+  // Returns the additional cost of reading this input as [N,C,H,W] without a copy, for an operation
+  // in the stored layout.
   double plain_input_ms(const Operation& op, ValueId input) const {
     return input == op.inputs[0] ? costs_.at(&op).plain_input : kImpossible;
   }

@@ -13,6 +13,7 @@
 
 #include "experiments/bench/bench_report.h"
 #include "experiments/bench/contender.h"
+#include "experiments/check/matrix/integer_case.h"
 #include "experiments/cli/cli.h"
 #include "tests/support/cache_folder.h"
 #include "tests/support/cases.h"
@@ -25,14 +26,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
-  OperandTypes parsed;
-  EXPECT_TRUE(OperandTypes::parse(types, parsed));
-  problem.types = parsed;
-  problem.dtype = parsed.x;
-  problem.layout = parsed.x == DType::f32 ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
-  return problem;
-}
+using matrix::with_types;
 
 const Conv2dProblem kBytes =
     with_types(Conv2dProblem::parse("n=2,c=20,h=9,w=9,k=18,r=3,s=3,pad=1"), "u8:i8:i32:u8");
@@ -141,7 +135,7 @@ TEST(BenchIntegers, TheAlgorithmOracleClips) {
   const Operands operands = random_operands(kBytes.operands(Direction::forward), Device{});
   const AlgorithmOracle<Conv2dProblem> oracle(kBytes, Direction::forward, operands);
   run_algorithm(int8_direct(), kBytes, Direction::forward, operands);
-  const Tensor plain = plain_images(operands.out[0].values, kBytes.y_shape(), kBytes.layout);
+  const Tensor plain = plain_images(operands.out[0].values, kBytes.y_shape(), kBytes.layout.y);
   std::int64_t zeros = 0;
   for (std::int64_t i = 0; i < plain.numel(); ++i) zeros += plain.at(i) == 0 ? 1 : 0;
   EXPECT_GT(zeros, plain.numel() / 4);
@@ -326,7 +320,7 @@ TEST(BenchIntegersCommand, TypesAreThoseOfAWholeFile) {
                              " --types u8:i8:i32:u8 --json " + (folder / "b.json"));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_NE(result.err.find("1 layer with at most 4 channels treated as the first of a network: "
-                            "f32:i8:i32:u8 in layout nchw16c_y"),
+                            "f32:i8:i32:u8 in layout nchw:nchw16c"),
             std::string::npos)
       << result.err;
   EXPECT_NE(result.err.find("the peak of int8 products was not measured"), std::string::npos)

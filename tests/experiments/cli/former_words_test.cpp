@@ -26,7 +26,7 @@ void expect_warning(const Called& called, const std::string& former, const std::
 
 TEST(FormerWords, LayoutsOfProblemsAndOptions) {
   for (const auto& [former, today] :
-       {std::pair{"blocked", "nchw16c"}, {"blocked_y", "nchw16c_y"}}) {
+       {std::pair{"blocked", "nchw16c"}, {"blocked_y", "nchw:nchw16c"}}) {
     const Called problem =
         call_program(cat(kBench, "--problem ", kProblem, ",layout=", former, " --json -"));
     EXPECT_EQ(problem.code, 0) << problem.err;

@@ -61,8 +61,9 @@ TEST(BadPluginFile, OfAnotherVersionIsRefusedBeforeAnythingOfItRuns) {
   const auto expect = [&](std::size_t offset, std::uint32_t value, const std::string& sentence) {
     expect_refused(changed(folder, offset, value), sentence, "CONVSCOPE_CHEAT=prints_at_start");
   };
-  // Version 5 was the last with C++ structs; it had the same first members.
-  for (const std::uint32_t version : {5, CONVSCOPE_PLUGIN_VERSION + 1}) {
+  // Version 5 was the last with C++ structs; it had the same first members. In version 6, x and y
+  // had one layout.
+  for (const std::uint32_t version : {5, 6, CONVSCOPE_PLUGIN_VERSION + 1}) {
     expect(offsetof(ConvscopePlugin, version), version,
            cat("it was built for version ", version,
                " of the plug-in interface, and this program has version ", CONVSCOPE_PLUGIN_VERSION,

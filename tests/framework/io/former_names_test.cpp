@@ -20,7 +20,8 @@ TEST(FormerNames, AreAcceptedWithOneWarning) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "convscope: warning: [names] 'blocked' is now called 'nchw16c'; the next version will "
             "not know the former name\n");
-  EXPECT_EQ(todays_name("blocked_y"), "nchw16c_y");
+  EXPECT_EQ(todays_name("blocked_y"), "nchw:nchw16c");
+  EXPECT_EQ(todays_name("nchw16c_y"), "nchw:nchw16c");
   EXPECT_EQ(todays_name("channels_last"), "nhwc");
 }
 
@@ -48,10 +49,10 @@ TEST(FormerNames, OfFilesAreReplacedAsWholeWords) {
  "machine": {"ceilings": 1}, "algorithm": "winograd_f4x3_halves"})",
                         "old.json");
   EXPECT_EQ(text, R"({"baseline": "onednn", "baseline_median_ms": 4, "ratio_to_baseline_min": 2,
- "ratio_to_baseline": 1, "problem": "n=1,layout=nchw16c_y", "note": "a peer, blocked",
+ "ratio_to_baseline": 1, "problem": "n=1,layout=nchw:nchw16c", "note": "a peer, blocked",
  "machine": {"peaks": 1}, "algorithm": "winograd_f4x3_fp16x3"})");
-  EXPECT_EQ(with_todays_names("layout=channels_last,layout=blocked", "b.csv"),
-            "layout=nhwc,layout=nchw16c");
+  EXPECT_EQ(with_todays_names("layout=channels_last,layout=blocked,layout=nchw16c_y", "b.csv"),
+            "layout=nhwc,layout=nchw16c,layout=nchw:nchw16c");
   EXPECT_EQ(with_todays_names("speer_ms peer_ms2 layout=blockedness", "c.csv"),
             "speer_ms peer_ms2 layout=blockedness");
   const std::string warnings = ::testing::internal::GetCapturedStderr();

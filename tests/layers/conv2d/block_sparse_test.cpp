@@ -20,11 +20,11 @@ const Conv2dAlgorithm& algorithm() {
 }
 
 // Checks every direction with each instruction set. One and two threads must compute the same bits.
-// Problems in the layout nchw16c_y (first layers) have only a forward pass.
+// Problems with x in NCHW and y in NCHW16c (first layers) have only a forward pass.
 void check(const Conv2dProblem& problem, Tier tier) {
   ConvolutionCase one(problem, tier);
   for (const Direction direction : kDirections) {
-    const bool is_first = problem.layout == ActivationLayout::nchw16c_y;
+    const bool is_first = problem.layout == kNchwToNchw16c;
     if (is_first && direction != Direction::forward) continue;
     const Support support = support_of(algorithm(), problem, direction);
     ASSERT_TRUE(support.yes) << support.reason << ": " << problem.text();
@@ -108,7 +108,7 @@ TEST(BlockSparse, AgreesWithTheReferenceOnFirstLayers) {
   std::size_t turn = 0;
   for (const char* text : kTexts) {
     Conv2dProblem dense = Conv2dProblem::parse(text);
-    dense.layout = ActivationLayout::nchw16c_y;
+    dense.layout = kNchwToNchw16c;
     for (const Conv2dProblem& problem : testing::sparse_problems(dense, turn, 4)) {
       check(problem, Tier::exact);
       check(problem, testing::kRoundedTiers[turn % testing::kRoundedTierCount]);
@@ -158,10 +158,10 @@ TEST(BlockSparse, RefusesWhatItDoesNotCompute) {
             "expects a kernel of at most 1024 taps, got 33x33");
   EXPECT_EQ(
       support_of(algorithm(),
-                 Conv2dProblem::parse("c=3,h=9,w=9,k=16,weights=blocks16x1:3,layout=nchw16c_y"),
+                 Conv2dProblem::parse("c=3,h=9,w=9,k=16,weights=blocks16x1:3,layout=nchw:nchw16c"),
                  Direction::backward_weight)
           .reason,
-      "expects x and dy in one layout for dw, got layout nchw16c_y");
+      "expects x and dy in one layout for dw, got layout nchw:nchw16c");
 }
 
 // With small caches, the kernel divides the channels into chunks and the blocks of weights into

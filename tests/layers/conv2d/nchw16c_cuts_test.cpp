@@ -41,7 +41,7 @@ std::string wrong_sums() {
   const testing::MachineScope scope;
   for (const char* text : kTexts) {
     const Conv2dProblem plain = Conv2dProblem::parse(text);
-    for (const ActivationLayout layout : {ActivationLayout::nchw16c, ActivationLayout::nchw16c_y}) {
+    for (const ImageLayouts layout : {ImageLayouts(ActivationLayout::nchw16c), kNchwToNchw16c}) {
       Conv2dProblem problem = plain;
       problem.layout = layout;
       testing::ConvolutionCase one(problem, testing::Tier::bounded);

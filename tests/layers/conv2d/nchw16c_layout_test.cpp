@@ -108,7 +108,7 @@ TEST(Nchw16cLayout, IsAPartOfTheProblemsText) {
   EXPECT_NE(problem.text().find(",layout=nchw16c"), std::string::npos);
   EXPECT_EQ(Conv2dProblem::parse(problem.text()), problem);
   EXPECT_EQ(Conv2dProblem::parse("h=5,w=5,layout=nchw").text().find("layout"), std::string::npos);
-  EXPECT_ERROR(ErrorKind::kInvalid, "'layout' is nchw, nchw16c, nchw16c_y or nhwc, not 'chwn'",
+  EXPECT_ERROR(ErrorKind::kInvalid, "'layout' is nchw, nchw16c, nchw:nchw16c or nhwc, not 'chwn'",
                Conv2dProblem::parse("h=5,w=5,layout=chwn"));
 }
 

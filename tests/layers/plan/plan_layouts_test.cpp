@@ -354,6 +354,11 @@ TEST(PlanLayouts, AutoTakesWhatIsCheaperTogether) {
   ASSERT_NE(wide, nullptr);
   EXPECT_EQ(nchw16c_convolutions(*wide), 3) << wide->text();
   EXPECT_EQ(wide->conversions(), 0) << wide->text();
+  // Only c1 reads the images of the user.
+  for (const RanKernel& ran : wide->kernels()) {
+    if (ran.layer == "f") continue;
+    EXPECT_EQ(name_of(ran.layout), ran.layer == "c1" ? "nchw:nchw16c" : "nchw16c") << ran.layer;
+  }
 }
 
 }  // namespace

@@ -13,17 +13,17 @@
 namespace convscope {
 namespace {
 
-// The layout of version 6. A new member is appended, and gets a line here. If a line has to change,
+// The layout of version 7. A new member is appended, and gets a line here. If a line has to change,
 // older plug-ins would read wrong members: raise CONVSCOPE_PLUGIN_VERSION.
-static_assert(CONVSCOPE_PLUGIN_VERSION == 6 && sizeof(void*) == 8);
+static_assert(CONVSCOPE_PLUGIN_VERSION == 7 && sizeof(void*) == 8);
 static_assert(offsetof(ConvscopePlugin, version) == 32 && offsetof(ConvscopePlugin, size) == 36);
 static_assert(offsetof(ConvscopePlugin, source) == 48);
 static_assert(offsetof(ConvscopePlugin, conv2d_algorithms) == 56);
 static_assert(offsetof(ConvscopePlugin, conv2d_ladders) == 72 && sizeof(ConvscopePlugin) == 88);
-static_assert(CONVSCOPE_CONV2D_ARGUMENTS_SIZE == 192 + 256 + 32);
+static_assert(CONVSCOPE_CONV2D_ARGUMENTS_SIZE == 200 + 256 + 32);
 static_assert(offsetof(ConvscopeConv2dProblem, groups) == 136);
-static_assert(offsetof(ConvscopeConv2dProblem, layout) == 160);
-static_assert(offsetof(ConvscopeConv2dProblem, blocks) == 184);
+static_assert(offsetof(ConvscopeConv2dProblem, y_layout) == 164);
+static_assert(offsetof(ConvscopeConv2dProblem, blocks) == 192);
 static_assert(offsetof(ConvscopeScales, high) == 24 && sizeof(ConvscopeScales) == 32);
 static_assert(offsetof(ConvscopeConv2dCall, x) == 16 && offsetof(ConvscopeConv2dCall, dw) == 64);
 static_assert(offsetof(ConvscopeConv2dCall, prepared) == 80);
@@ -128,7 +128,7 @@ TEST(PluginInterface, PassesAWholeCall) {
   z.types = OperandTypes{DType::u8, DType::i8, DType::i32, DType::f32};
   z.weight_format = {
       .kind = WeightFormat::Kind::block_sparse, .block_rows = 4, .block_columns = 1, .blocks = 3};
-  z.layout = ActivationLayout::nhwc;
+  z.layout = {ActivationLayout::nchw16c, ActivationLayout::nhwc};
   float x[1], w[1], b[1], y[1], residual[1];
   char workspace[1], prepared[1];
   const double scale = 0.5;
@@ -162,7 +162,8 @@ TEST(PluginInterface, PassesAWholeCall) {
   EXPECT_EQ(seen_problem.pad_right, 3);
   EXPECT_EQ(seen_problem.x_type, CONVSCOPE_U8);
   EXPECT_EQ(seen_problem.accumulator_type, CONVSCOPE_I32);
-  EXPECT_EQ(seen_problem.layout, CONVSCOPE_NHWC);
+  EXPECT_EQ(seen_problem.x_layout, CONVSCOPE_NCHW16C);
+  EXPECT_EQ(seen_problem.y_layout, CONVSCOPE_NHWC);
   EXPECT_TRUE(seen_problem.is_sparse && seen_problem.block_rows == 4 && seen_problem.blocks == 3);
 
   algorithm.backward_data({z, y, w, x, workspace, prepared});

@@ -18,13 +18,14 @@
 //            describes backward_weight. Taps outside the image are skipped. Taps of one s are
 //            neighbours in the list, so that a tile at a border has few loops. Threads share the
 //            (images, rows, blocks of output channels). NCHW images are copied to NCHW16c and the
-//            result is copied back. The planes of x of a first layer (nchw16c_y) are read directly.
-//            Images of one pixel, as in a linear layer, are copied into one row of pixels.
-// Shapes     x [N,C/16,H,W,16] (nchw16c_y: [N,C,H,W]), w blocks [blocks,rows,columns], b [K], y
+//            result is copied back. The planes of x of a first layer (nchw:nchw16c) are read
+//            directly. Images of one pixel, as in a linear layer, are copied into one row of
+//            pixels.
+// Shapes     x [N,C/16,H,W,16] (nchw:nchw16c: [N,C,H,W]), w blocks [blocks,rows,columns], b [K], y
 //            [N,K/16,P,Q,16], f32, any alignment; f32 accumulators
 // Supports   f32 with block-sparse weights; every shape of blocks, stride, dilation and padding;
 //            one group, or groups of whole blocks of 16 channels; kernels up to 1024 taps; images
-//            of fewer than 2^31 elements; layout nchw16c_y only in forward
+//            of fewer than 2^31 elements; layout nchw:nchw16c only in forward
 // Cost       FLOPs = 2 N K P Q times the entries of a block of output channels; bytes = the three
 //            tensors; workspace = copies of images where needed, the lists, and for backward_weight
 //            the accumulators; compute-bound when more than about 10 % of the weights are kept
@@ -454,8 +455,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.weight_format.is_dense()) {
     return Conv2dSupport::no("expects block-sparse weights, got dense");
   }
-  if (z.layout == ActivationLayout::nchw16c_y && direction == Direction::backward_weight) {
-    return Conv2dSupport::no("expects x and dy in one layout for dw, got layout nchw16c_y");
+  if (z.layout.x != z.layout.y && direction == Direction::backward_weight) {
+    return Conv2dSupport::no(
+        cat("expects x and dy in one layout for dw, got layout ", name_of(z.layout)));
   }
   if (z.r * z.s > kMaxTaps) {
     return Conv2dSupport::no(
@@ -574,7 +576,7 @@ const Conv2dAlgorithm kAlgorithm{
     .fuses_epilogue = true,
     .takes_sparse_weights = true,
     .takes_nchw16c_layout = true,
-    .takes_nchw16c_y = true,
+    .takes_nchw_x = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -28,8 +28,7 @@ struct Images {
 // Tells whether images and kernels have one pixel, as in a linear layer. The pixels of such images
 // form one row, so that a tile has many pixels.
 inline bool has_one_pixel(const Conv2dProblem& z) {
-  return z.n > 1 && z.h * z.w * z.r * z.s == 1 && z.p() * z.q() == 1 &&
-         z.layout != ActivationLayout::nchw16c_y;
+  return z.n > 1 && z.h * z.w * z.r * z.s == 1 && z.p() * z.q() == 1 && z.layout.x == z.layout.y;
 }
 // Returns an equivalent problem for images of one pixel: the pixels of up to kSumChain images
 // (sum_chain.h) become one image of one row.

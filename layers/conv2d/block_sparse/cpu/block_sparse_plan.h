@@ -54,7 +54,7 @@ struct BlockSparseTiling {
       : z(problem),
         counts(problem),
         forward(direction == Direction::forward),
-        in_planes(forward && z.layout == ActivationLayout::nchw16c_y),
+        in_planes(forward && z.layout == kNchwToNchw16c),
         flat(z.r * z.s == 1 && z.stride_h == 1 && z.stride_w == 1 && z.pad_top == 0 &&
              z.pad_bottom == 0 && z.pad_left == 0 && z.pad_right == 0),
         in_h(forward ? z.h : z.p()),

@@ -515,7 +515,7 @@ const Conv2dAlgorithm kAlgorithm{
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_nchw16c_layout = true,
-    .takes_nchw16c_y = true,
+    .takes_nchw_x = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -230,7 +230,7 @@ const Conv2dAlgorithm kAlgorithm{
     .takes_mixed_types = true,
     .takes_sparse_weights = true,
     .takes_nchw16c_layout = true,
-    .takes_nchw16c_y = true,
+    .takes_nchw_x = true,
     .forward = forward,
 };
 

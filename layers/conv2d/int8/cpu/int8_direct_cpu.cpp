@@ -99,7 +99,7 @@ const Conv2dAlgorithm kAlgorithm{
     .fuses_epilogue = true,
     .takes_mixed_types = true,
     .takes_nchw16c_layout = true,
-    .takes_nchw16c_y = true,
+    .takes_nchw_x = true,
     .forward = forward,
 };
 

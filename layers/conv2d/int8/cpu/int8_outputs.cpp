@@ -46,9 +46,9 @@ Conv2dSupport supports_types(const Conv2dProblem& z, Direction direction) {
             t.text()));
   }
   const bool first = t.x == DType::f32;
-  if (first && (z.layout != ActivationLayout::nchw16c_y || z.c >= kChannelBlock || z.groups > 1)) {
+  if (first && (z.layout != kNchwToNchw16c || z.c >= kChannelBlock || z.groups > 1)) {
     return Conv2dSupport::no(
-        cat("expects x of f32 in layout nchw16c_y only, with fewer than 16 "
+        cat("expects x of f32 in layout nchw:nchw16c only, with fewer than 16 "
             "channels and one group, got layout ",
             name_of(z.layout), ", ", z.c, " channels and ", z.groups, " groups"));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // stem.h: forward of a network's first layer: x as users pass it, [N,C,H,W] with few channels, and
-// y in NCHW16c. nchw16c_pass.cpp calls these functions where layout=nchw16c_y.
+// y in NCHW16c. nchw16c_pass.cpp calls these functions where layout=nchw:nchw16c.
 //
 // Method     Threads take (image, group, lines of y). The rows of x for those lines are copied
 //            once, with zeros around them; with 3 channels the copy is small. So tiles need no
@@ -18,7 +18,7 @@
 namespace convscope::nchw16c {
 
 inline bool is_stem(const Conv2dProblem& problem, Direction direction) {
-  return direction == Direction::forward && problem.layout == ActivationLayout::nchw16c_y;
+  return direction == Direction::forward && problem.layout == kNchwToNchw16c;
 }
 std::size_t stem_workspace_bytes(const Conv2dProblem& problem);
 std::size_t stem_prepared_bytes(const Conv2dProblem& problem);

@@ -39,7 +39,7 @@ struct Nchw16cWeightTiling {
         p(z.p()),
         q(z.q()),
         taps(z.r * z.s),
-        planes(z.layout == ActivationLayout::nchw16c_y),
+        planes(z.layout == kNchwToNchw16c),
         lanes_are_inputs(taps == 1 && !planes),
         flat(lanes_are_inputs && z.stride_h == 1 && z.stride_w == 1 && p == h && q == w),
         lane_channels(lanes_are_inputs ? z.c_per_group() : z.k_per_group()),

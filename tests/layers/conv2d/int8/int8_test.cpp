@@ -322,9 +322,10 @@ TEST_F(Int8, RefusesWhatItsSumsCannotHold) {
   EXPECT_EQ(reason("c=8,k=8", "u8:i8:f32:u8"),
             "expects x of u8, i8 or f32, w of i8, sums of i32 and y of u8, i8 or f32, got "
             "u8:i8:f32:u8");
-  EXPECT_EQ(reason("c=16,k=8", "f32:i8:i32:u8"),
-            "expects x of f32 in layout nchw16c_y only, with fewer than 16 channels and one group, "
-            "got layout nchw16c_y, 16 channels and 1 groups");
+  EXPECT_EQ(
+      reason("c=16,k=8", "f32:i8:i32:u8"),
+      "expects x of f32 in layout nchw:nchw16c only, with fewer than 16 channels and one group, "
+      "got layout nchw:nchw16c, 16 channels and 1 groups");
 }
 
 }  // namespace

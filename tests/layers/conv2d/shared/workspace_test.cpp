@@ -3,6 +3,7 @@
 // dilations and paddings. The test allocates no workspace.
 #include <gtest/gtest.h>
 
+#include "experiments/check/matrix/integer_case.h"
 #include "layers/conv2d/algorithm.h"
 #include "tests/support/numbers.h"
 
@@ -48,7 +49,7 @@ constexpr double kTimesOperands = 64;
 // Returns the problem in all types and layouts that an algorithm might accept.
 std::vector<Conv2dProblem> forms(const Conv2dProblem& dense) {
   std::vector<Conv2dProblem> out;
-  for (const ActivationLayout layout : kActivationLayouts) {
+  for (const ImageLayouts& layout : kImageLayouts) {
     out.push_back(dense);
     out.back().layout = layout;
   }
@@ -58,12 +59,7 @@ std::vector<Conv2dProblem> forms(const Conv2dProblem& dense) {
                               .block_columns = 1,
                               .blocks = dense.w_shape().numel() / 2};
   for (const char* types : {"u8:i8:i32:u8", "f32:i8:i32:u8"}) {
-    Conv2dProblem codes = dense;
-    OperandTypes parsed;
-    EXPECT_TRUE(OperandTypes::parse(types, parsed));
-    codes.types = parsed;
-    codes.dtype = parsed.x;
-    codes.layout = parsed.x == DType::f32 ? ActivationLayout::nchw16c_y : ActivationLayout::nchw16c;
+    Conv2dProblem codes = matrix::with_types(dense, types);
     out.push_back(codes);
     codes.weight_format = out[out.size() - 2].weight_format;
     out.push_back(codes);

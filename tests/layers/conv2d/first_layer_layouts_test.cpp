@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// nchw16c_y_test.cpp: tests the layout nchw16c_y of a first layer: x is NCHW, as users pass it,
-// while y and dy are NCHW16c. algorithms_test.cpp compares every algorithm that accepts this layout
-// with the reference.
+// first_layer_layouts_test.cpp: tests the layouts of a first layer: x is NCHW, as users pass it,
+// while y and dy are NCHW16c. algorithms_test.cpp compares every algorithm that accepts these
+// layouts with the reference.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,15 +20,14 @@ namespace {
 
 constexpr ActivationLayout kNchw = ActivationLayout::nchw;
 constexpr ActivationLayout kNchw16c = ActivationLayout::nchw16c;
-constexpr ActivationLayout kNchw16cY = ActivationLayout::nchw16c_y;
 
 const Conv2dAlgorithm& algorithm(const char* name) {
   return conv2d_algorithms(DeviceType::cpu).get(name);
 }
 
-TEST(Nchw16cY, IsTheLayoutOfEachTensorByItsName) {
-  const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=3,h=5,w=5,k=8,layout=nchw16c_y");
-  EXPECT_EQ(problem.layout, kNchw16cY);
+TEST(NchwToNchw16c, GivesEachTensorItsLayout) {
+  const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=3,h=5,w=5,k=8,layout=nchw:nchw16c");
+  EXPECT_EQ(problem.layout, kNchwToNchw16c);
   EXPECT_EQ(Conv2dProblem::parse(problem.text()), problem);
   const OperandSpecs forward = problem.operands(Direction::forward);
   EXPECT_EQ(forward.inputs[0].layout, kNchw);
@@ -41,35 +40,39 @@ TEST(Nchw16cY, IsTheLayoutOfEachTensorByItsName) {
   const Operands all = random_operands(forward, Device{});
   EXPECT_EQ(all.in[0].values.shape(), (Shape{2, 3, 5, 5}));
   EXPECT_EQ(all.out[0].values.shape(), (Shape{2, 1, 5, 5, 16}));
-  EXPECT_ERROR(ErrorKind::kInvalid, "expected the layout of one tensor, got nchw16c_y",
-               stored_images(all.in[0].values, kNchw16cY));
+  EXPECT_ERROR(ErrorKind::kInvalid, "expected x and y in one layout, got nchw:nchw16c",
+               stored_shape(problem.x_shape(), problem.layout));
 }
 
-TEST(Nchw16cY, IsTakenInTheTwoDirectionsOfAFirstLayer) {
+TEST(NchwToNchw16c, AreTakenInTheTwoDirectionsOfAFirstLayer) {
   const Conv2dProblem problem =
-      Conv2dProblem::parse("n=2,c=3,h=8,w=8,k=24,r=3,s=3,pad=1,layout=nchw16c_y");
+      Conv2dProblem::parse("n=2,c=3,h=8,w=8,k=24,r=3,s=3,pad=1,layout=nchw:nchw16c");
   int takers = 0;
   for (const auto& [name, one] : conv2d_algorithms(DeviceType::cpu).entries()) {
     EXPECT_FALSE(support_of(one, problem, Direction::backward_data).yes) << name;
-    if (one.takes_nchw16c_y) {
+    if (one.takes_nchw_x) {
       ++takers;
       continue;
     }
     EXPECT_EQ(support_of(one, problem, Direction::forward).reason,
-              "expects x and y in one layout, got layout nchw16c_y")
+              "expects x and y in one layout, got layout nchw:nchw16c")
         << name;
   }
   EXPECT_GE(takers, 2);
   EXPECT_TRUE(support_of(algorithm("direct"), problem, Direction::forward).yes);
   EXPECT_TRUE(support_of(algorithm("direct"), problem, Direction::backward_weight).yes);
   EXPECT_EQ(support_of(algorithm("direct"), problem, Direction::backward_data).reason,
-            "expects NCHW16c dx where dy is NCHW16c, got layout nchw16c_y");
+            "expects dx in the layout of dy, got layout nchw:nchw16c");
+  Conv2dProblem other = problem;
+  other.layout = {ActivationLayout::nhwc, kNchw};
+  EXPECT_EQ(support_of(algorithm("direct"), other, Direction::forward).reason,
+            "expects x and y in one layout, got layout nhwc:nchw");
 }
 
 // x is followed by NaN in memory. A kernel that loads a fourth number for a tap of 3 channels would
-// read this NaN. The layouts nchw16c_y and nchw16c add the same products in the same order, so
+// read this NaN. Both kinds of x add the same products in the same order, so
 // their results have the same bits.
-TEST(Nchw16cY, GivesTheBitsOfNchw16cImagesAndReadsNothingBehindX) {
+TEST(NchwToNchw16c, GivesTheBitsOfNchw16cImagesAndReadsNothingBehindX) {
   for (const char* text :
        {"n=2,c=3,h=15,w=30,k=20,r=7,s=7,stride=2,pad=3", "n=1,c=3,h=9,w=11,k=40,r=3,s=3,pad=1",
         "n=2,c=1,h=1,w=1,k=5", "n=2,c=16,h=6,w=7,k=16,r=3,s=3,stride=2,pad=1",
@@ -82,7 +85,7 @@ TEST(Nchw16cY, GivesTheBitsOfNchw16cImagesAndReadsNothingBehindX) {
     const Tensor room = Tensor::empty({x.numel() + 4096});
     std::fill_n(room.data<float>(), room.numel(), std::numeric_limits<float>::quiet_NaN());
     std::copy_n(x.data<float>(), x.numel(), room.data<float>());
-    const auto run = [&](ActivationLayout layout, const void* images) {
+    const auto run = [&](const ImageLayouts& layout, const void* images) {
       problem.layout = layout;
       const Tensor y = Tensor::empty(stored_shape(problem.y_shape(), kNchw16c));
       const auto bytes = [](std::size_t count) {
@@ -106,16 +109,16 @@ TEST(Nchw16cY, GivesTheBitsOfNchw16cImagesAndReadsNothingBehindX) {
     };
     const Tensor stored = stored_images(x, kNchw16c);
     EXPECT_TRUE(
-        testing::same_bits(run(kNchw16cY, room.raw_data()), run(kNchw16c, stored.raw_data())))
+        testing::same_bits(run(kNchwToNchw16c, room.raw_data()), run(kNchw16c, stored.raw_data())))
         << text;
   }
 }
 
 // Lanes after the last channel must be 0, even where x is NaN (0 times NaN is not 0).
-TEST(Nchw16cY, KeepsLanesCleanBesideNaN) {
+TEST(NchwToNchw16c, KeepsLanesCleanBesideNaN) {
   const testing::MachineScope scope;
   Conv2dProblem problem =
-      Conv2dProblem::parse("n=1,c=3,h=9,w=11,k=21,r=3,s=3,pad=1,layout=nchw16c_y");
+      Conv2dProblem::parse("n=1,c=3,h=9,w=11,k=21,r=3,s=3,pad=1,layout=nchw:nchw16c");
   const Tensor x = testing::normal(problem.x_shape(), DType::f32, 1);
   x.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
   const Tensor w = testing::normal(problem.w_shape(), DType::f32, 2);
@@ -131,9 +134,9 @@ TEST(Nchw16cY, KeepsLanesCleanBesideNaN) {
 
 // Tests groups, and images with fewer rows than the kernel. The shapes files have no such problem
 // in NCHW16c.
-TEST(Nchw16cY, SumsGroupsAndLowImages) {
-  for (const char* text : {"n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2,layout=nchw16c_y",
-                           "n=3,c=3,h=2,w=9,k=18,r=7,s=5,stride=2,pad=3,layout=nchw16c_y"}) {
+TEST(NchwToNchw16c, SumsGroupsAndLowImages) {
+  for (const char* text : {"n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2,layout=nchw:nchw16c",
+                           "n=3,c=3,h=2,w=9,k=18,r=7,s=5,stride=2,pad=3,layout=nchw:nchw16c"}) {
     testing::ConvolutionCase one(Conv2dProblem::parse(text), testing::Tier::bounded);
     EXPECT_EQ(one.check(algorithm("direct"), Direction::forward), "");
     EXPECT_EQ(one.check(algorithm("direct"), Direction::backward_weight), "");
