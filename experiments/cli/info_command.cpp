@@ -16,6 +16,7 @@
 #include "framework/io/json_text.h"
 #include "layers/dispatch/plugin/plugin_algorithms.h"
 #include "layers/layer_types.h"
+#include "layers/losses/loss.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 
@@ -81,6 +82,7 @@ Json facts() {
   out["layers"] = docs_of(layer_types());
   out["datasets"] = docs_of(dataset_types());
   out["optimizers"] = docs_of(optimizer_types());
+  out["losses"] = docs_of(loss_types());
   out["schedules"] = docs_of(schedule_types());
   return out;
 }
@@ -149,6 +151,7 @@ void print_text(const Json& all) {
   print_table("Layers (layers: - type)", all["layers"], nullptr);
   print_table("Data sets (data.set)", all["datasets"], nullptr);
   print_table("Optimisers (optim.type)", all["optimizers"], nullptr);
+  print_table("Losses (train.loss)", all["losses"], nullptr);
   print_table("Schedules (optim.schedule.type)", all["schedules"], nullptr);
 }
 

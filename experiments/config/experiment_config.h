@@ -21,6 +21,7 @@
 #include "framework/precision.h"
 #include "layers/conv2d/policy.h"
 #include "layers/layer_types.h"
+#include "layers/losses/loss.h"
 #include "quant/quantize_network.h"
 
 namespace convscope {
@@ -90,7 +91,8 @@ struct OptimConfig {
 struct TrainConfig {
   std::int64_t epochs = 10;
   std::int64_t eval_every = 1;  // epochs between evaluations; the last epoch is always evaluated
-  bool plan = true;             // steps are compiled once and replayed where the network allows it
+  std::string loss = kDefaultLoss;  // a name in loss_types()
+  bool plan = true;  // steps are compiled once and replayed where the network allows it
   // Options for training on several processes (trainer/ranks/share.h).
   bool deterministic_ranks = false;
   std::int64_t rank_parts = 4;

@@ -279,24 +279,31 @@ const Keys<GroupConfig>& group_keys() {
 }
 
 const Keys<TrainConfig>& train_keys() {
-  static const Keys<TrainConfig> keys = {
-      key("epochs", &TrainConfig::epochs, "number of passes over the training images",
-          {.min = 1, .max = 1e6}),
-      key("eval_every", &TrainConfig::eval_every,
-          "epochs between evaluations; the last epoch is always evaluated", {.min = 1, .max = 1e6}),
-      key("plan", &TrainConfig::plan,
-          "compile the step once and replay it; false: a dynamic graph in every step"),
-      key("deterministic_ranks", &TrainConfig::deterministic_ranks,
-          "same bits for 1, 2, 4, .. processes: each batch is computed in rank_parts parts; "
-          "slower"),
-      key("rank_parts", &TrainConfig::rank_parts,
-          "with deterministic_ranks: parts of a batch, a power of two; also the largest number of "
-          "processes",
-          {.min = 1, .max = 1024}),
-      key("bucket_mib", &TrainConfig::bucket_mib,
-          "bucket size in MiB: gradients that are sent together during the backward pass",
-          {.min = 0.01, .max = 1024}),
-  };
+  static const Keys<TrainConfig> keys = [] {
+    Keys<TrainConfig> out = {
+        key("epochs", &TrainConfig::epochs, "number of passes over the training images",
+            {.min = 1, .max = 1e6}),
+        key("eval_every", &TrainConfig::eval_every,
+            "epochs between evaluations; the last epoch is always evaluated",
+            {.min = 1, .max = 1e6}),
+        key("loss", &TrainConfig::loss, "what training minimises"),
+        key("plan", &TrainConfig::plan,
+            "compile the step once and replay it; false: a dynamic graph in every step"),
+        key("deterministic_ranks", &TrainConfig::deterministic_ranks,
+            "same bits for 1, 2, 4, .. processes: each batch is computed in rank_parts parts; "
+            "slower"),
+        key("rank_parts", &TrainConfig::rank_parts,
+            "with deterministic_ranks: parts of a batch, a power of two; also the largest number "
+            "of "
+            "processes",
+            {.min = 1, .max = 1024}),
+        key("bucket_mib", &TrainConfig::bucket_mib,
+            "bucket size in MiB: gradients that are sent together during the backward pass",
+            {.min = 0.01, .max = 1024}),
+    };
+    out[2].field.choices = loss_types().names();
+    return out;
+  }();
   return keys;
 }
 
@@ -329,7 +336,7 @@ const Keys<EarlyStopConfig>& early_stop_keys() {
             {.min = 1, .max = 1e6}),
         key("metric", &EarlyStopConfig::metric, "monitored quantity: val_loss or val_acc"),
         key("min_delta", &EarlyStopConfig::min_delta,
-            "smallest improvement that counts, in nats or percentage points",
+            "smallest improvement that counts: of the loss, or in percentage points",
             {.min = 0, .max = 100}),
     };
     out[1].field.choices = {"val_loss", "val_acc"};

@@ -44,7 +44,8 @@ void make_step(const ExperimentConfig& config, Module& model, const Shape& input
                ExplainedStep& step) {
   std::string why = "train.plan is false";
   if (config.train.plan) {
-    step.plan = StepPlan::make(model, input, mode, &why, {}, /*to_show=*/true);
+    step.plan = StepPlan::make(model, input, mode, &why, {}, /*to_show=*/true,
+                               loss_types().get(config.train.loss));
   }
   step.kernels = step.plan ? planned_kernels(*step.plan)
                            : dynamic_kernels(model, input, config.device, mode, why);
@@ -82,7 +83,7 @@ StepKernels kernels_with_auto(ExperimentConfig config, const SampleInfo& sample)
   }
   const Network network = network_of(config, sample);
   return kernels_of_step(*network.model, network.input, config.device, PlanMode::training,
-                         config.train.plan);
+                         config.train.plan, loss_types().get(config.train.loss));
 }
 
 }  // namespace

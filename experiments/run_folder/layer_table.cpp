@@ -86,9 +86,10 @@ std::string with_costs(std::vector<Row> rows, const std::string& execution, cons
 
 }  // namespace
 
-LayerTable layer_table(Module& model, const Shape& input, Device device, bool plans) {
+LayerTable layer_table(Module& model, const Shape& input, Device device, bool plans,
+                       const LossType& loss) {
   return layer_table(model, input,
-                     kernels_of_step(model, input, device, PlanMode::training, plans));
+                     kernels_of_step(model, input, device, PlanMode::training, plans, loss));
 }
 
 LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,

@@ -31,6 +31,6 @@ CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const St
 // Returns the table of a training step that has not run. If `plans` is false, the step is a dynamic
 // graph.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device,
-                                     bool plans = true);
+                                     bool plans = true, const LossType& loss = default_loss());
 
 }  // namespace convscope

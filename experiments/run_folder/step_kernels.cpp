@@ -131,10 +131,10 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
 }
 
 StepKernels kernels_of_step(Module& model, const Shape& input, Device device, PlanMode mode,
-                            bool plans) {
+                            bool plans, const LossType& loss) {
   std::string why = "the config says so";
   const std::unique_ptr<StepPlan> plan =
-      plans ? StepPlan::make(model, input, mode, &why, {}, /*to_show=*/true) : nullptr;
+      plans ? StepPlan::make(model, input, mode, &why, {}, /*to_show=*/true, loss) : nullptr;
   return plan ? planned_kernels(*plan) : dynamic_kernels(model, input, device, mode, why);
 }
 

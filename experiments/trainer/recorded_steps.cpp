@@ -53,7 +53,7 @@ std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* opt
                                                    Device device, std::string* why_not,
                                                    std::function<void()> after_update,
                                                    GradientExchange* exchange,
-                                                   LossScale* loss_scale) {
+                                                   LossScale* loss_scale, const LossType& loss) {
   std::unique_ptr<RecordedSteps> out;
   std::string why;
   if (backend_of(device).begin_recording == nullptr) {
@@ -61,7 +61,7 @@ std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* opt
   } else if (exchange != nullptr && !exchange->reducer().is_recordable()) {
     why = cat("the host takes part in the sums of gradients: ", exchange->reducer().text());
   } else {
-    out.reset(new RecordedSteps(model, optimizer, clip_norm, loader, device));
+    out.reset(new RecordedSteps(model, optimizer, clip_norm, loader, device, loss));
     out->exchange_ = exchange;
     why = out->prepare();
   }
@@ -100,12 +100,13 @@ std::string RecordedSteps::prepare() {
 }
 
 RecordedSteps::RecordedSteps(Module& model, Optimizer* optimizer, double clip_norm,
-                             const Loader& loader, Device device)
+                             const Loader& loader, Device device, const LossType& loss)
     : model_(model),
       optimizer_(optimizer),
       clip_norm_(clip_norm),
       loader_(loader),
       device_(device),
+      loss_(loss),
       backend_(backend_of(device)),
       facts_(Tensor::zeros({2}, DType::f32, device)),
       start_(device_array<LaunchStart>(1, device)),
@@ -149,7 +150,8 @@ bool RecordedSteps::plan_form(Form& form, std::int64_t whole, std::string* why_n
   // block between launches.
   const bool shares = optimizer_ != nullptr && full_.plan != nullptr;
   form.plan =
-      StepPlan::make(model_, input, mode, why_not, shares ? full_.plan->arena() : Ref<Storage>());
+      StepPlan::make(model_, input, mode, why_not, shares ? full_.plan->arena() : Ref<Storage>(),
+                     /*to_show=*/false, loss_);
   if (!form.plan) return false;
   if (!(form.plan->device() == device_)) {
     *why_not = cat("the network is not on ", device_.str());

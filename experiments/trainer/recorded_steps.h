@@ -65,7 +65,8 @@ class CONVSCOPE_API RecordedSteps {
                                              std::string* why_not,
                                              std::function<void()> after_update = {},
                                              GradientExchange* exchange = nullptr,
-                                             LossScale* loss_scale = nullptr);
+                                             LossScale* loss_scale = nullptr,
+                                             const LossType& loss = default_loss());
   ~RecordedSteps();
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
@@ -130,7 +131,7 @@ class CONVSCOPE_API RecordedSteps {
   static constexpr int kSlots = 3;
 
   RecordedSteps(Module& model, Optimizer* optimizer, double clip_norm, const Loader& loader,
-                Device device);
+                Device device, const LossType& loss);
   void scale_loss(LossScale& loss_scale);
   std::string prepare();  // "" or why the steps cannot be recorded
   bool plan_form(Form& form, std::int64_t whole, std::string* why_not);
@@ -148,6 +149,7 @@ class CONVSCOPE_API RecordedSteps {
   double clip_norm_;
   const Loader& loader_;
   Device device_;
+  const LossType& loss_;
   const DeviceBackend& backend_;
   std::unique_ptr<DeviceData> data_;
   std::unique_ptr<DeviceUpdate> update_;

@@ -11,6 +11,7 @@
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/run_summary.h"
 #include "experiments/trainer/ranks/share.h"
+#include "layers/losses/loss.h"
 #include "layers/module.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
@@ -43,6 +44,7 @@ struct TrainingSetup {
   std::unique_ptr<Loader> train, val, test;  // val and test may be null
   std::function<double(const SchedulePoint&)> learning_rate;
   Device device;
+  const LossType* loss = &default_loss();
   double clip_norm = 0;  // L2 norm of all gradients together; 0 = no clipping
   std::int64_t epochs = 1;
   std::int64_t epochs_now = 0;        // stops, resumable, after this many epochs; 0 = never

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <utility>
 
-#include "experiments/trainer/loss.h"
 #include "framework/autograd/leaf_watch.h"
 #include "framework/memory/memory.h"
+#include "framework/ops/softmax_cross_entropy.h"
 #include "optim/update.h"
 
 namespace convscope {
@@ -31,13 +31,14 @@ void begin_watching(WorkClock* clock) {
 }  // namespace
 
 TrainStep::TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
-                     std::int64_t base_bytes, bool plans)
+                     std::int64_t base_bytes, bool plans, const LossType& loss)
     : model_(model),
       optimizer_(optimizer),
       clip_norm_(clip_norm),
       device_(device),
       base_bytes_(base_bytes),
       may_plan_(plans),
+      loss_type_(loss),
       why_dynamic_(plans ? "" : "the config says so"),
       timer_(device),
       feed_(device) {
@@ -62,7 +63,8 @@ void TrainStep::choose_plan(const Shape& input) {
   why_dynamic_.clear();
   // Graphs never run at the same time, so they share their memory.
   auto plan = StepPlan::make(model_, input, PlanMode::training, &why_dynamic_,
-                             plans_.empty() ? Ref<Storage>() : plans_.front()->arena());
+                             plans_.empty() ? Ref<Storage>() : plans_.front()->arena(),
+                             /*to_show=*/false, loss_type_);
   if (!plan) return;
   plans_.push_back(std::move(plan));
   plan_ = plans_.back().get();
@@ -87,7 +89,7 @@ double TrainStep::forward(const Batch& batch, StepResult& result) {
     const WorkWatch watch(forward_clock_);
     begin_watching(forward_clock_);
     logits = model_.forward(Variable(batch.x));
-    loss_ = training_loss(logits, batch.labels);
+    loss_ = loss_type_(logits, batch.labels);
     if (forward_clock_ != nullptr) forward_clock_->begin(nullptr);
   }
   timer_.lap();

@@ -31,7 +31,7 @@
 namespace convscope {
 
 struct StepResult {
-  double loss = 0;  // mean over the batch, in nats; not finite: no update
+  double loss = 0;  // mean over the batch; not finite: no update
   std::int64_t images = 0;
   std::int64_t correct = 0;
   double forward_s = 0, backward_s = 0, update_s = 0;
@@ -55,7 +55,7 @@ class CONVSCOPE_API TrainStep {
   // base_bytes: bytes of memory outside of steps, such as data sets, which are subtracted from the
   // backward's peak. plans: false runs every step as a dynamic graph.
   TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
-            std::int64_t base_bytes = 0, bool plans = true);
+            std::int64_t base_bytes = 0, bool plans = true, const LossType& loss = default_loss());
   // Multiplies the loss by `scale` before the backward pass (f16).
   void scale_loss(LossScale* scale) { loss_scale_ = scale; }
   // Shares each batch with other processes, or computes a batch in chunks. The loss and gradients
@@ -100,6 +100,7 @@ class CONVSCOPE_API TrainStep {
   std::int64_t base_bytes_;
   std::vector<OptimParameter> parameters_;  // for clipping
   bool may_plan_;
+  const LossType& loss_type_;
   std::vector<std::unique_ptr<StepPlan>> plans_;
   StepPlan* plan_ = nullptr;
   Variable loss_;  // loss of a dynamic step

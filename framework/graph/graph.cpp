@@ -179,30 +179,32 @@ std::vector<std::unique_ptr<Operation>> Graph::replace(const std::vector<Operati
 
 void Graph::fuse(std::string_view pass) {
   const std::vector<Fusion>& fusions = fusions_of(pass);
-  const auto fuses = [&](Operation& first, Operation& next) {
-    return std::ranges::any_of(fusions, [&](const Fusion& fusion) {
-      return first.kind() == fusion.first && next.kind() == fusion.next &&
-             fusion.fuse(*this, first, next);
-    });
-  };
   for (std::size_t at = 0; at < ops_.size();) {
     Operation& op = *ops_[at];
     Operation* const next = only_reader(op.output());
-    if (next == nullptr || !fuses(op, *next)) {
+    const auto fusion = std::ranges::find_if(fusions, [&](const Fusion& each) {
+      return next != nullptr && op.kind() == each.first && next->kind() == each.next &&
+             each.fuse(*this, op, *next);
+    });
+    if (fusion == fusions.end()) {
       ++at;
       continue;
     }
     for (ValueId input : next->inputs) {
-      if (input != op.output()) op.inputs.push_back(input);
+      if (input != between) both->inputs.push_back(input);
     }
-    op.outputs = next->outputs;
-    op.all_layers.insert(op.all_layers.end(), next->all_layers.begin(), next->all_layers.end());
+    both->outputs = next->outputs;
+    both->all_layers.insert(both->all_layers.end(), next->all_layers.begin(),
+                            next->all_layers.end());
     // The fused operation runs at the position of `next`, whose other inputs may be computed after
     // `op`.
     const auto place =
         std::ranges::find_if(ops_, [&](const auto& other) { return other.get() == next; });
-    *place = std::move(ops_[at]);
+    *place = std::move(both);
     ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(at));
+    const ValueId between = op.output();
+    std::unique_ptr<Operation> both = std::move(ops_[at]);
+    if (fusion->join != nullptr) both = fusion->join(std::move(both));
   }
 }
 

@@ -166,13 +166,15 @@ class CONVSCOPE_API Graph {
 };
 
 // Two operations of these kinds become one if the second is the only reader of the first's value
-// and fuse() returns true. fuse() tells `first` to do the work of `next`. The graph then appends
-// the other inputs of `next` to those of `first` and removes `next`.
+// and fuse() returns true. fuse() tells `first` to do the work of `next`; or join() makes the
+// operation that does the work of both, and fuse() only decides. The graph then appends the other
+// inputs of `next` to those of the operation and removes `next`.
 struct Fusion {
   const char* first;
   const char* next;
   bool (*fuse)(const Graph& graph, Operation& first, Operation& next);
 };
 CONVSCOPE_API bool register_fusions(std::string_view pass, const std::vector<Fusion>& fusions);
+  std::unique_ptr<Operation> (*join)(std::unique_ptr<Operation> first) = nullptr;
 
 }  // namespace convscope

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_cross_entropy.h: the loss of a classifier, and the number of correct predictions.
+// softmax_cross_entropy.h: softmax of logits, the kernels of the losses of a classifier
+// (layers/losses/), and the number of correct predictions.
 //
-//   loss = mean over n of ( log sum_k exp(x[n,k]) - x[n, label[n]] )
-//   dx[n,k] = (softmax(x[n])[k] - [k = label[n]]) / N * dloss
+//   loss[n] = log sum_k exp(x[n,k]) - x[n, label[n]]
 //
 // The largest logit of a row is subtracted before exp, so exp does not overflow for finite logits.
 #pragma once
 
-#include "framework/autograd/variable.h"
 #include "framework/kernel_slot.h"
+#include "framework/tensor.h"
 
 namespace convscope {
 
-// Returns the loss, one element. logits [N,K] f32 or f64, N >= 1; labels i32 [N], each in [0,K).
-// Throws for the first label outside of this range.
-CONVSCOPE_API Variable softmax_cross_entropy(const Variable& logits, const Tensor& labels);
-// Does the same without checks of the labels; both may be symbolic.
-CONVSCOPE_API Variable softmax_cross_entropy(const Variable& logits, const Variable& labels);
+// Throws an error of `operation` unless logits are [N,K], f32 or f64, and labels i32 [N], each in
+// [0,K). Labels on a GPU are not read.
+void check_labels(const Tensor& logits, const Tensor& labels, const char* operation);
 
 CONVSCOPE_API Tensor softmax(const Tensor& logits);  // [N,K] -> [N,K], rows sum to 1
 // Returns the index of each row's largest entry: [N,K] -> i32 [N]. Among equal entries, the first

@@ -57,14 +57,13 @@ CONVSCOPE_API Variable linear(const Variable& x, const Variable& w, const Variab
                               ComputePrecision precision = ComputePrecision::f32,
                               const Ref<SparseWeights>& sparse = {});
 
-// The values that a linear layer in a compiled step reads and writes. A following ReLU or the loss
-// may be fused into the layer.
+// The values that a linear layer in a compiled step reads. A following ReLU may be fused into the
+// layer.
 struct LinearParts {
   ValueId x, weight, bias;  // kNoValue: no bias
   bool relu;
-  ValueId logits = kNoValue;        // the layer's output, when the loss is fused into it
-  ValueId labels = kNoValue;        // then: the labels
   Ref<SparseWeights> sparse = {};   // the blocks that a mask keeps; may be null
+  bool forward_in_blocks = false;   // y is computed from these blocks
   DType operand_type = DType::f32;  // the type that x and w are rounded to for products
 };
 CONVSCOPE_API std::optional<LinearParts> linear_parts(const Operation& op);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_op.cpp: the linear layer as an operation. In a compiled step a following ReLU is in the
-// same call. Devices with fused kernels
-// (linear_fused.h) make one call for each direction; the last layer's call includes the loss. A
-// pruned layer may compute a direction from the blocks that its mask keeps (linear_blocks.h), with
-// the following ReLU and without the loss. With half-precision operands, the tensors are stored as
-// f32, and the fused kernels round the operands when they load them.
+// same call. Devices with fused kernels (linear_fused.h) make one call for each direction. A pruned
+// layer may compute a direction from the blocks that its mask keeps (linear_blocks.h), with the
+// following ReLU. With half-precision operands, the tensors are stored as f32, and the fused
+// kernels round the operands when they load them.
 #include <array>
 
 #include "framework/graph/apply.h"
@@ -29,7 +28,7 @@ std::array<LinearFused, kDeviceTypeCount>& fused_table() {
 
 using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w, DType operand_type);
 
-// Inputs: x, w, and b if there is one, like those of Conv2dOp. With a fused loss, also the labels.
+// Inputs: x, w, and b if there is one, like those of Conv2dOp.
 class LinearOp final : public Operation {
  public:
   static constexpr std::string_view kKind = "linear";
@@ -73,7 +72,7 @@ class LinearOp final : public Operation {
   std::string text() const override {
     std::string out =
         cat("linear", blocks_.run(Direction::forward) ? cat(" ", kernel(Direction::forward)) : "",
-            relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "",
+            relu_ ? " + relu" : "",
             is_half(operand_type_) ? cat("; operands in ", name_of(operand_type_)) : "");
     for (const Direction direction : kDirections) {
       if (blocks_.why_dense(direction).empty()) continue;
@@ -99,18 +98,8 @@ class LinearOp final : public Operation {
   }
 
   bool absorb_relu() {
-    if (relu_ || loss_) return false;
+    if (relu_) return false;
     return relu_ = true;
-  }
-  bool absorb_loss(const Graph& graph) {
-    if (relu_ || loss_ || blocks_.run(Direction::forward)) return false;
-    const LinearLoss& fused = linear_fused(graph.device()).loss;
-    if (fused.run == nullptr) return false;
-    if (fused.supports != nullptr && !fused.supports(graph.shape(x()), graph.shape(weight()))) {
-      return false;
-    }
-    logits_ = output();
-    return loss_ = true;
   }
 
   LinearParts parts() const {
@@ -118,16 +107,14 @@ class LinearOp final : public Operation {
                        .weight = weight(),
                        .bias = has_bias_ ? bias() : kNoValue,
                        .relu = relu_,
-                       .logits = logits_,
-                       .labels = loss_ ? inputs.back() : kNoValue,
                        .sparse = blocks_.sparse(),
+                       .forward_in_blocks = blocks_.run(Direction::forward),
                        .operand_type = operand_type_};
   }
 
   void forward(Emitter& emitter) override {
     if (blocks_.run(Direction::forward)) return forward_in_blocks(emitter);
     const LinearFused& fused = fused_kernels(emitter);
-    if (loss_) return forward_with_loss(emitter, fused.loss);
     if (fused.forward.run != nullptr) return forward_fused(emitter, fused.forward);
     const Device device = emitter.device();
     const MatmulArguments product{.a = operand(emitter, emitter.value(x()), x_rounded_),
@@ -144,7 +131,7 @@ class LinearOp final : public Operation {
   }
 
   void backward(Emitter& emitter) override {
-    const ValueId y = loss_ ? logits_ : output();  // whose gradient is known
+    const ValueId y = output();
     const LinearBackward& fused = fused_kernels(emitter).backward;
     const auto is_apart = [&](Direction direction) {  // from what the fused call computes
       return fused.run == nullptr || blocks_.run(direction);
@@ -192,8 +179,7 @@ class LinearOp final : public Operation {
   }
 
   std::string kernel(Direction direction) const {
-    if (blocks_.run(direction)) return kSparseAlgorithm;
-    return loss_ ? "linear with the loss" : "linear";
+    return blocks_.run(direction) ? kSparseAlgorithm : "linear";
   }
 
   void emit_bias_gradient(Emitter& emitter, ValueId y) const {
@@ -275,25 +261,6 @@ class LinearOp final : public Operation {
     emitter.call([run = fused.run, args] { run(args); });
   }
 
-  // The forward pass writes the gradient of the logits together with the loss.
-  void forward_with_loss(Emitter& emitter, const LinearLoss& fused) const {
-    LinearLossArgs args{.x = emitter.value(x()),
-                        .w = emitter.value(weight()),
-                        .b = bias_value(emitter),
-                        .labels = emitter.value(inputs.back()),
-                        .dlogits = emitter.graph().wants_gradient(logits_)
-                                       ? emitter.gradient_target(logits_).tensor
-                                       : Tensor(),
-                        .loss = emitter.value(outputs[0]),
-                        .correct = emitter.value(outputs[1]),
-                        .workspace = workspace(emitter, fused.workspace_bytes),
-                        .operand_type = operand_type_};
-    emitter.call([run = fused.run, args, state = emitter.state()]() mutable {
-      args.loss_scale = state->loss_scale;
-      run(args);
-    });
-  }
-
   void add_weight_and_bias(Emitter& emitter, LinearBackwardArgs& args) const {
     if (emitter.graph().wants_gradient(weight())) {
       const Emitter::Target dw = emitter.gradient_target(weight());
@@ -322,8 +289,6 @@ class LinearOp final : public Operation {
   LinearBlocks blocks_;
   Slot x_rounded_ = kNoSlot, w_rounded_ = kNoSlot;  // eager, in half precision
   bool relu_ = false;
-  bool loss_ = false;          // the same call computes the loss
-  ValueId logits_ = kNoValue;  // then: the value that this layer would compute
 };
 
 }  // namespace
@@ -351,14 +316,9 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b, Compute
 namespace {
 
 const bool registered =
-    register_fusions("fuse", {{"linear", "relu",
-                               [](const Graph&, Operation& first, Operation&) {
+    register_fusions("fuse", {{"linear", "relu", [](const Graph&, Operation& first, Operation&) {
                                  return static_cast<LinearOp&>(first).absorb_relu();
-                               }}}) &&
-    register_fusions("fuse_loss", {{"linear", "softmax_cross_entropy",
-                                    [](const Graph& graph, Operation& first, Operation&) {
-                                      return static_cast<LinearOp&>(first).absorb_loss(graph);
-                                    }}});
+                               }}});
 
 }  // namespace
 

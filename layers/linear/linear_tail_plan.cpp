@@ -6,8 +6,9 @@
 #include <algorithm>
 
 #include "framework/distributed/process_group.h"
-#include "layers/linear/linear.h"
+#include "layers/linear/linear_cross_entropy.h"
 #include "layers/linear/linear_tail.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/pipeline.h"
 #include "layers/plan/step_partners.h"
 
@@ -55,7 +56,7 @@ class LinearTailOp final : public Operation, public StepPartner {
     std::string out = "in one launch:";
     for (const Link& link : links_) {
       out += cat(" ", link.layer, " linear",
-                 is_last(link)     ? " + softmax_cross_entropy"
+                 is_last(link)     ? cat(" + ", kSoftmaxCrossEntropy)
                  : link.parts.relu ? " + relu"
                                    : "",
                  ";");
@@ -249,15 +250,14 @@ void form_tail(Graph& graph) {
   std::vector<const Operation*> replaced;
   const Operation* op = nullptr;
   for (const auto& each : graph.ops()) {
-    const auto parts = linear_parts(*each);
-    if (parts && parts->logits != kNoValue) op = each.get();
+    if (as<LinearCrossEntropy>(each.get()) != nullptr) op = each.get();
   }
   while (op != nullptr && links.size() < kMaxTailLayers) {
-    const auto parts = linear_parts(*op);
-    const bool is_last = links.empty();
+    const auto* const last = as<LinearCrossEntropy>(op);
+    const auto parts = last != nullptr ? last->parts() : linear_parts(*op);
     if (!parts || !can_join(graph, *parts)) break;
-    if (!is_last && (parts->logits != kNoValue || graph.readers(op->output()) != 1 ||
-                     parts->operand_type != links.front().parts.operand_type)) {
+    if (last == nullptr && (graph.readers(op->output()) != 1 ||
+                            parts->operand_type != links.front().parts.operand_type)) {
       break;
     }
     links.insert(links.begin(), {*parts, op->output(), op->layer});
@@ -284,7 +284,7 @@ void form_tail(Graph& graph) {
     if (link.parts.bias != kNoValue) inputs.push_back(link.parts.bias);
     layers.push_back(link.layer);
   }
-  inputs.push_back(links.back().parts.labels);
+  inputs.push_back(last->inputs.back());  // the labels
   auto tail = std::make_unique<LinearTailOp>(links);
   tail->layer = links.front().layer;
   tail->all_layers = layers;

@@ -19,14 +19,11 @@
 
 #include "framework/graph/emitter.h"
 #include "framework/memory/work_clock.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "framework/parallel.h"
+#include "layers/losses/loss.h"
 #include "layers/module.h"
 
 namespace convscope {
-
-// Returns the loss, one element, of the network's result and the labels i32 [N] of the batch.
-using LossFunction = Variable (*)(const Variable& result, const Variable& labels);
 
 struct PlanMemory {
   std::int64_t arena_bytes = 0;        // the one block that holds everything below
@@ -45,7 +42,7 @@ class CONVSCOPE_API StepPlan {
   static std::unique_ptr<StepPlan> make(Module& model, const Shape& input, PlanMode mode,
                                         std::string* why_not, Ref<Storage> arena = {},
                                         bool to_show = false,
-                                        LossFunction loss = softmax_cross_entropy);
+                                        const LossType& loss = default_loss());
 
   // Returns false when the weights have moved to other memory, or when the number of threads or the
   // instruction set has changed. The caller must then make a new plan.
@@ -145,7 +142,7 @@ class CONVSCOPE_API StepPlan {
            const FunctionRef<void(const Variable&)>* ready = nullptr) const;
   void tell_ready(int op, FunctionRef<void(const Variable&)> ready) const;
   double seconds_of(const std::vector<PlanCall>& calls, std::size_t first, std::size_t last) const;
-  void record(Module& model, LossFunction loss);
+  void record(Module& model, const LossType& loss);
   void emit();
   void remember(Module& model);
   void load_labels(const Tensor& labels);

@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
              "exp.yaml:3:1: error: unknown key 'epochs'; did you mean 'train.epochs'?"},
         Case{"key like no other", cat(kRest, "train: {zzzzzz: 3}\n"),
              "exp.yaml:3:9: error: unknown key 'train.zzzzzz' (known: bucket_mib, "
-             "deterministic_ranks, epochs, eval_every, plan, rank_parts)"},
+             "deterministic_ranks, epochs, eval_every, loss, plan, rank_parts)"},
         Case{"no data set", "model: {type: test_model, size: 1}\n",
              "exp.yaml:1:1: error: missing key 'data' (the data set and its batches)"},
         Case{"block without its set", "data: {batch_size: 3}\nmodel: {type: test_model, size: 1}\n",
@@ -148,6 +148,9 @@ INSTANTIATE_TEST_SUITE_P(
              "data: {set: mnist}\nmodel: {type: test_model, size: 1, mode: reflct}\n",
              "exp.yaml:2:42: error: model.mode: expected one of zeros, reflect, got 'reflct'; did "
              "you mean 'reflect'?"},
+        Case{"loss that does not exist", cat(kRest, "train: {loss: bee}\n"),
+             "exp.yaml:3:15: error: train.loss: expected one of bce, cross_entropy, mse, got "
+             "'bee'; did you mean 'bce'?"},
         Case{"device", cat(kRest, "device: gpu\n"),
              "exp.yaml:3:9: error: device: expected cpu, cuda or cuda:<index>, got 'gpu'"},
         Case{"newer format", cat(kRest, "schema: 2\n"),

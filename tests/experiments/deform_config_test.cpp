@@ -6,7 +6,7 @@
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/run_folder/layer_table.h"
-#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/cross_entropy.h"
 #include "quant/quantize_network.h"
 #include "sparsity/prunable_network.h"
 #include "tests/experiments/training_fixture.h"

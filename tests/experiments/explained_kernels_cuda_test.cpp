@@ -7,7 +7,7 @@
 #include "experiments/config/conv_layers.h"
 #include "experiments/explain/explanation.h"
 #include "experiments/run_folder/step_kernels.h"
-#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/cross_entropy.h"
 #include "tests/support/cuda.h"
 #include "tests/support/kernel_tally.h"
 

@@ -10,7 +10,7 @@
 #include "experiments/run_folder/environment.h"
 #include "experiments/trainer/checkpoint.h"
 #include "framework/memory/memory.h"
-#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/cross_entropy.h"
 #include "tests/experiments/training_fixture.h"
 #include "tests/support/cuda.h"
 #include "tests/support/expect_error.h"

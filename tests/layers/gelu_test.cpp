@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "framework/autograd/gradcheck.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 
 namespace convscope {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"
-#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/cross_entropy.h"
 #include "tests/layers/layer_cases.h"
 #include "tests/support/numbers.h"
 

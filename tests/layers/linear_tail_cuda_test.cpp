@@ -7,6 +7,7 @@
 #include "layers/layer_types.h"
 #include "layers/linear/linear.h"
 #include "layers/linear/linear_tail.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "optim/update.h"
 #include "tests/support/cuda_like_cpu.h"

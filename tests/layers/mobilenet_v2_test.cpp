@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/conv2d/conv2d.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "tests/layers/layer_cases.h"

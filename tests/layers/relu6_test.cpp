@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "framework/ops/bounded_relu/bounded_relu.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "framework/simd/cpu_isa.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "tests/layers/layer_cases.h"

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/residual.h"
 #include "tests/layers/layer_cases.h"

@@ -4,8 +4,8 @@
 // (layers/plan/operation_group.cpp). The results must stay the same.
 #include <cmath>
 
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "quant/quantizer.h"
 #include "sparsity/mask.h"

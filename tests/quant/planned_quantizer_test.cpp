@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "quant/quantize_network.h"
 

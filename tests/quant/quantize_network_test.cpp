@@ -3,8 +3,8 @@
 #include "quant/quantize_network.h"
 
 #include "framework/memory/memory.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

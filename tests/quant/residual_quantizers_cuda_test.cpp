@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // residual_quantizers_cuda_test.cpp: tests quantisers at the sums of residual blocks on a GPU.
 // Dynamic and compiled steps agree with the CPU, and a step can be recorded.
-#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/residual.h"
 #include "quant/quantize_network.h"

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/activation.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/residual.h"
 #include "quant/quantize_network.h"

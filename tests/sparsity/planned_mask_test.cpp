@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "sparsity/mask.h"
 #include "tests/sparsity/networks.h"

@@ -142,7 +142,7 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
   const std::unique_ptr<Optimizer> optimizer = build_optimizer(config, model);
   bind_pruner(options.pruner, *optimizer);
   TrainStep train_step(model, *optimizer, config.optim.clip_grad_norm, config.device,
-                       /*base_bytes=*/0, config.train.plan);
+                       /*base_bytes=*/0, config.train.plan, loss_types().get(config.train.loss));
   std::vector<double> forward, backward, update;
   std::int64_t step = 0;
   const auto run = [&] {
@@ -343,11 +343,12 @@ std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode
 }
 
 std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int classes, NetMode mode,
-                                       const NetBenchOptions& options) {
+                                       const NetBenchOptions& options, const LossType& loss) {
   const bool train = mode == NetMode::train;
   model.train(train);
   const std::unique_ptr<StepPlan> plan =
-      StepPlan::make(model, input, train ? PlanMode::training : PlanMode::inference, nullptr);
+      StepPlan::make(model, input, train ? PlanMode::training : PlanMode::inference, nullptr, {},
+                     /*to_show=*/false, loss);
   if (!plan) return {};
   plan->prepare();
   const Batch batch = random_batch({input[1], input[2], input[3]}, input[0], classes, options.seed);

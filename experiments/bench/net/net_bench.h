@@ -106,7 +106,8 @@ struct NetOpRow {
   double forward_ms = 0, backward_ms = 0;
 };
 CONVSCOPE_API std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int classes,
-                                                     NetMode mode, const NetBenchOptions& options);
+                                                     NetMode mode, const NetBenchOptions& options,
+                                                     const LossType& loss = default_loss());
 
 // Returns normal random images [size, image...] and random labels, on the CPU.
 CONVSCOPE_API Batch random_batch(const Shape& image, std::int64_t size, int classes,

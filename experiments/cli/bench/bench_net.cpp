@@ -258,15 +258,16 @@ int bench(const Arguments& arguments) {
         for (const std::int64_t size : sample.shape) input.push_back(size);
         const PlanMode plan_mode =
             mode == NetMode::train ? PlanMode::training : PlanMode::inference;
+        const LossType& loss = loss_types().get(config.train.loss);
         StepKernels step =
-            kernels_of_step(*model, input, config.device, plan_mode, config.train.plan);
+            kernels_of_step(*model, input, config.device, plan_mode, config.train.plan, loss);
         if (report.rows.back().execution.starts_with("recorded")) step.now_recorded();
         report.layers.push_back(
             bench_layers(*model, input, mode, config.device, report.options, step));
         report.operations.push_back({});
         if (config.train.plan) {
           report.operations.back() =
-              bench_operations(*model, input, sample.classes, mode, report.options);
+              bench_operations(*model, input, sample.classes, mode, report.options, loss);
         }
         std::cout << net_layer_table(report.rows.back(), report.layers.back()) << "\n"
                   << net_operation_table(report.rows.back(), report.operations.back()) << "\n"

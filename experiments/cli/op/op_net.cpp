@@ -12,8 +12,8 @@
 #include "framework/io/npy.h"
 #include "framework/io/output_place.h"
 #include "framework/io/safetensors.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "framework/parallel.h"
+#include "layers/losses/loss.h"
 
 namespace convscope {
 namespace {
@@ -99,7 +99,8 @@ int run_net(const OpNet& op) {
     const Tensor labels = read_npy(op.labels);
     CONVSCOPE_CHECK(labels.rank() == 1 && labels.dtype() == DType::i32, kCommand,
                     "expected labels [N] of type i32, got ", labels.str());
-    const Variable loss = softmax_cross_entropy(y, labels.to(config.device));
+    const LossType& loss_of = loss_types().get(config.train.loss);
+    const Variable loss = loss_of(y, labels.to(config.device));
     std::cout << "loss " << loss.value().item() << "\n";
     if (!op.out_gradients.empty() || !op.out_dx.empty()) loss.backward();
   }

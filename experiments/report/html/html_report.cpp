@@ -28,7 +28,7 @@ constexpr const char* kMeaning =
     "apart has avg_step only. avg_inference is the median of a batch in inference, as executed, "
     "without loss and loader. avg_forward_mem is what a forward pass leaves allocated, "
     "avg_backward_mem the peak in use during a backward pass (data sets not counted), both in MiB; "
-    "accuracies in percent, losses in nats.</p>\n";
+    "accuracies in percent, losses in the unit of train.loss.</p>\n";
 
 std::string cell_text(const json& value) {
   if (value.is_null()) return "-";

@@ -134,9 +134,6 @@ std::string unit_of(const std::string& column) {
                                                            {"val_acc", "%"},
                                                            {"test_acc", "%"},
                                                            {"train_acc", "%"},
-                                                           {"train_loss", "nats"},
-                                                           {"val_loss", "nats"},
-                                                           {"test_loss", "nats"},
                                                            {"images_per_s", "images/s"},
                                                            {"forward_ms", "ms"},
                                                            {"backward_ms", "ms"}};

@@ -58,7 +58,7 @@ std::string best_text(const RunSummary& s) {
 }
 
 std::string loss_text(const std::optional<double>& loss, const char* of) {
-  return loss && std::isfinite(*loss) ? fmt::format("{} loss {:.4g} nats", of, *loss) : "";
+  return loss && std::isfinite(*loss) ? fmt::format("{} loss {:.4g}", of, *loss) : "";
 }
 
 std::vector<Fact> facts_of_summary(const RunSummary& s, const RunEnvironment& environment) {

@@ -17,7 +17,7 @@ constexpr std::size_t kMaxPoints = 600;  // per line of single steps; more are a
 
 const std::vector<std::string> kSplits = {"train", "val", "test"};
 
-AxisSpec loss_axis() { return {.label = "loss (nats)", .log = true, .least_ratio = 1.05}; }
+AxisSpec loss_axis() { return {.label = "loss", .log = true, .least_ratio = 1.05}; }
 AxisSpec accuracy_axis() {
   return {.label = "accuracy (%)", .least_span = 2, .lowest = 0, .highest = 100};
 }

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "experiments/trainer/batch_feed.h"
-#include "experiments/trainer/loss.h"
+#include "framework/ops/softmax_cross_entropy.h"
 
 namespace convscope {
 namespace {
@@ -69,7 +69,8 @@ void Evaluator::record() {
   if (recorded_ && !recorded_->is_current()) recorded_.reset();
   const bool may = plans_ && device_.type != DeviceType::cpu && why_not_recorded_.empty();
   if (!recorded_ && may) {
-    recorded_ = RecordedSteps::make(model_, nullptr, 0, loader_, device_, &why_not_recorded_);
+    recorded_ = RecordedSteps::make(model_, nullptr, 0, loader_, device_, &why_not_recorded_, {},
+                                    nullptr, nullptr, loss_);
   }
 }
 
@@ -111,7 +112,7 @@ bool Evaluator::run_batches(bool (*stop)()) {
     }
     const Variable logits =
         plan ? Variable(plan->infer(batch.x)) : model_.forward(Variable(batch.x));
-    add(training_loss(logits, batch.labels).value().item(), batch.x.dim(0),
+    add(loss_(logits, batch.labels).value().item(), batch.x.dim(0),
         count_correct(logits.value(), batch.labels));
     stopped = stop != nullptr && stop();
   }

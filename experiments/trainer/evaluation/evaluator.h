@@ -25,8 +25,9 @@ struct InferenceTime {
 class CONVSCOPE_API Evaluator {
  public:
   // plans: as in TrainStep.
-  Evaluator(Module& model, Loader& loader, Device device, bool plans)
-      : model_(model), loader_(loader), device_(device), plans_(plans) {}
+  Evaluator(Module& model, Loader& loader, Device device, bool plans,
+            const LossType& loss = default_loss())
+      : model_(model), loader_(loader), device_(device), plans_(plans), loss_(loss) {}
 
   // Evaluates the whole data set once and restores the network's mode. `stop` is called after each
   // batch or launch; when it returns true, the evaluation ends early.
@@ -53,6 +54,7 @@ class CONVSCOPE_API Evaluator {
   Loader& loader_;
   Device device_;
   bool plans_;
+  const LossType& loss_;
   std::unique_ptr<RecordedSteps> recorded_;
   std::string why_not_recorded_;
   LossTotals totals_;

@@ -87,7 +87,8 @@ void count_network(const ExperimentConfig& given, const DataFacts& data, MemoryN
   const std::int64_t held = add_masks(config, *model, input);
   need.network_bytes = nothing.live_bytes(device) + held;
   const auto optimizer = build_optimizer(config, *model);
-  const auto plan = StepPlan::make(*model, input, PlanMode::training, nullptr, {}, true);
+  const LossType& loss = loss_types().get(config.train.loss);
+  const auto plan = StepPlan::make(*model, input, PlanMode::training, nullptr, {}, true, loss);
   need.step_bytes = plan ? plan->memory().arena_bytes : 0;
   need.update_bytes = nothing.live_bytes(device) - need.step_bytes - (need.network_bytes - held);
   // A GPU keeps the recorded steps of training and evaluation at the same time; the CPU keeps the
@@ -95,7 +96,7 @@ void count_network(const ExperimentConfig& given, const DataFacts& data, MemoryN
   const bool records = device.type != DeviceType::cpu;
   model->eval();
   const auto evaluation = StepPlan::make(
-      *model, input, records ? PlanMode::evaluation : PlanMode::inference, nullptr, {}, true);
+      *model, input, records ? PlanMode::evaluation : PlanMode::inference, nullptr, {}, true, loss);
   if (!evaluation) return;
   need.evaluation_bytes = evaluation->memory().arena_bytes;
   if (!records) return;

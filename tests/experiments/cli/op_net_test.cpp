@@ -10,7 +10,7 @@
 #include "experiments/config/build.h"
 #include "framework/io/npy.h"
 #include "framework/io/safetensors.h"
-#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/cross_entropy.h"
 #include "tests/experiments/cli/op_files.h"
 #include "tests/support/numbers.h"
 

@@ -9,7 +9,6 @@
 
 #include "experiments/config/build.h"
 #include "experiments/export/onnx_network.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/sequential.h"
 #include "quant/quantized_file.h"

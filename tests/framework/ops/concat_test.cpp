@@ -9,6 +9,7 @@
 #include "framework/ops/reshape.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/linear/linear.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "tests/support/numbers.h"
 

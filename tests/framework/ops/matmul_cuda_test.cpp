@@ -4,6 +4,7 @@
 #include "framework/ops/pad.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/linear/linear.h"
+#include "layers/losses/cross_entropy.h"
 #include "tests/support/cuda_like_cpu.h"
 #include "tests/support/expect_error.h"
 

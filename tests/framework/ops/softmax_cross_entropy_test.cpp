@@ -11,6 +11,7 @@
 
 #include "framework/autograd/gradcheck.h"
 #include "framework/ops/elementwise.h"
+#include "layers/losses/cross_entropy.h"
 #include "tests/support/numbers.h"
 
 namespace convscope {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "framework/ops/reduce.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/deform_conv2d/channel_slice.h"
 #include "layers/deform_conv2d/deform_conv2d.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "tests/layers/deform_conv2d/deform_network.h"
 #include "tests/support/cuda.h"

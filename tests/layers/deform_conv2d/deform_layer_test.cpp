@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/deform_conv2d/deform_conv2d.h"
 #include "layers/dispatch/operator_use.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "optim/optimizer.h"

@@ -4,7 +4,6 @@
 // masks are NCHW in both cases.
 #include <gtest/gtest.h>
 
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "tests/layers/deform_conv2d/deform_network.h"
 #include "tests/support/numbers.h"

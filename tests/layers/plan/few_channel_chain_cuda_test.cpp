@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "tests/layers/layer_cases.h"
 #include "tests/support/cuda.h"

@@ -2,8 +2,8 @@
 // forward_moments_plan_cuda_test.cpp: tests compiled training steps in which a convolution also
 // computes mean and variance for the following batch norm. Checks which convolutions do so, and
 // that a step agrees with the dynamic graph.
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "tests/support/cuda.h"

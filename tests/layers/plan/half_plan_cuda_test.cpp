@@ -3,11 +3,11 @@
 // Images are NHWC, in fp16/bf16 or f32. A step agrees with the dynamic graph, up to the rounding of
 // values between layers or of operands.
 #include "framework/ops/elementwise.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/conv2d/shared/cuda/reads_f32.h"
 #include "layers/dispatch/kernel_runs.h"
 #include "layers/dispatch/layout/half_operands.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "tests/support/cuda.h"

@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "framework/machine/peaks.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "tests/layers/layer_cases.h"
 #include "tests/support/numbers.h"

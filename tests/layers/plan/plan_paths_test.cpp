@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "framework/ops/elementwise.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "framework/random.h"
 #include "layers/activation.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/flatten.h"
 #include "layers/linear/linear.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/residual.h"
 #include "layers/sequential.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // residual_plan_cuda_test.cpp: tests a network with every kind of layer on `device cuda`, compiled
 // and dynamic, against the CPU.
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "tests/support/cuda.h"

@@ -14,6 +14,7 @@
 #include "framework/random.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/sequential.h"
 #include "layers/training_rule.h"
 #include "tests/support/expect_error.h"

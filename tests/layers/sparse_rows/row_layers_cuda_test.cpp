@@ -3,7 +3,7 @@
 // batch norm, conversions between rows and images, sparse convolutions, and whole networks.
 #include <gtest/gtest.h>
 
-#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/sparse_conv/sparse_conv.h"
 #include "layers/sparse_rows/image_rows.h"
 #include "layers/sparse_rows/row_norm.h"

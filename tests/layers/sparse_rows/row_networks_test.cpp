@@ -3,8 +3,8 @@
 // layer to layer, equality with dense networks, empty samples, and refused networks.
 #include <gtest/gtest.h>
 
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/dispatch/operator_use.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "layers/sparse_conv/sparse_conv.h"

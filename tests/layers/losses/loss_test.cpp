@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// loss_test.cpp: tests every loss of the table: its gradient, its values, and the compiled step.
+#include "layers/losses/loss.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "framework/autograd/gradcheck.h"
+#include "framework/ops/elementwise.h"
+#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/linear/linear.h"
+#include "layers/plan/step_plan.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+using testing::error_of;
+using testing::leaf;
+using testing::near;
+using testing::normal;
+
+Tensor labels_of(std::vector<std::int32_t> values) {
+  return Tensor::from(std::span<const std::int32_t>(values),
+                      {static_cast<std::int64_t>(values.size())});
+}
+
+double loss_of(const char* name, const Tensor& x, const Tensor& labels) {
+  return loss_types().get(name)(Variable(x), labels).value().item();
+}
+
+// Returns logits around 3, each eighth one far outside.
+Tensor logits_with_outliers(const Shape& shape) {
+  const Tensor x = normal(shape);
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    double& value = x.data<double>()[i];
+    value = 3 + value * (i % 8 == 5 ? 20 : 1);
+  }
+  return x;
+}
+
+TEST(Loss, TheTableHasThem) {
+  EXPECT_EQ(loss_types().names(), (std::vector<std::string>{"bce", "cross_entropy", "mse"}));
+  EXPECT_EQ(&default_loss(), &loss_types().get("cross_entropy"));
+}
+
+TEST(Loss, GradientsMatchDifferences) {
+  const Tensor labels = labels_of({2, 0, 4, 4, 1, 3});
+  for (const auto& [name, loss] : loss_types().entries()) {
+    const auto f = [&](const std::vector<Variable>& v) { return scale(loss(v[0], labels), 30.0); };
+    const GradcheckResult result =
+        gradcheck(f, {leaf(logits_with_outliers({6, 5}))}, {.tolerance = 1e-6});
+    EXPECT_TRUE(result.ok) << name << ": " << result.str();
+  }
+}
+
+TEST(Loss, BinaryCrossEntropyIsExactWhereExpOverflows) {
+  for (const double x : {0.0, 3.0, -3.0, 20.0, 90.0, 1000.0, -1000.0}) {
+    const double want = std::log1p(std::exp(-std::abs(x))) + (x < 0 ? -x : 0);
+    const double got = loss_of("bce", Tensor::full({1, 1}, x, DType::f32), labels_of({0}));
+    EXPECT_NEAR(got, want, 1e-6 * std::max(1.0, want)) << x;
+  }
+  // Two outputs, the first of which is the target, and then the second.
+  const Tensor x = Tensor::from({-200, 200}, {1, 2});
+  EXPECT_NEAR(loss_of("bce", x, labels_of({0})), 200, 1e-4);
+  EXPECT_EQ(loss_of("bce", x, labels_of({1})), 0);
+}
+
+TEST(Loss, MeanSquaredErrorIsThatOfOneHotTargets) {
+  const Tensor x = Tensor::from({1, 2, -3, 0.5f, 0, 1}, {2, 3});
+  EXPECT_NEAR(loss_of("mse", x, labels_of({1, 2})), (1 + 1 + 9 + 0.25 + 0 + 0) / 6, 1e-6);
+}
+
+TEST(Loss, ALabelOutsideOfTheClassesIsRefused) {
+  for (const auto& [name, loss] : loss_types().entries()) {
+    EXPECT_NE(error_of([&] {
+                loss(Variable(Tensor::zeros({2, 3})), labels_of({0, 3}));
+              }).find("expected labels in [0,3) because logits are [2,3], got 3 at index 1"),
+              std::string::npos)
+        << name;
+  }
+}
+
+TEST(Loss, ACompiledStepGivesTheLossAndGradientsOfTheEagerStep) {
+  const Tensor x = normal({7, 6}, DType::f32, 3);
+  const Tensor labels = labels_of({0, 1, 2, 3, 3, 2, 1});
+  for (const auto& [name, loss] : loss_types().entries()) {
+    LayerContext context;
+    Linear model({.in_features = 6, .out_features = 4}, context);
+    std::string why;
+    const auto plan =
+        StepPlan::make(model, x.shape(), PlanMode::training, &why, {}, /*to_show=*/false, loss);
+    ASSERT_NE(plan, nullptr) << why;
+    EXPECT_EQ(plan->why_not_recordable(), "") << name;
+    const double compiled = plan->forward(x, labels);
+    plan->backward();
+    const Tensor dw = model.weight().grad().clone();
+    model.zero_grad();
+    const Variable y = model.forward(Variable(x));
+    const Variable eager = loss(y, labels);
+    eager.backward();
+    EXPECT_EQ(compiled, eager.value().item()) << name;
+    EXPECT_EQ(plan->correct(), count_correct(y.value(), labels)) << name;
+    EXPECT_TRUE(near(dw, model.weight().grad(), 1e-7, 1e-5)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace convscope
