@@ -70,7 +70,7 @@ void check_takes(const LayerSpec& spec, const LayerType& type, const RowsOfSites
 std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs, const Shape& input,
                                      LayerContext& context, const std::string& kind) {
   auto network = std::make_shared<Sequential>(kind);
-  Shape shape = input;
+  Shapes shapes = {input};
   std::set<std::string> taken;
   std::map<std::string, int> count_of_type;
   for (const LayerSpec& spec : specs) {
@@ -90,12 +90,13 @@ std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs, const 
     try {
       check_takes(spec, type, context.rows);
       const std::shared_ptr<Module> layer =
-          type.build(complete_options(type.fields, spec.options, spec.type), shape, context);
-      shape = layer->output_shape(shape);
+          type.build(complete_options(type.fields, spec.options, spec.type), shapes[0], context);
+      layer->check_inputs(shapes.size());
+      shapes = layer->output_shapes(shapes);
       network->add(name, layer);
     } catch (const Error& error) {
       fail(error.kind(), "layers",
-           cat("layer '", name, "' (", spec.type, ", input ", shape, "): ", error.what()));
+           cat("layer '", name, "' (", spec.type, ", input ", shapes[0], "): ", error.what()));
     }
   }
   return network;

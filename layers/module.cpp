@@ -14,24 +14,75 @@ namespace {
 std::string joined(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
+
+Variables as_eager_operation(Module& module, Graph& graph, const Variables& inputs) {
+  std::vector<ValueId> values;
+  for (const Variable& input : inputs) values.push_back(graph.value_of(input));
+  for (const Variable& parameter : eager_inputs(module)) {
+    values.push_back(graph.parameter(parameter));
+  }
+  graph.add(make_eager_op(module), std::move(values));
+  Variables outputs;
+  for (const ValueId value : graph.ops().back()->outputs) outputs.push_back(graph.variable(value));
+  return outputs;
+}
 }  // namespace
 
 Module::~Module() = default;
 
+Variables Module::forward(const Variables& inputs) {
+  check_inputs(inputs.size());
+  return {forward(inputs[0])};
+}
+
+Shapes Module::output_shapes(const Shapes& inputs) const {
+  check_inputs(inputs.size());
+  return {output_shape(inputs[0])};
+}
+
+Variable MultiModule::forward(const Variable& x) {
+  check_inputs(1);
+  return only_output(forward(Variables{x}));
+}
+
+Shape MultiModule::output_shape(const Shape& input) const {
+  check_inputs(1);
+  return only_output(output_shapes(Shapes{input}));
+}
+
+void Module::check_inputs(std::size_t count) const {
+  CONVSCOPE_CHECK(count == input_count(), kind(), "expected ", input_count(),
+                  input_count() == 1 ? " input, got " : " inputs, got ", count);
+}
+
+void Module::check_one_output(std::size_t count) const {
+  CONVSCOPE_CHECK(count == 1, kind(), "expected one output because one variable is asked for, got ",
+                  count);
+}
+
+Graph* recorded_graph(const Variables& inputs) {
+  Graph* graph = nullptr;
+  for (const Variable& input : inputs) {
+    if (input.graph() != nullptr) graph = input.graph();
+  }
+  return graph;
+}
+
 Variable Module::operator()(const Variable& x) {
-  if (x.graph() == nullptr) return forward(x);
-  Graph& graph = *x.graph();
-  if (const std::string why = why_not_recorded(); !why.empty()) graph.refuse(why);
-  const std::size_t before = graph.ops().size();
+  return x.graph() == nullptr ? forward(x) : only_output((*this)(Variables{x}));
+}
+
+Variables Module::operator()(const Variables& inputs) {
+  check_inputs(inputs.size());
+  Graph* const graph = recorded_graph(inputs);
+  if (graph == nullptr) return forward(inputs);
+  if (const std::string why = why_not_recorded(); !why.empty()) graph->refuse(why);
+  const std::size_t before = graph->ops().size();
   try {
-    return forward(x);
+    return forward(inputs);
   } catch (const SymbolicValue&) {
-    graph.truncate(before);
-    std::vector<ValueId> inputs{graph.value_of(x)};
-    for (const Variable& parameter : eager_inputs(*this)) {
-      inputs.push_back(graph.parameter(parameter));
-    }
-    return graph.variable(graph.add(make_eager_op(*this), std::move(inputs)));
+    graph->truncate(before);
+    return as_eager_operation(*this, *graph, inputs);
   }
 }
 

@@ -30,8 +30,12 @@ struct NamedModule {
   Module* module;
 };
 
-// Called with a module and the shape that reaches it.
-using WalkVisitor = std::function<void(Module&, const Shape&)>;
+// The inputs or outputs of a module, and their shapes.
+using Variables = std::vector<Variable>;
+using Shapes = std::vector<Shape>;
+
+// Called with a module and the shapes of its inputs.
+using WalkVisitor = std::function<void(Module&, const Shapes&)>;
 
 class CONVSCOPE_API Module {
  public:
@@ -41,18 +45,28 @@ class CONVSCOPE_API Module {
 
   virtual std::string kind() const = 0;  // the registered type name: "conv2d"
   virtual Variable forward(const Variable& x) = 0;
+  // Does the same with a list of inputs and a list of outputs. A module with several of them is a
+  // MultiModule; the lists of all others have one entry.
+  virtual Variables forward(const Variables& inputs);
   // Calls forward(). While a graph is recorded (framework/graph/graph.h), x is symbolic. If
   // forward() then reads the numbers of x, the layer becomes one operation that runs eagerly. Its
   // results are right, but it is not fused with its neighbours, and the step cannot be recorded as
   // a CUDA graph.
   Variable operator()(const Variable& x);
+  Variables operator()(const Variables& inputs);
+  // Returns the number of inputs. check_inputs() throws unless there are as many.
+  virtual std::size_t input_count() const { return 1; }
+  void check_inputs(std::size_t count) const;
+  // Returns whether forward() takes or returns several variables.
+  virtual bool has_lists() const { return false; }
   // Returns the shape of forward(x) for x of shape `input`, to build and explain networks without
   // running them. Throws with the layer's message when the input does not fit.
   virtual Shape output_shape(const Shape& input) const = 0;
-  // Visits the layers that an input of this shape passes, in order, without running them. A layer
+  virtual Shapes output_shapes(const Shapes& inputs) const;
+  // Visits the layers that inputs of these shapes pass, in order, without running them. A layer
   // visits itself; a module made of layers (Sequential, Residual) forwards the walk to them. If a
   // module with parts visited itself, the shapes that reach the parts would be unknown.
-  virtual void walk(const Shape& input, const WalkVisitor& visit) { visit(*this, input); }
+  virtual void walk(const Shapes& inputs, const WalkVisitor& visit) { visit(*this, inputs); }
 
   // Sets train mode, which is the default, or eval mode. The mode changes dropout and batch norm.
   void train(bool on = true);
@@ -125,6 +139,12 @@ class CONVSCOPE_API Module {
     add_child_module(name, child);
     return child;
   }
+  // Returns the only entry of the outputs. Throws if there are several.
+  template <class T>
+  T only_output(const std::vector<T>& outputs) const {
+    check_one_output(outputs.size());
+    return outputs[0];
+  }
   Variable transformed_input(const Variable& x) const;
   Variable transformed_weight(const Variable& w, Graph* graph = nullptr) const;
   // Passes x through these children, one after the other. `graph` is the one that is recorded.
@@ -132,6 +152,7 @@ class CONVSCOPE_API Module {
                   Graph* graph) const;
 
  private:
+  void check_one_output(std::size_t count) const;
   void add_child_module(const std::string& name, std::shared_ptr<Module> child);
   void collect_parameters(const std::string& prefix, double lr_scale,
                           std::vector<NamedParameter>& out) const;
@@ -152,5 +173,36 @@ class CONVSCOPE_API Module {
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   std::vector<std::shared_ptr<Module>> input_transforms_, weight_transforms_;
 };
+
+// A module with several inputs or outputs:
+//
+//   class Gate final : public MultiModule {
+//    public:
+//     Gate() : MultiModule(/*inputs=*/2) {}
+//     std::string kind() const override { return "gate"; }
+//     Variables forward(const Variables& in) override { return {in[0] * sigmoid(in[1]), in[1]}; }
+//     Shapes output_shapes(const Shapes& in) const override { return in; }
+//   };
+//   Variables both = gate({x, image});
+class CONVSCOPE_API MultiModule : public Module {
+ public:
+  Variables forward(const Variables& inputs) override = 0;
+  Shapes output_shapes(const Shapes& inputs) const override = 0;
+
+  // Returns the only output for the only input. Throws if there are several.
+  Variable forward(const Variable& x) final;
+  Shape output_shape(const Shape& input) const final;
+  std::size_t input_count() const final { return inputs_; }
+  bool has_lists() const final { return true; }
+
+ protected:
+  explicit MultiModule(std::size_t inputs) : inputs_(inputs) {}
+
+ private:
+  std::size_t inputs_;
+};
+
+// Returns the graph that is recorded while a module runs on these inputs, or null.
+CONVSCOPE_API Graph* recorded_graph(const Variables& inputs);
 
 }  // namespace convscope

@@ -57,9 +57,9 @@ Shape Residual::output_shape(const Shape& input) const {
   return y;
 }
 
-void Residual::walk(const Shape& input, const WalkVisitor& visit) {
-  body_->walk(input, visit);
-  if (shortcut_) shortcut_->walk(input, visit);
+void Residual::walk(const Shapes& inputs, const WalkVisitor& visit) {
+  body_->walk(inputs, visit);
+  if (shortcut_) shortcut_->walk(inputs, visit);
 }
 
 std::shared_ptr<Module> plain_conv(const PlainConv& sizes, const std::string& path,

@@ -43,7 +43,7 @@ class CONVSCOPE_API Residual final : public Module {
   std::string kind() const override { return "residual"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  void walk(const Shape& input, const WalkVisitor& visit) override;
+  void walk(const Shapes& inputs, const WalkVisitor& visit) override;
 
   // Adds a transform of the shortcut's result; only where the shortcut has layers.
   void add_shortcut_transform(const std::string& name, std::shared_ptr<Module> transform);

@@ -10,10 +10,13 @@ namespace convscope {
 void Sequential::add(const std::string& name, std::shared_ptr<Module> layer) {
   CONVSCOPE_CHECK(layer != nullptr, "sequential", "expected a layer named '", name, "', got none");
   names_.push_back(name);
+  has_lists_ = has_lists_ || layer->has_lists();
   layers_.push_back(add_child(name, std::move(layer)));
 }
 
+// Without lists of variables, which would be allocated for each layer.
 Variable Sequential::forward(const Variable& x) {
+  if (has_lists_) return only_output(forward(Variables{x}));
   Variable y = x;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const WorkScope work(layers_[i].get());
@@ -23,17 +26,34 @@ Variable Sequential::forward(const Variable& x) {
   return y;
 }
 
-Shape Sequential::output_shape(const Shape& input) const {
-  Shape shape = input;
-  for (const std::shared_ptr<Module>& layer : layers_) shape = layer->output_shape(shape);
-  return shape;
+Variables Sequential::forward(const Variables& inputs) {
+  Variables y = inputs;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const WorkScope work(layers_[i].get());
+    const Graph::Scope scope(recorded_graph(y), names_[i]);
+    y = (*layers_[i])(y);
+  }
+  return y;
 }
 
-void Sequential::walk(const Shape& input, const WalkVisitor& visit) {
-  Shape shape = input;
+Shape Sequential::output_shape(const Shape& input) const {
+  return only_output(output_shapes(Shapes{input}));
+}
+
+Shapes Sequential::output_shapes(const Shapes& inputs) const {
+  Shapes shapes = inputs;
   for (const std::shared_ptr<Module>& layer : layers_) {
-    layer->walk(shape, visit);
-    shape = layer->output_shape(shape);
+    layer->check_inputs(shapes.size());
+    shapes = layer->output_shapes(shapes);
+  }
+  return shapes;
+}
+
+void Sequential::walk(const Shapes& inputs, const WalkVisitor& visit) {
+  Shapes shapes = inputs;
+  for (const std::shared_ptr<Module>& layer : layers_) {
+    layer->walk(shapes, visit);
+    shapes = layer->output_shapes(shapes);
   }
 }
 

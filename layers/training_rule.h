@@ -30,10 +30,10 @@ struct TrainingRefusal {
 inline TrainingRefusal training_refusal(Module& model, const Shape& input) {
   TrainingRefusal out;
   const Module* refuses = nullptr;
-  model.walk(input, [&](Module& module, const Shape& shape) {
+  model.walk({input}, [&](Module& module, const Shapes& inputs) {
     const auto* const rule = dynamic_cast<const TrainingRule*>(&module);
     if (rule == nullptr || refuses != nullptr) return;
-    out.why = rule->why_not_trained(shape);
+    out.why = rule->why_not_trained(inputs[0]);
     if (!out.why.empty()) refuses = &module;
   });
   if (refuses == nullptr) return out;

@@ -30,8 +30,8 @@ std::vector<ConvLayer> conv_layers(Module& network, const Shape& input) {
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : network.modules()) names.emplace(part.module, part.name);
   std::vector<ConvLayer> out;
-  network.walk(input, [&](Module& module, const Shape& shape) {
-    if (std::shared_ptr<const OperatorUse> use = module.operator_use(shape)) {
+  network.walk({input}, [&](Module& module, const Shapes& inputs) {
+    if (std::shared_ptr<const OperatorUse> use = module.operator_use(inputs[0])) {
       out.push_back({names.at(&module), std::move(use)});
       return;
     }

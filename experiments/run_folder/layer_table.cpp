@@ -20,11 +20,15 @@ void add_once(std::vector<std::string>& words, const std::string& word) {
   if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
 }
 
-// Writes CSV without quotes: shapes are 64x6x28x28.
-std::string sizes_text(const Shape& shape) {
-  std::string text;
-  for (std::int64_t size : shape) text += (text.empty() ? "" : "x") + std::to_string(size);
-  return text;
+// Writes CSV without quotes: shapes are 64x6x28x28, those of several outputs 64x6+64x3.
+std::string sizes_text(const Shapes& shapes) {
+  std::vector<std::string> texts;
+  for (const Shape& shape : shapes) {
+    std::vector<std::string> sizes;
+    for (const std::int64_t size : shape) sizes.push_back(std::to_string(size));
+    texts.push_back(join(sizes, "x"));
+  }
+  return join(texts, "+");
 }
 
 // Returns "lanes_chain" for "lanes_chain: c1+c2", because other columns name the layers.
@@ -109,7 +113,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
     }
     return count;
   };
-  model.walk(input, [&](Module& layer, const Shape& arrives) {
+  model.walk({input}, [&](Module& layer, const Shapes& arrives) {
     const std::string& name = names.at(&layer);
     const std::vector<NamedModule> parts = layer.modules();
     // A module with a weight is one row, together with its parts, such as the quantisers of its
@@ -124,9 +128,9 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
       }
       return;
     }
-    const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives);
+    const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives[0]);
     const std::string size = heavy == nullptr ? "" : heavy->kernel();
-    std::string cells = cat(layer.kind(), ",", sizes_text(layer.output_shape(arrives)), ",",
+    std::string cells = cat(layer.kind(), ",", sizes_text(layer.output_shapes(arrives)), ",",
                             own_parameters(layer), ",", size);
     std::vector<std::string> layer_algorithms;
     for (const Direction direction : kDirections) {
@@ -139,7 +143,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
     rows.push_back({.name = name,
                     .cells = cells,
                     .step = kernels.execution_of(name),
-                    .layout = forward == nullptr || arrives.rank() != 4 ? "" : forward->layout});
+                    .layout = forward == nullptr || arrives[0].rank() != 4 ? "" : forward->layout});
     if (heavy == nullptr) return;
     add_once(kernel_sizes, size);
     add_once(algorithms, join(layer_algorithms, "+"));

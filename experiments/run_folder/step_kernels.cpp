@@ -110,12 +110,12 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
     return std::ranges::any_of(
         quantised, [&](const std::string& by) { return name == by || name.starts_with(by + "."); });
   };
-  model.walk(input, [&](Module& layer, const Shape& arrives) {
+  model.walk({input}, [&](Module& layer, const Shapes& arrives) {
     const std::string& name = names.at(&layer);
     const bool weights = layer.weight().defined() && layer.weight().requires_grad();
     const bool wants_dx =
         with_dx ? with_dx->contains(name) : behind_parameters || is_quantised(name);
-    const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives);
+    const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives[0]);
     for (const Direction direction : kDirections) {
       if (!layer.weight().defined()) break;
       if (direction != Direction::forward && !training) break;

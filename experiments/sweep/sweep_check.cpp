@@ -26,8 +26,8 @@ void check_algorithms(const ExperimentConfig& config, Module& model, const Shape
   Shape input = {config.data.batch_size};
   for (const std::int64_t size : sample) input.push_back(size);
   bool is_first = true;
-  model.walk(input, [&](Module& layer, const Shape& arrives) {
-    const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives);
+  model.walk({input}, [&](Module& layer, const Shapes& arrives) {
+    const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives[0]);
     if (heavy == nullptr) return;
     for (const Direction direction : kDirections) {
       // The first layer does not compute the gradient of the images, so its backward_data is

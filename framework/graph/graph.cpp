@@ -73,7 +73,8 @@ ValueId Graph::add(std::unique_ptr<Operation> op, std::vector<ValueId> inputs) {
   values_.back().parameters_only = parameters_only;
   op->outputs = {id};
   for (const TensorDesc& more : op->more_outputs) {
-    op->outputs.push_back(add_value(more));
+    const bool is_real = more.dtype == DType::f32 || more.dtype == DType::f64;
+    op->outputs.push_back(add_value(more, wants && training() && is_real));
     values_.back().parameters_only = parameters_only;
   }
   if (op->is_view) share(id, op->inputs[0]);
@@ -118,6 +119,14 @@ Graph::Scope::Scope(Graph* graph, const std::string& name) : graph_(graph) {
 
 Graph::Scope::~Scope() {
   if (graph_ != nullptr) graph_->scope_ = before_;
+}
+
+void Graph::remove_unread() {
+  for (std::size_t at = ops_.size(); at-- > 0;) {
+    const auto is_read = [&](ValueId value) { return readers(value) > 0; };
+    if (std::ranges::any_of(ops_[at]->outputs, is_read)) continue;
+    ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(at));
+  }
 }
 
 Operation* Graph::producer(ValueId value) const {
@@ -190,6 +199,9 @@ void Graph::fuse(std::string_view pass) {
       ++at;
       continue;
     }
+    const ValueId between = op.output();
+    std::unique_ptr<Operation> both = std::move(ops_[at]);
+    if (fusion->join != nullptr) both = fusion->join(std::move(both));
     for (ValueId input : next->inputs) {
       if (input != between) both->inputs.push_back(input);
     }
@@ -202,9 +214,6 @@ void Graph::fuse(std::string_view pass) {
         std::ranges::find_if(ops_, [&](const auto& other) { return other.get() == next; });
     *place = std::move(both);
     ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(at));
-    const ValueId between = op.output();
-    std::unique_ptr<Operation> both = std::move(ops_[at]);
-    if (fusion->join != nullptr) both = fusion->join(std::move(both));
   }
 }
 

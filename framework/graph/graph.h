@@ -93,6 +93,8 @@ class CONVSCOPE_API Graph {
   // Removes all operations after the first `count` ones: they are replaced by one that runs
   // eagerly.
   void truncate(std::size_t count) { ops_.resize(count); }
+  // Removes operations whose results nothing reads: outputs of a module that the network ignores.
+  void remove_unread();
   // Throws NotCompiled with the name of the layer: the network runs eagerly.
   [[noreturn]] void refuse(const std::string& why) const;
   // Records why the next step cannot be compiled and runs eagerly. Later steps are compiled.
@@ -173,8 +175,8 @@ struct Fusion {
   const char* first;
   const char* next;
   bool (*fuse)(const Graph& graph, Operation& first, Operation& next);
+  std::unique_ptr<Operation> (*join)(std::unique_ptr<Operation> first) = nullptr;
 };
 CONVSCOPE_API bool register_fusions(std::string_view pass, const std::vector<Fusion>& fusions);
-  std::unique_ptr<Operation> (*join)(std::unique_ptr<Operation> first) = nullptr;
 
 }  // namespace convscope

@@ -89,7 +89,7 @@ class CONVSCOPE_API DeformConv2d final : public Module {
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
   // Visits the branch, then this layer.
-  void walk(const Shape& input, const WalkVisitor& visit) override;
+  void walk(const Shapes& inputs, const WalkVisitor& visit) override;
   Variable weight() const override { return weight_; }
   std::int64_t weight_groups() const override { return options_.conv.params.groups; }
   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;

@@ -138,9 +138,9 @@ DeformConv2dProblem DeformConv2d::problem(const Shape& input, DType dtype) const
 
 Shape DeformConv2d::output_shape(const Shape& input) const { return problem(input).y_shape(); }
 
-void DeformConv2d::walk(const Shape& input, const WalkVisitor& visit) {
-  branch_->walk(input, visit);
-  visit(*this, input);
+void DeformConv2d::walk(const Shapes& inputs, const WalkVisitor& visit) {
+  branch_->walk(inputs, visit);
+  visit(*this, inputs);
 }
 
 std::unique_ptr<OperatorUse> DeformConv2d::operator_use(const Shape& input) const {

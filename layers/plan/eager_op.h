@@ -10,7 +10,8 @@
 namespace convscope {
 
 // Returns an operation that runs module.forward() and its backward pass, in memory of the
-// allocator. The inputs are x and eager_inputs(module): the parameters that need a gradient.
+// allocator. The inputs are those of the module and eager_inputs(module): the parameters that need
+// a gradient.
 std::unique_ptr<Operation> make_eager_op(Module& module);
 std::vector<Variable> eager_inputs(const Module& module);
 

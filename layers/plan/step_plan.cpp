@@ -92,6 +92,7 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
     return refused(reason.why);
   }
   if (!to_show && !graph.wait().empty()) return refused(graph.wait());
+  graph.remove_unread();
   run_passes(graph);
 
   Emitter& emitter = plan->emitter_;

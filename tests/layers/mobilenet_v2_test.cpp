@@ -79,9 +79,9 @@ TEST(MobileNetV2, RoundsItsWidthsAsThePapersCode) {
 TEST(MobileNetV2, TheShapesFileHasItsConvolutions) {
   const auto network = mobilenet({}, {8, 3, 224, 224}, 1000);
   std::set<std::string> seen, listed;
-  network->walk({8, 3, 224, 224}, [&](Module& layer, const Shape& input) {
+  network->walk({{8, 3, 224, 224}}, [&](Module& layer, const Shapes& inputs) {
     const auto* const conv = dynamic_cast<const Conv2d*>(&layer);
-    if (conv != nullptr) seen.insert(conv->problem(input).text());
+    if (conv != nullptr) seen.insert(conv->problem(inputs[0]).text());
   });
   std::ifstream file(std::string(CONVSCOPE_SOURCE_DIR) + "/experiments/shapes/mobilenet_v2.txt");
   for (std::string line; std::getline(file, line);) {

@@ -151,8 +151,8 @@ TEST(Walk, VisitsEveryLayerWithTheShapeThatReachesIt) {
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : network->modules()) names.emplace(part.module, part.name);
   std::map<std::string, Shape> seen;
-  network->walk({2, 3, 8, 8}, [&](Module& layer, const Shape& input) {
-    EXPECT_TRUE(seen.emplace(names.at(&layer), input).second);
+  network->walk({{2, 3, 8, 8}}, [&](Module& layer, const Shapes& inputs) {
+    EXPECT_TRUE(seen.emplace(names.at(&layer), inputs[0]).second);
   });
   EXPECT_EQ(seen.at("conv1"), (Shape{2, 3, 8, 8}));
   EXPECT_EQ(seen.at("layer2.0.conv1"), (Shape{2, 4, 8, 8}));

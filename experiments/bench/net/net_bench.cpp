@@ -221,8 +221,8 @@ const char* name_of(NetMode mode) { return mode == NetMode::inference ? "inferen
 NetFlops net_flops(Module& model, const Shape& input) {
   NetFlops out;
   bool first = true;
-  model.walk(input, [&](Module& layer, const Shape& shape) {
-    const double flops = flops_of(layer, shape);
+  model.walk({input}, [&](Module& layer, const Shapes& inputs) {
+    const double flops = flops_of(layer, inputs[0]);
     if (flops == 0) return;
     out.forward += flops;
     out.step += flops * (first ? 2 : 3);
@@ -295,7 +295,9 @@ std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode
       model, input, device, train ? PlanMode::training : PlanMode::inference, "each runs alone");
   NetBenchOptions each = options;
   std::vector<NetLayerRow> rows;
-  model.walk(input, [&](Module& layer, const Shape& shape) {
+  model.walk({input}, [&](Module& layer, const Shapes& inputs) {
+    if (layer.has_lists()) return;  // it cannot run alone on one tensor
+    const Shape& shape = inputs[0];
     NetLayerRow row;
     row.layer = names.at(&layer);
     row.kind = layer.kind();

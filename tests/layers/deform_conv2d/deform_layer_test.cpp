@@ -96,8 +96,8 @@ TEST(DeformLayer, SaysWhatItAsksFor) {
   const Shape input{2, 3, 8, 8};
   const auto model = network({deform("d", 4)}, input);
   std::vector<std::string> said;
-  model->walk(input, [&](Module& part, const Shape& arrives) {
-    said.push_back(cat(part.operator_use(arrives)->operation(), " ", arrives));
+  model->walk({input}, [&](Module& part, const Shapes& arrives) {
+    said.push_back(cat(part.operator_use(arrives[0])->operation(), " ", arrives[0]));
   });
   EXPECT_EQ(said, (std::vector<std::string>{"conv2d [2,3,8,8]", "deform_conv2d [2,3,8,8]"}));
   const auto& d = dynamic_cast<const DeformConv2d&>(model->layer(0));

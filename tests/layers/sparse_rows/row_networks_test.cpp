@@ -121,7 +121,8 @@ TEST(RowNetwork, WithAllPlacesFilledItIsTheDenseNetwork) {
 TEST(RowNetwork, ShapesAreThoseOfTheImageThatRowsStandFor) {
   const auto network = row_network(deep_network(), {1, 40, 4}, kVolume);
   std::vector<std::string> seen;
-  network->walk({7, 40, 4}, [&](Module& module, const Shape& shape) {
+  network->walk({{7, 40, 4}}, [&](Module& module, const Shapes& inputs) {
+    const Shape& shape = inputs[0];
     seen.push_back(cat(module.kind(), " ", shape));
     const auto heavy = module.operator_use(shape);
     if (heavy != nullptr) {
