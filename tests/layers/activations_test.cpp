@@ -10,8 +10,8 @@
 #include <functional>
 
 #include "framework/autograd/gradcheck.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "tests/support/expect_error.h"
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "tests/support/numbers.h"
 

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "framework/autograd/gradcheck.h"
-#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/losses/cross_entropy.h"
 #include "layers/plan/step_plan.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
