@@ -50,10 +50,10 @@ class SqueezeExcitation final : public Module {
     return mul(x, sigmoid(apply_to(*fc2_, "fc2", squeezed)));
   }
 
-  void walk(const Shape& input, const WalkVisitor& visit) override {
-    const Shape means{input[0], input[1], 1, 1};
-    fc1_->walk(means, visit);
-    fc2_->walk(fc1_->output_shape(means), visit);
+  void walk(const Shapes& inputs, const WalkVisitor& visit) override {
+    const Shape means{inputs[0].at(0), inputs[0].at(1), 1, 1};
+    fc1_->walk({means}, visit);
+    fc2_->walk({fc1_->output_shape(means)}, visit);
   }
 
  private:
