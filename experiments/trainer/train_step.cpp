@@ -10,7 +10,6 @@
 
 #include "framework/autograd/leaf_watch.h"
 #include "framework/memory/memory.h"
-#include "framework/ops/softmax_cross_entropy.h"
 #include "optim/update.h"
 
 namespace convscope {
@@ -97,7 +96,7 @@ double TrainStep::forward(const Batch& batch, StepResult& result) {
   result.forward_bytes = kept.live_bytes - before.live_bytes;
   result.workspace_peak_bytes = kept.workspace_peak_bytes;
   const double loss = loss_.value().item();
-  if (std::isfinite(loss)) result.correct = count_correct(logits.value(), batch.labels);
+  if (std::isfinite(loss)) result.correct = loss_type_.correct(logits.value(), batch.labels);
   return loss;
 }
 

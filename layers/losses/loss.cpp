@@ -28,6 +28,10 @@ Variable LossType::operator()(const Variable& x, const Tensor& labels) const {
   return apply(std::move(operation), {x, Variable(needs_record(x) ? labels.clone() : labels)});
 }
 
+std::int64_t LossType::correct(const Tensor& x, const Tensor& labels) const {
+  return count_correct(x, labels);
+}
+
 TensorDesc LossOperation::bind(Graph& graph) {
   const TensorDesc& x = graph.desc(inputs[0]);
   const char* const name = kind().c_str();

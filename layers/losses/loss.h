@@ -61,6 +61,8 @@ struct LossType {
   CONVSCOPE_API Variable operator()(const Variable& x, const Tensor& labels) const;
   // Does the same without checks of the labels; both may be symbolic.
   CONVSCOPE_API Variable operator()(const Variable& x, const Variable& labels) const;
+  // Returns the number of rows whose largest entry is the entry of the label.
+  CONVSCOPE_API std::int64_t correct(const Tensor& x, const Tensor& labels) const;
 };
 CONVSCOPE_API Registry<LossType>& loss_types();
 

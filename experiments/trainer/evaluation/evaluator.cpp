@@ -7,7 +7,6 @@
 #include <functional>
 
 #include "experiments/trainer/batch_feed.h"
-#include "framework/ops/softmax_cross_entropy.h"
 
 namespace convscope {
 namespace {
@@ -113,7 +112,7 @@ bool Evaluator::run_batches(bool (*stop)()) {
     const Variable logits =
         plan ? Variable(plan->infer(batch.x)) : model_.forward(Variable(batch.x));
     add(loss_(logits, batch.labels).value().item(), batch.x.dim(0),
-        count_correct(logits.value(), batch.labels));
+        loss_.correct(logits.value(), batch.labels));
     stopped = stop != nullptr && stop();
   }
   return !stopped;
