@@ -76,7 +76,6 @@ Variables Module::operator()(const Variables& inputs) {
   check_inputs(inputs.size());
   Graph* const graph = recorded_graph(inputs);
   if (graph == nullptr) return forward(inputs);
-  if (const std::string why = why_not_recorded(); !why.empty()) graph->refuse(why);
   const std::size_t before = graph->ops().size();
   try {
     return forward(inputs);

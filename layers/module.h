@@ -130,8 +130,6 @@ class CONVSCOPE_API Module {
   void add_buffer(const std::string& name, Tensor& member, const Tensor& value,
                   BufferPlace place = BufferPlace::with_parameters);
   void add_buffer(const std::string& name, const Variable& value);  // without gradient
-  // Returns why no step with this layer can be compiled, or "".
-  virtual std::string why_not_recorded() const { return ""; }
   // Called by to(). A module overrides it to move other data than parameters, buffers and children.
   virtual void moved_to(Device) {}
   template <class M>

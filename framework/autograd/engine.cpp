@@ -3,8 +3,8 @@
 //
 // Nodes are numbered in order of creation, and a node is created after all nodes that it depends
 // on. So the backward pass collects every node that the loss depends on, sorts the nodes by number
-// in descending order, and runs the closure of each node once. When a closure runs, the closures of
-// all nodes that use its node's output have run, so the gradient of the output is complete.
+// in descending order, and runs each node once. When a node runs, all nodes that use its output
+// have run, so the gradient of the output is complete.
 #include <algorithm>
 #include <atomic>
 #include <unordered_map>
@@ -104,7 +104,7 @@ GradientSink::Target GradientSink::target(int input) {
 
 class Engine {
  public:
-  // Runs the closure of every node that `root` depends on once, and frees the graph.
+  // Runs every node that `root` depends on once, and frees the graph.
   static void run(const Ref<Node>& root, const Tensor& gradient) {
     check_not_freed(*root);
     // The vector is kept between passes, so that a repeated training step does not reallocate it.
@@ -119,7 +119,7 @@ class Engine {
     if (leaf_watch != nullptr) uses = count_leaf_uses(nodes);
     WorkClock* const clock = watching_clock();
     for (const Ref<Node>& node : nodes) {
-      if (node->pending_.defined()) {  // undefined: no closure gave it a gradient
+      if (node->pending_.defined()) {  // undefined: no node gave it a gradient
         const Tensor dy = std::move(node->pending_);
         node->pending_ = Tensor();
         GradientSink sink(*node);
@@ -210,7 +210,7 @@ void Variable::backward(const Tensor& gradient) const {
     }
     return;
   }
-  Engine::run(producer, gradient.clone());  // closures may keep and change it
+  Engine::run(producer, gradient.clone());  // the node may keep and change it
 }
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // leaf_watch.h: reports, during a backward pass, when the gradient of a leaf (a parameter) is
-// complete: the closures of all operations that use the leaf have run.
+// complete: the backward passes of all operations that use the leaf have run.
 #pragma once
 
 #include <functional>

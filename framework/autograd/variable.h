@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // variable.h: a tensor that remembers how it was computed.
 //
-// Every differentiable operation ends with record(), which keeps the inputs and a closure. The
-// closure maps the gradient of the output to gradients of the inputs. backward() calls these
-// closures from the loss to the leaves (engine.cpp). Each forward pass builds a new graph; the
-// backward pass frees it.
+// Operations compute variables from variables: apply() (framework/graph/apply.h) runs an operation
+// and puts it on the tape, with the tensors that its backward pass reads. backward() runs these
+// backward passes from the loss to the leaves (engine.cpp). Each forward pass builds a new tape;
+// the backward pass frees it.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <initializer_list>
-#include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "framework/ref.h"
@@ -87,13 +84,13 @@ class CONVSCOPE_API Variable {
 // layer runs eagerly inside the compiled step.
 struct SymbolicValue {};
 
-// Receives the gradients of an operation's inputs from its closure.
+// Receives the gradients of an operation's inputs.
 class CONVSCOPE_API GradientSink {
  public:
   // Returns false when the gradient of input i is not needed; then do not compute it.
   bool wants(int input) const;
   // Adds `gradient` to the gradient of input i. The first gradient is stored without a copy and may
-  // be modified later, so the closure must pass a tensor that nothing else uses.
+  // be modified later, so the caller must pass a tensor that nothing else uses.
   void add(int input, Tensor gradient);
   // Returns the tensor that collects the gradient of input i, for kernels that can add into a
   // buffer. A kernel adds to the tensor if it already holds a value, and otherwise overwrites it.
@@ -110,7 +107,7 @@ class CONVSCOPE_API GradientSink {
   Node& node_;
 };
 
-// One operation in the graph, with its inputs, its closure and one output.
+// An operation on the tape, with its inputs and one output.
 class CONVSCOPE_API Node : public RefCounted {
  public:
   static constexpr int kMaxInputs = 6;
@@ -120,7 +117,7 @@ class CONVSCOPE_API Node : public RefCounted {
  protected:
   explicit Node(const char* name) : name_(name) {}
   virtual void run(const Tensor& output_gradient, GradientSink& sink) = 0;
-  virtual void drop_saved() = 0;  // frees what the closure captured
+  virtual void drop_saved() = 0;  // frees what the operation kept for the backward pass
 
  private:
   friend class Engine;
@@ -128,8 +125,7 @@ class CONVSCOPE_API Node : public RefCounted {
   friend CONVSCOPE_API Variable attach(Tensor value, const Variable* inputs, int count,
                                        Ref<Node> node);
   // The destination of an input's gradient: the node that computed the input, or a leaf. Both
-  // pointers are null when no gradient is needed. A closure that needs the value of the input must
-  // capture the value.
+  // pointers are null when no gradient is needed.
   struct Edge {
     Ref<Node> producer;
     Ref<Variable::State> leaf;
@@ -167,34 +163,6 @@ class CONVSCOPE_API NoGrad {
 template <class... Inputs>
 bool needs_record(const Inputs&... inputs) {
   return grad_enabled() && ((inputs.defined() && inputs.requires_grad()) || ...);
-}
-
-// Ends every differentiable operation. Example:
-//
-//   Variable square(const Variable& x) {
-//     Tensor y = ...;                                                // the forward
-//     return record("square", y, {x}, [x = x.value()](const Tensor& dy, GradientSink& out) {
-//       if (out.wants(0)) out.add(0, ...);                          // dx = 2 x dy
-//     });
-//   }
-//
-// The closure's captures are the tensors that the operation saves for the backward pass. Undefined
-// inputs (an absent bias) are allowed and never need a gradient.
-template <class Backward>
-Variable record(const char* name, Tensor value, std::initializer_list<Variable> inputs,
-                Backward&& backward) {
-  bool needed = false;
-  for (const Variable& input : inputs)
-    needed = needed || (input.defined() && input.requires_grad());
-  if (!needed || !grad_enabled()) return Variable(std::move(value));
-  struct Closure final : Node {
-    Closure(const char* node_name, Backward&& f) : Node(node_name), f_(std::forward<Backward>(f)) {}
-    void run(const Tensor& dy, GradientSink& sink) override { (*f_)(dy, sink); }
-    void drop_saved() override { f_.reset(); }
-    std::optional<std::decay_t<Backward>> f_;
-  };
-  return attach(std::move(value), inputs.begin(), static_cast<int>(inputs.size()),
-                make_ref<Closure>(name, std::forward<Backward>(backward)));
 }
 
 }  // namespace convscope

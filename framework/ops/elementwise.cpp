@@ -61,16 +61,6 @@ Shape broadcast_shape(const Shape& a, const Shape& b, const char* operation) {
   return y;
 }
 
-Tensor expand(const Tensor& x, const Shape& shape, double factor) {
-  check_real(x, "expand");
-  CONVSCOPE_CHECK(broadcast_shape(x.shape(), shape, "expand") == shape, "expand",
-                  "expected x to fit into ", shape, ", got ", x.str());
-  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  const Tensor f = Tensor::full(Shape{}, factor, x.dtype(), x.device());
-  if (y.numel() > 0) binary_kernel.get(x.device())(BinaryOp::mul, x, f, y);
-  return y;
-}
-
 Tensor elementwise(BinaryOp op, const Tensor& a, const Tensor& b) {
   check_real(a, name_of(op));
   CONVSCOPE_CHECK(b.defined() && a.dtype() == b.dtype() && a.device() == b.device(), name_of(op),

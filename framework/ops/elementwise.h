@@ -57,9 +57,6 @@ CONVSCOPE_API Tensor scale(const Tensor& x, double factor);
 // `operation`.
 CONVSCOPE_API Shape broadcast_shape(const Shape& a, const Shape& b, const char* operation);
 
-// Repeats x to `shape` and multiplies it by factor: the gradient of a sum.
-CONVSCOPE_API Tensor expand(const Tensor& x, const Shape& shape, double factor = 1.0);
-
 // Kernels. They overwrite y; a and b are repeated to the shape of y.
 extern CONVSCOPE_API KernelSlot<void(BinaryOp, const Tensor& a, const Tensor& b, const Tensor& y)>
     binary_kernel;

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "framework/graph/simple_operation.h"
 #include "framework/ops/elementwise.h"
 
 namespace convscope {
@@ -34,71 +35,118 @@ unsigned Axes::mask(const Shape& shape, const char* operation) const {
 
 namespace {
 
-struct Reduced {
-  Shape shape;      // of the result
-  Shape with_ones;  // shape of the result if summed axes have size 1
-  unsigned mask = 0;
-  std::int64_t count = 1;  // elements of x per element of the result
-};
-
-Reduced reduced(const Tensor& x, const Axes& axes, bool keepdim, const char* operation) {
-  CONVSCOPE_CHECK(x.defined() && (x.dtype() == DType::f32 || x.dtype() == DType::f64), operation,
-                  "expected x of type f32 or f64, got ", x.str());
-  Reduced out;
-  out.mask = axes.mask(x.shape(), operation);
+// Returns the shape of x after a reduction. The reduced axes are gone, or have size 1 if `keeps`.
+Shape reduced_shape(const Shape& x, unsigned mask, bool keeps) {
+  Shape out;
   for (int axis = 0; axis < x.rank(); ++axis) {
-    const bool goes = (out.mask >> axis & 1u) != 0;
-    if (goes) out.count *= x.shape()[axis];
-    if (!goes || keepdim) out.shape.push_back(goes ? 1 : x.shape()[axis]);
-    out.with_ones.push_back(goes ? 1 : x.shape()[axis]);
+    const bool goes = (mask >> axis & 1u) != 0;
+    if (!goes || keeps) out.push_back(goes ? 1 : x[axis]);
   }
   return out;
 }
 
-Tensor sum_of(const Tensor& x, const Reduced& to) {
-  Tensor y = Tensor::empty(to.shape, x.dtype(), x.device());
-  sum_kernel.get(x.device())(x, to.mask, y);
-  return y;
+// Returns the number of elements of x for each element of the result.
+std::int64_t reduced_count(const Shape& x, unsigned mask) {
+  std::int64_t count = 1;
+  for (int axis = 0; axis < x.rank(); ++axis) count *= (mask >> axis & 1u) != 0 ? x[axis] : 1;
+  return count;
 }
+
+// y = sum of x, or its mean.
+class SumOperation final : public SimpleOperation {
+ public:
+  SumOperation(bool is_mean, const Axes& axes, bool keepdim)
+      : SimpleOperation(is_mean ? "mean" : "sum"),
+        is_mean_(is_mean),
+        axes_(axes),
+        keepdim_(keepdim) {}
+
+  TensorDesc bind(Graph& graph) override {
+    dtype_ = graph.dtype(inputs[0]);
+    return SimpleOperation::bind(graph);
+  }
+  Shape output_shape(const std::vector<Shape>& x) const override {
+    return reduced_shape(x[0], mask(x[0]), keepdim_);
+  }
+  Keeps keeps(const std::vector<Shape>&) const override { return {.scratch = {{{}, dtype_}}}; }
+
+  void run(const Forward& a) const override {
+    const Shape& x = a.x[0].shape();
+    sum_kernel.get(a.device())(a.x[0], mask(x), a.y);
+    if (is_mean_) scale_kernel.get(a.device())(factor(x), a.y, a.y);
+  }
+  // Each element of dx is that of dy times the factor.
+  void run(const Backward& a) const override {
+    const Tensor& dx = a.dx[0];
+    if (dx.numel() == 0) return;
+    a.scratch[0].fill(factor(dx.shape()));
+    const Tensor dy = a.dy.reshape(reduced_shape(dx.shape(), mask(dx.shape()), /*keeps=*/true));
+    binary_kernel.get(a.device())(BinaryOp::mul, dy, a.scratch[0], dx);
+  }
+
+ private:
+  unsigned mask(const Shape& x) const { return axes_.mask(x, kind().c_str()); }
+  double factor(const Shape& x) const {
+    return is_mean_ ? 1.0 / static_cast<double>(reduced_count(x, mask(x))) : 1.0;
+  }
+
+  bool is_mean_;
+  Axes axes_;
+  bool keepdim_;
+  DType dtype_ = DType::f32;
+};
+
+class MaxOperation final : public Operation {
+ public:
+  MaxOperation(const Axes& axes, bool keepdim) : Operation("max"), axes_(axes), keepdim_(keepdim) {}
+
+  TensorDesc bind(Graph& graph) override {
+    check_real_inputs(graph, *this);
+    const Shape& x = graph.shape(inputs[0]);
+    mask_ = axes_.mask(x, "max");
+    CONVSCOPE_CHECK(reduced_count(x, mask_) > 0, "max",
+                    "expected at least one element along the axes, got ", x);
+    CONVSCOPE_CHECK(x.numel() <= std::numeric_limits<std::int32_t>::max(), "max",
+                    "expected fewer than 2^31 elements, got ", x);
+    return {reduced_shape(x, mask_, keepdim_), graph.dtype(inputs[0])};
+  }
+  void forward(Emitter& emitter) override {
+    places_ = emitter.slot(emitter.graph().shape(output()), DType::i32);
+    emitter.call([run = max_kernel.get(emitter.device()), x = emitter.value(inputs[0]),
+                  mask = mask_, y = emitter.value(output()),
+                  places = emitter.use(places_)] { run(x, mask, y, places); });
+  }
+  void backward(Emitter& emitter) override {
+    emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
+      emitter.call([run = max_gradient_kernel.get(emitter.device()),
+                    dy = emitter.gradient(output()), places = emitter.use(places_),
+                    dx] { run(dy, places, dx); });
+    });
+  }
+
+ private:
+  Axes axes_;
+  bool keepdim_;
+  unsigned mask_ = 0;
+  Slot places_ = kNoSlot;  // the index in x of each maximum
+};
 
 }  // namespace
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
-  return sum_of(x, reduced(x, axes, keepdim, "sum"));
+  return sum(Variable(x), axes, keepdim).value();
 }
 
 Variable sum(const Variable& x, const Axes& axes, bool keepdim) {
-  const Reduced to = reduced(x.value(), axes, keepdim, "sum");
-  return record("sum", sum_of(x.value(), to), {x},
-                [shape = x.shape(), ones = to.with_ones](const Tensor& dy, GradientSink& out) {
-                  out.add(0, expand(dy.reshape(ones), shape));
-                });
+  return apply(std::make_unique<SumOperation>(/*is_mean=*/false, axes, keepdim), {x});
 }
 
 Variable mean(const Variable& x, const Axes& axes, bool keepdim) {
-  const Reduced to = reduced(x.value(), axes, keepdim, "mean");
-  const double factor = 1.0 / static_cast<double>(to.count);
-  return record(
-      "mean", scale(sum_of(x.value(), to), factor), {x},
-      [shape = x.shape(), ones = to.with_ones, factor](const Tensor& dy, GradientSink& out) {
-        out.add(0, expand(dy.reshape(ones), shape, factor));
-      });
+  return apply(std::make_unique<SumOperation>(/*is_mean=*/true, axes, keepdim), {x});
 }
 
 Variable max(const Variable& x, const Axes& axes, bool keepdim) {
-  const Reduced to = reduced(x.value(), axes, keepdim, "max");
-  CONVSCOPE_CHECK(to.count > 0, "max", "expected at least one element along the axes, got ",
-                  x.shape());
-  CONVSCOPE_CHECK(x.value().numel() <= std::numeric_limits<std::int32_t>::max(), "max",
-                  "expected fewer than 2^31 elements, got ", x.shape());
-  const Tensor y = Tensor::empty(to.shape, x.dtype(), x.device());
-  const Tensor places = Tensor::empty(to.shape, DType::i32, x.device());
-  max_kernel.get(x.device())(x.value(), to.mask, y, places);
-  return record("max", y, {x}, [places, shape = x.shape()](const Tensor& dy, GradientSink& out) {
-    const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-    max_gradient_kernel.get(dy.device())(dy, places, dx);
-    out.add(0, dx);
-  });
+  return apply(std::make_unique<MaxOperation>(axes, keepdim), {x});
 }
 
 }  // namespace convscope

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "framework/graph/apply.h"
+#include "framework/graph/rounded_operand.h"
 #include "framework/ops/accumulate.h"
 #include "framework/tensor_kernels.h"
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
@@ -15,56 +17,89 @@ namespace {
 
 constexpr const char* kOperation = Operator<SparseConvProblem>::kOperation;
 
-void check_operand(const char* name, const Variable& operand, const Shape& shape, const Variable& x,
-                   const SparseConvProblem& problem) {
-  CONVSCOPE_CHECK(operand.value().shape() == shape && operand.dtype() == x.dtype() &&
-                      operand.device() == x.device(),
-                  kOperation, "expected ", name, " ", shape,
-                  " of the type of x on its device because the problem is ", problem.text(),
-                  ", got ", operand.value().str());
-}
+// Inputs: x, w, and b if there is one.
+class SparseConvOp final : public Operation {
+ public:
+  SparseConvOp(const SharedMap& map, const SparseConvParams& params, bool has_bias)
+      : Operation(kOperation), map_(map), params_(params), has_bias_(has_bias) {}
 
-// Runs one direction by the algorithm that the policy chooses for this map.
-void run(const SparseConvProblem& problem, const SparseConvParams& params, Direction direction,
-         const Operands& operands) {
-  execute(select_algorithm(params.policy.of(direction), problem, direction, operands.device(),
-                           WeightUse::once, params.layer),
-          problem, direction, operands);
-}
-
-// Computes dw. If the problem's type differs from that of dw, dw is first computed in the problem's
-// type and then converted.
-void sum_weight_gradient(const SparseConvProblem& problem, const SparseConvParams& params,
-                         const SparseConvTensors& tensors, const GradientSink::Target& dw) {
-  const bool rounded = problem.dtype != dw.tensor.dtype();
-  Operands operands = sparse_conv_operands(Direction::backward_weight, tensors);
-  operands.out[0] =
-      rounded ? Tensor::empty(problem.w_shape(), problem.dtype, dw.tensor.device()) : dw.tensor;
-  operands.accumulate = dw.accumulate && !rounded;
-  run(problem, params, Direction::backward_weight, operands);
-  if (!rounded) return;
-  const Tensor& sum = operands.out[0].values;
-  if (dw.accumulate) return accumulate(dw.tensor, sum.to(dw.tensor.dtype()));
-  convert_kernel.get(sum.device())(sum, dw.tensor);
-}
-
-void backward(const SparseConvProblem& problem, const SparseConvParams& params,
-              SparseConvTensors tensors, const Tensor& dy, GradientSink& out) {
-  if (out.wants(2)) {  // in the type of y: a sum
-    const GradientSink::Target db = out.target(2);
-    const Tensor sums = Tensor::empty({problem.k}, DType::f64, dy.device());
-    row_sums(dy, sums);
-    batch_norm_parameter_gradient(sums, Tensor(), db.tensor, db.accumulate);
+  TensorDesc bind(Graph& graph) override {
+    expect_eager(&graph);
+    check_real_inputs(graph, *this);
+    const TensorDesc& x = graph.desc(inputs[0]);
+    problem_ =
+        sparse_conv_problem(map_, x.shape, graph.shape(inputs[1]), params_.precision, x.dtype);
+    if (has_bias_) {
+      CONVSCOPE_CHECK(graph.shape(inputs[2]) == Shape{problem_.k}, kOperation, "expected b [",
+                      problem_.k, "] because the problem is ", problem_.text(), ", got ",
+                      graph.shape(inputs[2]));
+    }
+    return {problem_.y_shape(), x.dtype};
   }
-  tensors.dy = dy.to(problem.dtype);
-  if (out.wants(1)) sum_weight_gradient(problem, params, tensors, out.target(1));
-  if (!out.wants(0)) return;
-  Operands operands = sparse_conv_operands(Direction::backward_data, tensors);
-  operands.out[0] = Tensor::empty(problem.x_shape(), problem.dtype, dy.device());
-  // Without outputs there are no gradients, and no algorithm is called.
-  run(problem, params, Direction::backward_data, operands);
-  out.add(0, operands.out[0].values.to(dy.dtype()));
-}
+
+  void forward(Emitter& emitter) override {
+    const DType type = problem_.dtype;
+    const Tensor b = has_bias_ ? emitter.value(inputs[2]) : Tensor();
+    const SparseConvTensors all{
+        rounded_operand(emitter, emitter.value(inputs[0]), type, x_rounded_),
+        rounded_operand(emitter, emitter.value(inputs[1]), type, w_rounded_),
+        has_bias_ ? b.to(type) : b, Tensor()};
+    emitter.call([&] {
+      write(Direction::forward, all, {emitter.value(output()), /*accumulate=*/false});
+    });
+  }
+
+  void backward(Emitter& emitter) override {
+    const Graph& graph = emitter.graph();
+    const Tensor dy = emitter.gradient(output());
+    if (has_bias_ && graph.wants_gradient(inputs[2])) {  // in the type of y: a sum
+      const Emitter::Target db = emitter.gradient_target(inputs[2]);
+      emitter.call([&] {
+        const Tensor sums = Tensor::empty({problem_.k}, DType::f64, dy.device());
+        row_sums(dy, sums);
+        batch_norm_parameter_gradient(sums, Tensor(), db.tensor, db.accumulate);
+      });
+    }
+    Slot dy_rounded = kNoSlot;
+    SparseConvTensors tensors;
+    tensors.dy = rounded_operand(emitter, dy, problem_.dtype, dy_rounded);
+    if (graph.wants_gradient(inputs[1])) {
+      tensors.x = saved_operand(emitter, inputs[0], x_rounded_);
+      const Emitter::Target dw = emitter.gradient_target(inputs[1]);
+      emitter.call([&] { write(Direction::backward_weight, tensors, dw); });
+    }
+    if (!graph.wants_gradient(inputs[0])) return;
+    tensors.w = saved_operand(emitter, inputs[1], w_rounded_);
+    emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
+      emitter.call([&] { write(Direction::backward_data, tensors, {dx, /*accumulate=*/false}); });
+    });
+  }
+
+ private:
+  // Runs one direction by the algorithm that the policy chooses for this map. If the problem's type
+  // differs from that of the result, the result is computed in the problem's type, and converted.
+  void write(Direction direction, const SparseConvTensors& tensors,
+             const Emitter::Target& to) const {
+    const Device device = to.tensor.device();
+    const bool rounds = problem_.dtype != to.tensor.dtype();
+    Operands operands = sparse_conv_operands(direction, tensors);
+    operands.out[0] = rounds ? Tensor::empty(to.tensor.shape(), problem_.dtype, device) : to.tensor;
+    operands.accumulate = to.accumulate && !rounds;
+    execute(select_algorithm(params_.policy.of(direction), problem_, direction, device,
+                             WeightUse::once, params_.layer),
+            problem_, direction, operands);
+    if (!rounds) return;
+    const Tensor& sum = operands.out[0].values;
+    if (to.accumulate) return accumulate(to.tensor, sum.to(to.tensor.dtype()));
+    convert_kernel.get(device)(sum, to.tensor);
+  }
+
+  SharedMap map_;
+  SparseConvParams params_;
+  bool has_bias_;
+  SparseConvProblem problem_;
+  Slot x_rounded_ = kNoSlot, w_rounded_ = kNoSlot;
+};
 
 }  // namespace
 
@@ -90,24 +125,7 @@ SparseConvProblem sparse_conv_problem(const SharedMap& map, const Shape& x, cons
 
 Variable sparse_conv(const Variable& x, const Variable& w, const Variable& b, const SharedMap& map,
                      const SparseConvParams& params) {
-  CONVSCOPE_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::f64, kOperation,
-                  "expected x of type f32 or f64, got ", x.value().str());
-  const SparseConvProblem problem =
-      sparse_conv_problem(map, x.shape(), w.shape(), params.precision, x.dtype());
-  check_operand("w", w, problem.w_shape(), x, problem);
-  if (b.defined()) check_operand("b", b, {problem.k}, x, problem);
-  const DType dtype = problem.dtype;
-  const SparseConvTensors all{x.value().to(dtype), w.value().to(dtype),
-                              b.defined() ? b.value().to(dtype) : Tensor(), Tensor()};
-  Operands operands = sparse_conv_operands(Direction::forward, all);
-  operands.out[0] = Tensor::empty(problem.y_shape(), dtype, x.device());
-  run(problem, params, Direction::forward, operands);
-  const SparseConvTensors kept{w.requires_grad() ? all.x : Tensor(),
-                               x.requires_grad() ? all.w : Tensor(), Tensor(), Tensor()};
-  return record(kOperation, operands.out[0].values.to(x.dtype()), {x, w, b},
-                [problem, params, kept](const Tensor& dy, GradientSink& out) {
-                  backward(problem, params, kept, dy, out);
-                });
+  return apply(std::make_unique<SparseConvOp>(map, params, b.defined()), {x, w, b});
 }
 
 }  // namespace convscope

@@ -66,7 +66,7 @@ struct SparseConvOptions {
 };
 
 // Parameters: weight [K,C,(T,)R,S], bias [K].
-class CONVSCOPE_API SparseConv final : public RowLayer {
+class CONVSCOPE_API SparseConv final : public Module {
  public:
   // Takes the levels before (`from`) and after (`to`) this layer. The kernel of a strided layer, or
   // of its inverse, is the kernel of the step between these levels.

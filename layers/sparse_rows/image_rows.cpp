@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "framework/graph/simple_operation.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -34,22 +35,44 @@ Tensor places_on(const SparseSites& sites, Device device) {
   return out.to(device);
 }
 
-Tensor image_of(const Tensor& rows, const Tensor& at, const Shape& shape) {
-  const Tensor image = Tensor::zeros(shape, rows.dtype(), rows.device());
-  if (rows.numel() > 0) rows_to_image_kernel.get(rows.device())(rows, at, image);
-  return image;
-}
+// Copies rows [n,C] to an image, or the pixels of an image to rows.
+class SiteCopy final : public SimpleOperation {
+ public:
+  SiteCopy(bool to_image, const SparseSites& sites, Device device)
+      : SimpleOperation(to_image ? "to_dense" : "to_sparse"),
+        to_image_(to_image),
+        grid_(sites.grid()),
+        at_(places_on(sites, device)) {}
 
-Tensor rows_of(const Tensor& image, const Tensor& at) {
-  const Tensor rows = Tensor::empty({at.dim(0), image.dim(1)}, image.dtype(), image.device());
-  if (rows.numel() > 0) image_to_rows_kernel.get(image.device())(image, at, rows);
-  return rows;
-}
+  TensorDesc bind(Graph& graph) override {
+    expect_eager(&graph);
+    return SimpleOperation::bind(graph);
+  }
+  Shape output_shape(const std::vector<Shape>& all) const override {
+    const Shape& x = all[0];
+    if (!to_image_) {
+      CONVSCOPE_CHECK(grid_of_image("to_sparse", x) == grid_, "to_sparse",
+                      "expected sites in the grid of x ", x, ", got ", grid_.text());
+      return {at_.dim(0), x[1]};
+    }
+    CONVSCOPE_CHECK(x.rank() == 2 && x[0] == at_.dim(0), "to_dense", "expected x [", at_.dim(0),
+                    ",C], a row for each site, got ", x);
+    return grid_.dense_shape(x[1]);
+  }
+  void run(const Forward& a) const override { copy(a.x[0], a.y, to_image_); }
+  void run(const Backward& a) const override { copy(a.dy, a.dx[0], !to_image_); }
 
-void check_type(const char* operation, const Tensor& x) {
-  CONVSCOPE_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::f64, operation,
-                  "expected x of type f32 or f64, got ", x.str());
-}
+ private:
+  void copy(const Tensor& from, const Tensor& to, bool to_image) const {
+    if (to_image) to.zero();
+    if (from.numel() == 0 || to.numel() == 0) return;
+    (to_image ? rows_to_image_kernel : image_to_rows_kernel).get(to.device())(from, at_, to);
+  }
+
+  bool to_image_;
+  SiteGrid grid_;
+  Tensor at_;
+};
 
 // Finds the occupied places with all threads; returns them as a list in order.
 template <class T>
@@ -90,30 +113,17 @@ SiteGrid grid_of_image(const char* operation, const Shape& x) {
 }
 
 Variable image_of_rows(const Variable& x, const SparseSites& sites) {
-  constexpr const char* kName = "to_dense";
-  check_type(kName, x.value());
-  CONVSCOPE_CHECK(x.value().rank() == 2 && x.dim(0) == sites.count(), kName, "expected x [",
-                  sites.count(), ",C], a row for each site, got ", x.value().str());
-  const Tensor at = places_on(sites, x.device());
-  return record(kName, image_of(x.value(), at, sites.grid().dense_shape(x.dim(1))), {x},
-                [at](const Tensor& dy, GradientSink& out) { out.add(0, rows_of(dy, at)); });
+  return apply(std::make_unique<SiteCopy>(/*to_image=*/true, sites, x.device()), {x});
 }
 
 Variable rows_of_image(const Variable& x, const SparseSites& sites) {
-  constexpr const char* kName = "to_sparse";
-  check_type(kName, x.value());
-  CONVSCOPE_CHECK(grid_of_image(kName, x.shape()) == sites.grid(), kName,
-                  "expected sites in the grid of x ", x.shape(), ", got ", sites.grid().text());
-  const Tensor at = places_on(sites, x.device());
-  return record(kName, rows_of(x.value(), at), {x},
-                [at, shape = x.shape()](const Tensor& dy, GradientSink& out) {
-                  out.add(0, image_of(dy, at, shape));
-                });
+  return apply(std::make_unique<SiteCopy>(/*to_image=*/false, sites, x.device()), {x});
 }
 
 SharedSites sites_of_image(const Tensor& x, double background, double threshold) {
   constexpr const char* kName = "to_sparse";
-  check_type(kName, x);
+  CONVSCOPE_CHECK(x.dtype() == DType::f32 || x.dtype() == DType::f64, kName,
+                  "expected x of type f32 or f64, got ", x.str());
   const SiteGrid grid = grid_of_image(kName, x.shape());
   const Tensor here = x.to(Device{});
   return std::make_shared<const SparseSites>(here.dtype() == DType::f64
@@ -133,6 +143,7 @@ Shape ToDense::output_shape(const Shape& input) const {
 }
 
 Variable ToSparse::forward(const Variable& x) {
+  expect_eager(x.graph());
   levels_->begin(sites_of_image(x.value(), background_, threshold_));
   return rows_of_image(x, *levels_->sites(0));
 }

@@ -26,7 +26,7 @@ CONVSCOPE_API SharedSites sites_of_image(const Tensor& x, double background = 0,
 // Returns the grid of images with these sizes.
 CONVSCOPE_API SiteGrid grid_of_image(const char* operation, const Shape& x);
 
-class CONVSCOPE_API ToDense final : public RowLayer {
+class CONVSCOPE_API ToDense final : public Module {
  public:
   ToDense(SharedLevels levels, int level) : levels_(std::move(levels)), level_(level) {}
   std::string kind() const override { return "to_dense"; }
@@ -38,7 +38,7 @@ class CONVSCOPE_API ToDense final : public RowLayer {
   int level_;
 };
 
-class CONVSCOPE_API ToSparse final : public RowLayer {
+class CONVSCOPE_API ToSparse final : public Module {
  public:
   ToSparse(SharedLevels levels, double background, double threshold)
       : levels_(std::move(levels)), background_(background), threshold_(threshold) {}

@@ -2,6 +2,8 @@
 // row_layers.cpp: code that layers on rows of sites share while a network is built.
 #include "layers/sparse_rows/row_layers.h"
 
+#include "framework/graph/graph.h"
+
 namespace convscope {
 
 void expect_rows(const char* operation, const Shape& input, const LayerContext& context) {
@@ -34,6 +36,11 @@ void check_has_batch(const char* operation, const SiteLevels& levels) {
   CONVSCOPE_CHECK(levels.has_batch(), operation,
                   "expected the sites of a batch, got none yet: the layer that makes rows "
                   "('sparse_points', 'to_sparse') runs first, or SiteLevels::begin()");
+}
+
+void expect_eager(const Graph* graph) {
+  if (graph == nullptr || graph->is_eager()) return;
+  graph->refuse("its sites change from batch to batch");
 }
 
 void check_rows(const char* operation, SiteLevels& levels, int level, const Tensor& x) {

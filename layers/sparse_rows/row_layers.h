@@ -31,17 +31,13 @@ CONVSCOPE_API void check_has_batch(const char* operation, const SiteLevels& leve
 // Checks that x is [n,C] with a row for each site of the level.
 CONVSCOPE_API void check_rows(const char* operation, SiteLevels& levels, int level,
                               const Tensor& x);
+// Throws NotCompiled if `graph` is one that is compiled (null: there is no graph). Sites change
+// from batch to batch, so a step with fixed shapes cannot be compiled.
+CONVSCOPE_API void expect_eager(const Graph* graph);
 
 // Returns a kernel for the axes of the grid. Each option has one number, or one number for each
 // axis. `options` always has `kernel_size` and may have the other sizes.
 CONVSCOPE_API SparseKernel kernel_of(const Options& options, int rank, const char* operation);
 CONVSCOPE_API std::vector<OptionField> kernel_fields(bool strided);
-
-// A layer on rows. Sites change from batch to batch, so a step with fixed shapes cannot be
-// compiled.
-class CONVSCOPE_API RowLayer : public Module {
- private:
-  std::string why_not_recorded() const final { return "its sites change from batch to batch"; }
-};
 
 }  // namespace convscope

@@ -2,6 +2,7 @@
 // row_norm.cpp: batch norm of rows [n,C].
 #include "layers/sparse_rows/row_norm.h"
 
+#include "framework/graph/apply.h"
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/sparse_rows/row_layers.h"
 #include "layers/sparse_rows/row_sums.h"
@@ -34,96 +35,99 @@ Tensor by_channel(const Tensor& like) {
   return Tensor::empty({like.dim(1)}, DType::f64, like.device());
 }
 
-void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  CONVSCOPE_CHECK(
-      x.defined() && x.rank() == 2 && (x.dtype() == DType::f32 || x.dtype() == DType::f64), kName,
-      "expected rows x [n,C] of type f32 or f64, got ", x.str());
-  const Shape channels{x.dim(1)};
-  CONVSCOPE_CHECK(weight.shape() == channels && bias.shape() == channels &&
-                      weight.dtype() == x.dtype() && bias.dtype() == x.dtype() &&
-                      weight.device() == x.device() && bias.device() == x.device(),
-                  kName, "expected weight and bias [", x.dim(1),
-                  "] of the type and on the device of x because x is ", x.str(), ", got ",
-                  weight.str(), " and ", bias.str());
-}
-
-// Adds the gradients of weight and bias, assigns that of x.
-void backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
-              const BatchNormStatistics& statistics, bool training, GradientSink& out) {
-  const Tensor sum_dy = by_channel(x), sum_dy_x = by_channel(x);
-  if (x.numel() > 0) {
-    row_gradient_sums_kernel.get(x.device())(dy, x, statistics.mean, sum_dy, sum_dy_x);
-  } else {
-    sum_dy.zero();
-    sum_dy_x.zero();
+// Inputs: x, weight and bias.
+class RowNorm final : public Operation {
+ public:
+  // Without `mean`, the statistics are those of x (training mode).
+  RowNorm(const Tensor& mean, const Tensor& variance, double eps, BatchNormStatistics* statistics)
+      : Operation(kName), trains_(!mean.defined()), eps_(eps), out_(statistics) {
+    if (trains_) return;
+    // Copies the running statistics, because the next training step updates them.
+    use_.mean = mean.dtype() == DType::f64 ? mean.clone() : mean.to(DType::f64);
+    use_.variance = variance;
   }
-  if (out.wants(0)) {
-    const Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
-    if (dx.numel() > 0) {
-      const Tensor a = by_channel(x), b = by_channel(x), d = by_channel(x);
-      batch_norm_gradient_factors(weight, statistics.inverse_deviation, sum_dy, sum_dy_x,
-                                  static_cast<double>(x.dim(0)), training, a, b, d);
-      row_gradient_kernel.get(x.device())(dy, x, statistics.mean, a, b, d, dx);
+
+  TensorDesc bind(Graph& graph) override {
+    expect_eager(&graph);
+    check_real_inputs(graph, *this);
+    const TensorDesc& x = graph.desc(inputs[0]);
+    CONVSCOPE_CHECK(x.shape.rank() == 2, kName, "expected rows x [n,C], got ", x.str());
+    const Shape channels{x.shape[1]};
+    for (const Shape& given : {graph.shape(inputs[1]), graph.shape(inputs[2])}) {
+      CONVSCOPE_CHECK(given == channels, kName, "expected weight and bias ", channels,
+                      " because x is ", x.str(), ", got ", given);
     }
-    out.add(0, dx);
+    CONVSCOPE_CHECK(trains_ || (use_.mean.shape() == channels && use_.variance.shape() == channels),
+                    kName, "expected mean and variance ", channels, ", got ", use_.mean.str(),
+                    " and ", use_.variance.str());
+    return x;
   }
-  if (out.wants(1)) {
-    const Tensor dw = Tensor::empty({x.dim(1)}, x.dtype(), x.device());
-    batch_norm_parameter_gradient(sum_dy_x, statistics.inverse_deviation, dw, false);
-    out.add(1, dw);
-  }
-  if (out.wants(2)) out.add(2, sum_dy.to(x.dtype()));
-}
 
-Variable normalise(const Variable& x, const Variable& weight, const Variable& bias,
-                   const BatchNormStatistics& statistics, bool training) {
-  const Tensor& from = x.value();
-  const Tensor y = Tensor::empty(from.shape(), from.dtype(), from.device());
-  if (y.numel() > 0) {
-    const Tensor factor = by_channel(from), shift = by_channel(from);
-    batch_norm_factors(weight.value(), bias.value(), statistics.inverse_deviation, factor, shift);
-    row_apply_kernel.get(from.device())(from, statistics.mean, factor, shift, y);
+  void forward(Emitter& emitter) override {
+    const Tensor x = emitter.value(inputs[0]), y = emitter.value(output());
+    emitter.call([&] {
+      if (trains_) {
+        use_ = {.mean = by_channel(x), .variance = by_channel(x), .inverse_deviation = {}};
+        row_moments_kernel.get(x.device())(x, use_.mean, use_.variance);
+      }
+      use_.inverse_deviation = by_channel(x);
+      batch_norm_inverse_deviation(use_.variance, eps_, use_.inverse_deviation);
+      if (out_ != nullptr) *out_ = use_;
+      const Tensor factor = by_channel(x), shift = by_channel(x);
+      batch_norm_factors(emitter.value(inputs[1]), emitter.value(inputs[2]), use_.inverse_deviation,
+                         factor, shift);
+      row_apply_kernel.get(x.device())(x, use_.mean, factor, shift, y);
+    });
   }
-  return record(kName, y, {x, weight, bias},
-                [x = from, weight = weight.value(), statistics, training](const Tensor& dy,
-                                                                          GradientSink& out) {
-                  backward(dy, x, weight, statistics, training, out);
-                });
-}
+
+  void backward(Emitter& emitter) override {
+    const Graph& graph = emitter.graph();
+    const Tensor x = emitter.value(inputs[0]), dy = emitter.gradient(output());
+    const Shape channels{x.dim(1)};
+    const Tensor sum_dy = emitter.use(emitter.slot(channels, DType::f64));
+    const Tensor sum_dy_x = emitter.use(emitter.slot(channels, DType::f64));
+    emitter.call(
+        [&] { row_gradient_sums_kernel.get(x.device())(dy, x, use_.mean, sum_dy, sum_dy_x); });
+    if (graph.wants_gradient(inputs[0])) {
+      const Tensor weight = emitter.value(inputs[1]);
+      emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
+        emitter.call([&] { emit_dx(x, weight, dy, sum_dy, sum_dy_x, dx); });
+      });
+    }
+    emit_sums(emitter, inputs[1], sum_dy_x, use_.inverse_deviation);
+    emit_sums(emitter, inputs[2], sum_dy, Tensor());
+  }
+
+ private:
+  void emit_dx(const Tensor& x, const Tensor& weight, const Tensor& dy, const Tensor& sum_dy,
+               const Tensor& sum_dy_x, const Tensor& dx) const {
+    const Tensor a = by_channel(x), b = by_channel(x), d = by_channel(x);
+    batch_norm_gradient_factors(weight, use_.inverse_deviation, sum_dy, sum_dy_x,
+                                static_cast<double>(x.dim(0)), trains_, a, b, d);
+    row_gradient_kernel.get(x.device())(dy, x, use_.mean, a, b, d, dx);
+  }
+  static void emit_sums(Emitter& emitter, ValueId value, const Tensor& sums, const Tensor& scale) {
+    if (!emitter.graph().wants_gradient(value)) return;
+    const Emitter::Target to = emitter.gradient_target(value);
+    emitter.call([&] { batch_norm_parameter_gradient(sums, scale, to.tensor, to.accumulate); });
+  }
+
+  bool trains_;
+  double eps_;
+  BatchNormStatistics* out_;
+  BatchNormStatistics use_;
+};
 
 }  // namespace
 
 Variable row_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps,
                   BatchNormStatistics* statistics) {
-  check(x.value(), weight.value(), bias.value());
-  BatchNormStatistics batch_statistics{.mean = by_channel(x.value()),
-                                       .variance = by_channel(x.value()),
-                                       .inverse_deviation = by_channel(x.value())};
-  if (x.value().numel() > 0) {
-    row_moments_kernel.get(x.device())(x.value(), batch_statistics.mean, batch_statistics.variance);
-  } else {  // not read, but must be finite
-    batch_statistics.mean.zero();
-    batch_statistics.variance.fill(1);
-  }
-  batch_norm_inverse_deviation(batch_statistics.variance, eps, batch_statistics.inverse_deviation);
-  if (statistics != nullptr) *statistics = batch_statistics;
-  return normalise(x, weight, bias, batch_statistics, /*training=*/true);
+  return apply(std::make_unique<RowNorm>(Tensor(), Tensor(), eps, statistics), {x, weight, bias});
 }
 
 Variable row_norm(const Variable& x, const Variable& weight, const Variable& bias,
                   const Tensor& mean, const Tensor& variance, double eps) {
-  check(x.value(), weight.value(), bias.value());
-  const Shape channels{x.dim(1)};
-  CONVSCOPE_CHECK(mean.shape() == channels && variance.shape() == channels, kName,
-                  "expected mean and variance [", x.dim(1), "], got ", mean.str(), " and ",
-                  variance.str());
-  // Copies the running statistics, because the next training step updates them.
-  BatchNormStatistics running{
-      .mean = mean.dtype() == DType::f64 ? mean.clone() : mean.to(DType::f64),
-      .variance = {},
-      .inverse_deviation = by_channel(x.value())};
-  batch_norm_inverse_deviation(variance, eps, running.inverse_deviation);
-  return normalise(x, weight, bias, running, /*training=*/false);
+  return apply(std::make_unique<RowNorm>(mean, variance, eps, nullptr), {x, weight, bias});
 }
 
 SparseBatchNorm::SparseBatchNorm(std::int64_t channels, const BatchNormOptions& options,

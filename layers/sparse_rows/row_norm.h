@@ -22,7 +22,8 @@
 
 namespace convscope {
 
-// Normalises in training mode. `statistics`, if not null, receives the statistics of the batch.
+// Normalises in training mode. `statistics`, if not null, receives the statistics of the batch,
+// unless x is empty.
 CONVSCOPE_API Variable row_norm(const Variable& x, const Variable& weight, const Variable& bias,
                                 double eps, BatchNormStatistics* statistics = nullptr);
 // Normalises in eval mode with the given mean and variance [C].
@@ -30,7 +31,7 @@ CONVSCOPE_API Variable row_norm(const Variable& x, const Variable& weight, const
                                 const Tensor& mean, const Tensor& variance, double eps);
 
 // Parameters and buffers have the names of batch_norm2d.
-class CONVSCOPE_API SparseBatchNorm final : public RowLayer {
+class CONVSCOPE_API SparseBatchNorm final : public Module {
  public:
   SparseBatchNorm(std::int64_t channels, const BatchNormOptions& options, LayerContext& context);
   std::string kind() const override { return "sparse_batch_norm"; }

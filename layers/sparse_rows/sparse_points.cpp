@@ -94,6 +94,7 @@ PointRows rows_of_points(const Tensor& x, const SiteGrid& grid, bool fill) {
 }
 
 Variable SparsePoints::forward(const Variable& x) {
+  expect_eager(x.graph());
   const PointRows points = rows_of_points(x.value(), levels_->grid(0), fill_);
   levels_->begin(points.sites);
   return Variable(points.rows);

@@ -25,7 +25,7 @@ struct PointRows {
 // Returns the rows and sites, on the device of x. `grid` is the grid of one sample.
 CONVSCOPE_API PointRows rows_of_points(const Tensor& x, const SiteGrid& grid, bool fill = false);
 
-class CONVSCOPE_API SparsePoints final : public RowLayer {
+class CONVSCOPE_API SparsePoints final : public Module {
  public:
   SparsePoints(SharedLevels levels, std::int64_t channels, bool fill)
       : levels_(std::move(levels)), channels_(channels), fill_(fill) {}

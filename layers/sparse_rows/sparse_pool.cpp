@@ -2,50 +2,60 @@
 // sparse_pool.cpp: pools over the existing sites.
 #include "layers/sparse_rows/sparse_pool.h"
 
+#include "framework/graph/simple_operation.h"
 #include "layers/sparse_conv/levels.h"
 
 namespace convscope {
 namespace {
 
-constexpr const char* kName = "sparse_pool";
-
 const char* type_of(PoolMode mode) {
   return mode == PoolMode::max ? "sparse_max_pool" : "sparse_avg_pool";
 }
 
+class PoolRows final : public SimpleOperation {
+ public:
+  PoolRows(const PoolLists& lists, PoolMode mode)
+      : SimpleOperation("sparse_pool"), lists_(lists), mode_(mode) {}
+
+  TensorDesc bind(Graph& graph) override {
+    expect_eager(&graph);
+    return SimpleOperation::bind(graph);
+  }
+  Shape output_shape(const std::vector<Shape>& x) const override {
+    CONVSCOPE_CHECK(x[0].rank() == 2 && x[0][0] == lists_.by_input.count(), "sparse_pool",
+                    "expected rows x [", lists_.by_input.count(), ",C], got ", x[0]);
+    return {lists_.by_output.count(), x[0][1]};
+  }
+  Keeps keeps(const std::vector<Shape>& x) const override {
+    if (mode_ != PoolMode::max) return {};
+    return {.saved = {{output_shape(x), DType::i32}}};  // the chosen rows
+  }
+  void run(const Forward& a) const override {
+    if (mode_ != PoolMode::max) {
+      return list_mean_kernel.get(a.device())(a.x[0], lists_.by_output, a.y);
+    }
+    const Tensor chosen =
+        a.saved[0].defined() ? a.saved[0] : Tensor::empty(a.y.shape(), DType::i32, a.device());
+    list_max_kernel.get(a.device())(a.x[0], lists_.by_output, a.y, chosen);
+  }
+  void run(const Backward& a) const override {
+    if (a.dx[0].numel() == 0) return;
+    if (mode_ == PoolMode::max) {
+      list_max_gradient_kernel.get(a.device())(a.dy, lists_.by_input, a.saved[0], a.dx[0]);
+    } else {
+      list_mean_gradient_kernel.get(a.device())(a.dy, lists_, a.dx[0]);
+    }
+  }
+
+ private:
+  PoolLists lists_;
+  PoolMode mode_;
+};
+
 }  // namespace
 
 Variable pool_rows(const Variable& x, const PoolLists& lists, PoolMode mode) {
-  const Tensor& from = x.value();
-  CONVSCOPE_CHECK(from.rank() == 2 && from.dim(0) == lists.by_input.count() &&
-                      (from.dtype() == DType::f32 || from.dtype() == DType::f64),
-                  kName, "expected rows x [", lists.by_input.count(),
-                  ",C] of type f32 or f64, got ", from.str());
-  const Device device = from.device();
-  const Shape y_shape{lists.by_output.count(), from.dim(1)};
-  const Tensor y = Tensor::empty(y_shape, from.dtype(), device);
-  const Tensor arg = mode == PoolMode::max ? Tensor::empty(y_shape, DType::i32, device) : Tensor();
-  if (y.numel() > 0) {
-    if (mode == PoolMode::max) {
-      list_max_kernel.get(device)(from, lists.by_output, y, arg);
-    } else {
-      list_mean_kernel.get(device)(from, lists.by_output, y);
-    }
-  }
-  return record(kName, y, {x},
-                [lists, arg, mode, shape = from.shape()](const Tensor& dy, GradientSink& out) {
-                  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
-                  if (dx.numel() > 0 && dy.numel() > 0) {
-                    if (mode == PoolMode::max) {
-                      list_max_gradient_kernel.get(dy.device())(dy, lists.by_input, arg, dx);
-                    } else {
-                      list_mean_gradient_kernel.get(dy.device())(dy, lists, dx);
-                    }
-                  } else {
-                    dx.zero();
-                  }
-                  out.add(0, dx);
-                });
+  return apply(std::make_unique<PoolRows>(lists, mode), {x});
 }
 
 Variable sparse_pool(const Variable& x, const SparseMap& map, PoolMode mode) {

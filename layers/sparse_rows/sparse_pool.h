@@ -32,7 +32,7 @@ CONVSCOPE_API Variable sparse_pool(const Variable& x, const SparseMap& map, Pool
 CONVSCOPE_API Variable sparse_global_pool(const Variable& x, const SparseSites& sites,
                                           PoolMode mode);
 
-class CONVSCOPE_API SparsePool final : public RowLayer {
+class CONVSCOPE_API SparsePool final : public Module {
  public:
   SparsePool(PoolMode mode, SharedLevels levels, int to);
   std::string kind() const override;
@@ -45,7 +45,7 @@ class CONVSCOPE_API SparsePool final : public RowLayer {
   int to_;
 };
 
-class CONVSCOPE_API SparseGlobalPool final : public RowLayer {
+class CONVSCOPE_API SparseGlobalPool final : public Module {
  public:
   SparseGlobalPool(PoolMode mode, SharedLevels levels, int level);
   std::string kind() const override { return "sparse_global_pool"; }

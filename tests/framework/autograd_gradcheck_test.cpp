@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"
+#include "framework/graph/simple_operation.h"
 #include "framework/ops/elementwise.h"
 #include "tests/support/numbers.h"
 
@@ -14,13 +15,24 @@ using testing::leaf;
 using testing::normal;
 
 // x^2 with a gradient whose error at index 2 is `error`.
+class Square final : public SimpleOperation {
+ public:
+  explicit Square(double error) : SimpleOperation("square"), error_(error) {}
+  Keeps keeps(const std::vector<Shape>&) const override { return {.inputs = true}; }
+  void run(const Forward& a) const override {
+    a.y.copy_from(elementwise(BinaryOp::mul, a.x[0], a.x[0]));
+  }
+  void run(const Backward& a) const override {
+    a.dx[0].copy_from(scale(elementwise(BinaryOp::mul, a.x[0], a.dy), 2.0));
+    a.dx[0].data<double>()[2] += error_;
+  }
+
+ private:
+  double error_;
+};
+
 Variable square(const Variable& x, double error) {
-  Tensor y = elementwise(BinaryOp::mul, x.value(), x.value());
-  return record("square", y, {x}, [x = x.value(), error](const Tensor& dy, GradientSink& out) {
-    Tensor dx = scale(elementwise(BinaryOp::mul, x, dy), 2.0);
-    dx.data<double>()[2] += error;
-    out.add(0, dx);
-  });
+  return apply(std::make_unique<Square>(error), {x});
 }
 
 TEST(Gradcheck, AcceptsARightGradient) {

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// autograd_test.cpp: the tape itself, with one-line operations defined here.
+// autograd_test.cpp: the tape itself, with an operation defined here.
 #include <gtest/gtest.h>
 
-#include "framework/autograd/variable.h"
+#include "framework/graph/simple_operation.h"
 
 namespace convscope {
 namespace {
 
+class Times final : public SimpleOperation {
+ public:
+  Times() : SimpleOperation("times") {}
+  Keeps keeps(const std::vector<Shape>&) const override { return {.inputs = true}; }
+  void run(const Forward& a) const override { a.y.fill(a.x[0].item() * a.x[1].item()); }
+  void run(const Backward& a) const override {
+    for (const std::size_t i : {0, 1}) {
+      if (a.dx[i].defined()) a.dx[i].fill(a.dy.item() * a.x[1 - i].item());
+    }
+  }
+};
+
 Variable times(const Variable& a, const Variable& b) {
-  const double product = a.value().item() * b.value().item();
-  Tensor y = Tensor::full(Shape{}, product);
-  return record("times", y, {a, b},
-                [a = a.value(), b = b.value()](const Tensor& dy, GradientSink& out) {
-                  if (out.wants(0)) out.add(0, Tensor::full(Shape{}, dy.item() * b.item()));
-                  if (out.wants(1)) out.add(1, Tensor::full(Shape{}, dy.item() * a.item()));
-                });
+  return apply(std::make_unique<Times>(), {a, b});
 }
 
 TEST(Autograd, SumsTheGradientsThatMeetAtAVariable) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "framework/autograd/variable.h"
+#include "framework/ops/elementwise.h"
 #include "optim/optimizer.h"
 
 int main() {
@@ -15,12 +15,8 @@ int main() {
   const auto optimizer = make_optimizer("sgd", {group}, {{"momentum", 0.5}});
   for (int step = 0; step < 60; ++step) {
     w.zero_grad();
-    const double error = w.value().item() - 3.0;
-    const Variable loss = record("square", Tensor::full(Shape{}, error * error), {w},
-                                 [error](const Tensor&, GradientSink& out) {
-                                   if (out.wants(0))
-                                     out.add(0, Tensor::full(Shape{1}, 2.0 * error));
-                                 });
+    const Variable error = sub(w, Variable(Tensor::full(Shape{1}, 3.0)));
+    const Variable loss = mul(error, error);
     loss.backward();
     optimizer->step(0.1);
   }

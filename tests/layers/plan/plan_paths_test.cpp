@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "framework/ops/elementwise.h"
+#include "framework/ops/gemm/matmul.h"
+#include "framework/ops/reduce.h"
 #include "framework/random.h"
 #include "layers/activation.h"
 #include "layers/conv2d/algorithm.h"
@@ -91,6 +93,24 @@ class Meeting final : public Module {
   std::shared_ptr<Linear> f_, g_;
 };
 
+// Computes with reductions and a product of matrices.
+class Reducing final : public Module {
+ public:
+  explicit Reducing(LayerContext& context)
+      : f_(add_child("f", square(context))),
+        w_(add_parameter("w", random_tensor({kWidth, kWidth}, 4))) {}
+  std::string kind() const override { return "reducing"; }
+  Variable forward(const Variable& x) override {
+    const Variable h = matmul(f_->forward(x), w_, Transpose::no, Transpose::yes);
+    return (h - mean(h, {1}, true)) * max(h, {0}, true) + sum(h, {0});
+  }
+  Shape output_shape(const Shape& input) const override { return input; }
+
+ private:
+  std::shared_ptr<Linear> f_;
+  Variable w_;
+};
+
 // Puts the module between two layers, so that the gradient of its input is needed, too.
 template <class Middle>
 std::shared_ptr<Module> network() {
@@ -145,6 +165,15 @@ TEST(PlanPaths, AValueWithTwoReadersIsNotFusedAway) {
 
 TEST(PlanPaths, GradientsThatMeetAreAdded) {
   expect_same_gradients(*network<Meeting>(), *network<Meeting>(), {kBatch, kWidth});
+}
+
+TEST(PlanPaths, ReductionsAndProductsAreCompiled) {
+  const auto model = network<Reducing>();
+  expect_same_gradients(*model, *network<Reducing>(), {kBatch, kWidth});
+  const auto plan = StepPlan::make(*model, {kBatch, kWidth}, PlanMode::training, nullptr);
+  for (const StepPlan::Work& work : plan->works()) {
+    EXPECT_EQ(work.text.find("dynamic"), std::string::npos) << work.text;
+  }
 }
 
 // As soon as the step reports a gradient, other processes may receive it. So the step must not add

@@ -8,6 +8,7 @@
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "layers/sparse_conv/sparse_conv.h"
+#include "layers/sparse_rows/image_rows.h"
 #include "tests/layers/sparse_rows/row_case.h"
 #include "tests/support/expect_error.h"
 
@@ -138,6 +139,26 @@ TEST(RowNetwork, RunsAsDynamicGraphsAndSaysWhy) {
   const auto network = row_network(deep_network(), {1, 40, 4}, kVolume);
   std::string why;
   EXPECT_EQ(StepPlan::make(*network, {2, 40, 4}, PlanMode::training, &why), nullptr);
+  EXPECT_NE(why.find("sites change from batch to batch"), std::string::npos) << why;
+}
+
+// Reads the pixels at the sites of the first batch.
+class Pixels final : public Module {
+ public:
+  explicit Pixels(SharedSites sites) : sites_(std::move(sites)) {}
+  std::string kind() const override { return "pixels"; }
+  Variable forward(const Variable& x) override { return rows_of_image(x, *sites_); }
+  Shape output_shape(const Shape& input) const override { return {sites_->count(), input[1]}; }
+
+ private:
+  SharedSites sites_;
+};
+
+// A graph would use these sites in every step.
+TEST(RowNetwork, OperationsOnSitesAreNotCompiled) {
+  Pixels network(sites_of_image(Tensor::full({2, 3, 4, 4}, 1.0)));
+  std::string why;
+  EXPECT_EQ(StepPlan::make(network, {2, 3, 4, 4}, PlanMode::inference, &why), nullptr);
   EXPECT_NE(why.find("sites change from batch to batch"), std::string::npos) << why;
 }
 
