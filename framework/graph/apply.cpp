@@ -3,56 +3,61 @@
 #include "framework/graph/apply.h"
 
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace convscope {
 
-// An operation that has run, in a graph with one node, with the tensors that its backward pass
-// reads.
-class EagerNode final : public Node {
+// Runs one operation, in a graph with one node, and keeps the tensors that its backward pass reads.
+// A run that has ended is used again for another operation, so that its lists allocate no memory.
+class EagerRun {
  public:
-  EagerNode(std::unique_ptr<Operation> operation, std::span<const Variable> x, bool records)
-      : Node(operation->kind().c_str()),
-        graph_({}, records ? PlanMode::training : PlanMode::inference, x[0].device(),
-               /*eager=*/true),
-        operation_(std::move(operation)),
-        emitter_(graph_) {
-    operation_->inputs.reserve(x.size());
+  struct GiveBack {
+    void operator()(EagerRun* run) const { run->give_back(); }
+  };
+  using Owner = std::unique_ptr<EagerRun, GiveBack>;
+  static Owner take();
+
+  void bind(Operation& operation, std::span<const Variable> x, bool records) {
+    operation_ = &operation;
+    graph_.mode_ = records ? PlanMode::training : PlanMode::inference;
+    graph_.device_ = x[0].device();
+    operation.inputs.swap(inputs_);
+    operation.outputs.swap(outputs_);
     for (const Variable& input : x) {
-      const bool wants = records && input.requires_grad();
-      operation_->inputs.push_back(
-          graph_.add_value({.shape = input.shape(), .dtype = input.dtype()}, wants));
+      const Variable::State& state = *input.state();
+      operation.inputs.push_back(
+          graph_.add_value({.shape = state.value.shape(), .dtype = state.value.dtype()},
+                           records && state.requires_grad));
     }
-    operation_->outputs = {graph_.add_value(operation_->bind(graph_), records)};
-    for (const TensorDesc& more : operation_->more_outputs) {
-      operation_->outputs.push_back(graph_.add_value(more));
+    operation.outputs.push_back(graph_.add_value(operation.bind(graph_), records));
+    for (const TensorDesc& more : operation.more_outputs) {
+      operation.outputs.push_back(graph_.add_value(more));
     }
-    if (operation_->is_view) graph_.share(operation_->output(), operation_->inputs[0]);
+    if (operation.is_view) graph_.share(operation.output(), operation.inputs[0]);
     emitter_.values_.resize(static_cast<std::size_t>(graph_.value_count()));
-    for (std::size_t i = 0; i < x.size(); ++i) emitter_.values_[i + 1].tensor = x[i].value();
+    for (std::size_t i = 0; i < x.size(); ++i) emitter_.values_[i + 1].tensor = x[i].state()->value;
   }
 
   Tensor forward() {
-    const Tensor y = emitter_.value(operation_->output());
+    Tensor y = emitter_.value(operation_->output());
     if (y.numel() == 0) return y;
     operation_->forward(emitter_);
     if (graph_.training()) emitter_.keep_for_backward(*operation_);
     return y;
   }
 
- protected:
-  void run(const Tensor& dy, GradientSink& sink) override {
+  void backward(const Tensor& dy, GradientSink& sink) {
     if (dy.numel() == 0) return put_zeros(sink);
     emitter_.sink_ = &sink;
     emitter_.state_of(graph_.owner(operation_->output())).gradient_tensor = dy;
     operation_->backward(emitter_);
     emitter_.emit_deferred();
   }
-  void drop_saved() override {
-    emitter_.values_.clear();
-    emitter_.slots_.clear();
-  }
 
  private:
+  EagerRun() : graph_({}, PlanMode::inference, {}, /*eager=*/true), emitter_(graph_) {}
+
   void put_zeros(GradientSink& sink) const {
     for (std::size_t i = 0; i < operation_->inputs.size(); ++i) {
       const int input = static_cast<int>(i);
@@ -62,9 +67,76 @@ class EagerNode final : public Node {
     }
   }
 
+  void give_back();
+
   Graph graph_;
-  std::unique_ptr<Operation> operation_;
   Emitter emitter_;
+  Operation* operation_ = nullptr;
+  std::vector<ValueId> inputs_, outputs_;  // lent to the operation
+  EagerRun* next_ = nullptr;               // in ended_runs
+};
+
+namespace {
+
+// The runs of this thread that have ended. The list needs no destructor, so it still exists when
+// other thread-local objects free variables; Closer empties it at the end of the thread.
+struct EndedRuns {
+  static constexpr int kMaxCount = 1024;
+  EagerRun* first = nullptr;
+  int count = 0;
+  bool is_closed = false;
+};
+thread_local constinit EndedRuns ended_runs;
+
+}  // namespace
+
+EagerRun::Owner EagerRun::take() {
+  EndedRuns& ended = ended_runs;
+  if (ended.first == nullptr) return Owner(new EagerRun);
+  --ended.count;
+  return Owner(std::exchange(ended.first, std::exchange(ended.first->next_, nullptr)));
+}
+
+void EagerRun::give_back() {
+  struct Closer {
+    ~Closer() {
+      ended_runs.is_closed = true;
+      while (ended_runs.first != nullptr) delete take().release();
+    }
+  };
+  EndedRuns& ended = ended_runs;
+  if (ended.is_closed || ended.count == EndedRuns::kMaxCount) {
+    delete this;
+    return;
+  }
+  if (ended.first == nullptr) {
+    thread_local const Closer closer;
+  }
+  operation_->inputs.swap(inputs_);
+  operation_->outputs.swap(outputs_);
+  inputs_.clear();
+  outputs_.clear();
+  graph_.values_.resize(1);  // its input
+  graph_.wait_.clear();
+  graph_.conditions_.clear();
+  emitter_.restart_eager();
+  next_ = std::exchange(ended.first, this);
+  ++ended.count;
+}
+
+// An operation on the tape.
+class EagerNode final : public Node {
+ public:
+  EagerNode(std::unique_ptr<Operation> operation, EagerRun::Owner run)
+      : Node(operation->kind().c_str()), operation_(std::move(operation)), run_(std::move(run)) {}
+
+ protected:
+  void run(const Tensor& dy, GradientSink& sink) override { run_->backward(dy, sink); }
+  void drop_saved() override { run_.reset(); }
+
+ private:
+  std::unique_ptr<Operation> operation_;
+  EagerRun::Owner run_;
 };
 
 void check_real_inputs(const Graph& graph, const Operation& operation) {
@@ -78,8 +150,7 @@ void check_real_inputs(const Graph& graph, const Operation& operation) {
   }
 }
 
-Variable apply(std::unique_ptr<Operation> operation, const std::vector<Variable>& given) {
-  std::span<const Variable> x = given;
+Variable apply(std::unique_ptr<Operation> operation, std::span<const Variable> x) {
   while (!x.empty() && !x.back().defined()) x = x.first(x.size() - 1);
   CONVSCOPE_CHECK(!x.empty() && x.size() <= Node::kMaxInputs, operation->kind().c_str(),
                   "expected 1 to ", Node::kMaxInputs, " inputs, got ", x.size());
@@ -97,9 +168,12 @@ Variable apply(std::unique_ptr<Operation> operation, const std::vector<Variable>
     return graph->variable(graph->add(std::move(operation), std::move(values)));
   }
   records = records && grad_enabled();
-  const Ref<EagerNode> node = make_ref<EagerNode>(std::move(operation), x, records);
-  const Tensor y = node->forward();
-  return records ? attach(y, x.data(), static_cast<int>(x.size()), node) : Variable(y);
+  EagerRun::Owner run = EagerRun::take();
+  run->bind(*operation, x, records);
+  Tensor y = run->forward();
+  if (!records) return Variable(std::move(y));
+  return attach(std::move(y), x.data(), static_cast<int>(x.size()),
+                make_ref<EagerNode>(std::move(operation), std::move(run)));
 }
 
 }  // namespace convscope

@@ -249,12 +249,26 @@ Tensor Emitter::without_memory(const Shape& shape, DType dtype) const {
   return Tensor::view(arena_, 0, shape, dtype);
 }
 
+void Emitter::restart_eager() {
+  mode_ = Mode::eager;
+  in_prologue_ = false;
+  slots_.clear();
+  next_slot_ = 0;
+  values_.clear();
+  copies_.clear();
+  deferred_.clear();
+  workspaces_.clear();
+  sink_ = nullptr;
+}
+
 void Emitter::keep_for_backward(Operation& op) {
   for (ValueState& value : values_) value.is_needed = false;
   for (SlotState& slot : slots_) slot.is_needed = false;
   const std::size_t slots = slots_.size();
   mode_ = Mode::eager_dry;
-  arena_ = make_ref<Storage>(device(), std::size_t{0});
+  if (!arena_ || !(arena_->device == device())) {
+    arena_ = make_ref<Storage>(device(), std::size_t{0});
+  }
   op.backward(*this);
   emit_deferred();
   mode_ = Mode::eager;

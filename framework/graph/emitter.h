@@ -159,7 +159,7 @@ class CONVSCOPE_API Emitter {
 
  private:
   friend class StepPlan;
-  friend class EagerNode;
+  friend class EagerRun;
   enum class Mode { dry, record, eager, eager_dry };
   struct SlotState {
     Shape shape;
@@ -198,6 +198,7 @@ class CONVSCOPE_API Emitter {
   Tensor eager_value(ValueId value);
   Target eager_target(ValueId value);
   Tensor without_memory(const Shape& shape, DType dtype) const;
+  void restart_eager();  // forgets the operation, but keeps the memory of the lists
   // Goes through the backward pass of `op` without memory, and frees the tensors that it does not
   // read.
   void keep_for_backward(Operation& op);

@@ -147,6 +147,7 @@ class CONVSCOPE_API Graph {
   int value_count() const { return static_cast<int>(values_.size()); }
 
  private:
+  friend class EagerRun;
   struct Value {
     TensorDesc desc;
     bool wants_gradient = false;

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "framework/export.h"
+#include "framework/memory/memory.h"
 #include "framework/tensor_desc.h"
 
 namespace convscope {
@@ -75,6 +76,10 @@ class CONVSCOPE_API Operation {
   virtual ~Operation();
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
+  static void* operator new(std::size_t bytes) { return allocate_small(bytes); }
+  static void operator delete(void* pointer, std::size_t bytes) {
+    deallocate_small(pointer, bytes);
+  }
 
   // Returns the word by which fusions find the operation: "conv2d".
   const std::string& kind() const { return kind_; }

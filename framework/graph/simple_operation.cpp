@@ -4,8 +4,11 @@
 
 namespace convscope {
 
-std::vector<Shape> SimpleOperation::shapes(const Graph& graph) const {
-  std::vector<Shape> out;
+// Returns a list that the next call in this thread changes, so that an eager operation allocates
+// none.
+const std::vector<Shape>& SimpleOperation::shapes(const Graph& graph) const {
+  thread_local std::vector<Shape> out;
+  out.clear();
   for (const ValueId input : inputs) out.push_back(graph.shape(input));
   return out;
 }
@@ -30,6 +33,7 @@ Shape SimpleOperation::stored(const Graph& graph, const Shape& shape) const {
 SimpleOperation::Forward SimpleOperation::forward_arguments(Emitter& emitter) {
   const Graph& graph = emitter.graph();
   Forward a;
+  a.x.reserve(inputs.size());
   for (const ValueId input : inputs) a.x.push_back(emitter.value(input));
   a.y = emitter.value(output());
   saved_.clear();
@@ -51,6 +55,7 @@ SimpleOperation::Backward SimpleOperation::backward_arguments(Emitter& emitter,
   if (keeps.inputs) {
     for (const ValueId input : inputs) a.x.push_back(emitter.value(input));
   }
+  a.dx.reserve(inputs.size());
   if (keeps.output) a.y = emitter.value(output());
   for (const Slot slot : saved_) a.saved.push_back(emitter.use(slot));
   for (const TensorDesc& desc : keeps.scratch) {

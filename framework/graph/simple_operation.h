@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "framework/graph/apply.h"
+#include "framework/memory/small_vector.h"
 
 namespace convscope {
 
@@ -36,21 +37,21 @@ class CONVSCOPE_API SimpleOperation : public Operation {
   struct Keeps {
     bool inputs = false;                   // x
     bool output = false;                   // y
-    std::vector<TensorDesc> saved = {};    // extra tensors, written by the forward
-    std::vector<TensorDesc> scratch = {};  // for the backward
+    SmallVector<TensorDesc> saved = {};    // extra tensors, written by the forward
+    SmallVector<TensorDesc> scratch = {};  // for the backward
   };
   struct Forward {
-    std::vector<Tensor> x;
+    SmallVector<Tensor> x;
     Tensor y;                   // overwritten, not added to
-    std::vector<Tensor> saved;  // overwritten; undefined if no gradient is needed
+    SmallVector<Tensor> saved;  // overwritten; undefined if no gradient is needed
     Device device() const { return y.device(); }
   };
   struct Backward {
     Tensor dy;
-    std::vector<Tensor> x;  // defined when keeps().inputs
+    SmallVector<Tensor> x;  // defined when keeps().inputs
     Tensor y;               // defined when keeps().output
-    std::vector<Tensor> saved, scratch;
-    std::vector<Tensor> dx;  // overwritten; undefined: not needed
+    SmallVector<Tensor> saved, scratch;
+    SmallVector<Tensor> dx;  // overwritten; undefined: not needed
     Device device() const { return dy.device(); }
   };
   virtual Shape output_shape(const std::vector<Shape>& x) const { return x[0]; }
@@ -88,11 +89,11 @@ class CONVSCOPE_API SimpleOperation : public Operation {
   Backward backward_arguments(Emitter& emitter, std::vector<Part>& to_add);
 
  private:
-  std::vector<Shape> shapes(const Graph& graph) const;
+  const std::vector<Shape>& shapes(const Graph& graph) const;
   Shape stored(const Graph& graph, const Shape& shape) const;
 
   Layouts layouts_;
-  std::vector<Slot> saved_;
+  SmallVector<Slot> saved_;
 };
 
 }  // namespace convscope

@@ -8,7 +8,6 @@
 
 #include "framework/graph/apply.h"
 #include "framework/graph/rounded_operand.h"
-#include "framework/ops/accumulate.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/reduce.h"
@@ -183,13 +182,11 @@ class LinearOp final : public Operation {
   }
 
   void emit_bias_gradient(Emitter& emitter, ValueId y) const {
-    const Emitter::Target db = emitter.gradient_target(bias());
-    const Slot part = emitter.slot(emitter.graph().shape(bias()), db.tensor.dtype());
-    emitter.call(
-        [dy = emitter.gradient(y), db, part = emitter.use(part), device = emitter.device()] {
-          sum_kernel.get(device)(dy, 1u, db.accumulate ? part : db.tensor);
-          if (db.accumulate) accumulate_kernel.get(device)(db.tensor, part);
-        });
+    emitter.assign_gradient(bias(), [&](const Tensor& db) {
+      emitter.call([run = sum_kernel.get(emitter.device()), dy = emitter.gradient(y), db] {
+        run(dy, 1u, db);
+      });
+    });
   }
 
   void emit_weight_gradient(Emitter& emitter, ValueId y, Slot& dy_rounded) const {
