@@ -5,11 +5,27 @@
 #include <optional>
 #include <span>
 
-#include "framework/graph/emitter.h"
+#include "framework/graph/simple_operation.h"
 #include "layers/dispatch/operator_use.h"
 
 namespace convscope {
 namespace {
+
+// A scalar that depends on y, whose gradient is dy. It joins several outputs for one backward pass.
+// Inputs: y; the scalar of the outputs before.
+class JoinOutputs final : public SimpleOperation {
+ public:
+  explicit JoinOutputs(Tensor dy) : SimpleOperation("outputs"), dy_(std::move(dy)) {}
+  Shape output_shape(const std::vector<Shape>&) const override { return {1}; }
+  void run(const Forward& a) const override { a.y.fill(0); }
+  void run(const Backward& a) const override {
+    if (a.dx[0].defined()) a.dx[0].copy_from(dy_);
+    if (a.dx.size() > 1 && a.dx[1].defined()) a.dx[1].copy_from(a.dy);
+  }
+
+ private:
+  Tensor dy_;
+};
 
 class EagerOp final : public Operation {
  public:
@@ -140,11 +156,9 @@ class EagerOp final : public Operation {
     Variable joined;
     for (std::size_t i = 0; i < y.size(); ++i) {
       if (!dy[i].defined() || !y[i].requires_grad()) continue;
-      joined = record("outputs", Tensor::zeros({1}, DType::f32, dy[i].device()), {joined, y[i]},
-                      [from = dy[i]](const Tensor& one, GradientSink& out) {
-                        if (out.wants(0)) out.add(0, one.clone());
-                        out.add(1, from.clone());
-                      });
+      auto join = std::make_unique<JoinOutputs>(dy[i]);
+      joined = joined.defined() ? convscope::apply(std::move(join), {y[i], joined})
+                                : convscope::apply(std::move(join), {y[i]});
     }
     if (joined.defined()) joined.backward();
   }
