@@ -43,16 +43,16 @@ class SparseConvCall final : public OperatorCall<SparseConvProblem> {
   const MapOfPython& map_;
 };
 
-nb::object sparse_conv_of_python(const MapOfPython& map, const nb::object& x, const nb::object& w,
-                                 const nb::object& b, const std::string& algorithm,
+nb::object sparse_conv_of_python(const nb::object& x, const nb::object& w, const nb::object& b,
+                                 const MapOfPython& map, const std::string& algorithm,
                                  const nb::object& device, const std::string& precision) {
   SparseConvCall call(map, {{"x", x}, {"w", w}, {"b", b, /*is_required=*/false}},
                       precision_of(precision, kOperation));
   return call.y(algorithm, device);
 }
 
-nb::object sparse_conv_backward(const MapOfPython& map, const nb::object& dy, const nb::object& x,
-                                const nb::object& w, const std::string& algorithm,
+nb::object sparse_conv_backward(const nb::object& dy, const nb::object& x, const nb::object& w,
+                                const MapOfPython& map, const std::string& algorithm,
                                 const nb::object& device, const std::string& precision,
                                 const nb::object& needs) {
   static const Names gradients = {"dx", "dw", "db"};
@@ -94,12 +94,12 @@ void add_sparse_conv(nb::module_& module) {
       "inverse"_a, "extent"_a.none(), "batch"_a.none());
   nb::class_<SparseConvProblem>(module, "_SparseProblem", "A map, channels, and a type.");
   module.def("_sparse_problem", problem_of_sizes, "map"_a, "w"_a, "precision"_a, "type"_a);
-  module.def("_sparse_conv", sparse_conv_of_python, "map"_a, "x"_a.none(), "w"_a.none(),
-             "b"_a.none(), "algorithm"_a, "device"_a.none(), "precision"_a,
+  module.def("_sparse_conv", sparse_conv_of_python, "x"_a.none(), "w"_a.none(), "b"_a.none(),
+             "map"_a, nb::kw_only(), "algorithm"_a, "device"_a.none(), "precision"_a,
              "y [m,K], rows in the order of the map's out_sites.");
-  module.def("_sparse_conv_backward", sparse_conv_backward, "map"_a, "dy"_a.none(), "x"_a.none(),
-             "w"_a.none(), "algorithm"_a, "device"_a.none(), "precision"_a, "needs"_a.none(),
-             "(dx, dw, db); those that `needs` does not name are None.");
+  module.def("_sparse_conv_backward", sparse_conv_backward, "dy"_a.none(), "x"_a.none(),
+             "w"_a.none(), "map"_a, nb::kw_only(), "algorithm"_a, "device"_a.none(), "precision"_a,
+             "needs"_a.none(), "(dx, dw, db); those that `needs` does not name are None.");
 }
 
 }  // namespace convscope::python

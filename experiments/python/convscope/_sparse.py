@@ -56,7 +56,7 @@ def sparse_conv(x: Any, sites: Any, w: Any, b: Any = None, stride: Any = 1, padd
     """
     made = _native._sparse_map_of_call(sites, w, stride, padding, dilation, submanifold, inverse, extent,
                                        batch)
-    y = _native._sparse_conv(made, x, w, b, algorithm, device, precision)
+    y = _native._sparse_conv(x, w, b, made, algorithm=algorithm, device=device, precision=precision)
     return SparseOutput(y, made.out_sites) if finds_sites(sites, submanifold, inverse) else y
 
 
@@ -74,4 +74,4 @@ def sparse_conv_backward(dy: Any, x: Any, sites: Any, w: Any, stride: Any = 1, p
     made = _native._sparse_map_of_call(sites, w, stride, padding, dilation, submanifold, inverse, extent,
                                        batch)
     return SparseConvGradients(*_native._sparse_conv_backward(
-        made, dy, x, w, algorithm, device, precision, needs))
+        dy, x, w, made, algorithm=algorithm, device=device, precision=precision, needs=needs))

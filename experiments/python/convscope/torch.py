@@ -11,12 +11,13 @@ is done. Second derivatives are not supported.
 """
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from . import _native
 from ._errors import UnavailableError
-from ._gradients import conv2d_backward, deform_conv2d_backward
-from ._sparse import SparseOutput, finds_sites, sparse_conv_backward
+from ._gradients import Conv2dGradients, DeformConv2dGradients
+from ._sparse import SparseConvGradients, SparseOutput, finds_sites
 
 try:
     import torch
@@ -29,69 +30,51 @@ def _plain(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return None if tensor is None else tensor.detach().contiguous()
 
 
-def _needs(names: tuple[str, ...], wanted: tuple[bool, ...]) -> list[str]:
-    return [name for name, is_wanted in zip(names, wanted) if is_wanted]
+class _Operator(NamedTuple):
+    """An operator of _native: the arrays of its forward pass in the order of its arguments. The bias is the last
+    one, and the backward pass gets dy and the others."""
+    forward: Callable
+    backward: Callable  # returns the gradients in the order of `gradients`
+    arrays: tuple[str, ...]
+    gradients: tuple[str, ...]
 
 
-class _Conv2d(torch.autograd.Function):
+_CONV2D = _Operator(_native.conv2d, _native._conv2d_backward, ("x", "w", "b"), Conv2dGradients._fields)
+_DEFORM_CONV2D = _Operator(_native.deform_conv2d, _native._deform_conv2d_backward,
+                           ("x", "offset", "w", "mask", "b"), DeformConv2dGradients._fields)
+_SPARSE_CONV = _Operator(_native._sparse_conv, _native._sparse_conv_backward, ("x", "w", "b"),
+                         SparseConvGradients._fields)
+
+
+class _Differentiable(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Any, w: Any, b: Any, sizes: tuple, options: dict) -> Any:
-        x, w, b = _plain(x), _plain(w), _plain(b)
-        ctx.save_for_backward(x, w)
-        ctx.sizes, ctx.options = sizes, options
-        return _native.conv2d(x, w, b, *sizes, **options)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dy: Any) -> Any:
-        x, w = ctx.saved_tensors
-        needs = _needs(("dx", "dw", "db"), ctx.needs_input_grad[:3])
-        got = conv2d_backward(_plain(dy), x, w, *ctx.sizes, **ctx.options, needs=needs)
-        return got.dx, got.dw, got.db, None, None
-
-
-class _DeformConv2d(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, offset: Any, w: Any, mask: Any, b: Any, sizes: tuple,
-                options: dict) -> Any:
-        x, offset, w, mask, b = (_plain(one) for one in (x, offset, w, mask, b))
-        ctx.save_for_backward(x, offset, w, mask)
-        ctx.sizes, ctx.options = sizes, options
-        return _native.deform_conv2d(x, offset, w, mask, b, *sizes, **options)
+    def forward(ctx: Any, operator: _Operator, sizes: tuple, options: dict, *arrays: Any) -> Any:
+        plain = [_plain(one) for one in arrays]
+        ctx.save_for_backward(*plain[:-1])
+        ctx.operator, ctx.sizes, ctx.options = operator, sizes, options
+        return operator.forward(*plain, *sizes, **options)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Any) -> Any:
-        x, offset, w, mask = ctx.saved_tensors
-        needs = _needs(("dx", "doffset", "dw", "dmask", "db"), ctx.needs_input_grad[:5])
-        got = deform_conv2d_backward(_plain(dy), x, offset, w, mask, *ctx.sizes, **ctx.options,
-                                     needs=needs)
-        return got.dx, got.doffset, got.dw, got.dmask, got.db, None, None
+        operator, names = ctx.operator, [f"d{name}" for name in ctx.operator.arrays]
+        needs = [name for name, is_wanted in zip(names, ctx.needs_input_grad[3:]) if is_wanted]
+        got = operator.backward(_plain(dy), *ctx.saved_tensors, *ctx.sizes, **ctx.options, needs=needs)
+        by_name = dict(zip(operator.gradients, got))
+        return None, None, None, *(by_name[name] for name in names)
 
 
-class _SparseConv(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, w: Any, b: Any, made: Any, options: dict) -> Any:
-        x, w, b = _plain(x), _plain(w), _plain(b)
-        ctx.save_for_backward(x, w)
-        ctx.made, ctx.options = made, options
-        return _native._sparse_conv(made, x, w, b, **options)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dy: Any) -> Any:
-        x, w = ctx.saved_tensors
-        needs = _needs(("dx", "dw", "db"), ctx.needs_input_grad[:3])
-        got = sparse_conv_backward(_plain(dy), x, ctx.made, w, **ctx.options, needs=needs)
-        return got.dx, got.dw, got.db, None, None
+def _run(operator: _Operator, arrays: tuple, sizes: tuple, algorithm: str, device: str | None,
+         precision: str) -> Any:
+    options = {"algorithm": algorithm, "device": device, "precision": precision}
+    return _Differentiable.apply(operator, sizes, options, *arrays)
 
 
 def conv2d(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None = None, stride: Any = 1,
            padding: Any = 0, dilation: Any = 1, groups: int = 1, *, algorithm: str = "auto",
            device: str | None = None, precision: str = "f32") -> torch.Tensor:
     """Returns convscope.conv2d with gradients: x [N,C,H,W], w [K,C/groups,R,S], b [K] -> [N,K,P,Q]."""
-    options = {"algorithm": algorithm, "device": device, "precision": precision}
-    return _Conv2d.apply(x, w, b, (stride, padding, dilation, groups), options)
+    return _run(_CONV2D, (x, w, b), (stride, padding, dilation, groups), algorithm, device, precision)
 
 
 def deform_conv2d(x: torch.Tensor, offset: torch.Tensor, w: torch.Tensor,
@@ -100,9 +83,8 @@ def deform_conv2d(x: torch.Tensor, offset: torch.Tensor, w: torch.Tensor,
                   algorithm: str = "auto", device: str | None = None,
                   precision: str = "f32") -> torch.Tensor:
     """Returns convscope.deform_conv2d with gradients; shapes are those of convscope.deform_conv2d."""
-    options = {"algorithm": algorithm, "device": device, "precision": precision}
-    return _DeformConv2d.apply(x, offset, w, mask, b, (stride, padding, dilation, groups, offset_groups),
-                               options)
+    return _run(_DEFORM_CONV2D, (x, offset, w, mask, b), (stride, padding, dilation, groups, offset_groups),
+                algorithm, device, precision)
 
 
 def sparse_conv(x: torch.Tensor, sites: Any, w: torch.Tensor, b: torch.Tensor | None = None,
@@ -120,6 +102,5 @@ def sparse_conv(x: torch.Tensor, sites: Any, w: torch.Tensor, b: torch.Tensor | 
     """
     made = _native._sparse_map_of_call(sites, w, stride, padding, dilation, submanifold, inverse, extent,
                                        batch)
-    options = {"algorithm": algorithm, "device": device, "precision": precision}
-    y = _SparseConv.apply(x, w, b, made, options)
+    y = _run(_SPARSE_CONV, (x, w, b), (made,), algorithm, device, precision)
     return SparseOutput(y, made.out_sites) if finds_sites(sites, submanifold, inverse) else y
