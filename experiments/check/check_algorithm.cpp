@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_algorithm.cpp: the whole test matrix on one algorithm.
+// check_algorithm.cpp: the whole test matrix on one algorithm of conv2d.
 #include "experiments/check/check_algorithm.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -19,6 +18,7 @@
 #include "experiments/check/matrix/algorithm_state.h"
 #include "experiments/check/matrix/check_problems.h"
 #include "experiments/check/matrix/integer_case.h"
+#include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/plugins/algorithm_check.h"
 #include "framework/io/file_names.h"
 #include "framework/parallel.h"
@@ -40,33 +40,41 @@ constexpr const char* kForThreads[] = {
 
 class Run {
  public:
-  Run(const Conv2dAlgorithm& algorithm, const CheckOptions& options)
-      : algorithm_(algorithm), options_(options) {}
+  Run(const Conv2dAlgorithm& algorithm, const CheckSettings& settings, const CheckLists& lists,
+      const CheckNote& note)
+      : algorithm_(algorithm), settings_(settings), lists_(lists), note_(note) {
+    row_.algorithm = algorithm.name;
+    row_.error_growth = algorithm.error_growth;
+  }
 
-  CheckReport go() {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto seconds = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    };
+  CheckedAlgorithm go() {
+    const CheckClock clock;
     set_flops_worth_threads(0);  // run small problems on threads, too
     run();
     set_flops_worth_threads(kFlopsWorthThreads);
-    report_.seconds = seconds();
-    return std::move(report_);
+    require(settings_.require, row_);
+    row_.seconds = clock.seconds();
+    return {std::move(row_), std::move(problem_of_fault_)};
   }
 
  private:
-  bool failed() const { return !report_.passes(); }
+  bool failed() const { return !row_.passes(); }
+  void fail(std::string sentence) {
+    row_.status = "wrong";
+    row_.cause = std::move(sentence);
+  }
+  void fail_if(std::string sentence) {
+    if (!sentence.empty()) fail(std::move(sentence));
+  }
 
   void run() {
-    required();
-    if (!options_.problems.empty()) {
-      for (const Conv2dProblem& problem : options_.problems) {
-        if (problem.types && is_code(problem.types->w)) {
-          on_codes(problem, problem.types->text().c_str());
-        } else {
-          all_tiers(problem, {});
-        }
+    row_.features = features_of(algorithm_, conv2d_features(), Conv2dProblem::parse);
+    if (!settings_.problem.empty()) {
+      const Conv2dProblem problem = Conv2dProblem::parse(settings_.problem);
+      if (problem.types && is_code(problem.types->w)) {
+        on_codes(problem, problem.types->text().c_str());
+      } else {
+        all_tiers(problem, {});
       }
       return state();
     }
@@ -76,13 +84,12 @@ class Run {
     required_problems();
     shapes();
     random();
-    if (!options_.quick) long_sums();
+    if (!settings_.quick) long_sums();
     threads();
     integers();
     if (takes_real_numbers_) others();
-    if (!failed() && report_.cases == 0) {
-      report_.sentence =
-          "the algorithm accepts no problem of the matrix: its supports() refuses every one";
+    if (!failed() && row_.cases == 0) {
+      fail("the algorithm accepts no problem of the matrix: its supports() refuses every one");
     }
   }
 
@@ -90,21 +97,38 @@ class Run {
 
   void one(ConvolutionCase& numbers, Direction direction, const Machines& machines) {
     if (failed()) return;
-    options_.note(
-        cat(name_of(direction), " of ", numbers.problem().text(), ", ", name_of(numbers.tier())));
-    ++report_.cases;
-    if (std::ranges::count(report_.directions, direction) == 0) {
-      report_.directions.push_back(direction);
-    }
+    note_(cat(name_of(direction), " of ", numbers.problem().text(), ", ", name_of(numbers.tier())));
+    ++row_.cases;
+    const std::string name(name_of(direction));
+    if (std::ranges::count(row_.directions, name) == 0) row_.directions.push_back(name);
     const Isa best = current_isa();
     const std::string wrong = numbers.check_everywhere(algorithm_, direction, machines);
     if (wrong.empty()) return;
     const matrix::Fault fault = numbers.fault();
     set_isa(fault.isa);
     set_num_threads(fault.threads);
-    report_.sentence = diagnosis_of(algorithm_, fault);
-    report_.fault = fault;
+    fail(diagnosis_of(algorithm_, fault));
+    describe(fault);
     set_isa(best);
+  }
+
+  void describe(const matrix::Fault& fault) {
+    row_.first = first_text({.direction = fault.direction,
+                             .problem = fault.problem.text(),
+                             .extra = fault.extra,
+                             .tier = fault.tier,
+                             .isa = fault.isa,
+                             .threads = fault.threads});
+    if (fault.kind == matrix::Fault::Kind::values && fault.problem.weight_format.is_dense()) {
+      row_.where =
+          cat(output_name(fault.direction), place_text(fault.problem, fault.direction, fault.at),
+              ": ", values_text(fault.got, fault.expected, fault.allowed));
+    } else if (fault.kind == matrix::Fault::Kind::bits) {
+      row_.where = fault.sentence;
+    }
+    Conv2dProblem problem = fault.problem;
+    problem.layout = ActivationLayout::nchw;  // all layouts are checked
+    problem_of_fault_ = problem.text();
   }
 
   void directions(const Conv2dProblem& problem, Tier tier, const Machines& machines) {
@@ -113,7 +137,7 @@ class Run {
     for (const Direction direction : kDirections) {
       if (!algorithm_.offers(direction)) continue;
       if (!support_of(algorithm_, problem, direction).yes) {
-        ++report_.refused;
+        ++row_.refused;
         continue;
       }
       if (!numbers) numbers.emplace(problem, tier);
@@ -137,7 +161,7 @@ class Run {
         forms.push_back(sparse);
       }
     }
-    const Machines machines{.each_isa = report_.each_isa};
+    const Machines machines{.each_isa = each_isa_};
     for (const Conv2dProblem& form : forms) {
       directions(form, Tier::exact, machines);
       directions(form, matrix::kRoundedTiers[turn_ % matrix::kRoundedTierCount], machines);
@@ -148,9 +172,9 @@ class Run {
   // ---- the parts --------------------------------------------------------------------------------
 
   void answers() {
-    options_.note("supports(), cost() and workspace_bytes()");
+    note_("supports(), cost() and workspace_bytes()");
     const std::string wrong = problem_of_answers(algorithm_);
-    if (!wrong.empty()) report_.sentence = cat("the algorithm ", wrong);
+    if (!wrong.empty()) fail(cat("the algorithm ", wrong));
     for (const Conv2dProblem& problem : matrix::small_problems(0)) {  // the algorithm may refuse it
       for (const Direction direction : kDirections) support_of(algorithm_, problem, direction);
     }
@@ -164,28 +188,22 @@ class Run {
         all_tiers(problem, machines);
       }
     }
-    report_.each_isa = !failed() && differs_by_isa();
+    each_isa_ = !failed() && differs_by_isa();
   }
 
   // Required problems are also computed and compared.
-  void required() {
-    report_.features = features_of(algorithm_);
-    for (const std::string& name : options_.require) {
-      const auto found = std::ranges::find(report_.features, name, &FeatureAnswer::name);
-      if (found != report_.features.end() && !found->takes) report_.unmet.push_back(*found);
-    }
-  }
   void required_problems() {
-    for (const std::string& name : options_.require) {
-      for (const Conv2dProblem& problem : problems_of_feature(name)) all_tiers(problem, {});
+    for (const Feature& feature : conv2d_features()) {
+      if (std::ranges::count(settings_.require, feature.name) == 0) continue;
+      for (const char* const text : feature.problems) all_tiers(Conv2dProblem::parse(text), {});
     }
   }
 
   void state() {
     for (const Direction direction : kDirections) {
       if (failed() || !algorithm_.offers(direction)) continue;
-      options_.note(cat(name_of(direction), ": several calls in a row"));
-      report_.sentence = matrix::fault_of_state(algorithm_, direction);
+      note_(cat(name_of(direction), ": several calls in a row"));
+      fail_if(matrix::fault_of_state(algorithm_, direction));
     }
   }
 
@@ -220,16 +238,16 @@ class Run {
     const auto take = [&](const std::vector<Conv2dProblem>& problems) {
       for (const Conv2dProblem& problem : problems) {
         if (failed()) return;
-        const Conv2dProblem small = matrix::shrunk(problem, options_.quick ? kSmallFlops : kFlops);
+        const Conv2dProblem small = matrix::shrunk(problem, settings_.quick ? kSmallFlops : kFlops);
         if (seen.insert(small.text()).second) in_turn(small);
       }
     };
-    take(options_.lists.edge_cases);
-    if (!options_.quick) take(options_.lists.others);
+    take(lists_.edge_cases);
+    if (!settings_.quick) take(lists_.others);
   }
 
   void random() {
-    for (int i = 0; i < (options_.quick ? kRandomQuick : kRandom) && !failed(); ++i) {
+    for (int i = 0; i < (settings_.quick ? kRandomQuick : kRandom) && !failed(); ++i) {
       in_turn(
           matrix::shrunk(matrix::random_problem(1, static_cast<std::uint64_t>(i)), kSmallFlops));
     }
@@ -238,7 +256,7 @@ class Run {
   void long_sums() {
     for (const Conv2dProblem& problem : matrix::long_sum_problems()) {
       for (const Tier tier : {Tier::offset, Tier::flat}) {
-        directions(problem, tier, {.each_isa = report_.each_isa, .threads = {1}});
+        directions(problem, tier, {.each_isa = each_isa_, .threads = {1}});
       }
     }
   }
@@ -248,23 +266,23 @@ class Run {
     if (failed()) return;
     const Conv2dProblem typed = matrix::with_types(problem, types);
     if (!support_of(algorithm_, typed, Direction::forward).yes) {
-      ++report_.refused;
+      ++row_.refused;
       return;
     }
-    options_.note(cat("forward of ", typed.text(), ", codes"));
+    note_(cat("forward of ", typed.text(), ", codes"));
     matrix::Int8Options beside = matrix::options_by_turns(turn_, typed.types->y);
     beside.extreme = turn_ % 11 == 5;
     matrix::Int8Case numbers(typed, beside, turn_++);
-    ++report_.cases;
-    report_.directions = {Direction::forward};
-    report_.sentence = numbers.check_everywhere(algorithm_);
+    ++row_.cases;
+    row_.directions = {std::string(name_of(Direction::forward))};
+    fail_if(numbers.check_everywhere(algorithm_));
   }
 
   void integers() {
     if (!algorithm_.takes_mixed_types || takes_real_numbers_) return;
     std::vector<Conv2dProblem> problems = matrix::small_problems(3);
     for (const char* const text : kForThreads) problems.push_back(Conv2dProblem::parse(text));
-    for (int i = 0; i < (options_.quick ? kRandomQuick : kRandom); ++i) {
+    for (int i = 0; i < (settings_.quick ? kRandomQuick : kRandom); ++i) {
       problems.push_back(
           matrix::shrunk(matrix::random_problem(7, static_cast<std::uint64_t>(i)), kSmallFlops));
     }
@@ -292,18 +310,22 @@ class Run {
 
   void others() {
     if (failed()) return;
-    options_.note("forward with a NaN in x");
+    note_("forward with a NaN in x");
     std::string wrong = matrix::fault_of_nan(algorithm_);
     if (wrong.empty()) {
-      options_.note("forward with residual and relu");
+      note_("forward with residual and relu");
       wrong = matrix::fault_of_epilogue(algorithm_);
     }
-    if (!wrong.empty()) report_.sentence = cat("forward ", wrong);
+    if (!wrong.empty()) fail(cat("forward ", wrong));
   }
 
   const Conv2dAlgorithm& algorithm_;
-  const CheckOptions& options_;
-  CheckReport report_;
+  const CheckSettings& settings_;
+  const CheckLists& lists_;
+  const CheckNote& note_;
+  CheckRow row_;
+  std::string problem_of_fault_;
+  bool each_isa_ = false;  // the bits differ between instruction sets
   std::size_t turn_ = 0;
   bool takes_real_numbers_ = false;  // a problem of real numbers was checked
 };
@@ -332,8 +354,24 @@ CheckLists check_lists(const std::string& folder) {
   return out;
 }
 
-CheckReport check_algorithm(const Conv2dAlgorithm& algorithm, const CheckOptions& options) {
-  return Run(algorithm, options).go();
+OperatorCheck conv2d_check() {
+  OperatorCheck out{.problem = "n=2,c=3,h=9,w=9,k=4,r=3,s=3,pad=1",
+                    .features = names_of(conv2d_features())};
+  out.checker = [](const CheckSettings& settings) -> AlgorithmChecker {
+    CheckLists lists;
+    if (settings.problem.empty()) {
+      lists = check_lists(shipped_shapes());
+    } else {
+      Conv2dProblem::parse(settings.problem).check();
+    }
+    return [settings, lists](const std::string& name, const CheckNote& note) {
+      Conv2dAlgorithm algorithm =
+          conv2d_algorithms(DeviceType::cpu).get(name, ErrorKind::kUnavailable);
+      limit_error_growth(algorithm.error_growth, settings);
+      return Run(algorithm, settings, lists, note).go();
+    };
+  };
+  return out;
 }
 
 }  // namespace convscope

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "experiments/check/diagnosis.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
@@ -27,24 +26,6 @@ std::string whole_seconds(double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f s", seconds);
   return text;
-}
-
-std::string first_of(const matrix::Fault& fault) {
-  return cat(name_of(fault.direction), " of ", fault.problem.text(),
-             !fault.extra                            ? ""
-             : fault.direction == Direction::forward ? ", with a bias"
-                                                     : ", accumulating",
-             ", ", name_of(fault.tier), ", ", name_of(fault.isa), ", ", fault.threads,
-             fault.threads == 1 ? " thread" : " threads");
-}
-
-std::string where_of(const matrix::Fault& fault) {
-  if (fault.kind == matrix::Fault::Kind::values && fault.problem.weight_format.is_dense()) {
-    return cat(output_name(fault.direction), place_text(fault.problem, fault.direction, fault.at),
-               ": got ", short_number(fault.got), ", expected ", short_number(fault.expected),
-               fault.allowed > 0 ? cat(", allowed error: ", short_number(fault.allowed)) : "");
-  }
-  return fault.kind == matrix::Fault::Kind::bits ? fault.sentence : "";
 }
 
 // "takes kernels, pointwise, padding; not stride, groups"
@@ -118,30 +99,36 @@ std::string dumped(const Json& json, int indent) {
 
 }  // namespace
 
-CheckRow row_of(const Conv2dAlgorithm& algorithm, const CheckReport& report) {
-  CheckRow out{.algorithm = algorithm.name,
-               .status = !report.passes()       ? "wrong"
-                         : report.unmet.empty() ? "ok"
-                                                : "unmet",
-               .cause = report.sentence,
-               .first = report.fault ? first_of(*report.fault) : "",
-               .where = report.fault ? where_of(*report.fault) : "",
-               .cases = report.cases,
-               .refused = report.refused,
-               .features = report.features,
-               .unmet = report.unmet,
-               .error_growth = algorithm.error_growth,
-               .seconds = report.seconds};
-  for (const Direction direction : report.directions) {
-    out.directions.emplace_back(name_of(direction));
+std::string first_text(const FaultyCase& of) {
+  return cat(name_of(of.direction), " of ", of.problem,
+             !of.extra                            ? ""
+             : of.direction == Direction::forward ? ", with a bias"
+                                                  : ", accumulating",
+             ", ", name_of(of.tier), ", ", name_of(of.isa), ", ", of.threads,
+             of.threads == 1 ? " thread" : " threads");
+}
+
+std::string values_text(double got, double expected, double allowed) {
+  return cat("got ", short_number(got), ", expected ", short_number(expected),
+             allowed > 0 ? cat(", allowed error: ", short_number(allowed)) : "");
+}
+
+void require(const std::vector<std::string>& names, CheckRow& row) {
+  std::vector<std::string> reasons;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(row.features, name, &FeatureAnswer::name);
+    if (found == row.features.end() || found->takes) continue;
+    row.unmet.push_back(*found);
+    reasons.push_back(cat(name, ": it ", found->reason));
   }
-  if (out.status == "unmet") {
-    std::vector<std::string> said;
-    for (const FeatureAnswer& one : report.unmet)
-      said.push_back(cat(one.name, ": it ", one.reason));
-    out.cause = cat("its results are right, but it refuses what is required: ", join(said, "; "));
-  }
-  return out;
+  if (!row.passes() || row.unmet.empty()) return;
+  row.status = "unmet";
+  row.cause = cat("its results are right, but it refuses what is required: ", join(reasons, "; "));
+}
+
+void limit_error_growth(double& error_growth, const CheckSettings& settings) {
+  if (settings.max_error_growth <= 0) return;
+  error_growth = std::min(error_growth, settings.max_error_growth);
 }
 
 std::string check_text(const CheckRow& row) {
@@ -238,7 +225,7 @@ std::string check_json(const std::vector<CheckRow>& rows, const CheckSettings& s
   const auto passed = std::ranges::count_if(rows, &CheckRow::passes);
   const Json out = {{"format", "convscope check 1"},
                     {"settings",
-                     {{"operation", "conv2d"},
+                     {{"operation", settings.operation},
                       {"quick", settings.quick},
                       {"problem", settings.problem.empty() ? Json() : Json(settings.problem)},
                       {"require", settings.require},

@@ -1,37 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// features.cpp: the features of a convolution algorithm that a user can require.
+// features.cpp: the features of an algorithm that a user can require.
 #include "experiments/check/features.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "experiments/bench/problem_list.h"
 #include "framework/registry.h"
 
 namespace convscope {
-namespace {
-
-struct Feature {
-  const char* name;
-  std::vector<const char*> problems;
-  std::vector<Direction> directions;
-};
-
-const std::vector<Feature>& features() {
+const std::vector<Feature>& direction_features() {
   static const std::vector<Feature> kFeatures = {
-      {"kernels",
-       {"n=2,c=4,h=9,w=8,k=8,r=3,s=3", "n=1,c=3,h=11,w=9,k=4,r=5,s=5",
-        "n=1,c=2,h=7,w=8,k=3,r=2,s=3"},
-       {}},
-      {"pointwise", {"n=2,c=8,h=7,w=6,k=12"}, {}},
-      {"stride",
-       {"n=2,c=4,h=9,w=12,k=6,r=3,s=3,stride=2", "n=1,c=3,h=9,w=9,k=4,r=3,s=3,stride=1x2"},
-       {}},
-      {"padding",
-       {"n=2,c=4,h=9,w=8,k=6,r=3,s=3,pad=1", "n=1,c=3,h=6,w=7,k=4,r=3,s=3,pad=1x0x2x0"},
-       {}},
-      {"dilation", {"n=2,c=4,h=12,w=11,k=6,r=3,s=3,dilation=2"}, {}},
-      {"groups", {"n=2,c=4,h=9,w=8,k=6,r=3,s=3,pad=1,groups=2"}, {}},
-      {"depthwise", {"n=2,c=6,h=9,w=8,k=6,r=3,s=3,pad=1,groups=6"}, {}},
       {"forward", {}, {Direction::forward}},
       {"backward", {}, {Direction::backward_data, Direction::backward_weight}},
       {"backward_data", {}, {Direction::backward_data}},
@@ -39,52 +18,37 @@ const std::vector<Feature>& features() {
   return kFeatures;
 }
 
-FeatureAnswer answer_of(const Conv2dAlgorithm& algorithm, const Feature& feature) {
-  FeatureAnswer out{.name = feature.name, .takes = true, .reason = ""};
-  const auto refuse = [&](std::string why) {
-    if (out.takes) out.reason = std::move(why);
-    out.takes = false;
-  };
-  for (const Direction direction : feature.directions) {
-    if (!algorithm.offers(direction)) refuse(cat("does not compute ", name_of(direction)));
-  }
-  for (const char* const text : feature.problems) {
-    const Conv2dProblem problem = Conv2dProblem::parse(text);
-    for (const Direction direction : kDirections) {
-      if (direction != Direction::forward && !algorithm.offers(direction)) continue;
-      const Conv2dSupport answer = support_of(algorithm, problem, direction);
-      if (answer.yes) continue;
-      refuse(cat("refuses ", name_of(direction), " of ", problem.text(), ": ", answer.reason));
-    }
-  }
-  return out;
+const std::vector<Feature>& conv2d_features() {
+  static const std::vector<Feature> kFeatures = [] {
+    std::vector<Feature> out = {
+        {"kernels",
+         {"n=2,c=4,h=9,w=8,k=8,r=3,s=3", "n=1,c=3,h=11,w=9,k=4,r=5,s=5",
+          "n=1,c=2,h=7,w=8,k=3,r=2,s=3"},
+         {}},
+        {"pointwise", {"n=2,c=8,h=7,w=6,k=12"}, {}},
+        {"stride",
+         {"n=2,c=4,h=9,w=12,k=6,r=3,s=3,stride=2", "n=1,c=3,h=9,w=9,k=4,r=3,s=3,stride=1x2"},
+         {}},
+        {"padding",
+         {"n=2,c=4,h=9,w=8,k=6,r=3,s=3,pad=1", "n=1,c=3,h=6,w=7,k=4,r=3,s=3,pad=1x0x2x0"},
+         {}},
+        {"dilation", {"n=2,c=4,h=12,w=11,k=6,r=3,s=3,dilation=2"}, {}},
+        {"groups", {"n=2,c=4,h=9,w=8,k=6,r=3,s=3,pad=1,groups=2"}, {}},
+        {"depthwise", {"n=2,c=6,h=9,w=8,k=6,r=3,s=3,pad=1,groups=6"}, {}}};
+    std::ranges::copy(direction_features(), std::back_inserter(out));
+    return out;
+  }();
+  return kFeatures;
 }
 
-}  // namespace
-
-std::vector<std::string> feature_names() {
+std::vector<std::string> names_of(const std::vector<Feature>& features) {
   std::vector<std::string> out;
-  for (const Feature& feature : features()) out.emplace_back(feature.name);
+  for (const Feature& feature : features) out.emplace_back(feature.name);
   return out;
 }
 
-std::vector<FeatureAnswer> features_of(const Conv2dAlgorithm& algorithm) {
-  std::vector<FeatureAnswer> out;
-  for (const Feature& feature : features()) out.push_back(answer_of(algorithm, feature));
-  return out;
-}
-
-std::vector<Conv2dProblem> problems_of_feature(const std::string& name) {
-  std::vector<Conv2dProblem> out;
-  for (const Feature& feature : features()) {
-    if (name != feature.name) continue;
-    for (const char* const text : feature.problems) out.push_back(Conv2dProblem::parse(text));
-  }
-  return out;
-}
-
-std::vector<std::string> parse_features(const std::string& text) {
-  const std::vector<std::string> known = feature_names();
+std::vector<std::string> parse_features(const std::string& text,
+                                        const std::vector<std::string>& known) {
   if (text == "all") return known;
   std::vector<std::string> words = known, out;
   words.emplace_back("all");

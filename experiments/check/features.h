@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// features.h: the features of a convolution algorithm that a user can require: `check --require`.
+// features.h: the features of an algorithm that a user can require: `check --require`.
 //
 // A feature such as "stride" has a list of problems. An algorithm supports the feature when it
 // accepts all of these problems in the forward pass and in each backward direction that it offers.
@@ -13,20 +13,55 @@
 
 namespace convscope {
 
+struct Feature {
+  const char* name;
+  std::vector<const char*> problems;  // as texts
+  std::vector<Direction> directions;
+};
+// Returns "forward", "backward", "backward_data", "backward_weight".
+CONVSCOPE_API const std::vector<Feature>& direction_features();
+// Returns "kernels", "pointwise", "stride", "padding", ..., and the directions.
+CONVSCOPE_API const std::vector<Feature>& conv2d_features();
+CONVSCOPE_API std::vector<std::string> names_of(const std::vector<Feature>& features);
+
 struct FeatureAnswer {
   std::string name = {};  // "stride"
-  bool takes = false;
+  bool takes = true;
   std::string reason = {};  // why not: "refuses forward of n=2,...: expects stride 1, got stride 2"
+
+  void refuse(std::string why) {
+    if (takes) reason = std::move(why);
+    takes = false;
+  }
 };
 
-// Returns "kernels", "pointwise", "stride", "padding", ..., "backward".
-CONVSCOPE_API std::vector<std::string> feature_names();
-// Returns one answer per feature, in the order of feature_names().
-CONVSCOPE_API std::vector<FeatureAnswer> features_of(const Conv2dAlgorithm& algorithm);
-// Returns the problems of a feature; none if the feature is a set of directions.
-CONVSCOPE_API std::vector<Conv2dProblem> problems_of_feature(const std::string& name);
-// Parses "stride,groups" or "all". For an unknown name, throws an error of kind kInvalid that
-// suggests the nearest feature.
-CONVSCOPE_API std::vector<std::string> parse_features(const std::string& text);
+// Returns one answer per feature. `parse` makes a problem of a text.
+template <class Problem, class Parse>
+std::vector<FeatureAnswer> features_of(const Algorithm<Problem>& algorithm,
+                                       const std::vector<Feature>& features, const Parse& parse) {
+  std::vector<FeatureAnswer> out;
+  for (const Feature& feature : features) {
+    FeatureAnswer& answer = out.emplace_back(FeatureAnswer{.name = feature.name});
+    for (const Direction direction : feature.directions) {
+      if (!algorithm.offers(direction)) answer.refuse(cat("does not compute ", name_of(direction)));
+    }
+    for (const char* const text : feature.problems) {
+      const Problem problem = parse(text);
+      for (const Direction direction : kDirections) {
+        if (direction != Direction::forward && !algorithm.offers(direction)) continue;
+        const Support support = support_of(algorithm, problem, direction);
+        if (support.yes) continue;
+        answer.refuse(
+            cat("refuses ", name_of(direction), " of ", problem.text(), ": ", support.reason));
+      }
+    }
+  }
+  return out;
+}
+
+// Parses "stride,groups" or "all". For a name that is not in `known`, throws an error of kind
+// kInvalid that suggests the nearest one.
+CONVSCOPE_API std::vector<std::string> parse_features(const std::string& text,
+                                                      const std::vector<std::string>& known);
 
 }  // namespace convscope

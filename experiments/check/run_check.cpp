@@ -62,19 +62,13 @@ std::string cause_of(const ChildEnd& end) {
   return "";
 }
 
-// "forward of n=1,c=2,...; integers" -> "n=1,c=2,..."
+// "forward of n=1,c=2,..., integers" -> "n=1,c=2,..."
 std::string problem_in(const std::string& doing) {
-  const std::size_t begin = doing.find(" of n=");
+  const std::size_t begin = doing.find(" of ");
   const std::size_t stop = doing.find(", ");
   if (begin == std::string::npos || stop == std::string::npos || stop < begin) return "";
-  return doing.substr(begin + 4, stop - begin - 4);
-}
-
-CheckOptions options_of(const CheckSettings& settings, const CheckLists& lists) {
-  CheckOptions out{
-      .quick = settings.quick, .problems = {}, .lists = lists, .require = settings.require};
-  if (!settings.problem.empty()) out.problems = {Conv2dProblem::parse(settings.problem)};
-  return out;
+  const std::string problem = doing.substr(begin + 4, stop - begin - 4);
+  return problem.find('=') == std::string::npos ? "" : problem;
 }
 
 }  // namespace
@@ -103,7 +97,8 @@ std::vector<CheckTask> tasks_of_plugin(const std::string& file) {
   return out;
 }
 
-CheckRow run_check(const CheckTask& task, const CheckSettings& settings, const CheckLists& lists,
+CheckRow run_check(const CheckTask& task, const CheckSettings& settings,
+                   const AlgorithmChecker& checker,
                    const std::function<std::string(const std::string&)>& command,
                    const std::function<void(const std::string&)>& watch) {
   CheckRow out{.plugin = task.plugin, .algorithm = task.algorithm};
@@ -117,22 +112,11 @@ CheckRow run_check(const CheckTask& task, const CheckSettings& settings, const C
       [&](const ChildWork& work) {
         std::string hash;
         if (!task.plugin.empty()) hash = open_plugin_here(task.plugin, work.note).hash;
-        Conv2dAlgorithm algorithm =
-            conv2d_algorithms(DeviceType::cpu).get(task.algorithm, ErrorKind::kUnavailable);
-        if (settings.max_error_growth > 0) {
-          algorithm.error_growth = std::min(algorithm.error_growth, settings.max_error_growth);
-        }
-        CheckOptions options = options_of(settings, lists);
-        options.note = work.note;
-        const CheckReport report = check_algorithm(algorithm, options);
-        CheckRow row = row_of(algorithm, report);
+        CheckedAlgorithm checked = checker(task.algorithm, work.note);
+        CheckRow& row = checked.row;
         row.plugin = task.plugin;
         row.hash = hash;
-        if (report.fault) {
-          Conv2dProblem problem = report.fault->problem;
-          problem.layout = ActivationLayout::nchw;  // all layouts are checked
-          row.again = command(problem.text());
-        }
+        if (!checked.problem.empty()) row.again = command(checked.problem);
         work.hand_over(row_json(row));
         return 0;
       },

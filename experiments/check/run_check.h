@@ -26,10 +26,10 @@ struct CheckTask {
 // with a refusal when the file is not a plug-in of this program.
 CONVSCOPE_API std::vector<CheckTask> tasks_of_plugin(const std::string& file);
 
-// Runs a check. `command(problem)` returns the command line that repeats the check on the problem
-// with this text. `watch` is called with a description of the current step.
+// Runs a check of one algorithm. `command(problem)` returns the command line that repeats the check
+// on the problem with this text. `watch` is called with a description of the current step.
 CONVSCOPE_API CheckRow run_check(const CheckTask& task, const CheckSettings& settings,
-                                 const CheckLists& lists,
+                                 const AlgorithmChecker& checker,
                                  const std::function<std::string(const std::string&)>& command,
                                  const std::function<void(const std::string&)>& watch = {});
 

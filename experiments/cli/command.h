@@ -28,18 +28,30 @@
 
 namespace convscope {
 
+// How a command is called, without the program's name.
+struct CommandCalls {
+  std::string usage;                       // "run CONFIG [KEY=VALUE...]"
+  std::vector<std::string> examples = {};  // command lines
+};
+
 struct Command {
-  std::string summary;                // one line for the list of commands
-  std::string usage;                  // "run CONFIG [KEY=VALUE...]", without the program's name
-  std::vector<std::string> examples;  // without the program's name
-  int order = 100;                    // place in the list of commands; small comes first
-  std::string group = "";             // heading in the list of commands; "": "More commands"
+  std::string summary;  // one line for the list of commands
+  std::string usage = {};
+  std::vector<std::string> examples = {};
+  // Returns usage and examples that name the operators, whose table is complete only in main().
+  CommandCalls (*calls_of_operators)() = nullptr;
+  int order = 100;         // place in the list of commands; small comes first
+  std::string group = "";  // heading in the list of commands; "": "More commands"
   // Adds options, positionals and nested subcommands to `app` and returns the action. The parser
   // fills in values after this call, so they must be in a shared_ptr that the returned closure
   // holds.
   std::function<std::function<int()>(CommandLine& app)> declare;
   // If false, the plug-ins of --plugin are not opened in this process.
   bool opens_plugins = true;
+
+  CommandCalls calls() const {
+    return calls_of_operators != nullptr ? calls_of_operators() : CommandCalls{usage, examples};
+  }
 };
 CONVSCOPE_API Registry<Command>& commands();
 

@@ -145,7 +145,7 @@ std::vector<Row> option_rows(const CommandLine& line, bool positional) {
 
 std::string usage_of(const CommandLine& line, const std::string& path) {
   const Command* command = commands().find(path);
-  std::string usage = command != nullptr ? command->usage : "";
+  std::string usage = command != nullptr ? command->calls().usage : "";
   const bool written = !usage.empty();
   if (!written) usage = path;
   if (!written && !line.nested().empty()) usage += " COMMAND";
@@ -195,7 +195,8 @@ std::string program_help(const CommandLine& line) {
       others.push_back(row);
       continue;
     }
-    if (!command.examples.empty()) examples.push_back(command.examples[0]);
+    const std::vector<std::string> own = command.calls().examples;
+    if (!own.empty()) examples.push_back(own[0]);
     const std::string& title = command.group;
     auto group = std::ranges::find_if(groups, [&](const auto& one) { return one.first == title; });
     if (group == groups.end()) group = groups.emplace(group, title, std::vector<Row>());
@@ -222,7 +223,7 @@ std::string command_help(const CommandLine& line, const std::string& path) {
   const std::string top = path.substr(0, path.find(' '));
   std::vector<std::string> examples;
   if (const Command* command = commands().find(top)) {
-    for (const std::string& example : command->examples) {
+    for (const std::string& example : command->calls().examples) {
       if (example.starts_with(path)) examples.push_back(example);
     }
   }

@@ -6,6 +6,7 @@
 #include "experiments/bench/baseline_library.h"
 #include "experiments/bench/contender.h"
 #include "experiments/bench/conv2d_bench.h"
+#include "experiments/check/check_algorithm.h"
 #include "experiments/cli/bench/bench_ladder.h"
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_remarks.h"
@@ -206,9 +207,24 @@ class Conv2dBenchCall final : public BenchCallOf<Conv2dProblem> {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_OPERATOR(Conv2dProblem, Conv2dOpCall, Conv2dBenchCall,
-                            {.title = "convolution",
-                             .list_titles = {"Convolution algorithms, CPU (conv.algorithm)",
-                                             "Convolution algorithms, CUDA"},
-                             .op_summary = "Run a convolution or its gradients.",
-                             .bench_summary = "Time the algorithms of convolution."})
+CONVSCOPE_REGISTER_OPERATOR(
+    Conv2dProblem, Conv2dOpCall, Conv2dBenchCall,
+    {.title = "convolution",
+     .list_titles = {"Convolution algorithms, CPU (conv.algorithm)",
+                     "Convolution algorithms, CUDA"},
+     .op_summary = "Run a convolution or its gradients.",
+     .bench_summary = "Time the algorithms of convolution.",
+     .bench_problems = "--shapes FILE|--problem TEXT|--ladder NAME",
+     .op_examples = {"--x x.npy --w w.npy --padding 1 --out-y y.npy",
+                     "--x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy"},
+     .bench_examples = {"--shapes experiments/shapes/resnet18.txt --threads 1",
+                        "--problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
+                        "--direction forward --baseline onednn --json bench.json",
+                        "--shapes experiments/shapes/resnet18.txt --types u8:i8:i32:u8 "
+                        "--weights often --baseline onednn",
+                        "--ladder winograd --json ladder.json",
+                        "--shapes resnet18 --algorithm auto --against /usr/bin/convscope "
+                        "--fail-above 1.10"},
+     .check_examples = {"winograd_f4x3", "mine --plugin mine/build/mine.so",
+                        "mine --plugin mine/build/mine.so --quick"},
+     .check = convscope::conv2d_check()})

@@ -3,6 +3,7 @@
 // distributed offsets.
 #include "layers/deform_conv2d/deform_conv2d.h"
 
+#include "experiments/check/reference_check.h"
 #include "experiments/cli/command.h"
 #include "experiments/operators/bench_call.h"
 #include "experiments/operators/conv_sizes.h"
@@ -88,12 +89,37 @@ class DeformConv2dBenchCall final : public BenchCallOf<DeformConv2dProblem> {
   }
 };
 
+// Problems with one special property each, and one that is large enough for tiles of all sizes.
+CheckedProblems<DeformConv2dProblem> checked_problems() {
+  return {.texts = {"n=2,c=3,h=7,w=5,k=4,r=3,s=3,pad=1", "n=1,c=1,h=1,w=1,k=1,r=1,s=1",
+                    "n=1,c=16,h=9,w=11,k=16,r=3,s=3,pad=1",
+                    "n=3,c=17,h=13,w=7,k=33,r=3,s=3,stride=2,pad=1",
+                    "n=2,c=24,h=10,w=9,k=20,r=3,s=3,pad=1,offset_groups=3",
+                    "n=2,c=32,h=8,w=8,k=48,r=3,s=3,pad=1,groups=2,offset_groups=4",
+                    "n=1,c=12,h=11,w=6,k=18,r=3,s=2,stride=2x1,pad=1x0,dilation=1x2,groups=3,"
+                    "offset_groups=2",
+                    "n=2,c=20,h=12,w=12,k=8,r=5,s=5,pad=2,mask=0",
+                    "n=2,c=8,h=6,w=8,k=8,r=3,s=3,pad=1x2x0x3,groups=8,offset_groups=8",
+                    "n=7,c=32,h=6,w=5,k=17,r=3,s=3,pad=1", "n=2,c=64,h=24,w=23,k=40,r=3,s=3,pad=1"},
+          .parse = [](const std::string& text) {
+            const DeformConv2dProblem out = DeformConv2dProblem::parse(text);
+            out.check();
+            return out;
+          }};
+}
+
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_OPERATOR(DeformConv2dProblem, DeformConv2dOpCall, DeformConv2dBenchCall,
-                            {.title = "deformable convolution",
-                             .list_titles = {"Algorithms of deformable convolution, CPU",
-                                             "Algorithms of deformable convolution, CUDA"},
-                             .op_summary = "Run a deformable convolution or its gradients.",
-                             .bench_summary = "Time the algorithms of deformable convolution."})
+CONVSCOPE_REGISTER_OPERATOR(
+    DeformConv2dProblem, DeformConv2dOpCall, DeformConv2dBenchCall,
+    {.title = "deformable convolution",
+     .list_titles = {"Algorithms of deformable convolution, CPU",
+                     "Algorithms of deformable convolution, CUDA"},
+     .op_summary = "Run a deformable convolution or its gradients.",
+     .bench_summary = "Time the algorithms of deformable convolution.",
+     .op_examples = {"--x x.npy --offset offset.npy --mask mask.npy --w w.npy "
+                     "--padding 1 --dy dy.npy --out-y y.npy --out-doffset doffset.npy"},
+     .bench_examples = {"--shapes experiments/shapes/deform.txt --threads 1"},
+     .check_examples = {"fused"},
+     .check = convscope::reference_check(convscope::checked_problems())})

@@ -41,6 +41,18 @@ void check_offered(const char* operation, const std::vector<std::string>& algori
            " in this build, got ", option, device.str()));
 }
 
+std::string operator_choice() { return join(operator_table().names(), "|"); }
+
+std::vector<std::string> operator_examples(const std::string& command,
+                                           std::vector<std::string> OperatorEntry::*examples) {
+  std::vector<std::string> out;
+  for (const auto& [name, entry] : operator_table().entries()) {
+    for (const std::string& words : entry.*examples)
+      out.push_back(cat(command, " ", name, " ", words));
+  }
+  return out;
+}
+
 std::string join_or(const std::vector<std::string>& words) {
   const std::vector<std::string> first(words.begin(), words.end() - (words.empty() ? 0 : 1));
   return cat(join(first), first.empty() ? "" : " or ", words.empty() ? "" : words.back());

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/check/check_row.h"
 #include "layers/dispatch/operator_use.h"
 
 namespace convscope {
@@ -35,6 +36,10 @@ struct OperatorEntry {
   std::array<const char*, 2> list_titles;  // of the algorithms on the CPU and on CUDA
   const char* op_summary = "";             // of `convscope op`, a sentence
   const char* bench_summary = "";          // of `convscope bench`
+  const char* bench_problems = "--shapes FILE|--problem TEXT";  // in its usage
+  // The options of examples, without "op conv2d ".
+  std::vector<std::string> op_examples = {}, bench_examples = {}, check_examples = {};
+  OperatorCheck check = {};  // of `convscope check`
   std::function<std::shared_ptr<OpCall>()> op = {};
   std::function<std::shared_ptr<BenchCall>()> bench = {};
   std::function<std::vector<AlgorithmFacts>(DeviceType)> algorithms = {};
@@ -54,6 +59,13 @@ CONVSCOPE_API void check_offered(const char* operation, const std::vector<std::s
 // its action when it was given.
 void declare_op(CommandLine& op, const std::string& name, std::function<int()>& run);
 void declare_bench(CommandLine& bench, const std::string& name, std::function<int()>& run);
+
+// Returns the operators' names as "a|b|c", for usage lines.
+CONVSCOPE_API std::string operator_choice();
+// Returns the examples of all operators ("op conv2d --x x.npy ...") that the member of
+// OperatorEntry has.
+CONVSCOPE_API std::vector<std::string> operator_examples(
+    const std::string& command, std::vector<std::string> OperatorEntry::*examples);
 
 // Returns "a, b or c".
 CONVSCOPE_API std::string join_or(const std::vector<std::string>& words);

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "experiments/bench/sparse/sparse_bench.h"
+#include "experiments/check/reference_check.h"
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/command.h"
 #include "experiments/explain/text_layout.h"
@@ -300,6 +301,23 @@ class SparseConvBenchCall final : public BenchCallOf<CloudProblem, SparseConvPro
   std::unique_ptr<CloudMap> map_;
 };
 
+// Each kind of map in volumes and images, with few and with many channels.
+CheckedProblems<SparseConvProblem> checked_problems() {
+  return {
+      .texts = {"cloud=shell,sites=300,kernel=3x3x3,c=16,k=16",
+                "cloud=random,sites=200,density=0.1,batch=2,kernel=3x3x3,stride=2,pad=1,c=5,k=7",
+                "cloud=ink,sites=150,kernel=3x3,c=3,k=33",
+                "cloud=random,sites=150,density=0.2,kind=inverse,kernel=2x2x2,stride=2,c=17,k=4",
+                "cloud=room,sites=400,kernel=1x1x1,c=24,k=8",
+                "cloud=lidar,sites=500,kernel=3x3x3,dilation=2,c=32,k=24",
+                "cloud=ink,sites=200,kernel=2x3,stride=2,c=4,k=64",
+                "cloud=full,sites=512,kernel=3x3x3,c=1,k=1"},
+      .parse = [](const std::string& text) {
+        const CloudProblem cloud = CloudProblem::parse(text);
+        return cloud.on(cloud.map());
+      }};
+}
+
 }  // namespace
 }  // namespace convscope
 
@@ -309,4 +327,9 @@ CONVSCOPE_REGISTER_OPERATOR(
      .list_titles = {"Algorithms of sparse convolution, CPU",
                      "Algorithms of sparse convolution, CUDA"},
      .op_summary = "Run a sparse convolution at given sites, or its gradients.",
-     .bench_summary = "Time the algorithms of sparse convolution on point clouds."})
+     .bench_summary = "Time the algorithms of sparse convolution on point clouds.",
+     .op_examples = {"--sites sites.npy --x x.npy --w w.npy --submanifold "
+                     "--out-y y.npy"},
+     .bench_examples = {"--shapes experiments/shapes/sparse.txt --threads 1"},
+     .check_examples = {"implicit_gemm --quick"},
+     .check = convscope::reference_check(convscope::checked_problems())})

@@ -3,12 +3,11 @@
 // peaks, and whole networks. The operators are in experiments/operators, `bench net` is in
 // bench_net.cpp, `bench sparse_net` in bench_sparse_net.cpp, `bench exchange` in
 // bench_exchange.cpp.
+#include <algorithm>
 #include <memory>
 
-#include "experiments/cli/bench/bench_exchange.h"
-#include "experiments/cli/bench/bench_net.h"
-#include "experiments/cli/bench/bench_sparse_net.h"
 #include "experiments/cli/command.h"
+#include "experiments/cli/nested_commands.h"
 #include "experiments/operators/operator_table.h"
 
 namespace convscope {
@@ -24,28 +23,40 @@ std::function<int()> declare(CommandLine& app) {
   return [chosen] { return (*chosen)(); };
 }
 
+// Operators that take the same words share a line of the usage.
+std::string usage_of_operators() {
+  std::vector<std::pair<std::string, std::string>> lines;  // words, names
+  for (const auto& [name, entry] : operator_table().entries()) {
+    const auto same =
+        std::ranges::find(lines, entry.bench_problems, &decltype(lines)::value_type::first);
+    if (same == lines.end()) {
+      lines.emplace_back(entry.bench_problems, name);
+    } else {
+      same->second += cat("|", name);
+    }
+  }
+  std::string out;
+  for (const auto& [words, names] : lines) out += cat("bench ", names, " ", words, " [options]\n");
+  return out;
+}
+
+CommandCalls calls() {
+  CommandCalls out{.usage = cat(usage_of_operators(),
+                                "bench net CONFIG|MODEL|RUN [KEY=VALUE...] [options]\n"
+                                "bench sparse_net|exchange [options]"),
+                   .examples = operator_examples("bench", &OperatorEntry::bench_examples)};
+  out.examples.emplace_back(
+      "bench sparse_net --device cuda --precision f32,f16 --json sparse_net.json");
+  out.examples.emplace_back("bench net resnet18 --batch 1,8 --mode inference");
+  return out;
+}
+
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND(
-    "bench",
-    {.summary = "Time algorithms, other libraries or whole networks.",
-     .usage = "bench conv2d --shapes FILE|--problem TEXT|--ladder NAME [options]\n"
-              "bench deform_conv2d|sparse_conv --shapes FILE|--problem TEXT [options]\n"
-              "bench net CONFIG|MODEL|RUN [KEY=VALUE...] [options]\n"
-              "bench sparse_net|exchange [options]",
-     .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
-                  "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
-                  "--direction forward --baseline onednn --json bench.json",
-                  "bench conv2d --shapes experiments/shapes/resnet18.txt --types u8:i8:i32:u8 "
-                  "--weights often --baseline onednn",
-                  "bench conv2d --ladder winograd --json ladder.json",
-                  "bench conv2d --shapes resnet18 --algorithm auto --against /usr/bin/convscope "
-                  "--fail-above 1.10",
-                  "bench deform_conv2d --shapes experiments/shapes/deform.txt --threads 1",
-                  "bench sparse_conv --shapes experiments/shapes/sparse.txt --threads 1",
-                  "bench sparse_net --device cuda --precision f32,f16 --json sparse_net.json",
-                  "bench net resnet18 --batch 1,8 --mode inference"},
-     .order = 52,
-     .group = "Study algorithms",
-     .declare = convscope::declare})
+CONVSCOPE_REGISTER_COMMAND("bench",
+                           {.summary = "Time algorithms, other libraries or whole networks.",
+                            .calls_of_operators = convscope::calls,
+                            .order = 52,
+                            .group = "Study algorithms",
+                            .declare = convscope::declare})

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_exchange.cpp: `convscope launch -n 2 bench exchange`: times sums over processes.
-#include "experiments/cli/bench/bench_exchange.h"
-
 #include <memory>
 
 #include "experiments/bench/exchange/exchange_bench.h"
 #include "experiments/cli/command.h"
+#include "experiments/cli/nested_commands.h"
 #include "framework/distributed/rank_environment.h"
 
 namespace convscope {

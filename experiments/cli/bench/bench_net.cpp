@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_net.cpp: `convscope bench net`: inference and training steps of a whole network.
-#include "experiments/cli/bench/bench_net.h"
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -16,9 +14,9 @@
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/cli/nested_commands.h"
 #include "experiments/cli/words/config_words.h"
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/run_folder/check_lines.h"
 #include "experiments/run_folder/machine_load.h"
 #include "experiments/run_folder/run_folder.h"

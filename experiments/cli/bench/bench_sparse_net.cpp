@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_sparse_net.cpp: `convscope bench sparse_net`: a network of submanifold layers by each
 // algorithm, forward and backward.
-#include "experiments/cli/bench/bench_sparse_net.h"
-
 #include <charconv>
 #include <iostream>
 #include <memory>
@@ -15,6 +13,7 @@
 #include "experiments/cli/bench/bench_tasks.h"
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/cli/nested_commands.h"
 #include "framework/parallel.h"
 
 namespace convscope {

@@ -8,7 +8,7 @@
 
 #include "experiments/check/run_check.h"
 #include "experiments/cli/command.h"
-#include "experiments/config/shipped/shipped_configs.h"
+#include "experiments/operators/operator_table.h"
 #include "experiments/plugins/plugins.h"
 #include "experiments/trainer/progress.h"
 #include "framework/io/atomic_file.h"
@@ -17,14 +17,18 @@
 namespace convscope {
 namespace {
 
+const char* const kPluginOperation = Operator<Conv2dProblem>::kOperation;
+
 struct Arguments {
   std::string name, require, json;
+  bool names_operator = false;  // check OPERATOR
   CheckSettings settings;
 };
 
 // Returns the command line that reproduces a fault.
-std::string command_for(const CheckTask& task, const std::string& problem) {
-  return cat("convscope check conv2d ", task.algorithm,
+std::string command_for(const std::string& operation, const CheckTask& task,
+                        const std::string& problem) {
+  return cat("convscope check ", operation, " ", task.algorithm,
              task.plugin.empty() ? "" : cat(" --plugin ", task.plugin), " --problem ", problem);
 }
 
@@ -42,16 +46,26 @@ std::vector<CheckTask> tasks_of_plugins() {
   return out;
 }
 
+std::vector<std::string> names_of_program(const std::string& operation) {
+  std::vector<std::string> out;
+  for (const AlgorithmFacts& one : operator_table().get(operation).algorithms(DeviceType::cpu)) {
+    out.push_back(one.name);
+  }
+  return out;
+}
+
 // Returns the algorithm NAME of the program or of a plug-in.
-CheckTask task_named(const std::string& name, const std::vector<CheckTask>& plugin_tasks) {
-  const Registry<Conv2dAlgorithm>& ours = conv2d_algorithms(DeviceType::cpu);
-  if (ours.find(name) != nullptr) return {.plugin = "", .algorithm = name, .refusal = ""};
+CheckTask task_named(const std::string& name, const std::string& operation,
+                     const std::vector<CheckTask>& plugin_tasks) {
+  std::vector<std::string> known = names_of_program(operation);
+  if (std::ranges::count(known, name) > 0) {
+    return {.plugin = "", .algorithm = name, .refusal = ""};
+  }
   const auto found = std::ranges::find(plugin_tasks, name, &CheckTask::algorithm);
   if (found != plugin_tasks.end()) return *found;
   for (const CheckTask& task : plugin_tasks) {
     if (!task.refusal.empty()) fail(ErrorKind::kUnavailable, "plugin", task.refusal);
   }
-  std::vector<std::string> known = ours.names();
   for (const CheckTask& task : plugin_tasks) known.push_back(task.algorithm);
   const std::string near = nearest_word(name, known);
   fail(ErrorKind::kUnavailable, "check",
@@ -67,12 +81,32 @@ void check_arguments(Arguments& arguments) {
   };
   positive("--timeout", settings.timeout);
   positive("--max-error-growth", settings.max_error_growth);
-  if (!arguments.require.empty()) settings.require = parse_features(arguments.require);
-  if (!settings.problem.empty()) Conv2dProblem::parse(settings.problem).check();
-  if (arguments.name.empty() && global_options().plugins.empty()) {
-    fail_usage("check", "expected the name of an algorithm, or --plugin FILE, got neither");
+  if (!arguments.require.empty()) {
+    settings.require =
+        parse_features(arguments.require, operator_table().get(settings.operation).check.features);
+  }
+  const bool has_plugins = !global_options().plugins.empty();
+  if (!arguments.names_operator && !has_plugins) {
+    fail_usage("check", cat("expected an operator (", join_or(operator_table().names()),
+                            ") or --plugin FILE, got neither"));
+  }
+  if (has_plugins && settings.operation != kPluginOperation) {
+    fail_usage("check", cat("expected ", kPluginOperation,
+                            " with --plugin because plug-ins have algorithms of it, got ",
+                            settings.operation));
   }
   if (!arguments.json.empty() && arguments.json != "-") check_writable(arguments.json);
+}
+
+std::vector<CheckTask> tasks_of(const Arguments& arguments) {
+  const std::string& operation = arguments.settings.operation;
+  std::vector<CheckTask> out = tasks_of_plugins();
+  if (!arguments.name.empty()) return {task_named(arguments.name, operation, out)};
+  if (!global_options().plugins.empty()) return out;
+  for (const std::string& name : names_of_program(operation)) {
+    out.push_back({.plugin = "", .algorithm = name, .refusal = ""});
+  }
+  return out;
 }
 
 int exit_code_of(const std::vector<CheckRow>& rows) {
@@ -87,23 +121,22 @@ int exit_code_of(const std::vector<CheckRow>& rows) {
 int check(Arguments arguments) {
   check_arguments(arguments);
   const CheckSettings& settings = arguments.settings;
-  const CheckLists lists = settings.problem.empty() ? check_lists(shipped_shapes()) : CheckLists();
+  const AlgorithmChecker checker = operator_table().get(settings.operation).check.checker(settings);
   if (!global_options().plugins.empty()) print_remark(cat("note: ", kPluginWarning));
-  std::vector<CheckTask> tasks = tasks_of_plugins();
   const bool one = !arguments.name.empty();
-  if (one) tasks = {task_named(arguments.name, tasks)};
+  const std::vector<CheckTask> tasks = tasks_of(arguments);
   const bool quiet = global_options().verbosity < 0;
   const bool shows = Progress::mode_for(quiet) == Progress::Mode::bar;
   const bool to_stdout = arguments.json == "-";
   std::vector<CheckRow> rows;
   for (const CheckTask& task : tasks) {
-    const std::string title =
-        one ? ""
-            : cat("[", rows.size() + 1, "/", tasks.size(), "] ", task.plugin, " ", task.algorithm);
+    const std::string title = one ? ""
+                                  : cat("[", rows.size() + 1, "/", tasks.size(), "] ", task.plugin,
+                                        task.plugin.empty() ? "" : " ", task.algorithm);
     if (!one && !shows) print_remark(title);
     rows.push_back(run_check(
-        task, settings, lists,
-        [&](const std::string& problem) { return command_for(task, problem); },
+        task, settings, checker,
+        [&](const std::string& problem) { return command_for(settings.operation, task, problem); },
         [&](const std::string& doing) {
           if (shows) {
             std::fprintf(stderr, "\r\033[K%.140s", clean_text(cat(title, " ", doing)).c_str());
@@ -126,16 +159,15 @@ int check(Arguments arguments) {
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   CheckSettings& settings = arguments->settings;
-  const auto add_options = [&](CommandLine& line) {
+  const auto add_options = [&](CommandLine& line, const OperatorCheck& check) {
     line.add_flag("--quick", settings.quick,
                   "fewer problems: small ones, edge cases and some random ones");
-    line.add_option(
-            "--problem", settings.problem,
-            "one problem only, with all kinds of numbers: n=2,c=3,h=9,w=9,k=4,r=3,s=3,pad=1")
+    line.add_option("--problem", settings.problem,
+                    cat("one problem only, with all kinds of numbers: ", check.problem))
         ->type_name("TEXT");
     line.add_option("--require", arguments->require,
                     cat("features that the algorithm must accept: all, or some of ",
-                        join(feature_names(), ","), " (default: none; what it accepts is checked)"))
+                        join(check.features, ","), " (default: none; what it accepts is checked)"))
         ->type_name("NAME,...");
     line.add_option("--max-error-growth", settings.max_error_growth,
                     "largest error_growth that is accepted (default: the algorithm's own)")
@@ -148,28 +180,43 @@ std::function<int()> declare(CommandLine& app) {
                     "file for the results as JSON; -: stdout, instead of the text")
         ->type_name("FILE");
   };
-  CommandLine* const conv = app.add_subcommand("conv2d", "Check algorithms of convolution.");
   app.require_subcommand(0, 1);
-  conv->add_option("NAME", arguments->name,
-                   "algorithm (convscope info); default: all algorithms of --plugin, in a table")
-      ->suggest(conv2d_algorithms(DeviceType::cpu).names());
-  add_options(*conv);
-  add_options(app);
+  for (const auto& [name, entry] : operator_table().entries()) {
+    CommandLine* const line =
+        app.add_subcommand(name, cat("Check algorithms of ", entry.title, "."));
+    line->add_option("NAME", arguments->name,
+                     "algorithm (convscope info); default: all algorithms, those of --plugin if it "
+                     "is given, in a table")
+        ->suggest(names_of_program(name));
+    add_options(*line, entry.check);
+    line->callback([arguments, name] {
+      arguments->settings.operation = name;
+      arguments->names_operator = true;
+    });
+  }
+  add_options(app, operator_table().get(kPluginOperation).check);
   return [arguments] { return check(*arguments); };
+}
+
+CommandCalls calls() {
+  CommandCalls out{
+      .usage =
+          cat("check [", operator_choice(),
+              " [NAME]] [--plugin FILE|FOLDER] [--quick] [--problem TEXT] [--require NAME,...] "
+              "[--max-error-growth X] [--timeout S] [--json FILE|-]"),
+      .examples = operator_examples("check", &OperatorEntry::check_examples)};
+  out.examples.emplace_back(
+      "check --plugin submissions --require stride,padding,backward --timeout 60 --json "
+      "marks.json");
+  return out;
 }
 
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND(
-    "check",
-    {.summary = "Check the numbers of an algorithm and diagnose its errors.",
-     .usage = "check [conv2d [NAME]] [--plugin FILE|FOLDER] [--quick] [--problem TEXT] [--require "
-              "NAME,...] [--max-error-growth X] [--timeout S] [--json FILE|-]",
-     .examples = {"check conv2d winograd_f4x3", "check conv2d mine --plugin mine/build/mine.so",
-                  "check conv2d mine --plugin mine/build/mine.so --quick",
-                  "check --plugin submissions --require stride,padding,backward --timeout 60 "
-                  "--json marks.json"},
-     .order = 52,
-     .declare = convscope::declare,
-     .opens_plugins = false})
+CONVSCOPE_REGISTER_COMMAND("check",
+                           {.summary = "Check the numbers of an algorithm and diagnose its errors.",
+                            .calls_of_operators = convscope::calls,
+                            .order = 52,
+                            .declare = convscope::declare,
+                            .opens_plugins = false})

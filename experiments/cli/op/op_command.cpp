@@ -6,8 +6,7 @@
 #include <memory>
 
 #include "experiments/cli/command.h"
-#include "experiments/cli/op/op_lsq.h"
-#include "experiments/cli/op/op_net.h"
+#include "experiments/cli/nested_commands.h"
 #include "experiments/operators/operator_table.h"
 
 namespace convscope {
@@ -25,20 +24,20 @@ std::function<int()> declare(CommandLine& app) {
   return [chosen] { return (*chosen)(); };
 }
 
+CommandCalls calls() {
+  CommandCalls out{.usage = cat("op ", operator_choice(), " --x X.npy --w W.npy [options]\n",
+                                "op lsq --v V.npy --step S.npy [options]\n",
+                                "op net CONFIG [KEY=VALUE...] --x X.npy [options]"),
+                   .examples = operator_examples("op", &OperatorEntry::op_examples)};
+  out.examples.emplace_back(
+      "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy");
+  return out;
+}
+
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND(
-    "op", {.summary = "Run one operator on NumPy files.",
-           .usage = "op conv2d|deform_conv2d|sparse_conv --x X.npy --w W.npy [options]\n"
-                    "op lsq --v V.npy --step S.npy [options]\n"
-                    "op net CONFIG [KEY=VALUE...] --x X.npy [options]",
-           .examples = {"op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy",
-                        "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy",
-                        "op deform_conv2d --x x.npy --offset offset.npy --mask mask.npy --w w.npy "
-                        "--padding 1 --dy dy.npy --out-y y.npy --out-doffset doffset.npy",
-                        "op sparse_conv --sites sites.npy --x x.npy --w w.npy --submanifold "
-                        "--out-y y.npy",
-                        "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy"},
-           .order = 50,
-           .declare = convscope::declare})
+CONVSCOPE_REGISTER_COMMAND("op", {.summary = "Run one operator on NumPy files.",
+                                  .calls_of_operators = convscope::calls,
+                                  .order = 50,
+                                  .declare = convscope::declare})

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // op_lsq.cpp: `convscope op lsq`: learned step size quantisation and its gradients on NumPy files.
-#include "experiments/cli/op/op_lsq.h"
-
 #include <memory>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/nested_commands.h"
 #include "framework/io/npy.h"
 #include "quant/lsq.h"
 

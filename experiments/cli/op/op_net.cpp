@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // op_net.cpp: `convscope op net`: a whole network on NumPy files: outputs, loss, all gradients.
-#include "experiments/cli/op/op_net.h"
-
 #include <iostream>
 #include <memory>
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/cli/nested_commands.h"
 #include "experiments/config/build.h"
 #include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
