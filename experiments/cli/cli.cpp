@@ -16,8 +16,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/help.h"
-#include "experiments/cli/screen/fitted_stdout.h"
-#include "experiments/cli/screen/stdout_file.h"
+#include "experiments/cli/screen/stdout.h"
 #include "experiments/cli/shell_words.h"
 #include "experiments/plugins/plugins.h"
 #include "experiments/report/table/fit_text.h"

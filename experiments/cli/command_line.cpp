@@ -7,7 +7,7 @@
 #include <cmath>
 #include <optional>
 
-#include "experiments/cli/screen/stdout_file.h"
+#include "experiments/cli/screen/stdout.h"
 #include "framework/io/former_names.h"
 #include "framework/number_text.h"
 #include "framework/registry.h"

@@ -8,7 +8,6 @@
 #include "datasets/dataset.h"
 #include "experiments/cli/command.h"
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/config/sweep_block.h"
 #include "framework/number_text.h"

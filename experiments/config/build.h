@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// build.h: builds the network and its optimiser from a config, by the tables of models, layers and
-// optimisers.
+// build.h: builds the network, its optimiser and its masks from a config, by the tables of models,
+// layers and optimisers.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@
 #include "layers/module.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
+#include "sparsity/pruner.h"
 
 namespace convscope {
 
@@ -27,6 +28,16 @@ CONVSCOPE_API std::shared_ptr<Module> build_model(const ExperimentConfig& config
 // rate. Fails when a group of the config stays empty.
 CONVSCOPE_API std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config,
                                                          const Module& model);
+
+// Returns the pruner, or null when the config prunes nothing. Adds the masks to `model`.
+// `optimizer` may be null without training; `sample_shape` is [C,H,W]; `total_steps` counts the
+// steps of the whole run.
+CONVSCOPE_API std::unique_ptr<Pruner> build_pruner(const ExperimentConfig& config, Module& model,
+                                                   Optimizer* optimizer, const Shape& sample_shape,
+                                                   std::int64_t total_steps);
+
+// Tells the pruner which optimiser tensors belong to its weights; does nothing for null.
+CONVSCOPE_API void bind_pruner(Pruner* pruner, Optimizer& optimizer);
 
 // Returns the learning rate at a point of the run. It depends on the batch size, the schedule and
 // the warm-up of the config.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // quant_block.cpp: the keys of the block `quant:` and of an entry of its `per_layer`. schema.h
 // explains key tables.
-#include "experiments/config/quant_block.h"
-
 #include <utility>
+
+#include "experiments/config/schema.h"
 
 namespace convscope::config {
 namespace {

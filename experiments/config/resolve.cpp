@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "datasets/dataset.h"
-#include "experiments/config/quant_block.h"
 #include "experiments/config/schema.h"
 #include "experiments/plugins/plugins.h"
 #include "layers/conv2d/select.h"

@@ -39,6 +39,10 @@ const Keys<ExpectConfig>& expect_keys();
 const Keys<Conv2dPolicy>& policy_keys();
 const Keys<ConvConfig>& conv_keys();  // for all layers
 const OptionField& algorithm_field();
+// Returns the keys of the block `quant:` and of an entry of its `per_layer` (quant_block.cpp).
+// Without the block, or with `quant: null`, weights and activations stay f32.
+const Keys<QuantConfig>& quant_keys();
+const Keys<LayerBits>& layer_bits_keys();
 // Returns the keys `type` and `name` of one entry of `layers`.
 const Keys<LayerSpec>& layer_keys();
 

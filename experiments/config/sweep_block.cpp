@@ -6,7 +6,6 @@
 #include <set>
 
 #include "experiments/config/compose.h"
-#include "experiments/config/config_file.h"
 #include "experiments/config/resolve.h"
 #include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/config/sweep_block_axes.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "experiments/config/config_file.h"
+#include "experiments/config/compose.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/config/resolve.h"
 #include "experiments/config/schema.h"

@@ -5,7 +5,6 @@
 
 #include "datasets/dataset.h"
 #include "experiments/config/document.h"
-#include "experiments/config/quant_block.h"
 #include "experiments/config/schema.h"
 #include "experiments/config/slurm/slurm_settings.h"
 #include "optim/lr_schedule.h"

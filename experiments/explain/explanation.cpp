@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/trainer/recorded_steps.h"
 #include "framework/memory/unbacked.h"
 #include "quant/quantize_network.h"

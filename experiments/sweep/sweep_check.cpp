@@ -10,7 +10,6 @@
 
 #include "datasets/dataset.h"
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/sweep/member_state.h"
 #include "experiments/trainer/setup.h"
 #include "framework/memory/memory.h"

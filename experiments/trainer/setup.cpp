@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/memory/memory_need.h"
 #include "experiments/trainer/ranks/shared_training.h"

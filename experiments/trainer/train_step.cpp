@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "framework/autograd/leaf_watch.h"
+#include "framework/check.h"
 #include "framework/memory/memory.h"
 #include "optim/update.h"
 
@@ -28,6 +29,32 @@ void begin_watching(WorkClock* clock) {
 }
 
 }  // namespace
+
+PhaseTimer::PhaseTimer(Device device) : device_(device), backend_(backend_of(device)) {
+  for (void*& mark : marks_) mark = backend_.make_mark(device.index);
+}
+
+PhaseTimer::~PhaseTimer() {
+  for (void* mark : marks_) backend_.free_mark(device_.index, mark);
+}
+
+void PhaseTimer::start() {
+  readings_ = 0;
+  lap();
+}
+
+void PhaseTimer::lap() {
+  CONVSCOPE_CHECK(readings_ <= kMaxPhases, "phase_timer", "expected at most ", kMaxPhases,
+                  " phases after start()");
+  backend_.set_mark(device_.index, marks_[static_cast<std::size_t>(readings_++)]);
+}
+
+double PhaseTimer::seconds(int phase) const {
+  CONVSCOPE_CHECK(phase >= 0 && phase + 1 < readings_, "phase_timer", "expected a phase below ",
+                  readings_ - 1, ", got ", phase);
+  const auto begin = static_cast<std::size_t>(phase);
+  return 1e-3 * backend_.ms_between(device_.index, marks_[begin], marks_[begin + 1]);
+}
 
 TrainStep::TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
                      std::int64_t base_bytes, bool plans, const LossType& loss)

@@ -4,7 +4,7 @@
 //   forward   network and loss                        avg_forward, avg_forward_mem
 //   backward  gradients of the loss                   avg_backward, avg_backward_mem
 //   update    gradient clipping and the optimiser
-// Times are measured between marks (events) in the device's work queue (phase_timer.h). Forward
+// Times are measured between marks (events) in the device's work queue (PhaseTimer). Forward
 // memory is the memory in use after the forward minus the memory before it: what the graph keeps
 // for the backward. Backward memory is the peak number of bytes in use during the backward. Both
 // are counted by the framework's allocator and contain tensors and workspace.
@@ -15,13 +15,14 @@
 // that the forward keeps for the backward.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "datasets/loader.h"
 #include "experiments/trainer/batch_feed.h"
-#include "experiments/trainer/phase_timer.h"
 #include "experiments/trainer/ranks/share.h"
+#include "framework/device.h"
 #include "layers/module.h"
 #include "layers/plan/step_plan.h"
 #include "optim/gradient_exchange.h"
@@ -48,6 +49,29 @@ struct StepResult {
 // Phases of a step, which are timed separately. In kReadPhase, between forward and backward, the
 // host reads the loss.
 enum StepPhase : int { kForwardPhase, kReadPhase, kBackwardPhase, kUpdatePhase };
+
+// Measures the times of the phases of a step: start(), then lap() at the end of each phase.
+// Readings are marks (events) in the device's work queue (framework/device.h). The host continues
+// after it has queued a mark, and seconds() waits for the mark. The CPU works synchronously, so a
+// mark on the CPU is a clock reading.
+class CONVSCOPE_API PhaseTimer {
+ public:
+  static constexpr int kMaxPhases = 4;
+  explicit PhaseTimer(Device device);
+  ~PhaseTimer();
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+
+  void start();
+  void lap();
+  double seconds(int phase) const;  // time of a phase that lap() has ended
+
+ private:
+  Device device_;
+  const DeviceBackend& backend_;
+  int readings_ = 0;
+  std::array<void*, kMaxPhases + 1> marks_{};
+};
 
 class CONVSCOPE_API TrainStep {
  public:

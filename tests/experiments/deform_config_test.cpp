@@ -4,7 +4,6 @@
 #include <csignal>
 
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/run_folder/layer_table.h"
 #include "layers/losses/cross_entropy.h"
 #include "quant/quantize_network.h"

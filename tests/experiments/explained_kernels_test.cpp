@@ -13,7 +13,6 @@
 #include <sstream>
 
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/config/sweep_block.h"
 #include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/evaluation/evaluator.h"

@@ -4,7 +4,6 @@
 #include <csignal>
 
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/trainer/checkpoint.h"
 #include "tests/experiments/training_fixture.h"
 #include "tests/support/expect_error.h"

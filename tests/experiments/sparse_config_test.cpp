@@ -5,7 +5,6 @@
 
 #include "datasets/loader.h"
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/run_folder/layer_table.h"
 #include "layers/dispatch/kernel_runs.h"
 #include "layers/losses/cross_entropy.h"

@@ -15,7 +15,6 @@
 #include "experiments/bench/net/net_bench_recorded.h"
 #include "experiments/bench/process_memory.h"
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/trainer/compression/kept_weights.h"
 #include "experiments/trainer/train_step.h"
 #include "framework/memory/memory.h"

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/trainer/recorded_steps.h"
 #include "framework/memory/memory.h"
 #include "framework/random.h"

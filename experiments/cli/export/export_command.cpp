@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // export_command.cpp: `convscope export RUN`: writes a trained network in another format: the
 // smaller dense network of a pruned run, integer weights, only the unpruned weights, or ONNX.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/export/export_forms.h"
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
+#include "experiments/export/onnx_network.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/trainer/checkpoint.h"
+#include "framework/io/atomic_file.h"
 #include "framework/io/output_place.h"
+#include "framework/io/safetensors.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
+#include "sparsity/file/sparse_file.h"
 
 namespace convscope {
 
@@ -65,6 +72,138 @@ TrainedNetwork trained_network(const ExportArguments& arguments) {
 }
 
 namespace {
+
+// Writes the network as an ONNX file (experiments/export/onnx_network.h maps layers to operators).
+void export_onnx(const ExportArguments& arguments) {
+  const TrainedNetwork trained = trained_network(arguments);
+  const OnnxGraph graph = onnx_network(
+      *trained.model, trained.sample, trained.config.name,
+      {.fold_batch_norm = arguments.fold_batch_norm, .reduce_range = arguments.reduce_range});
+  const std::string bytes = onnx_bytes(graph);
+  write_file(arguments.onnx, bytes);
+  std::map<std::string, int> counts;
+  for (const OnnxNode& node : graph.nodes) ++counts[node.op];
+  std::string text = "operators  ";
+  for (const auto& [op, count] : counts) text += cat(" ", op, " ", count);
+  if (arguments.fold_batch_norm) {
+    text += cat("\nfolded      ", graph.folded, " batch norms into convolutions, ",
+                counts["BatchNormalization"], " stay");
+  }
+  if (graph.narrowed > 0) {
+    text += cat("\nweights     ", graph.narrowed, " of 8 bits are written with 7 bits");
+  }
+  text += cat("\nimages      images [N,", trained.sample[0], ",", trained.sample[1], ",",
+              trained.sample[2], "], normalised as the config says; result logits [N,",
+              trained.classes, "]\nwritten     ", arguments.onnx, ", ", bytes.size(), " bytes\n");
+  print_screen(text);
+  if (graph.wide > 0) {
+    std::fputs(
+        "remark: on x64 CPUs without VNNI, ONNX Runtime's integer kernels saturate with weights of "
+        "8 bits, and logits can be far off; --reduce-range writes 7 bits, or set the session "
+        "option session.x64quantprecision to 1\n",
+        stderr);
+  }
+}
+
+// A network that was read back from its file, and what is printed about the file.
+struct WrittenNetwork {
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Pruner> masks;
+  std::string text;
+};
+
+// Reads a written file back. Fails unless the network computes the same bits on a CPU as the run's.
+WrittenNetwork read_back(const TrainedNetwork& trained, const std::string& path, bool has_masks) {
+  const ExperimentConfig config = parse_config_text(checkpoint_config(path), path);
+  WrittenNetwork out;
+  out.model = build_model(config, trained.sample, trained.classes);
+  if (has_masks) out.masks = build_pruner(config, *out.model, nullptr, trained.sample, 0);
+  load_checkpoint(path, *out.model, nullptr);
+  Shape batch = {config.data.batch_size};
+  for (const std::int64_t size : trained.sample) batch.push_back(size);
+  const OutputDifference gap = difference(*trained.model, *out.model, batch, config.device);
+  if (config.device.type == DeviceType::cpu && gap.largest != 0) {
+    fail(ErrorKind::kRun, "export",
+         cat("expected the network that ", path,
+             " gives to compute the same bits as the run's, got outputs that differ by up to ",
+             gap.largest));
+  }
+  out.text = fmt::format(
+      "outputs     differ by {} from those of the run (up to {:.3g}, {} random images)\n"
+      "written     {}, {} bytes; its parameters in f32 would be {:.0f}\n",
+      gap.largest, gap.largest_output, kExportChecks * config.data.batch_size, path,
+      std::filesystem::file_size(path), 4.0 * static_cast<double>(out.model->parameter_count()));
+  return out;
+}
+
+// Returns one row of the table of layers.
+std::string row_of(const std::string& name, const Quantizer& quantizer, std::int64_t bytes) {
+  const QuantizerOptions& options = quantizer.options();
+  return fmt::format("{:<28} {:>5} {:>9} {:>12}\n", name, options.bits,
+                     options.channels > 0 ? options.channels : 1, bytes);
+}
+
+std::string code_table(Module& model, const SafetensorsFile& file) {
+  std::string text = fmt::format("{:<28} {:>5} {:>9} {:>12}\n", "weight", "bits", "steps", "bytes");
+  for (const QuantizedTensor& tensor : quantized_tensors(model)) {
+    if (!tensor.is_weight) continue;
+    const std::string prefix = tensor.layer.empty() ? "" : tensor.layer + ".";
+    if (const Tensor* const codes = file.find(prefix + "weight.codes"); codes != nullptr) {
+      const Tensor* const kept = file.find(prefix + "weight.kept");  // where zeros are omitted
+      text += row_of(tensor.layer, *tensor.quantizer,
+                     codes->size_bytes() + (kept == nullptr ? 0 : kept->size_bytes()));
+    }
+  }
+  return text;
+}
+
+// Writes a quantised run as integer weights and step sizes (quant/quantized_file.h).
+void export_quantised(const ExportArguments& arguments) {
+  const TrainedNetwork trained = trained_network(arguments);
+  if (!trained.config.quant) {
+    fail(ErrorKind::kConfig, "export",
+         cat("expected a run with a block 'quant', because --quantised writes integer codes, got ",
+             trained.run, " without"));
+  }
+  const std::string& path = arguments.quantised;
+  save_quantized_model(path, *trained.model, trained.state, to_yaml(trained.config));
+
+  const WrittenNetwork written = read_back(trained, path, /*has_masks=*/false);
+  print_screen(code_table(*written.model, read_safetensors(path)) + written.text);
+}
+
+std::string piece_table(const std::string& path, Module& model) {
+  std::string text = fmt::format("{:<28} {:>9} {:>9} {:>9} {:>9} {:>12}\n", "weight", "weights",
+                                 "kept", "pieces", "index", "bytes");
+  for (const SparseWeightFacts& row : sparse_weight_facts(read_safetensors(path), model)) {
+    const std::string piece =
+        row.piece_rows > 0 ? cat(row.piece_rows, "x", row.piece_columns) : std::string("-");
+    text += fmt::format("{:<28} {:>9} {:>9} {:>9} {:>9} {:>12}\n", row.name, row.weights, row.kept,
+                        piece, row.index, row.bytes);
+  }
+  return text;
+}
+
+// Writes a pruned run without its pruned weights (sparsity/file/sparse_file.h).
+void export_sparse(const ExportArguments& arguments) {
+  const TrainedNetwork trained = trained_network(arguments);
+  if (trained.pruner == nullptr) {
+    fail(ErrorKind::kConfig, "export",
+         cat("expected a run with masks, because --sparse leaves out pruned weights, got ",
+             trained.run, " without"));
+  }
+  if (trained.config.quant) {
+    fail(ErrorKind::kConfig, "export",
+         cat("expected a run without a block 'quant', because --sparse writes f32 weights and "
+             "--quantised writes codes, got ",
+             trained.run, " with one"));
+  }
+  const std::string& path = arguments.sparse;
+  save_sparse_model(path, *trained.model, trained.state, to_yaml(trained.config));
+
+  const WrittenNetwork written = read_back(trained, path, /*has_masks=*/true);
+  print_screen(piece_table(path, *written.model) + written.text);
+}
 
 int run(const ExportArguments& arguments) {
   if (arguments.compact.empty() && arguments.quantised.empty() && arguments.sparse.empty() &&

@@ -12,7 +12,6 @@
 #include "experiments/cli/command.h"
 #include "experiments/cli/export/export_forms.h"
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/config/compact_config.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_summary.h"
@@ -44,91 +43,89 @@ bool is_quantised(Module& network) {
   return false;
 }
 
-// Median milliseconds of both networks, timed in turns so that a busy machine disturbs both alike.
+constexpr std::size_t kNetworks = 2;
+constexpr int kWarmup = 5;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Calls run(n, is_warm) for both networks in turns, so that a busy machine disturbs both alike.
+template <class Run>
+void in_turns(int rounds, double limit_seconds, int warmup, const Run& run) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < rounds; ++i) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (i > 2 * warmup && seconds > limit_seconds) return;
+    for (std::size_t n = 0; n < kNetworks; ++n) run(n, i >= warmup);
+  }
+}
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(Device device) : device_(device) {}
+  void start() { start_ = now(); }
+  double ms() const { return std::chrono::duration<double, std::milli>(now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point now() const {
+    backend_of(device_).synchronize(device_.index);
+    return std::chrono::steady_clock::now();
+  }
+  Device device_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+// Median milliseconds of both networks.
 struct Times {
-  double forward[2], both[2];
+  std::array<double, kNetworks> forward, both;
 };
 Times measure(Module& a, Module& b, const Shape& batch, Device device) {
-  constexpr int kWarmup = 5;
-  constexpr double kLimitSeconds = 4;
-  constexpr int kMax = 200;
-  using Clock = std::chrono::steady_clock;
-  const DeviceBackend& backend = backend_of(device);
   const Variable x(random_images(batch, 9).to(device));
-  Module* networks[2] = {&a, &b};
-  std::vector<double> forward[2], both[2];
-  const Clock::time_point begin = Clock::now();
-  for (int i = 0; i < kMax; ++i) {
-    if (i > 2 * kWarmup &&
-        std::chrono::duration<double>(Clock::now() - begin).count() > kLimitSeconds) {
-      break;
-    }
-    for (int n = 0; n < 2; ++n) {
-      networks[n]->train();
-      networks[n]->zero_grad();
-      backend.synchronize(device.index);
-      const Clock::time_point start = Clock::now();
-      const Variable y = networks[n]->forward(x);
-      backend.synchronize(device.index);
-      const Clock::time_point middle = Clock::now();
-      y.backward(y.value().clone());
-      backend.synchronize(device.index);
-      if (i < kWarmup) continue;
-      forward[n].push_back(std::chrono::duration<double, std::milli>(middle - start).count());
-      both[n].push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-    }
-  }
-  Times out{};
-  for (int n = 0; n < 2; ++n) {
-    for (auto [list, to] :
-         {std::pair{&forward[n], &out.forward[n]}, std::pair{&both[n], &out.both[n]}}) {
-      std::nth_element(list->begin(), list->begin() + static_cast<long>(list->size() / 2),
-                       list->end());
-      *to = (*list)[list->size() / 2];
-    }
-  }
-  return out;
+  const std::array<Module*, kNetworks> networks = {&a, &b};
+  std::array<std::vector<double>, kNetworks> forward, both;
+  in_turns(200, 4, kWarmup, [&](std::size_t n, bool is_warm) {
+    networks[n]->train();
+    networks[n]->zero_grad();
+    Stopwatch watch(device);
+    watch.start();
+    const Variable y = networks[n]->forward(x);
+    const double forward_ms = watch.ms();
+    y.backward(y.value().clone());
+    const double both_ms = watch.ms();
+    if (!is_warm) return;
+    forward[n].push_back(forward_ms);
+    both[n].push_back(both_ms);
+  });
+  return {{median(forward[0]), median(forward[1])}, {median(both[0]), median(both[1])}};
 }
 
 // Returns the median milliseconds of compiled inference of both networks, timed in turns. Returns 0
 // if one of the networks cannot be compiled.
-std::array<double, 2> inference_ms(Module& a, Module& b, const Shape& batch, Device device) {
-  constexpr int kWarmup = 3, kRounds = 50;
-  constexpr double kLimitSeconds = 2;
-  using Clock = std::chrono::steady_clock;
+std::array<double, kNetworks> inference_ms(Module& a, Module& b, const Shape& batch,
+                                           Device device) {
   const NoGrad no_grad;
-  const DeviceBackend& backend = backend_of(device);
   const Tensor x = random_images(batch, 9).to(device);
-  std::array<std::unique_ptr<StepPlan>, 2> plans;
-  std::array<std::vector<double>, 2> times;
-  for (std::size_t n = 0; n < 2; ++n) {
+  std::array<std::unique_ptr<StepPlan>, kNetworks> plans;
+  std::array<std::vector<double>, kNetworks> times;
+  for (std::size_t n = 0; n < kNetworks; ++n) {
     Module& network = n == 0 ? a : b;
     network.eval();
     plans[n] = StepPlan::make(network, batch, PlanMode::inference, nullptr);
     if (!plans[n]) return {};
     plans[n]->prepare();
   }
-  const Clock::time_point begin = Clock::now();
-  for (int i = 0; i < kRounds; ++i) {
-    if (i > 2 * kWarmup &&
-        std::chrono::duration<double>(Clock::now() - begin).count() > kLimitSeconds) {
-      break;
-    }
-    for (std::size_t n = 0; n < 2; ++n) {
-      const Clock::time_point start = Clock::now();
-      plans[n]->infer(x);
-      backend.synchronize(device.index);
-      if (i < kWarmup) continue;
-      times[n].push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-    }
-  }
-  std::array<double, 2> out{};
-  for (std::size_t n = 0; n < 2; ++n) {
-    const auto middle = times[n].begin() + static_cast<std::ptrdiff_t>(times[n].size() / 2);
-    std::nth_element(times[n].begin(), middle, times[n].end());
-    out[n] = *middle;
-  }
-  return out;
+  in_turns(50, 2, 3, [&](std::size_t n, bool is_warm) {
+    Stopwatch watch(device);
+    watch.start();
+    plans[n]->infer(x);
+    const double ms = watch.ms();
+    if (is_warm) times[n].push_back(ms);
+  });
+  return {median(times[0]), median(times[1])};
 }
 
 // Returns "c1 6 of 6 (4 alive), c2 8 of 16", as in the table of the run. An output that is kept but

@@ -19,11 +19,9 @@ struct ExportArguments {
   bool reduce_range = false;     // for the ONNX file
 };
 
-// Writes the file and prints its contents.
+// Writes the smaller dense network of a pruned run, as a checkpoint with its config, and prints
+// what it saves.
 void export_compact(const ExportArguments& arguments);
-void export_quantised(const ExportArguments& arguments);
-void export_sparse(const ExportArguments& arguments);
-void export_onnx(const ExportArguments& arguments);
 
 // The network of a run with its masks, from its checkpoint.
 struct TrainedNetwork {

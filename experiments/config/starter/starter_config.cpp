@@ -9,7 +9,7 @@
 
 #include "datasets/dataset.h"
 #include "experiments/config/build.h"
-#include "experiments/config/config_file.h"
+#include "experiments/config/compose.h"
 #include "experiments/config/document.h"
 
 namespace convscope {

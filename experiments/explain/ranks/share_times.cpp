@@ -12,7 +12,6 @@
 #include "experiments/bench/net/net_bench.h"
 #include "experiments/bench/statistics.h"
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/trainer/train_step.h"
 #include "layers/training_rule.h"
 #include "optim/gradient_exchange.h"

@@ -3,7 +3,6 @@
 // CUDA graph), also for quantised and masked networks.
 #include "experiments/bench/net/net_bench.h"
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "tests/support/cuda.h"
 
 namespace convscope {

@@ -10,7 +10,6 @@
 #include "experiments/bench/process_memory.h"
 #include "experiments/cli/cli.h"
 #include "experiments/config/build.h"
-#include "experiments/config/build_pruner.h"
 #include "experiments/trainer/compression/kept_weights.h"
 #include "framework/memory/memory.h"
 #include "layers/flatten.h"
