@@ -240,9 +240,9 @@ Emitter::Target Emitter::eager_target(ValueId value) {
   if (mode_ == Mode::eager_dry) {
     return {without_memory(graph_.shape(value), graph_.dtype(value)), false};
   }
-  const GradientSink::Target target = sink_->target(value - 1);
-  state_of(value).gradient_tensor = target.tensor;
-  return {target.tensor, target.accumulate};
+  GradientSink::Target target = sink_->target(value - 1);
+  if (target.accumulate) state_of(value).gradient_tensor = target.tensor;  // for add_to_gradient()
+  return {std::move(target.tensor), target.accumulate};
 }
 
 Tensor Emitter::without_memory(const Shape& shape, DType dtype) const {
