@@ -125,7 +125,11 @@ class ConvTranspose2dOp final : public Operation {
 };
 
 Variable with_bias(const Variable& y, const Variable& b) {
-  return b.defined() ? add(y, reshape(b, {b.shape()[0], 1, 1})) : y;
+  if (!b.defined()) return y;
+  // While a graph is recorded, the reshape must be one of its operations.
+  Graph* const graph = y.graph();
+  const Variable in_graph = graph != nullptr ? graph->variable(graph->value_of(b)) : b;
+  return add(y, reshape(in_graph, {b.shape()[0], 1, 1}));
 }
 
 // Parameters: weight [C,K/G,R,S], bias [K].

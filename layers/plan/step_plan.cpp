@@ -46,7 +46,7 @@ void check_leaves(const Graph& graph, const Module& model) {
   for (const NamedTensor& buffer : model.buffers()) known.insert(buffer.tensor.raw_data());
   for (ValueId value = 0; value < graph.value_count(); ++value) {
     const Variable* const leaf = graph.parameter_of(value);
-    if (leaf == nullptr || known.contains(leaf->value().raw_data())) continue;
+    if (leaf == nullptr || (leaf->is_leaf() && known.contains(leaf->value().raw_data()))) continue;
     throw NotCompiled(cat("a layer reads ", leaf->str(),
                           ", which is neither a parameter nor a buffer of the network"));
   }

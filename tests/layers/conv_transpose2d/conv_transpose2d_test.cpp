@@ -160,6 +160,7 @@ TEST(ConvTranspose2d, IsCompiledWithTheSameBits) {
   ASSERT_EQ(a.size(), 4u);
   for (std::size_t i = 0; i < a.size(); ++i) {
     const Tensor &da = a[i].variable.grad(), &db = b[i].variable.grad();
+    ASSERT_TRUE(da.defined() && db.defined()) << a[i].name << " " << da.defined();
     EXPECT_EQ(std::memcmp(da.raw_data(), db.raw_data(), static_cast<std::size_t>(da.size_bytes())),
               0)
         << a[i].name;

@@ -12,6 +12,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/reduce.h"
+#include "framework/ops/reshape.h"
 #include "framework/random.h"
 #include "layers/activation.h"
 #include "layers/conv2d/algorithm.h"
@@ -312,6 +313,31 @@ TEST(PlanPaths, ATensorThatALayerMakesInEachCallIsNotCompiled) {
   LayerContext context;
   Sequential net;
   net.add("drift", std::make_shared<Drift>());
+  net.add("f", std::make_shared<Linear>(
+                   LinearOptions{.in_features = kWidth, .out_features = kClasses}, context));
+  std::string why;
+  EXPECT_EQ(StepPlan::make(net, {kBatch, kWidth}, PlanMode::training, &why), nullptr);
+  EXPECT_NE(why.find("neither a parameter nor a buffer"), std::string::npos) << why;
+}
+
+// Multiplies x by its parameter, in another shape. The reshape has no symbolic input, so it runs
+// while the graph is recorded, and its result has the memory of the parameter.
+class ScaleByView final : public Module {
+ public:
+  ScaleByView() : scale_(add_parameter("scale", Tensor::full({1, 1}, 2.0))) {}
+  std::string kind() const override { return "scale_by_view"; }
+  Variable forward(const Variable& x) override { return mul(x, reshape(scale_, {1})); }
+  Shape output_shape(const Shape& input) const override { return input; }
+
+ private:
+  Variable scale_;
+};
+
+// A graph would compute no gradient of the parameter.
+TEST(PlanPaths, AViewOfAParameterThatALayerMakesIsNotCompiled) {
+  LayerContext context;
+  Sequential net;
+  net.add("scale", std::make_shared<ScaleByView>());
   net.add("f", std::make_shared<Linear>(
                    LinearOptions{.in_features = kWidth, .out_features = kClasses}, context));
   std::string why;
