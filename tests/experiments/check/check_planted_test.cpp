@@ -119,7 +119,6 @@ TEST(Check, TakesAlgorithmsThatAreHere) {
   const Called unknown = call_program("check conv2d winograd_f4x4");
   EXPECT_EQ(unknown.code, 5);
   EXPECT_NE(unknown.err.find("did you mean 'winograd_f4x3'?"), std::string::npos) << unknown.err;
-  EXPECT_EQ(call_program("check conv2d").code, 2);
   EXPECT_EQ(call_program("check conv2d direct --problem c=x").code, 2);
 }
 

@@ -49,7 +49,7 @@ TEST(ExplainOverview, IsALineForEachConvolution) {
     EXPECT_NE(answer.out.find("backward_weight"), std::string::npos);
     EXPECT_NE(answer.out.find("\ntraining: planned"), std::string::npos) << answer.out;
     EXPECT_NE(answer.out.find("\ninference: planned"), std::string::npos) << answer.out;
-    EXPECT_EQ(answer.out.find("operations:"), std::string::npos);
+    EXPECT_EQ(answer.out.find("operations, with MFLOP and MB"), std::string::npos);
     for (const std::string& line : lines_of(answer.out)) EXPECT_LE(line.size(), 100u) << line;
   }
   const std::string out = call_program("explain " + kConfigs + "quickstart.yaml").out;
@@ -101,9 +101,9 @@ TEST(ExplainLayer, AnUnknownNameIsAMistakeWithTheNearestOne) {
 
 TEST(ExplainSteps, AreListedOnDemand) {
   const std::string config = kConfigs + "quickstart.yaml";
-  EXPECT_EQ(count_of(call_program("explain --steps " + config).out, "operations:"), 2u);
+  EXPECT_EQ(count_of(call_program("explain --steps " + config).out, "operations, with MFLOP and MB"), 2u);
   const std::string all = call_program("explain " + config + " --all").out;
-  EXPECT_EQ(count_of(all, "operations:"), 2u) << all;
+  EXPECT_EQ(count_of(all, "operations, with MFLOP and MB"), 2u) << all;
   EXPECT_NE(all.find("\nc1  n=64"), std::string::npos);
   EXPECT_NE(all.find("\nc2  n=64"), std::string::npos);
 }
