@@ -268,11 +268,9 @@ class IntegerRewrite {
   }
 
   static void set_types(Layer& layer, DType y) {
-    Conv2dProblem& z = layer.codes.problem;
     const DType x = layer.from_images ? DType::f32 : layer.x.format.dtype();
-    z.dtype = x;
-    z.types = OperandTypes{.x = x, .w = DType::i8, .accumulator = DType::i32, .y = y};
-    z.layout = layer.from_images ? kNchwToNchw16c : ActivationLayout::nchw16c;
+    layer.codes.problem.set_integer_types(
+        {.x = x, .w = DType::i8, .accumulator = DType::i32, .y = y});
   }
 
   // Returns false if the layer does not read the images, or if its policy names an algorithm that
