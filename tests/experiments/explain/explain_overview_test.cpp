@@ -101,7 +101,8 @@ TEST(ExplainLayer, AnUnknownNameIsAMistakeWithTheNearestOne) {
 
 TEST(ExplainSteps, AreListedOnDemand) {
   const std::string config = kConfigs + "quickstart.yaml";
-  EXPECT_EQ(count_of(call_program("explain --steps " + config).out, "operations, with MFLOP and MB"), 2u);
+  EXPECT_EQ(
+      count_of(call_program("explain --steps " + config).out, "operations, with MFLOP and MB"), 2u);
   const std::string all = call_program("explain " + config + " --all").out;
   EXPECT_EQ(count_of(all, "operations, with MFLOP and MB"), 2u) << all;
   EXPECT_NE(all.find("\nc1  n=64"), std::string::npos);

@@ -38,6 +38,14 @@ def changes_a_value(reader, words):
     return done
 
 
+@check(r"run quickstart train\.loss=mse optim\.lr=0\.2")
+def takes_another_loss(reader, words):
+    done = reader.call(*words)
+    _, folder = trained(reader, done)
+    expect_text(reader.text(f"{folder}/config.yaml"), r"loss: mse\b")
+    return done
+
+
 @check(r"run CONFIG --resume auto")
 def goes_on(reader, words):
     part = reader.call("run", "quickstart", "--epochs-limit", "2")
