@@ -55,10 +55,10 @@ add_library(convscope_cuda_ptx OBJECT EXCLUDE_FROM_ALL ${convscope_cuda_sources}
 set_target_properties(convscope_cuda_ptx PROPERTIES CUDA_PTX_COMPILATION ON CUDA_STANDARD_REQUIRED OFF)
 target_compile_options(convscope_cuda_ptx PRIVATE "SHELL:-Ofc mid")
 # CMake 3.25 ignores CUDA_STANDARD 20, because it does not know that nvcc 13 supports C++20. So the flag is passed
-# directly.
+# directly. Warning 611 is off: most layers override Module::forward() for one variable and not its overload for lists.
 foreach(target convscope_cuda convscope_cuda_ptx)
   target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-lineinfo>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-lineinfo;--diag-suppress=611>"
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter>
     $<$<AND:$<BOOL:${CONVSCOPE_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings>)
   target_link_libraries(${target} PRIVATE convscope CUDA::cudart_static CUDA::cublas CUDA::cufft)
