@@ -14,8 +14,8 @@ Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
   Judgement out;
   for (std::size_t o = 0; o < specs.outputs.size(); ++o) {
     const Tensor got = real_numbers(operands.out[o], specs.outputs[o]);
-    if (!has_clean_lanes(operands.out[o].values.to(Device{}), specs.outputs[o].shape,
-                         specs.outputs[o].layout)) {
+    if (!has_clean_lanes(operands.out[o].values.to(Device{}), specs.outputs[o].desc.shape,
+                         specs.outputs[o].desc.layout)) {
       out.wrong = cat("expected zeros after the last channel of ", specs.outputs[o].name);
       out.error_ratio = INFINITY;
       return out;
@@ -25,7 +25,7 @@ Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
     const double step = meaning.scales == nullptr ? 0 : 0.5 * meaning.scale(0);
     const double bound = allowed * expected.largest[o] + step;
     // The expected value is clipped to the range of the quantised output.
-    const CodeRange codes = code_range(specs.outputs[o].type, meaning);
+    const CodeRange codes = code_range(specs.outputs[o].desc.dtype, meaning);
     const auto within = [&](double real) {
       if (meaning.scales == nullptr) return real;
       return std::clamp(real, meaning.scale(0) * (codes.low - meaning.zero_point(0)),
@@ -33,7 +33,7 @@ Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
     };
     // A sparse gradient has elements only for kept weights. At pruned weights, `got` is 0 and is
     // not compared.
-    const bool sparse = !specs.outputs[o].format.is_dense();
+    const bool sparse = !specs.outputs[o].desc.sparsity.is_dense();
     for (std::int64_t i = 0; i < got.numel(); ++i) {
       const double error = std::abs(got.at(i) - within(right.at(i)));
       if (sparse && got.at(i) == 0) continue;

@@ -78,7 +78,7 @@ class AlgorithmOracle {
   static Operands run_reference(const Problem& real, Direction direction, Operands at) {
     const OperandSpecs specs = real.operands(direction);
     for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-      at.out[i].values = Tensor::empty(specs.outputs[i].shape, real.dtype);
+      at.out[i].values = Tensor::empty(specs.outputs[i].desc.shape, real.dtype);
     }
     run_algorithm(Operator<Problem>::algorithms(DeviceType::cpu).get(kOracleAlgorithm), real,
                   direction, at);

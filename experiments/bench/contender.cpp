@@ -44,7 +44,8 @@ double rounding_factor(const Conv2dProblem& problem) {
 // Returns the real numbers that codes represent. f32 represents them exactly.
 Tensor floats_of(const Operand& operand, const OperandSpec& spec) {
   const Operand host = operand.to(Device{});
-  const Tensor out = plain_images(host.values, spec.shape, spec.layout).to(DType::f32).clone();
+  const Tensor out =
+      plain_images(host.values, spec.desc.shape, spec.desc.layout).to(DType::f32).clone();
   const Quantisation meaning = host.quantisation();
   if (meaning.scales == nullptr) return out;
   const std::int64_t row = std::max<std::int64_t>(1, out.numel() / out.shape().at(0));
@@ -88,11 +89,11 @@ BenchData::BenchData(const Conv2dProblem& problem, Direction direction, Device o
 void BenchData::make_numbers(const Conv2dProblem& z, Direction direction) {
   const bool data = direction == Direction::backward_data;
   const bool weight = direction == Direction::backward_weight;
-  first_host_ = random_tensor(specs_.inputs[0].shape, data ? 3 : 1, z.dtype);
-  second_host_ = random_tensor(specs_.inputs[1].shape, weight ? 3 : 2, z.dtype);
+  first_host_ = random_tensor(specs_.inputs[0].desc.shape, data ? 3 : 1, z.dtype);
+  second_host_ = random_tensor(specs_.inputs[1].desc.shape, weight ? 3 : 2, z.dtype);
   if (!weight) second_host_ = weights_where_kept(z, second_host_);
   const auto stored = [&](const Tensor& host, const OperandSpec& spec) {
-    return stored_images(host.to(spec.type), spec.layout).to(device);
+    return stored_images(host.to(spec.desc.dtype), spec.desc.layout).to(device);
   };
   operands_.in[0] = stored(first_host_, specs_.inputs[0]);
   operands_.in[1] = stored(second_host_, specs_.inputs[1]);
@@ -111,8 +112,8 @@ void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
   const Operand host = operands_.out[0].to(Device{});
   const Quantisation meaning = host.quantisation();
   double middle = 0, spread = out.size / 16;
-  if (is_code(out.type) && !meaning.per_channel) {
-    const CodeRange codes = code_range(out.type, meaning);
+  if (is_code(out.desc.dtype) && !meaning.per_channel) {
+    const CodeRange codes = code_range(out.desc.dtype, meaning);
     behind_.step = meaning.scale(0);
     behind_.low = behind_.step * codes.low;
     behind_.high = behind_.step * codes.high;
@@ -128,7 +129,7 @@ void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
         static_cast<float>(middle + spread * static_cast<double>(random.normal())));
   }
   operands_.in[2] = bias.to(device);
-  operands_.epilogue.relu = out.type == DType::u8;
+  operands_.epilogue.relu = out.desc.dtype == DType::u8;
   behind_.bias = bias.data<double>();
   behind_.relu = operands_.epilogue.relu;
   bias_host_ = bias;
@@ -162,7 +163,7 @@ void BenchData::take_result(const Tensor& images) const {
   Operand plain = operands_.out[0];
   plain.values = images;
   OperandSpec spec = specs_.outputs[0];
-  spec.layout = ActivationLayout::nchw;
+  spec.desc.layout = ActivationLayout::nchw;
   output_host_.copy_from(floats_of(plain, spec));
 }
 
@@ -177,7 +178,8 @@ const float* BenchData::result(bool sparse) const {
   }
   const Tensor& output = operands_.out[0].values;
   if (!output.shares_memory_with(output_host_)) {
-    take_result(plain_images(output.to(Device{}), output_host_.shape(), specs_.outputs[0].layout));
+    take_result(
+        plain_images(output.to(Device{}), output_host_.shape(), specs_.outputs[0].desc.layout));
   }
   return output_host_.data<float>();
 }
@@ -185,13 +187,14 @@ const float* BenchData::result(bool sparse) const {
 const BenchData::Plain& BenchData::plain() const {
   if (plain_.first.defined()) return plain_;
   const auto plain = [](const Operand& operand, const OperandSpec& spec, const Tensor& numbers) {
-    if (!is_code(spec.type) && !spec.is_rounded) return numbers;
-    return plain_images(operand.values.to(Device{}), spec.shape, spec.layout);
+    if (!is_code(spec.desc.dtype) && !spec.is_rounded) return numbers;
+    return plain_images(operand.values.to(Device{}), spec.desc.shape, spec.desc.layout);
   };
   plain_.first = plain(operands_.in[0], specs_.inputs[0], first_host_);
   plain_.second = plain(operands_.in[1], specs_.inputs[1], second_host_);
   const OperandSpec& out = specs_.outputs[0];
-  plain_.output = Tensor::empty(out.shape, is_code(out.type) ? out.type : DType::f32);
+  plain_.output =
+      Tensor::empty(out.desc.shape, is_code(out.desc.dtype) ? out.desc.dtype : DType::f32);
   return plain_;
 }
 
@@ -222,7 +225,7 @@ std::string Contender::look() {
   for (std::size_t i = 0; i < 2; ++i) {
     const OperandSpec spec = z.operands(direction()).inputs[i];
     const Operand& one = operands().in.at(i);
-    const bool as_it_is = spec.type == DType::f32 && spec.is_plain();
+    const bool as_it_is = spec.desc.dtype == DType::f32 && spec.is_plain();
     numbers[i] = as_it_is ? one.values : real_numbers(one, spec).to(DType::f32);
   }
   const Conv2dInputs inputs{numbers[0].data<float>(), numbers[1].data<float>(),

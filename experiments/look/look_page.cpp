@@ -88,25 +88,26 @@ std::string lesson_named(const std::string& algorithm) {
 // (u8, i8) get multiples of 30 or 40 instead, because small values would all round to 0 in the
 // result.
 void set_small_numbers(Operand& operand, const OperandSpec& spec, std::uint64_t stream) {
-  const bool codes = spec.type == DType::u8 || spec.type == DType::i8;
+  const bool codes = spec.desc.dtype == DType::u8 || spec.desc.dtype == DType::i8;
   const std::int64_t most = spec.is_weights ? 2 : 3;
   const std::int64_t factor = !codes ? 1 : spec.is_weights ? 40 : 30;
-  const bool dense = spec.format.is_dense();
-  const Tensor numbers =
-      Tensor::empty(dense ? spec.shape : operand.values.shape(), codes ? spec.type : DType::f32);
+  const bool dense = spec.desc.sparsity.is_dense();
+  const Tensor numbers = Tensor::empty(dense ? spec.desc.shape : operand.values.shape(),
+                                       codes ? spec.desc.dtype : DType::f32);
   Generator random(15, stream);
   for (std::int64_t i = 0; i < numbers.numel(); ++i) {
     const std::int64_t from_zero = random.below(static_cast<std::uint32_t>(2 * most + 1));
-    const std::int64_t number = factor * (spec.type == DType::u8 ? from_zero : from_zero - most);
-    if (spec.type == DType::u8) {
+    const std::int64_t number =
+        factor * (spec.desc.dtype == DType::u8 ? from_zero : from_zero - most);
+    if (spec.desc.dtype == DType::u8) {
       numbers.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(number);
-    } else if (spec.type == DType::i8) {
+    } else if (spec.desc.dtype == DType::i8) {
       numbers.data<std::int8_t>()[i] = static_cast<std::int8_t>(number);
     } else {
       numbers.data<float>()[i] = static_cast<float>(number);
     }
   }
-  operand.values = stored_images(numbers, spec.layout);
+  operand.values = stored_images(numbers, spec.desc.layout);
 }
 
 Operands small_operands(const Conv2dProblem& problem, Direction direction) {
@@ -138,7 +139,7 @@ double difference_to_reference(const Conv2dProblem& problem, Direction direction
   const auto compare = [&](std::int64_t /*stored*/, std::int64_t i) {
     most = std::max(most, std::abs(seen.at(i) - expected.at(i)));
   };
-  if (specs.outputs[0].format.is_dense()) {
+  if (specs.outputs[0].desc.sparsity.is_dense()) {
     for (std::int64_t i = 0; i < seen.numel(); ++i) compare(i, i);
   } else {
     for_each_stored(operands.out[0], specs.outputs[0], compare);

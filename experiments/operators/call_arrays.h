@@ -33,11 +33,11 @@ constexpr std::size_t bias_place() {
 
 // Returns the shape of an input, or of b. `forward` are the operands of the forward pass.
 inline Shape input_shape(const OperandSpecs& forward, std::string_view name) {
-  const Shape& y = forward.outputs[0].shape;
+  const Shape& y = forward.outputs[0].desc.shape;
   if (name == "dy") return y;
   if (name == "b") return {y.at(1)};
   for (const OperandSpec& spec : forward.inputs) {
-    if (name == spec.name) return spec.shape;
+    if (name == spec.name) return spec.desc.shape;
   }
   fail("input_shape", cat("expected an input of the operator, got '", name, "'"));
 }
@@ -58,7 +58,8 @@ void run_direction(const OperandSpecs& specs, Direction direction, Device device
   }
   if (direction == Direction::forward) operands.in.at(bias_place<Problem>()).values = find("b");
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-    operands.out.at(i) = Tensor::empty(specs.outputs[i].shape, specs.outputs[i].type, device);
+    operands.out.at(i) =
+        Tensor::empty(specs.outputs[i].desc.shape, specs.outputs[i].desc.dtype, device);
   }
   run(operands);
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {

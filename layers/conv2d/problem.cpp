@@ -166,23 +166,20 @@ double Conv2dProblem::nominal_bytes() const {
 OperandSpecs Conv2dProblem::operands(Direction direction) const {
   const OperandTypes t = operand_types();
   const OperandSpec x{.name = "x",
-                      .shape = x_shape(),
-                      .type = t.x,
+                      .desc = {.shape = x_shape(), .dtype = t.x, .layout = layout.x},
                       .has_zero_point = false,
-                      .is_rounded = t.x == DType::f32 && is_code(t.w),
-                      .layout = layout.x};
-  const OperandSpec filters{
-      .name = "w", .shape = w_shape(), .type = t.w, .format = weight_format, .is_weights = true};
+                      .is_rounded = t.x == DType::f32 && is_code(t.w)};
+  const OperandSpec filters{.name = "w",
+                            .desc = {.shape = w_shape(), .dtype = t.w, .sparsity = weight_format},
+                            .is_weights = true};
   // Random codes have a root mean square of about 3.4 (u8) and 1.7 (i8) (operands.cpp). This scale
   // makes almost all results fit into the codes of y.
   const auto size = [](DType type) { return type == DType::u8 ? 3.4 : is_code(type) ? 1.7 : 1; };
   const double terms = static_cast<double>(c_per_group()) * static_cast<double>(r * s);
   const OperandSpec y{.name = "y",
-                      .shape = y_shape(),
-                      .type = t.y,
+                      .desc = {.shape = y_shape(), .dtype = t.y, .layout = layout.y},
                       .has_zero_point = false,
-                      .size = 1.5 * size(t.x) * size(t.w) * std::sqrt(terms),
-                      .layout = layout.y};
+                      .size = 1.5 * size(t.x) * size(t.w) * std::sqrt(terms)};
   if (direction == Direction::forward) return {{x, filters}, {y}};
   if (direction == Direction::backward_data) return {{y, filters}, {x}};
   return {{x, y}, {filters}};

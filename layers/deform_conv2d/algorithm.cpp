@@ -45,7 +45,7 @@ Operands Operator<DeformConv2dProblem>::magnitudes(const DeformConv2dProblem& pr
   if (plain.dtype != DType::f64) plain.dtype = DType::f32;  // half types: same positions
   const OperandSpecs from = problem.operands(direction), specs = plain.operands(direction);
   const auto on_host = [&](const Tensor& t, const OperandSpec& spec) {
-    return plain_images(t.to(Device{}).to(plain.dtype), spec.shape, spec.layout);
+    return plain_images(t.to(Device{}).to(plain.dtype), spec.desc.shape, spec.desc.layout);
   };
   Operands out;
   for (std::size_t i = 0; i < operands.in.size(); ++i) {
@@ -58,7 +58,7 @@ Operands Operator<DeformConv2dProblem>::magnitudes(const DeformConv2dProblem& pr
   out.accumulate = operands.accumulate;
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
     out.out[i] = operands.accumulate ? on_host(operands.out[i].values, from.outputs[i]).clone()
-                                     : Tensor::empty(specs.outputs[i].shape, plain.dtype);
+                                     : Tensor::empty(specs.outputs[i].desc.shape, plain.dtype);
   }
   if (plain.dtype == DType::f64) {
     deform::run_loops<deform::Sign::magnitudes, double>(plain, direction, out);

@@ -32,7 +32,7 @@ void execute_deform_conv2d(const DeformConv2dChoice& choice, const DeformConv2dP
     for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
       if (operands.out[i].defined()) continue;
       operands.out[i] =
-          Tensor::empty(specs.outputs[i].shape, problem.dtype, operands.in[0].values.device());
+          Tensor::empty(specs.outputs[i].desc.shape, problem.dtype, operands.in[0].values.device());
     }
   }
   execute(choice, problem, direction, operands);

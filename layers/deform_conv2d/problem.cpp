@@ -34,11 +34,14 @@ Conv2dProblem parse_sizes(const std::string& text) {
 }  // namespace
 
 OperandSpecs DeformConv2dProblem::operands(Direction direction) const {
-  const OperandSpec x{.name = "x", .shape = x_shape(), .type = dtype, .layout = layout.x};
-  const OperandSpec filters{.name = "w", .shape = w_shape(), .type = dtype, .is_weights = true};
-  const OperandSpec y{.name = "y", .shape = y_shape(), .type = dtype, .layout = layout.y};
-  const OperandSpec offset{.name = "offset", .shape = offset_shape(), .type = dtype};
-  const OperandSpec factor{.name = "mask", .shape = mask_shape(), .type = dtype};
+  const OperandSpec x{.name = "x",
+                      .desc = {.shape = x_shape(), .dtype = dtype, .layout = layout.x}};
+  const OperandSpec filters{
+      .name = "w", .desc = {.shape = w_shape(), .dtype = dtype}, .is_weights = true};
+  const OperandSpec y{.name = "y",
+                      .desc = {.shape = y_shape(), .dtype = dtype, .layout = layout.y}};
+  const OperandSpec offset{.name = "offset", .desc = {.shape = offset_shape(), .dtype = dtype}};
+  const OperandSpec factor{.name = "mask", .desc = {.shape = mask_shape(), .dtype = dtype}};
   OperandSpecs out;
   switch (direction) {
     case Direction::forward:

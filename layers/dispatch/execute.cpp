@@ -90,14 +90,15 @@ Operands over_magnitudes(const Operands& operands, Tensor& residual) {
 
 Operands over_tiles(const Operands& operands, const OperandSpecs& specs, Direction direction) {
   const OperandSpec& spec = specs.inputs[1];
-  const Tensor second = plain_images(operands.in[1].values.to(Device{}), spec.shape, spec.layout);
+  const Tensor second =
+      plain_images(operands.in[1].values.to(Device{}), spec.desc.shape, spec.desc.layout);
   // Forward sums |w| for each output channel k, backward_data sums |w| for each input channel c of
   // w [K,C,...], and backward_weight sums |dy| for each k of dy [N,K,...].
   const int axis = direction == Direction::forward ? 0 : 1;
   std::int64_t inner = 1;
-  for (int i = axis + 1; i < spec.shape.rank(); ++i) inner *= spec.shape[i];
+  for (int i = axis + 1; i < spec.desc.shape.rank(); ++i) inner *= spec.desc.shape[i];
   double size =
-      largest_magnitude(operands.in[0].values) * largest_sum(second, spec.shape[axis], inner);
+      largest_magnitude(operands.in[0].values) * largest_sum(second, spec.desc.shape[axis], inner);
   if (operands.in[2].defined()) size += largest_magnitude(operands.in[2].values);
   if (operands.accumulate) size += largest_magnitude(operands.out[0].values);
   if (operands.epilogue.residual != nullptr) {

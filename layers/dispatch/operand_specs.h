@@ -9,8 +9,7 @@
 
 #include <vector>
 
-#include "framework/shape.h"
-#include "framework/weight_format.h"
+#include "framework/tensor_desc.h"
 #include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/direction.h"
 #include "layers/dispatch/elements.h"
@@ -19,19 +18,17 @@ namespace convscope {
 
 // One array that a direction reads or writes.
 struct OperandSpec {
-  const char* name = "";  // "x"
-  Shape shape;            // sparse weights: shape of the dense matrix; images: [N,C,H,W]
-  DType type = DType::f32;
-  WeightFormat format = {};
+  const char* name = "";       // "x"
+  TensorDesc desc = {};        // codes: without `quantization`; their scales are in OperandViews
   bool is_weights = false;     // integer weights may have a scale for each row
   bool has_zero_point = true;  // for integers other than weights; false: 0 has the code 0
   bool is_rounded = false;     // f32 that kernels round to i8 codes when they read it; has a scale
   double size = 1;             // typical magnitude of the results, for the scale of their codes
-  ActivationLayout layout = ActivationLayout::nchw;  // of images
 
   // Returns whether the array holds real numbers in row-major order, without zeros left out.
   bool is_plain() const {
-    return format.is_dense() && !is_code(type) && !is_rounded && layout == ActivationLayout::nchw;
+    return desc.sparsity.is_dense() && !is_code(desc.dtype) && !is_rounded &&
+           desc.layout == ActivationLayout::nchw;
   }
 };
 // The result of a problem's operands(direction). Optional arrays such as a bias are not included.

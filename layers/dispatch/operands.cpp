@@ -12,9 +12,9 @@ namespace convscope {
 namespace {
 
 // Rows and columns of the weights as a matrix (weight_format.h).
-std::int64_t rows_of(const OperandSpec& spec) { return spec.shape.at(0); }
+std::int64_t rows_of(const OperandSpec& spec) { return spec.desc.shape.at(0); }
 std::int64_t columns_of(const OperandSpec& spec) {
-  return spec.shape.numel() / std::max<std::int64_t>(rows_of(spec), 1);
+  return spec.desc.shape.numel() / std::max<std::int64_t>(rows_of(spec), 1);
 }
 
 Tensor normal_numbers(const Shape& shape, std::uint64_t stream) {
@@ -60,12 +60,12 @@ void add_scales(const OperandSpec& spec, std::uint64_t stream, OperandParts& par
   }
   if (parts.per_channel || !spec.has_zero_point) return;
   parts.zero_points = Tensor::empty({1}, DType::i32);
-  parts.zero_points.data<std::int32_t>()[0] = spec.type == DType::u8 ? 117 : -9;
+  parts.zero_points.data<std::int32_t>()[0] = spec.desc.dtype == DType::u8 ? 117 : -9;
 }
 
 // Draws `blocks` different positions at random and sorts them: rows first, then columns.
 void add_places(const OperandSpec& spec, std::uint64_t stream, OperandParts& parts) {
-  const WeightFormat& format = spec.format;
+  const WeightFormat& format = spec.desc.sparsity;
   const std::int64_t rows = rows_of(spec) / format.block_rows;
   const std::int64_t columns = columns_of(spec) / format.block_columns;
   std::vector<std::int64_t> places(static_cast<std::size_t>(rows * columns));
@@ -89,17 +89,18 @@ void add_places(const OperandSpec& spec, std::uint64_t stream, OperandParts& par
 }
 
 std::shared_ptr<const OperandParts> parts_of(const OperandSpec& spec, std::uint64_t stream) {
-  const bool has_scales = is_code(spec.type) || spec.is_rounded;
-  if (!has_scales && spec.format.is_dense()) return nullptr;
+  const bool has_scales = is_code(spec.desc.dtype) || spec.is_rounded;
+  if (!has_scales && spec.desc.sparsity.is_dense()) return nullptr;
   auto parts = std::make_shared<OperandParts>();
   if (has_scales) add_scales(spec, stream, *parts);
-  if (!spec.format.is_dense()) add_places(spec, stream, *parts);
+  if (!spec.desc.sparsity.is_dense()) add_places(spec, stream, *parts);
   return parts;
 }
 
 Shape stored_shape(const OperandSpec& spec) {
-  if (spec.format.is_dense()) return stored_shape(spec.shape, spec.layout);
-  return {spec.format.blocks, spec.format.block_rows, spec.format.block_columns};
+  if (spec.desc.sparsity.is_dense()) return stored_shape(spec.desc.shape, spec.desc.layout);
+  return {spec.desc.sparsity.blocks, spec.desc.sparsity.block_rows,
+          spec.desc.sparsity.block_columns};
 }
 
 template <class T>
@@ -162,10 +163,10 @@ OperandViews Operands::views(Direction direction) const {
 
 Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream) {
   Operand out;
-  const Shape shape = spec.format.is_dense() ? spec.shape : stored_shape(spec);
-  out.values = is_code(spec.type) ? integers(shape, spec.type, stream)
-                                  : normal_numbers(shape, stream).to(spec.type);
-  out.values = stored_images(out.values, spec.layout);
+  const Shape shape = spec.desc.sparsity.is_dense() ? spec.desc.shape : stored_shape(spec);
+  out.values = is_code(spec.desc.dtype) ? integers(shape, spec.desc.dtype, stream)
+                                        : normal_numbers(shape, stream).to(spec.desc.dtype);
+  out.values = stored_images(out.values, spec.desc.layout);
   out.parts = parts_of(spec, stream);
   return out.to(device);
 }
@@ -174,7 +175,7 @@ Operand empty_operand(const OperandSpec& spec, Device device, std::uint64_t stre
   Operand out;
   out.parts = parts_of(spec, stream);
   out = out.to(device);
-  out.values = Tensor::empty(stored_shape(spec), spec.type, device);
+  out.values = Tensor::empty(stored_shape(spec), spec.desc.dtype, device);
   return out;
 }
 
@@ -194,15 +195,16 @@ Operands repeated_operands(const OperandSpecs& specs, Device device) {
   constexpr std::int64_t kDifferent = 1 << 18;
   OperandSpecs small = specs;
   for (OperandSpec& spec : small.inputs) {
-    if (spec.is_plain() && device.type != DeviceType::cpu && spec.shape.numel() > kDifferent) {
-      spec.shape = {kDifferent};
+    if (spec.is_plain() && device.type != DeviceType::cpu && spec.desc.shape.numel() > kDifferent) {
+      spec.desc.shape = {kDifferent};
     }
   }
   Operands out = random_operands(small, device);
   for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
-    if (small.inputs[i].shape == specs.inputs[i].shape) continue;
+    if (small.inputs[i].desc.shape == specs.inputs[i].desc.shape) continue;
     const Tensor first = out.in.at(i).values;
-    const Tensor all = Tensor::empty(specs.inputs[i].shape, specs.inputs[i].type, device);
+    const Tensor all =
+        Tensor::empty(specs.inputs[i].desc.shape, specs.inputs[i].desc.dtype, device);
     for (std::int64_t at = 0; at < all.size_bytes(); at += first.size_bytes()) {
       backend_of(device).copy_within(
           device.index, static_cast<std::byte*>(all.raw_data()) + at, first.raw_data(),
@@ -215,8 +217,8 @@ Operands repeated_operands(const OperandSpecs& specs, Device device) {
 
 Tensor real_numbers(const Operand& operand, const OperandSpec& spec) {
   Operand host = operand.to(Device{});
-  host.values = plain_images(host.values, spec.shape, spec.layout);
-  const Tensor out = Tensor::zeros(spec.shape, DType::f64);
+  host.values = plain_images(host.values, spec.desc.shape, spec.desc.layout);
+  const Tensor out = Tensor::zeros(spec.desc.shape, DType::f64);
   double* const numbers = out.data<double>();
   const std::int64_t columns = std::max<std::int64_t>(columns_of(spec), 1);
   const Quantisation meaning = host.quantisation();

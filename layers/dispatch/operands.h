@@ -77,9 +77,9 @@ CONVSCOPE_API Operands repeated_operands(const OperandSpecs& specs, Device devic
 template <class Visit>
 void for_each_stored(const Operand& w, const OperandSpec& spec, const Visit& visit) {
   const BlockSparseView blocks = w.blocks();
-  const std::int64_t columns = spec.shape.numel() / spec.shape.at(0);
+  const std::int64_t columns = spec.desc.shape.numel() / spec.desc.shape.at(0);
   std::int64_t stored = 0;
-  for (std::int64_t row = 0; row < spec.shape.at(0) / blocks.block_rows; ++row) {
+  for (std::int64_t row = 0; row < spec.desc.shape.at(0) / blocks.block_rows; ++row) {
     for (std::int32_t i = blocks.row_begin[row]; i < blocks.row_begin[row + 1]; ++i) {
       for (std::int64_t r = row * blocks.block_rows; r < (row + 1) * blocks.block_rows; ++r) {
         for (std::int64_t c = 0; c < blocks.block_columns; ++c) {

@@ -42,9 +42,10 @@ Shape SparseConvProblem::w_shape() const {
 }
 
 OperandSpecs SparseConvProblem::operands(Direction direction) const {
-  const OperandSpec x{.name = "x", .shape = x_shape(), .type = dtype};
-  const OperandSpec w{.name = "w", .shape = w_shape(), .type = dtype, .is_weights = true};
-  const OperandSpec y{.name = "y", .shape = y_shape(), .type = dtype};
+  const OperandSpec x{.name = "x", .desc = {.shape = x_shape(), .dtype = dtype}};
+  const OperandSpec w{
+      .name = "w", .desc = {.shape = w_shape(), .dtype = dtype}, .is_weights = true};
+  const OperandSpec y{.name = "y", .desc = {.shape = y_shape(), .dtype = dtype}};
   switch (direction) {
     case Direction::forward:
       return {{x, w}, {y}};

@@ -23,9 +23,9 @@ struct NetTensors {
   NetTensors(const std::vector<Problem>& layers, Device device) {
     std::uint64_t stream = 1;
     const auto numbers = [&](const Shape& shape, DType type, double size) {
-      const Tensor out =
-          random_operand({.name = "", .shape = shape, .type = DType::f32}, Device{}, stream++)
-              .values;
+      const Tensor out = random_operand({.name = "", .desc = {.shape = shape, .dtype = DType::f32}},
+                                        Device{}, stream++)
+                             .values;
       for (std::int64_t i = 0; i < out.numel(); ++i) {
         out.data<float>()[i] *= static_cast<float>(size);
       }

@@ -130,7 +130,7 @@ Judgement SparseOracle::judge(const Operands& operands, double error_growth) con
   const double bound = error_growth * eps_of(problem_.dtype, problem_.math) * largest_;
   // Returns the position of an element of the result, as text.
   const auto place = [&](Index at) {
-    const Index row = got.numel() / std::max<Index>(1, spec_.shape[0]);
+    const Index row = got.numel() / std::max<Index>(1, spec_.desc.shape[0]);
     if (spec_.is_weights) {
       return cat("channels ", at / row, " and ", at % row / problem_.taps(), ", tap ",
                  at % problem_.taps());

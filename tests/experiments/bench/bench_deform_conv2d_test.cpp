@@ -104,7 +104,7 @@ TEST(BenchDeform, TheOracleMeasuresByMagnitudes) {
       Operands out = operands;
       const OperandSpecs specs = problem.operands(direction);
       for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-        out.out[i].values = Tensor::empty(specs.outputs[i].shape);
+        out.out[i].values = Tensor::empty(specs.outputs[i].desc.shape);
       }
       return out;
     }());

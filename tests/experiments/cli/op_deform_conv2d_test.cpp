@@ -65,7 +65,7 @@ class OpDeformCommand : public OpFiles {
       const OperandSpecs specs = z.operands(direction);
       ASSERT_EQ(specs.outputs.size(), names.size());
       for (std::size_t i = 0; i < names.size(); ++i) {
-        operands.out[i].values = Tensor::empty(specs.outputs[i].shape, z.dtype);
+        operands.out[i].values = Tensor::empty(specs.outputs[i].desc.shape, z.dtype);
       }
       run_algorithm(algorithm, z, direction, operands);
       for (std::size_t i = 0; i < names.size(); ++i) {

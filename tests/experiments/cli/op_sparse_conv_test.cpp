@@ -72,7 +72,8 @@ class OpSparseCommand : public OpFiles {
         << errors_;
     const SparseMap& map = *problem_.map;
     const auto expect = [&](const char* name, Direction direction, const SparseSites* rows) {
-      Tensor expected = Tensor::empty(problem_.operands(direction).outputs[0].shape, DType::f64);
+      Tensor expected =
+          Tensor::empty(problem_.operands(direction).outputs[0].desc.shape, DType::f64);
       const std::vector<double> values = from_pairs(problem_, direction, tensors_);
       std::ranges::copy(values, expected.data<double>());
       if (rows != nullptr) expected = rows->in_users_order(expected);

@@ -160,16 +160,16 @@ TEST(DepthwiseNchw16c, SpreadsANaNExactlyWhereItIsRead) {
           Operands right, got;
           std::size_t count = 0;
           for (const OperandSpec& spec : specs.inputs) {
-            const Tensor numbers = testing::normal(spec.shape, DType::f32, 3 + count);
+            const Tensor numbers = testing::normal(spec.desc.shape, DType::f32, 3 + count);
             if (count == at) {
-              const Shape& s = spec.shape;
+              const Shape& s = spec.desc.shape;
               const std::int64_t pixel = corner ? 0 : s[2] / 2 * s[3] + s[3] / 2;
               numbers.data<float>()[17 * s[2] * s[3] + pixel] = std::nanf("");
             }
             right.in[count] = numbers;
-            got.in[count++] = stored_images(numbers, spec.layout);
+            got.in[count++] = stored_images(numbers, spec.desc.layout);
           }
-          const Shape out = specs.outputs[0].shape;
+          const Shape out = specs.outputs[0].desc.shape;
           const bool dw = direction == Direction::backward_weight;
           right.out[0] = Tensor::empty(out);
           got.out[0] = Tensor::empty(dw ? out : stored_shape(out, kNchw16c));

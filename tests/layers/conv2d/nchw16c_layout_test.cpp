@@ -99,7 +99,8 @@ TEST(Nchw16cLayout, AnOperandIsTheSameNumbersInBothLayouts) {
   EXPECT_EQ(x.values.shape(), (Shape{2, 2, 5, 4, 16}));
   EXPECT_TRUE(testing::same_bits(real_numbers(x, nchw16c),
                                  real_numbers(random_operand(plain, kCpu, 7), plain)));
-  EXPECT_EQ(problem.operands(Direction::forward).inputs[1].layout, ActivationLayout::nchw);  // w
+  EXPECT_EQ(problem.operands(Direction::forward).inputs[1].desc.layout,
+            ActivationLayout::nchw);  // w
 }
 
 TEST(Nchw16cLayout, IsAPartOfTheProblemsText) {

@@ -85,11 +85,11 @@ inline Operands deform_operands(const DeformConv2dProblem& z, Direction directio
   Operands out = deform_conv2d_operands(direction, tensors);
   const OperandSpecs specs = z.operands(direction);
   for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
-    out.in[i].values = stored_images(out.in[i].values, specs.inputs[i].layout);
+    out.in[i].values = stored_images(out.in[i].values, specs.inputs[i].desc.layout);
   }
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-    out.out[i].values = Tensor::full(stored_shape(specs.outputs[i].shape, specs.outputs[i].layout),
-                                     before, z.dtype);
+    out.out[i].values = Tensor::full(
+        stored_shape(specs.outputs[i].desc.shape, specs.outputs[i].desc.layout), before, z.dtype);
   }
   return out;
 }
@@ -100,8 +100,8 @@ inline std::vector<Tensor> deform_outputs(const DeformConv2dProblem& z, Directio
   const OperandSpecs specs = z.operands(direction);
   std::vector<Tensor> out;
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-    out.push_back(
-        plain_images(operands.out[i].values, specs.outputs[i].shape, specs.outputs[i].layout));
+    out.push_back(plain_images(operands.out[i].values, specs.outputs[i].desc.shape,
+                               specs.outputs[i].desc.layout));
   }
   return out;
 }

@@ -22,7 +22,7 @@ Operands run_on(const DeformConv2dAlgorithm& algorithm, const Problem& z, Direct
   Operands operands = deform_conv2d_operands(direction, tensors);
   const OperandSpecs specs = z.operands(direction);
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
-    operands.out[i].values = Tensor::full(specs.outputs[i].shape, NAN, z.dtype);
+    operands.out[i].values = Tensor::full(specs.outputs[i].desc.shape, NAN, z.dtype);
   }
   run_algorithm(algorithm, z, direction, operands);
   return operands;

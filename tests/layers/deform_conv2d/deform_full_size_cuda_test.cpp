@@ -181,7 +181,7 @@ int check_samples(const Problem& z) {
     const OperandSpecs specs = z.operands(direction);
     std::vector<Samples> samples;
     Index outputs = 0;
-    for (const OperandSpec& one : specs.outputs) outputs += one.shape.numel();
+    for (const OperandSpec& one : specs.outputs) outputs += one.desc.shape.numel();
     for (const auto& [name, algorithm] : deform_conv2d_algorithms(DeviceType::cuda).entries()) {
       if (!support_of(algorithm, z, direction).yes) continue;
       const auto scratch = static_cast<Index>(algorithm.workspace_bytes(z, direction) +
@@ -194,19 +194,19 @@ int check_samples(const Problem& z) {
                                                        {},
                                                        dy.tensor()});
       for (std::size_t o = 0; o < specs.outputs.size(); ++o) {
-        at.out[o].values = Tensor::empty(specs.outputs[o].shape, z.dtype, cuda());
+        at.out[o].values = Tensor::empty(specs.outputs[o].desc.shape, z.dtype, cuda());
         backend_of(cuda()).fill_bytes(0, at.output(static_cast<int>(o)), 0xff,
                                       static_cast<std::size_t>(at.out[o].values.size_bytes()));
         if (samples.size() <= o) {
           samples.push_back(
-              samples_of_output(formula, direction, o, specs.outputs[o].shape.numel()));
+              samples_of_output(formula, direction, o, specs.outputs[o].desc.shape.numel()));
         }
       }
       run_algorithm(algorithm, z, direction, at);
       backend_of(cuda()).synchronize(0);
       ++checks;
       const double terms =
-          z.nominal_flops() / 2 / static_cast<double>(specs.outputs[0].shape.numel());
+          z.nominal_flops() / 2 / static_cast<double>(specs.outputs[0].desc.shape.numel());
       for (std::size_t o = 0; o < specs.outputs.size(); ++o) {
         const double bound = algorithm.growth(terms) * eps_of(z.dtype, z.math) * samples[o].most;
         for (std::size_t i = 0; i < samples[o].at.size(); ++i) {

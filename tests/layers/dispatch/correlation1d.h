@@ -42,13 +42,11 @@ struct Correlation1dProblem {
   }
   OperandSpecs operands(Direction direction) const {
     const OperandTypes t = operand_types();
-    const OperandSpec x{.name = "x", .shape = {n, c, length}, .type = t.x};
+    const OperandSpec x{.name = "x", .desc = {.shape = {n, c, length}, .dtype = t.x}};
     const OperandSpec w{.name = "w",
-                        .shape = {k, c, taps},
-                        .type = t.w,
-                        .format = weight_format,
+                        .desc = {.shape = {k, c, taps}, .dtype = t.w, .sparsity = weight_format},
                         .is_weights = true};
-    const OperandSpec y{.name = "y", .shape = {n, k, out_length()}, .type = t.y};
+    const OperandSpec y{.name = "y", .desc = {.shape = {n, k, out_length()}, .dtype = t.y}};
     if (direction == Direction::forward) return {{x, w}, {y}};
     if (direction == Direction::backward_data) return {{y, w}, {x}};
     return {{x, y}, {w}};

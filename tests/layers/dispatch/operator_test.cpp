@@ -149,7 +149,7 @@ double largest_error(const CorrelationAlgorithm& tried, const Correlation1dProbl
   double largest = 0;
   for (std::int64_t i = 0; i < got.numel(); ++i) {
     // Weights outside the kept blocks have no gradient.
-    if (!specs.outputs[0].format.is_dense() && got.at(i) == 0) continue;
+    if (!specs.outputs[0].desc.sparsity.is_dense() && got.at(i) == 0) continue;
     largest = std::max(largest, std::abs(got.at(i) - right.out[0].values.at(i)));
   }
   return largest;

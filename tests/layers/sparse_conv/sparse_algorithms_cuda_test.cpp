@@ -75,7 +75,7 @@ SparseConvTensors on_device(const SparseConvTensors& of) {
 Tensor result_on_device(const SparseConvAlgorithm& algorithm, const Problem& z, Direction direction,
                         const SparseConvTensors& tensors) {
   Operands operands = sparse_conv_operands(direction, on_device(tensors));
-  operands.out[0] = Tensor::full(z.operands(direction).outputs[0].shape, NAN, z.dtype)
+  operands.out[0] = Tensor::full(z.operands(direction).outputs[0].desc.shape, NAN, z.dtype)
                         .to(Device{DeviceType::cuda});
   run_algorithm(algorithm, z, direction, operands);
   return operands.out[0].values.to(Device{});

@@ -185,7 +185,7 @@ TEST_P(SparseConv, IsChosenCheckedAndExplained) {
   for (const Direction direction : kDirections) {
     const auto choice = select_algorithm("check:implicit_gemm,native", z, direction, Device{});
     Operands operands = sparse_conv_operands(direction, tensors);
-    operands.out[0] = Tensor::empty(z.operands(direction).outputs[0].shape, z.dtype);
+    operands.out[0] = Tensor::empty(z.operands(direction).outputs[0].desc.shape, z.dtype);
     execute(choice, z, direction, operands);
     EXPECT_TRUE(same_bits(operands.out[0].values,
                           sparse_result(algorithms().get("implicit_gemm"), z, direction, tensors)));

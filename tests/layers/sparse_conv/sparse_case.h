@@ -266,7 +266,7 @@ inline SparseConvTensors sparse_tensors(const SparseConvProblem& z, bool integer
 inline Tensor sparse_result(const SparseConvAlgorithm& algorithm, const SparseConvProblem& z,
                             Direction direction, const SparseConvTensors& tensors) {
   Operands operands = sparse_conv_operands(direction, tensors);
-  operands.out[0] = Tensor::full(z.operands(direction).outputs[0].shape, NAN, z.dtype);
+  operands.out[0] = Tensor::full(z.operands(direction).outputs[0].desc.shape, NAN, z.dtype);
   run_algorithm(algorithm, z, direction, operands);
   return operands.out[0].values;
 }
@@ -315,8 +315,8 @@ inline std::vector<double> from_pairs(const SparseConvProblem& z, Direction dire
     return out;
   };
   const std::vector<double> x = values(t.x), w = values(t.w), b = values(t.b), dy = values(t.dy);
-  std::vector<double> out(static_cast<std::size_t>(z.operands(direction).outputs[0].shape.numel()),
-                          0.0);
+  std::vector<double> out(
+      static_cast<std::size_t>(z.operands(direction).outputs[0].desc.shape.numel()), 0.0);
   if (direction == Direction::forward && !b.empty()) {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = b[i % b.size()];
   }
