@@ -103,7 +103,7 @@ bool register_activations(ActivationList<All...>) {
   return true;
 }
 
-[[maybe_unused]] const bool registered = register_activations(Activations{});
+[[maybe_unused]] const bool registered_activations = register_activations(Activations{});
 
 template <class... All>
 int index_of(ActivationList<All...>, std::string_view name) {
