@@ -131,11 +131,11 @@ class ReferenceCheck {
     std::uint64_t stream = 1;
     for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
       one.operands.in.at(i) =
-          tier_numbers(specs.inputs[i].shape, specs.inputs[i].type, one.tier, stream++);
+          tier_numbers(specs.inputs[i].desc.shape, specs.inputs[i].desc.dtype, one.tier, stream++);
     }
     if (one.extra && one.direction == Direction::forward) {
-      one.operands.in.at(bias_place<Problem>()) =
-          tier_numbers({specs.outputs[0].shape.at(1)}, specs.outputs[0].type, one.tier, stream++);
+      one.operands.in.at(bias_place<Problem>()) = tier_numbers(
+          {specs.outputs[0].desc.shape.at(1)}, specs.outputs[0].desc.dtype, one.tier, stream++);
     }
     one.operands.accumulate = one.extra && one.direction == Direction::backward_weight;
     Operands right = with_outputs(one, problem);
@@ -172,13 +172,14 @@ class ReferenceCheck {
     const OperandSpecs specs = problem.operands(one.direction);
     for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
       Operand& input = out.in.at(i);
-      if (input.defined()) input.values = stored_images(input.values, specs.inputs[i].layout);
+      if (input.defined()) input.values = stored_images(input.values, specs.inputs[i].desc.layout);
     }
     for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
       const OperandSpec& spec = specs.outputs[i];
-      const Tensor before = out.accumulate ? tier_numbers(spec.shape, spec.type, one.tier, 9)
-                                           : Tensor::full(spec.shape, NAN, spec.type);
-      out.out.at(i) = stored_images(before, spec.layout);
+      const Tensor before = out.accumulate
+                                ? tier_numbers(spec.desc.shape, spec.desc.dtype, one.tier, 9)
+                                : Tensor::full(spec.desc.shape, NAN, spec.desc.dtype);
+      out.out.at(i) = stored_images(before, spec.desc.layout);
     }
     return out;
   }
@@ -188,7 +189,7 @@ class ReferenceCheck {
     const OperandSpecs specs = problem.operands(direction);
     for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
       const OperandSpec& spec = specs.outputs[i];
-      out.push_back(plain_images(operands.out.at(i).values, spec.shape, spec.layout));
+      out.push_back(plain_images(operands.out.at(i).values, spec.desc.shape, spec.desc.layout));
     }
     return out;
   }
