@@ -189,8 +189,8 @@ std::function<int()> declare(CommandLine& app) {
                      "is given, in a table")
         ->suggest(names_of_program(name));
     add_options(*line, entry.check);
-    line->callback([arguments, name] {
-      arguments->settings.operation = name;
+    line->callback([arguments, operation = name] {
+      arguments->settings.operation = operation;
       arguments->names_operator = true;
     });
   }
