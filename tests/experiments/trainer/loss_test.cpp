@@ -10,7 +10,8 @@ namespace convscope::testing {
 namespace {
 
 TEST(TrainLoss, FallsDuringTrainingInEveryStepType) {
-  for (const auto& [name, loss] : loss_types().entries()) {
+  for (const auto& [name, type] : loss_types().entries()) {
+    const auto& loss = type;  // clang's OpenMP captures no structured binding
     for (const bool plan : {false, true}) {
       const TemporaryFolder root;
       TrainingSetup setup = small_setup(1);
