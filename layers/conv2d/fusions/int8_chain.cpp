@@ -96,8 +96,13 @@ class Int8ChainOp final : public Operation {
   std::vector<const Conv2dOp*> convs_;
 };
 
-// Returns the convolution if it can be part of a chain, and the max-pool after it; else nothing.
-std::vector<Operation*> link_of(const Graph& graph, Operation* op, bool first) {
+// A convolution that can be part of a chain, and the max-pool after it; null: there is none.
+struct Int8Link {
+  Conv2dOp* conv = nullptr;
+  MaxPool* pool = nullptr;
+};
+
+Int8Link link_of(const Graph& graph, Operation* op, bool first) {
   auto* const conv = as<Conv2dOp>(op);
   if (conv == nullptr || !conv->on_codes() || conv->on_codes()->layer_kind != "conv2d" ||
       conv->on_codes()->is_named || conv->residual() != kNoValue ||
@@ -113,11 +118,12 @@ std::vector<Operation*> link_of(const Graph& graph, Operation* op, bool first) {
 std::vector<Operation*> find_from(const Graph& graph, Operation* op) {
   std::vector<Operation*> chain;
   for (;;) {
-    const std::vector<Operation*> link = link_of(graph, op, chain.empty());
-    if (link.empty()) return chain;
-    chain.insert(chain.end(), link.begin(), link.end());
-    op = graph.only_reader(link.back()->output());
-    if (op == nullptr || op->inputs[0] != link.back()->output()) return chain;
+    const Int8Link link = link_of(graph, op, chain.empty());
+    if (link.conv == nullptr) return chain;
+    chain.push_back(link.conv);
+    chain.push_back(link.pool);
+    op = graph.only_reader(link.pool->output());
+    if (op == nullptr || op->inputs[0] != link.pool->output()) return chain;
   }
 }
 
