@@ -366,9 +366,11 @@ std::vector<StepPlan::OpTime> StepPlan::time_ops(const Tensor& x, const Tensor& 
   };
   time(emitter_.forward_, &OpTime::forward_s);
   time(emitter_.backward_, &OpTime::backward_s);
-  std::size_t i = 0;
-  std::erase_if(out, [&](const OpTime&) { return runs_once(graph_, *graph_.ops()[i++]); });
-  return out;
+  std::vector<OpTime> of_each_step;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (!runs_once(graph_, *graph_.ops()[i])) of_each_step.push_back(out[i]);
+  }
+  return of_each_step;
 }
 
 std::vector<StepPlan::Line> StepPlan::lines() const {
