@@ -6,13 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <functional>
 
 #include "framework/autograd/gradcheck.h"
-#include "layers/layer_types.h"
-#include "layers/losses/cross_entropy.h"
-#include "layers/plan/step_plan.h"
+#include "tests/support/compiled_step.h"
 #include "tests/support/expect_error.h"
 
 namespace convscope {
@@ -84,41 +80,15 @@ TEST(Activations, HaveTheGradientsOfF64) {
 }
 
 TEST(Activations, AreCompiledWithTheSameBits) {
-  const Shape input{6, 20, 8, 8};
   for (const Case& one : kCases) {
-    const auto network = [&] {
-      LayerContext context;
-      context.seed = 5;
-      Options conv, linear;
-      conv.set("out_channels", std::int64_t{24});
-      conv.set("kernel_size", std::vector<std::int64_t>{3});
-      linear.set("out_features", std::int64_t{7});
-      context.conv_policy = [](const std::string&) {
-        return Conv2dPolicy{"direct", "direct", "direct", "nchw"};
-      };
-      return build_layers({{.type = "conv2d", .name = "c", .options = conv},
-                           {.type = one.name, .name = "a", .options = {}},
-                           {.type = "flatten", .name = "flat", .options = {}},
-                           {.type = "linear", .name = "f", .options = linear}},
-                          input, context);
-    };
-    const auto compiled = network(), eager = network();
-    std::string why;
-    const auto plan = StepPlan::make(*compiled, input, PlanMode::training, &why);
-    ASSERT_NE(plan, nullptr) << why;
-    EXPECT_NE(plan->text().find(cat("a  ", one.name)), std::string::npos) << plan->text();
-    const Tensor x = inputs(input), labels = Tensor::zeros({6}, DType::i32);
-    const Variable loss = softmax_cross_entropy(eager->forward(Variable(x)), labels);
-    loss.backward();
-    EXPECT_EQ(plan->forward(x, labels), loss.value().item());
-    plan->backward();
-    const auto a = compiled->parameters(), b = eager->parameters();
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      const Tensor &da = a[i].variable.grad(), &db = b[i].variable.grad();
-      EXPECT_EQ(
-          std::memcmp(da.raw_data(), db.raw_data(), static_cast<std::size_t>(da.size_bytes())), 0)
-          << one.name << " " << a[i].name;
-    }
+    Options conv;
+    conv.set("out_channels", std::int64_t{24});
+    conv.set("kernel_size", std::vector<std::int64_t>{3});
+    const std::string text =
+        testing::expect_compiled_like_eager({{.type = "conv2d", .name = "c", .options = conv},
+                                             {.type = one.name, .name = "a", .options = {}}},
+                                            {6, 20, 8, 8}, {"direct", "direct", "direct", "nchw"});
+    EXPECT_NE(text.find(cat("a  ", one.name)), std::string::npos) << text;
   }
 }
 

@@ -6,12 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "framework/autograd/gradcheck.h"
-#include "layers/layer_types.h"
-#include "layers/losses/cross_entropy.h"
-#include "layers/plan/step_plan.h"
+#include "tests/support/compiled_step.h"
 
 namespace convscope {
 namespace {
@@ -47,44 +44,14 @@ TEST(Gelu, has_the_gradient_of_its_formula) {
 }
 
 TEST(Gelu, gives_the_bits_of_the_dynamic_graph_when_it_is_planned) {
-  const Shape input{6, 20, 8, 8};
-  const auto network = [&] {
-    LayerContext context;
-    context.seed = 5;
-    context.conv_policy = [](const std::string&) {
-      return Conv2dPolicy{"direct", "direct", "direct", "nchw"};
-    };
-    Options conv, linear;
-    conv.set("out_channels", std::int64_t{24});
-    conv.set("kernel_size", std::vector<std::int64_t>{3});
-    linear.set("out_features", std::int64_t{7});
-    return build_layers({{.type = "conv2d", .name = "c", .options = conv},
-                         {.type = "gelu", .name = "g", .options = {}},
-                         {.type = "flatten", .name = "flat", .options = {}},
-                         {.type = "linear", .name = "f", .options = linear}},
-                        input, context);
-  };
-  const auto planned = network();
-  const auto dynamic = network();
-  std::string why;
-  const auto plan = StepPlan::make(*planned, input, PlanMode::training, &why);
-  ASSERT_NE(plan, nullptr) << why;
-  EXPECT_NE(plan->text().find("g  gelu"), std::string::npos) << plan->text();
-  const Tensor x = waves(input);
-  const Tensor labels = Tensor::zeros({6}, DType::i32);
-  const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels);
-  loss.backward();
-  EXPECT_EQ(plan->forward(x, labels), loss.value().item());
-  plan->backward();
-  const auto a = planned->parameters();
-  const auto b = dynamic->parameters();
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const Tensor& da = a[i].variable.grad();
-    const Tensor& db = b[i].variable.grad();
-    EXPECT_EQ(std::memcmp(da.raw_data(), db.raw_data(), static_cast<std::size_t>(da.size_bytes())),
-              0)
-        << a[i].name;
-  }
+  Options conv;
+  conv.set("out_channels", std::int64_t{24});
+  conv.set("kernel_size", std::vector<std::int64_t>{3});
+  const std::string text =
+      testing::expect_compiled_like_eager({{.type = "conv2d", .name = "c", .options = conv},
+                                           {.type = "gelu", .name = "g", .options = {}}},
+                                          {6, 20, 8, 8}, {"direct", "direct", "direct", "nchw"});
+  EXPECT_NE(text.find("g  gelu"), std::string::npos) << text;
 }
 
 }  // namespace
