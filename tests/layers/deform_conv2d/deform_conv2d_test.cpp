@@ -87,11 +87,6 @@ TEST(DeformConv2d, WithoutOffsetsIsAConvolution) {
   EXPECT_TRUE(near(run(one, in).value(), plain.value(), 2e-13, 0));
 }
 
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() &&
-         std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.size_bytes())) == 0;
-}
-
 // If only one gradient is requested, it has the same bits as when all are requested, and no other
 // gradient is computed.
 TEST(DeformConv2d, ComputesOnlyTheGradientsAskedFor) {
