@@ -537,9 +537,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const FftTiling plan(z, direction);
   const auto lanes = static_cast<double>(plan.lanes);
-  const auto [flops, operations] = plan.least;
-  return {
-      .flops = flops, .bytes = z.nominal_bytes(), .peak_share = flops / (2 * lanes * operations)};
+  const double flops = plan.flops();
+  return {.flops = flops,
+          .bytes = z.nominal_bytes(),
+          .peak_share = flops / (2 * lanes * plan.operations)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "framework/int_math.h"
 #include "framework/memory/memory.h"
@@ -74,17 +75,16 @@ struct FftTiling {
         for_dw(direction == Direction::backward_weight),
         rows(kFftLengthCount - 1, z.r, out_h),
         columns(kFftLengthCount - 1, z.s, out_w) {
-    bool found = false;
+    operations = std::numeric_limits<double>::infinity();
     for (int i = 0; i < kFftLengthCount; ++i) {
       if (kFftLengths[i] < z.r) continue;
+      const Axis down(i, z.r, out_h);
       for (int j = 0; j < kFftLengthCount; ++j) {
         if (kFftLengths[j] < z.s) continue;
-        const Axis down(i, z.r, out_h);
         const Axis across(j, z.s, out_w);
-        const Work done = work(down, across);
-        if (found && done.operations >= least.operations) continue;
-        found = true;
-        least = done;
+        const double needed = operations_of(down, across);
+        if (needed >= operations) continue;
+        operations = needed;
         rows = down;
         columns = across;
       }
@@ -129,52 +129,19 @@ struct FftTiling {
     return odd_lines(std::max(points, panel_floats()));
   }
 
-  // The work of the whole problem with this tiling. `operations` is its time in units of one vector
-  // FMA.
-  struct Work {
-    double flops, operations;
-  };
-  Work work(const Axis& down, const Axis& across) const {
-    const auto number = [](Index value) { return static_cast<double>(value); };
-    const double row = kFftOperations[across.kernels] / 2;
-    const double column = kFftOperations[down.kernels] * number(across.length) / 2;
-    const double pixel_row = kPixelOperations * number(across.in);
-    const double all = number(z.n * down.count * across.count);
-    const double blocks_of_channels = number(depth_blocks + channel_blocks);
-    const double rows_of_data = all * number(depth_blocks * down.in + channel_blocks * down.out);
-    const double columns_of_data = all * blocks_of_channels * number(across.length) / 2;
+  // Returns the FLOPs of the whole problem.
+  double flops() const {
     // Returns the FLOPs of a complex transform of length T, about 4 T log2(T).
-    const auto transform_flops = [&](Index length) {
-      return 4 * number(length) * std::log2(number(length)) * number(lanes);
+    const auto transform = [&](Index length) {
+      const auto t = static_cast<double>(length);
+      return 4 * t * std::log2(t) * static_cast<double>(lanes);
     };
-    const double data_flops = rows_of_data / 2 * transform_flops(across.length) +
-                              columns_of_data * transform_flops(down.length);
-    const double points = all * number(down.length * across.length);
-    // AVX2 and scalar code have 16 registers, so transforms and products spill more (measured).
-    const double registers = lanes == 16 ? 1.0 : lanes == 8 ? 1.6 : 2.0;
-    if (depthwise) {
-      return {data_flops + 4 * points * number(channel_blocks * lanes),
-              registers *
-                  (rows_of_data * (row + pixel_row) + all * blocks_of_channels * column +
-                   kPointOperations * points * number(channel_blocks)) /
-                  kDepthwiseShare};
-    }
-    const double weights = number(depth_padded() * channel_blocks);
-    const double floats = number(tiles_with(down, across) * tile_floats(down, across)) +
-                          weights * number(z.r * across.length * lanes);
-    const double far = std::min(2.0, floats / kFarFloats);
-    const double vector =  // cost of a row's spectrum: transform and inverse
-        2 * number(across.length) *
-        (kSpectrumOperations + far * (kFarSpectrumOperations - kSpectrumOperations));
-    const double transforms =
-        rows_of_data * (row + pixel_row + vector) + all * blocks_of_channels * column;
-    const double kernels =
-        weights * (number(z.r) * (row + number(z.s) * kPixelOperations) +
-                   number(blocks_of(down, across)) * (column + number(z.r) * vector / 2));
-    const double products = 1.5 * points * weights;
-    return {number(z.groups) * (data_flops + 3 * points * number(depth * channels)),
-            number(z.groups) *
-                (transforms + kernels + products / (for_dw ? kGradientShare : kProductShare))};
+    const Counts n(*this, rows, columns);
+    const double data =
+        n.rows / 2 * transform(columns.length) + n.columns * transform(rows.length);
+    if (depthwise) return data + 4 * n.points * static_cast<double>(channel_blocks * lanes);
+    return static_cast<double>(z.groups) *
+           (data + 3 * n.points * static_cast<double>(depth * channels));
   }
 
   const Conv2dProblem& z;
@@ -186,10 +153,53 @@ struct FftTiling {
   Index lanes, depth_blocks, channel_blocks;
   bool for_dw;
   Axis rows, columns;
-  Work least{};
+  double operations = 0;  // time of the whole problem in units of one vector FMA
   Index block_tiles = 1, blocks = 0;
 
  private:
+  // How many rows and columns of data a tiling transforms, and the points of its products.
+  struct Counts {
+    Counts(const FftTiling& plan, const Axis& down, const Axis& across)
+        : tiles(static_cast<double>(plan.z.n * down.count * across.count)),
+          rows(tiles * static_cast<double>(plan.depth_blocks * down.in +
+                                           plan.channel_blocks * down.out)),
+          columns(tiles * static_cast<double>(plan.depth_blocks + plan.channel_blocks) *
+                  static_cast<double>(across.length) / 2),
+          points(tiles * static_cast<double>(down.length * across.length)) {}
+    double tiles, rows, columns, points;
+  };
+
+  double operations_of(const Axis& down, const Axis& across) const {
+    const auto number = [](Index value) { return static_cast<double>(value); };
+    const Counts n(*this, down, across);
+    const double row = kFftOperations[across.kernels] / 2;
+    const double column = kFftOperations[down.kernels] * number(across.length) / 2;
+    const double pixel_row = kPixelOperations * number(across.in);
+    const double columns_of_data = n.tiles * number(depth_blocks + channel_blocks) * column;
+    // AVX2 and scalar code have 16 registers, so transforms and products spill more (measured).
+    const double registers = lanes == 16 ? 1.0 : lanes == 8 ? 1.6 : 2.0;
+    if (depthwise) {
+      return registers *
+             (n.rows * (row + pixel_row) + columns_of_data +
+              kPointOperations * n.points * number(channel_blocks)) /
+             kDepthwiseShare;
+    }
+    const double weights = number(depth_padded() * channel_blocks);
+    const double floats = number(tiles_with(down, across) * tile_floats(down, across)) +
+                          weights * number(z.r * across.length * lanes);
+    const double far = std::min(2.0, floats / kFarFloats);
+    const double vector =  // cost of a row's spectrum: transform and inverse
+        2 * number(across.length) *
+        (kSpectrumOperations + far * (kFarSpectrumOperations - kSpectrumOperations));
+    const double transforms = n.rows * (row + pixel_row + vector) + columns_of_data;
+    const double kernels =
+        weights * (number(z.r) * (row + number(z.s) * kPixelOperations) +
+                   number(blocks_of(down, across)) * (column + number(z.r) * vector / 2));
+    const double products = 1.5 * n.points * weights;
+    return number(z.groups) *
+           (transforms + kernels + products / (for_dw ? kGradientShare : kProductShare));
+  }
+
   Index tile_floats(const Axis& down, const Axis& across) const {
     return (depth_blocks * down.in + channel_blocks * down.out) * across.length * lanes;
   }
