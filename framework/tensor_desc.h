@@ -9,6 +9,7 @@
 #include "framework/activation_layout.h"
 #include "framework/dtype.h"
 #include "framework/shape.h"
+#include "framework/sparse/sparse_weights.h"
 #include "framework/weight_format.h"
 
 namespace convscope {
@@ -29,6 +30,9 @@ struct TensorDesc {
   ActivationLayout layout = ActivationLayout::nchw;
   std::optional<QuantParams> quantization = {};
   WeightFormat sparsity = {};  // of a weight, with `shape` as a matrix of shape[0] rows
+  // The blocks that the mask of a weight keeps; the other elements of the weight are 0, but stored
+  // (`sparsity` is dense). Null: any element may differ from 0.
+  Ref<SparseWeights> kept = {};
 
   std::string str() const { return cat(name_of(dtype), shape); }  // "f32[2,3]"
   Shape stored_shape() const {                                    // in memory

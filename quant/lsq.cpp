@@ -60,6 +60,11 @@ class LsqOperation final : public PointwiseOp {
   std::string text() const override {
     return cat("fake quantiser -", parts_.rule.grid.qn, "..", parts_.rule.grid.qp);
   }
+  TensorDesc bind(Graph& graph) override {
+    TensorDesc out = PointwiseOp::bind(graph);
+    out.kept = graph.desc(inputs[0]).kept;  // 0 stays 0
+    return out;
+  }
   Keeps keeps(const std::vector<Shape>&) const override { return {.inputs = true}; }
   void run(const Forward& a) const override {
     const LsqForward one = forward_of(a);

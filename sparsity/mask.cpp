@@ -28,12 +28,19 @@ namespace {
 
 class MaskOperation final : public SimpleOperation {
  public:
-  // observed: receives dy; undefined: not needed.
-  MaskOperation(const Tensor& keep, bool dense_gradient, const Tensor& observed)
+  // blocks: those of `keep`; may be null. observed: receives dy; undefined: not needed.
+  MaskOperation(const Tensor& keep, Ref<SparseWeights> blocks, bool dense_gradient,
+                const Tensor& observed)
       : SimpleOperation("mask"),
         keep_(keep),
+        blocks_(std::move(blocks)),
         dense_gradient_(dense_gradient),
         observed_(observed) {}
+  TensorDesc bind(Graph& graph) override {
+    TensorDesc out = SimpleOperation::bind(graph);
+    out.kept = blocks_;
+    return out;
+  }
   Shape output_shape(const std::vector<Shape>& x) const override {
     CONVSCOPE_CHECK(x[0] == keep_.shape(), "mask", "expected a weight ", keep_.shape(),
                     " because the mask is of that shape, got ", x[0]);
@@ -81,6 +88,7 @@ class MaskOperation final : public SimpleOperation {
   }
 
   Tensor keep_;
+  Ref<SparseWeights> blocks_;
   bool dense_gradient_;
   Tensor observed_;
 };
@@ -90,14 +98,15 @@ class MaskOperation final : public SimpleOperation {
 // Masks change in place, so a compiled step that was built earlier reads the new mask.
 Variable Mask::forward(const Variable& w) {
   if (w.graph() != nullptr) {
-    w.graph()->valid_while(
-        [this, keep = keep_.raw_data(), dense = dense_gradient_, observing = observing_] {
-          return keep_.raw_data() == keep && dense_gradient_ == dense && observing_ == observing;
-        });
+    w.graph()->valid_while([this, keep = keep_.raw_data(), blocks = blocks_,
+                            dense = dense_gradient_, observing = observing_] {
+      return keep_.raw_data() == keep && blocks_ == blocks && dense_gradient_ == dense &&
+             observing_ == observing;
+    });
   }
-  return apply(
-      std::make_unique<MaskOperation>(keep_, dense_gradient_, observing_ ? observed_ : Tensor()),
-      {w});
+  return apply(std::make_unique<MaskOperation>(keep_, blocks_, dense_gradient_,
+                                               observing_ ? observed_ : Tensor()),
+               {w});
 }
 
 bool belongs_to_mask(std::string_view name) { return name.ends_with(".mask.keep"); }

@@ -15,6 +15,7 @@
 
 #include "framework/graph/simple_operation.h"
 #include "framework/kernel_slot.h"
+#include "framework/sparse/sparse_weights.h"
 #include "layers/module.h"
 
 namespace convscope {
@@ -30,6 +31,9 @@ class CONVSCOPE_API Mask final : public Module {
   void set_keep(const Tensor& keep) const { keep_.copy_from(keep); }
 
   void set_dense_gradient(bool dense) { dense_gradient_ = dense; }
+  // Describes the masked weight by its blocks (TensorDesc::kept), so that a compiled step of a
+  // convolution or a linear layer computes with the blocks only.
+  void execute_sparse(Ref<SparseWeights> blocks) { blocks_ = std::move(blocks); }
   // Sets whether each backward pass stores the gradient before the mask is applied to it, in
   // observed_gradient(). RigL uses this gradient to choose the weights that grow.
   void observe_gradient(bool on);
@@ -39,7 +43,8 @@ class CONVSCOPE_API Mask final : public Module {
   void moved_to(Device device) override;
 
   Tensor keep_;
-  Tensor observed_;  // undefined until observe_gradient(true)
+  Tensor observed_;            // undefined until observe_gradient(true)
+  Ref<SparseWeights> blocks_;  // may be null
   bool dense_gradient_ = false;
   bool observing_ = false;
 };

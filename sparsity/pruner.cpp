@@ -16,16 +16,16 @@ namespace {
 
 // Lets a convolution or linear layer compute only from the blocks that its mask keeps. If the
 // method prunes single weights, the blocks have the size 1x1. Returns null for other layers.
-Ref<SparseWeights> execute_sparse(Module& layer, const Mask& mask, const SparsityOptions& options) {
-  auto* const conv = dynamic_cast<Conv2d*>(&layer);
-  auto* const linear = dynamic_cast<Linear*>(&layer);
-  if (conv == nullptr && linear == nullptr) return {};
+Ref<SparseWeights> execute_sparse(const Module& layer, Mask& mask, const SparsityOptions& options) {
+  if (dynamic_cast<const Conv2d*>(&layer) == nullptr &&
+      dynamic_cast<const Linear*>(&layer) == nullptr) {
+    return {};
+  }
   const bool blocks = options.method == PruneMethod::block;
   auto weights = make_ref<SparseWeights>(mask.keep(), blocks ? options.block_rows : 1,
                                          blocks ? options.block_cols : 1,
                                          options.gradient == MaskGradient::dense);
-  if (conv != nullptr) conv->execute_sparse(weights);
-  if (linear != nullptr) linear->execute_sparse(weights);
+  mask.execute_sparse(weights);
   return weights;
 }
 

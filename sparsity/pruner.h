@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include "layers/conv2d/sparse_weights.h"
+#include "framework/sparse/sparse_weights.h"
 #include "sparsity/hold.h"
 #include "sparsity/mask.h"
 #include "sparsity/schedule.h"

@@ -26,9 +26,12 @@ class EagerRun {
     operation.outputs.swap(outputs_);
     for (const Variable& input : x) {
       const Variable::State& state = *input.state();
-      operation.inputs.push_back(
-          graph_.add_value({.shape = state.value.shape(), .dtype = state.value.dtype()},
-                           records && state.requires_grad));
+      operation.inputs.push_back(graph_.value_count());
+      Graph::Value& value = graph_.values_.emplace_back();
+      value.desc.shape = state.value.shape();
+      value.desc.dtype = state.value.dtype();
+      value.wants_gradient = records && state.requires_grad;
+      value.owner = operation.inputs.back();
     }
     operation.outputs.push_back(graph_.add_value(operation.bind(graph_), records));
     for (const TensorDesc& more : operation.more_outputs) {
@@ -50,7 +53,7 @@ class EagerRun {
   void backward(const Tensor& dy, GradientSink& sink) {
     if (dy.numel() == 0) return put_zeros(sink);
     emitter_.sink_ = &sink;
-    emitter_.state_of(graph_.owner(operation_->output())).gradient_tensor = dy;
+    emitter_.output_gradient_ = dy;
     operation_->backward(emitter_);
     emitter_.emit_deferred();
   }
@@ -128,7 +131,7 @@ void EagerRun::give_back() {
 class EagerNode final : public Node {
  public:
   EagerNode(std::unique_ptr<Operation> operation, EagerRun::Owner run)
-      : Node(operation->kind().c_str()), operation_(std::move(operation)), run_(std::move(run)) {}
+      : Node(operation->kind().data()), operation_(std::move(operation)), run_(std::move(run)) {}
 
  protected:
   void run(const Tensor& dy, GradientSink& sink) override { run_->backward(dy, sink); }
@@ -141,7 +144,7 @@ class EagerNode final : public Node {
 
 void check_real_inputs(const Graph& graph, const Operation& operation) {
   const TensorDesc& x = graph.desc(operation.inputs[0]);
-  const char* const name = operation.kind().c_str();
+  const char* const name = operation.kind().data();
   CONVSCOPE_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, name,
                   "expected x of type f32 or f64, got ", x.str());
   for (const ValueId input : operation.inputs) {
@@ -152,12 +155,12 @@ void check_real_inputs(const Graph& graph, const Operation& operation) {
 
 Variable apply(std::unique_ptr<Operation> operation, std::span<const Variable> x) {
   while (!x.empty() && !x.back().defined()) x = x.first(x.size() - 1);
-  CONVSCOPE_CHECK(!x.empty() && x.size() <= Node::kMaxInputs, operation->kind().c_str(),
+  CONVSCOPE_CHECK(!x.empty() && x.size() <= Node::kMaxInputs, operation->kind().data(),
                   "expected 1 to ", Node::kMaxInputs, " inputs, got ", x.size());
   Graph* graph = nullptr;
   bool records = false;
   for (const Variable& input : x) {
-    CONVSCOPE_CHECK(input.defined() && input.device() == x[0].device(), operation->kind().c_str(),
+    CONVSCOPE_CHECK(input.defined() && input.device() == x[0].device(), operation->kind().data(),
                     "expected inputs on one device, got ", input.str(), " and ", x[0].str());
     if (input.graph() != nullptr) graph = input.graph();
     records = records || input.requires_grad();

@@ -84,13 +84,9 @@ Tensor Emitter::use(Slot slot) {
 
 void* Emitter::workspace(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  const Shape shape{static_cast<std::int64_t>(bytes)};
   if (mode_ == Mode::eager_dry) return nullptr;
-  if (mode_ == Mode::eager) {
-    workspaces_.push_back(Tensor::empty(shape, DType::u8, device()));
-    return workspaces_.back().raw_data();
-  }
-  const Slot id = temporary(shape, DType::u8);
+  if (mode_ == Mode::eager) return workspaces_.emplace_back(device(), bytes).data();
+  const Slot id = temporary({static_cast<std::int64_t>(bytes)}, DType::u8);
   slots_[static_cast<std::size_t>(id)].is_workspace = true;
   return use(id).raw_data();
 }
@@ -139,8 +135,8 @@ Emitter::CopyOfWeight Emitter::copy_of_weight(ValueId weight, DType operand_type
 
 Tensor Emitter::gradient(ValueId value) {
   if (is_eager()) {
-    const Tensor& known = state_of(graph_.owner(value)).gradient_tensor;
-    return known.defined() ? known : without_memory(graph_.shape(value), graph_.dtype(value));
+    return output_gradient_.defined() ? output_gradient_
+                                      : without_memory(graph_.shape(value), graph_.dtype(value));
   }
   if (const Variable* const parameter = graph_.parameter_of(graph_.owner(value))) {
     note_gradient(*parameter);
@@ -168,7 +164,7 @@ Emitter::Target Emitter::gradient_target(ValueId value) {
 }
 
 void Emitter::add_to_gradient(ValueId value, Slot part) {
-  const Tensor to = gradient(value);
+  const Tensor to = is_eager() ? eager_target(value).tensor : gradient(value);
   const Tensor from = use(part).reshape(to.shape());
   call([run = accumulate_kernel.get(device()), to, from] { run(to, from); });
 }
@@ -241,7 +237,6 @@ Emitter::Target Emitter::eager_target(ValueId value) {
     return {without_memory(graph_.shape(value), graph_.dtype(value)), false};
   }
   GradientSink::Target target = sink_->target(value - 1);
-  if (target.accumulate) state_of(value).gradient_tensor = target.tensor;  // for add_to_gradient()
   return {std::move(target.tensor), target.accumulate};
 }
 
@@ -258,6 +253,7 @@ void Emitter::restart_eager() {
   copies_.clear();
   deferred_.clear();
   workspaces_.clear();
+  output_gradient_ = Tensor();
   sink_ = nullptr;
 }
 

@@ -178,8 +178,8 @@ class CONVSCOPE_API Emitter {
   struct ValueState {
     Slot slot = kNoSlot, gradient = kNoSlot;
     CompanionSlot companions[3];
-    Tensor tensor = {}, gradient_tensor = {};  // eager
-    bool is_needed = false;                    // eager
+    Tensor tensor = {};      // eager
+    bool is_needed = false;  // eager
   };
   using Owned = std::unique_ptr<void, void (*)(void*)>;
 
@@ -224,8 +224,9 @@ class CONVSCOPE_API Emitter {
   std::vector<std::pair<int, std::function<void()>>> deferred_;  // operation and at_the_end()
   std::vector<Owned> owned_;
   std::vector<PlanCall> prologue_calls_, forward_, backward_;
-  std::vector<Tensor> workspaces_;  // eager: of the next call
-  GradientSink* sink_ = nullptr;    // eager: takes the gradients of the inputs
+  std::vector<Workspace> workspaces_;  // eager: of the next call
+  Tensor output_gradient_;             // eager: undefined in the pass without memory
+  GradientSink* sink_ = nullptr;       // eager: takes the gradients of the inputs
 };
 
 // Adds the gradient of `output` to that of `value`. The gradient of `output` does not change.

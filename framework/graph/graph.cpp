@@ -84,10 +84,7 @@ ValueId Graph::add(std::unique_ptr<Operation> op, std::vector<ValueId> inputs) {
 
 ValueId Graph::add_value(const TensorDesc& desc, bool wants_gradient) {
   const ValueId id = value_count();
-  Value& value = values_.emplace_back();
-  value.desc = desc;
-  value.wants_gradient = wants_gradient;
-  value.owner = id;
+  values_.push_back({.desc = desc, .wants_gradient = wants_gradient, .owner = id});
   return id;
 }
 

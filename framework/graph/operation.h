@@ -72,7 +72,8 @@ struct Format {
 
 class CONVSCOPE_API Operation {
  public:
-  explicit Operation(std::string kind) : kind_(std::move(kind)) {}
+  // `kind` must outlive the operation: a literal.
+  explicit Operation(const char* kind) : kind_(kind) {}
   virtual ~Operation();
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -82,7 +83,7 @@ class CONVSCOPE_API Operation {
   }
 
   // Returns the word by which fusions find the operation: "conv2d".
-  const std::string& kind() const { return kind_; }
+  std::string_view kind() const { return kind_; }
   virtual std::string text() const { return kind_; }  // "conv2d winograd_f4x3", for `explain`
 
   // Checks the inputs, chooses kernels for them, and returns the description of the result. Throws
@@ -127,7 +128,7 @@ class CONVSCOPE_API Operation {
   } uses;
 
  private:
-  std::string kind_;
+  const char* kind_;
 };
 
 // Returns `op` as a T if its kind is T::kKind, else null.

@@ -30,8 +30,8 @@ class CONVSCOPE_API SimpleOperation : public Operation {
     // Returns the format of an operation that takes the same time in [N,C,H,W] and these layouts.
     CONVSCOPE_API std::optional<Format> format(ActivationLayout layout) const;
   };
-  explicit SimpleOperation(std::string kind, Layouts layouts = {false, false})
-      : Operation(std::move(kind)), layouts_(layouts) {}
+  explicit SimpleOperation(const char* kind, Layouts layouts = {false, false})
+      : Operation(kind), layouts_(layouts) {}
 
   // What the forward pass keeps for the backward pass, and scratch memory of the backward pass.
   struct Keeps {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "framework/check.h"
@@ -255,6 +256,11 @@ void deallocate_small(void* pointer, std::size_t bytes) noexcept {
 
 Workspace::Workspace(Device device, std::size_t bytes)
     : device_(device), data_(allocate(device, bytes, MemoryUse::kWorkspace)), bytes_(bytes) {}
+
+Workspace::Workspace(Workspace&& other) noexcept
+    : device_(other.device_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
 
 Workspace::~Workspace() { deallocate(device_, data_, bytes_, MemoryUse::kWorkspace); }
 

@@ -60,6 +60,7 @@ class CONVSCOPE_API Workspace {
  public:
   Workspace(Device device, std::size_t bytes);
   ~Workspace();
+  Workspace(Workspace&& other) noexcept;
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
   void* data() const { return data_; }

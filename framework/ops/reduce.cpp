@@ -85,7 +85,7 @@ class SumOperation final : public SimpleOperation {
   }
 
  private:
-  unsigned mask(const Shape& x) const { return axes_.mask(x, kind().c_str()); }
+  unsigned mask(const Shape& x) const { return axes_.mask(x, kind().data()); }
   double factor(const Shape& x) const {
     return is_mean_ ? 1.0 / static_cast<double>(reduced_count(x, mask(x))) : 1.0;
   }

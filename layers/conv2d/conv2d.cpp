@@ -46,8 +46,8 @@ Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const C
 }
 
 Variable conv2d(const Variable& x, const Variable& w, const Variable& b, const Conv2dParams& params,
-                const Ref<Conv2dChoices>& choices, const Ref<SparseWeights>& sparse) {
-  return apply(std::make_unique<Conv2dOp>(params, b.defined(), choices, sparse), {x, w, b});
+                const Ref<Conv2dChoices>& choices) {
+  return apply(std::make_unique<Conv2dOp>(params, b.defined(), choices), {x, w, b});
 }
 
 namespace {
@@ -206,10 +206,10 @@ Conv2d::Conv2d(const Conv2dOptions& options, LayerContext& context)
 Variable Conv2d::forward(const Variable& x) {
   const Variable input = transformed_input(x);
   const Variable w = transformed_weight(weight_, x.graph());
-  if (!pads_itself()) return conv2d(input, w, bias_, params_, choices_, sparse_);
+  if (!pads_itself()) return conv2d(input, w, bias_, params_, choices_);
   CONVSCOPE_CHECK(x.rank() == 4, kOperation, "expected x of rank 4 [N,C,H,W], got ", x.shape());
   return conv2d(pad2d(input, options_.params.padding, options_.padding_mode), w, bias_, params_,
-                choices_, sparse_);
+                choices_);
 }
 
 Conv2dProblem Conv2d::problem(const Shape& input, DType dtype) const {
@@ -266,9 +266,12 @@ class SparseUse final : public OperatorUse {
 std::unique_ptr<OperatorUse> Conv2d::operator_use(const Shape& input) const {
   Conv2dProblem blocks = problem(input);
   auto dense = operator_use_of(blocks, policy(), options_.name);
-  if (!sparse_ || !sparse_->obstacle().empty() || blocks.dtype != DType::f32) return dense;
-  sparse_->refresh();
-  blocks.weight_format = sparse_->format();
+  Graph graph(input, PlanMode::inference, weight_.device());
+  const ValueId w = graph.value_of(transformed_weight(weight_, &graph));
+  const Ref<SparseWeights> kept = graph.desc(w).kept;
+  if (!kept || !kept->obstacle().empty() || blocks.dtype != DType::f32) return dense;
+  kept->refresh();
+  blocks.weight_format = kept->format();
   return std::make_unique<SparseUse>(std::move(dense), blocks);
 }
 

@@ -24,9 +24,9 @@
 
 #include "framework/ops/pad.h"
 #include "framework/precision.h"
+#include "framework/sparse/sparse_weights.h"
 #include "layers/conv2d/policy.h"
 #include "layers/conv2d/select.h"
-#include "layers/conv2d/sparse_weights.h"
 #include "layers/layer_types.h"
 
 namespace convscope {
@@ -48,8 +48,7 @@ CONVSCOPE_API Conv2dProblem conv2d_problem(const Shape& x, const Shape& w,
 CONVSCOPE_API Variable conv2d(const Variable& x, const Variable& w, const Variable& b,
                               const Conv2dParams& params = {}, const Conv2dPolicy& policy = {});
 CONVSCOPE_API Variable conv2d(const Variable& x, const Variable& w, const Variable& b,
-                              const Conv2dParams& params, const Ref<Conv2dChoices>& choices,
-                              const Ref<SparseWeights>& sparse = {});
+                              const Conv2dParams& params, const Ref<Conv2dChoices>& choices);
 
 struct Conv2dOptions {
   std::int64_t in_channels = 1;
@@ -84,10 +83,6 @@ class CONVSCOPE_API Conv2d : public Module {
   Conv2dProblem problem(const Shape& input, DType dtype = DType::f32) const;
   const Conv2dPolicy& policy() const { return choices_->policy(); }
   const Conv2dOptions& options() const { return options_; }
-  // Lets compiled steps compute only the blocks that a mask of the weight keeps, in the directions
-  // where that is estimated to be faster. The dynamic graph stays dense.
-  void execute_sparse(Ref<SparseWeights> weights) { sparse_ = std::move(weights); }
-  const Ref<SparseWeights>& sparse_weights() const { return sparse_; }  // may be null
 
  private:
   bool pads_itself() const {
@@ -97,7 +92,6 @@ class CONVSCOPE_API Conv2d : public Module {
   Conv2dParams params_;  // the convolution's parameters after the image has been padded
   Variable weight_, bias_;
   Ref<Conv2dChoices> choices_;
-  Ref<SparseWeights> sparse_;
 };
 
 }  // namespace convscope

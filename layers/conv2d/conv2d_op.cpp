@@ -6,13 +6,12 @@
 #include <algorithm>
 
 #include "framework/graph/rounded_operand.h"
-#include "framework/ops/accumulate.h"
 #include "framework/ops/codes/quantize_op.h"
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/conv2d/bias_gradient.h"
-#include "layers/conv2d/execute.h"
 #include "layers/conv2d/shared/cuda/reads_f32.h"
 #include "layers/dispatch/half_problem.h"
+#include "layers/dispatch/layout/half_operands.h"
 #include "layers/plan/fused_relu.h"
 #include "layers/plan/half_operand_calls.h"
 #include "layers/plan/sparse_form.h"
@@ -58,6 +57,7 @@ void Conv2dOp::compute_on(Conv2dOnCodes codes, ValueId x, ValueId w, ValueId bia
                           ValueId residual) {
   problem_ = codes.problem;
   forms_ = {codes.form};
+  sparse_ = codes.blocks;
   norm_.reset();  // the scales and the bias contain it
   relu_ = codes.relu;
   most_ = codes.most;
@@ -257,16 +257,19 @@ void Conv2dOp::emit_fold(Emitter& emitter, Slot w, Slot b) const {
   });
 }
 
-// In inference the prologue computes everything that depends only on the weights. A folded w is not
-// kept once it is prepared.
-Conv2dOp::Weights Conv2dOp::weights(Emitter& emitter) {
+// In a compiled inference the prologue computes everything that depends only on the weights. A
+// folded w is not kept once it is prepared. Else names w and b for the next call.
+Conv2dOp::Weights Conv2dOp::weights(Emitter& emitter, OperandViews& views) {
   const Conv2dWork work = this->work(Direction::forward);
-  const bool prepares = !emitter.graph().training() &&
-                        work.algorithm->prepared_size(work.problem, Direction::forward) > 0;
-  if (!norm_ && !prepares) {
-    return {emitter.value(weight()), has_bias_ ? emitter.value(bias()) : Tensor(), Tensor()};
-  }
+  const bool prepares = !emitter.graph().training() && !emitter.is_eager() &&
+                        work.choice.algorithm->prepared_size(work.problem, Direction::forward) > 0;
   Weights out;
+  Slot b_rounded = kNoSlot;
+  if (!norm_ && !prepares) {
+    out.w = weight_operand(emitter, work, rounded(emitter, weight(), w_rounded_), views);
+    if (has_bias_) out.b = rounded(emitter, bias(), b_rounded);
+    return out;
+  }
   Slot w = kNoSlot;
   if (norm_) {
     const Shape& shape = emitter.graph().shape(weight());
@@ -310,12 +313,6 @@ const Conv2dAlgorithm* Conv2dOp::nhwc_algorithm(const Graph& graph, Direction di
   return conv2d_algorithms(graph.device().type).find(decision.names.first);
 }
 
-// Returns the value of x. Returns an undefined tensor when x is the step's input images, because
-// their address may change.
-Tensor Conv2dOp::images_or_value(Emitter& emitter) const {
-  return x() == Graph::input() ? Tensor() : emitter.value(x());
-}
-
 // Throws when the step keeps [N,C,H,W] and the policy names an algorithm that requires NHWC.
 void Conv2dOp::check_layout(Device device) const {
   if (!is_tf32()) return;
@@ -342,39 +339,69 @@ Tensor Conv2dOp::residual_value(Emitter& emitter) const {
   return emitter.use(nchw16c);
 }
 
+namespace {
+
+HalfOperands half_operands(Emitter& emitter, ValueId value, Companion kind) {
+  return half_operands_in(operands(emitter, value, kind).raw_data());
+}
+
+}  // namespace
+
+// Returns the image as an operand of the type that the kernel multiplies. Eager calls round it; the
+// backward pass reads the rounded copy.
+Operand Conv2dOp::image(Emitter& emitter) {
+  if (!emitter.is_eager()) return operand_of(emitter, x());
+  return rounded(emitter, x(), x_rounded_);
+}
+
+Tensor Conv2dOp::rounded(Emitter& emitter, ValueId value, Slot& slot) const {
+  if (slot != kNoSlot) return emitter.use(slot);
+  const Tensor given = emitter.value(value);
+  return emitter.is_eager() ? rounded_operand(emitter, given, problem_.dtype, slot) : given;
+}
+
 void Conv2dOp::forward(Emitter& emitter) {
-  if (emitter.is_eager()) return forward_eagerly(emitter);
   check_layout(emitter.device());
-  const Weights weights = this->weights(emitter);
+  const Conv2dWork work = this->work(Direction::forward);
   const bool from_half = takes_operands(Direction::forward);
   if (from_half) make_operands(emitter, x(), Companion::operands);
-  const Tensor residual = residual_value(emitter);  // may emit a call
-  // The logits [N,K] of a linear layer on codes have no unused lanes after the last channel.
-  const Tensor y = emitter.value(output());
-  const bool packs = codes_ && y.rank() == 2 && problem_.k % kChannelBlock != 0;
-  const Slot lanes =
-      packs ? emitter.slot(stored_shape(problem_.y_shape(), ActivationLayout::nchw16c), DType::f32)
-            : kNoSlot;
-  Tensor moments;
-  if (const ForwardMoments* const leaves = forward_moments()) {
-    moments = moments_target(emitter, output(), leaves->parts(problem_));
+  OperandViews views = this->views(emitter);
+  const Weights weights = this->weights(emitter, views);  // may emit a call
+  const Tensor residual = residual_value(emitter);        // may emit a call
+  Operands operands{
+      .in = {Operand(), weights.w, weights.b},
+      .out = {},
+      .epilogue = {.residual = residual.defined() ? residual.raw_data() : nullptr,
+                   .relu = relu_,
+                   .most = most_,
+                   .residual_type = residual.defined() ? residual.dtype() : DType::f32}};
+  if (from_half) {
+    operands.fp16[0] = half_operands(emitter, x(), Companion::operands);
+  } else {
+    operands.in[0] = image(emitter);
   }
-  emit_forward(emitter, work(Direction::forward),
-               {.x = from_half ? Tensor() : images_or_value(emitter),
-                .w = weights.w,
-                .b = weights.b,
-                .prepared = weights.prepared,
-                .y = packs ? emitter.use(lanes) : emitter.value(output()),
-                .x_half = from_half ? operands(emitter, x(), Companion::operands) : Tensor(),
-                .moments = moments,
-                .views = views(emitter)},
-               {.residual = residual.defined() ? residual.raw_data() : nullptr,
-                .relu = relu_,
-                .most = most_,
-                .residual_type = residual.defined() ? residual.dtype() : DType::f32});
-  if (!packs) return;
-  emitter.call([from = emitter.use(lanes), shape = problem_.y_shape(),
-                to = emitter.value(output())] { convert_layout(from, shape, to.reshape(shape)); });
+  const Tensor y = emitter.value(output());
+  // The logits [N,K] of a linear layer on codes have no unused lanes after the last channel.
+  if (codes_ && y.rank() == 2 && problem_.k % kChannelBlock != 0) {
+    const Shape images = problem_.y_shape();
+    const Slot lanes = emitter.slot(stored_shape(images, ActivationLayout::nchw16c), DType::f32);
+    operands.out[0] = emitter.use(lanes);
+    emit_call(emitter, work.choice, work.problem, work.direction, operands, weights.prepared,
+              views);
+    return emitter.call([from = emitter.use(lanes), images, to = emitter.value(output())] {
+      convert_layout(from, images, to.reshape(images));
+    });
+  }
+  if (const ForwardMoments* const kernel = forward_moments()) {
+    operands.out[0] = y;
+    const Tensor moments = moments_target(emitter, output(), kernel->parts(problem_));
+    return emit_forward_moments(emitter, work, *kernel, operands, moments);
+  }
+  emit_in_type(emitter, problem_.operand_types().y, {y}, [&](const Emitter::Target& to) {
+    operands.out[0] = to.tensor;
+    emit_call(emitter, work.choice, work.problem, work.direction, operands, weights.prepared,
+              views);
+  });
 }
 
 void Conv2dOp::emit_bias_gradient(Emitter& emitter) const {
@@ -386,95 +413,60 @@ void Conv2dOp::emit_bias_gradient(Emitter& emitter) const {
 
 void Conv2dOp::backward(Emitter& emitter) {
   const Graph& graph = emitter.graph();
-  if (emitter.is_eager()) return backward_eagerly(emitter);
   if (relu_) emit_relu_gradient(emitter, output(), most_);
   if (residual_at_ > 0 && graph.wants_gradient(inputs[residual_at_])) {
     copy_gradient(emitter, output(), inputs[residual_at_]);
   }
-  emit_bias_gradient(emitter);
+  emit_bias_gradient(emitter);  // a sum of the f32 dy, also in half precision
   if (const JointBackward* const both = joint_backward()) {
     const Emitter::Target dw = emitter.gradient_target(weight());
     return emitter.assign_gradient(x(), [&](const Tensor& dx) {
-      emit_joint_backward(emitter, work(Direction::backward_data), *both, images_or_value(emitter),
+      emit_joint_backward(emitter, work(Direction::backward_data), *both, operand_of(emitter, x()),
                           emitter.gradient(output()), emitter.value(weight()), dx, dw);
     });
   }
-  const auto gradient = [&](bool as_operands) {
-    return as_operands ? Tensor() : emitter.gradient(output());
-  };
-  const auto gradient_operands = [&](bool as_operands) {
-    return as_operands ? operands(emitter, output(), Companion::gradient_operands) : Tensor();
-  };
-  if (graph.wants_gradient(weight())) {
-    const bool from_half = takes_operands(Direction::backward_weight);
-    if (from_half) {
-      make_operands(emitter, x(), Companion::operands);
-      make_operands(emitter, output(), Companion::gradient_operands);
-    }
-    const Emitter::Target dw = emitter.gradient_target(weight());
-    emit_backward_weight(emitter, work(Direction::backward_weight),
-                         from_half ? Tensor() : images_or_value(emitter), gradient(from_half), dw,
-                         from_half ? operands(emitter, x(), Companion::operands) : Tensor(),
-                         gradient_operands(from_half));
+  Slot dy_rounded = kNoSlot;
+  if (graph.wants_gradient(weight())) backward_weight(emitter, dy_rounded);
+  if (graph.wants_gradient(x())) backward_data(emitter, dy_rounded);
+}
+
+void Conv2dOp::backward_weight(Emitter& emitter, Slot& dy_rounded) {
+  Operands operands;
+  if (takes_operands(Direction::backward_weight)) {
+    make_operands(emitter, x(), Companion::operands);
+    make_operands(emitter, output(), Companion::gradient_operands);
+    operands.fp16 = {half_operands(emitter, x(), Companion::operands),
+                     half_operands(emitter, output(), Companion::gradient_operands)};
+  } else {
+    operands.in = {image(emitter), gradient(emitter, dy_rounded)};
   }
-  if (!graph.wants_gradient(x())) return;
+  emit_weight_gradient(emitter, work(Direction::backward_weight), operands, weight());
+}
+
+void Conv2dOp::backward_data(Emitter& emitter, Slot& dy_rounded) {
+  const Conv2dWork work = this->work(Direction::backward_data);
   const bool from_half = takes_operands(Direction::backward_data);
   if (from_half) make_operands(emitter, output(), Companion::gradient_operands);
-  emitter.assign_gradient(x(), [&](const Tensor& dx) {
-    emit_backward_data(emitter, work(Direction::backward_data), gradient(from_half),
-                       emitter.value(weight()), dx, gradient_operands(from_half));
-  });
-}
-
-// ---- eager calls: dispatch/execute.h allocates the workspace and compares with a second algorithm
-
-void Conv2dOp::forward_eagerly(Emitter& emitter) {
-  const bool half = is_half(problem_.dtype);
-  Slot b_rounded = kNoSlot;
-  const Tensor y = emitter.value(output());
-  const Tensor to = half ? emitter.use(emitter.slot(y.shape(), problem_.dtype)) : y;
-  emitter.call([choice = choice(Direction::forward), problem = problem_,
-                x = rounded_operand(emitter, emitter.value(x()), problem_.dtype, x_rounded_),
-                w = rounded_operand(emitter, emitter.value(weight()), problem_.dtype, w_rounded_),
-                b = has_bias_
-                        ? rounded_operand(emitter, emitter.value(bias()), problem_.dtype, b_rounded)
-                        : Tensor(),
-                to, y, half] {
-    execute_forward(choice, problem, x, w, b, to);
-    if (half) convert_kernel.get(y.device())(to, y);
-  });
-}
-
-void Conv2dOp::backward_eagerly(Emitter& emitter) {
-  emit_bias_gradient(emitter);  // a sum of the f32 dy, also in half precision
-  const Graph& graph = emitter.graph();
-  const bool half = is_half(problem_.dtype);
-  const Tensor given = emitter.gradient(output());
-  Slot dy_rounded = kNoSlot;
-  const auto rounded_gradient = [&](const Tensor& like) {
-    return half ? emitter.use(emitter.slot(like.shape(), problem_.dtype)) : like;
-  };
-  if (graph.wants_gradient(weight())) {
-    const Tensor dy = rounded_operand(emitter, given, problem_.dtype, dy_rounded);
-    const Tensor x = saved_operand(emitter, this->x(), x_rounded_);
-    const Emitter::Target dw = emitter.gradient_target(weight());
-    emitter.call([choice = choice(Direction::backward_weight), problem = problem_, x, dy, dw, half,
-                  to = rounded_gradient(dw.tensor)] {
-      execute_backward_weight(choice, problem, x, dy, to, dw.accumulate && !half);
-      if (half && dw.accumulate) accumulate(dw.tensor, to.to(dw.tensor.dtype()));
-      if (half && !dw.accumulate) convert_kernel.get(to.device())(to, dw.tensor);
-    });
+  Operands operands;
+  OperandViews views;
+  operands.in[1] = weight_operand(emitter, work, rounded(emitter, weight(), w_rounded_), views);
+  if (from_half) {
+    operands.fp16[0] = half_operands(emitter, output(), Companion::gradient_operands);
+  } else {
+    operands.in[0] = gradient(emitter, dy_rounded);
   }
-  if (!graph.wants_gradient(x())) return;
-  const Tensor dy = rounded_operand(emitter, given, problem_.dtype, dy_rounded);
-  const Tensor w = saved_operand(emitter, weight(), w_rounded_);
   emitter.assign_gradient(x(), [&](const Tensor& dx) {
-    emitter.call([choice = choice(Direction::backward_data), problem = problem_, w, dy, dx, half,
-                  to = rounded_gradient(dx)] {
-      execute_backward_data(choice, problem, dy, w, to);
-      if (half) convert_kernel.get(to.device())(to, dx);
+    emit_in_type(emitter, problem_.operand_types().x, {dx}, [&](const Emitter::Target& to) {
+      operands.out[0] = to.tensor;
+      emit_call(emitter, work.choice, work.problem, work.direction, operands, {}, views);
     });
   });
+}
+
+// Returns the gradient of y in the type of the problem.
+Tensor Conv2dOp::gradient(Emitter& emitter, Slot& slot) const {
+  const Tensor dy = emitter.gradient(output());
+  return emitter.is_eager() ? rounded_operand(emitter, dy, problem_.dtype, slot) : dy;
 }
 
 // ---- what the operation expects, and which algorithms it chooses
@@ -544,7 +536,7 @@ TensorDesc Conv2dOp::bind(Graph& graph) {
       throw SymbolicValue();
     }
   }
-  if (graph.is_eager() || half) sparse_ = {};
+  if (!half) sparse_ = graph.desc(weight()).kept;  // null in eager execution
   const bool trains = graph.training() && std::ranges::any_of(inputs, [&](ValueId input) {
                         return graph.wants_gradient(input);
                       });
@@ -564,7 +556,8 @@ TensorDesc Conv2dOp::bind(Graph& graph) {
     forms_[static_cast<std::size_t>(direction)] =
         choose_form(*layer_choices_, sparse_.get(), asked, direction, graph.device(), use_);
   }
-  wants_both_ = graph.training() && graph.wants_gradient(x()) && graph.wants_gradient(weight());
+  wants_both_ = graph.training() && !graph.is_eager() && graph.wants_gradient(x()) &&
+                graph.wants_gradient(weight());
   return {problem_.y_shape(), type};
 }
 

@@ -30,6 +30,7 @@ struct Conv2dOnCodes {
   std::string layer_kind = "conv2d";  // or "linear": a convolution whose kernel covers the image
   Conv2dProblem problem = {};         // with types and layout
   Conv2dForm form = {};               // of the forward pass
+  Ref<SparseWeights> blocks = {};     // of a pruned weight; may be null
   bool is_named = false;    // the layer's policy names the algorithm, so chains must not replace it
   bool folds_norm = false;  // scales and bias contain those of a batch norm
   bool relu = false;
@@ -49,15 +50,12 @@ Conv2dForm choose_form(Conv2dChoices& layer_choices, const SparseWeights* sparse
 class CONVSCOPE_API Conv2dOp final : public Operation {
  public:
   static constexpr std::string_view kKind = "conv2d";
-  // Creates the operation. `choices` are those of the layer. `sparse` holds the blocks that a mask
-  // keeps, and may be null.
-  Conv2dOp(const Conv2dParams& params, bool has_bias, Ref<Conv2dChoices> choices,
-           Ref<SparseWeights> sparse = {})
+  // Creates the operation. `choices` are those of the layer.
+  Conv2dOp(const Conv2dParams& params, bool has_bias, Ref<Conv2dChoices> choices)
       : Operation("conv2d"),
         params_(params),
         has_bias_(has_bias),
-        layer_choices_(std::move(choices)),
-        sparse_(std::move(sparse)) {}
+        layer_choices_(std::move(choices)) {}
 
   std::string text() const override;
   TensorDesc bind(Graph& graph) override;
@@ -109,7 +107,7 @@ class CONVSCOPE_API Conv2dOp final : public Operation {
   }
   // Returns the work of the chosen algorithm, with dense weights or with blocks.
   Conv2dWork work(Direction direction) const {
-    Conv2dWork out{choice(direction).algorithm, problem_, direction};
+    Conv2dWork out{choice(direction), problem_, direction};
     if (!form(direction).in_blocks) return out;
     out.problem.weight_format = sparse_->format();
     out.blocks = sparse_;
@@ -132,9 +130,8 @@ class CONVSCOPE_API Conv2dOp final : public Operation {
   bool runs(const Graph& graph, Direction direction) const;
   bool finds_algorithms(const Graph& graph) const;
   bool takes_only_nhwc(Direction direction, Device device) const;
-  // Eager calls. In half precision x, w and dy are rounded, and the rounded x and w are saved.
-  void forward_eagerly(Emitter& emitter);
-  void backward_eagerly(Emitter& emitter);
+  void backward_weight(Emitter& emitter, Slot& dy_rounded);
+  void backward_data(Emitter& emitter, Slot& dy_rounded);
   void emit_bias_gradient(Emitter& emitter) const;
   // Returns the time of all directions on images in `layout`; nothing: it is not supported.
   std::optional<double> layout_ms(const Graph& graph, const ImageLayouts& layout) const;
@@ -149,15 +146,19 @@ class CONVSCOPE_API Conv2dOp final : public Operation {
   // Returns the kernel that computes both dx and dw; null when two kernels compute them.
   const JointBackward* joint_backward() const;
   double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
-  Weights weights(Emitter& emitter);
+  Weights weights(Emitter& emitter, OperandViews& views);
   Tensor residual_value(Emitter& emitter) const;
   void emit_fold(Emitter& emitter, Slot w, Slot b) const;
-  Tensor images_or_value(Emitter& emitter) const;
+  // Operands of the next call. In half precision eager calls round x, w, b and dy, and save the
+  // rounded x and w.
+  Operand image(Emitter& emitter);
+  Tensor rounded(Emitter& emitter, ValueId value, Slot& slot) const;
+  Tensor gradient(Emitter& emitter, Slot& slot) const;
 
   Conv2dParams params_;
   bool has_bias_;
   Ref<Conv2dChoices> layer_choices_;
-  Ref<SparseWeights> sparse_;  // may be null
+  Ref<SparseWeights> sparse_;  // of a masked weight; may be null
   Conv2dProblem problem_;
   Conv2dForms forms_;
   Slot x_rounded_ = kNoSlot, w_rounded_ = kNoSlot;

@@ -4,9 +4,8 @@
 
 #include "framework/ops/elementwise.h"
 #include "framework/ops/reshape.h"
-#include "layers/conv2d/execute.h"
 #include "layers/init.h"
-#include "layers/plan/conv2d_calls.h"
+#include "layers/plan/emit_call.h"
 
 namespace convscope {
 namespace {
@@ -58,38 +57,22 @@ class ConvTranspose2dOp final : public Operation {
   }
 
   void forward(Emitter& emitter) override {
-    const Tensor x = emitter.value(inputs[0]), w = emitter.value(inputs[1]);
-    const Tensor y = emitter.value(output());
-    if (!emitter.is_eager()) {
-      return emit_backward_data(emitter, work(Direction::forward), x, w, y);
-    }
-    emitter.call([choice = chosen(Direction::forward), problem = problem_, x, w, y] {
-      execute_backward_data(choice, problem, x, w, y);
-    });
+    emit(emitter, Direction::forward,
+         {.in = {emitter.value(inputs[0]), emitter.value(inputs[1])},
+          .out = {emitter.value(output())}});
   }
 
   void backward(Emitter& emitter) override {
     const Tensor dy = emitter.gradient(output());
     if (emitter.graph().wants_gradient(inputs[1])) {
-      const Tensor x = emitter.value(inputs[0]);
       const Emitter::Target dw = emitter.gradient_target(inputs[1]);
-      if (!emitter.is_eager()) {
-        emit_backward_weight(emitter, work(Direction::backward_weight), dy, x, dw);
-      } else {
-        emitter.call([choice = chosen(Direction::backward_weight), problem = problem_, dy, x, dw] {
-          execute_backward_weight(choice, problem, dy, x, dw.tensor, dw.accumulate);
-        });
-      }
+      emit(emitter, Direction::backward_weight,
+           {.in = {dy, emitter.value(inputs[0])}, .out = {dw.tensor}, .accumulate = dw.accumulate});
     }
     if (!emitter.graph().wants_gradient(inputs[0])) return;
     const Tensor w = emitter.value(inputs[1]);
     emitter.assign_gradient(inputs[0], [&](const Tensor& dx) {
-      if (!emitter.is_eager()) {
-        return emit_forward(emitter, work(Direction::backward_data), {.x = dy, .w = w, .y = dx});
-      }
-      emitter.call([choice = chosen(Direction::backward_data), problem = problem_, dy, w, dx] {
-        execute_forward(choice, problem, dy, w, {}, dx);
-      });
+      emit(emitter, Direction::backward_data, {.in = {dy, w}, .out = {dx}});
     });
   }
 
@@ -114,8 +97,8 @@ class ConvTranspose2dOp final : public Operation {
   const Conv2dChoice& chosen(Direction direction) const {
     return chosen_[static_cast<std::size_t>(direction)];
   }
-  Conv2dWork work(Direction direction) const {
-    return {chosen(direction).algorithm, problem_, exchanged(direction)};
+  void emit(Emitter& emitter, Direction direction, const Operands& operands) const {
+    emit_call(emitter, chosen(direction), problem_, exchanged(direction), operands);
   }
 
   ConvTranspose2dParams params_;

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "framework/graph/rounded_operand.h"
-#include "framework/ops/accumulate.h"
 #include "layers/conv2d/bias_gradient.h"
+#include "layers/plan/emit_call.h"
 
 namespace convscope {
 namespace {
@@ -16,28 +16,10 @@ using Problem = DeformConv2dProblem;
 
 constexpr const char* kOperation = Operator<DeformConv2dProblem>::kOperation;
 
-void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
-
 std::string name_of_choice(const DeformConv2dChoice& choice) {
   if (choice.checked_by == nullptr) return choice.algorithm->name;
   return cat(choice.algorithm->name, " checked by ", choice.checked_by->name);
 }
-
-// Runs before a call that reads prepared weights.
-struct Preparation {
-  const DeformConv2dAlgorithm* algorithm;
-  Direction direction;
-  Tensor w;
-  void* prepared;  // null: nothing to do
-  void* workspace;
-
-  const void* operator()(const Problem& problem) const {
-    if (prepared != nullptr) {
-      algorithm->prepare_weights({problem, direction, w.raw_data(), prepared, workspace, {}});
-    }
-    return prepared;
-  }
-};
 
 }  // namespace
 
@@ -88,120 +70,74 @@ std::vector<RanKernel> DeformConv2dOp::kernels(const Graph&) const {
   return out;
 }
 
-void* DeformConv2dOp::prepared_in_step(Emitter& emitter, Direction direction) const {
-  return emitter.workspace(
-      choice(direction).algorithm->prepared_size(problem_, direction, WeightUse::once));
+// Returns the operands of the next call. In half precision (eager calls only) they are rounded, and
+// the backward pass reads the rounded copies of x, w, offset and mask.
+Operands DeformConv2dOp::operands(Emitter& emitter, Direction direction, const Tensor& dy,
+                                  bool reads_weight) {
+  const auto in = [&](std::size_t input, Slot& slot) {
+    if (slot != kNoSlot) return emitter.use(slot);
+    return rounded_operand(emitter, emitter.value(inputs[input]), problem_.dtype, slot);
+  };
+  // The comparison of check:a,b reads tensors.
+  const bool images = x() == Graph::input() && choice(direction).checked_by == nullptr;
+  Slot b = kNoSlot;
+  const bool adds_bias = has_bias_ && direction == Direction::forward;
+  Operands out =
+      deform_conv2d_operands(direction, {.x = images ? Tensor() : in(0, rounded_[0]),
+                                         .w = reads_weight ? in(1, rounded_[1]) : Tensor(),
+                                         .offset = in(2, rounded_[2]),
+                                         .mask = has_mask_ ? in(3, rounded_[3]) : Tensor(),
+                                         .b = adds_bias ? in(inputs.size() - 1, b) : Tensor(),
+                                         .dy = dy});
+  if (images) out.in[direction == Direction::backward_data ? 2 : 0] = operand_of(emitter, x());
+  return out;
 }
 
-// Returns an input in the type of the problem. The backward pass reads the rounded copy.
-Tensor DeformConv2dOp::operand(Emitter& emitter, std::size_t input, bool backward) const {
-  if (input >= std::size(rounded_)) {
-    Slot rounded = kNoSlot;
-    return rounded_operand(emitter, emitter.value(inputs[input]), problem_.dtype, rounded);
+void DeformConv2dOp::emit(Emitter& emitter, Direction direction, const Operands& operands,
+                          const Tensor& kept_weights) const {
+  const DeformConv2dChoice& chosen = choice(direction);
+  if (chosen.checked_by == nullptr) {
+    return emit_call(emitter, chosen, problem_, direction, operands, kept_weights);
   }
-  Slot& rounded = rounded_[input];
-  if (backward) return saved_operand(emitter, inputs[input], rounded);
-  return rounded_operand(emitter, emitter.value(inputs[input]), problem_.dtype, rounded);
-}
-
-DeformConv2dTensors DeformConv2dOp::tensors(Emitter& emitter, bool backward,
-                                            bool images_as_tensor) const {
-  const bool images = x() == Graph::input() && !images_as_tensor;
-  return {.x = images ? Tensor() : operand(emitter, 0, backward),
-          .w = operand(emitter, 1, backward),
-          .offset = operand(emitter, 2, backward),
-          .mask = has_mask_ ? operand(emitter, 3, backward) : Tensor(),
-          .b = has_bias_ && !backward ? operand(emitter, inputs.size() - 1, false) : Tensor(),
-          .dy = {}};
-}
-
-void DeformConv2dOp::execute(Emitter& emitter, Direction direction,
-                             const Operands& operands) const {
-  emitter.call([choice = choice(direction), problem = problem_, direction, operands] {
-    execute_deform_conv2d(choice, problem, direction, operands);
+  emitter.call([chosen, problem = problem_, direction, operands] {
+    execute_deform_conv2d(chosen, problem, direction, operands);
   });
 }
 
 void DeformConv2dOp::forward(Emitter& emitter) {
   constexpr Direction kForward = Direction::forward;
-  const DeformConv2dAlgorithm& algorithm = *choice(kForward).algorithm;
-  if (allocates(emitter, kForward)) {
-    Operands operands = deform_conv2d_operands(kForward, tensors(emitter, false, true));
-    const Tensor y = emitter.value(output());
-    const bool half = y.dtype() != problem_.dtype;
-    const Tensor to = half ? emitter.use(emitter.slot(y.shape(), problem_.dtype)) : y;
-    operands.out[0] = to;
-    execute(emitter, kForward, operands);
-    if (half) emitter.call([to, y] { convert_kernel.get(y.device())(to, y); });
-    return;
-  }
-  // In inference the weights are prepared only once after each change of the weights.
-  const bool once = !emitter.graph().training() && algorithm.prepared_size(problem_, kForward) > 0;
-  Slot kept = kNoSlot;
-  if (once) {
+  const DeformConv2dChoice& chosen = choice(kForward);
+  // In a compiled inference the weights are prepared once after each change of the weights.
+  Tensor kept;
+  if (!emitter.is_eager() && !emitter.graph().training() && chosen.checked_by == nullptr &&
+      chosen.algorithm->prepared_size(problem_, kForward) > 0) {
+    Slot slot = kNoSlot;
     emitter.prologue([&] {
-      kept = emitter.slot({static_cast<std::int64_t>(algorithm.prepared_size(problem_, kForward))},
-                          DType::u8);
-      const Tensor to = emitter.use(kept);
-      const Preparation prepare{&algorithm, kForward, emitter.value(weight()), address_of(to),
-                                emitter.workspace(algorithm.workspace_bytes(problem_, kForward))};
-      emitter.call([prepare, problem = problem_, to] { prepare(problem); });
+      slot =
+          emit_preparation(emitter, *chosen.algorithm, problem_, kForward, emitter.value(weight()));
     });
+    kept = emitter.use(slot);
   }
-  const Tensor prepared = once ? emitter.use(kept) : Tensor();
-  DeformConv2dTensors at{.x = x() == Graph::input() ? Tensor() : emitter.value(x()),
-                         .w = once ? Tensor() : emitter.value(weight()),
-                         .offset = emitter.value(offset()),
-                         .mask = problem_.mask ? emitter.value(mask()) : Tensor(),
-                         .b = has_bias_ ? emitter.value(bias()) : Tensor(),
-                         .dy = {}};
-  void* const workspace = emitter.workspace(algorithm.workspace_bytes(problem_, kForward));
-  const Preparation prepare{
-      &algorithm, kForward, at.w,
-      emitter.graph().training() ? prepared_in_step(emitter, kForward) : nullptr, workspace};
-  emitter.call([problem = problem_, run = algorithm.forward, state = emitter.state(), at, prepare,
-                prepared, y = emitter.value(output()), workspace] {
-    const void* const block = prepared.defined() ? prepared.raw_data() : prepare(problem);
-    run({problem, at.x.defined() ? at.x.raw_data() : state->images, address_of(at.w),
-         at.offset.raw_data(), address_of(at.mask), address_of(at.b), y.raw_data(), workspace,
-         block});
+  Operands operands = this->operands(emitter, kForward, {}, !kept.defined());
+  emit_in_type(emitter, problem_.dtype, {emitter.value(output())}, [&](const Emitter::Target& to) {
+    operands.out[0] = to.tensor;
+    emit(emitter, kForward, operands, kept);
   });
 }
 
-void DeformConv2dOp::backward_weight(Emitter& emitter, Slot& dy_rounded) {
-  constexpr Direction kWeight = Direction::backward_weight;
-  const DeformConv2dChoice& chosen = choice(kWeight);
-  DeformConv2dTensors at = tensors(emitter, true, allocates(emitter, kWeight));
-  at.dy = rounded_operand(emitter, emitter.gradient(output()), problem_.dtype, dy_rounded);
-  const Emitter::Target dw = emitter.gradient_target(weight());
-  if (allocates(emitter, kWeight)) {
-    const bool half = problem_.dtype != dw.tensor.dtype();
-    const Tensor to =
-        half ? emitter.use(emitter.slot(dw.tensor.shape(), problem_.dtype)) : dw.tensor;
-    Operands operands = deform_conv2d_operands(kWeight, at);
-    operands.out[0] = to;
-    operands.accumulate = dw.accumulate && !half;
-    execute(emitter, kWeight, operands);
-    if (!half) return;
-    return emitter.call([to, dw] {
-      if (dw.accumulate) return accumulate(dw.tensor, to.to(dw.tensor.dtype()));
-      convert_kernel.get(to.device())(to, dw.tensor);
-    });
-  }
-  void* const workspace = emitter.workspace(chosen.algorithm->workspace_bytes(problem_, kWeight));
-  emitter.call([problem = problem_, run = chosen.algorithm->backward_weight,
-                state = emitter.state(), at, dw, workspace] {
-    run({problem, at.x.defined() ? at.x.raw_data() : state->images, at.dy.raw_data(),
-         at.offset.raw_data(), address_of(at.mask), dw.tensor.raw_data(), dw.accumulate,
-         workspace});
-  });
+void DeformConv2dOp::backward_weight(Emitter& emitter, const Tensor& dy) {
+  Operands operands = this->operands(emitter, Direction::backward_weight, dy, false);
+  emit_in_type(emitter, problem_.dtype, emitter.gradient_target(weight()),
+               [&](const Emitter::Target& dw) {
+                 operands.out[0] = dw.tensor;
+                 operands.accumulate = dw.accumulate;
+                 emit(emitter, Direction::backward_weight, operands);
+               });
 }
 
 // One call assigns all needed gradients. If a gradient exists already, the call writes to a
 // temporary, which is added after the call.
-void DeformConv2dOp::backward_data(Emitter& emitter, Slot& dy_rounded) {
-  constexpr Direction kData = Direction::backward_data;
-  const DeformConv2dChoice& chosen = choice(kData);
+void DeformConv2dOp::backward_data(Emitter& emitter, const Tensor& dy) {
   struct Part {
     Slot slot;
     Emitter::Target to;
@@ -214,27 +150,9 @@ void DeformConv2dOp::backward_data(Emitter& emitter, Slot& dy_rounded) {
     parts.push_back({emitter.slot(target.tensor.shape(), problem_.dtype), target});
     return emitter.use(parts.back().slot);
   };
-  const bool allocates = this->allocates(emitter, kData);
-  DeformConv2dTensors at = tensors(emitter, true, allocates);
-  at.dy = rounded_operand(emitter, emitter.gradient(output()), problem_.dtype, dy_rounded);
-  const Tensor dx = target_of(x()), doffset = target_of(offset()), dmask = target_of(mask());
-  if (allocates) {
-    Operands operands = deform_conv2d_operands(kData, at);
-    operands.out = {dx, doffset, dmask};
-    execute(emitter, kData, operands);
-  } else {
-    void* const workspace = emitter.workspace(chosen.algorithm->workspace_bytes(problem_, kData));
-    const Preparation prepare{chosen.algorithm, kData, at.w, prepared_in_step(emitter, kData),
-                              workspace};
-    emitter.call([problem = problem_, run = chosen.algorithm->backward_data,
-                  state = emitter.state(), at, dx, doffset, dmask, prepare, workspace] {
-      const void* const prepared = prepare(problem);
-      run({problem, at.dy.raw_data(), at.w.raw_data(),
-           at.x.defined() ? at.x.raw_data() : state->images, at.offset.raw_data(),
-           address_of(at.mask), address_of(dx), address_of(doffset), address_of(dmask), workspace,
-           prepared});
-    });
-  }
+  Operands operands = this->operands(emitter, Direction::backward_data, dy, true);
+  operands.out = {target_of(x()), target_of(offset()), target_of(mask())};
+  emit(emitter, Direction::backward_data, operands);
   for (const Part& part : parts) {
     emitter.call([from = emitter.use(part.slot), to = part.to] {
       if (to.accumulate) return accumulate(to.tensor, from.to(to.tensor.dtype()));
@@ -250,8 +168,11 @@ void DeformConv2dOp::backward(Emitter& emitter) {
                   dy = emitter.gradient(output()), db] { run(dy, db.tensor, db.accumulate); });
   }
   Slot dy_rounded = kNoSlot;
-  if (choice(Direction::backward_weight).algorithm != nullptr) backward_weight(emitter, dy_rounded);
-  if (choice(Direction::backward_data).algorithm != nullptr) backward_data(emitter, dy_rounded);
+  const auto dy = [&] {
+    return rounded_operand(emitter, emitter.gradient(output()), problem_.dtype, dy_rounded);
+  };
+  if (choice(Direction::backward_weight).algorithm != nullptr) backward_weight(emitter, dy());
+  if (choice(Direction::backward_data).algorithm != nullptr) backward_data(emitter, dy());
 }
 
 void DeformConv2dOp::check_operands(const Graph& graph) const {

@@ -38,21 +38,12 @@ class CONVSCOPE_API DeformConv2dOp final : public Operation {
   const DeformConv2dChoice& choice(Direction direction) const {
     return choices_[static_cast<std::size_t>(direction)];
   }
-  // Returns memory for the prepared weights of one call; null: the algorithm reads w directly.
-  void* prepared_in_step(Emitter& emitter, Direction direction) const;
-  // Returns the tensors that the algorithms read. If x is the step's input, its address is known
-  // only when the step runs; x is then undefined, except with images_as_tensor.
-  DeformConv2dTensors tensors(Emitter& emitter, bool backward, bool images_as_tensor) const;
-  // Returns whether execute_deform_conv2d() runs the direction, in memory of the allocator: eager
-  // calls, and calls that compare two algorithms.
-  bool allocates(const Emitter& emitter, Direction direction) const {
-    return emitter.is_eager() || choice(direction).checked_by != nullptr;
-  }
-  void execute(Emitter& emitter, Direction direction, const Operands& operands) const;
   void check_operands(const Graph& graph) const;
-  Tensor operand(Emitter& emitter, std::size_t input, bool backward) const;
-  void backward_data(Emitter& emitter, Slot& dy_rounded);
-  void backward_weight(Emitter& emitter, Slot& dy_rounded);
+  Operands operands(Emitter& emitter, Direction direction, const Tensor& dy, bool reads_weight);
+  void emit(Emitter& emitter, Direction direction, const Operands& operands,
+            const Tensor& kept_weights = {}) const;
+  void backward_data(Emitter& emitter, const Tensor& dy);
+  void backward_weight(Emitter& emitter, const Tensor& dy);
 
   DeformConv2dParams params_;
   bool has_mask_, has_bias_;
@@ -60,8 +51,8 @@ class CONVSCOPE_API DeformConv2dOp final : public Operation {
   DeformConv2dProblem problem_;
   std::array<DeformConv2dChoice, 3> choices_;  // no algorithm: the direction is not needed
   WeightUse use_ = WeightUse::once;
-  mutable Slot rounded_[4] = {kNoSlot, kNoSlot, kNoSlot,
-                              kNoSlot};  // of inputs 0 to 3, in half precision
+  // The rounded inputs 0 to 3, in half precision.
+  Slot rounded_[4] = {kNoSlot, kNoSlot, kNoSlot, kNoSlot};
 };
 
 }  // namespace convscope

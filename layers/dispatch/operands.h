@@ -29,11 +29,14 @@ struct OperandParts {
 struct CONVSCOPE_API Operand {
   Tensor values;  // for sparse weights the kept blocks
   std::shared_ptr<const OperandParts> parts;
+  // Not null: the elements are at *address, which is known when the call runs (the images of a
+  // compiled step); `values` is undefined.
+  const void* const* address = nullptr;
 
   Operand() = default;
   Operand(Tensor plain) : values(std::move(plain)) {}  // NOLINT: a tensor is an operand
 
-  bool defined() const { return values.defined(); }
+  bool defined() const { return values.defined() || address != nullptr; }
   bool is_plain() const { return parts == nullptr; }
   Quantisation quantisation() const;
   BlockSparseView blocks() const;
@@ -49,15 +52,16 @@ struct CONVSCOPE_API Operands {
   std::array<HalfOperands, 2> fp16 = {};
 
   Device device() const;  // of the first defined output
-  const void* input(int i) const { return raw(in[static_cast<std::size_t>(i)]); }
-  void* output(int i) const { return raw(out[static_cast<std::size_t>(i)]); }
+  const void* input(int i) const {
+    const Operand& operand = in[static_cast<std::size_t>(i)];
+    return operand.address != nullptr ? *operand.address : raw(operand.values);
+  }
+  void* output(int i) const { return raw(out[static_cast<std::size_t>(i)].values); }
   // Returns an empty struct for plain arrays.
   OperandViews views(Direction direction) const;
 
  private:
-  static void* raw(const Operand& operand) {
-    return operand.defined() ? operand.values.raw_data() : nullptr;
-  }
+  static void* raw(const Tensor& tensor) { return tensor.defined() ? tensor.raw_data() : nullptr; }
 };
 
 // Returns random values. They depend only on `stream`, the number of a random stream. Floating

@@ -22,7 +22,7 @@ Linear::Linear(const LinearOptions& options, LayerContext& context)
 Variable Linear::forward(const Variable& x) {
   const Variable input = transformed_input(x);
   const Variable w = transformed_weight(weight_, x.graph());
-  return linear(input, w, bias_, precision_, sparse_);
+  return linear(input, w, bias_, precision_);
 }
 
 Shape Linear::output_shape(const Shape& input) const {

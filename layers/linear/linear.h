@@ -18,7 +18,7 @@
 
 #include "framework/graph/graph.h"
 #include "framework/precision.h"
-#include "layers/conv2d/sparse_weights.h"
+#include "framework/sparse/sparse_weights.h"
 #include "layers/layer_types.h"
 
 namespace convscope {
@@ -37,25 +37,20 @@ class CONVSCOPE_API Linear final : public Module {
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
   Variable weight() const override { return weight_; }
-  // Allows compiled steps to multiply only the blocks of the weight that a mask keeps.
-  void execute_sparse(Ref<SparseWeights> weights) { sparse_ = std::move(weights); }
-  const Ref<SparseWeights>& sparse_weights() const { return sparse_; }  // may be null
 
  private:
   LinearOptions options_;
   ComputePrecision precision_;
   Variable weight_;
-  Variable bias_;              // undefined without bias
-  Ref<SparseWeights> sparse_;  // may be null
+  Variable bias_;  // undefined without bias
 };
 
 // Returns y = x w^T + b with x [N,I], w [O,I], b [O] (may be undefined) -> y [N,O]. Adds dw and db
 // to the gradients of the parameters; overwrites dx. In half precision, x, w and dy are rounded,
-// and the rounded x and w are saved; y and the gradients are f32. A compiled step may multiply only
-// the blocks of `sparse`, which may be null.
+// and the rounded x and w are saved; y and the gradients are f32. If a mask of w keeps blocks, a
+// compiled step may multiply these blocks only.
 CONVSCOPE_API Variable linear(const Variable& x, const Variable& w, const Variable& b,
-                              ComputePrecision precision = ComputePrecision::f32,
-                              const Ref<SparseWeights>& sparse = {});
+                              ComputePrecision precision = ComputePrecision::f32);
 
 // The values that a linear layer in a compiled step reads. A following ReLU may be fused into the
 // layer.

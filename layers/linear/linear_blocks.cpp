@@ -33,9 +33,8 @@ bool is_asked(const Graph& graph, ValueId x, ValueId w, Direction direction) {
 
 }  // namespace
 
-LinearBlocks::LinearBlocks(Graph& graph, Ref<SparseWeights> sparse, ValueId x, ValueId w,
-                           MathMode math)
-    : sparse_(std::move(sparse)) {
+LinearBlocks::LinearBlocks(Graph& graph, ValueId x, ValueId w, MathMode math)
+    : sparse_(graph.desc(w).kept) {
   const DeviceType device = graph.device().type;
   problem_.n = graph.shape(x)[0];
   problem_.c = graph.shape(x)[1];
@@ -54,7 +53,7 @@ LinearBlocks::LinearBlocks(Graph& graph, Ref<SparseWeights> sparse, ValueId x, V
 }
 
 Conv2dWork LinearBlocks::work(Direction direction) const {
-  Conv2dWork out{form(direction).algorithm, problem_, direction, sparse_};
+  Conv2dWork out{{form(direction).algorithm, nullptr}, problem_, direction, sparse_};
   out.problem.weight_format = sparse_->format();
   return out;
 }

@@ -14,8 +14,8 @@ namespace convscope {
 class LinearBlocks {
  public:
   LinearBlocks() = default;  // no mask
-  // Reads the mask. x and w are values of the graph.
-  LinearBlocks(Graph& graph, Ref<SparseWeights> sparse, ValueId x, ValueId w, MathMode math);
+  // Reads the mask of w. x and w are values of the graph.
+  LinearBlocks(Graph& graph, ValueId x, ValueId w, MathMode math);
 
   bool run(Direction direction) const { return form(direction).algorithm != nullptr; }
   // Returns why the direction uses the dense weight, or "" if it uses the blocks or is not needed.

@@ -10,7 +10,7 @@
 namespace convscope {
 
 LinearCrossEntropy::LinearCrossEntropy(std::unique_ptr<Operation> linear)
-    : Operation(std::string(kKind)), linear_(std::move(linear)) {
+    : Operation(kKind.data()), linear_(std::move(linear)) {
   inputs = linear_->inputs;
   layer = linear_->layer;
   all_layers = linear_->all_layers;

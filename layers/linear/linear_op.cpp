@@ -32,13 +32,12 @@ class LinearOp final : public Operation {
  public:
   static constexpr std::string_view kKind = "linear";
   // With tf32, products may round their operands; the fused kernels do not round them.
-  LinearOp(bool has_bias, ComputePrecision precision, Ref<SparseWeights> sparse)
+  LinearOp(bool has_bias, ComputePrecision precision)
       : Operation("linear"),
         has_bias_(has_bias),
         precision_(precision),
         tf32_(precision == ComputePrecision::tf32),
-        operand_type_(factor_type(precision)),
-        sparse_(std::move(sparse)) {}
+        operand_type_(factor_type(precision)) {}
 
   TensorDesc bind(Graph& graph) override {
     const TensorDesc &x = graph.desc(inputs[0]), &w = graph.desc(inputs[1]);
@@ -61,9 +60,8 @@ class LinearOp final : public Operation {
     if (half && !graph.is_eager() && linear_fused(graph.device()).forward.run == nullptr) {
       throw SymbolicValue();
     }
-    if (sparse_ && !half && !graph.is_eager()) {
-      blocks_ = LinearBlocks(graph, sparse_, inputs[0], inputs[1],
-                             tf32_ ? MathMode::tf32 : MathMode::f32);
+    if (w.kept && !half) {
+      blocks_ = LinearBlocks(graph, inputs[0], inputs[1], tf32_ ? MathMode::tf32 : MathMode::f32);
     }
     return {{x.shape[0], w.shape[0]}, x.dtype};
   }
@@ -190,12 +188,14 @@ class LinearOp final : public Operation {
   }
 
   void emit_weight_gradient(Emitter& emitter, ValueId y, Slot& dy_rounded) const {
+    if (blocks_.run(Direction::backward_weight)) {
+      Operands operands;
+      operands.in = {operand_of(emitter, x()), emitter.gradient(y)};
+      return convscope::emit_weight_gradient(emitter, blocks_.work(Direction::backward_weight),
+                                             operands, weight());
+    }
     const Emitter::Target dw = emitter.gradient_target(weight());
     const Tensor dy = emitter.gradient(y);
-    if (blocks_.run(Direction::backward_weight)) {
-      return emit_backward_weight(emitter, blocks_.work(Direction::backward_weight),
-                                  emitter.value(x()), dy, dw);
-    }
     emit(emitter, {.a = operand(emitter, dy, dy_rounded),
                    .b = saved_operand(emitter, x(), x_rounded_),
                    .c = dw.tensor,
@@ -206,9 +206,14 @@ class LinearOp final : public Operation {
 
   void emit_data_gradient(Emitter& emitter, ValueId y, Slot& dy_rounded) const {
     if (blocks_.run(Direction::backward_data)) {
+      const Conv2dWork work = blocks_.work(Direction::backward_data);
+      OperandViews views;
+      Operands operands;
+      operands.in[1] = weight_operand(emitter, work, emitter.value(weight()), views);
+      operands.in[0] = emitter.gradient(y);
       return emitter.assign_gradient(x(), [&](const Tensor& dx) {
-        emit_backward_data(emitter, blocks_.work(Direction::backward_data), emitter.gradient(y),
-                           emitter.value(weight()), dx);
+        operands.out[0] = dx;
+        emit_call(emitter, work.choice, work.problem, work.direction, operands, {}, views);
       });
     }
     const Emitter::Target dx = emitter.gradient_target(x());
@@ -227,14 +232,16 @@ class LinearOp final : public Operation {
       emitter.prologue(
           [&] { prepared = emit_preparation(emitter, work, emitter.value(weight())); });
     }
-    const bool in_step = prepared == kNoSlot;
-    emit_forward(emitter, work,
-                 {.x = emitter.value(x()),
-                  .w = in_step ? emitter.value(weight()) : Tensor(),
-                  .b = bias_value(emitter),
-                  .prepared = in_step ? Tensor() : emitter.use(prepared),
-                  .y = emitter.value(output())},
-                 {.relu = relu_});
+    OperandViews views;
+    Operands operands{.in = {}, .out = {}, .epilogue = {.relu = relu_}};
+    if (prepared == kNoSlot) {
+      operands.in[1] = weight_operand(emitter, work, emitter.value(weight()), views);
+    }
+    operands.in[0] = operand_of(emitter, x());
+    operands.in[2] = bias_value(emitter);
+    operands.out[0] = emitter.value(output());
+    emit_call(emitter, work.choice, work.problem, work.direction, operands,
+              prepared == kNoSlot ? Tensor() : emitter.use(prepared), views);
   }
 
   static void emit(Emitter& emitter, const MatmulArguments& product) {
@@ -282,7 +289,6 @@ class LinearOp final : public Operation {
   ComputePrecision precision_;
   bool tf32_;
   DType operand_type_;
-  Ref<SparseWeights> sparse_;  // may be null
   LinearBlocks blocks_;
   Slot x_rounded_ = kNoSlot, w_rounded_ = kNoSlot;  // eager, in half precision
   bool relu_ = false;
@@ -305,9 +311,9 @@ const LinearFused& linear_fused(Device device) {
   return fused_table()[static_cast<std::size_t>(device.type)];
 }
 
-Variable linear(const Variable& x, const Variable& w, const Variable& b, ComputePrecision precision,
-                const Ref<SparseWeights>& sparse) {
-  return apply(std::make_unique<LinearOp>(b.defined(), precision, sparse), {x, w, b});
+Variable linear(const Variable& x, const Variable& w, const Variable& b,
+                ComputePrecision precision) {
+  return apply(std::make_unique<LinearOp>(b.defined(), precision), {x, w, b});
 }
 
 namespace {

@@ -23,7 +23,7 @@ Variable LossType::operator()(const Variable& x, const Variable& labels) const {
 
 Variable LossType::operator()(const Variable& x, const Tensor& labels) const {
   std::unique_ptr<LossOperation> operation = make();
-  check_labels(x.value(), labels, operation->kind().c_str());
+  check_labels(x.value(), labels, operation->kind().data());
   // Copies the labels, because the data loader may reuse their memory for the next batch.
   return apply(std::move(operation), {x, Variable(needs_record(x) ? labels.clone() : labels)});
 }
@@ -34,7 +34,7 @@ std::int64_t LossType::correct(const Tensor& x, const Tensor& labels) const {
 
 TensorDesc LossOperation::bind(Graph& graph) {
   const TensorDesc& x = graph.desc(inputs[0]);
-  const char* const name = kind().c_str();
+  const char* const name = kind().data();
   CONVSCOPE_CHECK(x.shape.rank() == 2, name, "expected logits [N,classes], got ", x.shape);
   CONVSCOPE_CHECK(x.shape[0] >= 1, name,
                   "expected at least one row because the loss is a mean, got logits ", x.shape);

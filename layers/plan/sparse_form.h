@@ -6,8 +6,8 @@
 #include <string>
 
 #include "framework/graph/graph.h"
+#include "framework/sparse/sparse_weights.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/sparse_weights.h"
 
 namespace convscope {
 

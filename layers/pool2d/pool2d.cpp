@@ -53,7 +53,7 @@ Shape Pool2dWindow::output_shape(const Shape& x, const char* operation) const {
 }
 
 Shape MaxPool::output_shape(const std::vector<Shape>& x) const {
-  return window_.output_shape(x[0], kind().c_str());
+  return window_.output_shape(x[0], kind().data());
 }
 
 // Keeps one small number for each window instead of x.
@@ -71,7 +71,7 @@ void MaxPool::run(const Backward& a) const {
 }
 
 std::string MaxPool::text() const {
-  return codes_ ? cat(kind(), " on ", name_of(*codes_)) : kind();
+  return codes_ ? cat(kind(), " on ", name_of(*codes_)) : Operation::text();
 }
 
 TensorDesc MaxPool::bind(Graph& graph) {
@@ -119,7 +119,7 @@ class AvgPool final : public SimpleOperation {
   explicit AvgPool(const Pool2dWindow& window)
       : SimpleOperation("avg_pool2d", {.nchw16c = true, .nhwc = true}), window_(window) {}
   Shape output_shape(const std::vector<Shape>& x) const override {
-    return window_.output_shape(x[0], kind().c_str());
+    return window_.output_shape(x[0], kind().data());
   }
   void run(const Forward& a) const override {
     avg_pool_kernel.get(a.device())(a.x[0], window_, a.y);

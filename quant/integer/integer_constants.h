@@ -5,8 +5,8 @@
 #pragma once
 
 #include "framework/graph/emitter.h"
+#include "framework/sparse/sparse_weights.h"
 #include "layers/batch_norm2d/batch_norm_op.h"
-#include "layers/conv2d/sparse_weights.h"
 #include "quant/lsq.h"
 
 namespace convscope {
@@ -33,7 +33,7 @@ class ChannelScalesOp final : public Operation {
  public:
   ChannelScalesOp(std::int64_t channels, std::optional<BatchNormFold> norm)
       : Operation("scale of each channel"), channels_(channels), norm_(std::move(norm)) {}
-  std::string text() const override { return norm_ ? kind() + " with batch_norm2d" : kind(); }
+  std::string text() const override { return cat(kind(), norm_ ? " with batch_norm2d" : ""); }
   TensorDesc bind(Graph& graph) override;
   void forward(Emitter& emitter) override;
   void backward(Emitter&) override {}

@@ -129,7 +129,6 @@ class IntegerRewrite {
     CodeFormat w_format;
     ValueId b = kNoValue, residual = kNoValue;
     std::optional<BatchNormFold> norm = {};
-    Ref<SparseWeights> sparse = {};   // the kept blocks of a pruned layer
     std::optional<Quantised> y = {};  // the layer performs this rounding
     bool from_images = false;         // rounds the images itself
     ValueId old_output = kNoValue;
@@ -221,7 +220,7 @@ class IntegerRewrite {
     layer.b = conv.bias();
     layer.norm = conv.norm();
     layer.residual = conv.residual();
-    layer.sparse = conv.sparse();
+    layer.codes.blocks = conv.sparse();
     Conv2dOnCodes& codes = layer.codes;
     codes.problem = conv.problem();
     codes.problem.math = MathMode::f32;
@@ -241,7 +240,7 @@ class IntegerRewrite {
     if (x == nullptr || !take_weight(linear.weight, layer)) return false;
     layer.x = *x;
     layer.b = linear.bias;
-    layer.sparse = linear.sparse;
+    layer.codes.blocks = linear.sparse;
     layer.codes.layer_kind = "linear";
     layer.codes.relu = linear.relu;
     const Shape image = image_of(*x);
@@ -326,7 +325,7 @@ class IntegerRewrite {
     set_types(layer, layer.y ? layer.y->format.dtype() : DType::f32);
     layer.codes.form.choice.algorithm = algorithm_of(layer);
     layer.codes.is_named = !layer.policy.named.empty() || !layer.policy.finds_itself;
-    if (layer.sparse) choose_blocks(layer);
+    if (layer.codes.blocks) choose_blocks(layer);
   }
 
   bool is_slower() const {
@@ -373,10 +372,10 @@ class IntegerRewrite {
   // Selects, by estimate, the faster of the dense algorithm and the block-sparse one.
   void choose_blocks(Layer& layer) const {
     Conv2dForm& form = layer.codes.form;
-    form.why_dense = layer.sparse->obstacle();
+    form.why_dense = layer.codes.blocks->obstacle();
     if (!form.why_dense.empty()) return;
     Conv2dProblem blocks = layer.codes.problem;
-    blocks.weight_format = layer.sparse->format();
+    blocks.weight_format = layer.codes.blocks->format();
     const Conv2dAlgorithm* const algorithm =
         integer_algorithm(blocks, graph_.device().type, layer.policy);
     if (algorithm == nullptr) {
@@ -394,7 +393,7 @@ class IntegerRewrite {
       const double share = ms(*algorithm, blocks) / ms(*form.choice.algorithm, layer.codes.problem);
       if (share >= 1) {
         form.why_dense = fmt::format("at density {:.2f} {} is estimated at {:.2f} of its time",
-                                     layer.sparse->density(), algorithm->name, share);
+                                     layer.codes.blocks->density(), algorithm->name, share);
         return;
       }
     }
@@ -505,10 +504,11 @@ class IntegerRewrite {
         add(std::make_unique<ChannelScalesOp>(layer.codes.problem.k, layer.norm), old, inputs);
     const std::vector<ValueId>& outputs = graph_.ops().back()->outputs;
     const ValueId b = outputs.size() > 1 ? outputs[1] : kNoValue;
-    const ValueId w = add(std::make_unique<WeightCodesOp>(
-                              layer.w_format.lsq.rule.grid, scales,
-                              layer.codes.form.in_blocks ? layer.sparse : Ref<SparseWeights>()),
-                          old, {layer.w, steps});
+    const ValueId w =
+        add(std::make_unique<WeightCodesOp>(
+                layer.w_format.lsq.rule.grid, scales,
+                layer.codes.form.in_blocks ? layer.codes.blocks : Ref<SparseWeights>()),
+            old, {layer.w, steps});
     return {w, b};
   }
 
@@ -525,8 +525,7 @@ class IntegerRewrite {
       y.quantization = params_of(layer.y->format, *op);
     }
     if (as<Conv2dOp>(op.get()) == nullptr) {  // a linear layer
-      auto conv =
-          std::make_unique<Conv2dOp>(Conv2dParams{}, false, Ref<Conv2dChoices>(), layer.sparse);
+      auto conv = std::make_unique<Conv2dOp>(Conv2dParams{}, false, Ref<Conv2dChoices>());
       conv->layer = op->layer;
       conv->all_layers = op->all_layers;
       op = std::move(conv);

@@ -4,7 +4,8 @@
 // fp16/bf16 cannot represent, and refusals of such problems.
 #include "experiments/check/matrix/convolution_case.h"
 #include "framework/random.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/cuda.h"
 #include "tests/support/nhwc.h"
 #include "tests/support/numbers.h"
@@ -73,7 +74,7 @@ TEST_F(NhwcOnCuda, BiasResidualAndReluComeBeforeTheOnlyRounding) {
         if (!support_of(algorithm, problem, Direction::forward).yes || !algorithm.fuses_epilogue)
           continue;
         ++algorithms;
-        const Conv2dScratch scratch(algorithm, problem, Direction::forward, cuda());
+        const Scratch<Conv2dProblem> scratch(algorithm, problem, Direction::forward, cuda());
         const void* const prepared = scratch.prepare(on_w.raw_data());
         for (const bool with_residual : {false, true}) {
           for (const bool relu : {false, true}) {

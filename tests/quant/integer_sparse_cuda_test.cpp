@@ -73,7 +73,7 @@ Masked network(bool sparse, std::int64_t every, const std::string& policy = "aut
   for (std::size_t i = 0; sparse && i < convs.size(); ++i) {
     out.blocks.push_back(
         make_ref<SparseWeights>(out.masks[i]->keep(), 16, 1, /*dense_gradient=*/false));
-    convs[i]->execute_sparse(out.blocks.back());
+    out.masks[i]->execute_sparse(out.blocks.back());
   }
   return out;
 }

@@ -48,9 +48,7 @@ Masked network(bool sparse, std::int64_t every, const std::string& policy = "aut
     out.masks.push_back(mask);
     part.module->add_weight_transform("mask", mask, /*first=*/true);
     if (!sparse) continue;
-    const auto blocks = make_ref<SparseWeights>(mask->keep(), 16, 1, /*dense_gradient=*/false);
-    if (conv != nullptr) conv->execute_sparse(blocks);
-    if (linear != nullptr) linear->execute_sparse(blocks);
+    mask->execute_sparse(make_ref<SparseWeights>(mask->keep(), 16, 1, /*dense_gradient=*/false));
   }
   QuantConfig quant;
   quant.w_bits = quant.a_bits = 8;

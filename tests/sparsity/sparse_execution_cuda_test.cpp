@@ -66,7 +66,7 @@ Masked masked(std::shared_ptr<Module> model, bool sparse) {
     if (!sparse) continue;
     out.blocks.push_back(
         make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, /*dense_gradient=*/false));
-    conv->execute_sparse(out.blocks.back());
+    out.masks.back()->execute_sparse(out.blocks.back());
   }
   return out;
 }

@@ -44,7 +44,8 @@ Masked network(const std::string& algorithm, bool sparse, bool dense_gradient = 
     out.masks.push_back(std::make_shared<Mask>(conv->weight().value()));
     conv->add_weight_transform("mask", out.masks.back(), /*first=*/true);
     if (!sparse) continue;
-    conv->execute_sparse(make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, dense_gradient));
+    out.masks.back()->execute_sparse(
+        make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, dense_gradient));
   }
   return out;
 }
@@ -147,7 +148,8 @@ TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
     if (conv == nullptr || conv->weight().shape()[0] != 16) continue;
     net.masks.push_back(std::make_shared<Mask>(conv->weight().value()));
     conv->add_weight_transform("mask", net.masks.back(), /*first=*/true);
-    conv->execute_sparse(make_ref<SparseWeights>(net.masks.back()->keep(), 16, 1, false));
+    net.masks.back()->execute_sparse(
+        make_ref<SparseWeights>(net.masks.back()->keep(), 16, 1, false));
   }
   prune_every(net, 10);
   const auto plan = StepPlan::make(*net.model, images, PlanMode::training, nullptr);
@@ -175,7 +177,8 @@ TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
       if (conv == nullptr) continue;
       out.masks.push_back(std::make_shared<Mask>(conv->weight().value()));
       conv->add_weight_transform("mask", out.masks.back(), /*first=*/true);
-      conv->execute_sparse(make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, false));
+      out.masks.back()->execute_sparse(
+          make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, false));
     }
     return out;
   };

@@ -77,7 +77,7 @@ Network perceptron(bool sparse, std::int64_t classes, std::size_t pruned,
     linear->add_weight_transform("mask", out.masks.back(), /*first=*/true);
     if (!sparse) continue;
     out.blocks.push_back(make_ref<SparseWeights>(out.masks.back()->keep(), 16, 1, dense_gradient));
-    linear->execute_sparse(out.blocks.back());
+    out.masks.back()->execute_sparse(out.blocks.back());
   }
   return out;
 }

@@ -41,7 +41,7 @@ void prune(Network& network, std::size_t pruned, bool sparse, bool dense_gradien
     if (!sparse) continue;
     network.blocks.push_back(
         make_ref<SparseWeights>(network.masks.back()->keep(), 16, 1, dense_gradient));
-    linear->execute_sparse(network.blocks.back());
+    network.masks.back()->execute_sparse(network.blocks.back());
   }
 }
 
@@ -122,7 +122,7 @@ TEST(SparseLinear, MakesTheNumbersOfMaskedStepsAtEachMask) {
   const Network sparse = perceptron(true), dense = perceptron(false);
   const Tensor x = testing::random_tensor(kInput, 3);
   std::unique_ptr<StepPlan> plan;
-  for (const std::int64_t every : {1, 61, 97}) {
+  for (const std::int64_t every : {1, 7, 61, 97}) {
     prune_every(sparse, every);
     prune_every(dense, every);
     EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the previous mask
@@ -183,7 +183,7 @@ TEST(SparseLinear, OfSingleWeightsTakesAnySizes) {
     const auto mask = std::make_shared<Mask>(linear->weight().value());
     mask->set_keep(keep);
     linear->add_weight_transform("mask", mask, /*first=*/true);
-    if (sparse) linear->execute_sparse(make_ref<SparseWeights>(mask->keep(), 1, 1, false));
+    if (sparse) mask->execute_sparse(make_ref<SparseWeights>(mask->keep(), 1, 1, false));
     network.model->eval();
     const auto plan = plan_of(network, PlanMode::inference, input);
     ASSERT_NE(plan, nullptr);
@@ -234,9 +234,10 @@ TEST(SparseLinear, AddsToGradientsThatAreThere) {
     context.seed = 7;
     models.push_back(std::make_shared<Meeting>(context));
     for (Linear* one : {&models.back()->f(), &models.back()->g()}) {
-      const Tensor w = one->weight().value();
-      for (std::int64_t i = 0; i < w.numel(); ++i) w.data<float>()[i] *= keep.data<float>()[i];
-      if (sparse) one->execute_sparse(make_ref<SparseWeights>(keep, 16, 1, false));
+      const auto mask = std::make_shared<Mask>(one->weight().value());
+      mask->set_keep(keep);
+      if (sparse) mask->execute_sparse(make_ref<SparseWeights>(mask->keep(), 16, 1, false));
+      one->add_weight_transform("mask", mask, /*first=*/true);
     }
     plans.push_back(plan_of({.model = models.back()}, PlanMode::training));
     ASSERT_NE(plans.back(), nullptr);

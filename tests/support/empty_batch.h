@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "layers/conv2d/conv2d.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/select.h"
+#include "layers/dispatch/execute.h"
 #include "tests/support/cases.h"
 
 namespace convscope::testing {
@@ -32,14 +33,15 @@ inline std::string fault_in_direction(const Conv2dAlgorithm& algorithm,
   const Tensor y = sevens(problem.y_shape());
   const Tensor w = sevens(problem.w_shape());
   if (direction == Direction::forward) {
-    execute_forward(choice, problem, x, w, sevens({problem.k}), y);
+    execute(choice, problem, Direction::forward, {.in = {x, w, sevens({problem.k})}, .out = {y}});
   } else if (direction == Direction::backward_data) {
-    execute_backward_data(choice, problem, y, w, x);
+    execute(choice, problem, Direction::backward_data, {.in = {y, w}, .out = {x}});
   } else {
     std::string fault;
     for (const bool accumulate : {false, true}) {
       const Tensor dw = sevens(problem.w_shape());
-      execute_backward_weight(choice, problem, x, y, dw, accumulate);
+      execute(choice, problem, Direction::backward_weight,
+              {.in = {x, y}, .out = {dw}, .accumulate = accumulate});
       fault += differs_from(accumulate ? 7 : 0, dw, accumulate ? "dw added to" : "dw assigned");
     }
     return fault;

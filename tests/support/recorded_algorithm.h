@@ -6,7 +6,8 @@
 
 #include <vector>
 
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/stored_integers.h"
 
 namespace convscope::testing {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
 

@@ -12,7 +12,8 @@
 #include "framework/memory/memory.h"
 #include "framework/random.h"
 #include "framework/tensor.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
 
 namespace convscope {
 namespace {
@@ -38,7 +39,7 @@ double seconds_of_forward(const char* name, const Conv2dProblem& problem, Device
   const Tensor x = random_tensor(problem.x_shape(), problem.dtype, device, 1);
   const Tensor w = random_tensor(problem.w_shape(), problem.dtype, device, 2);
   const Tensor y = Tensor::empty(problem.y_shape(), problem.dtype, device);
-  const Conv2dScratch scratch(algorithm, problem, Direction::forward, device);
+  const Scratch<Conv2dProblem> scratch(algorithm, problem, Direction::forward, device);
   return seconds_of(device, [&] {
     algorithm.forward({problem,
                        x.raw_data(),

@@ -13,7 +13,8 @@
 #include "experiments/bench/problem_list.h"
 #include "experiments/bench/sampled_reference.h"
 #include "experiments/bench/statistics.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -205,7 +206,7 @@ Computed computed(const Conv2dProblem& problem, Direction direction) {
                testing::normal(weight ? problem.y_shape() : problem.w_shape(), DType::f32, 2),
                Tensor::empty(output_shape(problem, direction))};
   const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("im2col_gemm");
-  const Conv2dScratch scratch(algorithm, problem, direction, {});
+  const Scratch<Conv2dProblem> scratch(algorithm, problem, direction, {});
   const void *const a = out.first.raw_data(), *const b = out.second.raw_data();
   if (direction == Direction::forward) {
     algorithm.forward({problem,

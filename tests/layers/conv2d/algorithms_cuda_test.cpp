@@ -12,7 +12,8 @@
 #include <set>
 
 #include "experiments/bench/problem_list.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/empty_batch.h"
@@ -229,7 +230,7 @@ TEST_F(Conv2dOnCuda, SpreadsANaNExactlyWhereItIsRead) {
   const Tensor w = Tensor::full(problem.w_shape(), 0.5).to(cuda());
   for (const auto& [name, algorithm] : algorithms().entries()) {
     if (!support_of(algorithm, problem, Direction::forward).yes) continue;
-    const Conv2dScratch scratch(algorithm, problem, Direction::forward, cuda());
+    const Scratch<Conv2dProblem> scratch(algorithm, problem, Direction::forward, cuda());
     const Tensor y = Tensor::zeros(problem.y_shape(), DType::f32, cuda());
     algorithm.forward({problem,
                        x_there.raw_data(),
@@ -315,7 +316,7 @@ TEST_F(Conv2dOnCuda, AFusedEpilogueHasTheBitsOfTheSeparatePass) {
       if (!algorithm.fuses_epilogue || !support_of(algorithm, problem, Direction::forward).yes)
         continue;
       const auto run = [&](const Conv2dEpilogue& epilogue) {
-        const Conv2dScratch scratch(algorithm, problem, Direction::forward, cuda());
+        const Scratch<Conv2dProblem> scratch(algorithm, problem, Direction::forward, cuda());
         const Tensor y = Tensor::full(problem.y_shape(), 7.0).to(cuda());
         algorithm.forward({problem, x.raw_data(), w.raw_data(), b.raw_data(), y.raw_data(),
                            scratch.workspace(), epilogue, scratch.prepare(w.raw_data())});

@@ -9,7 +9,7 @@
 
 #include "experiments/bench/problem_list.h"
 #include "experiments/check/matrix/algorithm_answers.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/select.h"
 #include "layers/dispatch/execute.h"
 #include "tests/support/cases.h"
 #include "tests/support/empty_batch.h"
@@ -187,7 +187,7 @@ TEST(Conv2dAlgorithms, WinogradTransformsManyWeightsInTheCall) {
     std::vector<Tensor> y;
     for (const WeightUse use : {WeightUse::once, WeightUse::often}) {
       run_algorithm(algorithm, few, direction, operands,
-                    Conv2dScratch(algorithm, few, direction, Device{}, use));
+                    Scratch<Conv2dProblem>(algorithm, few, direction, Device{}, use));
       y.push_back(operands.out[0].values.clone());
     }
     EXPECT_TRUE(testing::same_bits(y[0], y[1]));

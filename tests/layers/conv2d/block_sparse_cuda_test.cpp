@@ -5,7 +5,8 @@
 
 #include <cstring>
 
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
@@ -115,7 +116,7 @@ TEST_F(BlockSparseOnCuda, CanBeRecordedAndReplayed) {
     const Conv2dProblem problem = Conv2dProblem::parse(text);
     for (const Direction direction : kDirections) {
       const Operands operands = random_operands(problem.operands(direction), testing::cuda());
-      const Conv2dScratch scratch(algorithm(), problem, direction, testing::cuda());
+      const Scratch<Conv2dProblem> scratch(algorithm(), problem, direction, testing::cuda());
       const auto run = [&] { run_algorithm(algorithm(), problem, direction, operands, scratch); };
       run();
       const std::vector<float> want = testing::values_of<float>(operands.out[0].values);

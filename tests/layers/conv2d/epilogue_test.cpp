@@ -9,7 +9,8 @@
 
 #include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/elementwise.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/execute.h"
 #include "tests/support/cases.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -53,7 +54,8 @@ void expect_same(const Tensor& a, const Tensor& b, const std::string& what) {
 Tensor run(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, const Data& data,
            const Conv2dEpilogue& epilogue) {
   const Tensor y = Tensor::full(problem.y_shape(), std::nan(""));
-  execute_forward({&algorithm, nullptr}, problem, data.x, data.w, data.b, y, epilogue);
+  execute({&algorithm, nullptr}, problem, Direction::forward,
+          {.in = {data.x, data.w, data.b}, .out = {y}, .epilogue = epilogue});
   return y;
 }
 
@@ -131,11 +133,12 @@ TEST(Conv2dEpilogueOfEveryAlgorithm, WorksInF64ByTheSeparatePass) {
   const Tensor residual = Tensor::full(problem.y_shape(), 10, DType::f64);
   const Tensor y = Tensor::empty(problem.y_shape(), DType::f64);
   const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("reference");
-  execute_forward({&algorithm, nullptr}, problem, x, w, Tensor(), y, {residual.raw_data(), true});
+  execute({&algorithm, nullptr}, problem, Direction::forward,
+          {.in = {x, w}, .out = {y}, .epilogue = {residual.raw_data(), true}});
   EXPECT_EQ(y.at(0), 2);  // a corner sums 8 products of -1
   EXPECT_EQ(y.at(5), 0);  // the middle 18
-  execute_forward({&algorithm, nullptr}, problem, x, w, Tensor(), y,
-                  {residual.raw_data(), true, 1.5f});
+  execute({&algorithm, nullptr}, problem, Direction::forward,
+          {.in = {x, w}, .out = {y}, .epilogue = {residual.raw_data(), true, 1.5f}});
   EXPECT_EQ(y.at(0), 1.5);
 }
 
@@ -153,11 +156,11 @@ TEST(Conv2dEpilogueOfEveryAlgorithm, IsPartOfACheckedRun) {
     conv2d_algorithms(DeviceType::cpu).get("direct").forward(bare);
   };
   const Conv2dEpilogue epilogue{residual.raw_data(), true};
-  execute_forward({&algorithms.get("direct"), &algorithms.get("reference")}, problem, x, data.w,
-                  data.b, y, epilogue);
+  execute({&algorithms.get("direct"), &algorithms.get("reference")}, problem, Direction::forward,
+          {.in = {x, data.w, data.b}, .out = {y}, .epilogue = epilogue});
   EXPECT_ERROR(ErrorKind::kRun, "expected 'direct' and 'reference' to agree",
-               execute_forward({&forgets, &algorithms.get("reference")}, problem, x, data.w, data.b,
-                               y, epilogue));
+               execute({&forgets, &algorithms.get("reference")}, problem, Direction::forward,
+                       {.in = {x, data.w, data.b}, .out = {y}, .epilogue = epilogue}));
 }
 
 }  // namespace

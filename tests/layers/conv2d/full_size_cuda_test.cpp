@@ -5,7 +5,8 @@
 // random ones.
 #include <gtest/gtest.h>
 
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
@@ -127,7 +128,7 @@ int check_samples(const Conv2dProblem& z) {
       backend_of(cuda()).fill_bytes(0, out.raw_data(), 0xff,
                                     static_cast<std::size_t>(out.size_bytes()));
       {
-        const Conv2dScratch scratch(algorithm, z, direction, cuda());
+        const Scratch<Conv2dProblem> scratch(algorithm, z, direction, cuda());
         if (direction == Direction::forward) {
           algorithm.forward({z,
                              x.data(),

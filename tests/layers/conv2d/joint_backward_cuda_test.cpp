@@ -2,7 +2,8 @@
 // joint_backward_cuda_test.cpp: tests kernels that compute dx and dw of a convolution together.
 // They must have the same bits as the two separate kernels, and on integers those of the reference.
 #include "experiments/check/matrix/convolution_case.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
 #include "layers/plan/joint_backward.h"
 #include "tests/support/cuda.h"
 #include "tests/support/kernel_tally.h"
@@ -63,8 +64,8 @@ class Call {
         Tensor::full(stored_shape(problem_.x_shape(), kLast),
                      std::numeric_limits<double>::quiet_NaN(), problem_.dtype, cuda());
     const Tensor dw = dw_before_.to(cuda());
-    const Conv2dScratch weights(algorithm, problem_, Direction::backward_data, cuda(),
-                                prepared ? WeightUse::often : WeightUse::once);
+    const Scratch<Conv2dProblem> weights(algorithm, problem_, Direction::backward_data, cuda(),
+                                         prepared ? WeightUse::often : WeightUse::once);
     const Conv2dBackwardDataArgs data{problem_,      dy_.raw_data(),
                                       w_.raw_data(), dx.raw_data(),
                                       nullptr,       weights.prepare(w_.raw_data())};

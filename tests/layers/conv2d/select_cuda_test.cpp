@@ -10,8 +10,8 @@
 #include "experiments/bench/peaks/measure_gpu_peaks.h"
 #include "framework/machine/machine.h"
 #include "framework/machine/peaks.h"
-#include "layers/conv2d/execute.h"
 #include "layers/conv2d/select.h"
+#include "layers/dispatch/execute.h"
 #include "layers/dispatch/half_problem.h"
 #include "layers/dispatch/measure.h"
 #include "tests/support/cuda.h"
@@ -108,8 +108,8 @@ TEST_F(SelectionOnCuda, AutoNeverTakesAnotherPrecisionThanAskedFor) {
   const Tensor w = testing::normal(problem.w_shape(), DType::f32, 2);
   const auto convolve = [&](const std::string& policy, Device device) {
     const Tensor y = Tensor::empty(problem.y_shape(), DType::f32, device);
-    execute_forward(select_conv2d(policy, problem, Direction::forward, device), problem,
-                    x.to(device), w.to(device), Tensor(), y);
+    execute(select_conv2d(policy, problem, Direction::forward, device), problem, Direction::forward,
+            {.in = {x.to(device), w.to(device)}, .out = {y}});
     return y.to(Device{});
   };
   const Tensor expected = convolve("reference", Device{});
@@ -242,9 +242,11 @@ TEST_F(SelectionOnCuda, CheckComparesOnTheDevice) {
     return select_conv2d("check:winograd_f4x3,im2col_gemm", kProblem, d, kCuda);
   };
   const Tensor y = Tensor::empty(kProblem.y_shape(), DType::f32, kCuda);
-  execute_forward(choice(Direction::forward), kProblem, x, w, Tensor(), y);
-  execute_backward_data(choice(Direction::backward_data), kProblem, dy, w, x.clone());
-  execute_backward_weight(choice(Direction::backward_weight), kProblem, x, dy, w.clone(), true);
+  execute(choice(Direction::forward), kProblem, Direction::forward, {.in = {x, w}, .out = {y}});
+  execute(choice(Direction::backward_data), kProblem, Direction::backward_data,
+          {.in = {dy, w}, .out = {x.clone()}});
+  execute(choice(Direction::backward_weight), kProblem, Direction::backward_weight,
+          {.in = {x, dy}, .out = {w.clone()}, .accumulate = true});
 
   Conv2dAlgorithm wrong = conv2d_algorithms(DeviceType::cuda).get("im2col_gemm");
   wrong.name = "wrong";
@@ -254,7 +256,7 @@ TEST_F(SelectionOnCuda, CheckComparesOnTheDevice) {
   };
   const Conv2dAlgorithm& right = conv2d_algorithms(DeviceType::cuda).get("winograd_f2x3");
   EXPECT_ERROR(ErrorKind::kRun, "expected 'winograd_f2x3' and 'wrong' to agree within",
-               execute_forward({&right, &wrong}, kProblem, x, w, Tensor(), y));
+               execute({&right, &wrong}, kProblem, Direction::forward, {.in = {x, w}, .out = {y}}));
 }
 
 TEST_F(SelectionOnCuda, MeasuredPeaksAreRememberedAndBelieved) {

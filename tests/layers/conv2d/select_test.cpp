@@ -10,7 +10,7 @@
 
 #include "framework/machine/peaks.h"
 #include "framework/parallel.h"
-#include "layers/conv2d/execute.h"
+#include "layers/dispatch/execute.h"
 #include "layers/dispatch/measure.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -164,13 +164,14 @@ TEST(Conv2dSelection, CheckReturnsTheFirstWhenBothAgree) {
   const Conv2dChoice alone = select_conv2d("im2col_gemm", kProblem, Direction::forward, kCpu);
   const Tensor y = Tensor::empty(kProblem.y_shape());
   const Tensor expected = Tensor::empty(kProblem.y_shape());
-  execute_forward(choice(Direction::forward), kProblem, x, w, Tensor(), y);
-  execute_forward(alone, kProblem, x, w, Tensor(), expected);
+  execute(choice(Direction::forward), kProblem, Direction::forward, {.in = {x, w}, .out = {y}});
+  execute(alone, kProblem, Direction::forward, {.in = {x, w}, .out = {expected}});
   EXPECT_TRUE(testing::same_bits(y, expected));
-  execute_backward_data(choice(Direction::backward_data), kProblem, dy, w, x.clone());
+  execute(choice(Direction::backward_data), kProblem, Direction::backward_data,
+          {.in = {dy, w}, .out = {x.clone()}});
   for (const bool accumulate : {false, true}) {
-    execute_backward_weight(choice(Direction::backward_weight), kProblem, x, dy, w.clone(),
-                            accumulate);
+    execute(choice(Direction::backward_weight), kProblem, Direction::backward_weight,
+            {.in = {x, dy}, .out = {w.clone()}, .accumulate = accumulate});
   }
 }
 
@@ -181,7 +182,7 @@ TEST(Conv2dSelection, CheckFailsWhenTheTwoDiffer) {
   const Tensor w = testing::normal(kProblem.w_shape(), DType::f32, 2);
   const Tensor y = Tensor::empty(kProblem.y_shape());
   EXPECT_ERROR(ErrorKind::kRun, "expected 'im2col_gemm' and 'test_picky' to agree within",
-               execute_forward({&right, &wrong}, kProblem, x, w, Tensor(), y));
+               execute({&right, &wrong}, kProblem, Direction::forward, {.in = {x, w}, .out = {y}}));
 }
 
 // ---- measure -----------------------------------------------------------------------------------

@@ -5,7 +5,8 @@
 
 #include <cmath>
 
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/select.h"
+#include "layers/dispatch/execute.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numbers.h"
 
@@ -30,11 +31,11 @@ double relative_error(const char* algorithm, const Conv2dProblem& problem, Direc
                                                                              : z.w_shape(),
                                      dtype, device);
     if (direction == Direction::forward) {
-      execute_forward(choice, z, there(x), there(w), Tensor(), out);
+      execute(choice, z, Direction::forward, {.in = {there(x), there(w)}, .out = {out}});
     } else if (direction == Direction::backward_data) {
-      execute_backward_data(choice, z, there(dy), there(w), out);
+      execute(choice, z, Direction::backward_data, {.in = {there(dy), there(w)}, .out = {out}});
     } else {
-      execute_backward_weight(choice, z, there(x), there(dy), out, false);
+      execute(choice, z, Direction::backward_weight, {.in = {there(x), there(dy)}, .out = {out}});
     }
     return out.to(Device{});
   };

@@ -5,8 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "framework/tensor.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/select.h"
 #include "layers/dispatch/algorithm_function.h"
+#include "layers/dispatch/execute.h"
 
 namespace convscope {
 namespace {
@@ -76,14 +77,14 @@ TEST(KernelCounter, SeesTheAlgorithmsOfTheTableInEveryDirection) {
   const Conv2dChoice choice = select_conv2d("im2col_gemm", z, Direction::forward, Device{});
   const Conv2dChoice checked = select_conv2d("check:direct,reference", z, Direction::forward, {});
   const KernelCounter counter;
-  execute_forward(choice, z, x, w, Tensor(), y);
-  execute_backward_data(choice, z, y, w, x);
-  execute_backward_weight(choice, z, x, y, w, /*accumulate=*/false);
+  execute(choice, z, Direction::forward, {.in = {x, w}, .out = {y}});
+  execute(choice, z, Direction::backward_data, {.in = {y, w}, .out = {x}});
+  execute(choice, z, Direction::backward_weight, {.in = {x, y}, .out = {w}});
   const std::map<KernelRun, std::int64_t> three{{{"im2col_gemm", "forward", z.text()}, 1},
                                                 {{"im2col_gemm", "backward_data", z.text()}, 1},
                                                 {{"im2col_gemm", "backward_weight", z.text()}, 1}};
   EXPECT_EQ(counter.runs(), three);
-  execute_forward(checked, z, x, w, Tensor(), y);
+  execute(checked, z, Direction::forward, {.in = {x, w}, .out = {y}});
   EXPECT_TRUE(counter.runs().contains({"direct", "forward", z.text()}));
   EXPECT_TRUE(counter.runs().contains({"reference", "forward", z.text()}));
 }

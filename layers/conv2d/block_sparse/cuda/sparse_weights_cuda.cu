@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "framework/cuda/launch.cuh"
-#include "layers/conv2d/sparse_weights.h"
+#include "framework/sparse/sparse_weights.h"
 
 namespace convscope {
 namespace {

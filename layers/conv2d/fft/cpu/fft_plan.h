@@ -137,8 +137,7 @@ struct FftTiling {
       return 4 * t * std::log2(t) * static_cast<double>(lanes);
     };
     const Counts n(*this, rows, columns);
-    const double data =
-        n.rows / 2 * transform(columns.length) + n.columns * transform(rows.length);
+    const double data = n.rows / 2 * transform(columns.length) + n.columns * transform(rows.length);
     if (depthwise) return data + 4 * n.points * static_cast<double>(channel_blocks * lanes);
     return static_cast<double>(z.groups) *
            (data + 3 * n.points * static_cast<double>(depth * channels));
@@ -161,8 +160,8 @@ struct FftTiling {
   struct Counts {
     Counts(const FftTiling& plan, const Axis& down, const Axis& across)
         : tiles(static_cast<double>(plan.z.n * down.count * across.count)),
-          rows(tiles * static_cast<double>(plan.depth_blocks * down.in +
-                                           plan.channel_blocks * down.out)),
+          rows(tiles *
+               static_cast<double>(plan.depth_blocks * down.in + plan.channel_blocks * down.out)),
           columns(tiles * static_cast<double>(plan.depth_blocks + plan.channel_blocks) *
                   static_cast<double>(across.length) / 2),
           points(tiles * static_cast<double>(down.length * across.length)) {}

@@ -17,8 +17,9 @@
 #include <tuple>
 #include <vector>
 
+#include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/cluster_gemm/cuda/cluster_gemm_plan.h"
-#include "layers/conv2d/execute.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/recorded_algorithm.h"

@@ -12,8 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/few_pixels/cuda/few_pixels_plan.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/recorded_algorithm.h"

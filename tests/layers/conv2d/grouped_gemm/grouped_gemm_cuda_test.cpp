@@ -17,8 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_plan.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/recorded_algorithm.h"

@@ -4,7 +4,7 @@
 // channels, and groups.
 #include <gtest/gtest.h>
 
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/half_problem.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "framework/random.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/layout/half_operands.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"

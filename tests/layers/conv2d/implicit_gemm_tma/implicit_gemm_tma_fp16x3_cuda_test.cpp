@@ -10,8 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+#include "layers/dispatch/run.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numbers.h"

@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "layers/batch_norm2d/batch_norm2d_half.h"
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 #include "layers/dispatch/kernel_runs.h"
 #include "layers/dispatch/layout/half_operands.h"
+#include "layers/dispatch/run.h"
 #include "layers/plan/forward_moments.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numbers.h"
@@ -113,7 +114,8 @@ class Call {
     EXPECT_NE(moments, nullptr) << z_.text();
     Result out{.y = Tensor::full(stored_shape(z_.y_shape(), kLast), kNaN, DType::f32, cuda()),
                .moments = {}};
-    const Conv2dScratch scratch(algorithm(), z_, Direction::forward, cuda(), WeightUse::often);
+    const Scratch<Conv2dProblem> scratch(algorithm(), z_, Direction::forward, cuda(),
+                                         WeightUse::often);
     const Conv2dForwardArgs args{.problem = z_,
                                  .x = nullptr,
                                  .w = nullptr,

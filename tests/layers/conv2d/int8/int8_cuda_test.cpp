@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_cuda_test.cpp: tests convolution on integers on CUDA. For every algorithm and every
 // epilogue, the codes are those of double arithmetic, and two runs give the same codes.
-#include "layers/conv2d/execute.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/run.h"
 #include "tests/layers/conv2d/int8/int8_cases.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_weights.cpp: stores the pruned weight of a convolution or linear layer as blocks.
-#include "layers/conv2d/sparse_weights.h"
+#include "framework/sparse/sparse_weights.h"
 
 #include <algorithm>
 

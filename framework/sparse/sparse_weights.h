@@ -13,7 +13,7 @@
 #include "framework/kernel_slot.h"
 #include "framework/ref.h"
 #include "framework/tensor.h"
-#include "layers/conv2d/problem.h"
+#include "framework/weight_format.h"
 
 namespace convscope {
 
