@@ -72,7 +72,7 @@ struct Format {
 
 class CONVSCOPE_API Operation {
  public:
-  // `kind` must outlive the operation: a literal.
+  // Creates an operation. `kind` must outlive it: a literal.
   explicit Operation(const char* kind) : kind_(kind) {}
   virtual ~Operation();
   Operation(const Operation&) = delete;
