@@ -26,10 +26,12 @@ void Operator<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
   switch (call.direction) {
     case Direction::forward: {
       const Epilogue& behind = at.epilogue;
-      CONVSCOPE_CHECK(std::isinf(behind.most) || at.device().type == DeviceType::cpu, "conv2d",
-                      "expected a ReLU without an upper bound after a convolution on ",
-                      at.device().str(), ", because only CPU kernels support a bound, got ",
-                      behind.most);
+      const bool bounds =
+          at.device().type == DeviceType::cpu || is_code(call.problem.operand_types().w);
+      CONVSCOPE_CHECK(
+          std::isinf(behind.most) || bounds, "conv2d",
+          "expected a ReLU without an upper bound after a convolution on ", at.device().str(),
+          ", because on a GPU only integer kernels support a bound, ", "got ", behind.most);
       algorithm.forward({call.problem, at.input(0), at.input(1), at.input(2), at.output(0),
                          call.workspace, algorithm.fuses_epilogue ? behind : Epilogue{},
                          call.prepared, call.views, at.fp16[0]});
