@@ -55,9 +55,10 @@ SimpleOperation::Backward SimpleOperation::backward_arguments(Emitter& emitter,
   if (keeps.inputs) {
     for (const ValueId input : inputs) a.x.push_back(emitter.value(input));
   }
-  a.dx.reserve(inputs.size());
   if (keeps.output) a.y = emitter.value(output());
   for (const Slot slot : saved_) a.saved.push_back(emitter.use(slot));
+  if (emitter.is_learning()) return a;
+  a.dx.reserve(inputs.size());
   for (const TensorDesc& desc : keeps.scratch) {
     a.scratch.push_back(emitter.use(emitter.slot(desc.shape, desc.dtype)));
   }

@@ -69,6 +69,7 @@ template <class Problem>
 void emit_call(Emitter& emitter, const Choice<Problem>& choice, const Problem& problem,
                Direction direction, const Operands& operands, const Tensor& kept_weights = {},
                const OperandViews& views = {}) {
+  if (emitter.is_learning()) return;  // the operands have been named
   if (choice.checked_by != nullptr) {
     return emitter.call(
         [choice, problem, direction, operands] { execute(choice, problem, direction, operands); });
@@ -84,7 +85,7 @@ void emit_call(Emitter& emitter, const Choice<Problem>& choice, const Problem& p
 // has another type, `target` is a temporary, which is converted.
 template <class Emit>
 void emit_in_type(Emitter& emitter, DType type, const Emitter::Target& to, Emit&& emit) {
-  if (to.tensor.dtype() == type) return emit(to);
+  if (to.tensor.dtype() == type || emitter.is_learning()) return emit(to);
   const Slot slot = emitter.slot(to.tensor.shape(), type);
   emit(Emitter::Target{.tensor = emitter.use(slot)});
   emitter.call([from = emitter.use(slot), to] {
