@@ -2,8 +2,7 @@
 // layer_types.cpp: the tables of layers and models that a config can name.
 #include "layers/layer_types.h"
 
-#include <set>
-
+#include "layers/layer_graph/layer_graph.h"
 #include "layers/sequential.h"
 
 namespace convscope {
@@ -65,41 +64,102 @@ void check_takes(const LayerSpec& spec, const LayerType& type, const RowsOfSites
            "'sparse_global_pool', which makes a vector of each sample"));
 }
 
+// Builds the layers one after the other, and follows the shapes.
+class Builder {
+ public:
+  Builder(const std::vector<LayerSpec>& specs, const Shape& input, LayerContext& context)
+      : specs_(specs), connections_(connect_layers(specs)), context_(context) {
+    for (const Connections::Mistake& mistake : connections_.mistakes) {
+      fail(ErrorKind::kConfig, "layers", mistake.sentence);
+    }
+    shapes_.push_back({input});
+    rows_.push_back(context.rows);
+  }
+
+  std::shared_ptr<Module> run(const std::string& kind) {
+    std::vector<LayerGraph::Entry> entries;
+    for (std::size_t i = 0; i < specs_.size(); ++i) {
+      const std::shared_ptr<Module> layer = built(i);
+      entries.push_back(
+          {connections_.names[i], layer, connections_.sources[i], shapes_.back().size()});
+    }
+    if (!connections_.is_chain()) return std::make_shared<LayerGraph>(std::move(entries));
+    auto chain = std::make_shared<Sequential>(kind);
+    for (const LayerGraph::Entry& entry : entries) chain->add(entry.name, entry.layer);
+    return chain;
+  }
+
+ private:
+  std::shared_ptr<Module> built(std::size_t index) {
+    const LayerSpec& spec = specs_[index];
+    const std::string& name = connections_.names[index];
+    const LayerType& type = layer_types().get(spec.type);
+    context_.layer_name = name;
+    try {
+      take_inputs(index);
+      check_takes(spec, type, context_.rows);
+      const std::shared_ptr<Module> layer = type.build(
+          complete_options(type.fields, spec.options, spec.type), context_.inputs.at(0), context_);
+      layer->check_inputs(context_.inputs.size());
+      shapes_.push_back(layer->output_shapes(context_.inputs));
+      rows_.push_back(context_.rows);
+      return layer;
+    } catch (const Error& error) {
+      const std::string sentence =
+          cat("layer '", name, "' (", spec.type, ", ", inputs_text(index), "): ", error.what());
+      if (spec.place.empty()) fail(error.kind(), "layers", sentence);
+      const bool is_invalid = error.kind() == ErrorKind::kInvalid;
+      fail(is_invalid ? ErrorKind::kConfig : error.kind(), "config",
+           cat(spec.place, ": error: ", sentence));
+    }
+  }
+
+  void take_inputs(std::size_t index) {
+    const std::vector<LayerSource>& sources = connections_.sources[index];
+    for (const LayerSource& source : sources) {
+      const std::size_t count = shapes_[source.value].size();
+      if (!source.output || *source.output < count) continue;
+      fail(ErrorKind::kConfig, "from",
+           cat("expected a result of '", name_of_value(source.value), "' from 0 to ", count - 1,
+               ", got ", *source.output));
+    }
+    context_.inputs = gathered(shapes_, sources);
+    context_.rows = rows_[sources[0].value];
+    for (const LayerSource& source : sources) {
+      if (rows_[source.value].levels != nullptr) context_.rows = rows_[source.value];
+    }
+  }
+
+  std::string name_of_value(std::size_t value) const {
+    return value == 0 ? "input" : connections_.names[value - 1];
+  }
+
+  // Returns "input [1,3,8,8]", with names where the config names the inputs.
+  std::string inputs_text(std::size_t index) const {
+    std::vector<std::string> texts;
+    const bool has_names = !specs_[index].from.empty();
+    for (const LayerSource& source : connections_.sources[index]) {
+      std::string shapes;
+      for (const Shape& shape : shapes_[source.value]) {
+        shapes += (shapes.empty() ? "" : " and ") + shape.str();
+      }
+      texts.push_back(has_names ? cat("'", name_of_value(source.value), "' ", shapes) : shapes);
+    }
+    return cat(texts.size() == 1 ? "input " : "inputs ", join(texts, ", "));
+  }
+
+  const std::vector<LayerSpec>& specs_;
+  const Connections connections_;
+  LayerContext& context_;
+  std::vector<Shapes> shapes_;     // by value (layer_graph/connections.h)
+  std::vector<RowsOfSites> rows_;  // by value
+};
+
 }  // namespace
 
 std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs, const Shape& input,
                                      LayerContext& context, const std::string& kind) {
-  auto network = std::make_shared<Sequential>(kind);
-  Shapes shapes = {input};
-  std::set<std::string> taken;
-  std::map<std::string, int> count_of_type;
-  for (const LayerSpec& spec : specs) {
-    const LayerType& type = layer_types().get(spec.type);
-    const int number = ++count_of_type[spec.type];
-    const std::string name = spec.name.empty() ? cat(spec.type, "_", number) : spec.name;
-    if (name.find('.') != std::string::npos) {
-      fail(ErrorKind::kConfig, "layers",
-           cat("expected layer names without dots because dots join the names of parameters, got '",
-               name, "'"));
-    }
-    if (!taken.insert(name).second) {
-      fail(ErrorKind::kConfig, "layers",
-           cat("expected layers with different names, got '", name, "' twice"));
-    }
-    context.layer_name = name;
-    try {
-      check_takes(spec, type, context.rows);
-      const std::shared_ptr<Module> layer =
-          type.build(complete_options(type.fields, spec.options, spec.type), shapes[0], context);
-      layer->check_inputs(shapes.size());
-      shapes = layer->output_shapes(shapes);
-      network->add(name, layer);
-    } catch (const Error& error) {
-      fail(error.kind(), "layers",
-           cat("layer '", name, "' (", spec.type, ", input ", shapes[0], "): ", error.what()));
-    }
-  }
-  return network;
+  return Builder(specs, input, context).run(kind);
 }
 
 }  // namespace convscope

@@ -40,6 +40,7 @@ struct LayerContext {
   Device device;
   ComputePrecision precision = ComputePrecision::f32;
   std::string layer_name;  // of the layer being built: "c1"
+  Shapes inputs = {};      // of the layer being built
   // Returns the convolution algorithm of a layer by its name (config block `conv:`).
   std::function<Conv2dPolicy(const std::string& layer_name)> conv_policy;
   std::vector<std::int64_t> point_grid = {};  // for data sets of points: [T,H,W] or [H,W]
@@ -50,7 +51,8 @@ struct LayerContext {
 struct LayerType {
   std::string doc;                  // one line
   std::vector<OptionField> fields;  // without `type` and `name`, which every layer has
-  // Builds the layer. `input` is the shape that the layer receives, with batch size N = 1.
+  // Builds the layer. `input` is the shape that the layer receives, with batch size N = 1: the
+  // first one of context.inputs.
   std::function<std::shared_ptr<Module>(const Options&, const Shape& input, LayerContext&)> build;
   bool takes_rows = false;  // of sites; false: images and vectors only
 };
@@ -71,6 +73,9 @@ struct LayerSpec {
   std::string type;
   std::string name;  // unique; "": build_layers chooses type + number, such as conv2d_1
   Options options;
+  std::vector<std::string> from = {};  // its inputs (layer_graph/connections.h); empty: the layer
+                                       // before it
+  std::string place = {};              // in a config, for errors: "mnist.yaml:12:5"
 };
 // Returns `given` with a value for every field: fields that are not given get their defaults. Where
 // a list is expected, an integer becomes a list of one. An unknown key or a value that does not fit
@@ -78,7 +83,8 @@ struct LayerSpec {
 CONVSCOPE_API Options complete_options(const std::vector<OptionField>& fields, const Options& given,
                                        const std::string& operation);
 
-// Returns a Sequential of the layers. An error names the layer and the shape that reached it.
+// Returns a Sequential of the layers, or a LayerGraph if they are not a chain. An error names the
+// layer and the shapes that reached it.
 CONVSCOPE_API std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs,
                                                    const Shape& input, LayerContext& context,
                                                    const std::string& kind = "sequential");

@@ -204,8 +204,6 @@ TEST(BuildLayers, ErrorsNameTheLayerAndTheShapeThatReachedIt) {
   EXPECT_NE(build({.type = "linear", .name = "f1", .options = {}})
                 .find("expected a value for 'out_features'"),
             std::string::npos);
-  EXPECT_NE(build({.type = "relu", .name = "a.b", .options = {}}).find("names without dots"),
-            std::string::npos);
   EXPECT_NE(error_of([&] {
               build_layers({{.type = "relu", .name = "a", .options = {}},
                             {.type = "relu", .name = "a", .options = {}}},

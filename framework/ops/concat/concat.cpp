@@ -20,19 +20,10 @@ class ConcatOperation final : public Operation {
 
   TensorDesc bind(Graph& graph) override {
     check_real_inputs(graph, *this);
-    Shape y = graph.shape(inputs[0]);
-    const int axis = axis_ < 0 ? axis_ + y.rank() : axis_;
-    CONVSCOPE_CHECK(axis >= 0 && axis < y.rank(), "concat", "expected an axis of x ", y, ", got ",
-                    axis_);
-    axis_ = axis;
-    for (std::size_t i = 1; i < inputs.size(); ++i) {
-      Shape x = graph.shape(inputs[i]);
-      const std::int64_t size = x.rank() == y.rank() ? x[axis] : 0;
-      if (x.rank() == y.rank()) x.set(axis, y[axis]);
-      CONVSCOPE_CHECK(x == y, "concat", "expected inputs that differ in axis ", axis, " only, got ",
-                      graph.shape(inputs[0]), " and ", graph.shape(inputs[i]));
-      y.set(axis, y[axis] + size);
-    }
+    std::vector<Shape> shapes;
+    for (const ValueId input : inputs) shapes.push_back(graph.shape(input));
+    const Shape y = concat_shape(shapes, axis_);
+    if (axis_ < 0) axis_ += y.rank();
     return {y, graph.dtype(inputs[0])};
   }
 
@@ -96,6 +87,21 @@ void copy_rows_cpu(const Tensor& from, const StridedRows& rows, const Tensor& to
 }  // namespace
 
 CONVSCOPE_KERNEL(copy_rows_kernel, cpu, copy_rows_cpu)
+
+Shape concat_shape(const std::vector<Shape>& x, int axis) {
+  Shape y = x.at(0);
+  const int at = axis < 0 ? axis + y.rank() : axis;
+  CONVSCOPE_CHECK(at >= 0 && at < y.rank(), "concat", "expected an axis of x ", y, ", got ", axis);
+  for (std::size_t i = 1; i < x.size(); ++i) {
+    Shape rest = x[i];
+    const std::int64_t size = rest.rank() == y.rank() ? rest[at] : 0;
+    if (rest.rank() == y.rank()) rest.set(at, y[at]);
+    CONVSCOPE_CHECK(rest == y, "concat", "expected inputs that differ in axis ", at, " only, got ",
+                    x[0], " and ", x[i]);
+    y.set(at, y[at] + size);
+  }
+  return y;
+}
 
 Variable concat(const std::vector<Variable>& x, int axis) {
   return convscope::apply(std::make_unique<ConcatOperation>(axis), x);

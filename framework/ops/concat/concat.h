@@ -15,6 +15,8 @@ namespace convscope {
 
 // Joins 1 to 6 tensors that differ in the size of `axis` only; a negative axis counts from the end.
 CONVSCOPE_API Variable concat(const std::vector<Variable>& x, int axis = 1);
+// Returns the shape of the result. Throws unless the shapes fit.
+CONVSCOPE_API Shape concat_shape(const std::vector<Shape>& x, int axis);
 
 // Rows of a matrix whose rows are further apart than they are long.
 struct StridedRows {

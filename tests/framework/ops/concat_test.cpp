@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"
+#include "framework/ops/concat/slice.h"
 #include "framework/ops/elementwise.h"
 #include "framework/ops/reshape.h"
 #include "layers/conv2d/conv2d.h"
@@ -44,6 +45,21 @@ TEST(Concat, GivesEachInputItsPartOfTheGradient) {
     };
     EXPECT_TRUE(gradcheck(f, inputs).ok) << axis;
   }
+}
+
+TEST(Slice, IsTheInverseOfConcat) {
+  const Variable a(normal({2, 1, 3}, DType::f64, 1)), b(normal({2, 4, 3}, DType::f64, 2));
+  const Variable joined = concat({a, b});
+  EXPECT_TRUE(same_bits(slice(joined, 1, 0, 1).value(), a.value()));
+  EXPECT_TRUE(same_bits(slice(joined, -2, 1, 4).value(), b.value()));
+  const auto f = [](const std::vector<Variable>& v) {
+    return tanh(slice(v[0], 1, 1, 2) * slice(v[0], 1, 2, 2) + slice(v[0], 1, 3, 1));
+  };
+  EXPECT_TRUE(gradcheck(f, {leaf(normal({2, 4, 3}, DType::f64, 3))}).ok);
+  EXPECT_NE(error_of([&] { slice(b, 1, 2, 3); })
+                .find("[slice] expected a part of the 4 elements of axis 1 of x [2,4,3], got 3 "
+                      "from 2"),
+            std::string::npos);
 }
 
 TEST(Concat, NamesTheShapesThatDoNotFit) {
