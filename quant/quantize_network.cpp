@@ -10,8 +10,8 @@
 
 #include "framework/registry.h"
 #include "framework/simd/cpu_isa.h"
+#include "layers/layer_graph/layer_graph.h"
 #include "layers/residual.h"
-#include "layers/sequential.h"
 
 namespace convscope {
 namespace {
@@ -55,13 +55,14 @@ class Walk {
       for (std::size_t i = 0; i < sequence->size(); ++i) visit(sequence->layer(i));
       return;
     }
+    if (auto* graph = dynamic_cast<LayerGraph*>(&module)) return visit_graph(*graph);
     if (auto* block = dynamic_cast<Residual*>(&module)) return visit_block(*block);
     const std::string kind = module.kind();
     const bool reads_a_sum = std::exchange(at_block_input_, false);
     if (module.weight().defined()) {
       targets.push_back({names_.at(&module), &module, may_be_negative_, reads_a_sum});
     } else if (is_one_of(kind, {"max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "flatten",
-                                "dropout"})) {
+                                "dropout", "add", "mul", "concat", "split"})) {
       return;  // keep the sign
     } else if (is_one_of(kind, {"relu", "relu6", "sigmoid"})) {
       may_be_negative_ = false;
@@ -73,6 +74,18 @@ class Walk {
       }
     }
     may_be_negative_ = true;
+  }
+
+  // A layer may read negative values if one of its inputs may be negative.
+  void visit_graph(const LayerGraph& graph) {
+    struct Sign {
+      bool may_be_negative;
+    };
+    graph.pass<Sign>({{may_be_negative_}}, [&](const auto& entry, const std::vector<Sign>& inputs) {
+      may_be_negative_ = std::ranges::any_of(inputs, &Sign::may_be_negative);
+      visit(*entry.layer);
+      return std::vector<Sign>(entry.results, Sign{may_be_negative_});
+    });
   }
 
   void visit_block(Residual& block) {

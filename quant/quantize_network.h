@@ -12,8 +12,9 @@
 // Signs       weights are signed. An input is unsigned when its producer is never negative: relu,
 //             relu6, sigmoid, a residual block that ends in relu or adds two such values, and
 //             pooling, dropout or flatten after such layers. Other inputs, such as the images, are
-//             signed. Signs pass through Sequential and Residual; inside other modules inputs are
-//             signed.
+//             signed. Signs pass through Sequential, LayerGraph and Residual, and through add, mul
+//             and concat, whose result is unsigned if all inputs are. Inputs inside of other
+//             modules are signed.
 // Names       c1.weight_quantizer.log_step, c1.input_quantizer.log_step,
 //             layer2.0.input_quantizer.log_step, layer2.0.shortcut_quantizer.log_step
 // Beginning   with begin > 0 all quantisers wait (quantizer.h) until begin()

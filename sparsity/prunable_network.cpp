@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "framework/registry.h"
+#include "layers/layer_graph/layer_graph.h"
 #include "layers/sequential.h"
 
 namespace convscope {
@@ -73,6 +74,10 @@ class Walk {
     if (!out_.in_line()) return;
     if (auto* sequence = dynamic_cast<Sequential*>(&module)) {
       for (std::size_t i = 0; i < sequence->size(); ++i) pass(sequence->layer(i));
+      return;
+    }
+    if (dynamic_cast<LayerGraph*>(&module) != nullptr) {
+      out_.no_sequence_reason = "layers that name their inputs (from), which are branches";
       return;
     }
     const std::string& name = names_.at(&module);

@@ -8,6 +8,8 @@
 
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/conv2d/conv2d.h"
+#include "layers/layer_graph/joins.h"
+#include "layers/layer_graph/layer_graph.h"
 #include "layers/pool2d/pool2d.h"
 #include "layers/residual.h"
 #include "quant/quantized_file.h"
@@ -41,6 +43,7 @@ class Walk {
     value_ = graph.input.name;
     pass(network);
     CONVSCOPE_CHECK(!graph.nodes.empty(), kOperation, "expected a network with a layer, got none");
+    if (graph.nodes.back().name != value_) node("Identity", "logits.copy", {value_});
     graph.nodes.back().outputs = {"logits"};
     graph.output = {"logits", shape_};
   }
@@ -164,9 +167,11 @@ class Walk {
       }
       return;
     }
+    if (auto* graph = dynamic_cast<LayerGraph*>(&module)) return pass_graph(*graph);
     if (auto* block = dynamic_cast<Residual*>(&module)) return pass_block(*block);
     const std::string& name = names_.at(&module);
     const std::string kind = module.kind();
+    if (module.has_lists()) refuse(name, kind);
     const Shape after = module.output_shape(shape_);
     if (auto* conv = dynamic_cast<Conv2d*>(&module)) {
       pass_conv(name, *conv);
@@ -195,6 +200,45 @@ class Walk {
     } else if (kind == "deform_conv2d") {
       refuse(name, "deform_conv2d, which ONNX has from opset 19 on");
     } else if (kind != "dropout") {
+      refuse(name, kind);
+    }
+    shape_ = after;
+  }
+
+  // A batch norm in a branch stays a node, because another layer may read the convolution, too.
+  void pass_graph(const LayerGraph& graph) {
+    struct Result {
+      std::string value;
+      Shape shape;
+    };
+    graph.pass<Result>({{value_, shape_}}, [&](const auto& entry, std::vector<Result> inputs) {
+      value_ = inputs[0].value;
+      shape_ = inputs[0].shape;
+      inputs.size() == 1 ? pass(*entry.layer) : pass_join(*entry.layer, inputs);
+      return std::vector<Result>{{value_, shape_}};
+    });
+  }
+
+  template <class Result>
+  void pass_join(Module& join, const std::vector<Result>& inputs) {
+    const std::string& name = names_.at(&join);
+    std::vector<std::string> values;
+    Shapes shapes;
+    for (const Result& input : inputs) {
+      values.push_back(input.value);
+      shapes.push_back(input.shape);
+    }
+    const std::string kind = join.kind();
+    const Shape after = join.output_shapes(shapes).at(0);
+    if (const auto* concat = dynamic_cast<Concat*>(&join)) {
+      node("Concat", name, values, {{"axis", std::int64_t{concat->axis()}}});
+    } else if (kind == "add" || kind == "mul") {
+      const char* const op = kind == "add" ? "Add" : "Mul";
+      for (std::size_t i = 1; i < values.size(); ++i) {  // ONNX's operators have two inputs
+        const bool is_last = i + 1 == values.size();
+        node(op, is_last ? name : cat(name, ".", i), {value_, values[i]});
+      }
+    } else {
       refuse(name, kind);
     }
     shape_ = after;

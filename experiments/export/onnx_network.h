@@ -10,6 +10,8 @@
 //   activations Relu, Clip (relu6), Tanh, Sigmoid
 //   pools       MaxPool, AveragePool, GlobalAveragePool; ceil_mode of a max pool as end padding
 //   residual    Add, Relu where the block ends in one
+//   joins       Add, Mul, Concat, of layers that name their inputs. In such a network a batch norm
+//               is not folded
 //   flatten     Flatten;  dropout: nothing, because it has no effect in eval mode
 //   masks       pruned weights are 0 in the constants
 //
