@@ -13,7 +13,8 @@ namespace {
 // their problems are unknown.
 [[noreturn]] void refuse(const std::string& name, const Module& around) {
   fail(ErrorKind::kUnavailable, "explain",
-       cat("expected convolutions inside Sequential and Residual only, because the shape that "
+       cat("expected convolutions inside Sequential, LayerGraph and Residual only, because the "
+           "shape that "
            "reaches them is followed from layer to layer, got '",
            name, "' inside a ", around.kind()));
 }

@@ -56,6 +56,7 @@ class Mistakes {
     ++harmless_;
   }
   bool empty() const { return list_.empty(); }
+  std::size_t count() const { return list_.size(); }
   // Returns false after a mistake that may hide a part of the text.
   bool all_harmless() const { return harmless_ == list_.size(); }
   // Throws an Error of kind kConfig with one line per mistake, in the order of the files; a mistake

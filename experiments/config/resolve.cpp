@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "datasets/dataset.h"
+#include "experiments/config/blocks.h"
 #include "experiments/config/schema.h"
 #include "experiments/plugins/plugins.h"
 #include "layers/conv2d/select.h"
+#include "layers/layer_graph/connections.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "sparsity/sparsity_options.h"
@@ -20,13 +22,6 @@ namespace {
 
 std::string joined(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
-}
-
-// Returns the sentence of an Error without its "[operation] ".
-std::string sentence_of(const Error& error) {
-  const std::string text = error.what();
-  const std::size_t end = text.find("] ");
-  return end == std::string::npos ? text : text.substr(end + 2);
 }
 
 const OptionField* field_named(const std::vector<OptionField>& fields, std::string_view name) {
@@ -320,8 +315,9 @@ class Resolver {
       }
       use_layers = layers->origin.layer > model->origin.layer;  // the later one wins
     }
+    const Node* const blocks = top.map_at("blocks");
     if (use_layers) {
-      read_layers(layers->value);
+      read_layers(layers->value, blocks);
     } else if (const Node* node = top.map_at("model")) {
       Map map(*this, *node, "model");
       read_keys(map, model_keys(), config_.model);
@@ -330,17 +326,17 @@ class Resolver {
     }
   }
 
-  void read_layers(const Node& list) {
+  void read_layers(const Node& list, const Node* blocks) {
     if (list.kind != Node::Kind::list || list.items.empty()) {
       mistakes_.add(list.origin,
                     cat("layers: expected a list of layers, got ",
                         list.kind == Node::Kind::list ? "an empty list" : describe(list)));
       return;
     }
-    std::set<std::string> names;
-    for (std::size_t i = 0; i < list.items.size(); ++i) {
-      const std::string path = cat("layers.", i);
-      const Node& item = list.items[i];
+    const std::size_t before = mistakes_.count();
+    const std::vector<ListedLayer> layers = listed_layers(list, blocks, mistakes_);
+    if (mistakes_.count() > before) return;  // later mistakes would follow from these
+    for (const auto& [item, path] : layers) {
       if (item.kind != Node::Kind::map) {
         mistakes_.add(item.origin,
                       cat(path, ": expected a map such as {type: relu}, got ", describe(item)));
@@ -351,12 +347,34 @@ class Resolver {
       read_keys(map, layer_keys(), spec);
       read_options(map, layer_types(), spec.type, "type", spec.options);
       map.refuse_the_rest();
-      if (!spec.name.empty() && !names.insert(spec.name).second) {
-        mistakes_.add(
-            item.find("name")->value.origin,
-            cat(path, ".name: expected layers with different names, got '", spec.name, "' twice"));
-      }
+      const Origin& origin = item.origin;
+      if (origin.line > 0) spec.place = cat(origin.comment(), ":", origin.column);
       config_.model.layers.push_back(std::move(spec));
+    }
+    if (config_.model.layers.size() == layers.size()) check_connections(layers);
+    set_origins(layers);
+  }
+
+  void check_connections(const std::vector<ListedLayer>& layers) {
+    for (const auto& [index, key, entry, sentence] :
+         connect_layers(config_.model.layers).mistakes) {
+      const auto& [item, path] = layers[index];
+      const Node::Entry* const named = key.empty() ? nullptr : item.find(key);
+      const Origin* origin = named != nullptr ? &named->value.origin : &item.origin;
+      if (key == "from") origin = &named->value.items.at(entry).origin;
+      mistakes_.add(*origin, cat(path, key.empty() ? "" : ".", key, ": ", sentence));
+    }
+  }
+
+  // The resolved config lists all layers without blocks, so their values have other paths.
+  void set_origins(const std::vector<ListedLayer>& layers) {
+    std::erase_if(config_.origins, [](const auto& one) {
+      return one.first.starts_with("layers.") || one.first.starts_with("blocks.");
+    });
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      for (const Node::Entry& entry : layers[i].node.entries) {
+        config_.origins[cat("layers.", i, ".", entry.key)] = entry.value.origin.comment();
+      }
     }
   }
 
@@ -565,6 +583,12 @@ class Resolver {
 };
 
 }  // namespace
+
+std::string sentence_of(const Error& error) {
+  const std::string text = error.what();
+  const std::size_t end = text.find("] ");
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
 
 ExperimentConfig resolve(const Node& root, const std::string& default_name, Mistakes& mistakes) {
   ExperimentConfig config;

@@ -18,4 +18,7 @@ std::optional<OptionValue> read_value(const Node& node, const OptionField& field
 // requires.
 OptionValue in_form_of(const OptionField& field, const OptionValue& value);
 
+// Returns the sentence of an Error without its "[operation] ".
+std::string sentence_of(const Error& error);
+
 }  // namespace convscope::config

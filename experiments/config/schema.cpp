@@ -220,8 +220,11 @@ const Keys<LayerSpec>& layer_keys() {
         key("name", &LayerSpec::name, "unique name (default: type and number, such as conv2d_1)"));
     out.back().set = [](LayerSpec& layer, const OptionValue& value) {
       layer.name = std::get<std::string>(value);
-      check_word(layer.name, "_-", "because parameters are named <layer>.<parameter>");
+      check_word(layer.name, "_-.", "because parameters are named <layer>.<parameter>");
     };
+    out.push_back(key("from", &LayerSpec::from,
+                      "its inputs: a layer or a list of layers; s.1 = the second result of s, "
+                      "input = the image (default: the layer before it)"));
     return out;
   }();
   return keys;

@@ -118,6 +118,7 @@ class Writer {
       first_of_item_ = true;
       line(path + "type", "type", yaml_text(layer.type));
       if (!layer.name.empty()) line(path + "name", "name", yaml_text(layer.name));
+      if (!layer.from.empty()) line(path + "from", "from", yaml_text(layer.from));
       options(layer_types(), layer.type, layer.options, path);
       close();
     }
@@ -217,10 +218,27 @@ void list_options(const Registry<Entry>& table, const std::string& block,
   }
 }
 
+void add_key(std::vector<ConfigKey>& out, const std::string& path, OptionType type,
+             const std::string& doc) {
+  out.push_back({path, {.name = path.substr(path.rfind('.') + 1), .type = type, .doc = doc}});
+}
+
+// blocks.cpp reads these keys.
+void list_block_keys(std::vector<ConfigKey>& out) {
+  add_key(out, "layers[].block", OptionType::text,
+          "instead of type: a block of 'blocks', whose parameters are keys of the entry");
+  add_key(out, "layers[].repeat", OptionType::integer,
+          "with block: how often its layers follow each other; their names are <name>.0.<layer>");
+  add_key(out, "blocks.<block>.parameters", OptionType::texts,
+          "map of parameters to defaults (null: none), written as $parameter in the layers");
+  add_key(out, "blocks.<block>.layers", OptionType::texts,
+          "list of layers, as in 'layers'; input = the inputs of the block");
+}
+
 // sweep_block_axes.cpp reads these keys.
 void list_sweep_keys(std::vector<ConfigKey>& out) {
   const auto add = [&](const std::string& path, OptionType type, const std::string& doc) {
-    out.push_back({path, {.name = path.substr(path.rfind('.') + 1), .type = type, .doc = doc}});
+    add_key(out, path, type, doc);
   };
   add("sweep.members", OptionType::texts,
       "list of maps: name of a row, any keys, and 'reference' with published figures");
@@ -257,6 +275,7 @@ std::vector<ConfigKey> config_keys() {
   list_options(model_types(), "model", out);
   list_keys(layer_keys(), "layers[].", out);
   list_options(layer_types(), "layers", out);
+  list_block_keys(out);
   out.push_back({"conv.algorithm", algorithm_field()});
   list_keys(policy_keys(), "conv.", out);
   list_keys(conv_keys(), "conv.", out);

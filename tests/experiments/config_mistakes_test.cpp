@@ -115,6 +115,103 @@ INSTANTIATE_TEST_SUITE_P(
              "exp.yaml:4:39: error: layers.1.name: expected layers with different names, got 'a' "
              "twice"}));
 
+const char* kData = "data: {set: mnist}\n";
+
+INSTANTIATE_TEST_SUITE_P(
+    Branches, ConfigMistake,
+    ::testing::Values(
+        Case{"unknown layer in from",
+             cat(kData,
+                 "layers:\n  - {type: relu, name: first}\n"
+                 "  - {type: add, from: [input, frist]}\n"),
+             "exp.yaml:4:31: error: layers.1.from: unknown layer 'frist'; did you mean 'first'?"},
+        Case{"layer that follows",
+             cat(kData,
+                 "layers:\n  - {type: add, name: a, from: [input, b]}\n"
+                 "  - {type: relu, name: b}\n"),
+             "exp.yaml:3:40: error: layers.0.from: expected a layer above this one, because layers "
+             "run in the order of the list (so a cycle is impossible), got 'b', which follows"},
+        Case{
+            "result that nothing reads",
+            cat(kData, "layers:\n  - {type: relu, name: a}\n  - {type: tanh, from: input}\n"),
+            "exp.yaml:3:5: error: layers.0: expected a layer that reads the result of 'a', because "
+            "only the result of the last layer leaves the network, got none"},
+        Case{"map in from", cat(kData, "layers:\n  - {type: relu, from: {a: 1}}\n"),
+             "exp.yaml:3:24: error: layers.0.from: expected a list of words, got a map"},
+        Case{"empty from", cat(kData, "layers:\n  - {type: relu, from: []}\n"),
+             "exp.yaml:3:24: error: from: expected the name of a layer, got an empty list"},
+        Case{"parameter outside of a block", cat(kData, "layers:\n  - {type: $kind}\n"),
+             "exp.yaml:3:12: error: unknown parameter '$kind', because only a block has "
+             "parameters"}));
+
+// Returns a config with the block `b`, whose layers and uses are given.
+std::string with_block(const std::string& layers, const std::string& uses) {
+  return cat(kData, "blocks:\n  b:\n    parameters: {mode: null, width: 4}\n    layers:\n", layers,
+             "layers:\n", uses);
+}
+
+const char* kBlockOfOne = "      - {type: relu, name: r}\n";
+
+INSTANTIATE_TEST_SUITE_P(
+    Blocks, ConfigMistake,
+    ::testing::Values(
+        Case{"unknown block", with_block(kBlockOfOne, "  - {block: bb, mode: x}\n"),
+             "exp.yaml:8:13: error: unknown block 'bb'; did you mean 'b'?"},
+        Case{"block of itself",
+             with_block("      - {block: b, mode: x}\n", "  - {block: b, mode: x}\n"),
+             "exp.yaml:6:17: error: expected a block that does not use itself, got b > b"},
+        Case{"unknown parameter", with_block(kBlockOfOne, "  - {block: b, mode: x, widht: 8}\n"),
+             "exp.yaml:8:25: error: unknown parameter 'widht' of the block 'b'; did you mean "
+             "'width'?"},
+        Case{"missing parameter", with_block(kBlockOfOne, "  - {block: b}\n"),
+             "exp.yaml:8:5: error: missing parameter 'mode' of the block 'b'"},
+        Case{"unknown $parameter, reported once",
+             with_block("      - {type: relu, name: $widht}\n",
+                        "  - {block: b, mode: x, repeat: 3}\n"),
+             "exp.yaml:6:28: error: unknown parameter '$widht'; did you mean '$width'?"},
+        Case{"unknown layer in a block, whose names are whole",
+             with_block(cat(kBlockOfOne, "      - {type: add, from: [q, input]}\n"),
+                        "  - {block: b, name: one, mode: x}\n"),
+             "exp.yaml:7:28: error: blocks.b.layers.1.from: unknown layer 'one.q'; did you mean "
+             "'one.r'?"},
+        Case{"third input of two",
+             with_block("      - {type: relu, from: input.2}\n",
+                        "  - {block: b, mode: x, from: [input, input]}\n"),
+             "exp.yaml:6:28: error: from: expected an input of the block from input.0 to input.1, "
+             "got 'input.2'"},
+        Case{"same name twice",
+             with_block(kBlockOfOne,
+                        "  - {block: b, name: n, mode: x}\n  - {block: b, name: n, mode: x}\n"),
+             "exp.yaml:9:22: error: expected layers with different names, got 'n' twice"},
+        Case{"zero repetitions", with_block(kBlockOfOne, "  - {block: b, mode: x, repeat: 0}\n"),
+             "exp.yaml:8:33: error: repeat: expected 1 to 1000, got 0"},
+        Case{"type and block", with_block(kBlockOfOne, "  - {block: b, mode: x, type: relu}\n"),
+             "exp.yaml:8:25: error: expected either 'type' or 'block', got both"},
+        Case{"value of a parameter",
+             with_block("      - {type: test_layer, size: $width}\n",
+                        "  - {block: b, mode: x, width: 0, repeat: 2}\n"),
+             "exp.yaml:8:32: error: blocks.b.layers.0.size: expected at least 1, got 0"},
+        Case{"block without layers",
+             cat(kData, "blocks: {b: {parameter: {}}}\nlayers: [{type: relu}]\n"),
+             "exp.yaml:2:10: error: blocks.b: expected a map with a list 'layers', got a map\n"
+             "exp.yaml:2:14: error: unknown key 'blocks.b.parameter'; did you mean 'parameters'?"},
+        Case{"parameter with the name of a key",
+             cat(kData,
+                 "blocks: {b: {parameters: {name: 1}, layers: [{type: relu}]}}\n"
+                 "layers: [{type: relu}]\n"),
+             "exp.yaml:2:27: error: blocks.b.parameters: expected another name because 'name' is a "
+             "key of each entry that uses a block"}));
+
+// A block of blocks may stand for more layers than memory holds.
+TEST(ConfigMistakes, BlocksOfBlocksAreLimited) {
+  std::string yaml = cat(kData, "blocks:\n  b0: {layers: [{type: relu}]}\n");
+  for (int i = 1; i <= 12; ++i) {
+    yaml += cat("  b", i, ": {layers: [{block: b", i - 1, ", repeat: 1000}]}\n");
+  }
+  EXPECT_NE(mistakes_of(yaml + "layers: [{block: b12}]\n").find("expected at most 5000 layers"),
+            std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Values, ConfigMistake,
     ::testing::Values(

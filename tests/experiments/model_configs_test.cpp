@@ -71,7 +71,8 @@ TEST(ModelConfigs, SmallNetworksLearnABatch) {
   Batch batch;
   ASSERT_TRUE(loader.next(batch));
   for (const char* name : {"synthetic_resnet18_small.yaml", "synthetic_mobilenet_small.yaml",
-                           "synthetic_mobilenet_v2_small.yaml"}) {
+                           "synthetic_mobilenet_v2_small.yaml", "synthetic_inception_small.yaml",
+                           "synthetic_residual_blocks.yaml"}) {
     SCOPED_TRACE(name);
     const ExperimentConfig config = load_config(kConfigs / name);
     double first_loss[2] = {}, last_loss[2] = {};

@@ -68,7 +68,8 @@ const std::vector<std::string>& known_config_keys() {
   static const std::vector<std::string> keys = [] {
     std::set<std::string> out;
     for (const ConfigKey& key : config_keys()) {
-      if (!key.path.starts_with("layers")) out.insert(plain_path(key.path));
+      if (key.path.starts_with("layers") || key.path.starts_with("blocks")) continue;
+      out.insert(plain_path(key.path));
     }
     return std::vector<std::string>(out.begin(), out.end());
   }();
