@@ -14,8 +14,11 @@
 #include "experiments/config/build.h"
 #include "experiments/explain/answer.h"
 #include "experiments/explain/details.h"
+#include "experiments/explain/network_graph.h"
 #include "experiments/explain/ranks/forecast.h"
 #include "experiments/explain/remarks.h"
+#include "framework/io/atomic_file.h"
+#include "framework/io/output_place.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -24,7 +27,8 @@ namespace {
 struct Arguments {
   std::string config;
   std::vector<std::string> overrides, layers;
-  bool all = false, steps = false, json = false;
+  bool all = false, steps = false, graph = false, json = false;
+  std::string svg;
   int ranks = 0, per_host = 1;  // ranks 0: no forecast
   std::string network, inside;
   bool keep_share = false;
@@ -40,10 +44,11 @@ void check_words(const Arguments& arguments) {
                "expected --ranks N with --network, --ranks-per-host, --inside and --keep-share, "
                "because these options describe N processes, got no --ranks");
   }
-  if (arguments.ranks > 0 && (!arguments.layers.empty() || arguments.all || arguments.steps)) {
+  if (arguments.ranks > 0 && (!arguments.layers.empty() || arguments.all || arguments.steps ||
+                              arguments.graph || !arguments.svg.empty())) {
     fail_usage("explain",
-               "expected --ranks without --layer, --all and --steps, because the forecast has no "
-               "such details, got both");
+               "expected --ranks without --layer, --all, --steps, --graph and --svg, because the "
+               "forecast has no such details, got both");
   }
   if (!arguments.inside.empty() && arguments.per_host == 1) {
     fail_usage("explain",
@@ -95,6 +100,7 @@ int foresee(const Arguments& arguments, const ExperimentConfig& config) {
 
 int explain(const Arguments& arguments) {
   check_words(arguments);
+  if (!arguments.svg.empty()) check_output_files({arguments.svg});
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
   const ExperimentConfig config = config_or_network("explain", arguments.config, overrides);
@@ -113,7 +119,11 @@ int explain(const Arguments& arguments) {
   if (arguments.json) {
     print_result(explanation_json(explanation, asked_layers(explanation, arguments.layers)));
   } else {
-    print_screen(answer_text(explanation, {arguments.layers, arguments.all, arguments.steps}));
+    print_screen(answer_text(explanation,
+                             {arguments.layers, arguments.all, arguments.steps, arguments.graph}));
+  }
+  if (!arguments.svg.empty()) {
+    write_file(arguments.svg, graph_svg(config.name, graph_nodes(explanation)));
   }
   fail_if_refused(explanation);
   return 0;
@@ -134,6 +144,10 @@ std::function<int()> declare(CommandLine& app) {
       ->one_at_a_time();
   app.add_flag("--all", arguments->all, "every algorithm for every layer, and the operations");
   app.add_flag("--steps", arguments->steps, "the operations of the compiled steps");
+  app.add_flag("--graph", arguments->graph,
+               "all layers: which results they read, output shape, MFLOP and algorithm");
+  app.add_option("--svg", arguments->svg, "file for a drawing of all layers (SVG)")
+      ->type_name("FILE");
   app.add_flag("--json", arguments->json, "output as one JSON object");
   app.add_option("--ranks", arguments->ranks,
                  "forecast of a step's time on 1, 2, 4, .. N processes (launch -n N), from steps "
@@ -163,13 +177,12 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "explain",
-    {.summary = "Explain which algorithm each layer uses, and why.",
-     .usage = "explain CONFIG [KEY=VALUE...] [--layer NAME]... [--all] [--steps] [--json] "
-              "[--ranks N]",
-     .examples = {"explain quickstart conv.algorithm=im2col_gemm", "explain quickstart --layer c1",
-                  "explain resnet18",
-                  "explain quickstart data.batch_size=512 --ranks 64 --network 25Gb"},
-     .order = 55,
-     .group = "Study algorithms",
-     .declare = convscope::declare})
+    "explain", {.summary = "Explain which algorithm each layer uses, and why.",
+                .usage = "explain CONFIG [KEY=VALUE...] [--layer NAME]... [--all] [--steps] "
+                         "[--graph] [--svg FILE] [--json] [--ranks N]",
+                .examples = {"explain quickstart conv.algorithm=im2col_gemm",
+                             "explain quickstart --layer c1", "explain resnet18",
+                             "explain quickstart data.batch_size=512 --ranks 64 --network 25Gb"},
+                .order = 55,
+                .group = "Study algorithms",
+                .declare = convscope::declare})

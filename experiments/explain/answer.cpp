@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "experiments/explain/details.h"
+#include "experiments/explain/network_graph.h"
 #include "experiments/explain/overview.h"
+#include "experiments/explain/text_layout.h"
 
 namespace convscope {
 
@@ -37,14 +39,18 @@ std::string answer_text(const Explanation& explanation, const ExplainQuestion& q
     out += marks_text();
     for (const ExplainedLayer* layer : layers) out += "\n" + layer_text(*layer);
   }
+  if (question.graph) {
+    out += (has_details ? "\n" : "") + graph_text(graph_nodes(explanation)) + "\n";
+  }
   const bool operations = question.all || question.steps;
   if (question.layers.empty() || operations) {
     out += (has_details ? "\n" : "") + steps_text(explanation, operations);
   }
   if (has_details || explanation.layers.empty()) return out;
-  return out + cat("more: --layer ", explanation.layers[0].conv.name,
-                   " (all algorithms of a layer), --all (of every layer)",
-                   question.steps ? "" : ", --steps (operations)", "\n");
+  return out + wrapped_text(cat("more: --layer ", explanation.layers[0].conv.name,
+                                " (all algorithms of a layer), --all (of every layer)",
+                                question.steps ? "" : ", --steps (operations)",
+                                question.graph ? "" : ", --graph (all layers)"));
 }
 
 std::string problem_text(const std::shared_ptr<const OperatorUse>& use, Device device) {

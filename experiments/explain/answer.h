@@ -15,6 +15,7 @@ struct ExplainQuestion {
   std::vector<std::string> layers = {};  // show every algorithm of these layers
   bool all = false;                      // show every algorithm of every layer, and the operations
   bool steps = false;                    // show the operations of the steps
+  bool graph = false;                    // show all layers and what they read
 };
 
 // Returns the named layers, or all layers. For an unknown name, throws an error of kind kInvalid

@@ -98,7 +98,7 @@ Explanation explain_config(const ExperimentConfig& config) {
 Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sample) {
   const std::unique_ptr<UnbackedMemory> nothing = no_memory(config);
   Network network = network_of(config, sample);
-  Explanation out{config, network.model, std::move(network.pruner), {}, {}};
+  Explanation out{config, network.input, network.model, std::move(network.pruner), {}, {}};
   bool refuses = false;
   for (const ConvLayer& conv : conv_layers(*network.model, network.input)) {
     ExplainedLayer layer{conv, {}};

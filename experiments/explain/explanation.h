@@ -48,6 +48,7 @@ struct ExplainedStep {
 
 struct Explanation {
   ExperimentConfig config;
+  Shape input;  // of a batch
   std::shared_ptr<Module> model;
   std::unique_ptr<Pruner> pruner;  // its masks are in the model
   std::vector<ExplainedLayer> layers;

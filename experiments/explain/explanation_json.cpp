@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/explain/details.h"
+#include "experiments/explain/network_graph.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
@@ -85,6 +86,18 @@ std::string explanation_json(const Explanation& explanation,
   Json all = {{"convolutions", Json::array()}, {"steps", Json::array()}};
   for (const ExplainedLayer* layer : layers) all["convolutions"].push_back(json_of(*layer));
   for (const ExplainedStep& step : explanation.steps) all["steps"].push_back(json_of(step));
+  const std::vector<GraphNode> nodes = graph_nodes(explanation);
+  all["layers"] = Json::array();
+  for (const GraphNode& node : nodes) {
+    Json from = Json::array();
+    for (const std::size_t input : node.inputs) from.push_back(nodes[input].name);
+    all["layers"].push_back({{"layer", node.name},
+                             {"kind", node.kind},
+                             {"from", from},
+                             {"output", node.shape},
+                             {"mflop", node.mflop},
+                             {"algorithm", node.algorithm}});
+  }
   all["plugins"] = explanation.config.plugins;
   all["format"] = "convscope explain 1";
   return json_text(all);

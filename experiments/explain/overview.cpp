@@ -21,22 +21,6 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 const std::string kChecked = " checked by ";
 
-// Shortens the name of a kernel for a table cell. A chain of this layer only becomes "lanes_chain".
-// A longer chain becomes "lanes_chain: c1+c2", or "lanes_chain: c1..c9" if the names are too long.
-// "direct checked by reference" becomes "direct (checked)".
-std::string short_kernel(const std::string& kernel, const std::string& layer) {
-  constexpr std::size_t kMax = 24;
-  const std::size_t checked = kernel.find(kChecked);
-  if (checked != std::string::npos) return kernel.substr(0, checked) + " (checked)";
-  const std::size_t colon = kernel.find(": ");
-  if (colon == std::string::npos) return kernel;
-  const std::string layers = kernel.substr(colon + 2);
-  if (layers == layer) return kernel.substr(0, colon);
-  if (kernel.size() <= kMax) return kernel;
-  return cat(kernel.substr(0, colon + 2), layers.substr(0, layers.find('+')), "..",
-             layers.substr(layers.rfind('+') + 1));
-}
-
 std::string cell(const ExplainedDirection& of, const std::string& layer) {
   if (!of.asked) return "-";
   if (!of.decision.error.empty()) return "!" + of.policy;
@@ -174,6 +158,19 @@ std::string short_map(const std::string& problem) {
 }
 
 }  // namespace
+
+std::string short_kernel(const std::string& kernel, const std::string& layer) {
+  constexpr std::size_t kMax = 24;
+  const std::size_t checked = kernel.find(kChecked);
+  if (checked != std::string::npos) return kernel.substr(0, checked) + " (checked)";
+  const std::size_t colon = kernel.find(": ");
+  if (colon == std::string::npos) return kernel;
+  const std::string layers = kernel.substr(colon + 2);
+  if (layers == layer) return kernel.substr(0, colon);
+  if (kernel.size() <= kMax) return kernel;
+  return cat(kernel.substr(0, colon + 2), layers.substr(0, layers.find('+')), "..",
+             layers.substr(layers.rfind('+') + 1));
+}
 
 std::string short_problem(const std::string& problem) {
   std::map<std::string, std::string> sizes;

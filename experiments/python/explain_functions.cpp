@@ -68,13 +68,14 @@ class ThreadsOf {
 // not raise an error.
 std::string explain_a_config(const std::string& config_name,
                              const std::vector<std::string>& overrides,
-                             const std::vector<std::string>& layers, bool all, bool steps) {
+                             const std::vector<std::string>& layers, bool all, bool steps,
+                             bool graph) {
   const nb::gil_scoped_release without_lock;
   const ExperimentConfig config = load_config(config_name, overrides);
   measure_before("auto");
   const ThreadsOf threads(config.threads);
   const Explanation explanation = explain_config(config);
-  return answer_text(explanation, {layers, all, steps});
+  return answer_text(explanation, {layers, all, steps, graph});
 }
 
 std::string problem_of_sizes(const nb::object& x, const nb::object& w, const nb::object& stride,
@@ -95,7 +96,7 @@ void add_explain(nb::module_& module) {
   module.def("_explain_problem", explain_a_problem, "operation"_a, "problem"_a, "algorithm"_a,
              "device"_a);
   module.def("_explain_config", explain_a_config, "config"_a, "overrides"_a, "layers"_a, "all"_a,
-             "steps"_a);
+             "steps"_a, "graph"_a);
   module.def("_problem_text", problem_of_sizes, "x"_a, "w"_a, "stride"_a, "padding"_a, "dilation"_a,
              "groups"_a, "precision"_a, "type"_a);
 }

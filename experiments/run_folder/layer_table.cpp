@@ -90,6 +90,12 @@ std::string with_costs(std::vector<Row> rows, const std::string& execution, cons
 
 }  // namespace
 
+double forward_flops(const Module& layer, const Shape& input) {
+  if (const auto use = layer.operator_use(input)) return use->nominal_flops();
+  if (!layer.weight().defined() || layer.weight().shape().rank() != 2) return 0;
+  return 2.0 * static_cast<double>(input[0]) * static_cast<double>(layer.weight().value().numel());
+}
+
 LayerTable layer_table(Module& model, const Shape& input, Device device, bool plans,
                        const LossType& loss) {
   return layer_table(model, input,

@@ -33,4 +33,8 @@ CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const St
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device,
                                      bool plans = true, const LossType& loss = default_loss());
 
+// Returns the FLOPs of a forward pass of a layer with several algorithms, or of a linear layer; 0
+// for others.
+CONVSCOPE_API double forward_flops(const Module& layer, const Shape& input);
+
 }  // namespace convscope

@@ -15,6 +15,7 @@
 #include "experiments/bench/net/net_bench_recorded.h"
 #include "experiments/bench/process_memory.h"
 #include "experiments/config/build.h"
+#include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/compression/kept_weights.h"
 #include "experiments/trainer/train_step.h"
 #include "framework/memory/memory.h"
@@ -68,12 +69,6 @@ Batch batch_of(const Dataset& samples, std::int64_t size) {
   loader.start_epoch(0);
   loader.next(batch);
   return {.x = batch.x.clone(), .labels = batch.labels.clone()};  // batch dies with the loader
-}
-
-double flops_of(const Module& layer, const Shape& input) {
-  if (const auto use = layer.operator_use(input)) return use->nominal_flops();
-  if (!layer.weight().defined() || layer.weight().shape().rank() != 2) return 0;
-  return 2.0 * static_cast<double>(input[0]) * static_cast<double>(layer.weight().value().numel());
 }
 
 // Repeats `run`, which returns its time in seconds, until there are enough samples.
@@ -221,7 +216,7 @@ NetFlops net_flops(Module& model, const Shape& input) {
   NetFlops out;
   bool first = true;
   model.walk({input}, [&](Module& layer, const Shapes& inputs) {
-    const double flops = flops_of(layer, inputs[0]);
+    const double flops = forward_flops(layer, inputs[0]);
     if (flops == 0) return;
     out.forward += flops;
     out.step += flops * (first ? 2 : 3);
@@ -302,7 +297,7 @@ std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode
     row.kind = layer.kind();
     row.input = shape;
     row.output = layer.output_shape(shape);
-    row.flops = flops_of(layer, shape);
+    row.flops = forward_flops(layer, shape);
     row.bytes_forward = 4.0 * static_cast<double>(shape.numel() + row.output.numel());
     row.algorithms = names_of(alone, row.layer, mode);
     row.step_kernels = names_of(step, row.layer, mode);

@@ -129,7 +129,7 @@ def algorithms(x: Any = None, w: Any = None, stride: Any = 1, padding: Any = 0, 
 def explain(what: Any, *more: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
             operation: str = "conv2d", algorithm: str = "auto", device: str = "cpu",
             precision: str = "f32", layer: str | list[str] | None = None, all: bool = False,
-            steps: bool = False) -> Text:
+            steps: bool = False, graph: bool = False) -> Text:
     """Returns a text that says which algorithm runs, and why others do not. Nothing is run.
 
     explain(x, w, padding=1)                        arrays, or their sizes
@@ -144,6 +144,6 @@ def explain(what: Any, *more: Any, stride: Any = 1, padding: Any = 0, dilation: 
         what = os.fspath(what)
     if isinstance(what, str) and ("=" not in what or os.path.exists(what)):
         layers = [layer] if isinstance(layer, str) else list(layer or [])
-        return Text(_native._explain_config(what, [str(one) for one in more], layers, all, steps))
+        return Text(_native._explain_config(what, [str(one) for one in more], layers, all, steps, graph))
     problem = _problem_of(what, more[0] if more else None, stride, padding, dilation, groups, precision)
     return Text(_native._explain_problem(operation, problem, algorithm, device))
