@@ -79,7 +79,7 @@ class CONVSCOPE_API Emitter {
   Device device() const { return graph_.device(); }
   bool is_eager() const { return graph_.is_eager(); }
   // Returns whether no call runs, because this eager pass only learns which tensors the backward
-  // pass reads. What is not named for reading may be left out.
+  // pass reads. An operation may leave out what it does not name for reading.
   bool is_learning() const { return mode_ == Mode::eager_dry; }
 
   // Returns the tensor, read or written by the next call.
