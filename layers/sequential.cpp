@@ -4,6 +4,7 @@
 
 #include "framework/graph/graph.h"
 #include "framework/memory/work_clock.h"
+#include "framework/parallel.h"
 
 namespace convscope {
 
@@ -18,11 +19,16 @@ void Sequential::add(const std::string& name, std::shared_ptr<Module> layer) {
 Variable Sequential::forward(const Variable& x) {
   if (has_lists_) return only_output(forward(Variables{x}));
   Variable y = x;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const WorkScope work(layers_[i].get());
-    const Graph::Scope scope(x.graph(), names_[i]);
-    y = (*layers_[i])(y);
-  }
+  const auto pass = [&] {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const WorkScope work(layers_[i].get());
+      const Graph::Scope scope(x.graph(), names_[i]);
+      y = (*layers_[i])(y);
+    }
+  };
+  // Threads that wait between the short loops of eager layers would fall asleep.
+  const bool runs_here = x.graph() == nullptr && x.device().type == DeviceType::cpu;
+  runs_here ? parallel_region(pass) : pass();
   return y;
 }
 

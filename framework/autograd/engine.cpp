@@ -15,6 +15,7 @@
 #include "framework/autograd/variable.h"
 #include "framework/memory/work_clock.h"
 #include "framework/ops/accumulate.h"
+#include "framework/parallel.h"
 
 namespace convscope {
 namespace {
@@ -118,17 +119,21 @@ class Engine {
     LeafUses uses;
     if (leaf_watch != nullptr) uses = count_leaf_uses(nodes);
     WorkClock* const clock = watching_clock();
-    for (const Ref<Node>& node : nodes) {
-      if (node->pending_.defined()) {  // undefined: no node gave it a gradient
-        const Tensor dy = std::move(node->pending_);
-        node->pending_ = Tensor();
-        GradientSink sink(*node);
-        if (clock != nullptr) clock->begin(node->worker_);
-        node->run(dy, sink);
+    const auto pass = [&] {
+      for (const Ref<Node>& node : nodes) {
+        if (node->pending_.defined()) {  // undefined: no node gave it a gradient
+          const Tensor dy = std::move(node->pending_);
+          node->pending_ = Tensor();
+          GradientSink sink(*node);
+          if (clock != nullptr) clock->begin(node->worker_);
+          node->run(dy, sink);
+        }
+        if (leaf_watch != nullptr) tell_leaves(*node, uses);
+        free_node(*node);
       }
-      if (leaf_watch != nullptr) tell_leaves(*node, uses);
-      free_node(*node);
-    }
+    };
+    // Threads that wait between the short loops of a backward pass would fall asleep.
+    gradient.device().type == DeviceType::cpu ? parallel_region(pass) : pass();
     if (clock != nullptr) clock->begin(nullptr);
   }
 
